@@ -4,6 +4,7 @@ use crate::control::{Control, Counters, Family};
 use crate::error::Error;
 use crate::experiment::Checks;
 use crate::tally::Tally;
+use crate::workload::{Verb, Workload};
 
 /// In words, as we counted, as the server did.
 type Figure = (&'static str, u64, u64);
@@ -14,6 +15,40 @@ pub fn check_replies(checks: &mut Checks, whose: &str, tally: &Tally) {
         Some(first) => format!("{whose}: {} wrong replies, the first: {first}", tally.wrong),
         None => format!("{whose}: {} requests", tally.requests),
     });
+}
+
+/// A value that is to live for so many seconds is there when it is read back right after it was written.
+pub const LIVES_S: u32 = 60;
+
+/// Notes whether what `workload` wrote last was there when it was read `back`, as [`check_back`] does; of what may have
+/// gone otherwise nothing is said.
+pub fn check_kept(checks: &mut Checks, whose: &str, workload: &Workload, back: &Tally, evicted: Option<u64>) {
+    let lives = workload.ttl_s == 0 || workload.ttl_s >= LIVES_S;
+    if lives && !workload.mix.has(Verb::Delete) {
+        check_back(checks, whose, back, evicted);
+    }
+}
+
+/// Notes whether what was written was there when it was read `back`: all of it where the server says that it evicted
+/// nothing meanwhile, and something of it anyway.
+pub fn check_back(checks: &mut Checks, whose: &str, back: &Tally, evicted: Option<u64>) {
+    let Tally { hits, misses, .. } = *back;
+    if hits + misses == 0 {
+        return;
+    }
+    let held = if evicted == Some(0) { misses == 0 } else { hits > 0 };
+    checks.add("what was written can be read", held, || {
+        let evicted = evicted.map_or(String::new(), |items| format!(", {items} evicted"));
+        format!("{whose}: {hits} of the {} keys that were written last{evicted}", hits + misses)
+    });
+}
+
+/// How many items were evicted since `books` were opened; none where nobody says.
+///
+/// # Errors
+/// [`Error::Peer`] when the server does not answer.
+pub fn evicted_since(books: Option<&Books>) -> Result<Option<u64>, Error> {
+    Ok(books.map(Books::evicted).transpose()?.flatten())
 }
 
 /// A server's figures before a load.
@@ -30,6 +65,16 @@ impl Books {
     /// [`Error::Peer`] when the server does not answer.
     pub fn open(control: &Control) -> Result<Books, Error> {
         Ok(Books { control: control.clone(), before: control.counters()? })
+    }
+
+    /// How many items were evicted since; none if the server does not say.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] when the server does not answer.
+    pub fn evicted(&self) -> Result<Option<u64>, Error> {
+        let after = self.control.counters()?;
+        let grown = |name| Some(after.number(name)?.wrapping_sub(self.before.number(name)?));
+        Ok(["evictions", "evicted_keys"].into_iter().find_map(grown))
     }
 
     /// The server counts hits and misses at all.

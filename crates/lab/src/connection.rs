@@ -13,7 +13,7 @@
 mod known;
 mod replies;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,8 +22,13 @@ use larder_eventloop::socket::Socket;
 
 use crate::error::Error;
 use crate::script::Script;
-use crate::workload::Workload;
+use crate::value;
+use crate::workload::{Verb, Workload};
 use known::{Known, Token};
+
+/// Keys, each with the versions of which one must be what it holds: the last writes of it, by each connection that wrote it.
+/// A value without a version has none.
+pub type LastWrites = BTreeMap<u32, Vec<u64>>;
 
 /// How closely replies are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +87,8 @@ pub struct Connection {
     known: Vec<u64>,
     /// Their tokens, where the script swaps.
     tokens: Vec<Token>,
+    /// What others wrote last, for who only reads.
+    pub(crate) expected: Option<Arc<LastWrites>>,
     /// It waits for room to send.
     pub(crate) blocked: bool,
 }
@@ -89,7 +96,7 @@ pub struct Connection {
 impl Connection {
     pub(crate) fn new(socket: Socket, script: Arc<Script>) -> Connection {
         let known = vec![Known::UNKNOWN; script.slots];
-        let tokens = vec![Token::NONE; if script.swaps { script.slots } else { 0 }];
+        let tokens = vec![Token::NONE; if script.swaps { script.token_slots } else { 0 }];
         Connection {
             socket,
             script,
@@ -106,6 +113,7 @@ impl Connection {
             flights: VecDeque::new(),
             known,
             tokens,
+            expected: None,
             blocked: false,
         }
     }
@@ -119,6 +127,26 @@ impl Connection {
     /// There is nothing for it to send.
     pub(crate) fn is_idle(&self) -> bool {
         self.script.windows.is_empty()
+    }
+
+    /// Its writes, the last first, of each request once: key and version, as they were sent, if their values have one. All that
+    /// was begun is answered.
+    pub(crate) fn writes<'c>(
+        &'c self,
+        workload: &'c Workload,
+    ) -> impl Iterator<Item = (u32, Option<u64>)> + 'c {
+        let script = &*self.script;
+        let windows = script.windows.len() as u64;
+        let sent = (1..=self.begun.min(windows)).map(move |back| ((self.begun - back) % windows) as usize);
+        let requests = sent.flat_map(|window| script.windows[window].requests.clone().rev());
+        requests
+            .map(|at| &script.requests[at])
+            .filter(|request| matches!(request.verb, Verb::Set | Verb::Cas))
+            .map(move |request| {
+                let id = script.keys[request.keys_end as usize - 1].id;
+                let place = request.value_at as usize..request.value_at as usize + workload.value_bytes(id);
+                (id, value::version_of(&script.bytes[place]))
+            })
     }
 
     /// Begins a run: forgets what its keys hold, as others have changed them since the last one.

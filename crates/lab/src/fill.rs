@@ -2,7 +2,7 @@
 
 use larder_protocol::client::Protocol;
 
-use crate::connection::Check;
+use crate::connection::{Check, LastWrites};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::generator::{Load, Stop};
@@ -27,27 +27,29 @@ pub fn fill(
     prepare(to, &Workload::new(protocol, Verb::Hit, keyspace), cores)
 }
 
-/// Windows of 16 requests that are read back.
-const READ_BACK_WINDOWS: u64 = 64;
+/// Keys that are read back, at most.
+pub const READ_BACK_MAX: usize = 1024;
 
-/// Reads a sample of what `workload` writes over a connection of its own, and verifies every value: a server that mixes keys
-/// up acknowledges writes like any other. Nothing is read where nothing is written.
+/// Reads what `workload` wrote last over a connection of its own, and verifies every value: a server that mixes keys up, or
+/// stores nothing, acknowledges writes like any other. Nothing is read where nothing was written.
 ///
 /// # Errors
 /// Those of [`Load::run`].
 pub fn read_back(
     to: impl Into<Endpoint>,
     workload: &Workload,
-    seed: u64,
+    written: LastWrites,
     cores: &[Option<usize>],
 ) -> Result<Tally, Error> {
-    if workload.zeros || !(workload.mix.has(Verb::Set) || workload.mix.has(Verb::Cas)) {
+    if workload.zeros || written.is_empty() {
         return Ok(Tally::default());
     }
     let mix = Mix::from(Verb::Get);
     let sample = Workload { mix, connections: 1, pipeline: 16, keys_per_request: 1, ..workload.clone() };
-    let mut load = Load::connect(to, &sample, sample.scripts(seed), &cores[..1])?;
-    load.run(Check::Verify, Stop::Windows(READ_BACK_WINDOWS))
+    let script = sample.reading(written.keys().copied());
+    let mut load = Load::connect(to, &sample, vec![script], &cores[..1])?;
+    load.expect(written);
+    load.run(Check::Verify, Stop::Once)
 }
 
 /// Stores what `workload` wants to find: its keys, and its numbers at 0 if it adds to numbers.

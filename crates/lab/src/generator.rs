@@ -10,6 +10,7 @@
 //! One thread is one poll loop. A wake-up of a connection is one receive, its check, and one send of
 //! bytes that were rendered before; nothing is allocated, and the clock is read once per window.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::connection::{Check, Connection, Pace};
+use crate::connection::{Check, Connection, LastWrites, Pace};
 use crate::dialog::AWAKE;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
@@ -43,6 +44,11 @@ const AROUND_VALUE_BYTES: usize = 512;
 /// Windows that are begun at most before replies are looked after: a generator that lags must not
 /// stop listening.
 const ARRIVALS_MAX: usize = 256;
+/// Windows of an open loop that are under way at most, on a thread: what a server at its peak leaves unanswered in some
+/// seconds. Each takes 32 bytes.
+const UNDER_WAY_MAX: u64 = 1 << 22;
+/// How long after its time an open loop still sends what was due.
+const BEHIND_MAX: Duration = Duration::from_secs(3);
 
 /// When windows of an open loop are due.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -153,7 +159,7 @@ impl Load {
     /// Has runs end when so many windows were begun, over all connections, if their time is not over before: each thread
     /// has its share of them, and of those its connections take the next when they are free.
     pub fn limit(&mut self, windows: u64) {
-        let asking = |lane: &Lane| lane.connections.iter().filter(|one| !one.is_idle()).count() as u128;
+        let asking = |lane: &Lane| lane.asking().count() as u128;
         let all = self.lanes.iter().map(asking).sum::<u128>().max(1);
         let mut before = 0;
         for lane in &mut self.lanes {
@@ -161,6 +167,47 @@ impl Load {
             let share = |connections: u128| u128::from(windows) * connections / all;
             lane.windows_max = (share(upto) - share(before)) as u64;
             before = upto;
+        }
+    }
+
+    /// The keys that were written last, `most` at most, with the versions that they may hold by that. Versions are told where a
+    /// load changes keys by `set` alone: whatever else does knows them by itself.
+    pub fn last_writes(&self, most: usize) -> LastWrites {
+        let mut keys = LastWrites::new();
+        if ![Verb::Set, Verb::Cas].iter().any(|&verb| self.workload.mix.has(verb)) {
+            return keys;
+        }
+        let all = || self.lanes.iter().flat_map(|lane| &lane.connections).filter(|one| !one.is_idle());
+        let each = most.div_ceil(all().count().max(1));
+        for connection in all() {
+            for (id, _) in connection.writes(&self.workload).take(each) {
+                if keys.len() < most {
+                    keys.entry(id).or_default();
+                }
+            }
+        }
+        let changes = |verb: &Verb| !verb.is_read() && !matches!(verb, Verb::Set | Verb::Incr);
+        if self.workload.mix.parts().any(|(verb, _)| changes(&verb)) {
+            return keys;
+        }
+        for connection in all() {
+            let mut seen = HashSet::new();
+            for (id, version) in connection.writes(&self.workload) {
+                if let Some(versions) = keys.get_mut(&id)
+                    && seen.insert(id)
+                {
+                    versions.extend(version);
+                }
+            }
+        }
+        keys
+    }
+
+    /// Has reads held against what was written last.
+    pub fn expect(&mut self, writes: LastWrites) {
+        let writes = Arc::new(writes);
+        for connection in self.lanes.iter_mut().flat_map(|lane| &mut lane.connections) {
+            connection.expected = Some(Arc::clone(&writes));
         }
     }
 
@@ -201,7 +248,8 @@ impl Load {
     /// If replies are to be counted by length.
     pub fn run_open(&mut self, check: Check, arrivals: Arrivals, time: Duration) -> Result<Tally, Error> {
         assert!(check > Check::Length, "an open loop reads its replies");
-        let lanes = self.lanes.len() as f64;
+        // One whose connections have nothing to send has no share.
+        let lanes = self.lanes.iter().filter(|lane| lane.asking().next().is_some()).count().max(1) as f64;
         let arrivals = Arrivals { per_s: arrivals.per_s / lanes, ..arrivals };
         self.drive(check, |lane, run, index| {
             let seed = arrivals.seed.wrapping_add(index as u64);
@@ -248,6 +296,11 @@ impl Load {
 }
 
 impl Lane {
+    /// Its connections that have something to send, by their places.
+    fn asking(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.connections.len()).filter(|&token| !self.connections[token].is_idle())
+    }
+
     /// One window at a time on each connection, the next when it is answered.
     fn closed(&mut self, run: &mut Run<'_>, stop: Stop) -> Result<Duration, Error> {
         let started = Instant::now();
@@ -313,6 +366,10 @@ impl Lane {
             let gaps = if arrivals.poisson { -(1.0 - rng.random::<f64>()).ln() } else { 1.0 };
             Duration::from_secs_f64((gaps / arrivals.per_s).min(3600.0))
         };
+        let asking: Vec<usize> = self.asking().collect();
+        if asking.is_empty() {
+            return Ok(Duration::ZERO);
+        }
         let started = Instant::now();
         let end = started + time;
         let mut due = started + gap();
@@ -323,14 +380,17 @@ impl Lane {
         loop {
             let mut begun = 0;
             while due <= now && due < end && left > 0 && begun < ARRIVALS_MAX {
-                turn = (turn + 1) % self.connections.len();
-                let connection = &mut self.connections[turn];
+                turn = (turn + 1) % asking.len();
+                let token = asking[turn];
+                let connection = &mut self.connections[token];
                 let under_way_here = connection.begun - connection.answered;
-                if run.renew.is_some() && under_way_here >= connection.script.windows.len() as u64 {
+                let rewritten =
+                    run.renew.is_some() && under_way_here >= connection.script.windows.len() as u64;
+                if rewritten || under_way >= UNDER_WAY_MAX {
                     return Err(Error::NotValid("far more is asked than the server answers".to_owned()));
                 }
-                if !touched.contains(&turn) {
-                    touched.push(turn);
+                if !touched.contains(&token) {
+                    touched.push(token);
                 }
                 connection.begin(due, run.renew);
                 under_way += 1;
@@ -339,6 +399,11 @@ impl Lane {
                 due += gap();
             }
             let comes = due < end && left > 0;
+            if comes && now >= end + BEHIND_MAX {
+                let seconds = (now - due).as_secs_f64();
+                let why = format!("far more is asked than the generator sends: it is {seconds:.0} s late");
+                return Err(Error::NotValid(why));
+            }
             for token in touched.drain(..) {
                 self.send(token)?;
             }

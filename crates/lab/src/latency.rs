@@ -18,7 +18,7 @@ use std::time::Duration;
 use clap::Args;
 use larder_protocol::client::Protocol;
 
-use crate::books::Books;
+use crate::books::{Books, check_kept};
 use crate::connection::Check;
 use crate::error::Error;
 use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace};
@@ -154,6 +154,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     ] {
         experiment.run.set(name, value);
     }
+    options.workload(Protocol::Classic).renderable()?;
     for contender in &experiment.contenders {
         contender.control.flush()?;
         let workload = options.workload(contender.protocol(Protocol::Classic));
@@ -292,9 +293,12 @@ fn visit_once(
     let placement = contender.placement(threads.as_ref())?;
     let sample = Sample::of(&tally, load.threads(), used);
     let waited = Placement::waited(placement.as_ref(), tally.elapsed, tally.waited);
+    let written = load.last_writes(fill::READ_BACK_MAX);
     drop(load);
     let name = contender.name.clone();
-    all.merge(fill::read_back(contender.endpoint(), &workload, seed, &experiment.generator_cores)?);
+    let back = fill::read_back(contender.endpoint(), &workload, written, &experiment.generator_cores)?;
+    check_kept(&mut experiment.checks, &name, &workload, &back, books.evicted()?);
+    all.merge(back);
     let due = cell.per_s * visit.as_secs_f64();
     // Six standard deviations of a Poisson count, and the ends of the time.
     let sent_all = (tally.requests as f64 - due).abs() <= 6.0 * due.sqrt() + 2.0;

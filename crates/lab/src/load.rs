@@ -65,7 +65,7 @@ pub(crate) struct RequestArgs {
     #[arg(long, value_name = "SIZES", default_value = "32", value_parser = Sizes::parse)]
     value_bytes: Sizes,
     /// Keys that one request reads
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     keys_per_request: u32,
 }
 
@@ -117,7 +117,7 @@ pub struct Options {
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
     /// Requests sent together on a connection
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pipeline: u32,
     /// Open loop: so many windows a second, at random times, whatever is answered [default: a closed loop]
     #[arg(long, value_name = "PER_S", value_parser = numbers::positive)]
@@ -150,7 +150,7 @@ pub struct Options {
     /// nothing is written
     #[arg(long)]
     flush_target: bool,
-    /// The server's process id: prints its CPU time per request
+    /// The process id of a server on this machine, which must be the one that listens: prints its CPU time per request
     #[arg(long)]
     pid: Option<u32>,
     /// Threads of the generator, each on a core of its own: the last ones. Connections are shared out over them
@@ -233,6 +233,12 @@ impl Options {
             let why = "--trace, --command and --preset say themselves what is asked";
             return Err(Error::NotValid(why.to_owned()));
         }
+        let drawn = self.one_key || self.sequential || self.hot_key.is_some() || self.zipf.is_some();
+        let made = self.ttl > 0 || self.no_fill;
+        if (trace || self.preset == Some(Preset::YcsbD)) && (drawn || made) || command && made {
+            let why = "--ttl, --no-fill and the choice of keys are said already by --trace and ycsb-d, the first two by --command";
+            return Err(Error::NotValid(why.to_owned()));
+        }
         let alone = trace || command || self.preset == Some(Preset::YcsbD);
         if alone && self.churn > 0 || trace && (self.rate.is_some() || self.warm_up.is_some()) {
             let why = "--churn, and with a trace --rate and --warm-up, are of a load that is made here";
@@ -242,6 +248,22 @@ impl Options {
             return Err(Error::NotValid("ycsb-d has no warm-up: what is read was just inserted".to_owned()));
         }
         Ok(())
+    }
+
+    /// The process that was named is the server's: the one that listens where it is asked.
+    fn check_pid(&self) -> Result<(), Error> {
+        let Some(pid) = self.pid else { return Ok(()) };
+        let address = &self.target.endpoint.address;
+        let listeners = owner::listeners(address);
+        if listeners.contains(&pid) {
+            return Ok(());
+        }
+        let others: Vec<String> = listeners.iter().map(u32::to_string).collect();
+        let who = match others.is_empty() {
+            true => "nobody who can be seen from here listens".to_owned(),
+            false => format!("process {} listens", others.join(", ")),
+        };
+        Err(Error::NotValid(format!("--pid {pid} is not the server's process: {who} at {address}")))
     }
 
     /// How many connections each of the generator's threads has.
@@ -288,6 +310,8 @@ struct Ran {
     server: Option<Usage>,
     /// The server's own counts, where it has them, from before the first request.
     books: Option<Books>,
+    /// What must hold of what was read back.
+    checks: Checks,
     /// Requests at a time.
     pipeline: usize,
     /// What was offered, in words; none in a closed loop.
@@ -311,6 +335,7 @@ pub fn run(args: &Options) -> Result<(), Error> {
     let control = args.target.control();
     let cores = args.cores()?;
     args.check_options()?;
+    args.check_pid()?;
     let ran = match &args.trace.trace {
         Some(path) => replay::run(args, path, &control, protocol, &cores)?,
         None if !args.command.is_empty() => command::run(args, &control, protocol, &cores)?,
@@ -318,14 +343,14 @@ pub fn run(args: &Options) -> Result<(), Error> {
         None => script::run(args, &control, protocol, &cores)?,
     };
 
-    let Ran { tally, others, back, placement, started, server, books, pipeline, offered, settings, remarks } =
-        ran;
+    let Ran { tally, others, back, placement, started, server, .. } = ran;
+    let Ran { books, checks: kept, pipeline, offered, settings, remarks, .. } = ran;
     let found = Found {
         args,
         version: control.version().unwrap_or_default(),
         shared: shared_cores(&control, &placement),
         counted: books.is_some(),
-        checks: checks(args, books, &tally, others, offered.is_some())?,
+        checks: checks(args, kept, books, &tally, others, offered.is_some())?,
         connections: placement.iter().map(|(_, connections)| connections).sum(),
         pipeline,
         placement,
@@ -349,15 +374,16 @@ pub fn run(args: &Options) -> Result<(), Error> {
     run.finish_as(began, files, more, |_| found.text())
 }
 
-/// What must hold. `others` are requests beside those that are counted.
+/// What must hold, beside `kept`. `others` are requests beside those that are counted.
 fn checks(
     args: &Options,
+    kept: Checks,
     books: Option<Books>,
     tally: &Tally,
     others: Tally,
     is_open: bool,
 ) -> Result<Vec<Checked>, Error> {
-    let mut checks = Checks::default();
+    let mut checks = kept;
     let name = &args.target.name;
     let waited = 100.0 * tally.waited;
     checks.add(of_time::CORES, waited <= args.wait_max, || {

@@ -10,6 +10,7 @@
 //! Values that are written name their key. A client knows the last write of keys that it wrote lately, and holds what it reads
 //! against that.
 
+mod back;
 mod feed;
 
 use std::mem;
@@ -25,13 +26,15 @@ use crate::sizes::Sizes;
 use crate::tally::Tally;
 use crate::trace::Kind;
 use crate::value::{self, NAMED_BYTES_MIN};
+use back::Recent;
+pub use back::Wrote;
 use feed::{Feed, Given, Queues, Waiting};
 pub use feed::{Source, Told};
 
 /// A client whose requests lie behind those of one that is not as far looks again after this.
 const BLOCKED: Duration = Duration::from_micros(50);
 /// Keys of which a client knows the last write.
-const RECENT: usize = 1 << 14;
+const KNOWN: usize = 1 << 14;
 /// Requests that are due are sent together, so many at most.
 pub const DUE_TOGETHER: usize = 256;
 
@@ -58,8 +61,19 @@ pub struct Replay {
     pub sizes: Sizes,
 }
 
+/// What came of it.
+#[derive(Debug)]
+pub struct Replayed {
+    /// What was counted.
+    pub tally: Tally,
+    /// What was not sent as it stands there.
+    pub told: Told,
+    /// What was written last, for [`Replay::read_back`].
+    pub wrote: Vec<Wrote>,
+}
+
 impl Replay {
-    /// Asks a server all of it; what was counted, and what was not sent as it stands there.
+    /// Asks a server all of it.
     ///
     /// # Errors
     /// When a connection fails, a reply is none, or the source cannot be read.
@@ -68,7 +82,7 @@ impl Replay {
         to: &Endpoint,
         source: S,
         cores: &[Option<usize>],
-    ) -> Result<(Tally, Told), Error> {
+    ) -> Result<Replayed, Error> {
         let queues = Queues::new(source, (self.protocol, &self.sizes), self.connections, self.requests);
         let feed = Arc::new(Feed::new(queues));
         // Connecting is no part of it: the clock starts when the clients do.
@@ -87,7 +101,8 @@ impl Replay {
         // Of the busiest thread it is known, and the others were no busier.
         tally.generator_cpu = outcome.elapsed.mul_f64(outcome.busy * cores.len() as f64);
         let told = feed.lock().end()?;
-        Ok((tally, told))
+        let wrote = dialog.agents_mut().flat_map(|client| client.recent.take()).collect();
+        Ok(Replayed { tally, told, wrote })
     }
 }
 
@@ -102,7 +117,7 @@ struct Known {
 
 /// Where what is known of a key stands.
 fn place(hash: u64) -> usize {
-    (hash >> 32) as usize % RECENT
+    (hash >> 32) as usize % KNOWN
 }
 
 /// One client.
@@ -126,6 +141,7 @@ struct Client<S> {
     idle: bool,
     version: u64,
     known: Vec<Known>,
+    recent: Recent,
 }
 
 impl<S: Source> Client<S> {
@@ -147,7 +163,8 @@ impl<S: Source> Client<S> {
             sent: now,
             idle: false,
             version: (number as u64) << 40,
-            known: if replay.verify { vec![Known::default(); RECENT] } else { Vec::new() },
+            known: if replay.verify { vec![Known::default(); KNOWN] } else { Vec::new() },
+            recent: Recent::default(),
         }
     }
 
@@ -231,16 +248,19 @@ impl<S: Source> Client<S> {
             }
             (Answer::Stored, _) => {
                 tally.stored += 1;
+                self.recent.wrote(&op.key, hash, (version, bytes), op.ttl_s);
                 self.note(hash, version, bytes);
             }
             (Answer::Deleted, _) => {
                 tally.deleted += 1;
+                self.recent.forget(hash);
                 self.note(hash, 0, 0);
             }
             (Answer::Refused(line), Kind::Write) => {
                 tally.refused += 1;
                 tally.first_refused.get_or_insert_with(|| line.escape_ascii().to_string());
                 // What it has now is the server's affair: the old value, or none.
+                self.recent.forget(hash);
                 if let Some(known) = self.known.get_mut(place(hash)) {
                     *known = Known::default();
                 }

@@ -10,29 +10,20 @@
 //! keys     | (17, 4) (4, 16) …                | (99, …) …        |   number, place in bytes
 //! ```
 //!
-//! Where keys are read and changed by one load, each key has one connection that changes it: a write is
-//! given to the connection that owns its key, and reads fill the rest. Keys are shared out by how often
-//! they are changed, the hottest first, so that all connections have as many requests in the same mix,
-//! and the whole keeps the popularity of keys asked for. That connection knows what the key must hold
-//! when it reads it.
-//!
-//! A write with a token needs a read before it: the read is put in one window and the write, whose
-//! token is filled in when it goes out, first in the next. What happens to the key between them decides
-//! whether the write must happen or must be refused, and the connection knows which.
+//! What a connection asks, and which keys are its own to change, is decided in `plan`.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+mod plan;
+
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use larder_protocol::client::Protocol;
-use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng};
 
-use crate::keys::{Choice, Chooser};
+use crate::keys::Choice;
 use crate::value;
 use crate::workload::{Verb, Workload};
+use plan::{ALLS, Plan};
 
 /// A key in a script.
 #[derive(Clone, Copy, Debug)]
@@ -41,12 +32,15 @@ pub struct KeyAt {
     pub id: u32,
     /// Where in [`Script::bytes`] it starts.
     pub at: u32,
-    /// Its place among the keys that only this connection changes, or [`NOBODYS`].
+    /// Its place among the keys that only this connection changes, behind these among those whose token it keeps, or
+    /// [`NOBODYS`].
     pub slot: u32,
 }
 
 /// The [`KeyAt::slot`] of a key about which this connection knows nothing.
 pub const NOBODYS: u32 = u32::MAX;
+/// Where slots of keys that all connections change begin while a script is made.
+const ALLS_SLOTS: u32 = 1 << 31;
 
 /// Digits of a token in a request: as many as the longest has, so that it is written where it stands.
 const TOKEN_DIGITS: usize = 20;
@@ -88,20 +82,16 @@ pub struct Script {
     pub keys: Vec<KeyAt>,
     /// Where requests that are sent together start and end.
     pub windows: Vec<Window>,
-    /// Keys that only this connection changes, of those it asks for.
+    /// Keys that only this connection changes, of those it asks for: theirs are the slots before it.
     pub slots: usize,
+    /// All slots: behind those are the ones of keys that others change, too, and of which it keeps a token.
+    pub token_slots: usize,
     /// The version of its first write; the next request's is one more, whatever it is. No two
     /// connections write the same version, and 1 is the fill's.
     pub first_version: u64,
     /// There are writes with tokens.
     pub swaps: bool,
 }
-
-/// Memory that the scripts of one workload may take, unless a single window per connection needs more.
-const SCRIPTS_BYTES_MAX: usize = 64 << 20;
-
-/// What one connection is to ask, before it is bytes.
-type Plan = Vec<(Verb, Vec<u32>)>;
 
 impl Workload {
     /// Renders what the connections send. Sequential workloads share the keys out, each once; others
@@ -114,11 +104,10 @@ impl Workload {
         assert!(self.connections > 0 && self.pipeline > 0 && self.keys_per_request > 0);
         assert!(self.keys_per_request == 1 || self.protocol != Protocol::Meta, "meta requests have one key");
         let (plans, owners) = match self.mix.only() {
-            Some(verb) if self.choice == Choice::Sequential => (self.in_turn(verb), None),
+            Some(verb) if self.choice == Choice::Sequential => self.in_turn(verb),
             _ if self.mix.reads_own_writes() => self.owned(seed),
             _ => (self.drawn(seed), None),
         };
-        let owners = owners.or_else(|| self.mix.reads_own_writes().then(|| self.owners(&[])));
         let reply_bytes = self.reply_bytes();
         plans
             .into_iter()
@@ -129,142 +118,10 @@ impl Workload {
             .collect()
     }
 
-    /// Each key once, shared out over the connections.
-    fn in_turn(&self, verb: Verb) -> Vec<Plan> {
-        let share = |n: usize| (self.keyspace.count as usize * n / self.connections) as u32;
-        let plan = |connection: usize| {
-            let ids: Vec<u32> =
-                (share(connection)..share(connection + 1)).map(|id| self.keyspace.first + id).collect();
-            ids.chunks(self.keys_of(verb))
-                .map(|ids| {
-                    // A last request with too few keys asks for its first ones again.
-                    let ids = ids.iter().cycle().take(self.keys_of(verb)).copied().collect();
-                    (verb, ids)
-                })
-                .collect()
-        };
-        (0..self.connections).map(plan).collect()
-    }
-
-    /// How many requests each connection has: whole windows.
-    fn requests_each(&self) -> usize {
-        let per_request = self.keys_per_request;
-        let wanted = (2 * self.keyspace.count as usize).max(65_536);
-        let windows = wanted.div_ceil(self.connections).div_ceil(self.pipeline * per_request);
-        let window_bytes = self.request_bytes() * self.pipeline;
-        let windows_max = (SCRIPTS_BYTES_MAX / self.connections / window_bytes).max(1);
-        windows.min(windows_max) * self.pipeline
-    }
-
-    fn draw(&self, rng: &mut StdRng) -> Verb {
-        let mut point: f64 = rng.random();
-        let mut last = None;
-        for (verb, share) in self.mix.parts() {
-            point -= share;
-            last = Some(verb);
-            if point < 0.0 {
-                break;
-            }
-        }
-        last.expect("a mix asks for something")
-    }
-
-    /// Every connection draws for itself.
-    fn drawn(&self, seed: u64) -> Vec<Plan> {
-        let requests = self.requests_each();
-        let plan = |connection: usize| {
-            let seed = seed.wrapping_add(connection as u64);
-            let mut chooser = Chooser::new(self.keyspace, self.choice, seed);
-            let mut rng = StdRng::seed_from_u64(seed ^ 1 << 63);
-            let request = |_| {
-                let verb = self.draw(&mut rng);
-                (verb, (0..self.keys_of(verb)).map(|_| chooser.next_key()).collect())
-            };
-            (0..requests).map(request).collect()
-        };
-        (0..self.connections).map(plan).collect()
-    }
-
-    /// Which connection changes each key: so that all of them have as many of `changes` as each other.
-    fn owners(&self, changes: &[(Verb, Vec<u32>)]) -> Vec<usize> {
-        let mut of_key = vec![0usize; self.keyspace.count as usize];
-        for (_, keys) in changes {
-            of_key[(keys[0] - self.keyspace.first) as usize] += 1;
-        }
-        let mut hottest: Vec<usize> = (0..of_key.len()).collect();
-        hottest.sort_by_key(|&key| Reverse(of_key[key]));
-        let mut least: BinaryHeap<_> =
-            (0..self.connections).map(|connection| Reverse((0, connection))).collect();
-        let mut owners = vec![0; of_key.len()];
-        for key in hottest {
-            let Reverse((has, connection)) = least.pop().expect("as many as there are connections");
-            owners[key] = connection;
-            // A key that nobody changes weighs, too: they are read by turns.
-            least.push(Reverse((has + of_key[key].max(1), connection)));
-        }
-        owners
-    }
-
-    /// One stream is drawn; changes go to the connection that owns their key.
-    fn owned(&self, seed: u64) -> (Vec<Plan>, Option<Vec<usize>>) {
-        let requests = self.requests_each();
-        let mut chooser = Chooser::new(self.keyspace, self.choice, seed);
-        let mut rng = StdRng::seed_from_u64(seed ^ 1 << 63);
-        let mut plans: Vec<Plan> = vec![Plan::with_capacity(requests); self.connections];
-        let (mut reads, changes): (Vec<_>, Vec<_>) = (0..requests * self.connections)
-            .map(|_| {
-                let verb = self.draw(&mut rng);
-                (verb, (0..self.keys_of(verb)).map(|_| chooser.next_key()).collect::<Vec<u32>>())
-            })
-            .partition(|(verb, _)| verb.is_read());
-        let owners = self.owners(&changes);
-        for (verb, keys) in changes {
-            let plan = &mut plans[owners[(keys[0] - self.keyspace.first) as usize]];
-            // One connection cannot send more than its share: a hot key's changes beyond it go.
-            if plan.len() < requests {
-                plan.push((verb, keys));
-            }
-        }
-        for plan in &mut plans {
-            while plan.len() < requests {
-                let Some(read) = reads.pop() else { break };
-                plan.push(read);
-            }
-            plan.shuffle(&mut rng);
-            if self.swaps() {
-                *plan = self.with_tokens(std::mem::take(plan));
-            }
-        }
-        (plans, Some(owners))
-    }
-
-    /// There are writes with tokens.
-    fn swaps(&self) -> bool {
-        self.protocol != Protocol::Resp && self.mix.has(Verb::Cas)
-    }
-
-    /// Puts a read with its token in place of each write with one, and the write at the beginning of the
-    /// next window. The plan keeps its length.
-    fn with_tokens(&self, plan: Plan) -> Plan {
-        let requests = plan.len();
-        let mut whole = Plan::with_capacity(2 * requests);
-        let mut due: Vec<Vec<u32>> = Vec::new();
-        let mut rest = plan.into_iter();
-        while whole.len() < requests {
-            let mut room = self.pipeline;
-            let mut swaps = std::mem::take(&mut due);
-            // Never more than a window has room for: each was read in the one before.
-            room -= swaps.len();
-            whole.extend(swaps.drain(..).map(|keys| (Verb::Cas, keys)));
-            for (verb, keys) in rest.by_ref().take(room) {
-                if verb == Verb::Cas {
-                    due.push(keys.clone());
-                }
-                whole.push((if verb == Verb::Cas { Verb::Gets } else { verb }, keys));
-            }
-        }
-        whole.truncate(requests);
-        whole
+    /// Reads of these keys over the first connection, one behind the other.
+    pub(crate) fn reading(&self, ids: impl IntoIterator<Item = u32>) -> Arc<Script> {
+        let plan = ids.into_iter().map(|id| (Verb::Get, vec![id])).collect();
+        Arc::new(self.script(0, plan, None, &self.reply_bytes()))
     }
 
     fn script(
@@ -275,15 +132,18 @@ impl Workload {
         reply_bytes: &HashMap<Verb, usize>,
     ) -> Script {
         let first_version = 2 + ((connection as u64) << 40);
-        let mut slots: HashMap<(bool, u32), u32> = HashMap::new();
+        let swaps = owners.is_some() && self.swaps();
+        let owner = |id: u32| owners.map(|of| of[self.place_of(id)]);
+        let (mut slots, mut alls): (HashMap<(bool, u32), u32>, HashMap<u32, u32>) = Default::default();
         let mut script = Script {
             bytes: Vec::new(),
             requests: Vec::with_capacity(plan.len()),
             keys: Vec::with_capacity(plan.len() * self.keys_per_request),
             windows: Vec::with_capacity(plan.len().div_ceil(self.pipeline)),
             slots: 0,
+            token_slots: 0,
             first_version,
-            swaps: owners.is_some() && self.swaps(),
+            swaps,
         };
         for requests in plan.chunks(self.pipeline) {
             let (bytes, keys, first) = (script.bytes.len(), script.keys.len(), script.requests.len());
@@ -291,12 +151,18 @@ impl Workload {
             for (verb, ids) in requests {
                 let keys = script.keys.len();
                 for &id in ids {
-                    let mine = *verb != Verb::Miss
-                        && owners.is_some_and(|of| of[(id - self.keyspace.first) as usize] == connection);
-                    let fresh = slots.len() as u32;
-                    let slot = match mine {
-                        true => *slots.entry((*verb == Verb::Incr, id)).or_insert(fresh),
-                        false => NOBODYS,
+                    let slot = match owner(id) {
+                        _ if *verb == Verb::Miss => NOBODYS,
+                        Some(owner) if owner == connection => {
+                            let fresh = slots.len() as u32;
+                            *slots.entry((*verb == Verb::Incr, id)).or_insert(fresh)
+                        }
+                        // Behind the connection's own, whose number is known in the end.
+                        Some(ALLS) if swaps && *verb != Verb::Incr => {
+                            let fresh = alls.len() as u32;
+                            ALLS_SLOTS + *alls.entry(id).or_insert(fresh)
+                        }
+                        _ => NOBODYS,
                     };
                     script.keys.push(KeyAt { id, at: 0, slot });
                 }
@@ -314,7 +180,11 @@ impl Workload {
             });
         }
         assert!(u32::try_from(script.bytes.len()).is_ok(), "the requests of one connection exceed 4 GiB");
-        script.slots = slots.len();
+        let own = slots.len() as u32;
+        for key in script.keys.iter_mut().filter(|key| (ALLS_SLOTS..NOBODYS).contains(&key.slot)) {
+            key.slot = own + (key.slot - ALLS_SLOTS);
+        }
+        (script.slots, script.token_slots) = (slots.len(), slots.len() + alls.len());
         script
     }
 }
@@ -368,7 +238,6 @@ impl Script {
 mod tests {
     use super::*;
     use crate::keys::Keyspace;
-    use crate::mix::Mix;
     use crate::sizes::Sizes;
 
     fn workload(protocol: Protocol, verb: Verb) -> Workload {
@@ -421,38 +290,6 @@ mod tests {
         };
         let windows: usize = workload.scripts(0).iter().map(|script| script.windows.len()).sum();
         assert_eq!(windows, 2);
-    }
-
-    #[test]
-    fn a_mix_keeps_its_shares_and_gives_each_key_one_writer() {
-        let workload = Workload {
-            mix: Mix::of(&[(Verb::Hit, 8), (Verb::Set, 1), (Verb::Incr, 1)]),
-            choice: Choice::Zipf(0.9),
-            keyspace: Keyspace::new(5000, 32),
-            connections: 8,
-            ..workload(Protocol::Classic, Verb::Hit)
-        };
-        let scripts = workload.scripts(1);
-        let mut writers: HashMap<u32, usize> = HashMap::new();
-        let mut owners: HashMap<u32, usize> = HashMap::new();
-        for (connection, script) in scripts.iter().enumerate() {
-            assert_eq!(script.requests.len(), scripts[0].requests.len());
-            let mut sets = 0;
-            for request in &script.requests {
-                let key = script.keys[request.keys_end as usize - 1];
-                if !request.verb.is_read() {
-                    sets += u32::from(request.verb == Verb::Set);
-                    assert_eq!(*writers.entry(key.id).or_insert(connection), connection);
-                }
-                if key.slot != NOBODYS {
-                    assert_eq!(*owners.entry(key.id).or_insert(connection), connection);
-                }
-            }
-            // Each connection's, whoever has the hottest key.
-            let share = f64::from(sets) / script.requests.len() as f64;
-            assert!((share - 0.1).abs() < 0.01, "connection {connection}: {share}");
-        }
-        assert!(writers.iter().all(|(key, connection)| owners[key] == *connection));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Args;
 use larder_protocol::client::Protocol;
 
-use crate::books::Books;
+use crate::books::{Books, check_kept};
 use crate::connection::Check;
 use crate::error::Error;
 use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace};
@@ -172,6 +172,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
     experiment.run.set("visit, ms", visit.as_millis());
     experiment.run.set("keys", options.keys);
     let settings = options.settings();
+    for setting in &settings {
+        setting.workload(options.protocol(), options.keys).renderable()?;
+    }
     let mut cells = Vec::new();
     // Half as long as a visit goes by while requests are rendered and values verified.
     let visit_takes = visit.mul_f64(1.2) + Duration::from_millis(200);
@@ -298,10 +301,13 @@ fn visit_once(
         busy: tally.generator_load(load.threads()),
         elapsed_s: tally.elapsed.as_secs_f64(),
     };
+    let written = load.last_writes(fill::READ_BACK_MAX);
     drop(load);
     all.merge(tally);
-    all.merge(fill::read_back(contender.endpoint(), &workload, seed, &experiment.generator_cores)?);
+    let back = fill::read_back(contender.endpoint(), &workload, written, &experiment.generator_cores)?;
     let name = contender.name.clone();
+    check_kept(&mut experiment.checks, &name, &workload, &back, books.evicted()?);
+    all.merge(back);
     experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
     books.settle(&mut experiment.checks, &name, &all)?;
     Ok((sample, waited))

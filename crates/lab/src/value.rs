@@ -66,6 +66,12 @@ pub fn rewrite(place: &mut [u8], key: u32, version: u64) {
     }
 }
 
+/// The version that a value names, if it is long enough to name one.
+pub fn version_of(value: &[u8]) -> Option<u64> {
+    let named = value.len() >= NAMED_BYTES_MIN;
+    named.then(|| u64::from_le_bytes(value[8..16].try_into().expect("8 bytes")))
+}
+
 /// Checks that `value` is one that [`write()`] made for `key`, and returns its version.
 ///
 /// # Errors

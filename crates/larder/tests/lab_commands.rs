@@ -71,6 +71,23 @@ fn commands_are_asked_and_what_they_answer_is_checked() {
 }
 
 #[test]
+fn a_turn_expects_the_value_that_it_sent() {
+    let folder = folder("turns");
+    let redis = Server::start_program(&Program::LarderResp, &[""; 0]).unwrap();
+    let target = format!("a=redis://{}", redis.address());
+    let turn =
+        ["--command", "SET {key} {value}", "--expect", "OK", "--command", "GET {key}", "--expect", "{value}"];
+    let words = ["--pipeline", "8", "--requests", "320", "--keys", "50", "--connections", "1"];
+    let (all, said) = figures(&target, &folder, &[&turn[..], &words].concat());
+    assert_eq!((all["requests"], all["hits"]), (320.0, 160.0), "{said}");
+    // As many as a number can say are asked until the time is over.
+    let most = ["--requests", &u64::MAX.to_string(), "--seconds", "0.1", "--connections", "3"];
+    let (all, said) = figures(&target, &folder, &[&turn[..4], &most].concat());
+    assert!(all["requests"] > 10.0, "{said}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn presets_ask_what_they_are_called_after() {
     let folder = folder("presets");
     let redis = Server::start_program(&Program::LarderResp, &[""; 0]).unwrap();

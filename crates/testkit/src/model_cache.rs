@@ -22,12 +22,27 @@ pub struct Model {
     pub moody: bool,
     /// All keys are one: who reads gets what was written last, whatever was asked for.
     pub forgetful: bool,
+    /// What it does with a write that it says it has stored.
+    pub writes: Writes,
+}
+
+/// What becomes of a write that is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writes {
+    /// It is stored.
+    #[default]
+    Stored,
+    /// Nothing.
+    Dropped,
+    /// It is stored where there was nothing; else the old value stays.
+    OnlyNew,
 }
 
 impl Default for Model {
     fn default() -> Model {
         let delay = Duration::ZERO;
-        Model { capacity_bytes: 64 << 20, delay, counts: true, moody: false, forgetful: false }
+        let writes = Writes::Stored;
+        Model { capacity_bytes: 64 << 20, delay, counts: true, moody: false, forgetful: false, writes }
     }
 }
 
@@ -161,7 +176,15 @@ impl Shared {
     fn set(&self, key: &[u8], flags: String, value: Vec<u8>) {
         self.sets.fetch_add(1, SeqCst);
         let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
-        items.put(self.name(key), flags, value, self.capacity_bytes());
+        let name = self.name(key);
+        let stores = match self.model.writes {
+            Writes::Stored => true,
+            Writes::Dropped => false,
+            Writes::OnlyNew => !items.of.contains_key(name),
+        };
+        if stores {
+            items.put(name, flags, value, self.capacity_bytes());
+        }
     }
 
     fn stats(&self, out: &mut Vec<u8>) {

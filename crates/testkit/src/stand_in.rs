@@ -50,6 +50,35 @@ pub fn proxy(server: SocketAddr, requests: Change, replies: Change) -> SocketAdd
     address
 }
 
+/// Which server a connection is led to: by its number, from 0 on, and the first bytes that come over it.
+pub type Choose = Arc<dyn Fn(usize, &[u8]) -> SocketAddr + Send + Sync>;
+
+/// A proxy that leads each connection to one of several servers, until the test process ends; where it listens.
+///
+/// # Panics
+/// If it cannot listen.
+pub fn switch(choose: Choose) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for (number, mut client) in listener.incoming().map_while(Result::ok).enumerate() {
+            let choose = choose.clone();
+            thread::spawn(move || -> std::io::Result<()> {
+                let mut first = [0; 64 * 1024];
+                let received = client.read(&mut first)?;
+                let mut upstream = TcpStream::connect(choose(number, &first[..received]))?;
+                upstream.set_nodelay(true)?;
+                upstream.write_all(&first[..received])?;
+                let (client_too, upstream_too) = (client.try_clone()?, upstream.try_clone()?);
+                thread::spawn(move || pass(client_too, upstream_too, &unchanged()));
+                pass(upstream, client, &unchanged());
+                Ok(())
+            });
+        }
+    });
+    address
+}
+
 fn pass(mut from: TcpStream, mut to: TcpStream, change: &Change) {
     let _ = to.set_nodelay(true);
     let mut buffer = [0; 64 * 1024];

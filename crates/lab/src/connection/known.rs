@@ -90,6 +90,14 @@ impl Connection {
         if workload.sizes.is_some() && value.len() != workload.value_bytes(id) {
             tally.mistake(|| format!("key {id} has a value of {} bytes", value.len()));
         }
+        if let Some(versions) = self.expected.as_ref().and_then(|expected| expected.get(&id))
+            && !versions.is_empty()
+            && !versions.contains(&version)
+        {
+            tally.mistake(|| {
+                format!("key {id} has version {version}, which is no last write of anybody: stale")
+            });
+        }
         let Some(known) = self.known.get_mut(key.slot as usize) else { return };
         if value.len() < NAMED_BYTES_MIN {
             return;
@@ -206,11 +214,18 @@ impl Connection {
         }
     }
 
+    /// Others change the key, too.
+    fn is_shared(&self, slot: u32) -> bool {
+        slot as usize >= self.known.len()
+    }
+
     /// A token was read.
     pub(super) fn learnt<const VERIFY: bool>(&mut self, key: KeyAt, value: u64, tally: &mut Tally) {
+        let shared = self.is_shared(key.slot);
         let Some(token) = self.tokens.get_mut(key.slot as usize) else { return };
         let last = std::mem::replace(token, Token { value, live: true });
-        if VERIFY && last.value != NO_TOKEN && (last.value == value) != last.live {
+        let differs = last.value != NO_TOKEN && (last.value == value) != last.live;
+        if VERIFY && differs && !(shared && last.live) {
             let id = key.id;
             tally.mistake(|| match last.live {
                 true => format!("key {id} has another token, {value}, though nobody changed it"),
@@ -254,7 +269,10 @@ impl Connection {
     ) {
         let KeyAt { slot, id, .. } = script.keys[self.key];
         (tally.swaps, tally.conflicts) = (tally.swaps + 1, tally.conflicts + 1);
-        let Some(token) = self.tokens.get(slot as usize).filter(|_| VERIFY) else { return };
+        if !VERIFY || self.is_shared(slot) {
+            return;
+        }
+        let Some(token) = self.tokens.get(slot as usize) else { return };
         let sent = script.token(request);
         if token.live && sent == token.value {
             tally.mistake(|| format!("key {id} was refused with token {sent}, which is its own"));
@@ -306,7 +324,11 @@ impl Connection {
             }
             (ENDED, Event::Conflict) => {
                 (tally.swaps, tally.conflicts) = (tally.swaps + 1, tally.conflicts + 1);
-                tally.mistake(|| format!("key {} is changed by nobody else, and EXEC did nothing", key.id));
+                if !self.is_shared(key.slot) {
+                    tally.mistake(|| {
+                        format!("key {} is changed by nobody else, and EXEC did nothing", key.id)
+                    });
+                }
                 return Some(true);
             }
             (step, Event::Refused(line)) => {

@@ -10,14 +10,14 @@ use std::time::Duration;
 use larder_protocol::client::Protocol;
 
 use super::NEAR;
-use crate::books::Books;
+use crate::books::{Books, check_back, check_replies, evicted_since};
 use crate::error::Error;
 use crate::experiment::Experiment;
-use crate::replay::Replay;
+use crate::replay::{Replay, Replayed};
 use crate::results::{Axis, Better, Column, Estimate, Kind as Drawn, Plot, Point, Scale, Table, number};
 use crate::shift::variant::{Variant, Ways};
 use crate::shift::visit::resident_mib;
-use crate::sizes::Sizes;
+use crate::sizes::{Sizes, VALUE_BYTES_MAX};
 use crate::trace::{Kind, Op, Options, Reader, hash};
 
 /// Requests that are sent together; what they missed is written behind them.
@@ -81,7 +81,7 @@ pub fn run(
                 };
                 let core = &experiment.generator_cores[..1];
                 let source = crate::trace::Times::open(path, format, None)?;
-                let (tally, _) = replay.run(&server.endpoint(), source, core)?;
+                let Replayed { tally, wrote, .. } = replay.run(&server.endpoint(), source, core)?;
                 let resident_mib = resident_mib(&server)?;
                 let off = resident_mib.map_or(0.0, |mib| mib - f64::from(memory_mb));
                 let next = (f64::from(limit_mb) - off).round().max(2.0) as u32;
@@ -92,9 +92,14 @@ pub fn run(
                     limit_mb = next;
                     continue;
                 }
+                let back = replay.read_back(&server.endpoint(), wrote, core)?;
+                let (checks, name) = (&mut experiment.checks, &variant.name);
+                check_back(checks, name, &back, evicted_since(books.as_ref())?);
+                let mut all = tally.clone();
+                all.merge(back);
                 match books {
-                    Some(books) => books.settle(&mut experiment.checks, &variant.name, &tally)?,
-                    None => crate::books::check_replies(&mut experiment.checks, &variant.name, &tally),
+                    Some(books) => books.settle(checks, name, &all)?,
+                    None => check_replies(checks, name, &all),
                 }
                 let reads = tally.hits + tally.misses;
                 experiment.checks.equal(
@@ -228,7 +233,8 @@ fn oracle(reader: &mut Reader, capacity_bytes: u64, requests: u64) -> Result<Opt
 
 /// Bytes of key and value.
 fn item_bytes(op: &Op) -> u64 {
-    op.key.len() as u64 + op.value_bytes.map_or(UNTOLD_BYTES as u64, u64::from)
+    let value_bytes = op.value_bytes.map_or(UNTOLD_BYTES, |bytes| (bytes as usize).min(VALUE_BYTES_MAX));
+    (op.key.len() + value_bytes) as u64
 }
 
 const NONE: usize = usize::MAX;

@@ -14,12 +14,16 @@ use crate::contender::Target;
 use crate::control::Control;
 use crate::dialog::{Agent, Dialog, Next, Taken};
 use crate::error::Error;
+use crate::experiment::Checks;
 use crate::keys::{Chooser, Prefix};
 use crate::results::number;
 use crate::tally::Tally;
 use crate::template::{Reply, Template, Turn, reply};
 use crate::value;
 use crate::workload::Workload;
+
+/// Bytes that all clients send together at most.
+const WINDOWS_BYTES_MAX: u64 = 1 << 30;
 
 /// One client.
 #[derive(Debug)]
@@ -90,11 +94,11 @@ impl<'t> Client<'t> {
         Duration::from_secs_f64((gaps / per_s).min(3600.0))
     }
 
-    fn take_turn(&mut self, id: u32) {
+    fn take_turn(&mut self, id: u32, version: u64) {
         self.key.clear();
         self.workload.keyspace.write(&mut self.key, Prefix::Present, id);
         self.value.clear();
-        value::write(&mut self.value, id, self.version, self.workload.value_bytes(id));
+        value::write(&mut self.value, id, version, self.workload.value_bytes(id));
     }
 }
 
@@ -125,7 +129,7 @@ impl Agent for Client<'_> {
             let id = self.chooser.next_key();
             self.keys.push(id);
             self.version += 1;
-            self.take_turn(id);
+            self.take_turn(id, self.version);
             let turn = Turn { id, key: &self.key, value: &self.value };
             self.templates.iter().for_each(|template| template.write(out, turn));
         }
@@ -137,10 +141,12 @@ impl Agent for Client<'_> {
         let Some((reply, used)) = read else { return Ok(Taken::Nothing) };
         tally.turn_at(now);
         let which = self.answered % self.templates.len();
-        let id = self.keys[self.answered / self.templates.len()];
+        let turn = self.answered / self.templates.len();
+        let id = self.keys[turn];
         let templates = self.templates;
         let template = &templates[which];
-        self.take_turn(id);
+        // As it was when the turn was sent: each has a version of its own.
+        self.take_turn(id, self.version - (self.keys.len() - 1 - turn) as u64);
         let turn = Turn { id, key: &self.key, value: &self.value };
         if !template.holds(&reply, turn) {
             tally.mistake(|| {
@@ -195,6 +201,12 @@ pub(super) fn run(
 ) -> Result<Ran, Error> {
     let templates = templates(args, protocol)?;
     let workload = args.workload(protocol)?;
+    let window =
+        workload.pipeline as u64 * templates.len() as u64 * (workload.value_bytes_max() as u64 + 128);
+    if window.saturating_mul(workload.connections as u64) > WINDOWS_BYTES_MAX {
+        let why = "what is sent together takes more than 1 GiB: fewer connections or requests at a time";
+        return Err(Error::NotValid(why.to_owned()));
+    }
     let Target { name, endpoint, .. } = &args.target;
     eprintln!("{name} {}; it is written to", control.claim(args.flush_target)?);
     let clients = workload.connections as u64;
@@ -209,7 +221,10 @@ pub(super) fn run(
     }
     let windows =
         args.requests.map(|requests| requests.div_ceil((workload.pipeline * templates.len()) as u64));
-    let share = |number: u64| windows.map_or(u64::MAX, |windows| windows * number / clients);
+    let share = |number: u64| {
+        let part = |windows| (u128::from(windows) * u128::from(number) / u128::from(clients)) as u64;
+        windows.map_or(u64::MAX, part)
+    };
     let (outcome, started, server) = args.watched(|| {
         let now = Instant::now();
         for (client, number) in dialog.agents_mut().zip(0..) {
@@ -250,6 +265,7 @@ pub(super) fn run(
         started,
         server,
         books: None,
+        checks: Checks::default(),
         pipeline: workload.pipeline * templates.len(),
         offered: args.rate.map(|rate| format!("{} windows a second that were offered", number::text(rate))),
         settings,

@@ -18,16 +18,16 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 
 use super::{Options, Ran, RequestArgs};
-use crate::books::Books;
+use crate::books::{Books, check_back, evicted_since};
 use crate::connection::Check;
 use crate::contender::Target;
 use crate::control::Control;
 use crate::error::Error;
+use crate::experiment::Checks;
 use crate::keys::{Keyspace, Prefix};
-use crate::replay::{DUE_TOGETHER, Replay, Source};
+use crate::replay::{DUE_TOGETHER, Replay, Replayed, Source};
 use crate::results::number;
 use crate::sizes::Sizes;
-use crate::tally::Tally;
 use crate::trace::{Kind, Op};
 use crate::workload::{Mix, Verb};
 
@@ -163,7 +163,7 @@ pub(super) fn latest(
         sizes: Sizes::Fixed(RECORD_BYTES),
     };
     let source = Latest { fills: Some(keyspace.count), ..Latest::new(args, keyspace) };
-    let (filled, _) = filling.run(endpoint, source, cores)?;
+    let filled = filling.run(endpoint, source, cores)?.tally;
     if filled.stored != u64::from(keyspace.count) {
         let why = filled.first_refused.unwrap_or_else(|| format!("{} stored", filled.stored));
         return Err(Error::NotValid(format!("fill: of {} records: {why}", keyspace.count)));
@@ -178,7 +178,11 @@ pub(super) fn latest(
         ..filling
     };
     let source = Latest { next: keyspace.count, ..Latest::new(args, keyspace) };
-    let ((tally, _), started, server) = args.watched(|| replay.run(endpoint, source, cores))?;
+    let (Replayed { tally, wrote, .. }, started, server) =
+        args.watched(|| replay.run(endpoint, source, cores))?;
+    let back = replay.read_back(endpoint, wrote, cores)?;
+    let mut checks = Checks::default();
+    check_back(&mut checks, name, &back, evicted_since(books.as_ref())?);
     let mut remarks = Vec::new();
     if tally.misses > 0 {
         remarks.push(format!("{} reads found no record: the server has forgotten some", tally.misses));
@@ -192,12 +196,13 @@ pub(super) fn latest(
     ];
     Ok(Ran {
         tally,
-        others: Tally::default(),
-        back: Tally::default(),
+        others: back.clone(),
+        back,
         placement: args.placement(cores),
         started,
         server,
         books,
+        checks,
         pipeline: if args.rate.is_some() { 1 } else { replay.pipeline },
         offered: args.rate.map(|rate| format!("{} requests a second that were offered", number::text(rate))),
         settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),

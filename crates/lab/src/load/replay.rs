@@ -6,14 +6,14 @@ use clap::ValueEnum;
 use larder_protocol::client::Protocol;
 
 use super::{Options, Ran};
-use crate::books::Books;
+use crate::books::{Books, check_back, evicted_since};
 use crate::connection::Check;
 use crate::contender::Target;
 use crate::control::Control;
 use crate::error::Error;
+use crate::experiment::Checks;
 use crate::numbers;
-use crate::replay::{DUE_TOGETHER, Replay};
-use crate::tally::Tally;
+use crate::replay::{DUE_TOGETHER, Replay, Replayed};
 use crate::trace::{Format, Times};
 
 /// How fast a trace is asked again: so many times as it was, or as fast as it is answered.
@@ -65,11 +65,15 @@ pub(super) fn run(
         by_second: true,
         sizes: args.request.value_bytes.clone(),
     };
-    let ((tally, told), started, server) = args.watched(|| replay.run(endpoint, times, cores))?;
+    let (Replayed { tally, told, wrote }, started, server) =
+        args.watched(|| replay.run(endpoint, times, cores))?;
+    let back = replay.read_back(endpoint, wrote, cores)?;
     if tally.requests == 0 {
         let why = format!("{} has no request: {}", path.display(), told.remarks(format).join("; "));
         return Err(Error::NotValid(why));
     }
+    let mut checks = Checks::default();
+    check_back(&mut checks, name, &back, evicted_since(books.as_ref())?);
     let times = speed.map_or("max".to_owned(), |times| times.to_string());
     let settings = [
         ("trace", path.display().to_string()),
@@ -82,12 +86,13 @@ pub(super) fn run(
     ];
     Ok(Ran {
         tally,
-        others: Tally::default(),
-        back: Tally::default(),
+        others: back.clone(),
+        back,
         placement: args.placement(cores),
         started,
         server,
         books,
+        checks,
         // What is due together is sent so, and is timed one by one.
         pipeline: if speed.is_some() { 1 } else { replay.pipeline },
         offered: speed.map(|_| format!("the trace's, at {times} times its speed")),

@@ -6,11 +6,12 @@ use larder_protocol::client::Protocol;
 
 use super::preset::{self, Preset};
 use super::{Options, Ran};
-use crate::books::Books;
+use crate::books::{Books, check_kept, evicted_since};
 use crate::connection::Check;
 use crate::contender::Target;
 use crate::control::Control;
 use crate::error::Error;
+use crate::experiment::Checks;
 use crate::fill;
 use crate::generator::{Arrivals, Load, Stop};
 use crate::keys::Choice;
@@ -55,6 +56,7 @@ pub(super) fn run(
     cores: &[Option<usize>],
 ) -> Result<Ran, Error> {
     let workload = args.workload(protocol)?;
+    workload.renderable()?;
     let Target { name, endpoint, .. } = &args.target;
     if args.churn > 0 && endpoint.login.is_some() {
         let why = "a connection that is replaced says no password: --churn needs a server without one";
@@ -84,9 +86,11 @@ pub(super) fn run(
     }
     load.keep_seconds();
     let (tally, started, server) = args.watched(|| args.go(&mut load, check, args.time(), args.seed))?;
-    let placement = load.placement();
+    let (placement, written) = (load.placement(), load.last_writes(fill::READ_BACK_MAX));
     drop(load);
-    let back = fill::read_back(endpoint, &workload, args.seed, cores)?;
+    let back = fill::read_back(endpoint, &workload, written, cores)?;
+    let mut checks = Checks::default();
+    check_kept(&mut checks, name, &workload, &back, evicted_since(books.as_ref())?);
     others.merge(back.clone());
     Ok(Ran {
         tally,
@@ -96,6 +100,7 @@ pub(super) fn run(
         started,
         server,
         books,
+        checks,
         pipeline: workload.pipeline,
         offered: args.rate.map(|rate| format!("{} windows a second that were offered", number::text(rate))),
         settings: settings(args, &workload),

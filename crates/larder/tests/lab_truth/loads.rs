@@ -16,12 +16,12 @@ use larder_lab::keys::Keyspace;
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::workload::{Verb, Workload};
 use larder_testkit::model_cache::{Model, serve};
-use larder_testkit::stand_in::{Burners, proxy, unchanged};
+use larder_testkit::stand_in::{Burners, proxy, switch, unchanged};
 
 use super::{alone, cores, folder, lab, refused, said};
 
 /// `larder lab load` on a server that speaks memcached's text; on a machine as busy as it likes.
-fn load(address: SocketAddr, more: &[&str]) -> Command {
+pub fn load(address: SocketAddr, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command
         .args(["lab", "load", "--target", &format!("a=memcached://{address}"), "--wait-max", "100"])
@@ -29,7 +29,7 @@ fn load(address: SocketAddr, more: &[&str]) -> Command {
     command
 }
 
-fn larder() -> (Server, SocketAddr) {
+pub fn larder() -> (Server, SocketAddr) {
     let program = Some(env!("CARGO_BIN_EXE_larder").into());
     let spec = Spec { kind: Kind::Larder, program, memory_mb: 64, threads: 1, core: None, null: None };
     let server = Server::start(&spec).unwrap();
@@ -79,6 +79,21 @@ fn a_server_that_counted_something_else_fails_a_load() {
     // From none, which it says are ten, to hundreds, which it says are thousands.
     let liar = proxy(serve(Model::default()), unchanged(), Arc::new(counts_more));
     refused(&load(liar, &few).output().unwrap(), "result not valid: the server counted the same hits");
+}
+
+#[test]
+fn a_server_that_is_two_fails_a_load() {
+    let (one, other) = (serve(Model::default()), serve(Model::default()));
+    // Another tells what it counts.
+    let strangers_books =
+        switch(Arc::new(move |_, first: &[u8]| if first.starts_with(b"stats") { other } else { one }));
+    let few = ["--verb", "get:1,set:1", "--keys", "100", "--requests", "400", "--connections", "4"];
+    refused(&load(strangers_books, &few).output().unwrap(), "result not valid: the server counted the same");
+    // It is started anew in the middle, and whoever connects then finds the new one.
+    let (one, other) = (serve(Model::default()), serve(Model::default()));
+    let restarted = switch(Arc::new(move |number, _: &[u8]| if number < 60 { one } else { other }));
+    let output = load(restarted, &[&few[..], &["--churn", "1"]].concat()).output().unwrap();
+    refused(&output, "result not valid: the server counted the same");
 }
 
 #[test]

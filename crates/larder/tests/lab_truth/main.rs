@@ -1,10 +1,12 @@
 //! The lab under attack: what it once printed as valid and was not. docs/lab.md tells each with its test.
 
+mod asked;
 mod cores;
 mod hits;
 mod loads;
 mod processes;
 mod targets;
+mod writes;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
