@@ -207,3 +207,28 @@ fn misses_of_a_trace_are_those_of_the_cache_that_it_is_asked_of() {
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+#[ignore = "needs memcached, redis-server"]
+fn a_trace_of_each_format_is_asked_of_every_peer() {
+    let folder = folder("peers");
+    let (file, json) = (folder.join("trace"), folder.join("out.json"));
+    let texts = traces().map(|(format, text)| (format, text.into_bytes()));
+    for (format, bytes) in texts.into_iter().chain([("oracle", oracle())]) {
+        std::fs::write(&file, bytes).unwrap();
+        let words =
+            ["hitratio", "--rounds", "1", "--memory-mb", "64", "--peer", "memcached,redis", "--force"];
+        let files = ["--trace", file.to_str().unwrap(), "--json", json.to_str().unwrap()];
+        let output = lab(&[&words[..], &files].concat());
+        assert!(output.status.success(), "{format}: {}", said(&output));
+        let run = Run::read_json(&json).unwrap();
+        let table = run.tables.iter().find(|table| table.id == "trace").unwrap();
+        let misses = |server: &str| table.value(server, &[], "misses").unwrap().median;
+        // All of it fits in each of them.
+        for server in ["larder", "memcached", "redis"] {
+            assert_eq!(misses(server), misses("oracle, LRU by bytes"), "{format}: {}", said(&output));
+        }
+        assert!(said(&output).contains(&format!("trace ({format}): ")), "{}", said(&output));
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
