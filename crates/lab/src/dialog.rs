@@ -100,6 +100,8 @@ type Ended<T> = (T, Duration, f64, f64);
 #[derive(Debug)]
 struct Lane<A> {
     core: Option<usize>,
+    /// Others may have its core while it waits.
+    sleeps: bool,
     poller: Poller,
     seats: Vec<Seat<A>>,
     timers: BinaryHeap<Reverse<(Instant, usize)>>,
@@ -156,6 +158,7 @@ impl<A: Agent> Dialog<A> {
             let poller = Poller::new().map_err(epoll)?;
             lanes.push(Lane {
                 core,
+                sleeps: false,
                 poller,
                 seats: Vec::new(),
                 timers: BinaryHeap::new(),
@@ -172,6 +175,12 @@ impl<A: Agent> Dialog<A> {
             lane.seats.push(Seat { agent, socket, out: Vec::new(), sent: 0, held: Vec::new(), state });
         }
         Ok(Dialog { lanes })
+    }
+
+    /// Has threads sleep while they wait, also where they have a core of their own: of those that others may have, too, they
+    /// would leave nothing.
+    pub fn sleep(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.sleeps = true);
     }
 
     /// Lets all agents work for `time`, and then end what they are at.
@@ -210,7 +219,8 @@ impl<A: Agent> Lane<A> {
     fn run(&mut self, time: Duration) -> Result<Ended<A::Tally>, Error> {
         // With a core of its own it never sleeps: a wake-up costs more than a request, on virtual
         // machines many times more, and would be measured in the server's place.
-        let alone = self.core.is_some() && thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+        let own = self.core.is_some() && !self.sleeps;
+        let alone = own && thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
         prefer(self.core)?;
         let mut tally = A::Tally::default();
         let mut events = Events::with_capacity(EVENTS_MAX);

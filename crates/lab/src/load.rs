@@ -23,8 +23,10 @@ use crate::experiment::Checks;
 use crate::keys::{KEY_BYTES_MIN, Keyspace};
 use crate::numbers;
 use crate::owner;
+use crate::placement::{Placement, Threads};
 use crate::results::{Checked, Output, of_time};
 use crate::sizes::Sizes;
+use crate::starvation::Waited;
 use crate::tally::{Tally, in_time};
 use crate::trace;
 use crate::usage::Usage;
@@ -159,7 +161,8 @@ pub struct Options {
     /// Cores to pin the generator's threads to, one thread each, in place of the last ones
     #[arg(long, value_delimiter = ',', conflicts_with = "threads")]
     cores: Vec<usize>,
-    /// Percent of the time that a thread of the generator may be kept from its core by others: more is no result
+    /// Percent of the time that a thread of the generator, or of a server on this machine, may be kept from its core by others:
+    /// more is no result
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = numbers::percent)]
     wait_max: f64,
     /// Seed of key choice
@@ -272,17 +275,21 @@ impl Options {
         cores.iter().enumerate().map(|(at, &core)| (core, share(at))).collect()
     }
 
-    /// Has `run` load the server: what it gave, when it began, and the CPU time that the server took, where its process was
-    /// named.
-    fn watched<T>(
-        &self,
-        run: impl FnOnce() -> Result<T, Error>,
-    ) -> Result<(T, SystemTime, Option<Usage>), Error> {
+    /// Has `run` load the server: what it gave, when it began, and what was seen of the server's process.
+    fn watched<T>(&self, run: impl FnOnce() -> Result<T, Error>) -> Result<(T, SystemTime, Watched), Error> {
+        let seen = self.pid.or_else(|| answering(&self.target.control()));
+        let threads = seen.and_then(|pid| Some((pid, Threads::of(pid).ok()?)));
         let before = self.pid.map(Usage::of).transpose()?;
-        let started = SystemTime::now();
+        let (started, began) = (SystemTime::now(), Instant::now());
         let given = run()?;
         let after = self.pid.map(Usage::of).transpose()?;
-        Ok((given, started, after.zip(before).map(|(after, before)| after.since(before))))
+        // One that is gone by now waits for nothing.
+        let placement = threads.and_then(|(pid, threads)| threads.placement(pid).ok());
+        let watched = Watched {
+            usage: after.zip(before).map(|(after, before)| after.since(before)),
+            waited: Placement::waited(placement.as_ref(), began.elapsed(), 0.0).server,
+        };
+        Ok((given, started, watched))
     }
 
     /// How long it may take.
@@ -291,6 +298,15 @@ impl Options {
         let usual = if has_end { SECONDS_MAX } else { SECONDS };
         Duration::from_secs_f64(self.seconds.unwrap_or(usual))
     }
+}
+
+/// What was seen of the server's process.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    /// Its CPU time, where it was named.
+    usage: Option<Usage>,
+    /// The share of the time in which a thread of it was kept from its core, at most; where it is on this machine.
+    waited: Option<f64>,
 }
 
 /// What was done, in one of the ways in which there is something to do.
@@ -306,8 +322,7 @@ struct Ran {
     placement: Vec<(Option<usize>, usize)>,
     /// What was counted began then.
     started: SystemTime,
-    /// CPU time of the server, where its process was named.
-    server: Option<Usage>,
+    server: Watched,
     /// The server's own counts, where it has them, from before the first request.
     books: Option<Books>,
     /// What must hold of what was read back.
@@ -350,7 +365,7 @@ pub fn run(args: &Options) -> Result<(), Error> {
         version: control.version().unwrap_or_default(),
         shared: shared_cores(&control, &placement),
         counted: books.is_some(),
-        checks: checks(args, kept, books, &tally, others, offered.is_some())?,
+        checks: checks(args, (kept, server.waited), books, &tally, others, offered.is_some())?,
         connections: placement.iter().map(|(_, connections)| connections).sum(),
         pipeline,
         placement,
@@ -358,7 +373,7 @@ pub fn run(args: &Options) -> Result<(), Error> {
         settings,
         remarks,
         started,
-        server,
+        server: server.usage,
         tally,
         back,
     };
@@ -374,10 +389,11 @@ pub fn run(args: &Options) -> Result<(), Error> {
     run.finish_as(began, files, more, |_| found.text())
 }
 
-/// What must hold, beside `kept`. `others` are requests beside those that are counted.
+/// What must hold, beside what is `kept`, of a server that waited for its core for a share of the time. `others` are
+/// requests beside those that are counted.
 fn checks(
     args: &Options,
-    kept: Checks,
+    (kept, server): (Checks, Option<f64>),
     books: Option<Books>,
     tally: &Tally,
     others: Tally,
@@ -385,12 +401,9 @@ fn checks(
 ) -> Result<Vec<Checked>, Error> {
     let mut checks = kept;
     let name = &args.target.name;
-    let waited = 100.0 * tally.waited;
-    checks.add(of_time::CORES, waited <= args.wait_max, || {
-        format!(
-            "the generator was kept from its core {waited:.1} % of the time; {} % are allowed",
-            args.wait_max
-        )
+    let waited = Waited { server, generator: tally.waited };
+    checks.add(of_time::CORES, 100.0 * waited.most() <= args.wait_max, || {
+        format!("{name}: {}; {} % are allowed", waited.words(), args.wait_max)
     });
     let mut all = tally.clone();
     all.merge(others);
@@ -405,13 +418,15 @@ fn checks(
     Ok(checks.list())
 }
 
+/// The process that answers, where it can be seen from here.
+fn answering(control: &Control) -> Option<u32> {
+    let reported = || control.process_id().ok().flatten();
+    control.address.is_local().then(|| owner::answering(&control.address, None, reported()).ok()).flatten()
+}
+
 /// Cores of the generator that the server's threads may use, too, where it can be seen from here.
 fn shared_cores(control: &Control, placement: &[(Option<usize>, usize)]) -> Vec<usize> {
-    if !control.address.is_local() {
-        return Vec::new();
-    }
-    let reported = control.process_id().ok().flatten();
-    let Ok(pid) = owner::answering(&control.address, None, reported) else { return Vec::new() };
+    let Some(pid) = answering(control) else { return Vec::new() };
     let threads = cpu::threads(pid).unwrap_or_default();
     let used: Vec<usize> =
         threads.iter().filter_map(|&tid| cpu::cores_of(Some(tid)).ok()).flatten().collect();

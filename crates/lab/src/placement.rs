@@ -76,7 +76,10 @@ impl Threads {
 impl Placement {
     /// Shares of `elapsed` in which threads were kept from their cores, with the generator's own.
     pub fn waited(placement: Option<&Placement>, elapsed: Duration, generator: f64) -> Waited {
-        let share = |placement: &Placement| placement.waited.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
+        // What is read a little later is no more than all of the time.
+        let share = |placement: &Placement| {
+            (placement.waited.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)).min(1.0)
+        };
         Waited { server: placement.map(share), generator }
     }
 

@@ -57,6 +57,8 @@ pub struct Replay {
     pub verify: bool,
     /// Counts are kept by the second, too.
     pub by_second: bool,
+    /// The server may have the cores of the clients.
+    pub shares_cores: bool,
     /// Sizes of values of which the source does not tell.
     pub sizes: Sizes,
 }
@@ -88,6 +90,9 @@ impl Replay {
         // Connecting is no part of it: the clock starts when the clients do.
         let clients = (0..self.connections).map(|number| Client::new(&feed, number, self)).collect();
         let mut dialog = Dialog::connect(to, clients, cores)?;
+        if self.shares_cores {
+            dialog.sleep();
+        }
         let started = Instant::now();
         dialog.agents_mut().for_each(|client| client.started = started);
         let outcome = dialog.run(self.time)?;
@@ -355,6 +360,7 @@ mod tests {
             fills: true,
             verify: true,
             by_second: false,
+            shares_cores: false,
             sizes: Sizes::Fixed(1),
         }
     }

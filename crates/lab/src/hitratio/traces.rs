@@ -77,6 +77,7 @@ pub fn run(
                     fills: true,
                     verify: true,
                     by_second: false,
+                    shares_cores: false,
                     sizes: Sizes::Fixed(UNTOLD_BYTES),
                 };
                 let core = &experiment.generator_cores[..1];

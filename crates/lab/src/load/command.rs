@@ -9,7 +9,7 @@ use larder_protocol::client::{Malformed, Protocol};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Options, Ran};
+use super::{Options, Ran, shared_cores};
 use crate::contender::Target;
 use crate::control::Control;
 use crate::dialog::{Agent, Dialog, Next, Taken};
@@ -212,6 +212,9 @@ pub(super) fn run(
     let clients = workload.connections as u64;
     let all = (0..clients).map(|number| Client::new(args, &templates, &workload, number)).collect();
     let mut dialog = Dialog::connect(endpoint, all, cores)?;
+    if !shared_cores(control, &args.placement(cores)).is_empty() {
+        dialog.sleep();
+    }
     let mut others = Tally::default();
     if let Some(seconds) = args.warm_up {
         let now = Instant::now();

@@ -17,7 +17,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 
-use super::{Options, Ran, RequestArgs};
+use super::{Options, Ran, RequestArgs, shared_cores};
 use crate::books::{Books, check_back, evicted_since};
 use crate::connection::Check;
 use crate::contender::Target;
@@ -160,6 +160,7 @@ pub(super) fn latest(
         fills: false,
         verify: false,
         by_second: false,
+        shares_cores: !shared_cores(control, &args.placement(cores)).is_empty(),
         sizes: Sizes::Fixed(RECORD_BYTES),
     };
     let source = Latest { fills: Some(keyspace.count), ..Latest::new(args, keyspace) };

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use larder_protocol::client::Protocol;
 
-use super::{Options, Ran};
+use super::{Options, Ran, shared_cores};
 use crate::books::{Books, check_back, evicted_since};
 use crate::connection::Check;
 use crate::contender::Target;
@@ -63,6 +63,7 @@ pub(super) fn run(
         fills: misses == Misses::Fill,
         verify: Check::from(args.check) == Check::Verify,
         by_second: true,
+        shares_cores: !shared_cores(control, &args.placement(cores)).is_empty(),
         sizes: args.request.value_bytes.clone(),
     };
     let (Replayed { tally, told, wrote }, started, server) =

@@ -1,5 +1,8 @@
 //! Cores that others take from a server or from the generator.
 
+use std::process::Command;
+
+use larder_lab::peers::{Kind, Server, Spec};
 use larder_testkit::stand_in::Burners;
 
 use super::{alone, folder, lab, refused, said, written};
@@ -55,4 +58,28 @@ fn a_server_or_a_generator_whose_core_others_have_is_no_result() {
         std::fs::remove_file(folder.join("out.json")).unwrap();
     }
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_load_on_a_server_whose_core_others_have_is_no_result() {
+    let _alone = alone();
+    let core = *cores().first().unwrap();
+    let program = Some(env!("CARGO_BIN_EXE_larder").into());
+    let spec = Spec { kind: Kind::Larder, program, memory_mb: 64, threads: 1, core: Some(core), null: None };
+    let server = Server::start(&spec).unwrap();
+    let _burners = Burners::on(core, 2);
+    let target = format!("a=memcached://{}", server.control.address);
+    let load = |words: &[&str]| {
+        let few = ["lab", "load", "--flush-target", "--seconds", "0.5", "--target", &target];
+        Command::new(env!("CARGO_BIN_EXE_larder")).args(few).args(words).output().unwrap()
+    };
+    for words in [&["--verb", "set", "--keys", "100"][..], &["--command", "get {key}"]] {
+        let output = load(words);
+        refused(&output, "result not valid: nobody was kept from a core (a: the server waited for its core ");
+        let said = said(&output);
+        let share = said.split_once("waited for its core ").and_then(|(_, rest)| rest.split_once(" %"));
+        assert!(share.is_some_and(|(share, _)| share.parse::<f64>().unwrap() > 5.0), "{said}");
+        let output = load(&[words, &["--wait-max", "100"]].concat());
+        assert!(output.status.success(), "{}", super::said(&output));
+    }
 }
