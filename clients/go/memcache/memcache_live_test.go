@@ -39,6 +39,56 @@ func TestFacadeAllocatesItemAndValueAlone(t *testing.T) {
 	}); n > 2 && !raceEnabled {
 		t.Errorf("get: %v allocations", n)
 	}
+	keys := make([]string, 100)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("m%d", i)
+		if err := c.Set(&memcache.Item{Key: keys[i], Value: item.Value}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The map, two blocks of items, three of values.
+	if n := testing.AllocsPerRun(100, func() {
+		if found, err := c.GetMulti(keys); err != nil || len(found) != len(keys) {
+			t.Fatal(err)
+		}
+	}); n > 12 && !raceEnabled {
+		t.Errorf("get of 100 keys: %v allocations", n)
+	}
+}
+
+func TestFacadeItemsOfOneCallAreTheCallersOwn(t *testing.T) {
+	c := memcache.New(served(t))
+	c.Timeout = 20 * time.Second
+	defer c.Close()
+	// Small ones that lie together, the longest of them, longer ones, and none.
+	keys := make([]string, 200)
+	value := func(i int) string {
+		return strings.Repeat(string(rune('a'+i%26)), []int{1, 100, 511, 512, 513, 0, 5000}[i%7])
+	}
+	for i := range keys {
+		keys[i] = fmt.Sprintf("own%d", i)
+		if err := c.Set(&memcache.Item{Key: keys[i], Value: []byte(value(i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := c.GetMulti(append([]string{"absent"}, keys...))
+	if err != nil || len(found) != len(keys) {
+		t.Fatal(len(found), err)
+	}
+	// What is added to one, or written into it, is in no other.
+	for i, key := range keys {
+		item := found[key]
+		if item.Key != key || string(item.Value) != value(i) {
+			t.Fatalf("%s: %d bytes", key, len(item.Value))
+		}
+		item.Value = append(item.Value, "added"...)
+		for at := range item.Value {
+			item.Value[at] = '!'
+		}
+	}
+	if again, err := c.GetMulti(keys); err != nil || string(again[keys[3]].Value) != value(3) {
+		t.Fatal(err)
+	}
 }
 
 func TestFacadeOfManyCallersAndKeys(t *testing.T) {
