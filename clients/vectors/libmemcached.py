@@ -14,7 +14,7 @@ library.memcached_generate_hash.restype = ctypes.c_uint32
 
 # Behaviors, hashes and distributions, as libmemcached numbers them.
 HASH, KETAMA, DISTRIBUTION, KETAMA_WEIGHTED = 2, 3, 9, 16
-MD5, CRC, FNV1A_64 = 1, 2, 4
+MD5, CRC, FNV1A_64, MURMUR, JENKINS, MURMUR3 = 1, 2, 4, 8, 9, 10
 KETAMA_SPY = 4
 # The order counts: a ring is built with the hash that is set when it is chosen.
 PRESETS = {
@@ -27,6 +27,9 @@ PRESETS = {
     "modula-md5": [(HASH, MD5)],
     "modula-crc15": [(HASH, CRC)],
     "modula-fnv1a_64": [(HASH, FNV1A_64)],
+    "modula-murmur": [(HASH, MURMUR)],
+    "modula-murmur3": [(HASH, MURMUR3)],
+    "modula-jenkins": [(HASH, JENKINS)],
     "twemproxy-fnv1a_64": [(KETAMA_WEIGHTED, 1), (HASH, FNV1A_64)],
 }
 

@@ -53,6 +53,12 @@ const AWKWARD: Servers =
     &[("10.0.0.1:11211", 7), ("10.0.0.2:11211", 11), ("10.0.0.3:11212", 5), ("10.0.0.4:11211", 6)];
 const SIXTH: Servers = &[("10.0.0.1:11211", 1), ("10.0.0.2:11211", 3), ("10.0.0.3:11212", 2)];
 const IPV6: Servers = &[("[2001:db8::1]:11211", 1), ("[2001:db8::2]:11211", 1), ("[2001:db8::3]:11212", 1)];
+/// Hosts that spymemcached has looked up.
+const NAMED: Servers = &[
+    ("cache1.example/10.0.0.1:11211", 1),
+    ("cache2.example/10.0.0.2:11211", 1),
+    ("cache3.example/10.0.0.3:11212", 1),
+];
 const SOCKETS: Servers = &[("/run/cache/one.sock", 1), ("/run/cache/two.sock", 1), ("10.0.0.3:11211", 1)];
 
 /// Who is asked, for which preset, with which servers.
@@ -66,6 +72,9 @@ const QUESTIONS: &[(&str, &str, &[Servers])] = &[
     ("libmemcached", "modula-md5", &[FOUR, REMOVED, TEN]),
     ("libmemcached", "modula-crc15", &[FOUR, REMOVED, TEN]),
     ("libmemcached", "modula-fnv1a_64", &[FOUR, REMOVED, TEN]),
+    ("libmemcached", "modula-murmur", &[FOUR, REMOVED, TEN]),
+    ("libmemcached", "modula-murmur3", &[FOUR, REMOVED, TEN]),
+    ("libmemcached", "modula-jenkins", &[FOUR, REMOVED, TEN]),
     ("libmemcached", "twemproxy-fnv1a_64", &[FOUR, TEN, WEIGHED]),
     ("pymemcache", "rendezvous-murmur3", &[FOUR, REMOVED, ORDER, TEN]),
     ("python-memcached", "modula-crc15", &[FOUR, REMOVED, TEN, WEIGHED]),
@@ -75,7 +84,7 @@ const QUESTIONS: &[(&str, &str, &[Servers])] = &[
     ("twemproxy", "twemproxy-fnv1a_64", &[FOUR, REMOVED, TEN, WEIGHED, AWKWARD]),
     ("twemproxy", "twemproxy-modula-crc15", &[FOUR, REMOVED, ORDER, TEN, WEIGHED]),
     ("spymemcached", "ketama", &[FOUR, REMOVED, TEN]),
-    ("spymemcached", "ketama-full-port", &[FOUR, REMOVED, ORDER, TEN]),
+    ("spymemcached", "ketama-full-port", &[FOUR, REMOVED, ORDER, TEN, NAMED]),
     ("spymemcached", "modula-crc15", &[FOUR, TEN]),
 ];
 

@@ -10,7 +10,6 @@ import (
 	"crypto/sha1"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"net"
 	"slices"
 	"strconv"
@@ -25,7 +24,8 @@ const (
 	// Ketama is libmemcached's weighted ketama, php-memcached's with OPT_LIBKETAMA_COMPATIBLE, twemproxy's with md5 (of
 	// Unix sockets, which twemproxy names otherwise, libmemcached's alone).
 	Ketama Preset = "ketama"
-	// KetamaFullPort is spymemcached's ketama with addresses: names have their port even if it is 11211.
+	// KetamaFullPort is spymemcached's ketama with addresses: names have their port even if it is 11211. Of hosts that it
+	// looked up, the name of a server is host/address:port.
 	KetamaFullPort Preset = "ketama-full-port"
 	// LibmemcachedConsistent is libmemcached's unweighted ketama with its default hash.
 	LibmemcachedConsistent Preset = "libmemcached-consistent"
@@ -46,6 +46,12 @@ const (
 	TwemproxyModulaCRC15 Preset = "twemproxy-modula-crc15"
 	// ModulaFNV1a64 is libmemcached's with the hash FNV1A_64.
 	ModulaFNV1a64 Preset = "modula-fnv1a_64"
+	// ModulaMurmur is libmemcached's with the hash MURMUR.
+	ModulaMurmur Preset = "modula-murmur"
+	// ModulaMurmur3 is libmemcached's with the hash MURMUR3.
+	ModulaMurmur3 Preset = "modula-murmur3"
+	// ModulaJenkins is libmemcached's with the hash JENKINS.
+	ModulaJenkins Preset = "modula-jenkins"
 	// ModulaCRC32 is gomemcache's; a server that is to have more is listed more often.
 	ModulaCRC32 Preset = "modula-crc32"
 	// TwemproxyFNV1a64 is that of twemproxy's example configuration.
@@ -127,6 +133,12 @@ func New(preset Preset, servers []Server) (*Picker, error) {
 		p.hash, weighted = md5First, false
 	case ModulaFNV1a64:
 		p.hash, weighted = fnv1a64, false
+	case ModulaMurmur:
+		p.hash, weighted = murmur, false
+	case ModulaMurmur3:
+		p.hash, weighted = murmur3OfLength, false
+	case ModulaJenkins:
+		p.hash, weighted = jenkins, false
 	case ModulaCRC32:
 		p.hash, weighted = crc, false
 	case ModulaCRC15, TwemproxyModulaCRC15:
@@ -216,7 +228,7 @@ func (p *Picker) Pick(key string) int {
 func (p *Picker) rendezvous(key string) int {
 	best, most := 0, uint32(0)
 	for i, name := range p.names {
-		hash := murmur3(name, key)
+		hash := scored(name, key)
 		if i == 0 || hash > most || (hash == most && name > p.names[best]) {
 			best, most = i, hash
 		}
@@ -280,83 +292,4 @@ func dalli(names []string, weights []int, total int) []point {
 		}
 	}
 	return points
-}
-
-func md5First(key string) uint32 {
-	var room [256]byte
-	sum := md5.Sum(append(room[:0], key...))
-	return binary.LittleEndian.Uint32(sum[:])
-}
-
-// crc is CRC-32 (IEEE), a byte at a time: the library's takes slices, and has them on the heap.
-func crc(key string) uint32 {
-	sum := ^uint32(0)
-	for i := range len(key) {
-		sum = crc32.IEEETable[byte(sum)^key[i]] ^ sum>>8
-	}
-	return ^sum
-}
-
-func crc15(key string) uint32 { return crc(key) >> 16 & 0x7fff }
-
-// oaat is Jenkins' one-at-a-time over signed bytes.
-func oaat(key string) uint32 {
-	var hash uint32
-	for i := range len(key) {
-		hash += uint32(int8(key[i]))
-		hash += hash << 10
-		hash ^= hash >> 6
-	}
-	hash += hash << 3
-	hash ^= hash >> 11
-	return hash + hash<<15
-}
-
-// fnv1a64 is what libmemcached and twemproxy call so: 32 bits of state, signed bytes.
-func fnv1a64(key string) uint32 {
-	hash := uint32(0x84222325)
-	for i := range len(key) {
-		hash ^= uint32(int8(key[i]))
-		hash *= 0x1b3
-	}
-	return hash
-}
-
-// murmur3 is the 32-bit hash of "name-key" with the seed 0, over the low eight bits of each code point, as pymemcache
-// has it.
-func murmur3(name, key string) uint32 {
-	var room [512]byte
-	low := room[:0]
-	for _, part := range [...]string{name, "-", key} {
-		for _, letter := range part {
-			low = append(low, byte(letter))
-		}
-	}
-	total := len(low)
-	at := func(i int) uint32 { return uint32(low[i]) }
-	mix := func(k uint32) uint32 {
-		k *= 0xcc9e2d51
-		k = k<<15 | k>>17
-		return k * 0x1b873593
-	}
-	var hash uint32
-	i := 0
-	for ; i+4 <= total; i += 4 {
-		hash ^= mix(at(i) | at(i+1)<<8 | at(i+2)<<16 | at(i+3)<<24)
-		hash = hash<<13 | hash>>19
-		hash = hash*5 + 0xe6546b64
-	}
-	var tail uint32
-	for j := total - 1; j >= i; j-- {
-		tail = tail<<8 | at(j)
-	}
-	if total > i {
-		hash ^= mix(tail)
-	}
-	hash ^= uint32(total)
-	hash ^= hash >> 16
-	hash *= 0x85ebca6b
-	hash ^= hash >> 13
-	hash *= 0xc2b2ae35
-	return hash ^ hash>>16
 }

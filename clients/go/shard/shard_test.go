@@ -4,8 +4,8 @@ import "testing"
 
 var presets = []Preset{
 	Ketama, KetamaFullPort, LibmemcachedConsistent, LibmemcachedConsistentMD5, LibmemcachedConsistentMD5Late, LibmemcachedSpy,
-	ModulaOAAT, ModulaMD5, ModulaCRC15, TwemproxyModulaCRC15, ModulaFNV1a64, ModulaCRC32, TwemproxyFNV1a64, RendezvousMurmur3,
-	Dalli,
+	ModulaOAAT, ModulaMD5, ModulaCRC15, TwemproxyModulaCRC15, ModulaFNV1a64, ModulaMurmur, ModulaMurmur3, ModulaJenkins, ModulaCRC32,
+	TwemproxyFNV1a64, RendezvousMurmur3, Dalli,
 }
 
 func TestOneServerHasAllKeys(t *testing.T) {

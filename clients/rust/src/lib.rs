@@ -38,6 +38,7 @@ mod dial;
 mod error;
 mod fleet;
 mod greeting;
+mod hashes;
 mod lane;
 mod lease;
 mod op;

@@ -5,6 +5,7 @@
 //! last to the first. `clients/vectors.txt` holds what the other clients do with a thousand keys each.
 
 use crate::config::Server;
+use crate::hashes::{fnv1a_64, jenkins, md5_first, murmur, murmur3, oaat, of_length};
 use md5::{Digest, Md5};
 use sha1::Sha1;
 
@@ -15,7 +16,8 @@ pub enum Preset {
     /// libmemcached's weighted ketama, php-memcached's with OPT_LIBKETAMA_COMPATIBLE, twemproxy's with md5 (of Unix
     /// sockets, which twemproxy names otherwise, libmemcached's alone).
     Ketama,
-    /// spymemcached's ketama with addresses: names have their port even if it is 11211.
+    /// spymemcached's ketama with addresses: names have their port even if it is 11211. Of hosts that it looked up, the name of a
+    /// server is host/address:port.
     KetamaFullPort,
     /// libmemcached's unweighted ketama with its default hash.
     LibmemcachedConsistent,
@@ -36,6 +38,12 @@ pub enum Preset {
     TwemproxyModulaCrc15,
     /// libmemcached's with the hash FNV1A_64.
     ModulaFnv1a64,
+    /// libmemcached's with the hash MURMUR.
+    ModulaMurmur,
+    /// libmemcached's with the hash MURMUR3.
+    ModulaMurmur3,
+    /// libmemcached's with the hash JENKINS.
+    ModulaJenkins,
     /// gomemcache's; a server that is to have more is listed more often.
     ModulaCrc32,
     /// That of twemproxy's example configuration.
@@ -47,7 +55,7 @@ pub enum Preset {
 }
 
 /// All presets, by the names that configurations use.
-const NAMES: [(&str, Preset); 15] = [
+const NAMES: [(&str, Preset); 18] = [
     ("ketama", Preset::Ketama),
     ("ketama-full-port", Preset::KetamaFullPort),
     ("libmemcached-consistent", Preset::LibmemcachedConsistent),
@@ -59,6 +67,9 @@ const NAMES: [(&str, Preset); 15] = [
     ("modula-crc15", Preset::ModulaCrc15),
     ("twemproxy-modula-crc15", Preset::TwemproxyModulaCrc15),
     ("modula-fnv1a_64", Preset::ModulaFnv1a64),
+    ("modula-murmur", Preset::ModulaMurmur),
+    ("modula-murmur3", Preset::ModulaMurmur3),
+    ("modula-jenkins", Preset::ModulaJenkins),
     ("modula-crc32", Preset::ModulaCrc32),
     ("twemproxy-fnv1a_64", Preset::TwemproxyFnv1a64),
     ("rendezvous-murmur3", Preset::RendezvousMurmur3),
@@ -91,6 +102,9 @@ impl Preset {
             | Preset::ModulaOaat
             | Preset::ModulaMd5
             | Preset::ModulaFnv1a64
+            | Preset::ModulaMurmur
+            | Preset::ModulaMurmur3
+            | Preset::ModulaJenkins
             | Preset::ModulaCrc32
             | Preset::RendezvousMurmur3 => false,
         }
@@ -106,6 +120,9 @@ impl Preset {
             | Preset::ModulaMd5 => md5_first(key),
             Preset::TwemproxyFnv1a64 | Preset::ModulaFnv1a64 => fnv1a_64(key),
             Preset::LibmemcachedConsistent | Preset::ModulaOaat => oaat(key),
+            Preset::ModulaMurmur => murmur(key),
+            Preset::ModulaMurmur3 => murmur3(of_length(key), key.iter().copied()),
+            Preset::ModulaJenkins => jenkins(key),
             Preset::ModulaCrc32 | Preset::Dalli => crc32fast::hash(key),
             Preset::ModulaCrc15 | Preset::TwemproxyModulaCrc15 => crc32fast::hash(key) >> 16 & 0x7fff,
             Preset::RendezvousMurmur3 => 0,
@@ -165,9 +182,13 @@ impl Placement {
             Preset::RendezvousMurmur3 => {
                 Rule::Highest(servers.iter().map(|server| server.name().to_owned()).collect())
             }
-            Preset::ModulaOaat | Preset::ModulaMd5 | Preset::ModulaFnv1a64 | Preset::ModulaCrc32 => {
-                Rule::Listed((0..servers.len()).collect())
-            }
+            Preset::ModulaOaat
+            | Preset::ModulaMd5
+            | Preset::ModulaFnv1a64
+            | Preset::ModulaMurmur
+            | Preset::ModulaMurmur3
+            | Preset::ModulaJenkins
+            | Preset::ModulaCrc32 => Rule::Listed((0..servers.len()).collect()),
             Preset::ModulaCrc15 | Preset::TwemproxyModulaCrc15 => {
                 let mut order: Vec<usize> = (0..servers.len()).collect();
                 if preset == Preset::TwemproxyModulaCrc15 {
@@ -195,7 +216,7 @@ impl Placement {
             }
             Rule::Listed(servers) => servers[self.preset.hash(key) as usize % servers.len()],
             Rule::Highest(names) => {
-                let score = |at: &usize| (murmur3(&names[*at], key), &names[*at]);
+                let score = |at: &usize| (scored(&names[*at], key), &names[*at]);
                 (0..names.len()).max_by(|a, b| score(a).cmp(&score(b))).expect("there are some")
             }
         }
@@ -268,50 +289,13 @@ fn dalli(servers: &[Server]) -> Vec<(u32, usize)> {
     points
 }
 
-fn md5_first(key: &[u8]) -> u32 {
-    let sum = Md5::digest(key);
-    u32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]])
-}
-
-/// Jenkins' one-at-a-time over signed bytes.
-fn oaat(key: &[u8]) -> u32 {
-    let mut hash: u32 = 0;
-    for &byte in key {
-        hash = hash.wrapping_add(byte as i8 as u32);
-        hash = hash.wrapping_add(hash << 10);
-        hash ^= hash >> 6;
-    }
-    hash = hash.wrapping_add(hash << 3);
-    hash ^= hash >> 11;
-    hash.wrapping_add(hash << 15)
-}
-
-/// What libmemcached and twemproxy call so: 32 bits of state, signed bytes.
-fn fnv1a_64(key: &[u8]) -> u32 {
-    key.iter().fold(0x8422_2325, |hash, &byte| (hash ^ byte as i8 as u32).wrapping_mul(0x1b3))
-}
-
 /// The 32-bit hash of "name-key" with the seed 0, over the low eight bits of each code point, as pymemcache has it.
-fn murmur3(name: &str, key: &[u8]) -> u32 {
-    let mix = |word: u32| word.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
-    let (mut hash, mut word, mut bytes) = (0_u32, 0_u32, 0_u32);
-    let mut add = |byte: u8| {
-        word |= u32::from(byte) << (8 * (bytes % 4));
-        bytes += 1;
-        if bytes.is_multiple_of(4) {
-            hash = (hash ^ mix(word)).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
-            word = 0;
-        }
-    };
-    name.chars().for_each(|letter| add(letter as u8));
-    add(b'-');
+fn scored(name: &str, key: &[u8]) -> u32 {
+    let low = |letter: char| letter as u8;
+    let name = name.chars().map(low).chain([b'-']);
     match std::str::from_utf8(key) {
-        Ok(text) => text.chars().for_each(|letter| add(letter as u8)),
+        Ok(text) => murmur3(0, name.chain(text.chars().map(low))),
         // No key of pymemcache's: its bytes stand for themselves.
-        Err(_) => key.iter().for_each(|&byte| add(byte)),
+        Err(_) => murmur3(0, name.chain(key.iter().copied())),
     }
-    hash = hash ^ mix(word) ^ bytes;
-    hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
-    hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
-    hash ^ hash >> 16
 }

@@ -32,13 +32,15 @@ class Vectors {
           var server = words[1].split(" ", 2);
           var set = sets.get(sets.size() - 1);
           int colon = server[1].lastIndexOf(':');
-          // Without brackets, or it is looked up as a name.
+          // Without brackets, or it is looked up as a name; the name stands before a slash.
           var host = server[1].substring(0, colon).replace("[", "").replace("]", "");
-          var bytes = InetAddress.getByName(host).getAddress();
+          int slash = host.indexOf('/');
+          var bytes = InetAddress.getByName(host.substring(slash + 1)).getAddress();
+          var name = slash > 0 ? host.substring(0, slash) : host;
           // An address that has its name is not looked up; one that has none is shown without.
-          var named = set.preset.equals("ketama");
+          var named = slash > 0 || set.preset.equals("ketama");
           var at = new InetSocketAddress(
-              named ? InetAddress.getByAddress(host, bytes) : InetAddress.getByAddress(bytes),
+              named ? InetAddress.getByAddress(name, bytes) : InetAddress.getByAddress(bytes),
               Integer.parseInt(server[1].substring(colon + 1)));
           set.servers.add(at);
           set.weights.put(at, Integer.parseInt(server[0]));
