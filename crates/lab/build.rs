@@ -11,6 +11,7 @@ const DRIVERS: &[(&str, &[&str])] = &[
     ("GO", &["crates/lab/drivers/go", "clients/go"]),
     // The workspace's manifest says which versions its members depend on.
     ("RUST", &["crates/lab/drivers/rust", "clients/rust", "crates/protocol", "Cargo.toml"]),
+    ("C", &["crates/lab/drivers/c", "clients/c", "clients/rust", "crates/protocol", "Cargo.toml"]),
     ("PYTHON", &["crates/lab/drivers/python"]),
     ("JAVA", &["crates/lab/drivers/java"]),
 ];

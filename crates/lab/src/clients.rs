@@ -122,7 +122,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     }
     options.common.targets.iter().try_for_each(|target| target.control().ipv4().map(drop))?;
     let (languages, absent) = options.languages()?;
-    let clients: Vec<Client> =
+    let mut clients: Vec<Client> =
         CLIENTS.iter().filter(|client| options.wants(client, &languages)).copied().collect();
     if clients.is_empty() {
         return Err(none());
@@ -147,6 +147,18 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut bench = Bench::new(core, &sizes);
     for &language in &languages {
         let driver = bench.driver(language)?;
+        let is_there = |client: &Client| {
+            let known = driver.clients.iter().any(|(name, _)| name == client.name);
+            client.language != language || known || driver.clients.is_empty()
+        };
+        for client in clients.iter().filter(|client| !is_there(client)) {
+            let line = format!("{} is left out: its driver was built without it", client.full_name());
+            experiment.run.notes.push(line);
+        }
+        clients.retain(is_there);
+        if clients.is_empty() {
+            return Err(none());
+        }
         let versions: Vec<String> = driver
             .clients
             .iter()
@@ -381,7 +393,7 @@ mod tests {
                 .map(Client::full_name)
                 .collect::<Vec<_>>()
         };
-        assert_eq!(chosen(&["--driver", "c"]), ["c: libmemcached", "c: by hand"]);
+        assert_eq!(chosen(&["--driver", "c"]), ["c: libmemcached", "c: larder", "c: by hand"]);
         assert_eq!(chosen(&["--client", "rueidis,façade"]), ["go: larder façade", "go: rueidis"]);
         assert!(parse_language("cobol").unwrap_err().contains("go, c, rust, python, java"));
         assert!(parse_op("fly").unwrap_err().contains("hit, set, many, miss"));

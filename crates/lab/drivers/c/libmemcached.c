@@ -1,5 +1,6 @@
-/* A driver of the lab: libmemcached, and a loop by hand over a socket, as a process that is told what to do by lines.
- * One caller with every option of the library, or several, a thread and a handle each, steady or in bursts.
+/* A driver of the lab: libmemcached, a loop by hand over a socket, and, built WITH_LARDER, Larder's own client, as a process that
+ * is told what to do by lines. One caller with every option of the library, or several, a thread each, with a handle each or one
+ * client for all, steady or in bursts.
  *
  *   lab                                     driver
  *   {"do":"hello"}                    ->
@@ -41,7 +42,7 @@ enum op { SET, GET, DELETE, MGET };
 
 /* What is to be done. */
 static struct job {
-  int by_hand, churn, segments, leave, cold;
+  int by_hand, own, churn, segments, leave, cold;
   int no_block, nodelay, buffer, noreply;
   enum op op;
   uint32_t host; /* IPv4, the first byte highest */
@@ -569,26 +570,41 @@ static void hand_barrier(void) {
   }
 }
 
-/* ---- either ---- */
+/* ---- Larder's own client ---- */
+
+#ifdef WITH_LARDER
+#include "own.h"
+#else
+static void own_open(void) { fail("this driver is built without larder"); }
+static void own_close(void) {}
+static void own_call(long n) { (void)n; }
+static void own_barrier(void) {}
+#endif
+
+/* ---- any of them ---- */
 
 static void open_client(void) {
   if (job.by_hand) hand_open();
+  else if (job.own) own_open();
   else library_open();
 }
 
 static void close_client(void) {
   if (job.by_hand) hand_close();
+  else if (job.own) own_close();
   else library_close();
 }
 
 static void barrier(void) {
   if (job.by_hand) hand_barrier();
+  else if (job.own) own_barrier();
   else library_barrier();
 }
 
 static void call(long n, long count) {
   if (job.churn) open_client();
   if (job.by_hand) hand_call(n, count);
+  else if (job.own) own_call(n);
   else library_call(n);
   if (job.churn) close_client();
 }
@@ -608,6 +624,7 @@ static void prepare(void) {
   memset(&result, 0, sizeof result);
   memset(&job, 0, sizeof job);
   job.by_hand = (int)number("by_hand");
+  job.own = strstr(line, "\"client\":\"larder\"") != NULL;
   job.churn = (int)number("churn");
   job.segments = (int)number("segments");
   job.leave = (int)number("leave");
@@ -685,7 +702,7 @@ static void run(void) {
     getsockopt(connected, SOL_SOCKET, SO_LINGER, &seen_linger, &bytes);
   }
   int had_options[4] = {0};
-  if (!job.by_hand) {
+  if (!job.by_hand && !job.own) {
     int temporary = !handle;
     if (temporary) library_open();
     had_options[0] = (int)memcached_behavior_get(handle, MEMCACHED_BEHAVIOR_NO_BLOCK);
@@ -840,7 +857,11 @@ static void hello(void) {
   int at = snprintf(line, LINE_BYTES, "{\"hello\":\"%s\",\"value\":\"", memcached_lib_version());
   for (size_t byte = 0; byte < sizeof value; byte++)
     at += snprintf(line + at, 8, "%02x", (unsigned char)value[byte]);
-  at += snprintf(line + at, 8, "\"}\n");
+  at += snprintf(line + at, 128, "\",\"clients\":[[\"libmemcached\",\"%s\"],[\"by hand\",\"\"]", memcached_lib_version());
+#ifdef WITH_LARDER
+  at += snprintf(line + at, 64, ",[\"larder\",\"%s\"]", larder_version());
+#endif
+  at += snprintf(line + at, 8, "]}\n");
   say((size_t)at);
 }
 

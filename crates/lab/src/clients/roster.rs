@@ -47,6 +47,8 @@ pub const BY_HAND: &str = "by hand";
 pub const OWN: &str = "larder";
 /// The same, with a number in each request that its reply repeats.
 pub const OWN_VERIFIED: &str = "larder, replies verified";
+/// Larder's own client for programs that await.
+pub const OWN_TOKIO: &str = "larder, tokio";
 /// Its façade.
 pub const FACADE: &str = "larder façade";
 /// gomemcache as shipped, and with a connection for each caller.
@@ -76,8 +78,10 @@ pub const CLIENTS: &[Client] = &[
         Speaks::Text,
         "a handle for each caller; TCP_NODELAY; deadline of each wait",
     ),
+    row(Language::C, OWN, Speaks::Text, "one connection for all callers; deadline of the whole call"),
     row(Language::C, BY_HAND, Speaks::Text, "a connection for each caller; deadline of each wait"),
     row(Language::Rust, OWN, Speaks::Text, "one connection for all callers; deadline of the whole call"),
+    row(Language::Rust, OWN_TOKIO, Speaks::Text, "the same for tasks, on a runtime of one thread"),
     row(Language::Rust, "memcache", Speaks::Text, "pool; deadline of each read and write"),
     row(
         Language::Rust,

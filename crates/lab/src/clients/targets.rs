@@ -57,6 +57,10 @@ const fn burst(figure: Figure, most: f64) -> Target {
     Target { callers: Callers::Burst(256), ..go(OWN, Op::Hit, 256, figure, most) }
 }
 
+const fn c(op: Op, figure: Figure, most: f64) -> Target {
+    Target { language: Language::C, ..go(OWN, op, 1, figure, most) }
+}
+
 const fn rust(op: Op, figure: Figure, most: f64) -> Target {
     Target { language: Language::Rust, ..go(OWN, op, 1, figure, most) }
 }
@@ -84,6 +88,12 @@ pub const TARGETS: &[Target] = &[
     go(OWN, Op::Set, 256, Figure::CpuOver("rueidis"), 0.5),
     go(OWN, Op::Hit, 16, Figure::Writes, 0.25),
     go(OWN, Op::Hit, 256, Figure::Writes, 0.06),
+    c(Op::Hit, Figure::Allocations, 0.0),
+    c(Op::Set, Figure::Allocations, 0.0),
+    c(Op::Hit, Figure::CpuOver(BY_HAND), 1.05),
+    c(Op::Set, Figure::CpuOver(BY_HAND), 1.05),
+    c(Op::Hit, Figure::Syscalls, 2.0),
+    c(Op::Set, Figure::Syscalls, 2.0),
     rust(Op::Hit, Figure::Allocations, 0.0),
     rust(Op::Set, Figure::Allocations, 0.0),
     rust(Op::Hit, Figure::CpuOver(BY_HAND), 1.05),

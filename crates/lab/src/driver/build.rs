@@ -7,24 +7,51 @@
 //! A built driver lies in the user's cache folder, under a hash of its sources and steps, and is built once. The versions
 //! of what it is built with are those of its lock file, or it does not build.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::{env, fs, process};
 
 use super::sources;
 use crate::error::Error;
 
-const SOURCE: (&str, &str) = ("libmemcached.c", include_str!("../../drivers/c/libmemcached.c"));
-
 /// How the C driver is compiled.
-const CC: Step = Step {
-    folder: "",
-    program: "cc",
-    arguments: &["-std=c11", "-O2", "-Wall", "-Wextra", "-pthread", "-o", "driver", SOURCE.0, "-lmemcached"],
-    environment: &[],
-    package: "gcc libc6-dev libmemcached-dev",
-};
+const CC: &[&str] =
+    &["-std=c11", "-O2", "-Wall", "-Wextra", "-pthread", "-o", "driver", "libmemcached.c", "-lmemcached"];
+/// The same with Larder's own client, whose library was built before.
+const CC_OWN: &[&str] = &[
+    "-std=c11",
+    "-O2",
+    "-Wall",
+    "-Wextra",
+    "-pthread",
+    "-DWITH_LARDER",
+    "-I../../../../clients/c/include",
+    "-o",
+    "driver",
+    "libmemcached.c",
+    "built/release/liblarder_c.a",
+    "-lmemcached",
+    "-ldl",
+    "-lm",
+];
+const C_START: &[&str] = &["{}/crates/lab/drivers/c/driver"];
+
+const fn cc(arguments: &'static [&'static str]) -> Step {
+    let package = "gcc libc6-dev libmemcached-dev";
+    Step { folder: "crates/lab/drivers/c", program: "cc", arguments, environment: &[], package }
+}
+
+/// What is built with cargo, by its lock file.
+const fn cargo(folder: &'static str) -> Step {
+    let arguments = &["build", "--release", "--locked", "--quiet", "--target-dir", "built"];
+    Step { folder, program: "cargo", arguments, environment: &[], package: "cargo" }
+}
+
+/// Languages whose drivers were built without some of their clients, which was said once and is not tried again.
+static LESSER: Mutex<BTreeSet<Language>> = Mutex::new(BTreeSet::new());
 
 /// A driver that the lab can build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,6 +107,12 @@ const fn java(program: &'static str, package: &'static str, arguments: &'static 
     Step { folder: "crates/lab/drivers/java", program, arguments, environment: &[], package }
 }
 
+const C: &[Step] = &[cc(CC)];
+
+const C_OWN: &[Step] = &[cargo("crates/lab/drivers/c"), cc(CC_OWN)];
+
+const RUST: &[Step] = &[cargo("crates/lab/drivers/rust")];
+
 const PYTHON: &[Step] = &[python("python3", &["-m", "venv", "own"]), python("own/bin/python", PIP)];
 
 const JAVA: &[Step] = &[
@@ -112,6 +145,14 @@ impl Language {
         }
     }
 
+    /// How its driver is built where a tool is missing that not all of its clients need.
+    fn lesser_plan(self) -> Option<Plan> {
+        match self {
+            Language::C => Some(Plan { sources: sources::C, steps: C, start: C_START }),
+            Language::Go | Language::Rust | Language::Python | Language::Java => None,
+        }
+    }
+
     fn plan(self) -> Plan {
         match self {
             Language::Go => Plan {
@@ -125,16 +166,10 @@ impl Language {
                 }],
                 start: &["{}/crates/lab/drivers/go/driver"],
             },
-            Language::C => Plan { sources: &[SOURCE], steps: &[CC], start: &["{}/driver"] },
+            Language::C => Plan { sources: sources::C, steps: C_OWN, start: C_START },
             Language::Rust => Plan {
                 sources: sources::RUST,
-                steps: &[Step {
-                    folder: "crates/lab/drivers/rust",
-                    program: "cargo",
-                    arguments: &["build", "--release", "--locked", "--quiet", "--target-dir", "built"],
-                    environment: &[],
-                    package: "cargo",
-                }],
+                steps: RUST,
                 start: &["{}/crates/lab/drivers/rust/built/release/larder-lab-driver"],
             },
             Language::Python => Plan {
@@ -164,12 +199,27 @@ impl Language {
     /// # Errors
     /// [`Error::Peer`] that says what to install, or what the tool complains of.
     pub fn build(self) -> Result<Command, Error> {
-        let plan = self.plan();
+        let mut lesser = LESSER.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plan) = self.lesser_plan().filter(|_| lesser.contains(&self)) {
+            return self.built(&plan);
+        }
+        match (self.built(&self.plan()), self.lesser_plan()) {
+            (Err(error), Some(plan)) => {
+                let command = self.built(&plan)?;
+                eprintln!("{error}: some of its clients are left out");
+                lesser.insert(self);
+                Ok(command)
+            }
+            (built, _) => built,
+        }
+    }
+
+    fn built(self, plan: &Plan) -> Result<Command, Error> {
         let mut hash = DefaultHasher::new();
         (plan.sources, plan.steps).hash(&mut hash);
         let folder = cache().join(format!("{}-{:016x}", self.name(), hash.finish()));
         if !folder.is_dir() {
-            make(&plan, &folder).map_err(|error| error.within(|| format!("driver {}", self.name())))?;
+            make(plan, &folder).map_err(|error| error.within(|| format!("driver {}", self.name())))?;
         }
         let place = folder.to_string_lossy();
         let mut words = plan.start.iter().map(|word| word.replace("{}", &place));

@@ -12,8 +12,16 @@ use tokio::runtime::{Builder, Runtime};
 use crate::{Job, Space};
 
 /// Clients with the versions that Cargo.toml pins.
-pub const VERSIONS: [(&str, &str); 4] =
-    [("larder", "0.1.0"), ("memcache", "0.21.0"), ("async-memcached", "0.9.0"), ("by hand", "")];
+pub const VERSIONS: [(&str, &str); 5] = [
+    ("larder", "0.1.0"),
+    (TASKS, "0.1.0"),
+    ("memcache", "0.21.0"),
+    ("async-memcached", "0.9.0"),
+    ("by hand", ""),
+];
+
+/// The one whose callers are tasks.
+pub const TASKS: &str = "larder, tokio";
 
 /// What a call says.
 pub enum Answer {
@@ -33,7 +41,7 @@ fn told(timeout: bool, error: impl std::fmt::Display + 'static) -> Answer {
     Answer::Told { timeout, error: Box::new(move || error.to_string()) }
 }
 
-fn compared(got: &[u8], due: &[u8]) -> Answer {
+pub fn compared(got: &[u8], due: &[u8]) -> Answer {
     if got == due { Answer::Right } else { Answer::Wrong }
 }
 
@@ -91,7 +99,7 @@ struct Larder {
     buffer: Vec<u8>,
 }
 
-fn larder_told(error: larder_client::Error) -> Answer {
+pub fn larder_told(error: larder_client::Error) -> Answer {
     told(matches!(error, larder_client::Error::Timeout(..)), error)
 }
 

@@ -1,11 +1,12 @@
 //! A driver of the lab: Rust clients as a process that is told what to do by lines, as `crates/lab/src/driver.rs` says.
 //!
-//! Each caller is a thread; a client that is shared is shared by all of them, one that is not has one for each. Values
-//! are compared byte by byte with those that are due.
+//! Each caller is a thread, but of the client for tasks, where it is one of those; a client that is shared is shared by all of them,
+//! one that is not has one for each. Values are compared byte by byte with those that are due.
 
 #![forbid(unsafe_code)]
 
 mod clients;
+mod tasks;
 
 use std::io::{self, BufRead, Write};
 use std::sync::Barrier;
@@ -133,25 +134,23 @@ impl Space {
     }
 }
 
-/// A thread's counts.
-struct Caller<'s> {
-    session: Box<dyn Session>,
-    space: &'s Space,
+/// A caller's counts.
+struct Counts {
     done: Done,
     histogram: Vec<u64>,
+    /// The key that is next.
     at: usize,
 }
 
-impl Caller<'_> {
-    fn call(&mut self, op: u8) {
+impl Counts {
+    /// The key of a call, as its place among all.
+    fn next(&mut self, keys: usize) -> usize {
         let at = self.at;
-        self.at = (at + 1) % self.space.values.len();
-        let (key, due) = (&self.space.names[at], &self.space.values[at]);
-        let answer = match op {
-            SET => self.session.set(key, due),
-            GET => self.session.get(key, due),
-            _ => self.session.many(&self.space.names[at..at + MANY_KEYS], self.space),
-        };
+        self.at = (at + 1) % keys;
+        at
+    }
+
+    fn take(&mut self, answer: Answer) {
         let done = &mut self.done;
         done.calls += 1;
         match answer {
@@ -173,19 +172,49 @@ impl Caller<'_> {
         }
     }
 
-    /// Calls, and notes how long it took since `last`.
-    fn timed(&mut self, op: u8, began: Instant, last: Instant, pause: Duration) -> Instant {
-        let told = self.done.told;
-        self.call(op);
-        let now = Instant::now();
+    /// Notes how long a call took since `last`, and that it told an error where there were so many before; true if it did.
+    fn note(&mut self, told: u64, began: Instant, last: Instant, now: Instant) -> bool {
         let took = (now - last).as_nanos() as u64;
         self.histogram[bucket(took)] += 1;
         if self.done.told == told {
-            return now;
+            return false;
         }
         self.done.told_ns += took;
         self.done.last_error_ns = (now - began).as_nanos() as u64;
-        if pause.is_zero() {
+        true
+    }
+
+    /// It goes on after this many calls, and this long.
+    fn goes_on(&self, job: &Job, began: Instant, last: Instant) -> bool {
+        let (most, limit) = (job.ops_max / job.callers.max(1), Duration::from_nanos(job.time_ns));
+        self.done.calls < most && (limit.is_zero() || last - began < limit)
+    }
+}
+
+/// A thread that calls.
+struct Caller<'s> {
+    session: Box<dyn Session>,
+    space: &'s Space,
+    counts: Counts,
+}
+
+impl Caller<'_> {
+    fn call(&mut self, op: u8) {
+        let at = self.counts.next(self.space.values.len());
+        let (key, due) = (&self.space.names[at], &self.space.values[at]);
+        self.counts.take(match op {
+            SET => self.session.set(key, due),
+            GET => self.session.get(key, due),
+            _ => self.session.many(&self.space.names[at..at + MANY_KEYS], self.space),
+        });
+    }
+
+    /// Calls, and notes how long it took since `last`.
+    fn timed(&mut self, op: u8, began: Instant, last: Instant, pause: Duration) -> Instant {
+        let told = self.counts.done.told;
+        self.call(op);
+        let now = Instant::now();
+        if !self.counts.note(told, began, last, now) || pause.is_zero() {
             return now;
         }
         thread::sleep(pause);
@@ -193,16 +222,15 @@ impl Caller<'_> {
     }
 
     fn steady(&mut self, job: &Job, began: Instant) {
-        let (most, limit) = (job.ops_max / job.callers.max(1), Duration::from_nanos(job.time_ns));
         let pause = Duration::from_nanos(job.pause_ns);
         let mut last = began;
-        while self.done.calls < most && (limit.is_zero() || last - began < limit) {
+        while self.counts.goes_on(job, began, last) {
             last = self.timed(job.op, began, last, pause);
         }
     }
 }
 
-fn run(job: &Job, mut hear: impl FnMut() -> bool) {
+fn run(job: &Job, hear: impl FnMut() -> bool) {
     let count = job.keys.max(1) as usize;
     let id = |at: usize| job.first + (at % count) as u32;
     let space = Space {
@@ -210,45 +238,24 @@ fn run(job: &Job, mut hear: impl FnMut() -> bool) {
         values: (0..count).map(|at| value(id(at).into(), job.version, job.value_bytes)).collect(),
         first: job.first,
     };
-    let sessions = match clients::open(job) {
-        Ok(sessions) => sessions,
+    let counts = |at: usize| Counts { done: Done::default(), histogram: vec![0; BUCKETS], at: at * 37 % count };
+    let callers = 0..job.callers.max(1) as usize;
+    let done = match job.client.as_str() {
+        clients::TASKS => tasks::run(job, space, callers.map(counts).collect(), hear),
+        _ => threads(job, &space, counts, hear),
+    };
+    match done {
+        Ok(Some((all, counts))) => say(&summed(all, counts)),
+        Ok(None) => {}
         Err(why) => fail(&why),
-    };
-    let mut callers: Vec<Caller<'_>> = sessions
-        .into_iter()
-        .enumerate()
-        .map(|(at, session)| Caller {
-            session,
-            space: &space,
-            done: Done::default(),
-            histogram: vec![0; BUCKETS],
-            at: at * 37 % count,
-        })
-        .collect();
-    let warm = !job.cold && job.bursts == 0;
-    let all = if callers.len() == 1 {
-        let caller = &mut callers[0];
-        if warm {
-            (0..4).for_each(|_| caller.call(job.op));
-            caller.done = Done::default();
-        }
-        say(&serde_json::json!({ "ready": 1 }));
-        if !hear() {
-            return;
-        }
-        let (cpu, began) = (processor_ns(), Instant::now());
-        let allocated = allocation_counter::measure(|| caller.steady(job, began));
-        let mut all = Done { return_ns: began.elapsed().as_nanos() as u64, ..Done::default() };
-        all.cpu_ns = processor_ns() - cpu;
-        (all.allocations, all.allocated_bytes) = (allocated.count_total, allocated.bytes_total);
-        all
-    } else {
-        together(job, &mut callers, warm, hear)
-    };
+    }
+}
+
+/// What all callers have counted.
+fn summed(all: Done, counts: Vec<Counts>) -> Done {
     let mut all = Done { done: 1, barrier_ns: all.return_ns, ..all };
     let mut histogram = vec![0; BUCKETS];
-    for caller in callers {
-        let Caller { done, histogram: own, .. } = caller;
+    for Counts { done, histogram: own, .. } in counts {
         if done.told > 0 && all.told == 0 {
             (all.first_error_at, all.error) = (done.first_error_at, done.error);
         }
@@ -263,7 +270,43 @@ fn run(job: &Job, mut hear: impl FnMut() -> bool) {
         histogram.iter_mut().zip(own).for_each(|(sum, count)| *sum += count);
     }
     all.histogram = histogram.into_iter().enumerate().filter(|&(_, count)| count > 0).collect();
-    say(&all);
+    all
+}
+
+/// What came of a job: of all together, and by caller. None where the lab has gone.
+type Outcome = Result<Option<(Done, Vec<Counts>)>, String>;
+
+/// Callers that are threads.
+fn threads(
+    job: &Job,
+    space: &Space,
+    counts: impl Fn(usize) -> Counts,
+    mut hear: impl FnMut() -> bool,
+) -> Outcome {
+    let sessions = clients::open(job)?.into_iter().enumerate();
+    let mut callers: Vec<Caller<'_>> =
+        sessions.map(|(at, session)| Caller { session, space, counts: counts(at) }).collect();
+    let warm = !job.cold && job.bursts == 0;
+    let all = if callers.len() == 1 {
+        let caller = &mut callers[0];
+        if warm {
+            (0..4).for_each(|_| caller.call(job.op));
+            caller.counts.done = Done::default();
+        }
+        say(&serde_json::json!({ "ready": 1 }));
+        if !hear() {
+            return Ok(None);
+        }
+        let (cpu, began) = (processor_ns(), Instant::now());
+        let allocated = allocation_counter::measure(|| caller.steady(job, began));
+        let mut all = Done { return_ns: began.elapsed().as_nanos() as u64, ..Done::default() };
+        all.cpu_ns = processor_ns() - cpu;
+        (all.allocations, all.allocated_bytes) = (allocated.count_total, allocated.bytes_total);
+        all
+    } else {
+        together(job, &mut callers, warm, hear)
+    };
+    Ok(Some((all, callers.into_iter().map(|caller| caller.counts).collect())))
 }
 
 /// All callers, a thread each.
@@ -276,7 +319,7 @@ fn together(job: &Job, callers: &mut [Caller<'_>], warm: bool, mut hear: impl Fn
             scope.spawn(|| {
                 if warm {
                     (0..4).for_each(|_| caller.call(job.op));
-                    caller.done = Done::default();
+                    caller.counts.done = Done::default();
                 }
                 gate.wait();
                 gate.wait();
