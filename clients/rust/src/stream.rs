@@ -211,13 +211,12 @@ impl<C: Front> Stream<C> {
         };
         let dialect = lane.dialect();
         let open = &mut self.open[at];
-        let opaque = (dialect == Dialect::Meta).then(|| {
-            self.opaque = self.opaque.wrapping_add(1);
-            self.opaque
-        });
-        if open.keys.is_empty() {
-            open.opaque = opaque;
+        if open.keys.is_empty() && dialect == Dialect::Meta {
+            // A group's count on from its first, whatever other groups collect meanwhile.
+            open.opaque = Some(self.opaque.wrapping_add(1));
+            self.opaque = self.opaque.wrapping_add(GROUP_REQUESTS_MAX as u32);
         }
+        let opaque = open.opaque.map(|first| first.wrapping_add(open.keys.len() as u32));
         let quiet = self.quiet && dialect == Dialect::Meta;
         Request { opaque, quiet, ..*request }.write(dialect, &mut open.bytes);
         (open.lane, open.kind) = (Some(lane), Some(request.kind()));

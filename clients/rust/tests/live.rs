@@ -218,6 +218,27 @@ fn what_classic_text_cannot_say_is_refused_in_a_batch_too() {
 }
 
 #[test]
+fn streams_add_up_whose_writes_go_to_several_servers_in_turns() {
+    let servers = [server(), server(), server()];
+    let builder = servers.iter().fold(Client::builder().timeout(PATIENCE), |builder, server| {
+        builder.server(server.address().to_string().as_str())
+    });
+    let client = builder.dial_timeout(PATIENCE).stall_timeout(PATIENCE).build().expect("a client");
+    for quiet in [false, true] {
+        let mut stream = if quiet { client.quiet() } else { client.stream(Window::default()) };
+        for n in 0..1000 {
+            stream.set(format!("t{n}").as_bytes(), b"value", Ttl::Forever).expect("a good key");
+        }
+        let report = stream.barrier();
+        assert_eq!((report.sent, report.stored), (1000, 1000), "{report:?}");
+    }
+    let mut batch = client.batch();
+    let gets: Vec<_> = (0..1000).map(|n| batch.get(format!("t{n}").as_bytes())).collect();
+    let done = batch.run();
+    assert!(gets.into_iter().all(|get| done.take(get).expect("an answer").is_some()));
+}
+
+#[test]
 fn a_key_has_its_server_by_its_prefix_and_all() {
     let builder = |prefix: &str| {
         let servers = (0..8).map(|n| format!("10.0.0.{n}:11211"));
