@@ -48,7 +48,8 @@ impl Failure {
                 Error::Auth(_) => Status::AUTH,
                 Error::Unsupported => Status::UNSUPPORTED,
                 Error::Closed => Status::CLOSED,
-                Error::Config(_) => Status::BAD_ARGUMENT,
+                // Nothing of what C calls reads or writes what is the caller's own.
+                Error::Config(_) | Error::Local(_) => Status::BAD_ARGUMENT,
                 Error::ServerMemory(_) => Status::SERVER_MEMORY,
                 Error::Server(..) => Status::SERVER,
                 Error::Protocol(..) => Status::PROTOCOL,

@@ -2,13 +2,15 @@
 
 use crate::client::Client;
 use crate::error::{Error, Outcome};
-use crate::fleet::{Front, Line};
+use crate::failure::limited;
+use crate::fleet::{Front, Line, List, Server};
 use crate::lane::Lane;
 use crate::op::{Answer, Op};
 use crate::pipe::{Full, Pipe, Tag};
 use crate::reply::{Meta, Reply, Stored, Value, settled};
 use crate::ttl::Ttl;
 use crate::wire::{Ask, Count, Delete, Dialect, Get, Request, Status, Store, Want};
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,8 +33,10 @@ struct Wanted {
     key: Range<usize>,
     value: Range<usize>,
     base64: bool,
-    server: usize,
     large: bool,
+    /// Which of the run's servers it is for, and the longest that it may live there.
+    server: usize,
+    ttl_max: Option<i64>,
 }
 
 /// Requests that are sent together. After a run it is empty, and keeps its memory.
@@ -50,8 +54,8 @@ pub struct Batch<C: Front = Client> {
 
 /// Requests for one lane.
 #[derive(Debug)]
-pub(crate) struct Path {
-    pub server: usize,
+pub(crate) struct Path<L: Line> {
+    pub server: Arc<Server<L>>,
     pub large: bool,
     /// Their numbers.
     pub mine: Vec<u32>,
@@ -61,7 +65,7 @@ pub(crate) struct Path {
 #[derive(Debug)]
 pub(crate) struct Begun<L: Line> {
     pub mine: Vec<u32>,
-    pub server: usize,
+    pub server: Arc<Server<L>>,
     pub lane: Arc<L>,
     pub ticket: L::Ticket,
 }
@@ -138,7 +142,8 @@ impl<C: Front> Batch<C> {
         self.wanted.push(Wanted {
             ask,
             cas,
-            server: fleet.pick(&self.bytes[key.clone()]),
+            server: 0,
+            ttl_max: None,
             value: key.end..self.bytes.len(),
             base64: base64 == Ok(true),
             large: value.len() >= fleet.config.large_bytes,
@@ -151,24 +156,63 @@ impl<C: Front> Batch<C> {
         &self.client
     }
 
-    /// Begins a run: what is for which lane, but for requests that are never sent.
-    pub(crate) fn paths(&mut self) -> Vec<Path> {
+    /// Begins a run: the servers as they are now, and what is for which lane, but for requests that are never sent.
+    pub(crate) fn paths(&mut self) -> (Arc<List<C::Line>>, VecDeque<Path<C::Line>>) {
         self.results.clear();
         self.values.clear();
         self.results.resize(self.wanted.len(), Err(Error::Closed));
         for &at in &self.bad {
             self.results[at as usize] = Err(Error::BadKey);
         }
+        let list = self.client.fleet().list();
+        for wanted in &mut self.wanted {
+            let target = self.client.fleet().target(&list, &self.bytes[wanted.key.clone()]);
+            (wanted.server, wanted.ttl_max) = (target.server, target.ttl_max);
+        }
+        let order = (0..self.wanted.len() as u32).filter(|at| !self.bad.contains(at)).collect();
+        let paths = self.grouped(&list, order).into();
+        (list, paths)
+    }
+
+    /// Requests by their lanes.
+    fn grouped(&self, list: &List<C::Line>, mut order: Vec<u32>) -> Vec<Path<C::Line>> {
         let path = |at: u32| (self.wanted[at as usize].server, self.wanted[at as usize].large);
-        let mut order: Vec<u32> = (0..self.wanted.len() as u32).filter(|at| !self.bad.contains(at)).collect();
         order.sort_by_key(|&at| path(at));
         let paths = order.chunk_by(|&a, &b| path(a) == path(b));
         paths
             .map(|mine| {
                 let (server, large) = path(mine[0]);
-                Path { server, large, mine: mine.to_vec() }
+                Path { server: Arc::clone(list.server(server)), large, mine: mine.to_vec() }
             })
             .collect()
+    }
+
+    /// There is no connection for these: who is asked in place of their server, if it is down and others stand in for it; else they
+    /// are told.
+    pub(crate) fn instead(
+        &mut self,
+        list: &List<C::Line>,
+        mine: &[u32],
+        error: &Error,
+    ) -> Vec<Path<C::Line>> {
+        let mut moved = Vec::new();
+        for &at in mine {
+            let wanted = &mut self.wanted[at as usize];
+            let is_down = matches!(error, Error::Down(..)) && wanted.ttl_max.is_none();
+            let other = if is_down {
+                self.client.fleet().instead(list, &self.bytes[wanted.key.clone()])
+            } else {
+                None
+            };
+            match other {
+                Some(other) => {
+                    (wanted.server, wanted.ttl_max) = (other.server, other.ttl_max);
+                    moved.push(at);
+                }
+                None => self.tell(&[at], error),
+            }
+        }
+        self.grouped(list, moved)
     }
 
     /// Those that can be said so; the others are told that they cannot.
@@ -213,7 +257,7 @@ impl<C: Front> Batch<C> {
 
     fn wanted(&self, at: u32) -> Request<'_> {
         let wanted = &self.wanted[at as usize];
-        let ask = wanted.ask.with_value(&self.bytes[wanted.value.clone()]);
+        let ask = limited(wanted.ask, wanted.ttl_max).with_value(&self.bytes[wanted.value.clone()]);
         let key = &self.bytes[wanted.key.clone()];
         Request { base64: wanted.base64, cas: wanted.cas, ..Request::new(ask, key) }
     }
@@ -226,7 +270,7 @@ impl<C: Front> Batch<C> {
     }
 
     /// Takes what has come for a part.
-    pub(crate) fn take<S>(&mut self, mine: &[u32], server: usize, op: Op<S>) {
+    pub(crate) fn take<S>(&mut self, mine: &[u32], server: &Arc<str>, op: Op<S>) {
         let Op { answers, memory, error, .. } = op;
         let shift = self.values.len();
         for mut answer in answers {
@@ -238,7 +282,7 @@ impl<C: Front> Batch<C> {
                 answer.cas = 0;
             }
             let value = &memory[answer.value.clone()];
-            let result = settled(kind, answer, value, self.client.fleet().name(server));
+            let result = settled(kind, answer, value, server);
             self.results[at as usize] = result.map(|answer| {
                 let value = answer.value.start + shift..answer.value.end + shift;
                 Answer { value, ..answer }
@@ -268,18 +312,19 @@ impl Batch {
         let batch = &mut *done.batch;
         // All lanes have their requests before the first is waited for.
         let mut begun = Vec::new();
-        for Path { server, large, mine } in batch.paths() {
-            match batch.client().fleet().lane(server, large, deadline) {
-                Ok(lane) => batch.begin(server, &mine, &lane, deadline, &mut begun),
-                Err(error) => batch.tell(&mine, &error),
+        let (list, mut paths) = batch.paths();
+        while let Some(Path { server, large, mine }) = paths.pop_front() {
+            match batch.client().fleet().lane(&server, large, deadline) {
+                Ok(lane) => batch.begin(&server, &mine, &lane, deadline, &mut begun),
+                Err(error) => paths.extend(batch.instead(&list, &mine, &error)),
             }
         }
         for Begun { mine, server, lane, ticket } in begun {
             let op = lane.wait(&ticket);
             if let Some(error) = &op.error {
-                batch.client().fleet().note(server, &lane, error);
+                batch.client().fleet().note(&server, &lane, error);
             }
-            batch.take(&mine, server, op);
+            batch.take(&mine, &server.name, op);
         }
         done
     }
@@ -287,7 +332,7 @@ impl Batch {
     /// Pushes what is for one lane, in parts that it has room for.
     fn begin(
         &mut self,
-        server: usize,
+        server: &Arc<Server<Lane>>,
         mine: &[u32],
         lane: &Arc<Lane>,
         deadline: Instant,
@@ -305,7 +350,7 @@ impl Batch {
             match result {
                 Ok(ticket) => {
                     let (pushed, others) = rest.split_at(pushed as usize);
-                    let (mine, lane) = (pushed.to_vec(), Arc::clone(lane));
+                    let (mine, server, lane) = (pushed.to_vec(), Arc::clone(server), Arc::clone(lane));
                     begun.push(Begun { mine, server, lane, ticket });
                     rest = others;
                 }

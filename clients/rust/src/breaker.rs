@@ -51,6 +51,11 @@ impl Breaker {
         self.open_until.is_some_and(|until| now < until)
     }
 
+    /// It was open, and nothing was answered since.
+    pub fn is_tried(&self) -> bool {
+        self.open_until.is_some()
+    }
+
     /// A dial failed, or a connection was given up.
     pub fn failed(&mut self, now: Instant) {
         self.failures += 1;

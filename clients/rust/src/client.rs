@@ -1,9 +1,11 @@
 //! The verbs.
 
 use crate::batch::Batch;
-use crate::config::{Builder, Config};
+use crate::config::{Builder, Config, Server};
 use crate::error::{Error, Outcome};
-use crate::fleet::{Front, Line, Shared};
+use crate::failure::limited;
+use crate::fetch::Loads;
+use crate::fleet::{self, Aim, Front, Line, Shared};
 use crate::lane::{Lane, Op};
 use crate::op::Answer;
 use crate::pipe::Tag;
@@ -222,19 +224,22 @@ impl Client {
         Stream::new(self.clone(), window, true)
     }
 
-    /// Throws everything away, on all servers.
+    /// Throws everything away, on all servers, also on those that stand in for others.
     ///
     /// # Errors
     /// The first that failed; the others were asked all the same.
     pub fn flush_all(&self) -> Result<(), Error> {
-        let ask = |server| self.call_server(server, &Request::new(Ask::FlushAll, b""), None).map(|_| ());
-        let all: Vec<_> = (0..self.fleet().len()).map(ask).collect();
+        let request = Request::new(Ask::FlushAll, b"");
+        let ask = |server: &Arc<fleet::Server<Lane>>| {
+            self.call_server(server, &request, self.deadline(), &mut Vec::new()).map(|_| ())
+        };
+        let all: Vec<_> = self.fleet().list().all().iter().map(ask).collect();
         all.into_iter().collect()
     }
 
     /// The servers' names and versions.
     pub fn versions(&self) -> Vec<(String, Result<String, Error>)> {
-        self.servers().enumerate().map(|(at, name)| (name.to_owned(), self.version(at))).collect()
+        self.servers().into_iter().enumerate().map(|(at, name)| (name, self.version(at))).collect()
     }
 
     /// The version of one of [`Client::servers`].
@@ -245,22 +250,36 @@ impl Client {
     /// # Panics
     /// If there are fewer.
     pub fn version(&self, server: usize) -> Result<String, Error> {
-        Ok(self.call_server(server, &Request::new(Ask::Version, b""), None)?.text)
+        let list = self.fleet().list();
+        let server = &list.all()[..list.len()][server];
+        let request = Request::new(Ask::Version, b"");
+        Ok(self.call_server(server, &request, self.deadline(), &mut Vec::new())?.text)
     }
 
     /// The servers' names, as configured.
-    pub fn servers(&self) -> impl Iterator<Item = &str> {
-        (0..self.fleet().len()).map(|server| &**self.fleet().name(server))
+    pub fn servers(&self) -> Vec<String> {
+        let list = self.fleet().list();
+        list.all()[..list.len()].iter().map(|server| server.name.to_string()).collect()
+    }
+
+    /// Makes these the servers. Those that stay keep their connections; what is under way at those that go is still
+    /// answered.
+    ///
+    /// # Errors
+    /// [`Error::Config`], and the servers are as they were; or the client is closed.
+    pub fn change_servers(&self, servers: Vec<Server>) -> Result<(), Error> {
+        self.fleet().change(servers)
     }
 
     /// The name of the server that has a key.
-    pub fn server_of(&self, key: &[u8]) -> &str {
-        self.fleet().name(self.index_of(key))
+    pub fn server_of(&self, key: &[u8]) -> String {
+        let list = self.fleet().list();
+        list.server(list.pick(&self.fleet().config.prefixed(key))).name.to_string()
     }
 
     /// Which of [`Client::servers`] has a key.
     pub fn index_of(&self, key: &[u8]) -> usize {
-        self.fleet().pick(&self.fleet().config.prefixed(key))
+        self.fleet().list().pick(&self.fleet().config.prefixed(key))
     }
 
     /// What the connections have done.
@@ -277,15 +296,19 @@ impl Client {
         Client::new(self.fleet().config.clone())
     }
 
-    /// The sockets that are connected, at most two a server. Takes no lock, so that a process that was forked can close
-    /// what it has of its parent's.
+    /// The sockets that are connected, at most two a server. Waits for no lock, so that a process that was forked can close
+    /// what it has of its parent's; none are found in the moment in which the servers change.
     pub fn sockets(&self) -> impl Iterator<Item = OpenSocket> {
-        self.fleet().sockets()
+        self.fleet().sockets().into_iter()
     }
 
     /// Ends all connections: calls under way and later ones fail with [`Error::Closed`].
     pub fn close(&self) {
         self.fleet().close();
+    }
+
+    pub(crate) fn loads(&self) -> &Loads<Lane> {
+        &self.shared.loads
     }
 
     /// A request of one key and its answer, which is no refusal; the value goes to the end of `buffer`.
@@ -297,21 +320,30 @@ impl Client {
         buffer: Option<&mut Vec<u8>>,
     ) -> Result<Answer, Error> {
         let mut full = Vec::new();
-        let (key, base64) = self.fleet().config.key(key, &mut full)?;
-        self.call_server(self.fleet().pick(key), &Request { cas, base64, ..Request::new(ask, key) }, buffer)
+        let fleet = self.fleet();
+        let (key, base64) = fleet.config.key(key, &mut full)?;
+        let deadline = self.deadline();
+        let (mut memory, mut aim) = (Vec::new(), Aim::new(fleet, key));
+        let buffer = buffer.unwrap_or(&mut memory);
+        loop {
+            let ask = limited(ask, aim.target.ttl_max);
+            let request = Request { cas, base64, ..Request::new(ask, key) };
+            let result = self.call_server(aim.server(), &request, deadline, buffer);
+            if !matches!(result, Err(Error::Down(..))) || !aim.moves_on(fleet, key) {
+                return result;
+            }
+        }
     }
 
     fn call_server(
         &self,
-        server: usize,
+        server: &fleet::Server<Lane>,
         request: &Request<'_>,
-        buffer: Option<&mut Vec<u8>>,
+        deadline: Instant,
+        memory: &mut Vec<u8>,
     ) -> Result<Answer, Error> {
-        let deadline = self.deadline();
         let config = &self.fleet().config;
         let large = request.value().is_some_and(|value| value.len() >= config.large_bytes);
-        let mut memory = Vec::new();
-        let memory = buffer.unwrap_or(&mut memory);
         let length = memory.len();
         for last in [false, true] {
             let lane = self.fleet().lane(server, large, deadline)?;
@@ -322,7 +354,7 @@ impl Client {
             *memory = std::mem::take(&mut op.memory);
             let Some(error) = op.error else {
                 let answer = op.answers.pop().expect("an op without an error has its answer");
-                return concluded(request.kind(), answer, memory, length, self.fleet().name(server));
+                return concluded(request.kind(), answer, memory, length, &server.name);
             };
             memory.truncate(length);
             self.fleet().note(server, &lane, &error);
@@ -361,7 +393,7 @@ pub(crate) fn pause(attempt: u32) -> Duration {
 }
 
 /// A number from 0 to 1 that nobody can foresee.
-fn chance() -> f64 {
+pub(crate) fn chance() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -2,7 +2,9 @@
 
 use crate::client::Client;
 use crate::connection::Connection;
+use crate::discovery::Discovery;
 use crate::error::Error;
+use crate::failure::Failure;
 use crate::place::Preset;
 use crate::wire::{Dialect, KEY_BYTES_MAX, is_key};
 use std::time::{Duration, Instant};
@@ -35,6 +37,8 @@ impl From<&str> for Server {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub servers: Vec<Server>,
+    pub discovery: Option<Discovery>,
+    pub failure: Failure,
     pub preset: Preset,
     pub timeout: Duration,
     pub dial_timeout: Duration,
@@ -96,6 +100,8 @@ impl Default for Builder {
         Builder {
             config: Config {
                 servers: Vec::new(),
+                discovery: None,
+                failure: Failure::FailFast,
                 preset: Preset::Ketama,
                 timeout: Duration::from_millis(500),
                 dial_timeout: Duration::from_secs(1),
@@ -117,6 +123,20 @@ impl Builder {
     /// Adds a server: an address, or a [`Server`] with a name or a weight.
     pub fn server(mut self, server: impl Into<Server>) -> Builder {
         self.config.servers.push(server.into());
+        self
+    }
+
+    /// Who says which servers there are, from the moment on in which the client is made. Servers that stay keep their
+    /// connections; what is under way at those that go is still answered. Without [`Builder::server`], making the client waits
+    /// until the first are known.
+    pub fn discover(mut self, discovery: Discovery) -> Builder {
+        self.config.discovery = Some(discovery);
+        self
+    }
+
+    /// What becomes of the keys of a server that is down: [`Failure::FailFast`] if not said.
+    pub fn failure(mut self, failure: Failure) -> Builder {
+        self.config.failure = failure;
         self
     }
 

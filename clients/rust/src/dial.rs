@@ -4,7 +4,7 @@ use crate::error::{Error, Reason};
 use crate::fleet::{Fleet, SLOW, Server, Step};
 use crate::greeting::{Greeting, Next};
 use crate::lane::{CLOSED, Lane, step};
-use crate::socket::{Moved, Socket};
+use crate::socket::{Moved, OpenFd, Socket};
 use larder_protocol::client::{Dialect, LINE_BYTES_MAX};
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -15,32 +15,44 @@ impl Fleet<Lane> {
     ///
     /// # Errors
     /// It is down, does not let this client in, or could not be reached in time; or the client is closed.
-    pub fn lane(&self, server: usize, large: bool, deadline: Instant) -> Result<Arc<Lane>, Error> {
-        let (known, at) = (self.server(server), usize::from(large));
-        let mut state = known.lock();
+    pub fn lane(&self, server: &Server<Lane>, large: bool, deadline: Instant) -> Result<Arc<Lane>, Error> {
+        let (mut state, at) = (server.lock(), usize::from(large));
         loop {
-            match self.step(known, &mut state, at, deadline)? {
+            match self.step(server, &mut state, at, deadline)? {
                 Step::Use(lane) => return Ok(lane),
                 Step::Dial => break,
                 Step::Wait => {
                     let left = deadline.saturating_duration_since(Instant::now());
-                    let waited = known.dialed.wait_timeout(state, left);
+                    let waited = server.dialed.wait_timeout(state, left);
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
             }
         }
         drop(state);
         let limit = self.config.dial_timeout.min(deadline.saturating_duration_since(Instant::now()));
-        self.dialed(server, at, self.dial(known, at, limit).map(Arc::new))
+        let dialed = self.connected(server, &server.sockets[at], limit);
+        let lane = |(socket, dialect, step)| {
+            Arc::new(Lane::new(Arc::clone(&server.name), socket, dialect, self.limits(), step))
+        };
+        self.dialed(server, at, dialed.map(lane))
     }
 
-    fn dial(&self, server: &Server<Lane>, at: usize, limit: Duration) -> Result<Lane, Error> {
+    /// A connection on which requests may be sent, what is spoken, and how long a receive waits.
+    ///
+    /// # Errors
+    /// It could not be reached, or does not let this client in.
+    pub fn connected(
+        &self,
+        server: &Server<Lane>,
+        open: &Arc<OpenFd>,
+        limit: Duration,
+    ) -> Result<(Socket, Dialect, Duration), Error> {
         let down = |error: io::Error| Error::Down(Arc::clone(&server.name), error.into());
         let step = step(self.config.timeout);
         let until = Instant::now() + limit;
-        let socket = Socket::connect(&server.address, limit, step, &server.sockets[at]).map_err(down)?;
+        let socket = Socket::connect(&server.address, limit, step, open).map_err(down)?;
         let dialect = self.greet(server, &socket, until)?;
-        Ok(Lane::new(Arc::clone(&server.name), socket, dialect, self.limits(), step))
+        Ok((socket, dialect, step))
     }
 
     /// Shows who this is, and asks what the server speaks.

@@ -85,6 +85,9 @@ pub enum Error {
     Closed,
     /// The configuration cannot be used.
     Config(String),
+    /// What was to be stored could not be read, or what came could not be written: where the caller has it from, or wants it. A value
+    /// that could not be read to its end is not stored.
+    Local(Reason),
 
     /// The server is out of memory.
     ServerMemory(Arc<str>),
@@ -112,7 +115,8 @@ impl Error {
             | Error::Auth(_)
             | Error::Unsupported
             | Error::Closed
-            | Error::Config(_) => Fault::Caller,
+            | Error::Config(_)
+            | Error::Local(_) => Fault::Caller,
             Error::ServerMemory(_) | Error::Server(..) | Error::Protocol(..) => Fault::Server,
             Error::Timeout(..) | Error::Down(..) | Error::Lost(..) => Fault::Network,
         }
@@ -129,6 +133,7 @@ impl Error {
             | Error::Unsupported
             | Error::Closed
             | Error::Config(_)
+            | Error::Local(_)
             | Error::Down(..) => Outcome::NotSent,
             Error::Absent
             | Error::Conflict
@@ -158,14 +163,15 @@ impl Error {
             | Error::NotNumber
             | Error::Unsupported
             | Error::Closed
-            | Error::Config(_) => None,
+            | Error::Config(_)
+            | Error::Local(_) => None,
         }
     }
 
     /// The system's number of what ended a connection, or prevented it, if the system said so.
     pub fn os_error(&self) -> Option<i32> {
         match self {
-            Error::Down(_, reason) | Error::Lost(_, reason, _) => reason.os_error,
+            Error::Local(reason) | Error::Down(_, reason) | Error::Lost(_, reason, _) => reason.os_error,
             _ => None,
         }
     }
@@ -196,6 +202,7 @@ impl fmt::Display for Error {
             Error::Unsupported => f.write_str("the server speaks classic text only, which cannot say this"),
             Error::Closed => f.write_str("the client is closed"),
             Error::Config(why) => write!(f, "configuration: {why}"),
+            Error::Local(why) => write!(f, "the caller's own reader or writer: {why}"),
             Error::ServerMemory(server) => write!(f, "{server} is out of memory"),
             Error::Server(server, line) => write!(f, "{server} refused the request: {line}"),
             Error::Protocol(server, what, _) => write!(f, "the reply of {server} is not understood: {what}"),

@@ -1,9 +1,15 @@
 //! The servers, each with its connections: one for most requests, and one for large values, made when it is first
 //! needed. Who needs one that is not there makes it, for all who need it: by `dial.rs`, or by `tokio/dial.rs`.
+//!
+//! Which servers there are may change: a call keeps to the list of the moment in which it began. What is under way at a
+//! server that goes is still answered; its connections end with those who wait on them.
 
 use crate::breaker::Breaker;
-use crate::config::Config;
+use crate::config::{self, Config};
+use crate::discovery::Watch;
 use crate::error::{Error, Outcome, Reason};
+use crate::failure::Failure;
+use crate::fetch::Loads;
 use crate::op::Counters;
 use crate::pipe::Limits;
 use crate::place::Placement;
@@ -13,7 +19,7 @@ use larder_protocol::client::Dialect;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Lanes of a server: for most requests, and for large values.
@@ -24,13 +30,16 @@ const AUTH_PAUSE: Duration = Duration::from_secs(5);
 const LATE: Reason = Reason::said("half of its answers came too late");
 /// Why there is no connection.
 pub const SLOW: Reason = Reason::said("it does not greet in time");
+const GONE: Reason = Reason::said("it is no longer one of the servers");
 
 /// A connection that callers share.
-pub trait Line: Debug {
+pub trait Line: Debug + Send + Sync + 'static {
     /// How those wait who need a connection that another makes.
-    type Dialed: Debug + Default;
+    type Dialed: Debug + Default + Send + Sync;
     /// A caller's place on it.
     type Ticket: Debug;
+    /// Where a server's connection for one caller is.
+    type Alone: Debug + Default + Send + Sync;
 
     /// It takes requests.
     fn is_alive(&self) -> bool;
@@ -40,6 +49,10 @@ pub trait Line: Debug {
     fn counters(&self) -> Counters;
     /// Fails what waits.
     fn close(&self, error: Error);
+    /// Nobody asks on it any more: it ends when what is owed has come.
+    fn retire(&self);
+    /// Ends the connection for one caller.
+    fn end(alone: &Self::Alone);
     /// Those who wait look again.
     fn tell(dialed: &Self::Dialed);
     /// The time, as its callers have it.
@@ -51,13 +64,34 @@ pub trait Line: Debug {
 pub struct Shared<L: Line> {
     pub fleet: Fleet<L>,
     pub unreported: AtomicU64,
+    pub loads: Loads<L>,
+    /// Of the thread that asks which servers there are; it ends with this.
+    watch: OnceLock<Watch>,
 }
 
 impl<L: Line> Shared<L> {
     /// # Errors
     /// [`Error::Config`].
-    pub fn new(config: Config) -> Result<Arc<Shared<L>>, Error> {
-        Ok(Arc::new(Shared { fleet: Fleet::new(config)?, unreported: AtomicU64::new(0) }))
+    pub fn new(mut config: Config) -> Result<Arc<Shared<L>>, Error> {
+        let discovery = config.discovery.clone();
+        if let Some(discovery) = &discovery
+            && config.servers.is_empty()
+        {
+            config.servers = discovery.ask().map_err(|error| Error::Config(error.to_string()))?;
+        }
+        let (fleet, unreported) = (Fleet::new(config)?, AtomicU64::new(0));
+        let loads = Loads::default();
+        let shared = Arc::new(Shared { fleet, unreported, loads, watch: OnceLock::new() });
+        if let Some(discovery) = discovery {
+            let weak = Arc::downgrade(&shared);
+            let watch = discovery.watch(&shared.fleet.config.servers, move |servers| match weak.upgrade() {
+                Some(shared) => shared.fleet.change(servers),
+                None => Err(Error::Closed),
+            });
+            let watch = watch.map_err(|error| Error::Config(error.to_string()))?;
+            shared.watch.set(watch).expect("nobody else has begun one");
+        }
+        Ok(shared)
     }
 }
 
@@ -87,12 +121,80 @@ pub trait Front: Clone + Debug {
 #[derive(Debug)]
 pub struct Fleet<L: Line> {
     pub config: Config,
-    placement: Placement,
-    servers: Vec<Server<L>>,
+    list: RwLock<Arc<List<L>>>,
+    /// Grows with each list.
+    version: AtomicU64,
+    gone: Mutex<Gone<L>>,
     closed: AtomicBool,
+    random: RandomState,
 }
 
-/// One of them.
+/// The servers of a time. It never changes.
+#[derive(Debug)]
+pub struct List<L: Line> {
+    /// Those that keys are of, and where a key is; behind them, those that stand in for them.
+    configured: Vec<config::Server>,
+    placement: Placement,
+    gutter: Option<Arc<Placement>>,
+    servers: Vec<Arc<Server<L>>>,
+}
+
+/// What is left of servers that are no longer on the list.
+#[derive(Debug)]
+struct Gone<L> {
+    /// Somebody may wait on these.
+    lanes: Vec<Weak<L>>,
+    counters: Counters,
+    dials: u64,
+}
+
+/// Whom a key's requests are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Which of the list's.
+    pub server: usize,
+    /// It stands in for the key's own: what is stored there lives for so many seconds at most.
+    pub ttl_max: Option<i64>,
+}
+
+/// Where a call's requests go.
+#[derive(Debug)]
+pub struct Aim<L: Line> {
+    list: Arc<List<L>>,
+    pub target: Target,
+}
+
+impl<L: Line> Aim<L> {
+    /// At whom a key's requests are for now.
+    pub fn new(fleet: &Fleet<L>, key: &[u8]) -> Aim<L> {
+        let list = fleet.list();
+        Aim { target: fleet.target(&list, key), list }
+    }
+
+    /// Who is asked.
+    pub fn server(&self) -> &Arc<Server<L>> {
+        self.list.server(self.target.server)
+    }
+
+    /// After that server was down: who is asked in its place; false, if nobody is.
+    pub fn moves_on(&mut self, fleet: &Fleet<L>, key: &[u8]) -> bool {
+        let list = fleet.list();
+        if !Arc::ptr_eq(&list, &self.list) {
+            *self = Aim { target: fleet.target(&list, key), list };
+            return true;
+        }
+        let stood_in = self.target.ttl_max.is_some();
+        match fleet.instead(&self.list, key) {
+            Some(other) if !stood_in && other.server != self.target.server => {
+                self.target = other;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// One of the servers.
 #[derive(Debug)]
 pub struct Server<L: Line> {
     pub name: Arc<str>,
@@ -100,6 +202,7 @@ pub struct Server<L: Line> {
     pub sockets: [Arc<OpenFd>; LANES],
     state: Mutex<State<L>>,
     pub dialed: L::Dialed,
+    pub alone: L::Alone,
 }
 
 /// What who needs a connection is to do.
@@ -122,9 +225,33 @@ pub struct State<L> {
     /// What the breaker was told last.
     reason: Reason,
     refused: Option<Instant>,
+    /// It was taken off the list.
+    is_gone: bool,
     /// Of lanes that are gone.
     counters: Counters,
     dials: u64,
+}
+
+impl<L: Line> List<L> {
+    /// How many servers keys are of.
+    pub fn len(&self) -> usize {
+        self.configured.len()
+    }
+
+    /// All servers, also those that stand in for others.
+    pub fn all(&self) -> &[Arc<Server<L>>] {
+        &self.servers
+    }
+
+    /// Which has a key.
+    pub fn pick(&self, key: &[u8]) -> usize {
+        self.placement.pick(key)
+    }
+
+    /// One of them.
+    pub fn server(&self, server: usize) -> &Arc<Server<L>> {
+        &self.servers[server]
+    }
 }
 
 impl<L: Line> Fleet<L> {
@@ -133,44 +260,110 @@ impl<L: Line> Fleet<L> {
     /// # Errors
     /// [`Error::Config`].
     pub fn new(config: Config) -> Result<Fleet<L>, Error> {
-        let placement = Placement::new(config.preset, &config.servers).map_err(Error::Config)?;
-        let random = RandomState::new();
-        let servers = config.servers.iter().enumerate().map(|(at, server)| Server {
-            name: server.name().into(),
-            address: server.address.clone(),
-            sockets: Default::default(),
-            state: Mutex::new(State {
-                lanes: [None, None],
-                dialing: [false; LANES],
-                breaker: Breaker::new(random.hash_one(at)),
-                reason: LATE,
-                refused: None,
-                counters: Counters::default(),
-                dials: 0,
-            }),
-            dialed: L::Dialed::default(),
-        });
-        Ok(Fleet { servers: servers.collect(), placement, config, closed: AtomicBool::new(false) })
+        let place = |servers| Placement::new(config.preset, servers).map_err(Error::Config);
+        let (placement, random) = (place(&config.servers)?, RandomState::new());
+        let others = config.failure.gutter();
+        let gutter = others.map(|others| place(others).map(Arc::new)).transpose()?;
+        let fresh = |server| Arc::new(Server::new(server, &random));
+        let servers = config.servers.iter().chain(others.unwrap_or_default()).map(fresh).collect();
+        let list = List { configured: config.servers.clone(), placement, gutter, servers };
+        Ok(Fleet {
+            list: RwLock::new(Arc::new(list)),
+            version: AtomicU64::new(0),
+            gone: Mutex::new(Gone { lanes: Vec::new(), counters: Counters::default(), dials: 0 }),
+            closed: AtomicBool::new(false),
+            config,
+            random,
+        })
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.servers.len()
+    /// The servers as they are now.
+    pub fn list(&self) -> Arc<List<L>> {
+        Arc::clone(&self.list.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Which has a key.
-    pub fn pick(&self, key: &[u8]) -> usize {
-        self.placement.pick(key)
+    /// Which list that is: another has another number.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
-    /// The name of one.
-    pub fn name(&self, server: usize) -> &Arc<str> {
-        &self.servers[server].name
+    /// Makes these the servers. Those that stay keep their connections.
+    ///
+    /// # Errors
+    /// [`Error::Config`], and the list is as it was; or the client is closed.
+    pub fn change(&self, configured: Vec<config::Server>) -> Result<(), Error> {
+        let placement = Placement::new(self.config.preset, &configured).map_err(Error::Config)?;
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        let before = Arc::clone(&list);
+        let (own, others) = before.servers.split_at(before.len());
+        let mut stays = vec![false; own.len()];
+        let mut servers = Vec::new();
+        for server in &configured {
+            let is_same = |at: &usize| {
+                let old = &before.configured[*at];
+                !stays[*at] && (&old.address, &old.name) == (&server.address, &server.name)
+            };
+            servers.push(match (0..own.len()).find(is_same) {
+                Some(at) => {
+                    stays[at] = true;
+                    Arc::clone(&own[at])
+                }
+                None => Arc::new(Server::new(server, &self.random)),
+            });
+        }
+        servers.extend_from_slice(others);
+        *list = Arc::new(List { configured, placement, gutter: before.gutter.clone(), servers });
+        self.version.fetch_add(1, Ordering::Release);
+        let gone = own.iter().zip(stays).filter(|(_, stays)| !stays);
+        gone.for_each(|(server, _)| self.dismiss(server));
+        Ok(())
     }
 
-    /// One of them.
-    pub fn server(&self, server: usize) -> &Server<L> {
-        &self.servers[server]
+    /// A server is no longer on the list.
+    fn dismiss(&self, server: &Server<L>) {
+        let mut state = server.lock();
+        state.is_gone = true;
+        let lanes: Vec<Arc<L>> = state.lanes.iter_mut().filter_map(Option::take).collect();
+        let counters = lanes.iter().map(|lane| lane.counters()).fold(state.counters, add);
+        let dials = state.dials;
+        drop(state);
+        L::tell(&server.dialed);
+        lanes.iter().for_each(|lane| lane.retire());
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.lanes.retain(|lane| lane.strong_count() > 0);
+        gone.lanes.extend(lanes.iter().map(Arc::downgrade));
+        gone.counters = add(gone.counters, counters);
+        gone.dials += dials;
+    }
+
+    /// Whom a key's requests are for: its own server, or, while that is down, another, as the configuration says.
+    pub fn target(&self, list: &List<L>, key: &[u8]) -> Target {
+        let own = Target { server: list.pick(key), ttl_max: None };
+        match self.config.failure {
+            Failure::FailFast => own,
+            _ if !list.server(own.server).is_down() => own,
+            _ => self.instead(list, key).unwrap_or(own),
+        }
+    }
+
+    /// Whom they are for in place of the key's own server, which does not answer; none: nobody stands in for it.
+    pub fn instead(&self, list: &List<L>, key: &[u8]) -> Option<Target> {
+        let server = match &self.config.failure {
+            Failure::FailFast => return None,
+            Failure::Gutter { .. } => list.len() + list.gutter.as_ref()?.pick(key),
+            Failure::Rehash { .. } => {
+                let is_up = |at: &usize| !list.server(*at).is_down();
+                // The same order of servers for all clients that know which are down.
+                let again = |attempt: usize| list.pick(&[attempt.to_string().as_bytes(), key].concat());
+                let own = list.pick(key);
+                let mut others = (0..2 * list.len()).map(again).chain(0..list.len()).filter(|&at| at != own);
+                others.find(is_up)?
+            }
+        };
+        Some(Target { server, ttl_max: Some(self.config.failure.ttl_max()) })
     }
 
     /// What who needs a connection to a server until then is to do.
@@ -191,15 +384,7 @@ impl<L: Line> Fleet<L> {
             state.retire(at);
         }
         let now = L::now();
-        if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed);
-        }
-        if state.refused.is_some_and(|refused| now.saturating_duration_since(refused) < AUTH_PAUSE) {
-            return Err(Error::Auth(Arc::clone(&server.name)));
-        }
-        if state.breaker.is_open(now) {
-            return Err(Error::Down(Arc::clone(&server.name), state.reason.clone()));
-        }
+        self.admitted(server, state, now)?;
         if now >= deadline {
             return Err(Error::Timeout(Arc::clone(&server.name), Outcome::NotSent));
         }
@@ -211,12 +396,56 @@ impl<L: Line> Fleet<L> {
         Ok(Step::Dial)
     }
 
+    /// It may be dialed.
+    fn admitted(&self, server: &Server<L>, state: &State<L>, now: Instant) -> Result<(), Error> {
+        if self.is_closed() {
+            return Err(Error::Closed);
+        }
+        if state.is_gone {
+            return Err(Error::Down(Arc::clone(&server.name), GONE));
+        }
+        if state.refused.is_some_and(|refused| now.saturating_duration_since(refused) < AUTH_PAUSE) {
+            return Err(Error::Auth(Arc::clone(&server.name)));
+        }
+        if state.breaker.is_open(now) {
+            return Err(Error::Down(Arc::clone(&server.name), state.reason.clone()));
+        }
+        Ok(())
+    }
+
+    /// It may be dialed.
+    ///
+    /// # Errors
+    /// It is down, or does not let this client in; or the client is closed.
+    pub fn admit(&self, server: &Server<L>) -> Result<(), Error> {
+        self.admitted(server, &server.lock(), L::now())
+    }
+
+    /// It was dialed for one caller, and this is why that failed, if it did.
+    pub fn tried(&self, server: &Server<L>, error: Option<&Error>) {
+        let mut state = server.lock();
+        state.dials += 1;
+        match error {
+            None => state.breaker.answered(),
+            Some(error) => state.refused(error, L::now()),
+        }
+    }
+
+    /// Nothing is asked any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// What came of a dial: the connection is everybody's from here on.
     ///
     /// # Errors
     /// The dial's own; or the client was closed meanwhile.
-    pub fn dialed(&self, server: usize, at: usize, dialed: Result<Arc<L>, Error>) -> Result<Arc<L>, Error> {
-        let server = &self.servers[server];
+    pub fn dialed(
+        &self,
+        server: &Server<L>,
+        at: usize,
+        dialed: Result<Arc<L>, Error>,
+    ) -> Result<Arc<L>, Error> {
         let mut state = server.lock();
         state.dialing[at] = false;
         let closed = self.closed.load(Ordering::Acquire);
@@ -226,16 +455,17 @@ impl<L: Line> Fleet<L> {
                 Err(Error::Closed)
             }
             Err(_) if closed => Err(Error::Closed),
+            Ok(lane) if state.is_gone => {
+                lane.retire();
+                Err(Error::Down(Arc::clone(&server.name), GONE))
+            }
             Ok(lane) => {
                 state.breaker.answered();
                 state.lanes[at] = Some(Arc::clone(&lane));
                 Ok(lane)
             }
             Err(error) => {
-                match &error {
-                    Error::Auth(_) => state.refused = Some(L::now()),
-                    error => state.failed(error, L::now()),
-                }
+                state.refused(&error, L::now());
                 Err(error)
             }
         };
@@ -254,43 +484,27 @@ impl<L: Line> Fleet<L> {
     }
 
     /// Tells the breaker of a server what an error of a request on this lane says about it.
-    pub fn note(&self, server: usize, lane: &L, error: &Error) {
+    pub fn note(&self, server: &Server<L>, lane: &L, error: &Error) {
         match error {
-            Error::Timeout(..) => self.was_late(server, lane),
-            Error::Lost(..) | Error::Protocol(..) => self.was_lost(server, error),
+            Error::Timeout(..) => server.was_late(lane),
+            Error::Lost(..) | Error::Protocol(..) => server.was_lost(error),
             _ => {}
         }
     }
 
-    /// A request to this server was late, of a lane that has made so many.
-    fn was_late(&self, server: usize, lane: &L) {
-        let requests = lane.counters().requests;
-        let mut state = self.servers[server].lock();
-        state.breaker.late(L::now(), requests);
-        state.reason = LATE;
-    }
-
-    /// A connection to this server was lost or given up.
-    fn was_lost(&self, server: usize, error: &Error) {
-        let server = &self.servers[server];
-        let mut state = server.lock();
-        // A connection fails for all who used it: it counts once.
-        if (0..LANES).any(|at| state.lanes[at].as_ref().is_some_and(|lane| !lane.is_alive())) {
-            (0..LANES).for_each(|at| state.retire(at));
-            state.failed(error, L::now());
-        }
-    }
-
-    /// The sockets that are open, at most two a server; takes no lock.
-    pub fn sockets(&self) -> impl Iterator<Item = OpenSocket> {
-        self.servers.iter().flat_map(|server| &server.sockets).filter_map(|open| open.socket())
+    /// The sockets that are open, at most two a server; waits for no lock. None are found while the list changes.
+    pub fn sockets(&self) -> Vec<OpenSocket> {
+        let list = self.list.try_read();
+        let servers = list.iter().flat_map(|list| &list.servers);
+        servers.flat_map(|server| &server.sockets).filter_map(|open| open.socket()).collect()
     }
 
     /// What all connections did, and how many were made.
     pub fn counters(&self) -> (Counters, u64) {
-        let mut sum = Counters::default();
-        let mut dials = 0;
-        for server in &self.servers {
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut sum, mut dials) = (gone.counters, gone.dials);
+        drop(gone);
+        for server in self.list().all() {
             let state = server.lock();
             dials += state.dials;
             sum = add(sum, state.counters);
@@ -302,7 +516,7 @@ impl<L: Line> Fleet<L> {
     /// Fails what waits, and what comes.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for server in &self.servers {
+        for server in self.list().all() {
             let lanes: Vec<_> = server.lock().lanes.iter().flatten().cloned().collect();
             lanes.iter().for_each(|lane| lane.close(Error::Closed));
             // The last caller under way closes the socket.
@@ -310,7 +524,10 @@ impl<L: Line> Fleet<L> {
             (0..LANES).for_each(|at| state.retire(at));
             drop(state);
             L::tell(&server.dialed);
+            L::end(&server.alone);
         }
+        let gone = std::mem::take(&mut self.gone.lock().unwrap_or_else(PoisonError::into_inner).lanes);
+        gone.iter().filter_map(Weak::upgrade).for_each(|lane| lane.close(Error::Closed));
     }
 }
 
@@ -321,13 +538,65 @@ impl<L: Line> Drop for Fleet<L> {
 }
 
 impl<L: Line> Server<L> {
+    fn new(server: &config::Server, random: &RandomState) -> Server<L> {
+        Server {
+            name: server.name().into(),
+            address: server.address.clone(),
+            sockets: Default::default(),
+            state: Mutex::new(State {
+                lanes: [None, None],
+                dialing: [false; LANES],
+                breaker: Breaker::new(random.hash_one(server.name())),
+                reason: LATE,
+                refused: None,
+                is_gone: false,
+                counters: Counters::default(),
+                dials: 0,
+            }),
+            dialed: L::Dialed::default(),
+            alone: L::Alone::default(),
+        }
+    }
+
     /// Its connections.
     pub fn lock(&self) -> MutexGuard<'_, State<L>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// It is not to be asked: it did not answer, and its pause is not over, or another tries it.
+    fn is_down(&self) -> bool {
+        let state = self.lock();
+        state.breaker.is_open(L::now()) || state.breaker.is_tried() && state.dialing.contains(&true)
+    }
+
+    /// A request was late, of a lane that has made so many.
+    fn was_late(&self, lane: &L) {
+        let requests = lane.counters().requests;
+        let mut state = self.lock();
+        state.breaker.late(L::now(), requests);
+        state.reason = LATE;
+    }
+
+    /// A connection was lost or given up.
+    fn was_lost(&self, error: &Error) {
+        let mut state = self.lock();
+        // A connection fails for all who used it: it counts once.
+        if (0..LANES).any(|at| state.lanes[at].as_ref().is_some_and(|lane| !lane.is_alive())) {
+            (0..LANES).for_each(|at| state.retire(at));
+            state.failed(error, L::now());
+        }
+    }
 }
 
 impl<L: Line> State<L> {
+    /// Notes why a connection could not be made.
+    fn refused(&mut self, error: &Error, now: Instant) {
+        match error {
+            Error::Auth(_) => self.refused = Some(now),
+            error => self.failed(error, now),
+        }
+    }
+
     /// Tells the breaker why a connection could not be made, or ended.
     fn failed(&mut self, error: &Error, now: Instant) {
         self.breaker.failed(now);

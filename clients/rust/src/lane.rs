@@ -14,6 +14,7 @@
 //! - Whoever reads looks at the time at least each step (an eighth of the timeout, 1 to 16 ms): a timeout is late by
 //!   a step.
 
+use crate::direct::Alone;
 use crate::error::{Error, Outcome, Reason};
 use crate::fleet::Line;
 use crate::op::{self, Callers, Counters};
@@ -34,7 +35,7 @@ pub const TO_SEND_BYTES_MAX: usize = 1 << 20;
 
 /// Why connections end that the system has nothing against.
 pub const CLOSED: Reason = Reason::said("closed by the server");
-const STALLED: Reason = Reason::said("it owes replies and sends nothing");
+pub const STALLED: Reason = Reason::said("it owes replies and sends nothing");
 
 /// How often deadlines are looked at.
 pub fn step(timeout: Duration) -> Duration {
@@ -309,6 +310,7 @@ impl Lane {
 impl Line for Lane {
     type Dialed = Condvar;
     type Ticket = Ticket;
+    type Alone = Alone;
 
     fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Relaxed)
@@ -324,6 +326,13 @@ impl Line for Lane {
 
     fn close(&self, error: Error) {
         self.fail(&mut self.lock(), error);
+    }
+
+    /// Those who wait on it drive it, and it ends with the last of them.
+    fn retire(&self) {}
+
+    fn end(alone: &Alone) {
+        alone.end();
     }
 
     fn tell(dialed: &Condvar) {

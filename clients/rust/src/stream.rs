@@ -9,7 +9,8 @@
 
 use crate::client::Client;
 use crate::error::{Error, Outcome};
-use crate::fleet::{Front, Line};
+use crate::failure::limited;
+use crate::fleet::{Front, Line, List, Server};
 use crate::op::Op;
 use crate::pipe::{Full, Group, Pipe, Tag};
 use crate::reply::settled;
@@ -100,7 +101,7 @@ impl<L> Default for Open<L> {
 pub(crate) struct Sent<L: Line> {
     pub lane: Arc<L>,
     pub ticket: L::Ticket,
-    server: usize,
+    server: Arc<Server<L>>,
     keys: Vec<Vec<u8>>,
     bytes: usize,
     kind: Kind,
@@ -114,15 +115,17 @@ pub(crate) struct Write<'a> {
     pub server: usize,
     pub large: bool,
     request: Request<'a>,
+    stands_in: bool,
 }
 
 impl<'a> Write<'a> {
-    /// A write of this client's. `full` is what the key is put together in.
+    /// A write of this client's to one of these servers. `full` is what the key is put together in.
     ///
     /// # Errors
     /// [`Error::BadKey`].
-    pub fn new(
-        client: &impl Front,
+    pub fn new<C: Front>(
+        client: &C,
+        list: &List<C::Line>,
         key: &'a [u8],
         full: &'a mut Vec<u8>,
         ask: Ask<'a>,
@@ -130,9 +133,22 @@ impl<'a> Write<'a> {
     ) -> Result<Write<'a>, Error> {
         let config = &client.fleet().config;
         let (key, base64) = config.key(key, full)?;
-        let request = Request { base64, cas, ..Request::new(ask, key) };
+        let target = client.fleet().target(list, key);
+        let request = Request { base64, cas, ..Request::new(limited(ask, target.ttl_max), key) };
         let large = request.value().is_some_and(|value| value.len() >= config.large_bytes);
-        Ok(Write { server: client.fleet().pick(key), large, request })
+        Ok(Write { server: target.server, large, request, stands_in: target.ttl_max.is_some() })
+    }
+
+    /// After its server was down: it is for another, which stands in for that; false, if none does.
+    pub fn moves_on<C: Front>(&mut self, client: &C, list: &List<C::Line>) -> bool {
+        match client.fleet().instead(list, self.request.key) {
+            Some(other) if !self.stands_in && other.server != self.server => {
+                (self.server, self.stands_in) = (other.server, true);
+                self.request.ask = limited(self.request.ask, other.ttl_max);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Which group it is for.
@@ -149,6 +165,9 @@ pub struct Stream<C: Front = Client> {
     client: C,
     window: Window,
     quiet: bool,
+    /// The servers to which it writes, and which list that is.
+    list: Arc<List<C::Line>>,
+    version: u64,
     /// Two for each server: for most values, and for large ones.
     open: Vec<Open<C::Line>>,
     sent: VecDeque<Sent<C::Line>>,
@@ -162,12 +181,16 @@ pub struct Stream<C: Front = Client> {
 
 impl<C: Front> Stream<C> {
     pub(crate) fn new(client: C, window: Window, quiet: bool) -> Stream<C> {
-        let lanes = client.fleet().len() * 2;
+        // A list that is newer than its number is taken again.
+        let (version, list) = (client.fleet().version(), client.fleet().list());
+        let lanes = list.all().len() * 2;
         let in_flight = client.fleet().config.in_flight;
         Stream {
             window: Window { requests: window.requests.clamp(1, in_flight), bytes: window.bytes },
             client,
             quiet,
+            list,
+            version,
             open: (0..lanes).map(|_| Open::default()).collect(),
             sent: VecDeque::new(),
             waiting: Window { requests: 0, bytes: 0 },
@@ -180,6 +203,22 @@ impl<C: Front> Stream<C> {
 
     pub(crate) fn client(&self) -> &C {
         &self.client
+    }
+
+    /// The servers to which it writes.
+    pub(crate) fn list(&self) -> &Arc<List<C::Line>> {
+        &self.list
+    }
+
+    /// There are other servers: what was collected is to be sent before [`Stream::renew`].
+    pub(crate) fn is_old(&self) -> bool {
+        self.version != self.client.fleet().version()
+    }
+
+    /// Takes the servers as they are now; nothing is collected.
+    pub(crate) fn renew(&mut self) {
+        (self.version, self.list) = (self.client.fleet().version(), self.client.fleet().list());
+        self.open.resize_with(self.list.all().len() * 2, Open::default);
     }
 
     /// The group is to be sent before it can take this write.
@@ -291,7 +330,7 @@ impl<C: Front> Stream<C> {
         else {
             unreachable!("only what was collected is pushed");
         };
-        let (server, bytes) = (at / 2, bytes.len());
+        let (server, bytes) = (Arc::clone(self.list.server(at / 2)), bytes.len());
         match begun {
             Ok(ticket) => {
                 self.waiting.requests += keys.len();
@@ -301,7 +340,7 @@ impl<C: Front> Stream<C> {
                 self.sent.push_back(Sent { server, lane, ticket, keys, bytes, kind, opaque, quiet });
             }
             Err(error) => {
-                self.client.fleet().note(server, &lane, &error);
+                self.client.fleet().note(&server, &lane, &error);
                 keys.into_iter().for_each(|key| self.refuse(key, error.with(Outcome::NotSent)));
             }
         }
@@ -328,7 +367,7 @@ impl<C: Front> Stream<C> {
         let Op { answers, error, not_sent, .. } = op;
         self.waiting.requests -= sent.keys.len();
         self.waiting.bytes -= sent.bytes;
-        let server = Arc::clone(self.client.fleet().name(sent.server));
+        let server = Arc::clone(&sent.server.name);
         let total = sent.keys.len() as u64;
         let mut counted = 0;
         for answer in answers {
@@ -355,7 +394,7 @@ impl<C: Front> Stream<C> {
             }
         }
         if let Some(error) = error {
-            self.client.fleet().note(sent.server, &sent.lane, &error);
+            self.client.fleet().note(&sent.server, &sent.lane, &error);
             // A group is sent as one: none of it, or perhaps all. Replies come in the order of requests; of a quiet
             // group without its barrier nothing is known but what was refused.
             let outcome = if not_sent > 0 { Outcome::NotSent } else { Outcome::Unknown };
@@ -442,18 +481,28 @@ impl Stream {
 
     fn send(&mut self, key: &[u8], ask: Ask<'_>, cas: Option<u64>) -> Result<(), Error> {
         let (client, mut full) = (self.client().clone(), Vec::new());
-        let write = Write::new(&client, key, &mut full, ask, cas)?;
-        if self.is_in_the_way_of(&write) {
-            self.flush(write.at());
+        if self.is_old() {
+            (0..self.groups()).for_each(|at| self.flush(at));
+            self.renew();
         }
-        let lane = match self.lane(write.at()) {
-            Some(lane) => Ok(lane),
-            None => client.fleet().lane(write.server, write.large, client.deadline()),
-        };
-        if self.add(&write, lane) {
-            self.flush(write.at());
+        let list = Arc::clone(self.list());
+        let mut write = Write::new(&client, &list, key, &mut full, ask, cas)?;
+        loop {
+            if self.is_in_the_way_of(&write) {
+                self.flush(write.at());
+            }
+            let lane = match self.lane(write.at()) {
+                Some(lane) => Ok(lane),
+                None => client.fleet().lane(list.server(write.server), write.large, client.deadline()),
+            };
+            if matches!(lane, Err(Error::Down(..))) && write.moves_on(&client, &list) {
+                continue;
+            }
+            if self.add(&write, lane) {
+                self.flush(write.at());
+            }
+            return Ok(());
         }
-        Ok(())
     }
 
     /// Sends what was collected for a lane, when the window has room for it.

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::dial;
 use super::lane::Lane;
 use crate::batch::{Batch, Begun, Done, Path};
-use crate::fleet::{Front, Line};
+use crate::fleet::{Front, Line, Server};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,18 +17,19 @@ impl Batch<Client> {
         let batch = &mut *done.batch;
         // All lanes have their requests before the first is waited for.
         let mut begun = Vec::new();
-        for Path { server, large, mine } in batch.paths() {
-            match dial::lane(batch.client().shared(), server, large, deadline).await {
-                Ok(lane) => batch.begin(server, &mine, &lane, deadline, &mut begun).await,
-                Err(error) => batch.tell(&mine, &error),
+        let (list, mut paths) = batch.paths();
+        while let Some(Path { server, large, mine }) = paths.pop_front() {
+            match dial::lane(batch.client().shared(), &server, large, deadline).await {
+                Ok(lane) => batch.begin(&server, &mine, &lane, deadline, &mut begun).await,
+                Err(error) => paths.extend(batch.instead(&list, &mine, &error)),
             }
         }
         for Begun { mine, server, lane, ticket } in begun {
             let op = ticket.await;
             if let Some(error) = &op.error {
-                batch.client().fleet().note(server, &lane, error);
+                batch.client().fleet().note(&server, &lane, error);
             }
-            batch.take(&mine, server, op);
+            batch.take(&mine, &server.name, op);
         }
         done
     }
@@ -36,7 +37,7 @@ impl Batch<Client> {
     /// Pushes what is for one lane, in parts that it has room for.
     async fn begin(
         &mut self,
-        server: usize,
+        server: &Arc<Server<Lane>>,
         mine: &[u32],
         lane: &Arc<Lane>,
         deadline: Instant,
@@ -56,7 +57,7 @@ impl Batch<Client> {
             match begins {
                 Ok(ticket) => {
                     let (pushed, others) = rest.split_at(pushed as usize);
-                    let (mine, lane) = (pushed.to_vec(), Arc::clone(lane));
+                    let (mine, server, lane) = (pushed.to_vec(), Arc::clone(server), Arc::clone(lane));
                     begun.push(Begun { mine, server, lane, ticket });
                     rest = others;
                 }

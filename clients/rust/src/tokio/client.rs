@@ -4,9 +4,11 @@ use super::dial;
 use super::lane::{Filling, Lane, Op};
 use crate::batch::Batch;
 use crate::client::{ATTEMPTS_MAX, Counters, is_asked_again, pause};
-use crate::config::{Builder, Config};
+use crate::config::{Builder, Config, Server};
 use crate::error::Error;
-use crate::fleet::{Front, Line, Shared};
+use crate::failure::limited;
+use crate::fetch::Loads;
+use crate::fleet::{self, Aim, Front, Line, Shared};
 use crate::lease::{self, Lease, Leasing};
 use crate::op::Answer;
 use crate::pipe::Tag;
@@ -17,6 +19,7 @@ use crate::verbs::{Delete, Incr, Set, counted, found, stored};
 use crate::wire::{Ask, Count, Get, Mode, Request, Want};
 use ::tokio::time;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A client of one or several servers, for all tasks. Clones are the same client.
 #[derive(Clone, Debug)]
@@ -214,14 +217,15 @@ impl Client {
         Stream::new(self.clone(), window, true)
     }
 
-    /// Throws everything away, on all servers.
+    /// Throws everything away, on all servers, also on those that stand in for others.
     ///
     /// # Errors
     /// The first that failed; the others were asked all the same.
     pub async fn flush_all(&self) -> Result<(), Error> {
         let mut result = Ok(());
-        for server in 0..self.fleet().len() {
-            let flushed = self.call_server(server, &Request::new(Ask::FlushAll, b""), None).await;
+        let request = Request::new(Ask::FlushAll, b"");
+        for server in self.fleet().list().all() {
+            let flushed = self.call_server(server, &request, self.deadline(), &mut Vec::new()).await;
             result = result.and(flushed.map(|_| ()));
         }
         result
@@ -230,8 +234,8 @@ impl Client {
     /// The servers' names and versions.
     pub async fn versions(&self) -> Vec<(String, Result<String, Error>)> {
         let mut versions = Vec::new();
-        for (server, name) in self.servers().enumerate() {
-            versions.push((name.to_owned(), self.version(server).await));
+        for (server, name) in self.servers().into_iter().enumerate() {
+            versions.push((name, self.version(server).await));
         }
         versions
     }
@@ -244,22 +248,34 @@ impl Client {
     /// # Panics
     /// If there are fewer.
     pub async fn version(&self, server: usize) -> Result<String, Error> {
-        Ok(self.call_server(server, &Request::new(Ask::Version, b""), None).await?.text)
+        let (list, request) = (self.fleet().list(), Request::new(Ask::Version, b""));
+        let server = &list.all()[..list.len()][server];
+        Ok(self.call_server(server, &request, self.deadline(), &mut Vec::new()).await?.text)
     }
 
     /// The servers' names, as configured.
-    pub fn servers(&self) -> impl Iterator<Item = &str> {
-        (0..self.fleet().len()).map(|server| &**self.fleet().name(server))
+    pub fn servers(&self) -> Vec<String> {
+        let list = self.fleet().list();
+        list.all()[..list.len()].iter().map(|server| server.name.to_string()).collect()
+    }
+
+    /// Makes these the servers, as [`crate::Client::change_servers`] does.
+    ///
+    /// # Errors
+    /// As [`crate::Client::change_servers`].
+    pub fn change_servers(&self, servers: Vec<Server>) -> Result<(), Error> {
+        self.fleet().change(servers)
     }
 
     /// The name of the server that has a key.
-    pub fn server_of(&self, key: &[u8]) -> &str {
-        self.fleet().name(self.index_of(key))
+    pub fn server_of(&self, key: &[u8]) -> String {
+        let list = self.fleet().list();
+        list.server(list.pick(&self.fleet().config.prefixed(key))).name.to_string()
     }
 
     /// Which of [`Client::servers`] has a key.
     pub fn index_of(&self, key: &[u8]) -> usize {
-        self.fleet().pick(&self.fleet().config.prefixed(key))
+        self.fleet().list().pick(&self.fleet().config.prefixed(key))
     }
 
     /// What the connections have done.
@@ -272,6 +288,10 @@ impl Client {
         self.fleet().close();
     }
 
+    pub(super) fn loads(&self) -> &Loads<Lane> {
+        &self.shared.loads
+    }
+
     /// A request of one key and its answer, which is no refusal; the value goes to the end of `buffer`.
     async fn call(
         &self,
@@ -281,22 +301,30 @@ impl Client {
         buffer: Option<&mut Vec<u8>>,
     ) -> Result<Answer, Error> {
         let mut full = Vec::new();
-        let (key, base64) = self.fleet().config.key(key, &mut full)?;
-        let request = Request { cas, base64, ..Request::new(ask, key) };
-        self.call_server(self.fleet().pick(key), &request, buffer).await
+        let fleet = self.fleet();
+        let (key, base64) = fleet.config.key(key, &mut full)?;
+        let deadline = self.deadline();
+        let (mut memory, mut aim) = (Vec::new(), Aim::new(fleet, key));
+        let buffer = buffer.unwrap_or(&mut memory);
+        loop {
+            let ask = limited(ask, aim.target.ttl_max);
+            let request = Request { cas, base64, ..Request::new(ask, key) };
+            let result = self.call_server(aim.server(), &request, deadline, buffer).await;
+            if !matches!(result, Err(Error::Down(..))) || !aim.moves_on(fleet, key) {
+                return result;
+            }
+        }
     }
 
     async fn call_server(
         &self,
-        server: usize,
+        server: &Arc<fleet::Server<Lane>>,
         request: &Request<'_>,
-        buffer: Option<&mut Vec<u8>>,
+        deadline: Instant,
+        memory: &mut Vec<u8>,
     ) -> Result<Answer, Error> {
-        let deadline = self.deadline();
         let config = &self.fleet().config;
         let large = request.value().is_some_and(|value| value.len() >= config.large_bytes);
-        let mut memory = Vec::new();
-        let memory = buffer.unwrap_or(&mut memory);
         let bytes = memory.len();
         for last in [false, true] {
             let lane = dial::lane(&self.shared, server, large, deadline).await?;
@@ -314,7 +342,7 @@ impl Client {
             };
             let Some(error) = op.error else {
                 let answer = op.answers.pop().expect("an op without an error has its answer");
-                return concluded(request.kind(), answer, memory, bytes, self.fleet().name(server));
+                return concluded(request.kind(), answer, memory, bytes, &server.name);
             };
             memory.truncate(bytes);
             self.fleet().note(server, &lane, &error);

@@ -5,7 +5,7 @@ use super::socket::Socket;
 use crate::config::Config;
 use crate::connection::UNCONNECTED;
 use crate::error::{Error, Outcome, Reason};
-use crate::fleet::{SLOW, Shared, Step};
+use crate::fleet::{SLOW, Server, Shared, Step};
 use crate::greeting::{Greeting, Next};
 use crate::lane::{CLOSED, step};
 use crate::socket::Moved;
@@ -22,23 +22,24 @@ use std::time::Instant;
 /// It is down, does not let this client in, or could not be reached in time; or the client is closed.
 pub async fn lane(
     shared: &Arc<Shared<Lane>>,
-    server: usize,
+    server: &Arc<Server<Lane>>,
     large: bool,
     deadline: Instant,
 ) -> Result<Arc<Lane>, Error> {
-    let (known, at) = (shared.fleet.server(server), usize::from(large));
+    let at = usize::from(large);
     loop {
         // What is told from here on is heard.
-        let dialed = known.dialed.notified();
-        let step = shared.fleet.step(known, &mut known.lock(), at, deadline)?;
+        let dialed = server.dialed.notified();
+        let step = shared.fleet.step(server, &mut server.lock(), at, deadline)?;
         match step {
             Step::Use(lane) => return Ok(lane),
             Step::Dial => {
-                let dialing = Dialing { shared: Arc::clone(shared), server, at, is_over: false };
+                let (shared, own) = (Arc::clone(shared), Arc::clone(server));
+                let dialing = Dialing { shared, server: own, at, is_over: false };
                 return match timeout_at(deadline.into(), ::tokio::spawn(dialing.run())).await {
                     Ok(Ok(dialed)) => dialed,
-                    Ok(Err(_)) => Err(Error::Down(Arc::clone(&known.name), UNDRIVEN)),
-                    Err(_) => Err(Error::Timeout(Arc::clone(&known.name), Outcome::NotSent)),
+                    Ok(Err(_)) => Err(Error::Down(Arc::clone(&server.name), UNDRIVEN)),
+                    Err(_) => Err(Error::Timeout(Arc::clone(&server.name), Outcome::NotSent)),
                 };
             }
             Step::Wait => {
@@ -52,7 +53,7 @@ pub async fn lane(
 /// A connection that is being made.
 struct Dialing {
     shared: Arc<Shared<Lane>>,
-    server: usize,
+    server: Arc<Server<Lane>>,
     at: usize,
     is_over: bool,
 }
@@ -61,11 +62,11 @@ impl Dialing {
     async fn run(mut self) -> Result<Arc<Lane>, Error> {
         let dialed = self.dial().await;
         self.is_over = true;
-        self.shared.fleet.dialed(self.server, self.at, dialed)
+        self.shared.fleet.dialed(&self.server, self.at, dialed)
     }
 
     async fn dial(&self) -> Result<Arc<Lane>, Error> {
-        let (fleet, known) = (&self.shared.fleet, self.shared.fleet.server(self.server));
+        let (fleet, known) = (&self.shared.fleet, &self.server);
         let config = &fleet.config;
         let down = |reason: Reason| Error::Down(Arc::clone(&known.name), reason);
         let until = time::Instant::now() + config.dial_timeout;
@@ -80,9 +81,8 @@ impl Dialing {
 impl Drop for Dialing {
     fn drop(&mut self) {
         if !self.is_over {
-            let fleet = &self.shared.fleet;
-            let undriven = Error::Down(Arc::clone(fleet.name(self.server)), UNDRIVEN);
-            let _ = fleet.dialed(self.server, self.at, Err(undriven));
+            let undriven = Error::Down(Arc::clone(&self.server.name), UNDRIVEN);
+            let _ = self.shared.fleet.dialed(&self.server, self.at, Err(undriven));
         }
     }
 }

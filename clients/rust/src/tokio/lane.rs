@@ -35,6 +35,9 @@ const TURN_MAX: usize = 8;
 /// Why a connection ends that nobody drives any more, or is not made.
 pub const UNDRIVEN: Reason = Reason::said("the runtime that it was made on has ended");
 
+/// Why a connection ends that nobody needs any more.
+const RETIRED: Reason = Reason::said("its server is no longer one of the servers");
+
 /// What a task waits for.
 pub type Op = op::Op<Waker>;
 
@@ -63,6 +66,8 @@ struct State {
     driver: Option<Waker>,
     /// The driver looks at the time without being woken.
     is_timed: bool,
+    /// It ends when nothing is owed any more.
+    is_retired: bool,
     error: Option<Error>,
 }
 
@@ -85,6 +90,7 @@ impl Lane {
             is_crowded: false,
             driver: None,
             is_timed: false,
+            is_retired: false,
             error: None,
         };
         let lane = Arc::new(Lane {
@@ -257,6 +263,7 @@ impl State {
 impl Line for Lane {
     type Dialed = Notify;
     type Ticket = Ticket;
+    type Alone = ();
 
     fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Relaxed)
@@ -273,6 +280,16 @@ impl Line for Lane {
     fn close(&self, error: Error) {
         self.fail(self.lock(), error);
     }
+
+    fn retire(&self) {
+        let mut state = self.lock();
+        state.is_retired = true;
+        let driver = state.driver.take();
+        drop(state);
+        driver.into_iter().for_each(Waker::wake);
+    }
+
+    fn end((): &()) {}
 
     fn tell(dialed: &Notify) {
         dialed.notify_waiters();
@@ -341,6 +358,9 @@ impl Driver {
             // What was left since is done now: nobody has woken this for it.
             if (state.is_unsent() && !is_stuck) || (!state.is_timed && state.callers.pipe.owed() > 0) {
                 continue;
+            }
+            if state.is_retired && state.callers.pipe.owed() == 0 && !state.is_unsent() {
+                return Err(lost(&self.lane.server, RETIRED));
             }
             let before = state.driver.replace(context.waker().clone());
             drop(state);

@@ -30,6 +30,7 @@
 mod batch;
 mod client;
 mod dial;
+mod fetch;
 mod lane;
 mod socket;
 mod stream;

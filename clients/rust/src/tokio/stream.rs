@@ -11,6 +11,7 @@ use crate::stream::{Report, Sent, Stream, Write};
 use crate::ttl::Ttl;
 use crate::wire::{Ask, Delete, Store};
 use ::tokio::runtime::Handle;
+use std::sync::Arc;
 
 impl Stream<Client> {
     /// Sends a set: waits where the window is full.
@@ -58,18 +59,33 @@ impl Stream<Client> {
 
     async fn send(&mut self, key: &[u8], ask: Ask<'_>, cas: Option<u64>) -> Result<(), Error> {
         let (client, mut full) = (self.client().clone(), Vec::new());
-        let write = Write::new(&client, key, &mut full, ask, cas)?;
-        if self.is_in_the_way_of(&write) {
-            self.flush(write.at()).await;
+        if self.is_old() {
+            for at in 0..self.groups() {
+                self.flush(at).await;
+            }
+            self.renew();
         }
-        let lane = match self.lane(write.at()) {
-            Some(lane) => Ok(lane),
-            None => dial::lane(client.shared(), write.server, write.large, client.deadline()).await,
-        };
-        if self.add(&write, lane) {
-            self.flush(write.at()).await;
+        let list = Arc::clone(self.list());
+        let mut write = Write::new(&client, &list, key, &mut full, ask, cas)?;
+        loop {
+            if self.is_in_the_way_of(&write) {
+                self.flush(write.at()).await;
+            }
+            let lane = match self.lane(write.at()) {
+                Some(lane) => Ok(lane),
+                None => {
+                    let server = list.server(write.server);
+                    dial::lane(client.shared(), server, write.large, client.deadline()).await
+                }
+            };
+            if matches!(lane, Err(Error::Down(..))) && write.moves_on(&client, &list) {
+                continue;
+            }
+            if self.add(&write, lane) {
+                self.flush(write.at()).await;
+            }
+            return Ok(());
         }
-        Ok(())
     }
 
     /// Sends what was collected for a lane, when the window has room for it.

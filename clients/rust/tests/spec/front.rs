@@ -11,6 +11,8 @@ use std::sync::OnceLock;
 pub trait Front: Sized {
     /// How failures name it.
     const NAME: &'static str;
+    /// Calls that it does not have: values that are streamed, the server's figures.
+    const ABSENT: &'static [&'static str];
 
     fn build(builder: Builder) -> Result<Self, Error>;
     fn get_into(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<Option<Meta>, Error>;
@@ -34,6 +36,14 @@ pub trait Front: Sized {
     fn batch(&self, parts: &str) -> String;
     /// A stream of these, in words.
     fn stream(&self, quiet: bool, parts: &str) -> String;
+    /// A value as it comes; of a client that can.
+    fn get_to(&self, _key: &[u8], _to: &mut Vec<u8>) -> Result<Option<Meta>, Error> {
+        unreachable!("it is absent")
+    }
+    /// A store of what a reader gives, and how much that should be; of a client that can.
+    fn store_from(_set: Set<'_, Self>, _from: &[u8], _bytes: u64) -> Result<Stored, Error> {
+        unreachable!("it is absent")
+    }
 }
 
 /// A request of a batch.
@@ -64,9 +74,12 @@ fn split(part: &str) -> (&str, &[u8], &[u8]) {
 }
 
 macro_rules! front {
-    ($client:ty, $name:literal, $build:ident, $settle:path) => {
+    ($client:ty, $name:literal, $build:ident, $settle:path, $absent:expr, { $($more:tt)* }) => {
         impl Front for $client {
             const NAME: &'static str = $name;
+            const ABSENT: &'static [&'static str] = &$absent;
+
+            $($more)*
 
             fn build(builder: Builder) -> Result<Self, Error> {
                 builder.$build()
@@ -206,5 +219,13 @@ macro_rules! front {
     };
 }
 
-front!(Client, "blocking", build, returned);
-front!(tokio::Client, "tokio", build_tokio, awaited);
+front!(Client, "blocking", build, returned, ["stats"], {
+    fn get_to(&self, key: &[u8], to: &mut Vec<u8>) -> Result<Option<Meta>, Error> {
+        Client::get_to(self, key, Want::default(), to)
+    }
+
+    fn store_from(set: Set<'_, Self>, mut from: &[u8], bytes: u64) -> Result<Stored, Error> {
+        set.send_from(&mut from, bytes)
+    }
+});
+front!(tokio::Client, "tokio", build_tokio, awaited, ["stats", "get-to", "set-from"], {});

@@ -47,6 +47,7 @@ pub fn failed(error: &Error) -> String {
         Error::Auth(_) => "auth",
         Error::Closed => "closed",
         Error::Config(_) => "config",
+        Error::Local(_) => "source",
         Error::ServerMemory(_) => "server-memory",
         Error::Server(..) | Error::Unsupported => "server",
         Error::Protocol(..) => "protocol",

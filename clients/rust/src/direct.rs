@@ -1,0 +1,314 @@
+//! A connection for one caller at a time, for values that are written and read as they come.
+//!
+//! [`crate::Builder::timeout`] is for having it; from then on the server may be silent for [`crate::Builder::stall_timeout`], and
+//! the call takes what the caller's reader or writer takes.
+
+use crate::client::Client;
+use crate::error::{Error, Outcome, Reason};
+use crate::failure::limited;
+use crate::fleet::{Aim, Fleet, Front, Server};
+use crate::lane::{CLOSED, Lane, STALLED, error_of};
+use crate::op::Answer;
+use crate::pipe::{Delivery, Group, Input, Limits, Pipe, Tag};
+use crate::reply::{Meta, Stored, settled};
+use crate::socket::{Moved, OpenFd, Socket, lost};
+use crate::verbs::Set;
+use crate::wire::{Ask, Get, Kind, Request, Status, Want};
+use std::io::{Read, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What is read from a caller's reader at once.
+const PIECE_BYTES: usize = 64 << 10;
+/// Longer than any call takes.
+const NEVER: Duration = Duration::from_secs(86_400 * 365);
+
+/// The place of a server's connection for one caller.
+#[derive(Debug, Default)]
+pub struct Alone {
+    state: Mutex<State>,
+    free: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_taken: bool,
+    /// Nobody has it, and it was good when it was used last.
+    kept: Option<Direct>,
+    /// Who has it waits on this one.
+    under_way: Option<Arc<Socket>>,
+}
+
+/// The connection.
+#[derive(Debug)]
+struct Direct {
+    socket: Arc<Socket>,
+    pipe: Pipe,
+    input: Input,
+    step: Duration,
+}
+
+/// Its place, while a caller has it.
+struct Taken<'a>(&'a Alone);
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        (state.is_taken, state.under_way) = (false, None);
+        drop(state);
+        self.0.free.notify_one();
+    }
+}
+
+impl Alone {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for it, until then.
+    fn take(&self, deadline: Instant) -> Option<(Taken<'_>, Option<Direct>)> {
+        let mut state = self.lock();
+        while state.is_taken {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            state = self.free.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.is_taken = true;
+        let kept = state.kept.take();
+        state.under_way = kept.as_ref().map(|kept| Arc::clone(&kept.socket));
+        Some((Taken(self), kept))
+    }
+
+    /// Ends it, also for who has it.
+    pub fn end(&self) {
+        let mut state = self.lock();
+        state.kept = None;
+        if let Some(socket) = &state.under_way {
+            socket.shut_down();
+        }
+    }
+}
+
+impl Direct {
+    /// Sends these bytes, as long as the server takes some.
+    fn send(&self, server: &Arc<str>, bytes: &[u8], stall: Duration) -> Result<(), Error> {
+        let (mut sent, mut moved_at) = (0, Instant::now());
+        while sent < bytes.len() {
+            match self.socket.send(&bytes[sent..]) {
+                Moved::Bytes(more) => (sent, moved_at) = (sent + more, Instant::now()),
+                Moved::Nothing if moved_at.elapsed() >= stall => return Err(lost(server, STALLED)),
+                Moved::Nothing => drop(self.socket.wait(false, self.step)),
+                Moved::Failed(why) => return Err(lost(server, why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all that was pushed.
+    fn flush(&mut self, server: &Arc<str>, stall: Duration) -> Result<(), Error> {
+        let bytes = self.pipe.hand_out(Vec::new());
+        self.send(server, &bytes, stall)
+    }
+
+    /// Receives until nothing is owed, or `until`, if that is said.
+    fn hear(
+        &mut self,
+        server: &Arc<str>,
+        until: Option<Instant>,
+        mut deliver: impl FnMut(Delivery<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        while self.pipe.owed() > 0 {
+            let moved = self.socket.receive(self.input.room());
+            let now = Instant::now();
+            match moved {
+                Moved::Bytes(0) => return Err(lost(server, CLOSED)),
+                Moved::Failed(why) => return Err(lost(server, why)),
+                Moved::Nothing => self.pipe.tick(now, |_| ()).map_err(|broken| error_of(broken, server))?,
+                Moved::Bytes(bytes) => {
+                    self.input.put(bytes);
+                    let mut result = Ok(());
+                    let received = self.pipe.receive(&mut self.input, now, |_, delivery| {
+                        if result.is_ok() {
+                            result = deliver(delivery);
+                        }
+                    });
+                    result?;
+                    received.map_err(|broken| error_of(broken, server))?;
+                }
+            }
+            if until.is_some_and(|until| now >= until) {
+                return Err(lost(server, STALLED));
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, request: &Request<'_>) {
+        let now = Instant::now();
+        let tag = Tag { op: 0, item: 0 };
+        self.pipe.push(request, tag, now, now + NEVER).expect("nothing is owed on it");
+    }
+}
+
+/// One answer, of which the value was written elsewhere.
+fn answered(head: &crate::wire::Head<'_>) -> Answer {
+    Answer::new(0, head, 0..0, false)
+}
+
+impl Fleet<Lane> {
+    /// Lets `ask` have a server's connection for one caller; it is kept if that went well.
+    fn alone<T>(
+        &self,
+        server: &Server<Lane>,
+        deadline: Instant,
+        ask: impl FnOnce(&mut Direct) -> Result<T, Error>,
+    ) -> Result<Result<T, Error>, Error> {
+        let late = || Error::Timeout(Arc::clone(&server.name), Outcome::NotSent);
+        let (taken, kept) = server.alone.take(deadline).ok_or_else(late)?;
+        let mut direct = match kept.and_then(|kept| self.still_good(server, kept, deadline)) {
+            Some(direct) => direct,
+            None => {
+                self.admit(server)?;
+                let limit = self.config.dial_timeout.min(deadline.saturating_duration_since(Instant::now()));
+                let connected = self.connected(server, &Arc::new(OpenFd::default()), limit);
+                self.tried(server, connected.as_ref().err());
+                let (socket, dialect, step) = connected?;
+                let limits = Limits { in_flight: 1, verify: false, ..self.limits() };
+                let pipe = Pipe::new(dialect, limits, Instant::now());
+                Direct { socket: Arc::new(socket), pipe, input: Input::default(), step }
+            }
+        };
+        taken.0.lock().under_way = Some(Arc::clone(&direct.socket));
+        // Who closes the client either finds it, or is seen here.
+        self.admit(server)?;
+        let result = ask(&mut direct);
+        if self.is_closed() && matches!(result, Err(Error::Lost(..))) {
+            return Ok(Err(Error::Closed));
+        }
+        let is_good = matches!(&result, Ok(_) | Err(Error::Absent | Error::Conflict | Error::NotStored));
+        if is_good && direct.pipe.owed() == 0 && !self.is_closed() {
+            taken.0.lock().kept = Some(direct);
+        }
+        Ok(result)
+    }
+
+    /// The connection, if it answers: the server may have closed it since.
+    fn still_good(&self, server: &Server<Lane>, mut direct: Direct, deadline: Instant) -> Option<Direct> {
+        let stall = self.config.stall_timeout;
+        direct.push(&Request::new(Ask::Barrier, b""));
+        direct.flush(&server.name, stall).ok()?;
+        direct.hear(&server.name, Some(deadline), |_| Ok(())).ok()?;
+        Some(direct)
+    }
+}
+
+impl Client {
+    /// Writes a key's value to `to` as it comes, on a connection that this call has for itself; none, and nothing written, if there
+    /// is none.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::Local`] where `to` fails. What was written before an error is a part of the value.
+    pub fn get_to(&self, key: &[u8], want: Want, to: &mut impl Write) -> Result<Option<Meta>, Error> {
+        let mut meta = None;
+        let get = Ask::Get(Get { want, ..Get::default() });
+        self.on_its_own(key, get, None, |direct, request, server, stall| {
+            let unknown = |error: Error| error.with(Outcome::Unknown);
+            direct.push(request);
+            direct.flush(server, stall).map_err(unknown)?;
+            let mut answer = None;
+            let heard = direct.hear(server, None, |delivery| match delivery {
+                Delivery::Part(bytes) => to.write_all(bytes).map_err(|error| Error::Local(error.into())),
+                Delivery::Reply(head, value) => {
+                    if head.status == Status::Value {
+                        to.write_all(value).map_err(|error| Error::Local(error.into()))?;
+                    }
+                    answer = Some(answered(&head));
+                    Ok(())
+                }
+                Delivery::Refused(_) => unreachable!("no request is quiet"),
+            });
+            heard.map_err(unknown)?;
+            let answer = settled(Kind::Get, answer.expect("nothing is owed any more"), &[], server)?;
+            meta = (answer.status != Status::Absent).then(|| Meta::of(&answer));
+            Ok(())
+        })?;
+        Ok(meta)
+    }
+
+    /// A request of one key on a connection of its own.
+    fn on_its_own<T>(
+        &self,
+        key: &[u8],
+        ask: Ask<'_>,
+        cas: Option<u64>,
+        mut call: impl FnMut(&mut Direct, &Request<'_>, &Arc<str>, Duration) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (fleet, mut full) = (self.fleet(), Vec::new());
+        let (key, base64) = fleet.config.key(key, &mut full)?;
+        let (deadline, stall) = (self.deadline(), fleet.config.stall_timeout);
+        let mut aim = Aim::new(fleet, key);
+        loop {
+            let ask = limited(ask, aim.target.ttl_max);
+            let request = Request { cas, base64, ..Request::new(ask, key) };
+            let server = aim.server();
+            let result = fleet.alone(server, deadline, |direct| match request.fits(direct.pipe.dialect()) {
+                true => call(direct, &request, &server.name, stall),
+                false => Err(Error::Unsupported),
+            });
+            match result {
+                // Nothing was asked yet.
+                Err(Error::Down(..)) if aim.moves_on(fleet, key) => {}
+                result => return result.and_then(|result| result),
+            }
+        }
+    }
+}
+
+impl Set<'_> {
+    /// Stores so many bytes that `from` gives, in place of the value, on a connection that this call has for itself.
+    ///
+    /// # Errors
+    /// As [`Set::send`]; [`Error::Local`] where `from` fails or has fewer: nothing is stored then.
+    pub fn send_from(self, from: &mut impl Read, bytes: u64) -> Result<Stored, Error> {
+        let (client, key, ask, cas) = self.parts();
+        let Ok(bytes) = usize::try_from(bytes) else { return Err(Error::TooLarge) };
+        client.on_its_own(key, ask, cas, |direct, request, server, stall| {
+            let mut head = Vec::new();
+            request.write_line(direct.pipe.dialect(), bytes, &mut head);
+            let group = Group { bytes: &head, kind: Kind::Store, replies: 1, quiet: false, opaque: None };
+            let (tag, now) = (Tag { op: 0, item: 0 }, Instant::now());
+            direct.pipe.push_group(&group, tag, now, now + NEVER).expect("nothing is owed on it");
+            direct.flush(server, stall)?;
+            let (mut left, mut piece) = (bytes, vec![0; PIECE_BYTES.min(bytes)]);
+            while left > 0 {
+                let room = piece.len().min(left);
+                let read = match from.read(&mut piece[..room]) {
+                    Ok(0) => return Err(Error::Local(SHORT)),
+                    Ok(read) => read,
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(Error::Local(error.into())),
+                };
+                direct.send(server, &piece[..read], stall).map_err(|error| error.with(Outcome::NotSent))?;
+                left -= read;
+            }
+            // From here on it may be stored.
+            let unknown = |error: Error| error.with(Outcome::Unknown);
+            direct.send(server, b"\r\n", stall).map_err(unknown)?;
+            let mut answer = None;
+            direct
+                .hear(server, None, |delivery| {
+                    if let Delivery::Reply(head, _) = delivery {
+                        answer = Some(answered(&head));
+                    }
+                    Ok(())
+                })
+                .map_err(unknown)?;
+            let answer = settled(Kind::Store, answer.expect("nothing is owed any more"), &[], server)?;
+            Ok(Stored { cas: answer.cas })
+        })
+    }
+}
+
+const SHORT: Reason = Reason::said("it has fewer bytes than were to be stored");

@@ -1,0 +1,284 @@
+//! Values that are in the cache, or are found where they come from: of all callers in all processes one finds each.
+//!
+//! ```text
+//! lease ──► hit, or stale and another renews it ──► that value
+//!      ──► won ──► load ──► fill
+//!      ──► another has won ──► look again, for so long ──► load
+//!      ──► no answer, or classic text ──► load: of the callers of this client one
+//! ```
+
+use crate::client::Client;
+use crate::error::{Error, Fault};
+use crate::fleet::Line;
+use crate::lane::Lane;
+use crate::lease::{Lease, LeaseState, Leasing};
+use crate::ttl::Ttl;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The pauses between looks at what another process finds: the first, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
+
+/// How a value is fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetching {
+    /// How long one process has to find a value before another tries: 30 s.
+    pub vivify: Duration,
+    /// One caller finds a value anew that has less than this left, while others get the old one: none, if it is 0.
+    pub refresh: Duration,
+    /// How long a caller waits for what another process finds before it finds it itself: 1 s.
+    pub wait_max: Duration,
+}
+
+impl Default for Fetching {
+    fn default() -> Fetching {
+        let Leasing { vivify, refresh } = Leasing::default();
+        Fetching { vivify, refresh, wait_max: Duration::from_secs(1) }
+    }
+}
+
+impl Fetching {
+    pub(crate) fn leasing(&self) -> Leasing {
+        Leasing { vivify: self.vivify, refresh: self.refresh }
+    }
+}
+
+/// What a caller who wants a value is to do.
+#[derive(Debug)]
+pub enum Way {
+    /// There it is.
+    Take,
+    /// There is one, and this caller is to renew it.
+    Renew(Lease),
+    /// Find it, and store it where there is a lease.
+    Find(Option<Lease>),
+    /// Another finds it.
+    Wait(Lease),
+    /// Ask in classic text.
+    Classic,
+}
+
+/// What follows from what the cache said.
+///
+/// # Errors
+/// The caller's own, which nobody is to take for a miss.
+pub fn way(leased: Result<Lease, Error>) -> Result<Way, Error> {
+    Ok(match leased {
+        Ok(lease) => match lease.state {
+            LeaseState::Hit | LeaseState::HitStale => Way::Take,
+            LeaseState::HitRefresh => Way::Renew(lease),
+            LeaseState::MissWon => Way::Find(Some(lease)),
+            LeaseState::MissWait => Way::Wait(lease),
+        },
+        Err(Error::Unsupported) => Way::Classic,
+        Err(error) if error.fault() == Fault::Caller => return Err(error),
+        Err(_) => Way::Find(None),
+    })
+}
+
+/// The pause before a look, of so many.
+pub fn pause(look: u32) -> Duration {
+    PAUSES[0].saturating_mul(1 << look.min(10)).min(PAUSES[1])
+}
+
+/// What callers of this client find at this moment.
+#[derive(Debug)]
+pub struct Loads<L: Line> {
+    running: Mutex<HashMap<Vec<u8>, Arc<Load<L>>>>,
+}
+
+/// One of these, for which others wait.
+#[derive(Debug)]
+pub struct Load<L: Line> {
+    state: Mutex<Found>,
+    pub over: L::Dialed,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    is_over: bool,
+    /// None: it was not found, and whoever waits tries himself.
+    value: Option<Arc<[u8]>>,
+}
+
+/// A load that is this caller's.
+#[derive(Debug)]
+pub struct Mine<'l, L: Line> {
+    loads: &'l Loads<L>,
+    key: Vec<u8>,
+    load: Arc<Load<L>>,
+}
+
+impl<L: Line> Default for Loads<L> {
+    fn default() -> Loads<L> {
+        Loads { running: Mutex::default() }
+    }
+}
+
+impl<L: Line> Loads<L> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Arc<Load<L>>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who finds this key's value, if anybody does.
+    pub fn of(&self, key: &[u8]) -> Option<Arc<Load<L>>> {
+        self.lock().get(key).cloned()
+    }
+
+    /// The key's load: this caller's, or another's.
+    pub fn begin(&self, key: &[u8]) -> Result<Mine<'_, L>, Arc<Load<L>>> {
+        let mut running = self.lock();
+        if let Some(load) = running.get(key) {
+            return Err(Arc::clone(load));
+        }
+        let load = Arc::new(Load { state: Mutex::default(), over: L::Dialed::default() });
+        running.insert(key.to_vec(), Arc::clone(&load));
+        Ok(Mine { loads: self, key: key.to_vec(), load })
+    }
+}
+
+impl<L: Line> Load<L> {
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was found, and whether it is over.
+    pub fn found(&self) -> (bool, Option<Arc<[u8]>>) {
+        let state = self.lock();
+        (state.is_over, state.value.clone())
+    }
+}
+
+impl Load<Lane> {
+    /// Waits until it is over.
+    fn wait(&self) -> Option<Arc<[u8]>> {
+        let mut state = self.lock();
+        while !state.is_over {
+            state = self.over.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.value.clone()
+    }
+}
+
+impl<L: Line> Mine<'_, L> {
+    /// Tells those who wait what was found.
+    pub fn found(self, value: &[u8]) {
+        self.load.lock().value = Some(value.into());
+    }
+}
+
+impl<L: Line> Drop for Mine<'_, L> {
+    fn drop(&mut self) {
+        self.loads.lock().remove(&self.key);
+        self.load.lock().is_over = true;
+        L::tell(&self.load.over);
+    }
+}
+
+/// A lease whose winner has not filled it: dropped, it is given back, so that who comes next does not have to wait for what does
+/// not come.
+struct Won<'c> {
+    client: &'c Client,
+    key: &'c [u8],
+    lease: Option<Lease>,
+}
+
+impl Drop for Won<'_> {
+    fn drop(&mut self) {
+        if let Some(Lease { state: LeaseState::MissWon, cas, .. }) = self.lease {
+            let _ = self.client.delete(self.key).cas(cas).send();
+        }
+    }
+}
+
+impl Client {
+    /// The key's value: what the cache has, or what `load` finds, which is then stored. Of all callers in all processes one finds
+    /// it; the others wait for that, or get the old value while one renews it, within its call. What was found for a key that was
+    /// deleted or invalidated meanwhile is returned and not stored.
+    ///
+    /// Where the cache does not answer, or speaks classic text, the callers of this client share what one finds.
+    ///
+    /// # Errors
+    /// That of `load`, told to who called it: those who waited for it try themselves. The caller's own, as [`Error::BadKey`]. The
+    /// cache's failures are not told.
+    pub fn fetch<E: From<Error>>(
+        &self,
+        key: &[u8],
+        fetching: Fetching,
+        load: impl FnOnce() -> Result<(Vec<u8>, Ttl), E>,
+    ) -> Result<Vec<u8>, E> {
+        let (began, mut value) = (Instant::now(), Vec::new());
+        for look in 0.. {
+            let leased = self.get_or_lease(key, fetching.leasing(), &mut value);
+            match way(leased)? {
+                Way::Take => break,
+                Way::Renew(lease) => {
+                    if let Ok(mine) = self.loads().begin(key)
+                        && let Ok(new) = self.load(key, mine, Some(lease), true, load)
+                    {
+                        return Ok(new);
+                    }
+                    break;
+                }
+                Way::Find(lease) => return self.share(key, lease, lease.is_some(), load),
+                Way::Classic => match self.get_into(key, &mut value) {
+                    Ok(Some(_)) => break,
+                    Ok(None) => return self.share(key, None, true, load),
+                    Err(_) => return self.share(key, None, false, load),
+                },
+                Way::Wait(lease) => {
+                    if let Some(found) = self.loads().of(key).and_then(|load| load.wait()) {
+                        return Ok(found.to_vec());
+                    }
+                    if began.elapsed() >= fetching.wait_max {
+                        return self.share(key, Some(lease), true, load);
+                    }
+                    std::thread::sleep(pause(look).mul_f64(0.5 + crate::client::chance() / 2.0));
+                }
+            }
+        }
+        Ok(value)
+    }
+
+    /// What this caller finds, or another does.
+    fn share<E>(
+        &self,
+        key: &[u8],
+        lease: Option<Lease>,
+        stores: bool,
+        load: impl FnOnce() -> Result<(Vec<u8>, Ttl), E>,
+    ) -> Result<Vec<u8>, E> {
+        loop {
+            match self.loads().begin(key) {
+                Ok(mine) => return self.load(key, mine, lease, stores, load),
+                Err(other) => {
+                    if let Some(found) = other.wait() {
+                        return Ok(found.to_vec());
+                    }
+                }
+            }
+        }
+    }
+
+    fn load<E>(
+        &self,
+        key: &[u8],
+        mine: Mine<'_, Lane>,
+        lease: Option<Lease>,
+        stores: bool,
+        load: impl FnOnce() -> Result<(Vec<u8>, Ttl), E>,
+    ) -> Result<Vec<u8>, E> {
+        let mut won = Won { client: self, key, lease };
+        let (value, ttl) = load()?;
+        won.lease = None;
+        // A value that could not be stored is a value all the same.
+        let _ = match lease {
+            Some(lease) => self.fill(key, &value, ttl, &lease),
+            None if stores => self.set(key, &value).ttl(ttl).send(),
+            None => Ok(crate::reply::Stored { cas: 0 }),
+        };
+        mine.found(&value);
+        Ok(value)
+    }
+}
