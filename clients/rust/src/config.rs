@@ -6,6 +6,8 @@ use crate::discovery::Discovery;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::place::Preset;
+#[cfg(feature = "tls")]
+use crate::tls::Tls;
 use crate::wire::{Dialect, KEY_BYTES_MAX, is_key};
 use std::time::{Duration, Instant};
 
@@ -48,6 +50,8 @@ pub struct Config {
     pub retry_reads: bool,
     pub verify: bool,
     pub auth: Option<(String, String)>,
+    #[cfg(feature = "tls")]
+    pub tls: Option<Tls>,
     pub prefix: Vec<u8>,
     pub binary_keys: bool,
     pub protocol: Option<Dialect>,
@@ -111,6 +115,8 @@ impl Default for Builder {
                 retry_reads: true,
                 verify: false,
                 auth: None,
+                #[cfg(feature = "tls")]
+                tls: None,
                 prefix: Vec::new(),
                 binary_keys: false,
                 protocol: None,
@@ -194,6 +200,14 @@ impl Builder {
         self
     }
 
+    /// Connections speak TLS, as this says: an `Arc` of rustls's configuration, or a [`Tls`] with the name that servers'
+    /// certificates have.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: impl Into<Tls>) -> Builder {
+        self.config.tls = Some(tls.into());
+        self
+    }
+
     /// Stands in front of each key.
     pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Builder {
         self.config.prefix = prefix.into();
@@ -236,11 +250,20 @@ impl Builder {
     /// # Errors
     /// [`Error::Config`]; [`Error::Down`] if the system says so at once.
     pub fn connection(self, now: Instant) -> Result<Connection, Error> {
+        #[cfg(feature = "tls")]
+        if self.config.tls.is_some() {
+            return Err(Error::Config("a connection for an event loop does not speak TLS".to_owned()));
+        }
         Connection::begin(self.checked()?, now)
     }
 
     fn checked(self) -> Result<Config, Error> {
         let config = &self.config;
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &config.tls {
+            let gutter = config.failure.gutter().unwrap_or_default();
+            config.servers.iter().chain(gutter).try_for_each(|server| tls.check(&server.address))?;
+        }
         let wrong = if config.in_flight == 0 {
             "in_flight is 0"
         } else if config.timeout.is_zero() || config.dial_timeout.is_zero() || config.stall_timeout.is_zero()

@@ -51,6 +51,14 @@ impl Fleet<Lane> {
         let step = step(self.config.timeout);
         let until = Instant::now() + limit;
         let socket = Socket::connect(&server.address, limit, step, open).map_err(down)?;
+        #[cfg(feature = "tls")]
+        let socket = match &self.config.tls {
+            Some(tls) => {
+                let session = tls.begin(&server.address).map_err(down)?;
+                socket.secured(session, until).map_err(|why| Error::Down(Arc::clone(&server.name), why))?
+            }
+            None => socket,
+        };
         let dialect = self.greet(server, &socket, until)?;
         Ok((socket, dialect, step))
     }

@@ -51,6 +51,8 @@ mod place;
 mod reply;
 mod socket;
 mod stream;
+#[cfg(feature = "tls")]
+mod tls;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 mod ttl;
@@ -69,8 +71,12 @@ pub use fetch::Fetching;
 pub use lease::{Lease, LeaseState, Leasing};
 pub use place::{Placement, Preset};
 pub use reply::{Meta, Reply, Stored, Value};
+#[cfg(feature = "tls")]
+pub use rustls;
 pub use socket::OpenSocket;
 pub use stream::{Refused, Report, Stream, Window};
+#[cfg(feature = "tls")]
+pub use tls::Tls;
 pub use ttl::Ttl;
 pub use verbs::{Delete, Incr, Set};
 pub use wire::{Dialect, Mode, Want};

@@ -1,6 +1,8 @@
 //! A connection's socket: TCP, or a Unix socket where the address is a path.
 
 use crate::error::{Error, Outcome, Reason};
+#[cfg(feature = "tls")]
+use crate::tls::Session;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, set_tcp_nodelay, socket_error};
@@ -52,6 +54,8 @@ impl OpenFd {
 pub struct Socket {
     fd: OwnedFd,
     open: Arc<OpenFd>,
+    #[cfg(feature = "tls")]
+    tls: Option<Box<Session>>,
 }
 
 impl AsFd for Socket {
@@ -164,26 +168,64 @@ impl Socket {
         // Where this cannot be known, nobody finds it again.
         open.inode.store(rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_ino), Ordering::SeqCst);
         open.number.store(fd.as_raw_fd(), Ordering::SeqCst);
-        Socket { fd, open: Arc::clone(open) }
+        let open = Arc::clone(open);
+        Socket {
+            fd,
+            open,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// The same inside of TLS, when both sides have shown who they are, until then.
+    ///
+    /// # Errors
+    /// The server is not whom it should be, speaks something else, or takes too long; or the system's.
+    #[cfg(feature = "tls")]
+    pub fn secured(mut self, session: Session, until: Instant) -> Result<Socket, Reason> {
+        let (mut send, fd) = (|bytes: &[u8]| send_now(&self.fd, bytes), &self.fd);
+        while !session.shake(&mut send, |room| receive(fd, room))? {
+            if Instant::now() >= until {
+                return Err(io::Error::from(ErrorKind::TimedOut).into());
+            }
+        }
+        self.tls = Some(Box::new(session));
+        Ok(self)
     }
 
     /// Sends what the system takes now.
     pub fn send(&self, bytes: &[u8]) -> Moved {
+        #[cfg(feature = "tls")]
+        if let Some(session) = &self.tls {
+            return session.send(bytes, |records| send_now(&self.fd, records));
+        }
         send_now(&self.fd, bytes)
     }
 
     /// Receives; waits for the first byte, a step or until a signal at most.
     pub fn receive(&self, room: &mut [u8]) -> Moved {
-        moved(recv(&self.fd, &mut *room, RecvFlags::empty()).map(|(_, bytes)| bytes))
+        #[cfg(feature = "tls")]
+        if let Some(session) = &self.tls {
+            return session.receive(room, |room| receive(&self.fd, room));
+        }
+        receive(&self.fd, room)
     }
 
     /// Receives what has come.
     pub fn receive_now(&self, room: &mut [u8]) -> Moved {
+        #[cfg(feature = "tls")]
+        if let Some(session) = &self.tls {
+            return session.receive(room, |room| receive_now(&self.fd, room));
+        }
         receive_now(&self.fd, room)
     }
 
     /// Waits until bytes can be sent or, if `input` says so, received, for a step at most; true if some have come.
     pub fn wait(&self, input: bool, step: Duration) -> bool {
+        #[cfg(feature = "tls")]
+        if input && self.tls.as_ref().is_some_and(|session| session.has_more()) {
+            return true;
+        }
         let flags = if input { PollFlags::IN | PollFlags::OUT } else { PollFlags::OUT };
         let mut fds = [PollFd::from_borrowed_fd(self.fd.as_fd(), flags)];
         let limit = Timespec { tv_sec: step.as_secs() as _, tv_nsec: i64::from(step.subsec_nanos()) as _ };
@@ -201,6 +243,11 @@ impl Socket {
 /// Sends what the system takes now.
 pub fn send_now(socket: impl AsFd, bytes: &[u8]) -> Moved {
     moved(retry_on_intr(|| send(&socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)))
+}
+
+/// Receives; waits for the first byte as long as the socket says.
+fn receive(socket: impl AsFd, room: &mut [u8]) -> Moved {
+    moved(recv(&socket, &mut *room, RecvFlags::empty()).map(|(_, bytes)| bytes))
 }
 
 /// Receives what has come.

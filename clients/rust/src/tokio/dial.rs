@@ -72,6 +72,14 @@ impl Dialing {
         let until = time::Instant::now() + config.dial_timeout;
         let socket = timeout_at(until, Socket::connect(&known.address)).await;
         let socket = socket.map_err(|_| down(UNCONNECTED))?.map_err(|error: io::Error| down(error.into()))?;
+        #[cfg(feature = "tls")]
+        let socket = match &config.tls {
+            Some(tls) => {
+                let session = tls.begin(&known.address).map_err(|error| down(error.into()))?;
+                timeout_at(until, socket.secured(session)).await.map_err(|_| down(SLOW))?.map_err(down)?
+            }
+            None => socket,
+        };
         let dialect = timeout_at(until, greeted(config, &known.name, &socket)).await;
         let dialect = dialect.map_err(|_| down(SLOW))??;
         Ok(Lane::start(Arc::clone(&known.name), socket, dialect, fleet.limits(), step(config.timeout)))

@@ -1,9 +1,15 @@
 //! A connection's socket, of which tokio says when it is ready: TCP, or a Unix socket where the address is a path.
 
+#[cfg(feature = "tls")]
+use crate::error::Reason;
 use crate::socket::{self, Moved};
+#[cfg(feature = "tls")]
+use crate::tls::Session;
 use ::tokio::io::Interest;
 use ::tokio::net::{TcpStream, UnixStream};
 use ::tokio::time::sleep;
+#[cfg(feature = "tls")]
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
@@ -14,16 +20,23 @@ const QUEUE_PAUSE: Duration = Duration::from_millis(5);
 
 /// A connected socket.
 #[derive(Debug)]
-pub enum Socket {
+pub struct Socket {
+    stream: Stream,
+    #[cfg(feature = "tls")]
+    tls: Option<Box<Session>>,
+}
+
+#[derive(Debug)]
+enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Tcp(stream) => stream.as_fd(),
-            Socket::Unix(stream) => stream.as_fd(),
+        match &self.stream {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
         }
     }
 }
@@ -37,23 +50,65 @@ impl Socket {
         if !address.starts_with('/') {
             let stream = TcpStream::connect(address).await?;
             stream.set_nodelay(true)?;
-            return Ok(Socket::Tcp(stream));
+            return Ok(Socket::of(Stream::Tcp(stream)));
         }
         loop {
             match UnixStream::connect(address).await {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(QUEUE_PAUSE).await,
-                connected => return Ok(Socket::Unix(connected?)),
+                connected => return Ok(Socket::of(Stream::Unix(connected?))),
             }
         }
     }
 
-    /// Sends what the system takes now. If that is nothing, [`Socket::poll_send`] waits for it.
+    fn of(stream: Stream) -> Socket {
+        Socket {
+            stream,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// The same inside of TLS, when both sides have shown who they are.
+    ///
+    /// # Errors
+    /// The server is not whom it should be, or speaks something else; or the system's.
+    #[cfg(feature = "tls")]
+    pub async fn secured(mut self, session: Session) -> Result<Socket, Reason> {
+        while !session.shake(|records| self.send_now(records), |room| self.receive_now(room))? {
+            let ready = match session.is_unsent() {
+                true => poll_fn(|context| self.poll_send(context)).await,
+                false => poll_fn(|context| self.poll_receive(context)).await,
+            };
+            ready?;
+        }
+        self.tls = Some(Box::new(session));
+        Ok(self)
+    }
+
+    /// Sends what the system takes now. If that is nothing, [`Socket::poll_send`] waits for it, and the rest of the same bytes is
+    /// offered again.
     pub fn send(&self, bytes: &[u8]) -> Moved {
-        self.attempt(Interest::WRITABLE, || socket::send_now(self, bytes), |sent| sent == bytes.len())
+        #[cfg(feature = "tls")]
+        if let Some(session) = &self.tls {
+            return session.send(bytes, |records| self.send_now(records));
+        }
+        self.send_now(bytes)
     }
 
     /// Receives what has come. If that does not fill the room, [`Socket::poll_receive`] waits for more.
     pub fn receive(&self, room: &mut [u8]) -> Moved {
+        #[cfg(feature = "tls")]
+        if let Some(session) = &self.tls {
+            return session.receive(room, |room| self.receive_now(room));
+        }
+        self.receive_now(room)
+    }
+
+    fn send_now(&self, bytes: &[u8]) -> Moved {
+        self.attempt(Interest::WRITABLE, || socket::send_now(self, bytes), |sent| sent == bytes.len())
+    }
+
+    fn receive_now(&self, room: &mut [u8]) -> Moved {
         let room_bytes = room.len();
         self.attempt(Interest::READABLE, || socket::receive_now(self, room), |got| got == room_bytes)
     }
@@ -76,26 +131,30 @@ impl Socket {
             }
         };
         // What came of it is in `moved`.
-        let _: io::Result<()> = match self {
-            Socket::Tcp(stream) => stream.try_io(interest, tried),
-            Socket::Unix(stream) => stream.try_io(interest, tried),
+        let _: io::Result<()> = match &self.stream {
+            Stream::Tcp(stream) => stream.try_io(interest, tried),
+            Stream::Unix(stream) => stream.try_io(interest, tried),
         };
         moved
     }
 
     /// Something may have come.
     pub fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Socket::Tcp(stream) => stream.poll_read_ready(context),
-            Socket::Unix(stream) => stream.poll_read_ready(context),
+        #[cfg(feature = "tls")]
+        if self.tls.as_ref().is_some_and(|session| session.has_more()) {
+            return Poll::Ready(Ok(()));
+        }
+        match &self.stream {
+            Stream::Tcp(stream) => stream.poll_read_ready(context),
+            Stream::Unix(stream) => stream.poll_read_ready(context),
         }
     }
 
     /// Something may be sent.
     pub fn poll_send(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Socket::Tcp(stream) => stream.poll_write_ready(context),
-            Socket::Unix(stream) => stream.poll_write_ready(context),
+        match &self.stream {
+            Stream::Tcp(stream) => stream.poll_write_ready(context),
+            Stream::Unix(stream) => stream.poll_write_ready(context),
         }
     }
 

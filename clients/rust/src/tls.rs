@@ -1,0 +1,274 @@
+//! TLS between a connection and its socket: bytes go in and come out, and what moves them is an argument.
+//!
+//! ```text
+//! send ──► records, as many as fit ──► out ──► socket ──► incoming ──► records ──► receive
+//! ```
+//!
+//! - What TLS has taken counts as sent when all of it was, as its caller offers the rest of the same bytes again; where the
+//!   connection fails before, it counts as sent, too: some of it may have got there.
+//! - One thread sends and one receives, at the same time. The lock is not held while anybody waits for the socket.
+
+use crate::error::{Error, Reason};
+use crate::socket::Moved;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
+use std::fmt::{self, Debug, Formatter};
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bytes that are taken at once: some records.
+const TAKE_BYTES: usize = 64 << 10;
+/// A record, and what is around it, is no longer.
+const RECORD_BYTES_MAX: usize = 17 << 10;
+
+const SILENT: Reason = Reason::said("closed by the server in the handshake");
+
+/// How connections are made that speak TLS.
+#[derive(Clone)]
+pub struct Tls {
+    config: Arc<ClientConfig>,
+    name: Option<String>,
+}
+
+impl Debug for Tls {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl From<Arc<ClientConfig>> for Tls {
+    fn from(config: Arc<ClientConfig>) -> Tls {
+        Tls { config, name: None }
+    }
+}
+
+impl Tls {
+    /// The name that servers' certificates have, where it is not the host in their addresses: where those were looked up, or
+    /// are paths.
+    #[must_use]
+    pub fn name(self, name: &str) -> Tls {
+        Tls { name: Some(name.to_owned()), ..self }
+    }
+
+    /// The name that this server's certificate has.
+    ///
+    /// # Errors
+    /// There is none that a certificate could have.
+    fn name_of(&self, address: &str) -> Result<ServerName<'static>, Error> {
+        let host = match &self.name {
+            Some(name) => name,
+            None => address.rsplit_once(':').map_or(address, |(host, _)| host),
+        };
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        ServerName::try_from(host.to_owned())
+            .map_err(|_| Error::Config(format!("{host} is no name that a certificate could have")))
+    }
+
+    /// A server's address is one that a certificate could be for.
+    ///
+    /// # Errors
+    /// [`Error::Config`].
+    pub(crate) fn check(&self, address: &str) -> Result<(), Error> {
+        self.name_of(address).map(drop)
+    }
+
+    /// Begins a connection to this address.
+    ///
+    /// # Errors
+    /// As the configuration says.
+    pub(crate) fn begin(&self, address: &str) -> io::Result<Session> {
+        let name = self.name_of(address).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
+        let mut connection = ClientConnection::new(Arc::clone(&self.config), name).map_err(odd)?;
+        connection.set_buffer_limit(Some(2 * TAKE_BYTES));
+        let state = State { connection, out: Vec::new(), sent: 0, taken: 0, failed: None };
+        Ok(Session {
+            state: Mutex::new(state),
+            incoming: Mutex::new(Incoming { buffer: vec![0; RECORD_BYTES_MAX].into(), from: 0, to: 0 }),
+            has_more: AtomicBool::new(false),
+            has_records: AtomicBool::new(false),
+        })
+    }
+}
+
+fn odd(error: rustls::Error) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, error)
+}
+
+/// One connection's TLS.
+#[derive(Debug)]
+pub struct Session {
+    state: Mutex<State>,
+    incoming: Mutex<Incoming>,
+    /// Bytes may be there that the socket says nothing of: opened ones, and records that are not.
+    has_more: AtomicBool,
+    has_records: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    connection: ClientConnection,
+    /// Records, of which so much was sent.
+    out: Vec<u8>,
+    sent: usize,
+    /// Of the caller's bytes, those that are in records which were not all sent.
+    taken: usize,
+    failed: Option<Reason>,
+}
+
+/// What the socket gave, and TLS has not taken.
+#[derive(Debug)]
+struct Incoming {
+    buffer: Box<[u8]>,
+    from: usize,
+    to: usize,
+}
+
+impl Session {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes may be there, whatever the socket says.
+    pub fn has_more(&self) -> bool {
+        self.has_more.load(Ordering::Relaxed) || self.has_records.load(Ordering::Relaxed)
+    }
+
+    /// Records wait for the socket.
+    pub fn is_unsent(&self) -> bool {
+        let state = self.lock();
+        state.sent < state.out.len() || state.connection.wants_write()
+    }
+
+    /// Goes on with the handshake: `send` and `receive` move what they can; true when it is over.
+    ///
+    /// # Errors
+    /// The server is not whom it should be, or speaks something else; or the socket's own.
+    pub fn shake(
+        &self,
+        mut send: impl FnMut(&[u8]) -> Moved,
+        receive: impl FnMut(&mut [u8]) -> Moved,
+    ) -> Result<bool, Reason> {
+        if self.shaken(&mut send)? {
+            return Ok(true);
+        }
+        match self.feed(receive) {
+            Moved::Bytes(0) => return Err(SILENT),
+            Moved::Failed(reason) => {
+                // The server is told why, if that can be.
+                let _ = self.lock().flush(&mut send);
+                return Err(reason);
+            }
+            Moved::Bytes(_) | Moved::Nothing => {}
+        }
+        self.shaken(&mut send)
+    }
+
+    fn shaken(&self, send: &mut impl FnMut(&[u8]) -> Moved) -> Result<bool, Reason> {
+        let mut state = self.lock();
+        match state.flush(send) {
+            Moved::Failed(reason) => Err(reason),
+            Moved::Nothing => Ok(false),
+            Moved::Bytes(_) => Ok(!state.connection.is_handshaking()),
+        }
+    }
+
+    /// Sends these bytes, or the rest of those that were offered last.
+    pub fn send(&self, bytes: &[u8], mut send: impl FnMut(&[u8]) -> Moved) -> Moved {
+        let mut state = self.lock();
+        if let Some(reason) = &state.failed {
+            return Moved::Failed(reason.clone());
+        }
+        if state.taken == 0 {
+            let offered = &bytes[..bytes.len().min(TAKE_BYTES)];
+            match state.connection.writer().write(offered) {
+                Ok(taken) => state.taken = taken,
+                Err(error) => return Moved::Failed(error.into()),
+            }
+        }
+        match state.flush(&mut send) {
+            Moved::Nothing => Moved::Nothing,
+            Moved::Bytes(_) => Moved::Bytes(std::mem::take(&mut state.taken)),
+            Moved::Failed(reason) => {
+                state.failed = Some(reason);
+                Moved::Bytes(std::mem::take(&mut state.taken))
+            }
+        }
+    }
+
+    /// Receives bytes; `receive` is asked once at the most.
+    pub fn receive(&self, room: &mut [u8], receive: impl FnMut(&mut [u8]) -> Moved) -> Moved {
+        match self.take(room) {
+            Moved::Nothing => {}
+            moved => return moved,
+        }
+        match self.feed(receive) {
+            Moved::Bytes(0) => Moved::Bytes(0),
+            Moved::Bytes(_) => self.take(room),
+            moved => moved,
+        }
+    }
+
+    /// What TLS has opened.
+    fn take(&self, room: &mut [u8]) -> Moved {
+        let read = self.lock().connection.reader().read(room);
+        let moved = match read {
+            Ok(bytes) => Moved::Bytes(bytes),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Moved::Nothing,
+            // An end that TLS did not announce: replies have lengths and ends of their own.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Moved::Bytes(0),
+            Err(error) => Moved::Failed(error.into()),
+        };
+        let is_full = matches!(moved, Moved::Bytes(bytes) if bytes == room.len());
+        self.has_more.store(is_full, Ordering::Relaxed);
+        moved
+    }
+
+    /// Gives TLS what the socket has.
+    fn feed(&self, mut receive: impl FnMut(&mut [u8]) -> Moved) -> Moved {
+        let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
+        if incoming.from == incoming.to {
+            match receive(&mut incoming.buffer) {
+                Moved::Bytes(bytes) => (incoming.from, incoming.to) = (0, bytes),
+                moved => return moved,
+            }
+        }
+        let mut state = self.lock();
+        let Incoming { buffer, from, to } = &mut *incoming;
+        if from == to {
+            // The socket's end, which is TLS's too.
+            let _ = state.connection.read_tls(&mut io::empty());
+            return Moved::Bytes(0);
+        }
+        while from < to {
+            // It takes no more before what it has opened was taken.
+            let Ok(taken) = state.connection.read_tls(&mut &buffer[*from..*to]) else { break };
+            *from += taken;
+            if let Err(error) = state.connection.process_new_packets() {
+                return Moved::Failed(odd(error).into());
+            }
+        }
+        self.has_records.store(from < to, Ordering::Relaxed);
+        Moved::Bytes(*to)
+    }
+}
+
+impl State {
+    /// Sends records: all of them, or as many as the socket takes, or it fails.
+    fn flush(&mut self, send: &mut impl FnMut(&[u8]) -> Moved) -> Moved {
+        while self.connection.wants_write() {
+            if let Err(error) = self.connection.write_tls(&mut self.out) {
+                return Moved::Failed(error.into());
+            }
+        }
+        while self.sent < self.out.len() {
+            match send(&self.out[self.sent..]) {
+                Moved::Bytes(bytes) => self.sent += bytes,
+                moved => return moved,
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        Moved::Bytes(0)
+    }
+}
