@@ -15,6 +15,7 @@
 //! what was found.
 
 mod faults;
+mod floor;
 mod report;
 mod roster;
 mod targets;
@@ -33,6 +34,7 @@ use crate::named::named;
 use crate::peers::Kind;
 use crate::progress::Progress;
 use faults::{Account, Fault};
+use floor::Floor;
 use roster::{BY_HAND, CLIENTS, Client, OWN, Speaks};
 use visit::{Bench, Callers, Op, Sample, Setting};
 
@@ -62,6 +64,9 @@ pub struct Options {
     /// What is done: the grid of costs, the faults [default: both]
     #[arg(long, value_name = "PART", value_delimiter = ',', value_enum)]
     part: Vec<Part>,
+    /// Values that are read beside each fault at least, in as many visits as that takes [default: those of one visit]
+    #[arg(long, value_name = "N")]
+    reads: Option<u64>,
     /// Milliseconds of a visit [default: 50]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
     visit_ms: Option<u32>,
@@ -171,15 +176,16 @@ pub fn run(options: &Options) -> Result<(), Error> {
     for contender in 0..experiment.contenders.len() {
         bench.fill(&experiment, contender)?;
     }
-    let mut cells = Vec::new();
+    let (mut cells, mut floors) = (Vec::new(), Vec::new());
     if options.does(Part::Grid) {
         cells = costs(&mut experiment, &mut bench, &options.settings(&clients), visit)?;
+        floors = all_floors(&mut experiment, &mut bench, &cells, visit)?;
     }
     let mut faulted = Vec::new();
     if options.does(Part::Faults) {
-        faulted = all_faults(&mut experiment, &bench, &clients)?;
+        faulted = all_faults(&mut experiment, &bench, &clients, options.reads.unwrap_or(0))?;
     }
-    report::report(&mut experiment, &cells, &faulted)?;
+    report::report(&mut experiment, &cells, &floors, &faulted)?;
     experiment.finish()
 }
 
@@ -309,13 +315,43 @@ fn costs(
     Ok(cells)
 }
 
+/// The loops by hand that were visited, where nobody looks anything up.
+fn all_floors(
+    experiment: &mut Experiment,
+    bench: &mut Bench,
+    cells: &[Cell],
+    visit: Duration,
+) -> Result<Vec<Floor>, Error> {
+    let mut all: Vec<Floor> = Vec::new();
+    for cell in cells {
+        let Setting { client, op, value_bytes, callers } = cell.setting;
+        let is_wanted = client.name == BY_HAND
+            && (op, value_bytes) == (Op::Hit, floor::VALUE_BYTES)
+            && matches!(callers, Callers::Steady(_))
+            && (cell.seat.contender, cell.seat.again) == (0, false);
+        if is_wanted {
+            let visits = cell.samples.len().max(floor::VISITS_MIN);
+            all.push(floor::visit(experiment, bench, &cell.setting, visit, visits)?);
+        }
+    }
+    Ok(all)
+}
+
+/// A fault that lets nobody read is visited so often at the most.
+const FAULT_VISITS_MAX: u32 = 50;
+
 /// One that was running before says by its version whether it is Larder.
 fn is_larder(contender: &Contender) -> bool {
     contender.version.contains("larder")
 }
 
 /// Every fault for every client, on every server that the lab can stop.
-fn all_faults(experiment: &mut Experiment, bench: &Bench, clients: &[Client]) -> Result<Vec<Faulted>, Error> {
+fn all_faults(
+    experiment: &mut Experiment,
+    bench: &Bench,
+    clients: &[Client],
+    reads: u64,
+) -> Result<Vec<Faulted>, Error> {
     let mut visits = Vec::new();
     for (contender, server) in experiment.contenders.iter().enumerate() {
         if !server.is_ours() {
@@ -332,7 +368,13 @@ fn all_faults(experiment: &mut Experiment, bench: &Bench, clients: &[Client]) ->
     let mut all = Vec::new();
     for (contender, client, fault) in visits {
         progress.say(format!("{}, {}", client.full_name(), fault.name()));
-        let account = faults::visit(experiment, bench, contender, client, fault)?;
+        let mut account = faults::visit(experiment, bench, contender, client, fault)?;
+        for _ in 1..FAULT_VISITS_MAX {
+            if account.values() >= reads || account.ended.is_some() {
+                break;
+            }
+            account.add(&faults::visit(experiment, bench, contender, client, fault)?);
+        }
         all.push(Faulted { contender, client, fault, account });
         progress.step();
     }

@@ -129,7 +129,7 @@ fn the_clients_beside_faults_have_one_outcome_for_each_call_and_ours_is_never_wr
         holds(&run, claim);
     }
     let faults = table(&run, "faults");
-    assert_eq!(faults.rows.len(), 6);
+    assert_eq!(faults.rows.len(), 7);
     for row in &faults.rows {
         let fault = row.labels[1].as_str();
         let of = |figure: &str| {

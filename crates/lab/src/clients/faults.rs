@@ -37,6 +37,8 @@ pub enum Fault {
     Slow,
     /// Every reply comes after the timeout.
     Late,
+    /// Every reply comes about when its caller gives up.
+    Hasty,
     /// Some replies are cut in the middle, and the connection closed.
     Cut,
     /// Some replies come twice, so that those behind them are of another request.
@@ -45,8 +47,8 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 6] =
-        [Fault::Refused, Fault::Stopped, Fault::Slow, Fault::Late, Fault::Cut, Fault::Lying];
+    pub const ALL: [Fault; 7] =
+        [Fault::Refused, Fault::Stopped, Fault::Slow, Fault::Late, Fault::Hasty, Fault::Cut, Fault::Lying];
 
     /// How it is called.
     pub fn name(self) -> &'static str {
@@ -55,6 +57,7 @@ impl Fault {
             Fault::Stopped => "stopped",
             Fault::Slow => "slow",
             Fault::Late => "late",
+            Fault::Hasty => "hasty",
             Fault::Cut => "cut",
             Fault::Lying => "lying",
         }
@@ -67,9 +70,22 @@ impl Fault {
             Fault::Stopped => "the server's process stands still".to_owned(),
             Fault::Slow => format!("replies come {SLOW_MS} ms later"),
             Fault::Late => format!("replies come {LATE_MS} ms later, after the timeout"),
+            Fault::Hasty => {
+                format!("replies come {HASTY_MS} ms later, and callers give up after {HASTY_MS} ms")
+            }
             Fault::Cut => format!("1 of {OFTEN} pieces of replies is cut, and the connection closed"),
             Fault::Lying => format!("1 of {OFTEN} pieces of replies comes twice"),
         }
+    }
+
+    /// The timeout that clients are given, in ms, if they can be given one.
+    fn timeout_ms(self) -> u64 {
+        if self == Fault::Hasty { HASTY_MS.into() } else { TIMEOUT_MS }
+    }
+
+    /// What the server says is true, if it says anything.
+    pub fn is_honest(self) -> bool {
+        self != Fault::Lying
     }
 
     fn harm(self) -> Harm {
@@ -78,14 +94,16 @@ impl Fault {
             Fault::Stopped => Harm::None,
             Fault::Slow => Harm::Slow(SLOW_MS),
             Fault::Late => Harm::Slow(LATE_MS),
+            Fault::Hasty => Harm::Slow(HASTY_MS),
             Fault::Cut => Harm::Cut,
             Fault::Lying => Harm::Twice,
         }
     }
 }
 
-/// The timeout that clients are given, in ms, if they can be given one.
+/// The timeout of most faults, in ms.
 pub const TIMEOUT_MS: u64 = 100;
+const HASTY_MS: u32 = 2;
 const SLOW_MS: u32 = 50;
 const LATE_MS: u32 = 150;
 /// How long all is well, how long it is not, and how long the whole visit is.
@@ -154,7 +172,7 @@ pub fn visit(
         port: relay.address.port(),
         time_ns: TIME.as_nanos() as u64,
         pause_ns: PAUSE.as_nanos() as u64,
-        timeout_ms: TIMEOUT_MS,
+        timeout_ms: fault.timeout_ms(),
         ..job
     };
     let mut driver = bench.another(client.language)?;
@@ -197,6 +215,28 @@ pub fn visit(
 }
 
 impl Account {
+    /// Values that were read, right or wrong.
+    pub fn values(&self) -> u64 {
+        self.right + self.wrong
+    }
+
+    /// The same of this visit and another.
+    pub fn add(&mut self, other: &Account) {
+        let told = self.told + other.told;
+        let told_us = |account: &Account| account.told_us.unwrap_or(0.0) * account.told as f64;
+        self.told_us = (told > 0).then(|| (told_us(self) + told_us(other)) / told as f64);
+        self.calls += other.calls;
+        self.right += other.right;
+        self.wrong += other.wrong;
+        self.misses += other.misses;
+        self.told = told;
+        self.timeouts += other.timeouts;
+        self.longest_ms = self.longest_ms.max(other.longest_ms);
+        self.connects = self.connects.zip(other.connects).map(|(a, b)| a.max(b));
+        self.recovered_ms = self.recovered_ms.max(other.recovered_ms);
+        self.ended = self.ended.take().or_else(|| other.ended.clone());
+    }
+
     fn of(done: &Done) -> Account {
         Account {
             calls: done.calls,
@@ -220,7 +260,7 @@ fn check(experiment: &mut Experiment, client: Client, fault: Fault, account: &Ac
     checks.equal("every call beside a fault has one outcome", calls, right + wrong + misses + told, name);
     checks.add("timeouts are errors", timeouts <= told, || format!("{name}: {timeouts} of {told}"));
     let own = client.name.starts_with(OWN);
-    if own && (fault != Fault::Lying || client.name == OWN_VERIFIED) {
+    if own && (fault.is_honest() || client.name == OWN_VERIFIED) {
         checks.add("no value of Larder's own client was wrong", wrong == 0, || format!("{name}: {wrong}"));
         checks
             .add("Larder's own client took no fault for a miss", misses == 0, || format!("{name}: {misses}"));
@@ -238,6 +278,27 @@ mod tests {
         assert_eq!((account.right, account.wrong, account.misses, account.told), (5, 1, 1, 3));
         assert_eq!(account.right + account.wrong + account.misses + account.told, account.calls);
         assert_eq!(account.told_us, Some(3.0));
+    }
+
+    #[test]
+    fn visits_of_a_fault_add_up_to_sums_and_worst_cases() {
+        let of = |told, told_us, longest_ms| Account {
+            calls: 10,
+            right: 8,
+            wrong: 1,
+            told,
+            told_us,
+            longest_ms,
+            connects: Some(longest_ms),
+            ..Account::default()
+        };
+        let mut sum = of(1, Some(8.0), 5.0);
+        sum.add(&of(3, Some(4.0), 2.0));
+        assert_eq!((sum.calls, sum.values(), sum.told), (20, 18, 4));
+        assert_eq!((sum.told_us, sum.longest_ms, sum.connects), (Some(5.0), 5.0, Some(5.0)));
+        sum.add(&Account { ended: Some("it ended".to_owned()), ..of(0, None, 9.0) });
+        assert_eq!((sum.told_us, sum.longest_ms), (Some(5.0), 9.0));
+        assert_eq!(sum.ended.as_deref(), Some("it ended"));
     }
 
     #[test]

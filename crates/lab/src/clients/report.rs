@@ -1,6 +1,7 @@
 //! The experiment's tables and pictures.
 
 use super::faults::{self, Fault};
+use super::floor::Floor;
 use super::roster::{BY_HAND, GOMEMCACHE, OWN};
 use super::targets::{Figure, SEED, SEED_BYTES, SEED_CLIENTS, TARGETS, Target};
 use super::visit::{Callers, Op, Sample};
@@ -8,23 +9,30 @@ use super::{Cell, Faulted, by_hand};
 use crate::driver::build::Language;
 use crate::error::Error;
 use crate::experiment::Experiment;
-use crate::results::{Axis, Better, Column, Estimate, Kind, Plot, Point, Scale, Table, number};
+use crate::results::{Axis, Better, Column, Estimate, Kind, Plot, Point, Scale, Table, number, of_time};
 
 /// Fills in what the run found.
 ///
 /// # Errors
 /// None so far; a histogram may not be packed.
-pub fn report(experiment: &mut Experiment, cells: &[Cell], faulted: &[Faulted]) -> Result<(), Error> {
+pub fn report(
+    experiment: &mut Experiment,
+    cells: &[Cell],
+    floors: &[Floor],
+    faulted: &[Faulted],
+) -> Result<(), Error> {
     if !cells.is_empty() {
         seed(experiment, cells);
         targets(experiment, cells, faulted);
         bursts(experiment, cells);
         costs(experiment, cells);
+        under(experiment, cells, floors);
         compare(experiment, cells);
         plots(experiment, cells);
     }
     if !faulted.is_empty() {
         accounts(experiment, faulted);
+        truth(experiment, faulted);
     }
     verdict(experiment, cells, faulted);
     Ok(())
@@ -166,7 +174,7 @@ fn targets(experiment: &mut Experiment, cells: &[Cell], faulted: &[Faulted]) {
                 add("connects a second", account.connects, 20.0);
                 add("a call that told an error, µs", account.told_us, 10.0);
             }
-            Fault::Slow | Fault::Late | Fault::Cut | Fault::Lying => {}
+            Fault::Slow | Fault::Late | Fault::Hasty | Fault::Cut | Fault::Lying => {}
         }
     }
     if !table.rows.is_empty() {
@@ -266,6 +274,45 @@ fn costs(experiment: &mut Experiment, cells: &[Cell]) {
     experiment.run.tables.push(table);
 }
 
+/// A loop by hand does not do so many times as many calls with a server as where nobody looks anything up.
+const OVER_FLOOR_MAX: f64 = 1.1;
+
+/// Loops by hand where nobody looks anything up, beside what they do with a server.
+fn under(experiment: &mut Experiment, cells: &[Cell], floors: &[Floor]) {
+    let title = "A hit by hand where nobody looks anything up: a server of fixed replies";
+    let mut table = Table::new("floor", title, &["client", "callers"]);
+    for (name, unit) in
+        [("client CPU", "µs"), ("the same with a server", "µs"), ("call", "µs"), ("call with a server", "µs")]
+    {
+        table.column(Column::new(name, unit, Better::Lower));
+    }
+    for Floor { setting, samples } in floors {
+        let is_same =
+            |cell: &&Cell| cell.setting == *setting && (cell.seat.contender, cell.seat.again) == (0, false);
+        let Some(cell) = cells.iter().find(is_same) else { continue };
+        let count = setting.callers.count() as f64;
+        let below =
+            |figure: &dyn Fn(&Sample) -> f64| Estimate::of(&samples.iter().map(figure).collect::<Vec<f64>>());
+        // The best of both: a visit that was disturbed says nothing.
+        let best =
+            |samples: &[Sample]| samples.iter().map(|sample| sample.call_us * count).min_by(f64::total_cmp);
+        if let (Some(floor), Some(call)) = (best(samples), best(&cell.samples)) {
+            let words = || format!("{}: {call:.1} µs a call, {floor:.1} on the null server", setting.words());
+            experiment.checks.add(of_time::CEILING, floor <= OVER_FLOOR_MAX * call, words);
+        }
+        let values = [
+            below(&|sample| sample.client_us),
+            estimate(cell, |sample| sample.client_us),
+            below(&|sample| sample.call_us * count),
+            estimate(cell, |sample| sample.call_us * count),
+        ];
+        table.row("null", [setting.client.full_name(), setting.callers.to_string()], values);
+    }
+    if !table.rows.is_empty() {
+        experiment.run.tables.push(table);
+    }
+}
+
 /// Ratios of Larder's client to others in the same rounds.
 fn compare(experiment: &mut Experiment, cells: &[Cell]) {
     let names = experiment.names();
@@ -339,7 +386,7 @@ fn plots(experiment: &mut Experiment, cells: &[Cell]) {
 /// What came of the faults.
 fn accounts(experiment: &mut Experiment, faulted: &[Faulted]) {
     let title = format!(
-        "Faults: hits through a relay, timeout {} ms, {} ms of harm of 2,200",
+        "Faults: hits through a relay, timeout {} ms but where callers are hasty, {} ms of harm of 2,200",
         faults::TIMEOUT_MS,
         faults::HARM.as_millis()
     );
@@ -383,6 +430,32 @@ fn accounts(experiment: &mut Experiment, faulted: &[Faulted]) {
     let words: Vec<String> =
         Fault::ALL.iter().map(|fault| format!("{}: {}", fault.name(), fault.words())).collect();
     experiment.run.notes.push(words.join("; "));
+}
+
+/// Values that clients returned beside faults of a server that says what is true, and those that were another key's.
+fn truth(experiment: &mut Experiment, faulted: &[Faulted]) {
+    let title = "Values read beside faults of a server that does not lie";
+    let mut table = Table::new("truth", title, &["client"]);
+    for (name, better) in
+        [("values", Better::Neither), ("wrong", Better::Lower), ("false misses", Better::Lower)]
+    {
+        table.column(Column::new(name, "", better));
+    }
+    let mut rows: Vec<(usize, String, [u64; 3])> = Vec::new();
+    for Faulted { contender, client, account, .. } in faulted.iter().filter(|one| one.fault.is_honest()) {
+        let (name, counts) = (client.full_name(), [account.values(), account.wrong, account.misses]);
+        match rows.iter_mut().find(|row| (row.0, &row.1) == (*contender, &name)) {
+            Some((_, _, sums)) => sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count),
+            None => rows.push((*contender, name, counts)),
+        }
+    }
+    let names = experiment.names();
+    for (contender, client, counts) in rows {
+        table.row(&names[contender], [client], counts.map(|count| Estimate::exact(count as f64)));
+    }
+    if !table.rows.is_empty() {
+        experiment.run.tables.push(table);
+    }
 }
 
 fn verdict(experiment: &mut Experiment, cells: &[Cell], faulted: &[Faulted]) {

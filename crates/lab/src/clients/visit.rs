@@ -131,6 +131,25 @@ pub struct Sample {
     pub latencies: Latencies,
 }
 
+impl Sample {
+    /// What the driver knows by itself.
+    pub fn of(done: &Done) -> Sample {
+        let calls = done.calls.max(1) as f64;
+        Sample {
+            call_us: done.return_ns as f64 / 1e3 / calls,
+            client_us: done.cpu_ns as f64 / 1e3 / calls,
+            server_us: None,
+            allocations: done.allocations as f64 / calls,
+            allocated_bytes: done.allocated_bytes as f64 / calls,
+            writes: done.writes as f64 / calls,
+            connections: 0,
+            told: done.told,
+            wrong: done.wrong,
+            latencies: done.latencies(),
+        }
+    }
+}
+
 /// Keys that calls go through.
 const KEYS: u32 = 1024;
 /// Bytes of values that calls of one size go through, about.
@@ -277,20 +296,8 @@ impl Bench {
         // The lab asked twice, each time on a connection of its own.
         let family = experiment.contenders[contender].control.family;
         let connections = grown(&opened, &after, connections_counter(family)).saturating_sub(2);
-        let calls = done.calls.max(1) as f64;
-        let sample = Sample {
-            call_us: done.return_ns as f64 / 1e3 / calls,
-            client_us: done.cpu_ns as f64 / 1e3 / calls,
-            server_us: used.map(|used| used.as_secs_f64() * 1e6 / calls),
-            allocations: done.allocations as f64 / calls,
-            allocated_bytes: done.allocated_bytes as f64 / calls,
-            writes: done.writes as f64 / calls,
-            connections,
-            told: done.told,
-            wrong: done.wrong,
-            latencies: done.latencies(),
-        };
-        Ok((sample, waited))
+        let server_us = used.map(|used| used.as_secs_f64() * 1e6 / done.calls.max(1) as f64);
+        Ok((Sample { server_us, connections, ..Sample::of(&done) }, waited))
     }
 
     /// Counts system calls for a call of one caller; none where nobody may count them.

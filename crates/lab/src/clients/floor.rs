@@ -1,0 +1,100 @@
+//! What a hit costs a loop by hand where nobody looks anything up: a server of fixed replies in the servers' place.
+//!
+//! It is what the client and the kernel cost, and the ceiling of what can be measured: a loop by hand that is not faster here than
+//! with a server was kept waiting by something else.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::Duration;
+
+use larder_eventloop::socket::Address;
+
+use super::visit::{Bench, Sample, Setting, VERSION};
+use crate::driver::Job;
+use crate::error::Error;
+use crate::experiment::Experiment;
+use crate::generator::prefer;
+use crate::keys::{Keyspace, Prefix};
+use crate::null::{Canned, Null};
+use crate::value;
+
+/// Bytes of the value.
+pub const VALUE_BYTES: usize = 100;
+/// Visits at least: a floor is what the best of them reached.
+pub const VISITS_MIN: usize = 3;
+
+/// A loop by hand on the null server.
+#[derive(Debug)]
+pub struct Floor {
+    /// Whose, and how many call.
+    pub setting: Setting,
+    /// By visit.
+    pub samples: Vec<Sample>,
+}
+
+/// What every reply is: the one key's value.
+fn canned(key: u32, value_bytes: usize) -> Canned {
+    let (mut name, mut bytes) = (Vec::new(), Vec::new());
+    Keyspace::new(1, value_bytes).write(&mut name, Prefix::Present, key);
+    value::write(&mut bytes, key, VERSION, value_bytes);
+    let head = [b"VALUE ", name.as_slice(), format!(" 0 {value_bytes}\r\n").as_bytes()].concat();
+    Canned { request_bytes: name.len() + b"get \r\n".len(), reply: [&head, &*bytes, b"\r\nEND\r\n"].concat() }
+}
+
+/// A null server that serves until the process ends, and where it listens.
+fn listening(canned: Canned, core: Option<usize>) -> Result<SocketAddr, Error> {
+    let failed = |error| Error::System("the null server", error);
+    let null = Null::bind(&Address::Tcp((Ipv4Addr::LOCALHOST, 0).into()), canned).map_err(failed)?;
+    let Address::Tcp(at) = null.address().map_err(failed)? else { unreachable!("it was bound to TCP") };
+    thread::spawn(move || {
+        // Where it may not be pinned it is only slower, which a floor may be.
+        let _ = prefer(core);
+        null.serve()
+    });
+    Ok(at)
+}
+
+/// Visits it with a loop by hand, so often.
+///
+/// # Errors
+/// When it cannot listen, or the driver ends.
+pub fn visit(
+    experiment: &mut Experiment,
+    bench: &mut Bench,
+    setting: &Setting,
+    time: Duration,
+    visits: usize,
+) -> Result<Floor, Error> {
+    let job = bench.job(experiment, 0, setting)?;
+    let at = listening(canned(job.first, setting.value_bytes), experiment.server_core)?;
+    let time_ns = time.as_nanos() as u64;
+    let job = Job { host: Ipv4Addr::LOCALHOST.into(), port: at.port(), keys: 1, time_ns, ..job };
+    let mut samples = Vec::new();
+    for _ in 0..visits {
+        let driver = bench.driver(setting.client.language)?;
+        driver.ready(&job)?;
+        let done = driver.done()?;
+        let name = format!("the null server, {}", setting.words());
+        let (calls, wrong) = (done.calls, done.wrong);
+        experiment.checks.equal("every call has one outcome", calls, done.ok, &name);
+        let words = || format!("{name}: {wrong} of {calls} calls were wrong");
+        experiment.checks.add("every value read was the key's", wrong == 0, words);
+        samples.push(Sample::of(&done));
+    }
+    Ok(Floor { setting: *setting, samples })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reply_is_the_keys_value_as_text() {
+        let Canned { request_bytes, reply } = canned(7, 30);
+        assert_eq!(request_bytes, "get key:000000000007\r\n".len());
+        let head = b"VALUE key:000000000007 0 30\r\n";
+        assert!(reply.starts_with(head) && reply.ends_with(b"\r\nEND\r\n"));
+        assert_eq!(reply.len(), head.len() + 30 + b"\r\nEND\r\n".len());
+        assert_eq!(value::verify(&reply[head.len()..][..30], 7), Ok(VERSION));
+    }
+}
