@@ -30,21 +30,32 @@ func TestProgramsOfTheDocumentsRun(t *testing.T) {
 			}
 			wanted, _, _ = strings.Cut(wanted, "\n")
 			home := t.TempDir()
-			for name, content := range map[string]string{
-				"main.go": strings.ReplaceAll(program, "127.0.0.1:11211", socket),
-				"go.mod": "module example\n\ngo 1.24\n\nrequire larder.example/clients/go v0.0.0\n\nreplace larder.example/clients/go => " +
-					here + "\n",
+			program = strings.ReplaceAll(program, "127.0.0.1:11211", socket)
+			if err := os.WriteFile(filepath.Join(home, "main.go"), []byte(program), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			// In a module of a new user's, as README.md says; nothing is fetched.
+			var output []byte
+			for _, words := range [][]string{
+				{"mod", "init", "example"},
+				{"mod", "edit", "-replace", "larder.example/clients/go=" + here},
+				{"mod", "tidy"},
+				{"run", "."},
 			} {
-				if err := os.WriteFile(filepath.Join(home, name), []byte(content), 0o600); err != nil {
-					t.Fatal(err)
+				step := exec.Command("go", words...)
+				step.Dir = home
+				step.Env = append(os.Environ(), "GOFLAGS=", "GOPROXY=off", "GOWORK=off")
+				if words[0] == "run" {
+					output, err = step.Output()
+				} else {
+					output, err = step.CombinedOutput()
+				}
+				if err != nil {
+					t.Fatalf("%s: go %s: %v\n%s", document, strings.Join(words, " "), err, output)
 				}
 			}
-			run := exec.Command("go", "run", ".")
-			run.Dir = home
-			run.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off")
-			output, err := run.CombinedOutput()
-			if err != nil || strings.TrimSpace(string(output)) != wanted {
-				t.Errorf("%s: %v\n%s", document, err, output)
+			if strings.TrimSpace(string(output)) != wanted {
+				t.Errorf("%s: %s", document, output)
 			}
 			programs++
 		}

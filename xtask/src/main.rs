@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `test [--quick]` | everything below but `attack`, `bench`, `faults` and `soak`, in order, with the time of each stage; or what takes minutes |
 //! | `tidy [--write] [--arrows]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these); `--arrows` prints who knows whom |
-//! | `clients [c] [go] [lab]` | the client libraries in `clients`, against the server |
+//! | `clients [c] [go] [rust] [lab]` | the client libraries in `clients`, against the server |
 //! | `conformance [suite…]` | the tests of other people's clients and tools |
 //! | `faults [name…]` | plants each fault of `spec/faults` and says which test notices |
 //! | `lab` | the lab against other servers, and its report in a browser |

@@ -1,12 +1,10 @@
 //! The C client: built and installed as its users do it, then its tests in C, beside what may look inside.
 
+use super::server::{Server, larder};
 use crate::install::debian;
 use crate::run::{Outcome, capture, command, root, run, target};
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// What it is built and tested with.
 const TOOLS: &[(&str, &str)] = &[
@@ -21,8 +19,6 @@ const TOOLS: &[(&str, &str)] = &[
 
 /// The shared library, stripped, is no larger.
 const LIBRARY_BYTES_MAX: u64 = 700 << 10;
-/// How long a server may take to listen.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 const ASAN: &[&str] = &["-fsanitize=address,undefined", "-fno-omit-frame-pointer"];
@@ -188,55 +184,5 @@ impl Kit {
             }
         }
         if programs < 3 { Err(format!("the documents have {programs} programs in C")) } else { Ok(()) }
-    }
-}
-
-/// The server that tests start.
-fn larder() -> PathBuf {
-    root().join(target()).join("debug/larder")
-}
-
-/// A server that ends with its owner.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    fn start() -> Outcome<Server> {
-        let failed = |error: std::io::Error| format!("a server: {error}");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        drop(listener);
-        let mut larder = Command::new(larder());
-        larder.args([
-            "serve",
-            "-l",
-            "127.0.0.1",
-            "--redis-port",
-            "0",
-            "--http-port",
-            "0",
-            "--threads",
-            "1",
-            "-p",
-        ]);
-        larder.arg(address.port().to_string()).stdout(Stdio::null());
-        let server = Server { child: larder.spawn().map_err(failed)?, address: address.to_string() };
-        let until = Instant::now() + PATIENCE;
-        while TcpStream::connect(address).is_err() {
-            if Instant::now() > until {
-                return Err(format!("the server does not listen on {address}"));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(server)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -3,6 +3,8 @@
 //! Nothing here is of time: what is asserted are counts, values and outcomes, so that a slow machine changes nothing.
 
 mod c;
+mod rust;
+mod server;
 
 use crate::install::debian;
 use crate::run::{Outcome, capture, cargo, command, root, run, target};
@@ -24,13 +26,13 @@ const DRIVER: &[(&str, &str)] = &[
 type Part = fn() -> Outcome;
 
 /// Parts, by the names that choose one.
-const PARTS: &[(&str, Part)] = &[("c", c::c), ("go", golang), ("lab", experiments)];
+const PARTS: &[(&str, Part)] = &[("c", c::c), ("go", golang), ("rust", rust::rust), ("lab", experiments)];
 
-/// The clients' tests, or those of the parts that are named: the C client's, the Go client's, and the lab's experiments
-/// about clients.
+/// The clients' tests, or those of the parts that are named: the C client's, the Go client's, the Rust client as its users have it
+/// (its tests are among all others), and the lab's experiments about clients.
 pub fn clients(names: &[String]) -> Outcome {
     if let Some(name) = names.iter().find(|name| !PARTS.iter().any(|(known, _)| known == name)) {
-        return Err(format!("there is no part {name}: cargo xtask clients [c] [go] [lab]"));
+        return Err(format!("there is no part {name}: cargo xtask clients [c] [go] [rust] [lab]"));
     }
     run(cargo(&["build", "--quiet", "--package", "larder"]))?;
     for (name, part) in PARTS {
