@@ -61,6 +61,9 @@ pub(crate) struct Path<L: Line> {
     pub mine: Vec<u32>,
 }
 
+/// What is to be begun, the first in front.
+pub(crate) type Paths<L> = VecDeque<Path<L>>;
+
 /// Requests that were pushed, in one part: their numbers, and who waits for them where.
 #[derive(Debug)]
 pub(crate) struct Begun<L: Line> {
@@ -157,7 +160,7 @@ impl<C: Front> Batch<C> {
     }
 
     /// Begins a run: the servers as they are now, and what is for which lane, but for requests that are never sent.
-    pub(crate) fn paths(&mut self) -> (Arc<List<C::Line>>, VecDeque<Path<C::Line>>) {
+    pub(crate) fn paths(&mut self) -> (Arc<List<C::Line>>, Paths<C::Line>) {
         self.results.clear();
         self.values.clear();
         self.results.resize(self.wanted.len(), Err(Error::Closed));

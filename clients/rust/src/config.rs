@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::connection::Connection;
+#[cfg(feature = "discovery")]
 use crate::discovery::Discovery;
 use crate::error::Error;
 use crate::failure::Failure;
@@ -39,6 +40,7 @@ impl From<&str> for Server {
 #[derive(Clone, Debug)]
 pub struct Config {
     pub servers: Vec<Server>,
+    #[cfg(feature = "discovery")]
     pub discovery: Option<Discovery>,
     pub failure: Failure,
     pub preset: Preset,
@@ -104,6 +106,7 @@ impl Default for Builder {
         Builder {
             config: Config {
                 servers: Vec::new(),
+                #[cfg(feature = "discovery")]
                 discovery: None,
                 failure: Failure::FailFast,
                 preset: Preset::Ketama,
@@ -135,6 +138,7 @@ impl Builder {
     /// Who says which servers there are, from the moment on in which the client is made. Servers that stay keep their
     /// connections; what is under way at those that go is still answered. Without [`Builder::server`], making the client waits
     /// until the first are known.
+    #[cfg(feature = "discovery")]
     pub fn discover(mut self, discovery: Discovery) -> Builder {
         self.config.discovery = Some(discovery);
         self

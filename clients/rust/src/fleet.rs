@@ -6,6 +6,7 @@
 
 use crate::breaker::Breaker;
 use crate::config::{self, Config};
+#[cfg(feature = "discovery")]
 use crate::discovery::Watch;
 use crate::error::{Error, Outcome, Reason};
 use crate::failure::Failure;
@@ -18,8 +19,10 @@ use crate::stream::Stream;
 use larder_protocol::client::Dialect;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
+#[cfg(feature = "discovery")]
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Lanes of a server: for most requests, and for large values.
@@ -66,12 +69,22 @@ pub struct Shared<L: Line> {
     pub unreported: AtomicU64,
     pub loads: Loads<L>,
     /// Of the thread that asks which servers there are; it ends with this.
+    #[cfg(feature = "discovery")]
     watch: OnceLock<Watch>,
 }
 
 impl<L: Line> Shared<L> {
     /// # Errors
     /// [`Error::Config`].
+    #[cfg(not(feature = "discovery"))]
+    pub fn new(config: Config) -> Result<Arc<Shared<L>>, Error> {
+        let (fleet, unreported, loads) = (Fleet::new(config)?, AtomicU64::new(0), Loads::default());
+        Ok(Arc::new(Shared { fleet, unreported, loads }))
+    }
+
+    /// # Errors
+    /// [`Error::Config`].
+    #[cfg(feature = "discovery")]
     pub fn new(mut config: Config) -> Result<Arc<Shared<L>>, Error> {
         let discovery = config.discovery.clone();
         if let Some(discovery) = &discovery

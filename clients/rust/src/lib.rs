@@ -36,6 +36,7 @@ mod config;
 mod connection;
 mod dial;
 mod direct;
+#[cfg(feature = "discovery")]
 mod discovery;
 mod error;
 mod failure;
@@ -64,6 +65,7 @@ pub use batch::{Batch, Done, Ticket};
 pub use client::{Client, Counters};
 pub use config::{Builder, Server};
 pub use connection::{Connection, Deliveries, Ready, Untaken};
+#[cfg(feature = "discovery")]
 pub use discovery::Discovery;
 pub use error::{Error, Fault, Outcome, Reason};
 pub use failure::Failure;

@@ -142,7 +142,8 @@ unsafe extern "C" fn larder_open(
             room.write(ptr::null_mut());
             count_forks()?;
             let made = configured(config)?.build()?;
-            let names = made.servers().into_iter().map(|name| CString::new(name).unwrap_or_default()).collect();
+            let names =
+                made.servers().into_iter().map(|name| CString::new(name).unwrap_or_default()).collect();
             let life = AtomicPtr::new(Box::into_raw(Box::new(Life::new(made))));
             room.write(Box::into_raw(Box::new(Client { life, names })));
             Ok(Status::OK)
