@@ -238,7 +238,8 @@ fn run(job: &Job, hear: impl FnMut() -> bool) {
         values: (0..count).map(|at| value(id(at).into(), job.version, job.value_bytes)).collect(),
         first: job.first,
     };
-    let counts = |at: usize| Counts { done: Done::default(), histogram: vec![0; BUCKETS], at: at * 37 % count };
+    let counts =
+        |at: usize| Counts { done: Done::default(), histogram: vec![0; BUCKETS], at: at * 37 % count };
     let callers = 0..job.callers.max(1) as usize;
     let done = match job.client.as_str() {
         clients::TASKS => tasks::run(job, space, callers.map(counts).collect(), hear),
