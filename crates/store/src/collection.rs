@@ -7,8 +7,8 @@
 //!
 //! All of a small collection is one leaf ([`leaf`]), which never changes: a write makes a new item, as a `set` does, so
 //! that who reads holds no lock and sees the collection of one moment. Index, eviction, expiry, moves, watches and
-//! versions are those of any item. A hash, a set or a list of more than 2 KiB is a tree of such leaves ([`tree`]), of
-//! which a write makes those anew that lead to what it changes, and the item, which has the root.
+//! versions are those of any item. One of more than 2 KiB is a tree of such leaves ([`tree`]), of which a write makes those
+//! anew that lead to what it changes, and the item, which has the root. A sorted set has two trees under one root.
 //!
 //! ```text
 //! write   look ─▶ change a copy of the leaf ─▶ allocate, copy ─▶ publish if nobody was faster, else again
@@ -16,8 +16,7 @@
 //!
 //! - No collection is empty: the last element takes the key with it.
 //! - Expiry stays when elements change; each change is a new version, which watches hear of.
-//! - A sorted set is no larger than a chunk, with its key and header, and nor is one element of the others: what would be
-//!   larger is refused ([`Declined::TooLarge`]), and nothing is changed.
+//! - No element is larger than a chunk: what would be is refused ([`Declined::TooLarge`]), and nothing is changed.
 //!
 //! `element.rs`, `scores.rs`, `leaf.rs` and `build.rs` know bytes and nothing of the store; `hash.rs`, `set.rs`, `sorted.rs`,
 //! `list.rs` and `whole.rs` are the verbs; `change.rs` is what all that write have in common; `tree.rs` is the tree.
@@ -181,6 +180,7 @@ impl<'g> Collection<'g> {
         assert!(self.kind() != Type::List, "elements of a list have no names");
         match &self.body {
             Body::Leaf(leaf) => leaf.find(name, self.store.tag_of(name)),
+            Body::Tree(tree) if tree.kind() == Type::SortedSet => tree.member(name).map(|(rank, _)| rank),
             Body::Tree(tree) => tree.find(name),
         }
     }
@@ -193,6 +193,7 @@ impl<'g> Collection<'g> {
     pub fn has(&self, name: &[u8]) -> bool {
         match &self.body {
             Body::Leaf(_) => self.find(name).is_some(),
+            Body::Tree(tree) if tree.kind() == Type::SortedSet => tree.score_of_member(name).is_some(),
             Body::Tree(tree) => tree.entry_of(name).is_some(),
         }
     }
@@ -204,6 +205,7 @@ impl<'g> Collection<'g> {
     pub fn entry_named(&self, name: &[u8]) -> Option<Entry<'g>> {
         match &self.body {
             Body::Leaf(leaf) => self.find(name).map(|i| leaf.entry(i)),
+            Body::Tree(tree) if tree.kind() == Type::SortedSet => tree.member(name).map(|(_, entry)| entry),
             Body::Tree(tree) => tree.entry_of(name).map(|(leaf, i)| leaf.entry(i)),
         }
     }
@@ -221,7 +223,10 @@ impl<'g> Collection<'g> {
     /// The score of a member.
     pub fn score(&self, name: &[u8]) -> Option<f64> {
         debug_assert_eq!(self.kind(), Type::SortedSet);
-        self.find(name).map(|i| self.entry(i).score)
+        match &self.body {
+            Body::Leaf(leaf) => leaf.find(name, self.store.tag_of(name)).map(|i| leaf.score(i)),
+            Body::Tree(tree) => tree.score_of_member(name),
+        }
     }
 
     /// The entry at a place below [`Collection::len`]: of a list by position, of a sorted set by rank, of others by no
@@ -256,22 +261,16 @@ impl<'g> Collection<'g> {
         debug_assert_eq!(self.kind(), Type::SortedSet);
         match &self.body {
             Body::Leaf(leaf) => leaf.below(score, also_equal),
-            Body::Tree(_) => unreachable!("no sorted set is a tree"),
+            Body::Tree(tree) => tree.below(score, also_equal),
         }
     }
 
     /// How many entries come before the first one of which `before` is false, where it is true of all before that.
     pub fn partition(&self, before: impl Fn(&Entry<'g>) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            if before(&self.entry(middle)) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
+        match &self.body {
+            Body::Leaf(leaf) => leaf.partition(0..leaf.len(), before),
+            Body::Tree(tree) => tree.partition(before),
         }
-        low
     }
 
     /// The leaf with the entry `i`, and the places of its entries.

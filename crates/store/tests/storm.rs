@@ -11,7 +11,7 @@
 //!
 //! Hashes have counters, too: a field with a generation and a count, made one higher in one step. Lists have numbers that
 //! are pushed once each, and popped once at most. Members go to and fro between two sets, as one: none is in both. A
-//! sorted set is in order.
+//! sorted set is in order, and what is found by name, or gone through by cursors, is what is there in order.
 
 use larder_store::{
     Attributes, Automove, Config, DIGITS_MAX, Declined, Element, End, Eviction, Expect, Guard, Hint, Key,
@@ -400,14 +400,18 @@ impl Storm<'_> {
 
     fn give_scores(&mut self, guard: &mut Guard<'_>, database: u8, name: &str) -> Result<(), Declined> {
         let key = guard.key_in(database, name.as_bytes());
+        // Enough for two trees of some, and with scores that many have.
+        let large = name.ends_with(['1', '3', '5']);
+        let (members, scores) = if large { (3_000, 20) } else { (100, 50) };
         if self.random.below(8) == 0 {
             let from = self.random.below(20) as usize;
             return guard.sorted_remove(&key, |_| from..from + 10).map(drop);
         }
-        let pairs: Vec<(f64, String)> = (0..3)
+        let pairs: Vec<(f64, String)> = (0..if large { 60 } else { 3 })
             .map(|_| {
-                let score = self.random.below(50) as f64 / if self.random.below(3) == 0 { 7.0 } else { 1.0 };
-                (score, format!("member {}", self.random.below(200)))
+                let part = if self.random.below(3) == 0 { 7.0 } else { 1.0 };
+                let score = self.random.below(scores) as f64 / part;
+                (score, format!("member {}", self.random.below(members)))
             })
             .collect();
         let rule = ScoreRule { added: self.random.below(2) == 0, ..ScoreRule::default() };
@@ -416,6 +420,24 @@ impl Storm<'_> {
             let all: Vec<_> =
                 set.entries(0..set.len()).map(|entry| (entry.score, string(entry.name))).collect();
             assert!(all.is_sorted_by(|a, b| a < b), "{name} is out of order");
+            // What is found by name is what is there in order.
+            let rank = self.random.below(all.len() as u64) as usize;
+            for (rank, (score, member)) in all.iter().enumerate().skip(rank).take(3) {
+                let member = member.as_bytes();
+                assert_eq!((set.find(member), set.score(member)), (Some(rank), Some(*score)), "{name}");
+            }
+            let stranger = format!("member {}", self.random.below(members));
+            let there = all.iter().find(|(_, member)| *member == stranger).map(|(score, _)| *score);
+            assert_eq!(set.score(stranger.as_bytes()), there, "{name}: {stranger}");
+            let (mut cursor, mut places) = (0, Vec::new());
+            loop {
+                cursor = set.scan(cursor, &mut places);
+                if cursor == 0 {
+                    break;
+                }
+            }
+            let scanned: usize = places.iter().map(|places| places.len()).sum();
+            assert_eq!(scanned, all.len(), "{name} is scanned as it is");
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! replied, and what is said where one was not changed.
 
 pub(crate) mod block;
-mod bounds;
+pub(crate) mod bounds;
 mod combine;
 mod copied;
 pub(crate) mod hash;
@@ -12,6 +12,7 @@ mod members;
 mod mpop;
 mod pick;
 mod popping;
+pub(crate) mod ranging;
 mod scan;
 mod seeking;
 pub(crate) mod set;
@@ -46,6 +47,10 @@ pub(crate) const COMPARE_NS: u64 = 10;
 pub(crate) const LOOK_NS: u64 = 500;
 /// What it takes to put an element in, or to take one out.
 pub(crate) const WRITE_NS: u64 = 1_500;
+/// The same of a member of a sorted set, which is in two trees.
+pub(crate) const SCORED_NS: u64 = 3_000;
+/// What it takes to store one of many elements at once.
+pub(crate) const STORED_NS: u64 = 1_000;
 /// What it takes to put a member together with those of other collections.
 pub(crate) const MEMBER_NS: u64 = 200;
 /// So many elements, or so many bytes of them, are more than are replied in one step.
@@ -206,12 +211,18 @@ impl Call<'_, '_, '_> {
         self.spend_on(elements, WRITE_NS);
     }
 
+    /// Spends what it takes to store so many elements at once, if they are more than a few.
+    pub fn spend_on_stored(&mut self, elements: usize) {
+        self.spend_on(elements, STORED_NS);
+    }
+
     /// Spends what it takes to reply so many elements, if they are more than a few.
     pub fn spend_on_elements(&mut self, elements: usize) {
         self.spend_on(elements, ELEMENT_NS);
     }
 
-    fn spend_on(&mut self, elements: usize, ns: u64) {
+    /// Spends so many nanoseconds for each of some elements, if they are more than a few.
+    pub fn spend_on(&mut self, elements: usize, ns: u64) {
         if elements > FEW_ELEMENTS {
             self.spend((elements as u64).saturating_mul(ns));
         }

@@ -10,6 +10,7 @@ mod later;
 mod lists;
 mod meta;
 mod slices;
+mod sorted;
 mod steps;
 mod survey;
 mod types;

@@ -11,7 +11,7 @@ use super::Type;
 use super::element::{LONG, Packed, bytes_by, extent};
 use super::leaf::{BASE_BYTES, Entry, HEAD_BYTES, Head, Leaf};
 use super::scores::{Packing, Scores, word_of};
-use super::tree::{ITEM_LEAF_BYTES, NODE_BYTES};
+use super::tree::{ITEM_LEAF_BYTES, MEMBERS_HEAD_BYTES, NODE_BYTES};
 use crate::End;
 use crate::class::CHUNK_BYTES_MAX;
 use std::iter::Peekable;
@@ -24,15 +24,16 @@ pub(super) const LEAF_BYTES_MAX: usize = CHUNK_BYTES_MAX - 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// A field with its value, a member or an element is no longer than one of a hash, a set or a list may be, whatever else is
-/// there.
+/// A field with its value, a member or an element is no longer than one may be, whatever else is there.
 pub fn fits_alone(kind: Type, name: &[u8], value: &[u8]) -> bool {
     if name.len().max(value.len()) > LEAF_BYTES_MAX {
         return false;
     }
     let (arrays, values) = match kind {
         Type::Hash => (3, Packed::of(value).bytes()),
-        Type::Set | Type::SortedSet => (2, 0),
+        Type::Set => (2, 0),
+        // It may come to have its name in both trees.
+        Type::SortedSet => (1, MEMBERS_HEAD_BYTES - HEAD_BYTES),
         Type::List => (1, 0),
     };
     let leaf = HEAD_BYTES + arrays + Packed::of(name).bytes() + values;
@@ -114,7 +115,7 @@ impl Builder {
         self.room = 3 * LEAF_BYTES_MAX;
     }
 
-    /// Adds entry `i` of a leaf, which lies at `at`, to the end. Not of a sorted set.
+    /// Adds entry `i` of a leaf, which lies at `at`, to the end. Of a hash or a set.
     pub(super) fn push(&mut self, leaf: &Leaf<'_>, i: usize, at: Range<usize>) {
         debug_assert!(leaf.kind == self.kind && self.kind != Type::SortedSet);
         let added = [
@@ -130,9 +131,10 @@ impl Builder {
         self.payload.extend_from_slice(&leaf.payload[at]);
     }
 
-    /// Adds all entries of a leaf to the end. Not of a sorted set.
+    /// Adds all entries of a leaf to the end.
     pub(super) fn append(&mut self, leaf: &Leaf<'_>) {
-        debug_assert!(leaf.kind == self.kind && self.kind != Type::SortedSet);
+        debug_assert!(leaf.kind == self.kind);
+        self.add_words(leaf, 0..leaf.len());
         self.tags.extend_from_slice(leaf.tags);
         self.codes.extend_from_slice(leaf.codes);
         self.value_codes.extend_from_slice(leaf.value_codes);
@@ -140,9 +142,17 @@ impl Builder {
         self.payload.extend_from_slice(leaf.payload);
     }
 
-    /// Adds these entries of a leaf, which lie at `at`, to the end. Not of a sorted set.
+    /// Adds the words of the scores of these entries of a leaf to the end.
+    fn add_words(&mut self, leaf: &Leaf<'_>, entries: Range<usize>) {
+        if self.kind == Type::SortedSet {
+            self.words.extend(entries.map(|i| leaf.scores.at(i)));
+        }
+    }
+
+    /// Adds these entries of a leaf, which lie at `at`, to the end.
     pub(super) fn push_run(&mut self, leaf: &Leaf<'_>, entries: Range<usize>, at: Range<usize>) {
-        debug_assert!(leaf.kind == self.kind && self.kind != Type::SortedSet);
+        debug_assert!(leaf.kind == self.kind);
+        self.add_words(leaf, entries.clone());
         let arrays = [
             (&mut self.tags, leaf.tags),
             (&mut self.codes, leaf.codes),
@@ -156,7 +166,7 @@ impl Builder {
         self.payload.extend_from_slice(&leaf.payload[at]);
     }
 
-    /// Adds all entries of a leaf in front of the first. Not of a sorted set.
+    /// Adds all entries of a leaf in front of the first.
     pub(super) fn prepend(&mut self, leaf: &Leaf<'_>) {
         let (codes, bytes) = (self.codes.len(), self.payload.len());
         self.append(leaf);
@@ -168,6 +178,9 @@ impl Builder {
             if !from.is_empty() {
                 array.rotate_left(codes);
             }
+        }
+        if self.kind == Type::SortedSet {
+            self.words.rotate_left(codes);
         }
         self.payload.rotate_left(bytes);
     }
@@ -194,9 +207,8 @@ impl Builder {
 
     /// It is too long to lie in an item whose leaf may have so many bytes, and can be a tree.
     pub(super) fn is_for_tree(&self, item_bytes_max: usize) -> bool {
-        let bytes = self.loose_bytes();
-        self.kind != Type::SortedSet
-            && (bytes > item_bytes_max || bytes > ITEM_LEAF_BYTES && self.codes.len() > 1)
+        let bytes = self.tree_bytes();
+        bytes > item_bytes_max || bytes > ITEM_LEAF_BYTES && self.codes.len() > 1
     }
 
     /// What it is a leaf of.
@@ -369,6 +381,20 @@ impl Builder {
     /// Bytes of the leaf without its scores, at most as many as of the leaf that comes of it.
     pub(super) fn loose_bytes(&self) -> usize {
         HEAD_BYTES + self.tags.len() + self.codes.len() + self.value_codes.len() + self.payload.len()
+    }
+
+    /// Bytes of the leaf that comes of it.
+    pub(super) fn tree_bytes(&self) -> usize {
+        match self.kind {
+            Type::SortedSet => self.head().leaf_bytes(),
+            Type::Hash | Type::Set | Type::List => self.loose_bytes(),
+        }
+    }
+
+    /// Bytes that an entry takes beside its strings, at most.
+    pub(super) fn each_bytes(&self) -> usize {
+        let scores = if self.kind == Type::SortedSet { self.head().packing.width } else { 0 };
+        self.leaf().arrays() + scores
     }
 
     fn head(&self) -> Head {

@@ -135,6 +135,40 @@ impl Change<'_> {
         self.write().remove(range);
     }
 
+    /// The score of a member.
+    pub(super) fn score(&self, name: &[u8]) -> Option<f64> {
+        if self.is_tree() {
+            return self.edit.score_of(self.hand.store, name);
+        }
+        self.find(name).and_then(|i| self.leaf().map(|leaf| leaf.score(i)))
+    }
+
+    /// Gives a member of a sorted set a score, who has that old one, or none.
+    pub(super) fn put_score(
+        &mut self,
+        name: &[u8],
+        mut old: Option<f64>,
+        score: f64,
+    ) -> Result<(), Declined> {
+        if !self.is_tree() {
+            if let Some(i) = old.and_then(|_| self.find(name)) {
+                self.remove(i..i + 1);
+            }
+            let tag = self.hand.store.tag_of(name);
+            let builder = self.write();
+            let at = builder.leaf().place(score, name);
+            match builder.insert(at, NewEntry { tag, name, value: &[], score }) {
+                Ok(()) => return Ok(()),
+                Err(Full) if builder.is_empty() => return Err(Declined::TooLarge),
+                Err(Full) => self.plant()?,
+            }
+            // It was taken out.
+            old = None;
+        }
+        self.written = true;
+        self.edit.put_score(&mut self.hand, name, old, score)
+    }
+
     /// Sets a field of a hash, or puts a member into a set that does not have it; whether it is new.
     pub(super) fn put(&mut self, name: &[u8], value: &[u8]) -> Result<bool, Declined> {
         if !matches!(self.state, State::Tree) {
@@ -161,7 +195,10 @@ impl Change<'_> {
             if self.edit.elements == 0 {
                 return Ok(false);
             }
-            let gone = self.edit.take(&mut self.hand, name)?;
+            let gone = match self.kind {
+                Type::SortedSet => self.edit.take_member(&mut self.hand, name)?,
+                Type::Hash | Type::Set | Type::List => self.edit.take(&mut self.hand, name)?,
+            };
             self.written |= gone;
             return Ok(gone);
         }
@@ -250,6 +287,14 @@ impl Change<'_> {
             // They go with the root.
             self.edit.elements = 0;
             return Ok(0..0);
+        }
+        if self.kind == Type::SortedSet {
+            let none = places.start..places.start;
+            return if places.is_empty() {
+                Ok(none)
+            } else {
+                self.edit.remove_ranks(&mut self.hand, places).map(|()| none)
+            };
         }
         self.edit.remove_places(&mut self.hand, places, end, at_once)
     }

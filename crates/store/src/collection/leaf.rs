@@ -94,6 +94,11 @@ pub(crate) fn leaf_bytes(head: [u8; HEAD_BYTES]) -> usize {
     Head::read(head).leaf_bytes()
 }
 
+/// Entries of the leaf that begins with these; of one of a members tree, too.
+pub(super) fn leaf_entries(head: [u8; HEAD_BYTES]) -> usize {
+    usize::from(u16::from_le_bytes([head[0], head[1]]))
+}
+
 /// A leaf's parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leaf<'a> {
@@ -208,6 +213,14 @@ impl<'a> Leaf<'a> {
         HEAD_BYTES + self.tags.len() + self.codes.len() + self.value_codes.len() + self.payload.len()
     }
 
+    /// Bytes of the leaf.
+    pub(super) fn whole_bytes(&self) -> usize {
+        match self.scores {
+            Scores::Plain(_) => self.bytes(),
+            Scores::Packed(packing, _) => self.bytes() + BASE_BYTES + packing.width * self.len(),
+        }
+    }
+
     /// Bytes that an entry takes beside its strings, but for its score.
     pub(super) fn arrays(&self) -> usize {
         match self.kind {
@@ -287,6 +300,12 @@ impl<'a> Leaf<'a> {
     #[inline]
     pub(crate) fn score(&self, i: usize) -> f64 {
         score_of(self.scores.at(i))
+    }
+
+    /// The word of the score of member `i`.
+    #[inline]
+    pub(super) fn word(&self, i: usize) -> u64 {
+        self.scores.at(i)
     }
 
     /// As [`Leaf::check_form`], and no member is there twice.

@@ -44,12 +44,31 @@ impl Packing {
         Packing { base, shift, width: bits.div_ceil(8) as usize }
     }
 
+    /// The tightest for words in any order.
+    pub(super) fn of_any(words: impl Iterator<Item = u64> + Clone) -> Packing {
+        let least = words.clone().min();
+        Packing::of(least.into_iter().chain(words))
+    }
+
+    /// The tightest for ascending words of which all bits are kept.
+    pub(super) fn unshifted(mut words: impl Iterator<Item = u64>) -> Packing {
+        let Some(base) = words.next() else { return Packing::default() };
+        let bits = u64::BITS - (words.last().unwrap_or(base) - base).leading_zeros();
+        Packing { base, shift: 0, width: bits.div_ceil(8) as usize }
+    }
+
     /// Writes the differences of `words` to `to`, which has [`Packing::width`] bytes for each.
     pub(super) fn write(&self, words: &[u64], to: &mut [u8]) {
         for (i, word) in words.iter().enumerate() {
-            let difference = ((word - self.base) >> self.shift).to_le_bytes();
-            to[i * self.width..][..self.width].copy_from_slice(&difference[..self.width]);
+            self.write_one(*word, i, to);
         }
+    }
+
+    /// Writes the difference of the word at place `i`.
+    #[inline]
+    pub(super) fn write_one(&self, word: u64, i: usize, to: &mut [u8]) {
+        let difference = ((word - self.base) >> self.shift).to_le_bytes();
+        to[i * self.width..][..self.width].copy_from_slice(&difference[..self.width]);
     }
 }
 

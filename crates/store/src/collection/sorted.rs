@@ -4,8 +4,8 @@
 use super::Type;
 use super::change::{Change, Declined};
 use super::leaf::Removed;
-use crate::Key;
 use crate::worker::Guard;
+use crate::{End, Key};
 use std::ops::Range;
 
 /// Which members get a score.
@@ -69,9 +69,7 @@ impl Guard<'_> {
             let Some(whole) = set.collection() else { return Ok::<_, Declined>(0..0) };
             let ranks = ranks(&whole);
             let ranks = ranks.start.min(whole.len())..ranks.end.min(whole.len());
-            if !ranks.is_empty() {
-                set.remove(ranks.clone());
-            }
+            set.remove_places(ranks.clone(), End::Front, true)?;
             Ok(ranks)
         })?;
         Ok(self.removed(changed))
@@ -87,10 +85,9 @@ fn give(
     scored: &mut Scored,
 ) -> Result<(), Declined> {
     scored.score = None;
-    let Some(i) = set.find(member) else {
+    let Some(old) = set.score(member) else {
         if !rule.present {
-            let at = set.leaf().map_or(0, |leaf| leaf.place(score, member));
-            set.insert(at, member, &[], score)?;
+            set.put_score(member, None, score)?;
             scored.new += 1;
             // −0 is stored as 0.
             scored.score = Some(score + 0.0);
@@ -101,7 +98,6 @@ fn give(
     if rule.absent {
         return Ok(());
     }
-    let old = set.leaf().map_or(0.0, |leaf| leaf.score(i));
     let score = if rule.added { old + score } else { score };
     if score.is_nan() {
         return Err(Declined::NotANumber);
@@ -111,9 +107,7 @@ fn give(
     }
     scored.score = Some(score + 0.0);
     if score != old {
-        set.remove(i..i + 1);
-        let at = set.leaf().map_or(0, |leaf| leaf.place(score, member));
-        set.insert(at, member, &[], score)?;
+        set.put_score(member, Some(old), score)?;
         scored.changed += 1;
     }
     Ok(())

@@ -1,15 +1,16 @@
-//! A tree: the elements of a hash, a set or a list that are too many for one leaf.
+//! A tree: the elements of a collection that are too many for one leaf.
 //!
 //! ```text
-//! root of a tree   item header (form: tree) │ expiry │ extension │ key │ pad to 8 │ root 48
-//! root    0 number 4, height 4 │ 8 elements 8 │ 16 bytes of all nodes 8 │ 24 top 8 │ 32 moves 8 │ 40 state 8
+//! root of a tree   item header (form: tree) │ expiry │ extension │ key │ pad to 8 │ root 56
+//! root    0 number 4, height 2, height of members 2 │ 8 elements 8 │ 16 bytes of all nodes 8 │ 24 top 8 │ 32 moves 8 │ 40 state 8
+//!         48 top of members 8
 //!
 //! node    0 header 8 │ 8 least key 8 │ 16 …
 //! leaf    16 leaf: as in an item
 //! inner   16 children 8 │ 24 key 8 × n │ child word 8 × n
 //!
 //! child word   63 … 35 elements below │ 34 … 0 location
-//! header       63 … 29 number of the tree │ 28 node │ 25 … 22 level │ 21 first leaf │ 16 … 3 bytes │ kind 4
+//! header       63 … 29 number of the tree │ 28 node │ 27 of members │ 25 … 22 level │ 21 first leaf │ 16 … 3 bytes │ kind 4
 //! ```
 //!
 //! 1. A published node never changes, but for locations in child words, which follow nodes that move. A write makes a new
@@ -17,10 +18,13 @@
 //!    a root has a collection of one moment, for as long as the epoch, without a lock.
 //! 2. Elements of a hash or a set are in the order of [`Store::order_of`] their names: 48 bits of a seeded hash. Key i of
 //!    an inner node is the least that child i may have; of the first it says nothing. In a leaf they are in the order of
-//!    insertion. Those of a list are in its order, leaves and all (`places.rs`), and keys are labels (`labels.rs`).
+//!    insertion. Those of a list are in its order, leaves and all (`places.rs`), and keys are labels (`labels.rs`). Members
+//!    of a sorted set are in order, too, and keys are scores (`ranked.rs`).
 //! 3. Nodes say the number of their tree, and a table whose key has the number (`fell.rs`): so sweeps find the owner of a
 //!    chunk (`own.rs`), whatever its root is by then.
-//! 4. A root that is retired without a successor takes its nodes with it, in steps (`fell.rs`).
+//! 4. A sorted set has a second tree under the same root and number, which leads from a member to its score
+//!    (`members.rs`). One root has both: who reads has both of one moment.
+//! 5. A root that is retired without a successor takes its nodes with it, in steps (`fell.rs`).
 
 mod copy;
 mod edit;
@@ -28,14 +32,21 @@ mod fell;
 mod labels;
 #[cfg(all(test, not(loom)))]
 mod list_tests;
+mod many;
+mod members;
 mod own;
 mod places;
+mod ranked;
+mod scored;
+#[cfg(all(test, not(loom)))]
+mod sorted_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 pub(crate) use edit::Edit;
 pub(super) use edit::Hand;
 pub(crate) use fell::Trees;
+pub(super) use members::HEAD_BYTES as MEMBERS_HEAD_BYTES;
 pub(crate) use own::{first_leaf, moves_of, owner_of_node, word_of};
 pub(super) use places::Growth;
 
@@ -49,7 +60,7 @@ use std::ops::Range;
 
 /// Bytes of a root, behind an item's key.
 pub(crate) const ROOT_BYTES: usize = size_of::<Root>();
-const _: () = assert!(ROOT_BYTES == 48);
+const _: () = assert!(ROOT_BYTES == 56);
 /// Bytes of a node before its leaf, or before the number of its children.
 pub(super) const NODE_BYTES: usize = 16;
 /// Bytes of an inner node without children.
@@ -76,7 +87,9 @@ pub(crate) struct Root {
     /// Of the tree, in the table.
     pub(crate) number: u32,
     /// Levels of inner nodes, at least 1.
-    height: u32,
+    height: u16,
+    /// Those of the members tree of a sorted set, at least 1; 0 of others.
+    members_height: u16,
     elements: u64,
     /// Bytes of all nodes.
     pub(crate) bytes: u64,
@@ -86,6 +99,8 @@ pub(crate) struct Root {
     moves: AtomicU64,
     /// [`SUCCEEDED`], or 0; of one that is being taken apart, the location of the next.
     state: AtomicU64,
+    /// Location of the topmost inner node of the members tree of a sorted set; 0 of others.
+    members: AtomicU64,
 }
 
 /// The nodes are another root's.
@@ -246,6 +261,9 @@ pub(super) struct Tree<'g> {
     height: usize,
     len: usize,
     bytes: usize,
+    /// Of the members tree of a sorted set.
+    members: u64,
+    members_height: usize,
 }
 
 impl<'g> Tree<'g> {
@@ -262,6 +280,8 @@ impl<'g> Tree<'g> {
             height: root.height as usize,
             len: root.elements as usize,
             bytes: root.bytes as usize,
+            members: root.members.load(Ordering::Acquire),
+            members_height: root.members_height as usize,
         }
     }
 
@@ -350,25 +370,30 @@ impl<'g> Tree<'g> {
         (self.leaf(location), start)
     }
 
-    /// The places of the elements of one leaf, that with this order, and the least order behind it; none if it is the last.
-    pub(super) fn scan(&self, order: u64) -> (Range<usize>, Option<u64>) {
+    /// Adds the places of the elements of one leaf, that with this order, to `places`; the least order behind it, none if
+    /// it is the last.
+    fn scan(&self, order: u64, places: &mut Vec<Range<usize>>) -> Option<u64> {
+        if self.kind == Type::SortedSet {
+            return self.scan_members(order, places);
+        }
         let (before, leaf, next) = self.place_of(order);
-        (before..before + leaf.len(), next)
+        places.push(before..before + leaf.len());
+        next
     }
 }
 
 impl<'g> Collection<'g> {
-    /// The places of some entries, and the cursor for those that follow; 0 if there are none. Whoever begins with 0 and
-    /// goes on until it is 0 again has met every element that was there all the time, whatever else was changed
-    /// meanwhile; others perhaps, and some twice. Cursors are below 2^48. Of a hash or a set only: of others it is all
-    /// of them.
-    pub fn scan(&self, cursor: u64) -> (Range<usize>, u64) {
+    /// Adds the places of some entries to `places`, and says the cursor for those that follow; 0 if there are none. Whoever
+    /// begins with 0 and goes on until it is 0 again has met every element that was there all the time, whatever else was
+    /// changed meanwhile, a member's score, too; others perhaps, and some twice. Cursors are below 2^48. Not of a list.
+    pub fn scan(&self, cursor: u64, places: &mut Vec<Range<usize>>) -> u64 {
+        debug_assert!(self.kind() != Type::List, "elements of a list are read by their places");
         match self.tree() {
-            None => (0..self.len(), 0),
-            Some(tree) => {
-                let (range, next) = tree.scan(cursor);
-                (range, next.unwrap_or(0))
+            None => {
+                places.push(0..self.len());
+                0
             }
+            Some(tree) => tree.scan(cursor, places).unwrap_or(0),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Collections as wholes: made at once, and copied.
 
-use super::build::NewEntry;
+use super::build::{Full, NewEntry};
 use super::change::{Declined, kept};
-use super::tree::Hand;
+use super::tree::{Growth, Hand};
 use super::{Builder, Type};
 use crate::item::RawItem;
 use crate::read::Value;
@@ -29,7 +29,8 @@ impl Guard<'_> {
     /// members have one name; members of a sorted set come in their order.
     ///
     /// # Errors
-    /// The inner one: what was expected and was not so, or no memory. [`Declined::TooLarge`]. Nothing is done then.
+    /// The inner one: what was expected and was not so, or no memory. [`Declined::TooLarge`]: an element is. Nothing is done
+    /// then.
     pub fn collection_store<'p>(
         &mut self,
         key: &Key<'_>,
@@ -40,15 +41,50 @@ impl Guard<'_> {
     ) -> Result<Result<Stored, Refusal>, Declined> {
         self.with_builder(|guard, builder| {
             builder.start(kind);
-            for Made { name, value, score } in entries {
+            let mut entries = entries.peekable();
+            while let Some(&Made { name, value, score }) = entries.peek() {
                 let tag = if kind == Type::List { 0 } else { guard.store.tag_of(name) };
                 debug_assert!(kind == Type::List || builder.leaf().find(name, tag).is_none(), "a name twice");
                 let end = builder.leaf().len();
-                builder.insert(end, NewEntry { tag, name, value, score })?;
+                match builder.insert(end, NewEntry { tag, name, value, score }) {
+                    Ok(()) => drop(entries.next()),
+                    Err(Full) if end == 0 => return Err(Declined::TooLarge),
+                    Err(Full) => break,
+                }
             }
             assert!(!builder.is_empty(), "no collection is empty");
-            guard.publish_leaf(key, builder, attributes, Token::Next(None), expect)
+            if entries.peek().is_none() && !builder.is_for_tree(key.collection_bytes_max()) {
+                return guard.publish_leaf(key, builder, attributes, Token::Next(None), expect);
+            }
+            guard.tree_store((key, expect), builder, entries, attributes)
         })
+    }
+
+    /// [`Guard::collection_store`] of what is in `builder`, and more, as a tree.
+    fn tree_store<'p>(
+        &mut self,
+        (key, expect): (&Key<'_>, Expect),
+        builder: &Builder,
+        entries: impl Iterator<Item = Made<'p>>,
+        attributes: &Attributes,
+    ) -> Result<Result<Stored, Refusal>, Declined> {
+        let (store, kind) = (self.store, builder.kind());
+        let mut edit = std::mem::take(&mut self.local.edit);
+        edit.growth = match kind {
+            Type::SortedSet | Type::List => Growth::Back,
+            Type::Hash | Type::Set => Growth::Within,
+        };
+        let mut hand = Hand { store, local: &mut *self.local, key };
+        let filled = edit.plant(&mut hand, builder).and_then(|()| edit.put_many(&mut hand, kind, entries));
+        let done = match filled {
+            Ok(()) => Ok(self.publish_tree(key, kind, &mut edit, attributes, expect)),
+            Err(declined) => {
+                edit.give_up(store, self.local);
+                if declined == Declined::NoMemory { Ok(Err(Refusal::NoMemory)) } else { Err(declined) }
+            }
+        };
+        self.local.edit = edit;
+        done
     }
 
     /// Stores what the collection of `from` has under `to`, with its expiry, in place of whatever is there.

@@ -6,7 +6,7 @@
 //! retired | as it was                                                             | kind 6, 7    |
 //! free    | 31 … 16 next free chunk of the span                                   | kind 0       |
 //! piece   | 63 … 29 location of the head    | 16 … 3 bytes used                   | kind 4       |
-//! node    | 63 … 29 number of its tree  | 28 set | 25 … 22 level | 21 first | 16 … 3 bytes used | kind 4 |
+//! node    | 63 … 29 number of its tree  | 28 set | 27 of members | 25 … 22 level | 21 first | 16 … 3 bytes used | kind 4 |
 //! moved   | as it was, of a piece or node that has a copy elsewhere, or that is not shown yet | kind 5 |
 //! ```
 //!
@@ -61,6 +61,8 @@ const FORM_TREE: u16 = 1 << 4;
 const VERSION_SHIFT: u32 = 32;
 /// A piece that is a node of a tree.
 const NODE: u64 = 1 << 28;
+/// A node of the members tree of a sorted set.
+const MEMBERS: u64 = 1 << 27;
 const LEVEL_SHIFT: u32 = 22;
 const EXTENSION_BYTES: usize = 16;
 /// A header's bits.
@@ -230,6 +232,13 @@ impl Header {
     /// 0 of a leaf.
     pub(crate) fn node_level(self) -> usize {
         (self.0 >> LEVEL_SHIFT & 0xf) as usize
+    }
+    /// The same node, of the members tree of a sorted set.
+    pub(crate) fn of_members(self) -> Header {
+        Header(self.0 | MEMBERS)
+    }
+    pub(crate) fn is_of_members(self) -> bool {
+        self.has(MEMBERS)
     }
     /// It was the first leaf of its tree once.
     pub(crate) const FIRST_LEAF: u64 = 1 << 21;

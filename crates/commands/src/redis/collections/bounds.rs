@@ -4,10 +4,9 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, parse_double};
-use larder_store::{Collection, Entry};
+use larder_store::Collection;
 
 use super::{Shown, places};
-use crate::core::output::Output;
 use crate::redis::call::{integer, is, next};
 use crate::redis::fail::Fail;
 
@@ -186,21 +185,8 @@ impl<'a> Chosen<'a> {
         }
     }
 
-    /// Those that are meant, in the order of the reply.
-    pub fn each<'s>(&self, set: &Collection<'s>, visit: &mut dyn FnMut(&Entry<'s>)) {
-        let ranks = self.ranks(set);
-        if self.back {
-            set.entries_back(ranks).for_each(|entry| visit(&entry));
-        } else {
-            set.entries(ranks).for_each(|entry| visit(&entry));
-        }
-    }
-
-    /// Replies them.
-    pub fn put(&self, out: &mut Output, resp3: bool, set: Option<&Collection<'_>>) {
-        self.shown.put_head(out, resp3, set.map_or(0, |set| self.ranks(set).len()));
-        if let Some(set) = set {
-            self.each(set, &mut |entry| self.shown.put_one(out, resp3, entry));
-        }
+    /// The highest first.
+    pub fn is_back(&self) -> bool {
+        self.back
     }
 }

@@ -727,6 +727,7 @@ fn store(call: &mut Call<'_, '_, '_>, plan: &Plan, way: &Way, sorted: &mut Sorte
     let attributes = Attributes::default();
     let stored = call.cx.guard.collection_store(target, plan.kind, made, &attributes, Expect::Any)?;
     stored.map_err(|_| Fail::OUT_OF_MEMORY)?;
+    call.spend_on_stored(left);
     call.length(left)
 }
 

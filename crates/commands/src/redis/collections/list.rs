@@ -172,7 +172,7 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
     let count =
         usize::try_from(integer(count).map_err(|_| Fail::NOT_POSITIVE)?).map_err(|_| Fail::NOT_POSITIVE)?;
     if count > TAKEN_AT_ONCE && !call.cx.guard.in_transaction() {
-        return take(call, name, key, end, count);
+        return take(call, name, key, (Type::List, end), count);
     }
     let free = free_room(call.out);
     call.make_room_of(key, Type::List, |list| places_bytes_max(list, end_places(list, end, count), free))?;

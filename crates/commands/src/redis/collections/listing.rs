@@ -50,11 +50,17 @@ pub(crate) enum Which {
     All,
     /// Those from one place to another, which is one of them; negative ones count from the end.
     Places(i64, i64),
+    /// Those from one place up to another, in the order of the reply; from the last one on with `back`. Which these are
+    /// a [`Choose`] says.
+    Ranks { start: usize, end: usize, back: bool },
     /// So many at random, each once; all if there are no more.
     Some(usize, Random),
     /// So many at random, each any of all.
     Any(u64, Random),
 }
+
+/// Which entries are replied of a collection as it is.
+pub(crate) type Choose<'c> = &'c dyn Fn(&Collection<'_>) -> Which;
 
 /// What the reply is in RESP3; in RESP2 each is a flat array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +90,7 @@ impl Listed {
         match self.which {
             Which::All => len as u64,
             Which::Places(start, stop) => places(start, stop, len).len() as u64,
+            Which::Ranks { start, end, .. } => (end - start) as u64,
             Which::Some(count, _) => count.min(len) as u64,
             Which::Any(count, _) => {
                 if len == 0 {
@@ -118,6 +125,12 @@ impl Listed {
             Which::Places(start, stop) => {
                 there.entries(places(start, stop, there.len())).for_each(|entry| visit(&entry));
             }
+            Which::Ranks { start, end, back: false } => {
+                there.entries(start..end).for_each(|entry| visit(&entry));
+            }
+            Which::Ranks { start, end, back: true } => {
+                there.entries_back(start..end).for_each(|entry| visit(&entry));
+            }
             Which::Some(count, random) => each_of_some(there, count, random, visit),
             Which::Any(count, mut random) => {
                 (0..count).for_each(|_| visit(&there.entry(random.below(there.len()))));
@@ -136,7 +149,7 @@ impl Listed {
     /// Entries that are looked for, not walked over.
     fn picks(&self, len: usize) -> usize {
         match self.which {
-            Which::All | Which::Places(..) => 0,
+            Which::All | Which::Places(..) | Which::Ranks { .. } => 0,
             Which::Some(..) | Which::Any(..) => usize::try_from(self.count(len)).unwrap_or(usize::MAX),
         }
     }
@@ -149,6 +162,7 @@ impl Listed {
             Which::Places(start, stop) => {
                 return places_bytes_max(there, places(start, stop, there.len()), free);
             }
+            Which::Ranks { start, end, .. } => return places_bytes_max(there, start..end, free),
             Which::Any(..) => false,
         };
         if few {
@@ -166,6 +180,11 @@ impl Listed {
         let few = match self.which {
             Which::All => !large,
             Which::Places(..) => self.count(there.len()) < MANY_ELEMENTS as u64,
+            // Scores take longer to write.
+            Which::Ranks { .. } if self.shown == Shown::Scores => {
+                self.count(there.len()) < MANY_ELEMENTS as u64 / 4
+            }
+            Which::Ranks { .. } => self.count(there.len()) < MANY_ELEMENTS as u64,
             Which::Some(count, _) => !large || count <= PICKS_DIRECT,
             Which::Any(count, _) => count <= PICKS_DIRECT as u64,
         };
@@ -188,6 +207,22 @@ impl Call<'_, '_, '_> {
         args: Args<'_>,
         listed: Listed,
     ) -> Done {
+        self.list_chosen(name, key, hint, args, listed, &|_| listed.which)
+    }
+
+    /// As [`Call::list`], of the entries that `choose` says of the collection as it is.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_chosen(
+        &mut self,
+        name: &'static str,
+        key: &Key<'_>,
+        hint: &Hint<'_>,
+        args: Args<'_>,
+        mut listed: Listed,
+        choose: Choose<'_>,
+    ) -> Done {
         let (resp3, at_once) = (self.client.resp3, self.cx.guard.in_transaction());
         let free = free_room(self.out);
         let item =
@@ -198,15 +233,18 @@ impl Call<'_, '_, '_> {
             return Ok(());
         };
         let len = there.len();
+        listed.which = choose(&there);
         let short = if at_once { Some(listed.bytes(&there, free)) } else { listed.short(&there, free) };
         let short = short.filter(|_| !listed.takes);
         if let Some(bytes) = short {
             if bytes <= self.out.free_bytes() {
                 listed.write(self.out, resp3, Some(&there));
             } else {
-                let measure = |there: &Collection<'_>| listed.bytes(there, free);
+                let chosen = |there: &Collection<'_>| Listed { which: choose(there), ..listed };
+                let measure = |there: &Collection<'_>| chosen(there).bytes(there, free);
                 self.reply_with_room(key, listed.kind, bytes, measure, |out, resp3, there| {
-                    listed.write(out, resp3, there.as_ref());
+                    let none = Listed { which: Which::All, ..listed };
+                    there.as_ref().map_or(none, chosen).write(out, resp3, there.as_ref());
                     Ok(())
                 })?;
             }
@@ -224,7 +262,7 @@ impl Call<'_, '_, '_> {
             }
             Leave::No => {
                 let mut copying = Copying::new(self, row, key, listed)?;
-                copying.copy_at_once(self)?;
+                copying.copy_at_once(self, choose)?;
                 self.work(copying)
             }
         }
@@ -260,6 +298,8 @@ struct Copying {
 enum Next {
     /// The one at this place, and those behind it, up to another.
     Places(usize, usize),
+    /// The one in front of the second place, and those before it, down to the first.
+    Back(usize, usize),
     /// Those that are drawn.
     Drawn(Drawing),
     /// So many picks.
@@ -317,6 +357,16 @@ impl Next {
                     *at += 1;
                 }
                 *at == *end
+            }
+            Next::Back(start, at) => {
+                let mut entries = there.entries_back(*start..*at);
+                while sink.goes_on()
+                    && let Some(entry) = entries.next()
+                {
+                    sink.put(&entry);
+                    *at -= 1;
+                }
+                *start == *at
             }
             Next::Drawn(drawing) => {
                 let dense = drawing.wanted().saturating_mul(DENSE) >= len - drawing.at();
@@ -391,6 +441,8 @@ impl Copying {
                 let Range { start, end } = places(start, stop, len);
                 Next::Places(start, end)
             }
+            Which::Ranks { start, end, back: false } => Next::Places(start, end),
+            Which::Ranks { start, end, back: true } => Next::Back(start, end),
             Which::Some(count, random) if count < len => Next::Drawn(Drawing::new(count, random)),
             Which::All | Which::Some(..) => Next::Places(0, len),
         };
@@ -429,25 +481,31 @@ impl Copying {
     }
 
     /// Copies all in one step.
-    fn copy_at_once(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
+    fn copy_at_once(&mut self, call: &mut Call<'_, '_, '_>, choose: Choose<'_>) -> Done {
         loop {
             let listed = self.listed;
             let needs = |there: &Collection<'_>| {
-                let bytes = match listed.which {
-                    Which::Places(..) => listed.bytes(there, 0),
-                    Which::All | Which::Some(..) | Which::Any(..) => reply_bytes_max(there),
-                };
-                (there.len(), bytes + ELEMENT_BYTES)
+                let listed = Listed { which: choose(there), ..listed };
+                let (mut ranks, mut bytes) = (0..0, reply_bytes_max(there));
+                match listed.which {
+                    Which::Places(..) => bytes = listed.bytes(there, 0),
+                    Which::Ranks { start, end, .. } => {
+                        (ranks, bytes) = (start..end, listed.bytes(there, 0));
+                    }
+                    Which::All | Which::Some(..) | Which::Any(..) => {}
+                }
+                (bytes + ELEMENT_BYTES, (there.len(), ranks), listed.which)
             };
             let there = of_type(self.item(call), self.listed.kind)?;
-            let (len, bytes) = there.as_ref().map_or((0, 0), needs);
-            self.begin(call, 0, len, true)?;
+            let (bytes, wanted, which) = there.as_ref().map_or((0, (0, 0..0), Which::All), needs);
+            self.listed.which = which;
+            self.begin(call, 0, wanted.0, true)?;
             call.make_room_in(&mut self.kept, bytes)?;
             // Items may have given way to that, and others written meanwhile.
             let item = self.item(call);
             let there = of_type(item, self.listed.kind)?;
-            let now = there.as_ref().map_or((0, 0), needs);
-            if now.0 != len || now.1 > bytes {
+            let now = there.as_ref().map_or((0, (0, 0..0), Which::All), needs);
+            if now.1 != wanted || now.0 > bytes {
                 continue;
             }
             let (mut ns, seen) = (0, item.map(|item| item.seen()));

@@ -7,7 +7,7 @@ use larder_protocol::number::{U64_BYTES_MAX, parse_u64, write_u64};
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, DIGITS_MAX, Hint, Key, Type};
 
-use super::{Call, ELEMENT_NS, Shown, places_bytes_max};
+use super::{Call, ELEMENT_NS, LOOK_NS, Shown, places_bytes_max};
 use crate::core::glob::Pattern;
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
@@ -62,10 +62,9 @@ impl<'a> Wanted<'a> {
     fn places(&self, collection: &Collection<'_>, cursor: u64) -> (Vec<Range<usize>>, u64) {
         let (mut places, mut cursor, mut count) = (Vec::new(), cursor, 0);
         loop {
-            let (range, next) = collection.scan(cursor);
-            count += range.len();
-            places.push(range);
-            cursor = next;
+            let before = places.len();
+            cursor = collection.scan(cursor, &mut places);
+            count += places[before..].iter().map(Range::len).sum::<usize>();
             if cursor == 0 || count >= self.count || self.ns(collection, count) >= SCAN_NS {
                 return (places, cursor);
             }
@@ -77,7 +76,10 @@ impl<'a> Wanted<'a> {
         let bytes = collection.bytes().saturating_mul(count) / collection.len();
         // They are counted, and then replied.
         let matching_ns = |pattern: &Pattern<'_>| 2 * pattern.weight().ns(count as u64, bytes as u64);
-        count as u64 * ELEMENT_NS + copying_ns(bytes as u64) + self.pattern.as_ref().map_or(0, matching_ns)
+        // Members of a large sorted set are met by their hashes, and looked for then.
+        let looks = collection.kind() == Type::SortedSet && count < collection.len();
+        let each_ns = if looks { ELEMENT_NS + 2 * LOOK_NS } else { ELEMENT_NS };
+        count as u64 * each_ns + copying_ns(bytes as u64) + self.pattern.as_ref().map_or(0, matching_ns)
     }
 
     /// What it took to read the pattern.

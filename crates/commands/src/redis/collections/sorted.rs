@@ -3,15 +3,20 @@
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, parse_double};
-use larder_store::{Attributes, Collection, Expect, Guard, Hint, Key, Made, Removed, ScoreRule, Type};
+use larder_store::{Attributes, Collection, End, Expect, Guard, Hint, Key, Made, Removed, ScoreRule, Type};
 
 use super::bounds::{Bounds, By, Chosen};
 use super::combine::{self, Aggregate, Operation, Plan, Then};
 use super::copied::Copied;
+use super::listing::{self, Form, Listed};
 use super::pick::random;
 use super::scan::scan;
+use super::taking::{self, MEMBERS_AT_ONCE};
 use super::words::{Ask, Write};
-use super::{Call, MEMBER_NS, Pairs, Shown, block, counted, len, look, mpop, peek_as, places_bytes_max};
+use super::{
+    Call, MEMBER_NS, Pairs, SCORED_NS, Shown, block, counted, len, look, mpop, peek_as, places_bytes_max,
+    ranging,
+};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{free_room, integer, is, next};
@@ -77,7 +82,7 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .doc("2.0.0", "key member [WITHSCORE]", "How many members come behind this one."),
     Command::of_collection("zrange", -4, READONLY, |call, key, hint, args| {
-        range(call, key, hint, args, None)
+        range(call, "zrange", key, hint, args, None)
     })
     .doc(
         "1.2.0",
@@ -85,23 +90,23 @@ pub(crate) const ROWS: &[Command] = &[
         "Members by rank, by score, or between two others.",
     ),
     Command::of_collection("zrevrange", -4, READONLY, |call, key, hint, args| {
-        range(call, key, hint, args, Some((By::Rank, true)))
+        range(call, "zrevrange", key, hint, args, Some((By::Rank, true)))
     })
     .doc("1.2.0", "key start stop [WITHSCORES]", "As ZRANGE with REV."),
     Command::of_collection("zrangebyscore", -4, READONLY, |call, key, hint, args| {
-        range(call, key, hint, args, Some((By::Score, false)))
+        range(call, "zrangebyscore", key, hint, args, Some((By::Score, false)))
     })
     .doc("1.0.5", "key min max [WITHSCORES] [LIMIT offset count]", "As ZRANGE with BYSCORE."),
     Command::of_collection("zrevrangebyscore", -4, READONLY, |call, key, hint, args| {
-        range(call, key, hint, args, Some((By::Score, true)))
+        range(call, "zrevrangebyscore", key, hint, args, Some((By::Score, true)))
     })
     .doc("2.2.0", "key max min [WITHSCORES] [LIMIT offset count]", "As ZRANGE with BYSCORE and REV."),
     Command::of_collection("zrangebylex", -4, READONLY, |call, key, hint, args| {
-        range(call, key, hint, args, Some((By::Lex, false)))
+        range(call, "zrangebylex", key, hint, args, Some((By::Lex, false)))
     })
     .doc("2.8.9", "key min max [LIMIT offset count]", "As ZRANGE with BYLEX."),
     Command::of_collection("zrevrangebylex", -4, READONLY, |call, key, hint, args| {
-        range(call, key, hint, args, Some((By::Lex, true)))
+        range(call, "zrevrangebylex", key, hint, args, Some((By::Lex, true)))
     })
     .doc("2.8.9", "key max min [LIMIT offset count]", "As ZRANGE with BYLEX and REV."),
     Command::of_collections("zrangestore", -5, WRITE | DENYOOM, TWO_KEYS, store_range)
@@ -113,29 +118,31 @@ pub(crate) const ROWS: &[Command] = &[
             "Stores what ZRANGE would show.",
         ),
     Command::of_collection("zremrangebyrank", 4, WRITE, |call, key, _, args| {
-        remove(call, key, args, By::Rank)
+        ranging::remove(call, "zremrangebyrank", key, args, By::Rank)
     })
     .tells(told("zremrangebyrank"))
     .access(&[Access::Reduce])
     .doc("2.0.0", "key start stop", "Removes members by rank; how many."),
     Command::of_collection("zremrangebyscore", 4, WRITE, |call, key, _, args| {
-        remove(call, key, args, By::Score)
+        ranging::remove(call, "zremrangebyscore", key, args, By::Score)
     })
     .tells(told("zremrangebyscore"))
     .access(&[Access::Reduce])
     .doc("1.2.0", "key min max", "Removes members by score; how many."),
-    Command::of_collection("zremrangebylex", 4, WRITE, |call, key, _, args| remove(call, key, args, By::Lex))
-        .tells(told("zremrangebylex"))
-        .access(&[Access::Reduce])
-        .doc("2.8.9", "key min max", "Removes the members between two, where all have one score; how many."),
+    Command::of_collection("zremrangebylex", 4, WRITE, |call, key, _, args| {
+        ranging::remove(call, "zremrangebylex", key, args, By::Lex)
+    })
+    .tells(told("zremrangebylex"))
+    .access(&[Access::Reduce])
+    .doc("2.8.9", "key min max", "Removes the members between two, where all have one score; how many."),
     Command::of_collection("zpopmin", -2, WRITE | FAST, |call, key, _, args| {
-        pop(call, key, args, Which::Min)
+        pop(call, "zpopmin", key, args, Which::Min)
     })
     .tells(told("zpopmin"))
     .access(&[Access::Take])
     .doc("5.0.0", "key [count]", "Takes the members with the lowest scores."),
     Command::of_collection("zpopmax", -2, WRITE | FAST, |call, key, _, args| {
-        pop(call, key, args, Which::Max)
+        pop(call, "zpopmax", key, args, Which::Max)
     })
     .tells(told("zpopmax"))
     .access(&[Access::Take])
@@ -344,18 +351,20 @@ fn rank(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: A
 /// ZRANGE and its kin.
 fn range(
     call: &mut Call<'_, '_, '_>,
+    name: &'static str,
     key: &Key<'_>,
     hint: &Hint<'_>,
     args: Args<'_>,
     fixed: Option<(By, bool)>,
 ) -> Done {
     let chosen = Chosen::parse(args, fixed, false)?;
-    let free = free_room(call.out);
-    let measure = |set: &Collection<'_>| places_bytes_max(set, chosen.ranks(set), free);
-    call.reply_measured(key, hint, Type::SortedSet, measure, |out, resp3, set| {
-        chosen.put(out, resp3, set.as_ref());
-        Ok(())
-    })
+    let which = |set: &Collection<'_>| {
+        let Range { start, end } = chosen.ranks(set);
+        listing::Which::Ranks { start, end, back: chosen.is_back() }
+    };
+    let (kind, shown, form) = (Type::SortedSet, chosen.shown, Form::Rows);
+    let listed = Listed { kind, shown, form, which: listing::Which::All, takes: false };
+    call.list_chosen(name, key, hint, args, listed, &which)
 }
 
 /// ZRANGESTORE
@@ -381,16 +390,9 @@ fn store_range(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         let attributes = Attributes::default();
         let stored = call.cx.guard.collection_store(&to, Type::SortedSet, made, &attributes, Expect::Any)?;
         stored.map_err(|_| Fail::OUT_OF_MEMORY)?;
+        call.spend_on_stored(scores.len());
         call.length(scores.len())
     })
-}
-
-/// ZREMRANGEBYRANK, ZREMRANGEBYSCORE, ZREMRANGEBYLEX
-fn remove(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>, by: By) -> Done {
-    let bounds = Bounds::parse(by, next(&mut args)?, next(&mut args)?)?;
-    let gone = call.cx.guard.sorted_remove(key, |set| bounds.ranks(set))?;
-    let gone = gone.map_or(0, |gone| gone.len());
-    call.length(gone)
 }
 
 /// Which members are taken.
@@ -445,7 +447,7 @@ pub(super) fn each_popped<'r>(
 }
 
 /// ZPOPMIN, ZPOPMAX
-fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which) -> Done {
+fn pop(call: &mut Call<'_, '_, '_>, name: &'static str, key: &Key<'_>, args: Args<'_>, which: Which) -> Done {
     if args.len() > 1 {
         return Err(Fail::SYNTAX);
     }
@@ -456,6 +458,10 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which)
         }
         None => None,
     };
+    if count.is_some_and(|count| count > MEMBERS_AT_ONCE) && !call.cx.guard.in_transaction() {
+        let end = if which == Which::Min { End::Front } else { End::Back };
+        return taking::take(call, name, key, (Type::SortedSet, end), count.unwrap_or(1));
+    }
     let places = |set: &Collection<'_>| end_places(set, which, count.unwrap_or(1));
     let free = free_room(call.out);
     call.make_room_of(key, Type::SortedSet, |set| places_bytes_max(set, places(set), free))?;
@@ -469,6 +475,8 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which)
         }
         Shown::Scores.put(call.out, resp3, entry);
     });
+    let taken = popped.map_or(0, |popped| popped.len());
+    call.spend_on(taken, SCORED_NS);
     Ok(())
 }
 

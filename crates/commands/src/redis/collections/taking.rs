@@ -1,10 +1,13 @@
-//! LPOP, RPOP of many elements: some at a time, each of which is one moment; the reply is of as many as there were.
+//! LPOP, RPOP, ZPOPMIN, ZPOPMAX of many elements: some at a time, each of which is one moment; the reply is of as many as
+//! there were.
 
 use larder_protocol::resp::HEAD_BYTES_MAX;
 use larder_store::{Collection, End, Guard, Key, Type};
 
 use super::listing::send;
-use super::{Call, ELEMENT_NS, MANY_BYTES, entry_bytes_max, list::end_places, peek_as, put_element};
+use super::{
+    Call, ELEMENT_NS, MANY_BYTES, SCORE_NS, SCORED_NS, Shown, entry_bytes_max, list::end_places, peek_as,
+};
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
 use crate::redis::call::has_room;
@@ -17,23 +20,43 @@ use crate::redis::table::{self, Command};
 /// Elements that are taken at a time, at most.
 pub(super) const TAKEN_AT_ONCE: usize = 4 << 10;
 
-/// Replies `count` elements of an end of a list, and takes them out. `name`: the command's.
+/// Members that are, each of which is written to two trees.
+pub(super) const MEMBERS_AT_ONCE: usize = 256;
+
+/// Replies `count` elements of an end of a list or a sorted set, and takes them out. `name`: the command's.
 pub(super) fn take(
     call: &mut Call<'_, '_, '_>,
     name: &'static str,
     key: &Key<'_>,
-    end: End,
+    (kind, end): (Type, End),
     count: usize,
 ) -> Done {
-    if peek_as(&mut call.cx.guard, key, Type::List)?.is_none() {
-        put_null_array(call.out, call.client.resp3);
+    let resp3 = call.client.resp3;
+    if peek_as(&mut call.cx.guard, key, kind)?.is_none() {
+        match kind {
+            Type::SortedSet => put_array(call.out, 0),
+            Type::List | Type::Hash | Type::Set => put_null_array(call.out, resp3),
+        }
         return Ok(());
     }
     let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
     let name = Name::kept(call, key.bytes())?;
     let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
-    call.go_on_with(Taking { row, name, end, left: count, taken: 0, kept, sent: 0 });
+    call.go_on_with(Taking { row, name, kind, end, resp3, left: count, taken: 0, kept, sent: 0 });
     Ok(())
+}
+
+/// What is replied of each element.
+fn shown(kind: Type) -> Shown {
+    if kind == Type::SortedSet { Shown::Scores } else { Shown::Names }
+}
+
+/// How many elements are taken at a time, and what each takes.
+fn moment(kind: Type) -> (usize, u64) {
+    match kind {
+        Type::SortedSet => (MEMBERS_AT_ONCE, SCORED_NS + SCORE_NS + ELEMENT_NS),
+        Type::List | Type::Hash | Type::Set => (TAKEN_AT_ONCE, 2 * ELEMENT_NS),
+    }
 }
 
 /// What came of taking elements.
@@ -44,30 +67,35 @@ enum Taken {
     Needs(usize),
 }
 
-/// Takes some elements of a list, and replies them.
+/// Takes some elements, and replies them.
 fn take_some(
     guard: &mut Guard<'_>,
-    out: &mut Output,
+    (out, resp3): (&mut Output, bool),
     key: &Key<'_>,
-    end: End,
+    (kind, end): (Type, End),
     most: usize,
 ) -> Result<Taken, Fail> {
-    let Some(list) = peek_as(guard, key, Type::List)? else { return Ok(Taken::Elements(0, 0)) };
-    let (count, bytes) = measure(&list, end, most);
+    let Some(there) = peek_as(guard, key, kind)? else { return Ok(Taken::Elements(0, 0)) };
+    let (count, bytes) = measure(&there, end, most);
     if !has_room(out, bytes) {
         return Ok(Taken::Needs(bytes));
     }
-    let Some(popped) = guard.list_pop(key, end, count)? else { return Ok(Taken::Elements(0, 0)) };
+    let popped = match kind {
+        Type::SortedSet => guard.sorted_remove(key, |set| end_places(set, end, count))?,
+        Type::List | Type::Hash | Type::Set => guard.list_pop(key, end, count)?,
+    };
+    let Some(popped) = popped else { return Ok(Taken::Elements(0, 0)) };
+    let shown = shown(kind);
     match end {
-        End::Front => popped.entries().for_each(|entry| put_element(out, &entry.name)),
-        End::Back => popped.entries_back().for_each(|entry| put_element(out, &entry.name)),
+        End::Front => popped.entries().for_each(|entry| shown.put_one(out, resp3, &entry)),
+        End::Back => popped.entries_back().for_each(|entry| shown.put_one(out, resp3, &entry)),
     }
     Ok(Taken::Elements(popped.len(), bytes as u64))
 }
 
 /// How many elements from an end on are taken at a time, one at least, and how many bytes their replies have at most.
-fn measure(list: &Collection<'_>, end: End, most: usize) -> (usize, usize) {
-    let places = end_places(list, end, most);
+fn measure(there: &Collection<'_>, end: End, most: usize) -> (usize, usize) {
+    let (places, kind) = (end_places(there, end, most), there.kind());
     let (mut count, mut bytes) = (0, 2 * HEAD_BYTES_MAX);
     let mut fits = |element_bytes: usize| {
         let fits = count == 0 || bytes + element_bytes <= MANY_BYTES;
@@ -77,8 +105,8 @@ fn measure(list: &Collection<'_>, end: End, most: usize) -> (usize, usize) {
         fits
     };
     match end {
-        End::Front => list.entries(places).all(|entry| fits(entry_bytes_max(&entry, Type::List))),
-        End::Back => list.entries_back(places).all(|entry| fits(entry_bytes_max(&entry, Type::List))),
+        End::Front => there.entries(places).all(|entry| fits(entry_bytes_max(&entry, kind))),
+        End::Back => there.entries_back(places).all(|entry| fits(entry_bytes_max(&entry, kind))),
     };
     (count, bytes)
 }
@@ -88,7 +116,9 @@ fn measure(list: &Collection<'_>, end: End, most: usize) -> (usize, usize) {
 struct Taking {
     row: &'static Command,
     name: Name,
+    kind: Type,
     end: End,
+    resp3: bool,
     /// How many are still to be taken.
     left: usize,
     taken: usize,
@@ -100,18 +130,21 @@ struct Taking {
 impl Taking {
     /// Takes some; how many, and what that took.
     fn take_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(usize, u64), Fail> {
-        let Taking { row, name, end, left, kept, .. } = self;
-        let most = (*left).min(((call.step_ns() / (2 * ELEMENT_NS)) as usize).clamp(1, TAKEN_AT_ONCE));
+        let Taking { row, name, kind, end, resp3, left, kept, .. } = self;
+        let (most, each_ns) = moment(*kind);
+        let most = (*left).min(((call.step_ns() / each_ns) as usize).clamp(1, most));
         loop {
             let key = name.key(call);
             let mut taken = Taken::Elements(0, 0);
             call.tell_around_key(row, key.bytes(), |call| {
-                taken = call.as_one([key], |call| take_some(&mut call.cx.guard, kept, &key, *end, most))?;
+                taken = call.as_one([key], |call| {
+                    take_some(&mut call.cx.guard, (kept, *resp3), &key, (*kind, *end), most)
+                })?;
                 Ok(())
             })?;
             match taken {
                 Taken::Elements(taken, bytes) => {
-                    return Ok((taken, taken as u64 * 2 * ELEMENT_NS + copying_ns(2 * bytes)));
+                    return Ok((taken, taken as u64 * each_ns + copying_ns(2 * bytes)));
                 }
                 Taken::Needs(bytes) => call.make_room_in(kept, bytes)?,
             }
@@ -134,7 +167,7 @@ impl Job for Taking {
             if self.left > 0 {
                 return Ok(Step::More);
             }
-            put_array(call.out, self.taken);
+            shown(self.kind).put_head(call.out, self.resp3, self.taken);
         }
         Ok(send(call, &self.kept, &mut self.sent))
     }

@@ -12,8 +12,8 @@ use larder_protocol::resp::{Args, HEAD_BYTES_MAX, parse_double};
 use larder_store::{Collection, End, Hint, Key, ScoreRule, Type, fits_alone};
 
 use super::{
-    Call, ELEMENT_FRAME, ELEMENT_ROOM, FEW_ELEMENTS, LOOK_NS, Pairs, SCORE_ROOM, WRITE_NS, peek_as,
-    put_element, read_as,
+    Call, ELEMENT_FRAME, ELEMENT_ROOM, FEW_ELEMENTS, LOOK_NS, Pairs, SCORE_ROOM, SCORED_NS, WRITE_NS,
+    peek_as, put_element, read_as,
 };
 use crate::core::output::Output;
 use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE, has_room};
@@ -27,6 +27,8 @@ use crate::redis::table::{self, Command};
 
 /// Elements that are written in one moment, at most.
 pub(crate) const WRITES_AT_ONCE: usize = 512;
+/// Members of a sorted set that are, each in two trees.
+pub(crate) const SCORES_AT_ONCE: usize = 256;
 /// Elements that are put to an end of a list in one moment, at most, …
 pub(crate) const PUSHES_AT_ONCE: usize = 4 << 10;
 /// … and bytes of them, about.
@@ -100,7 +102,8 @@ impl Write {
     fn moment(self) -> (usize, u64) {
         match self {
             Write::Push { at_once, .. } => (at_once, PUSH_NS),
-            Write::Add | Write::Set | Write::Score(..) | Write::Remove(_) => (WRITES_AT_ONCE, WRITE_NS),
+            Write::Score(..) | Write::Remove(Type::SortedSet) => (SCORES_AT_ONCE, SCORED_NS),
+            Write::Add | Write::Set | Write::Remove(_) => (WRITES_AT_ONCE, WRITE_NS),
         }
     }
 
@@ -113,7 +116,8 @@ impl Write {
             Write::Add => words.clone().all(|member| fits_alone(Type::Set, member, b"")),
             Write::Set => Pairs(words).all(|(field, value)| fits_alone(Type::Hash, field, value)),
             Write::Push { .. } => words.clone().all(|element| fits_alone(Type::List, element, b"")),
-            Write::Score(..) | Write::Remove(_) => true,
+            Write::Score(..) => Pairs(words).all(|(_, member)| fits_alone(Type::SortedSet, member, b"")),
+            Write::Remove(_) => true,
         };
         if fit { Ok(()) } else { Err(Fail::COLLECTION_TOO_LARGE) }
     }

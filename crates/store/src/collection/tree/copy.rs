@@ -1,8 +1,9 @@
 //! Nodes that are copied as they are: a leaf that gets another label, a whole tree for another key.
 
 use super::super::change::Declined;
+use super::super::leaf::{HEAD_BYTES, leaf_entries};
 use super::edit::Child;
-use super::{CHILDREN_MAX, Edit, Hand, Inner, NODE_BYTES, header_of, leaf_at, location_of, node_word, word};
+use super::{CHILDREN_MAX, Edit, Hand, Inner, NODE_BYTES, header_of, location_of, node_word, word};
 use crate::Seen;
 use crate::item::RawItem;
 use crate::sync::atomic::Ordering;
@@ -28,6 +29,13 @@ impl Edit {
         self.bytes = 0;
         let top = self.copy_below(hand, top, height)?;
         self.top = location_of(top.word);
+        let (height, top) = self.beside;
+        if height > 0 {
+            self.in_members = true;
+            let top = self.copy_below(hand, top, height)?;
+            self.in_members = false;
+            self.beside.1 = location_of(top.word);
+        }
         // It was read, and stays.
         self.base = None;
         Ok(())
@@ -61,8 +69,10 @@ impl Edit {
     ) -> Result<Child, Declined> {
         let arena = &hand.store.arena;
         // SAFETY: a leaf of this edit, or of a tree that is as it was.
-        let (bytes, elements) =
-            unsafe { (header_of(arena, location).piece_bytes() + 8, leaf_at(arena, location).len() as u64) };
+        let (bytes, elements) = unsafe {
+            let leaf = arena.at(location).add(NODE_BYTES).cast::<[u8; HEAD_BYTES]>().read();
+            (header_of(arena, location).piece_bytes() + 8, leaf_entries(leaf) as u64)
+        };
         let chunk = self.allocate(hand, 0, bytes)?;
         // SAFETY: both have so many bytes: the chunk is this worker's, and the other is as above.
         unsafe {

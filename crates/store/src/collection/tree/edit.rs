@@ -15,10 +15,14 @@
 //!
 //! A leaf that is too long is cut into equal parts; one that is a quarter full joins a neighbour if both fit three quarters.
 //! So do inner nodes. A top with one child gives way to it.
+//!
+//! Of a sorted set one edit changes both trees: the one that is changed just then lies in [`Edit::top`], the other one
+//! [`Edit::beside`] it.
 
 use super::super::build::{Builder, Full};
 use super::super::change::Declined;
 use super::super::leaf::Leaf;
+use super::members::MembersBuilder;
 use super::places::{Growth, PartEnd};
 use super::{
     CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, NODE_BYTES, ORDER_SHIFT, Path,
@@ -35,7 +39,7 @@ use crate::{Attributes, Expect, Key, Refusal, Seen, Store, Stored};
 use std::ops::Range;
 
 /// What a node that grows small joins its neighbour at, and what both may have then.
-const LEAF_BYTES_FEW: usize = LEAF_BYTES / 4;
+pub(super) const LEAF_BYTES_FEW: usize = LEAF_BYTES / 4;
 pub(super) const LEAF_BYTES_JOINED: usize = LEAF_BYTES / 4 * 3;
 const CHILDREN_FEW: usize = if CHILDREN_MAX < 8 { 2 } else { CHILDREN_MAX / 4 };
 const CHILDREN_JOINED: usize = CHILDREN_MAX / 4 * 3;
@@ -67,8 +71,13 @@ pub(crate) struct Edit {
     pub(super) number: u32,
     /// The number was taken for this edit.
     pub(super) numbered: bool,
+    /// Of the tree that is changed.
     pub(super) height: usize,
     pub(super) top: u64,
+    /// The same of the other tree of a sorted set: of members, or, while that is changed, of scores.
+    pub(super) beside: (usize, u64),
+    /// It is the members tree that is changed.
+    pub(super) in_members: bool,
     pub(in crate::collection) elements: u64,
     pub(super) bytes: u64,
     /// The item that has the nodes that are there; none if all are this edit's.
@@ -89,6 +98,8 @@ pub(crate) struct Edit {
     cuts: Vec<Cut>,
     pub(super) ends: Vec<PartEnd>,
     pub(super) part: Builder,
+    pub(super) members: MembersBuilder,
+    pub(super) members_ends: Vec<usize>,
     /// The leaf that is being changed.
     pub(super) builder: Builder,
 }
@@ -105,6 +116,7 @@ impl Edit {
         debug_assert!(self.fresh.is_empty() && self.news.is_empty());
         self.numbered = false;
         (self.height, self.top, self.elements, self.bytes) = (0, 0, 0, 0);
+        (self.beside, self.in_members) = ((0, 0), false);
         self.base = None;
         self.unmarked = false;
         self.growth = Growth::Within;
@@ -131,6 +143,7 @@ impl Edit {
         self.number = root.number;
         self.height = root.height as usize;
         self.top = root.top.load(Ordering::Acquire);
+        self.beside = (root.members_height as usize, root.members.load(Ordering::Acquire));
         self.elements = root.elements;
         self.bytes = root.bytes;
     }
@@ -149,7 +162,8 @@ impl Edit {
         self.unmarked = true;
         self.elements = builder.leaf().len() as u64;
         self.write_leaves(hand, builder, 0, None)?;
-        self.write_top(hand, 1)
+        self.write_top(hand, 1)?;
+        if builder.kind() == Type::SortedSet { self.plant_members(hand, &builder.leaf()) } else { Ok(()) }
     }
 
     /// Gives everything back: nothing has happened.
@@ -178,6 +192,7 @@ impl Edit {
         let epoch = store.epochs.announced(local.id);
         let chunk = local.allocate(store, ClassId::of(bytes), bytes).ok_or(Declined::NoMemory)?;
         let header = Header::node(self.fresh.len() as u64, level, bytes - 8);
+        let header = if self.in_members { header.of_members() } else { header };
         // SAFETY: the chunk is this worker's.
         let node = unsafe { RawItem::new(store.arena.at(chunk)) };
         node.header_word().store(header.moved_piece().0, Ordering::Relaxed);
@@ -226,7 +241,7 @@ impl Edit {
     }
 
     /// The way to the leaf for elements of this order.
-    fn path(&self, store: &Store, order: u64) -> Path {
+    pub(super) fn path(&self, store: &Store, order: u64) -> Path {
         let mut path = Path { steps: [(0, 0); HEIGHT_MAX], leaf: self.top };
         for step in &mut path.steps[..self.height] {
             // SAFETY: an inner node of this edit, or of a tree that is as it was.
@@ -323,13 +338,13 @@ impl Edit {
         let mut range = i..i + 1;
         self.unmarked |= path.is_first(self.height);
         self.drop_node(hand, path.leaf);
-        if !builder.is_empty() && builder.loose_bytes() < LEAF_BYTES_FEW {
+        if !builder.is_empty() && builder.tree_bytes() < LEAF_BYTES_FEW {
             let beside = [i + 1, i.wrapping_sub(1)];
             for j in beside.into_iter().filter(|j| *j < inner.len()) {
                 let location = inner.location(j);
                 // SAFETY: as above, a leaf.
                 let neighbour: Leaf<'_> = unsafe { leaf_at(&hand.store.arena, location) };
-                if builder.loose_bytes() + neighbour.bytes() <= LEAF_BYTES_JOINED {
+                if builder.tree_bytes() + neighbour.whole_bytes() <= LEAF_BYTES_JOINED {
                     if j < i {
                         builder.prepend(&neighbour);
                     } else {
@@ -344,7 +359,7 @@ impl Edit {
         }
         let low = path.low(&hand.store.arena, self.height - 1, range.start);
         if !builder.is_empty() {
-            // One that has joined a neighbour is not cut.
+            // Of a list one that has joined a neighbour is not cut.
             let high = path.high(&hand.store.arena, self.height - 1);
             self.write_leaves(hand, builder, low, high)?;
         }
@@ -361,11 +376,11 @@ impl Edit {
     ) -> Result<(), Declined> {
         debug_assert!(self.news.is_empty());
         let leaf = builder.leaf();
-        let bytes = builder.loose_bytes();
+        let bytes = builder.tree_bytes();
         if bytes <= LEAF_BYTES || leaf.len() == 1 {
             return self.write_leaf(hand, builder, low);
         }
-        if leaf.kind() == Type::List {
+        if matches!(leaf.kind(), Type::List | Type::SortedSet) {
             return self.write_run(hand, builder, low, high);
         }
         let mut cuts = std::mem::take(&mut self.cuts);
@@ -572,7 +587,7 @@ impl Edit {
     }
 
     /// Makes one node of [`Edit::news`], which are of the level `height`, or leaves if there is no tree yet: the top.
-    fn write_top(&mut self, hand: &mut Hand<'_>, height: usize) -> Result<(), Declined> {
+    pub(super) fn write_top(&mut self, hand: &mut Hand<'_>, height: usize) -> Result<(), Declined> {
         let mut height = height;
         // Leaves always have a node above them.
         let leaves = self.height == 0;
@@ -605,7 +620,7 @@ impl Edit {
         }
         // SAFETY: as above.
         let leaf: Leaf<'g> = unsafe { leaf_at(&store.arena, inner.location(0)) };
-        (leaf.bytes() <= super::ITEM_LEAF_BYTES / 2).then_some(leaf)
+        (leaf.whole_bytes() <= super::ITEM_LEAF_BYTES / 2).then_some(leaf)
     }
 
     /// What it comes to takes the place of no tree, but has its nodes.
@@ -687,12 +702,14 @@ impl Guard<'_> {
         }
         let root = Root {
             number: edit.number,
-            height: edit.height as u32,
+            height: edit.height as u16,
+            members_height: edit.beside.0 as u16,
             elements: edit.elements,
             bytes: edit.bytes,
             top: AtomicU64::new(edit.top),
             moves: AtomicU64::new(1),
             state: AtomicU64::new(0),
+            members: AtomicU64::new(edit.beside.1),
         };
         // SAFETY: the draft has room for a root, aligned to 8.
         unsafe { self.draft_leaf(&mut draft, &shape, ROOT_BYTES).as_mut_ptr().cast::<Root>().write(root) };

@@ -165,8 +165,16 @@ impl Local {
         // SAFETY: as above.
         let root = unsafe { item.root(item.header()) };
         let mut left = STEP_CHUNKS;
-        let top = root.top.load(Ordering::Relaxed);
-        let done = self.take_node_apart(store, top, root.height as usize, &mut left);
+        let mut done = true;
+        for (top, height) in root.tops() {
+            let location = top.load(Ordering::Relaxed);
+            if location != 0 && done {
+                done = self.take_node_apart(store, location, height, &mut left);
+                if done {
+                    top.store(0, Ordering::Relaxed);
+                }
+            }
+        }
         self.beside_ns += (STEP_CHUNKS - left) as u64 * CHUNK_NS;
         if done {
             let number = root.number;
@@ -200,12 +208,25 @@ impl Local {
     }
 }
 
+impl Root {
+    /// Where the topmost nodes are named, and the levels below them: of the tree, and of that of the members of a sorted
+    /// set. None is there where the location is 0.
+    pub(super) fn tops(&self) -> [(&AtomicU64, usize); 2] {
+        [(&self.top, self.height.into()), (&self.members, self.members_height.into())]
+    }
+}
+
 impl Store {
     /// Calls `each` with the location and level of every node that is left of a tree. The store is at rest.
     pub(crate) fn each_node(&self, item: RawItem, each: &mut dyn FnMut(u64, usize)) {
         // SAFETY: the caller's: a root, and the store is at rest.
         let root = unsafe { item.root(item.header()) };
-        self.each_node_below(root.top.load(Ordering::Relaxed), root.height as usize, each);
+        for (top, height) in root.tops() {
+            let location = top.load(Ordering::Relaxed);
+            if location != 0 {
+                self.each_node_below(location, height, each);
+            }
+        }
     }
 
     fn each_node_below(&self, location: u64, level: usize, each: &mut dyn FnMut(u64, usize)) {

@@ -4,16 +4,22 @@
 //! node ─▶ number ─▶ table: hash ─▶ the item in its bucket whose root has the number ─▶ down by the node's least key
 //! ```
 //!
+//! In the scores tree of a sorted set, where keys may be equal, down by a leaf's first member.
+//!
 //! A node that was seen by a sweep may have been replaced since, or be of a write that is not published, or was given
 //! up. Under the lock of the item's bucket its header is read again: while it says that it is a node of this tree, what is
 //! behind the header stays as it is for this epoch, since whoever takes a node out says so in the header before the node
 //! goes to limbo. Then the tree says whether it has the node.
 
+use super::members::{ALIKE_MAX, Members, key_of};
+use super::ranked::child_with;
 use super::{Inner, Root, Tree, header_of, leaf_at, location_of, node_word, word};
 use crate::Store;
-use crate::collection::Type;
+use crate::arena::Arena;
+use crate::collection::{DIGITS_MAX, Type};
 use crate::item::RawItem;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
 
 /// The item that has the tree of this number, of this epoch; none if there is none, or it moves in the index just now.
 pub(crate) fn owner_of_node(store: &Store, number: u64) -> Option<u64> {
@@ -77,12 +83,30 @@ pub(crate) unsafe fn word_of(store: &Store, item: RawItem, location: u64) -> Opt
         if !header.is_node() || header.node_number() != u64::from(root.number) {
             return None;
         }
-        let (level, height) = (header.node_level(), root.height as usize);
+        let (top, height) = root.tops()[usize::from(header.is_of_members())];
+        let level = header.node_level();
         if level == height {
-            return (root.top.load(Ordering::Relaxed) == location).then_some(&root.top);
+            return (top.load(Ordering::Relaxed) == location).then_some(top);
         }
         let least = node_word(arena, location, 8).load(Ordering::Relaxed);
-        let mut at = root.top.load(Ordering::Acquire);
+        let mut at = top.load(Ordering::Acquire);
+        if Type::of_form(item.header().form()) == Type::SortedSet && !header.is_of_members() {
+            if level > 0 {
+                return word_among(arena, (at, height), (location, level), least);
+            }
+            // A leaf is where its first member is.
+            let leaf = leaf_at(arena, location);
+            let (room, first) = (&mut [0; DIGITS_MAX], leaf.entry(0));
+            let name = first.name.text(room);
+            for above in (1..=height).rev() {
+                let inner = Inner::at(arena, at);
+                let i = child_with(arena, &inner, above, leaf.word(0), name);
+                at = inner.location(i);
+                if above == 1 {
+                    return (at == location).then_some(&inner.words[i]);
+                }
+            }
+        }
         for above in (level + 1..=height).rev() {
             let inner = Inner::at(arena, at);
             let i = inner.child_of(least);
@@ -93,6 +117,41 @@ pub(crate) unsafe fn word_of(store: &Store, item: RawItem, location: u64) -> Opt
         }
         None
     }
+}
+
+/// What a members tree has: by hash and score the names, of those that have theirs.
+type There = HashMap<(u64, u64), Vec<Option<Vec<u8>>>>;
+
+/// The word below an inner node that names another one, of a level, of a scores tree. Of those with one key none says which
+/// of them leads there: all are looked at. They are one node in 62.
+///
+/// # Safety
+/// The node is one of a tree whose bucket's lock the caller holds.
+unsafe fn word_among(
+    arena: &Arena,
+    (at, height): (u64, usize),
+    (location, level): (u64, usize),
+    least: u64,
+) -> Option<&AtomicU64> {
+    // SAFETY: the caller's obligation; a node names nodes of the same epoch.
+    let inner = unsafe { Inner::at(arena, at) };
+    let keys = &inner.keys[1..];
+    let first = keys.partition_point(|key| *key < least);
+    let last = keys.partition_point(|key| *key <= least);
+    for i in first..=last {
+        if height == level + 1 {
+            if inner.location(i) == location {
+                return Some(&inner.words[i]);
+            }
+            continue;
+        }
+        // SAFETY: as above.
+        let found = unsafe { word_among(arena, (inner.location(i), height - 1), (location, level), least) };
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
 }
 
 impl Store {
@@ -110,8 +169,78 @@ impl Store {
         assert!(tree.len() > 0, "no collection is empty");
         let mut bytes = 0;
         let top = word(root.elements, root.top.load(Ordering::Relaxed));
-        self.check_node(root, tree.kind(), top, (root.height as usize, 0, u64::MAX, true), &mut bytes);
+        let height = usize::from(root.height);
+        self.check_node(root, tree.kind(), top, (height, 0, u64::MAX, true), &mut bytes);
+        let members = root.members.load(Ordering::Relaxed);
+        assert_eq!(members != 0, tree.kind() == Type::SortedSet, "sorted sets have members trees");
+        if members != 0 {
+            let mut there = There::new();
+            let members = word(root.elements, members);
+            let level = usize::from(root.members_height);
+            self.check_members(root, members, (level, 0, u64::MAX), &mut bytes, &mut there);
+            self.check_both(&tree, there);
+        }
         assert_eq!(root.bytes, bytes, "bytes of the nodes");
+    }
+
+    /// Both trees of a sorted set have the same members, and those have their names that must.
+    fn check_both(&self, tree: &Tree<'_>, mut there: There) {
+        for place in 0..tree.len() {
+            let (leaf, start) = tree.leaf_with(place);
+            let (entry, word) = (leaf.entry(place - start), leaf.word(place - start));
+            let room = &mut [0; DIGITS_MAX];
+            let name = entry.name.text(room);
+            let hash = self.hash_of_member(name);
+            let alike = tree.below(entry.score, true) - tree.below(entry.score, false);
+            let others = there.get_mut(&(hash, word)).expect("a member is in the other tree with its score");
+            let at = others.iter().position(|other| other.as_deref() == Some(name));
+            assert!(at.is_some() || alike <= ALIKE_MAX, "a member of many with one score has no name");
+            let at = at.or_else(|| others.iter().position(Option::is_none));
+            others.swap_remove(at.expect("a member is in the other tree as often as in this one"));
+            assert_eq!(tree.member(name).map(|(rank, _)| rank), Some(place), "a member is not found");
+        }
+        assert!(there.values().all(Vec::is_empty), "members that the set does not have");
+    }
+
+    fn check_members(
+        &self,
+        root: &Root,
+        named: u64,
+        (level, low, high): (usize, u64, u64),
+        bytes: &mut u64,
+        there: &mut There,
+    ) {
+        let (arena, location) = (&self.arena, location_of(named));
+        // SAFETY: the store is at rest, and the tree names a node there.
+        let (header, least) =
+            unsafe { (header_of(arena, location), node_word(arena, location, 8).load(Ordering::Relaxed)) };
+        assert!(header.is_node() && header.is_of_members(), "a tree names something that is no node of it");
+        assert_eq!((header.node_number(), header.node_level()), (u64::from(root.number), level));
+        assert!((low..high).contains(&least), "a node is not where its key leads");
+        *bytes += (header.piece_bytes() + 8) as u64;
+        let elements = if level == 0 {
+            // SAFETY: as above, a leaf.
+            let leaf = unsafe { Members::at(arena, location) };
+            leaf.check();
+            for i in 0..leaf.len() {
+                assert!((low..high).contains(&key_of(leaf.hash(i))), "a hash in another leaf than it says");
+                let name = leaf.name(i).map(|name| name.text(&mut [0; DIGITS_MAX]).to_vec());
+                there.entry((leaf.hash(i), leaf.word(i))).or_default().push(name);
+            }
+            leaf.len()
+        } else {
+            // SAFETY: as above, an inner node.
+            let inner = unsafe { Inner::at(arena, location) };
+            assert!(inner.len() > 0 && inner.len() <= super::CHILDREN_MAX);
+            for i in 0..inner.len() {
+                let low = if i == 0 { low } else { inner.keys[i] };
+                let high = inner.keys.get(i + 1).copied().unwrap_or(high);
+                assert!(low < high, "keys of children ascend");
+                self.check_members(root, inner.word(i), (level - 1, low, high), bytes, there);
+            }
+            inner.before(inner.len())
+        };
+        assert_eq!(elements, super::elements_of(named), "a count of elements");
     }
 
     fn check_node(
@@ -128,8 +257,11 @@ impl Store {
             unsafe { (header_of(arena, location), node_word(arena, location, 8).load(Ordering::Relaxed)) };
         assert!(header.is_node(), "a tree names something that is no node");
         assert_eq!((header.node_number(), header.node_level()), (u64::from(root.number), level));
+        assert!(!header.is_of_members(), "a node of the other tree");
+        // Members with one score may be in several leaves.
+        let within = |key: u64| low <= key && (key < high || kind == Type::SortedSet && key == high);
         // A node that has become the first of its parent keeps the key that it had.
-        assert!((low..high).contains(&least), "a node is not where its key leads");
+        assert!(within(least), "a node is not where its key leads");
         *bytes += (header.piece_bytes() + 8) as u64;
         let elements = if level == 0 {
             // SAFETY: as above, a leaf.
@@ -137,11 +269,14 @@ impl Store {
             assert!(!first || header.is_first_leaf(), "the first leaf is not marked");
             assert_eq!(leaf.kind(), kind);
             leaf.check(&|name| self.tag_of(name));
-            // The order of a list is that of its leaves.
-            let ordered = if kind == Type::List { 0 } else { leaf.len() };
-            for entry in leaf.entries(0..ordered) {
-                let order = self.order_of(entry.name.text(&mut [0; super::super::DIGITS_MAX]));
-                assert!((low..high).contains(&order), "an element in another leaf than its order says");
+            for (i, entry) in leaf.entries(0..leaf.len()).enumerate() {
+                let order = match kind {
+                    // The order of a list is that of its leaves.
+                    Type::List => break,
+                    Type::SortedSet => leaf.word(i),
+                    Type::Hash | Type::Set => self.order_of(entry.name.text(&mut [0; DIGITS_MAX])),
+                };
+                assert!(within(order), "an element in another leaf than its order says");
             }
             leaf.len()
         } else {
@@ -151,7 +286,7 @@ impl Store {
             for i in 0..inner.len() {
                 let low = if i == 0 { low } else { inner.keys[i] };
                 let high = inner.keys.get(i + 1).copied().unwrap_or(high);
-                assert!(low < high, "keys of children ascend");
+                assert!(low < high || kind == Type::SortedSet && low == high, "keys of children ascend");
                 self.check_node(root, kind, inner.word(i), (level - 1, low, high, first && i == 0), bytes);
             }
             inner.before(inner.len())

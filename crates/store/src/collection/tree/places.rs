@@ -1,4 +1,4 @@
-//! Writing to a tree by places: a list, whose elements are found by counts.
+//! Writing to a tree by places: a list, whose elements are found by counts, and what a sorted set has in common with it.
 //!
 //! A leaf that grows too long is cut into equal parts in the midst of a list. At an end, where more will follow, all leaves
 //! but the last one are as full as they may be, and so are inner nodes: a list that is pushed to at one end and popped
@@ -7,7 +7,7 @@
 use super::super::build::{Builder, NewEntry};
 use super::super::change::Declined;
 use super::super::element::Element;
-use super::super::leaf::{HEAD_BYTES, Leaf};
+use super::super::leaf::{BASE_BYTES, HEAD_BYTES};
 use super::edit::LEAF_BYTES_JOINED;
 use super::labels::Labels;
 use super::{ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, Path, Tree, elements_of, location_of};
@@ -63,9 +63,9 @@ impl PartEnd {
 }
 
 /// Where the parts of a leaf end, each of which is no longer than a leaf of a tree may be, or one entry.
-fn cut(leaf: &Leaf<'_>, growth: Growth, ends: &mut Vec<PartEnd>) {
+fn cut(builder: &Builder, growth: Growth, ends: &mut Vec<PartEnd>) {
     ends.clear();
-    let (arrays, mut at) = (leaf.arrays(), 0);
+    let (leaf, arrays, mut at) = (builder.leaf(), builder.each_bytes(), 0);
     for i in 0..leaf.len() {
         at += leaf.entry_bytes(i, at);
         ends.push(PartEnd { entries: i as u32 + 1, bytes: at as u32 });
@@ -74,7 +74,9 @@ fn cut(leaf: &Leaf<'_>, growth: Growth, ends: &mut Vec<PartEnd>) {
     let all = ends[last].loose_bytes(arrays);
     let most = match growth {
         Growth::Within => all.div_ceil(all.div_ceil(LEAF_BYTES_JOINED).max(2)),
-        Growth::Front | Growth::Back => LEAF_BYTES - HEAD_BYTES,
+        Growth::Front | Growth::Back => {
+            LEAF_BYTES - HEAD_BYTES - if leaf.kind() == Type::SortedSet { BASE_BYTES } else { 0 }
+        }
     };
     if growth == Growth::Front {
         // From the back on, so that the first part is the rest.
@@ -116,7 +118,9 @@ impl Edit {
     /// What it has come to, to be read before anything else is allocated.
     pub(in crate::collection) fn tree<'g>(&self, store: &'g Store, kind: Type) -> Tree<'g> {
         let (len, bytes) = (self.elements as usize, self.bytes as usize);
-        Tree { store, kind, top: self.top, height: self.height, len, bytes }
+        let (members_height, members) = self.beside;
+        debug_assert!(!self.in_members);
+        Tree { store, kind, top: self.top, height: self.height, len, bytes, members, members_height }
     }
 
     /// The leaf with the element at a place below [`Edit::elements`].
@@ -162,13 +166,23 @@ impl Edit {
         done
     }
 
+    /// Changes a copy of the last leaf, behind which more will come, and puts it in the place of the leaf.
+    pub(super) fn change_last(
+        &mut self,
+        hand: &mut Hand<'_>,
+        change: impl FnOnce(&mut Builder) -> Result<(), Declined>,
+    ) -> Result<(), Declined> {
+        let last = self.elements as usize - 1;
+        self.change_leaf(hand, last, Growth::Back, |builder, _| change(builder))
+    }
+
     /// Puts what is in `builder` in the place of a leaf. One that is cut needs labels before anything is taken out.
     fn store_run(&mut self, hand: &mut Hand<'_>, at: Place, builder: &mut Builder) -> Result<(), Declined> {
         let mut path = at.path;
         let leaf = builder.leaf();
-        if builder.loose_bytes() > LEAF_BYTES && leaf.len() > 1 {
+        if leaf.kind() == Type::List && builder.loose_bytes() > LEAF_BYTES && leaf.len() > 1 {
             let mut ends = std::mem::take(&mut self.ends);
-            cut(&leaf, self.growth, &mut ends);
+            cut(builder, self.growth, &mut ends);
             let parts = ends.len();
             self.ends = ends;
             path = self.make_labels(hand, at, parts)?;
@@ -176,8 +190,8 @@ impl Edit {
         self.store_leaf(hand, &path, builder)
     }
 
-    /// Makes leaves of what is in `builder`, with labels from `low` on, which are below `high`: they are [`Edit::news`]
-    /// then.
+    /// Makes leaves of what is in `builder`, elements of a list with labels from `low` on, which are below `high`, or members
+    /// of a sorted set: they are [`Edit::news`] then.
     pub(super) fn write_run(
         &mut self,
         hand: &mut Hand<'_>,
@@ -187,16 +201,22 @@ impl Edit {
     ) -> Result<(), Declined> {
         let leaf = builder.leaf();
         let (mut ends, mut part) = (std::mem::take(&mut self.ends), std::mem::take(&mut self.part));
-        cut(&leaf, self.growth, &mut ends);
-        let labels = Labels::between(low, high, ends.len(), 1).expect("there is room for so many");
+        cut(builder, self.growth, &mut ends);
+        let labels = (leaf.kind() == Type::List)
+            .then(|| Labels::between(low, high, ends.len(), 1).expect("there is room for so many"));
         let mut done = Ok(());
         let (mut from, mut at) = (0, 0);
         for (i, end) in ends.iter().enumerate() {
             let (to, end) = (end.entries as usize, end.bytes as usize);
             part.start(leaf.kind());
             part.push_run(&leaf, from..to, at..end);
+            let key = match &labels {
+                Some(labels) => labels.at(i),
+                None if i == 0 => low,
+                None => leaf.word(from),
+            };
             (from, at) = (to, end);
-            done = self.write_leaf(hand, &part, labels.at(i));
+            done = self.write_leaf(hand, &part, key);
             if done.is_err() {
                 break;
             }

@@ -64,8 +64,9 @@ fn compare(guard: &mut Guard<'_>, key: &Key<'_>, kind: Type, map: &Map) {
     }
     let (mut cursor, mut scanned) = (0, Vec::new());
     loop {
-        let (range, next) = there.scan(cursor);
-        scanned.extend(there.entries(range).map(of));
+        let mut places = Vec::new();
+        let next = there.scan(cursor, &mut places);
+        scanned.extend(places.into_iter().flat_map(|range| there.entries(range)).map(of));
         assert!(next == 0 || next > cursor && next < 1 << 48);
         cursor = next;
         if cursor == 0 {

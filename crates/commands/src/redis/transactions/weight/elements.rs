@@ -6,8 +6,11 @@ use super::{COLLECTION_BYTES_MAX, Scale, Size, behind};
 use crate::core::glob::Weight;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
+use crate::redis::collections::bounds::By;
+use crate::redis::collections::ranging::meant;
 use crate::redis::collections::{
-    COMPARE_NS, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS, WRITE_NS,
+    COMPARE_NS, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS, SCORED_NS,
+    STORED_NS, WRITE_NS,
 };
 use crate::redis::table::Command;
 use crate::redis::table::flag::{DENYOOM, WRITE};
@@ -86,9 +89,19 @@ impl Size {
         self.bytes.min(COLLECTION_BYTES_MAX) / 4
     }
 
-    /// The same of a sorted set, with its scores.
+    /// The same of a sorted set, of which one leaf of each of its trees is copied.
     fn sorted_ns(self) -> u64 {
-        self.bytes.min(COLLECTION_BYTES_MAX)
+        self.list_ns()
+    }
+
+    /// What it takes to store all of it at once.
+    fn stored_ns(self) -> u64 {
+        self.elements.saturating_mul(STORED_NS)
+    }
+
+    /// What it takes to take so many members out of a sorted set.
+    fn scored_ns(self, count: u64) -> u64 {
+        self.elements.min(count).saturating_mul(SCORED_NS)
     }
 }
 
@@ -165,10 +178,14 @@ impl<'q> Scale<'q> {
                 (some.told_ns() + if scored { some.elements * SCORE_NS } else { 0 }, some)
             }
             "zadd" | "zincrby" | "zrem" => (there.sorted_ns(), none),
-            "zremrangebyrank" | "zremrangebyscore" | "zremrangebylex" => (there.sorted_ns(), none),
+            "zremrangebyrank" | "zremrangebyscore" | "zremrangebylex" => {
+                let gone = self.removed(call, row, first, there, args.skip(1));
+                (there.sorted_ns() + gone.saturating_mul(SCORED_NS), none)
+            }
             "zpopmin" | "zpopmax" => {
                 let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
-                (some.told_ns() + some.elements * SCORE_NS + there.sorted_ns(), some)
+                let gone_ns = some.scored_ns(u64::MAX);
+                (some.told_ns() + some.elements * SCORE_NS + there.sorted_ns() + gone_ns, some)
             }
             "blpop" | "brpop" | "bzpopmin" | "bzpopmax" => {
                 let all = self.largest(call, row, args);
@@ -178,25 +195,33 @@ impl<'q> Scale<'q> {
                 let count = behind("COUNT", args.skip(2)).map_or(1, |count| natural(Some(count)));
                 let all = self.largest(call, row, args);
                 let some = all.some(count);
-                (some.told_ns() + some.gone_ns() + some.elements * SCORE_NS + all.sorted_ns(), some)
+                let scored_ns = if row.name.ends_with("zmpop") { some.scored_ns(u64::MAX) } else { 0 };
+                let told_ns = some.told_ns() + some.elements * SCORE_NS;
+                (told_ns + some.gone_ns() + scored_ns + all.sorted_ns(), some)
             }
             "zrangestore" => {
                 let from = self.size(call, db, args.at(1).unwrap_or_default());
-                (from.combined_ns(), none)
+                (from.combined_ns() + from.stored_ns(), none)
             }
             "sunion" | "zunion" => {
                 let all = self.sum(call, row, args);
                 (all.combined_ns(), all)
             }
-            "sunionstore" | "zunionstore" => (self.sum(call, row, args).combined_ns(), none),
+            "sunionstore" | "zunionstore" => {
+                let all = self.sum(call, row, args);
+                (all.combined_ns() + all.stored_ns(), none)
+            }
             "sinter" | "zinter" => self.sieved(call, row, args, true),
-            "sinterstore" | "sintercard" | "zinterstore" | "zintercard" => {
-                (self.sieved(call, row, args, true).0, none)
+            "sintercard" | "zintercard" => (self.sieved(call, row, args, true).0, none),
+            "sinterstore" | "zinterstore" => {
+                let (ns, least) = self.sieved(call, row, args, true);
+                (ns + least.stored_ns(), none)
             }
             "sdiff" | "sdiffstore" | "zdiff" | "zdiffstore" => {
                 let gathered = self.sum(call, row, args).combined_ns();
                 let (ns, first) = self.sieved(call, row, args, false);
-                (ns.min(gathered), if row.has(WRITE) { none } else { first })
+                let stored_ns = if row.has(WRITE) { first.stored_ns() } else { 0 };
+                (ns.min(gathered) + stored_ns, if row.has(WRITE) { none } else { first })
             }
             // They look at what they name.
             "hget" | "hmget" | "hgetdel" => (0, there.some(args.len() as u64)),
@@ -217,21 +242,36 @@ impl<'q> Scale<'q> {
         ns
     }
 
+    /// How many members of a range are taken out: those that are there now, and those that come before it.
+    fn removed(
+        &self,
+        call: &mut Call<'_, '_, '_>,
+        row: &Command,
+        key: &[u8],
+        there: Size,
+        args: impl Iterator<Item = &'q [u8]>,
+    ) -> u64 {
+        let by = match row.name {
+            "zremrangebyrank" => By::Rank,
+            "zremrangebylex" => By::Lex,
+            _ => By::Score,
+        };
+        let key = call.cx.guard.key_in(self.names[usize::from(self.db)], key);
+        let (meant, len) = meant(call, &key, by, args);
+        // All of a set go with its root.
+        let gone = if meant == len { 0 } else { meant };
+        gone.saturating_add(there.elements.saturating_sub(len))
+    }
+
     /// How large the keys of a command are behind it, if they may be larger.
     fn grow(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) {
         let db = self.db;
         let (key, more) = match row.name {
             "sinterstore" | "sunionstore" | "sdiffstore" | "zinterstore" | "zunionstore" | "zdiffstore"
             | "zrangestore" => {
-                let made = self.sum(call, row, args);
-                // What is larger is not stored.
-                let most = COLLECTION_BYTES_MAX;
-                let made = Size {
-                    bytes: made.bytes.min(most),
-                    elements: made.elements.min(most),
-                    ..Size::default()
-                };
-                (args.at(0), Size { longest: made.bytes, ..made })
+                let Size { bytes, elements, .. } = self.sum(call, row, args);
+                let longest = bytes.min(ELEMENT_BYTES as u64);
+                (args.at(0), Size { bytes, elements, least: 0, longest })
             }
             "smove" | "lmove" | "rpoplpush" | "blmove" | "brpoplpush" => {
                 let longest = ELEMENT_BYTES as u64;

@@ -1,0 +1,110 @@
+//! ZREMRANGEBYRANK, ZREMRANGEBYSCORE, ZREMRANGEBYLEX: members are taken out of a sorted set. Many are taken some at a time,
+//! between which others are served, each of which is one moment.
+//!
+//! No more go than were meant when the command came: those that others put there meanwhile do not keep it going.
+
+use larder_protocol::resp::Args;
+use larder_store::{Key, Type};
+
+use super::bounds::{Bounds, By};
+use super::taking::MEMBERS_AT_ONCE;
+use super::{Call, SCORED_NS, peek_as};
+use crate::redis::call::next;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::rewrite::Heap;
+use crate::redis::strings::source::Name;
+use crate::redis::table::{self, Command};
+
+/// Removes the members between two bounds. `name`: the command's.
+pub(crate) fn remove(
+    call: &mut Call<'_, '_, '_>,
+    name: &'static str,
+    key: &Key<'_>,
+    mut args: Args<'_>,
+    by: By,
+) -> Done {
+    let words = [next(&mut args)?, next(&mut args)?];
+    let bounds = Bounds::parse(by, words[0], words[1])?;
+    let (meant, len) = peek_as(&mut call.cx.guard, key, Type::SortedSet)?
+        .map_or((0..0, 0), |set| (bounds.ranks(&set), set.len()));
+    // All of a set go with its root.
+    if meant.len() <= MEMBERS_AT_ONCE || meant.len() == len || call.cx.guard.in_transaction() {
+        let gone = call.cx.guard.sorted_remove(key, |set| bounds.ranks(set))?;
+        let gone = gone.map_or(0, |gone| gone.len());
+        call.spend_on(if gone == len { 1 } else { gone }, SCORED_NS);
+        return call.length(gone);
+    }
+    let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
+    let held = Heap::keep(call, words.iter().map(|word| word.len()).sum())?;
+    let words = words.map(Box::from);
+    let name = Name::kept(call, key.bytes())?;
+    let (start, left) = (meant.start, meant.len());
+    call.go_on_with(Removing { row, name, by, words, _held: held, start, left, gone: 0 });
+    Ok(())
+}
+
+/// How many members there are between two bounds, and how many in all.
+pub(crate) fn meant<'a>(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    by: By,
+    mut args: impl Iterator<Item = &'a [u8]>,
+) -> (u64, u64) {
+    let words = [args.next(), args.next()].map(Option::unwrap_or_default);
+    let there = peek_as(&mut call.cx.guard, key, Type::SortedSet).unwrap_or(None);
+    match (there, Bounds::parse(by, words[0], words[1])) {
+        (Some(set), Ok(bounds)) => (bounds.ranks(&set).len() as u64, set.len() as u64),
+        // Nothing is taken out.
+        _ => (0, 0),
+    }
+}
+
+/// Members that are removed some at a time.
+#[derive(Debug)]
+struct Removing {
+    row: &'static Command,
+    name: Name,
+    by: By,
+    words: [Box<[u8]>; 2],
+    _held: Heap,
+    /// The first of them by rank, which does not change by what goes behind it.
+    start: usize,
+    left: usize,
+    gone: usize,
+}
+
+impl Removing {
+    /// Removes some; how many.
+    fn remove_some(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>, most: usize) -> Result<usize, Fail> {
+        let most = most.min(self.left);
+        let bounds = Bounds::parse(self.by, &self.words[0], &self.words[1])?;
+        let gone = call.cx.guard.sorted_remove(key, |set| {
+            let meant = match self.by {
+                By::Rank => self.start..set.len(),
+                By::Score | By::Lex => bounds.ranks(set),
+            };
+            meant.start..meant.end.min(meant.start + most)
+        })?;
+        Ok(gone.map_or(0, |gone| gone.len()))
+    }
+}
+
+impl Job for Removing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let most = ((call.step_ns() / SCORED_NS) as usize).clamp(1, MEMBERS_AT_ONCE);
+        let (row, key, mut gone) = (self.row, self.name.key(call), 0);
+        call.tell_around_key(row, key.bytes(), |call| {
+            gone = self.remove_some(call, &key, most)?;
+            Ok(())
+        })?;
+        call.spend(gone.max(1) as u64 * SCORED_NS);
+        self.gone += gone;
+        self.left = if gone == 0 { 0 } else { self.left - gone };
+        if self.left > 0 {
+            return Ok(Step::More);
+        }
+        call.length(self.gone)?;
+        Ok(Step::Done)
+    }
+}

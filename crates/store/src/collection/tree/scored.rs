@@ -1,0 +1,389 @@
+//! Writing to a sorted set in two trees: each member is put into, moved in, or taken out of the scores tree, and then the
+//! members tree says the same. Both are one edit, and one root is published.
+
+use super::super::build::{Builder, NewEntry, fits_alone};
+use super::super::change::Declined;
+use super::super::leaf::Leaf;
+use super::super::scores::{score_of, word_of};
+use super::edit::{Child, LEAF_BYTES_FEW, LEAF_BYTES_JOINED};
+use super::members::{ALIKE_MAX, Members, MembersBuilder, key_of};
+use super::places::Growth;
+use super::ranked::{child_with, find_in};
+use super::{ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, NODE_BYTES, Path, node_word, word};
+use crate::class::CHUNK_BYTES_MAX;
+use crate::collection::{DIGITS_MAX, Type};
+use crate::sync::atomic::Ordering;
+use crate::{End, Store};
+use std::ops::Range;
+
+/// Members that are taken out of the members tree together, and bytes of them, about: more of one leaf are at once then.
+const DOOMED: usize = 16 << 10;
+const DOOMED_BYTES: usize = 1 << 20;
+
+impl Edit {
+    /// The way to the leaf that has a member with this score, or would have it.
+    fn path_to(&self, store: &Store, word: u64, name: &[u8]) -> Path {
+        let mut path = Path { steps: [(0, 0); HEIGHT_MAX], leaf: self.top };
+        for depth in 0..self.height {
+            // SAFETY: inner nodes of this edit, or of a tree that is as it was; so is what is below them.
+            let (inner, i) = unsafe {
+                let inner = Inner::at(&store.arena, path.leaf);
+                (inner, child_with(&store.arena, &inner, self.height - depth, word, name))
+            };
+            path.steps[depth] = (path.leaf, i);
+            path.leaf = inner.location(i);
+        }
+        path
+    }
+
+    /// The score of a member.
+    pub(in crate::collection) fn score_of(&self, store: &Store, name: &[u8]) -> Option<f64> {
+        if self.elements == 0 { None } else { self.tree(store, Type::SortedSet).score_of_member(name) }
+    }
+
+    /// Gives a member a score, who had that one, or none.
+    pub(in crate::collection) fn put_score(
+        &mut self,
+        hand: &mut Hand<'_>,
+        name: &[u8],
+        old: Option<f64>,
+        score: f64,
+    ) -> Result<(), Declined> {
+        let word = word_of(score);
+        let alike = match old {
+            None if self.elements + 1 >= ELEMENTS_MAX || !fits_alone(Type::SortedSet, name, &[]) => {
+                return Err(Declined::TooLarge);
+            }
+            None => {
+                self.elements += 1;
+                self.insert_member(hand, word, name)?
+            }
+            Some(old) => self.move_member(hand, word_of(old), word, name)?,
+        };
+        // Of those alike but one all have their names if they were too many before.
+        let alike = alike.unwrap_or_else(|| self.with_score(hand, score).len());
+        let hash = hand.store.hash_of_member(name);
+        self.change_members(hand, hash, |members, _| {
+            if let Some(old) = old {
+                let i = members.find(hash, word_of(old), name).expect("both trees have the same members");
+                members.remove(i);
+            }
+            members.insert(hash, word, (alike > ALIKE_MAX).then_some(name));
+        })?;
+        if alike == ALIKE_MAX + 1 {
+            let alike = self.with_score(hand, score);
+            return self.name_ranks(hand, score, alike);
+        }
+        Ok(())
+    }
+
+    /// Takes a member out; whether it was there.
+    pub(in crate::collection) fn take_member(
+        &mut self,
+        hand: &mut Hand<'_>,
+        name: &[u8],
+    ) -> Result<bool, Declined> {
+        let Some(score) = self.score_of(hand.store, name) else { return Ok(false) };
+        let word = word_of(score);
+        self.elements -= 1;
+        self.remove_member(hand, word, name)?;
+        self.forget_member(hand, word, name)?;
+        Ok(true)
+    }
+
+    /// Takes the members at some places out; not all.
+    pub(in crate::collection) fn remove_ranks(
+        &mut self,
+        hand: &mut Hand<'_>,
+        ranks: Range<usize>,
+    ) -> Result<(), Declined> {
+        let mut doomed = MembersBuilder::default();
+        let mut at = ranks.start;
+        while at < ranks.end {
+            // They are copied: what is made for them may end the epoch.
+            doomed.start();
+            while at < ranks.end && doomed.len() < DOOMED && doomed.payload_bytes() < DOOMED_BYTES {
+                let (leaf, start) = self.tree(hand.store, Type::SortedSet).leaf_with(at);
+                let here = at - start..leaf.len().min(ranks.end - start);
+                at = start + here.end;
+                for entry in leaf.entries(here) {
+                    let (room, word) = (&mut [0; DIGITS_MAX], word_of(entry.score));
+                    let name = entry.name.text(room);
+                    doomed.push(hand.store.hash_of_member(name), word, Some(name));
+                }
+            }
+            doomed.sort();
+            self.forget_members(hand, &doomed)?;
+        }
+        self.remove_places(hand, ranks, End::Front, true).map(drop)
+    }
+
+    /// Takes these out of the members tree, one leaf after the other.
+    fn forget_members(&mut self, hand: &mut Hand<'_>, doomed: &MembersBuilder) -> Result<(), Declined> {
+        let mut i = 0;
+        while i < doomed.len() {
+            self.change_members(hand, doomed.hash(i), |members, high| {
+                while i < doomed.len() && high.is_none_or(|high| key_of(doomed.hash(i)) < high) {
+                    assert!(members.remove_one_of(doomed, i), "both trees have the same members");
+                    i += 1;
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Puts a member into the scores tree; how many have its score then, as far as its leaf tells.
+    fn insert_member(
+        &mut self,
+        hand: &mut Hand<'_>,
+        word: u64,
+        name: &[u8],
+    ) -> Result<Option<usize>, Declined> {
+        let path = self.path_to(hand.store, word, name);
+        self.change_scores(hand, &path, |builder, tag| put(builder, word, name, tag), word, name)
+    }
+
+    /// Takes a member out of the scores tree.
+    fn remove_member(&mut self, hand: &mut Hand<'_>, word: u64, name: &[u8]) -> Result<(), Declined> {
+        let path = self.path_to(hand.store, word, name);
+        let take_out = |builder: &mut Builder, _| {
+            let i = find_in(&builder.leaf(), word, name).expect("both trees have the same members");
+            builder.remove(i..i + 1);
+            Ok(None)
+        };
+        self.change_scores(hand, &path, take_out, word, name).map(drop)
+    }
+
+    /// Gives a member of the scores tree another score; how many have that then, as far as its leaf tells.
+    fn move_member(
+        &mut self,
+        hand: &mut Hand<'_>,
+        old: u64,
+        word: u64,
+        name: &[u8],
+    ) -> Result<Option<usize>, Declined> {
+        let (from, to) = (self.path_to(hand.store, old, name), self.path_to(hand.store, word, name));
+        if from.leaf != to.leaf {
+            // The new one first: no tree is empty meanwhile.
+            let alike = self.insert_member(hand, word, name)?;
+            self.remove_member(hand, old, name)?;
+            return Ok(alike);
+        }
+        let change = |builder: &mut Builder, tag| {
+            let i = find_in(&builder.leaf(), old, name).expect("both trees have the same members");
+            builder.remove(i..i + 1);
+            put(builder, word, name, tag)
+        };
+        self.change_scores(hand, &to, change, word, name)
+    }
+
+    /// Changes a copy of the leaf at the end of a path, and puts it in the place of the leaf. What `change` says is where a
+    /// member with this score is put; from that follows how many have the score.
+    fn change_scores(
+        &mut self,
+        hand: &mut Hand<'_>,
+        path: &Path,
+        change: impl FnOnce(&mut Builder, u8) -> Result<Option<usize>, Declined>,
+        word: u64,
+        name: &[u8],
+    ) -> Result<Option<usize>, Declined> {
+        let tag = hand.store.tag_of(name);
+        let mut builder = std::mem::take(&mut self.builder);
+        builder.load(&self.leaf(hand.store, path));
+        builder.make_roomy();
+        let first = path.is_first(self.height);
+        let last = path.high(&hand.store.arena, self.height - 1).is_none();
+        let done = match change(&mut builder, tag) {
+            Err(declined) => Err(declined),
+            Ok(place) => {
+                let leaf = builder.leaf();
+                self.growth = match place {
+                    Some(i) if last && i + 1 == leaf.len() => Growth::Back,
+                    Some(0) if first => Growth::Front,
+                    Some(_) | None => Growth::Within,
+                };
+                let alike = place.and_then(|_| alike_in(&leaf, word, first, last));
+                self.store_leaf(hand, path, &mut builder).map(|()| alike)
+            }
+        };
+        self.growth = Growth::Within;
+        self.builder = builder;
+        done
+    }
+
+    /// Takes a member out of the members tree.
+    fn forget_member(&mut self, hand: &mut Hand<'_>, word: u64, name: &[u8]) -> Result<(), Declined> {
+        let hash = hand.store.hash_of_member(name);
+        self.change_members(hand, hash, |members, _| {
+            let i = members.find(hash, word, name).expect("both trees have the same members");
+            members.remove(i);
+        })
+    }
+
+    /// Gives the members at some places, which have this score, their names in the members tree.
+    pub(super) fn name_ranks(
+        &mut self,
+        hand: &mut Hand<'_>,
+        score: f64,
+        ranks: Range<usize>,
+    ) -> Result<(), Declined> {
+        let word = word_of(score);
+        let mut name = Vec::new();
+        for place in ranks {
+            let (leaf, start) = self.tree(hand.store, Type::SortedSet).leaf_with(place);
+            name.clear();
+            name.extend_from_slice(leaf.entry(place - start).name.text(&mut [0; DIGITS_MAX]));
+            let hash = hand.store.hash_of_member(&name);
+            self.change_members(hand, hash, |members, _| {
+                let i = members.find(hash, word, &name).expect("both trees have the same members");
+                members.set_name(i, &name);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes the members tree of what is in one leaf.
+    pub(super) fn plant_members(&mut self, hand: &mut Hand<'_>, leaf: &Leaf<'_>) -> Result<(), Declined> {
+        let mut members = std::mem::take(&mut self.members);
+        members.start();
+        for (i, entry) in leaf.entries(0..leaf.len()).enumerate() {
+            let room = &mut [0; DIGITS_MAX];
+            let name = entry.name.text(room);
+            let alike = leaf.below(entry.score, true) - leaf.below(entry.score, false);
+            let name_kept = (alike > ALIKE_MAX).then_some(name);
+            members.push(hand.store.hash_of_member(name), leaf.word(i), name_kept);
+        }
+        members.sort();
+        self.turn();
+        let done = self.write_members(hand, &members, 0).and_then(|()| self.write_top(hand, 1));
+        self.turn();
+        self.members = members;
+        done
+    }
+
+    /// The other tree is changed from here on.
+    fn turn(&mut self) {
+        (self.height, self.top, self.beside) = (self.beside.0, self.beside.1, (self.height, self.top));
+        self.in_members = !self.in_members;
+    }
+
+    /// Changes a copy of the leaf of the members tree for a hash, given the least key behind it, and puts it in the place of
+    /// the leaf.
+    pub(super) fn change_members(
+        &mut self,
+        hand: &mut Hand<'_>,
+        hash: u64,
+        change: impl FnOnce(&mut MembersBuilder, Option<u64>),
+    ) -> Result<(), Declined> {
+        let mut members = std::mem::take(&mut self.members);
+        self.turn();
+        let path = self.path(hand.store, key_of(hash));
+        let high = path.high(&hand.store.arena, self.height - 1);
+        // SAFETY: a leaf of this edit, or of a tree that is as it was.
+        members.load(&unsafe { Members::at(&hand.store.arena, path.leaf) });
+        change(&mut members, high);
+        let done = self.store_members(hand, &path, &mut members);
+        self.turn();
+        members.shrink();
+        self.members = members;
+        done
+    }
+
+    /// Puts what is in `members` in the place of the leaf at the end of a path.
+    fn store_members(
+        &mut self,
+        hand: &mut Hand<'_>,
+        path: &Path,
+        members: &mut MembersBuilder,
+    ) -> Result<(), Declined> {
+        let arena = &hand.store.arena;
+        let (parent, i) = path.steps[self.height - 1];
+        // SAFETY: an inner node of this edit, or of a tree that is as it was; so its children.
+        let inner = unsafe { Inner::at(arena, parent) };
+        let mut range = i..i + 1;
+        self.drop_node(hand, path.leaf);
+        let bytes = members.bytes(0..members.len());
+        if !members.is_empty() && bytes < LEAF_BYTES_FEW {
+            for j in [i + 1, i.wrapping_sub(1)].into_iter().filter(|j| *j < inner.len()) {
+                let location = inner.location(j);
+                // SAFETY: as above, a leaf.
+                let neighbour = unsafe { Members::at(&hand.store.arena, location) };
+                if bytes + neighbour.bytes() <= LEAF_BYTES_JOINED {
+                    members.append(&neighbour);
+                    range = i.min(j)..i.max(j) + 1;
+                    self.drop_node(hand, location);
+                    break;
+                }
+            }
+        }
+        let low = path.low(&hand.store.arena, self.height - 1, range.start);
+        if !members.is_empty() {
+            self.write_members(hand, members, low)?;
+        }
+        self.climb(hand, path, self.height - 1, range)
+    }
+
+    /// Makes leaves of what is in `members`, from `low` on: they are [`Edit::news`] then.
+    fn write_members(
+        &mut self,
+        hand: &mut Hand<'_>,
+        members: &MembersBuilder,
+        low: u64,
+    ) -> Result<(), Declined> {
+        debug_assert!(self.news.is_empty());
+        let mut ends = std::mem::take(&mut self.members_ends);
+        members.cut(LEAF_BYTES, &mut ends);
+        let (mut start, mut done) = (0, Ok(()));
+        for &end in &ends {
+            let key = if start == 0 { low } else { key_of(members.hash(start)) };
+            done = self.write_members_leaf(hand, members, start..end, key);
+            if done.is_err() {
+                break;
+            }
+            start = end;
+        }
+        self.members_ends = ends;
+        done
+    }
+
+    fn write_members_leaf(
+        &mut self,
+        hand: &mut Hand<'_>,
+        members: &MembersBuilder,
+        range: Range<usize>,
+        key: u64,
+    ) -> Result<(), Declined> {
+        let bytes = members.bytes(range.clone());
+        if NODE_BYTES + bytes > CHUNK_BYTES_MAX {
+            return Err(Declined::TooLarge);
+        }
+        let chunk = self.allocate(hand, 0, NODE_BYTES + bytes)?;
+        let arena = &hand.store.arena;
+        // SAFETY: the chunk is this worker's, and has room for the leaf behind its first words.
+        let place = unsafe {
+            node_word(arena, chunk, 8).store(key, Ordering::Relaxed);
+            std::slice::from_raw_parts_mut(arena.at(chunk).add(NODE_BYTES).as_ptr(), bytes)
+        };
+        let elements = range.len() as u64;
+        members.write(range, place);
+        self.news.push(Child { key, word: word(elements, chunk) });
+        Ok(())
+    }
+}
+
+/// Puts a member into a leaf that does not have it; where.
+fn put(builder: &mut Builder, word: u64, name: &[u8], tag: u8) -> Result<Option<usize>, Declined> {
+    let score = score_of(word);
+    let i = builder.leaf().place(score, name);
+    builder.insert(i, NewEntry { tag, name, value: &[], score })?;
+    Ok(Some(i))
+}
+
+/// How many members have a score, as far as one leaf that has one of them tells: none if there may be others in the next
+/// one, and that matters.
+fn alike_in(leaf: &Leaf<'_>, word: u64, first: bool, last: bool) -> Option<usize> {
+    let score = score_of(word);
+    let here = leaf.below(score, false)..leaf.below(score, true);
+    let whole = (here.start > 0 || first) && (here.end < leaf.len() || last);
+    (whole || here.len() > ALIKE_MAX + 1).then_some(here.len())
+}
