@@ -368,9 +368,18 @@ impl Arena {
         fits
     }
 
+    /// Spans in use.
+    pub(crate) fn spans_used(&self) -> u64 {
+        u64::from(self.used.load(Ordering::Relaxed))
+    }
+
+    /// Numbers of spans that were ever handed out are below this.
+    pub(crate) fn spans_ever(&self) -> u32 {
+        self.free.lock().expect("no panic under the lock").next
+    }
+
     pub(crate) fn used_bytes(&self) -> u64 {
-        u64::from(self.used.load(Ordering::Relaxed)) * SPAN_BYTES as u64
-            + self.charged_bytes.load(Ordering::Relaxed)
+        self.spans_used() * SPAN_BYTES as u64 + self.charged_bytes.load(Ordering::Relaxed)
     }
 
     /// Spans that had an owner and have none now.

@@ -128,6 +128,7 @@ impl Store {
         let tables = rings + self.ghosts.bytes() + self.trees.bytes();
         let beside = tables + keys + self.watch_bytes() + self.outside_bytes();
         assert_eq!(self.arena.charged_bytes(), beside, "bytes beside the spans");
+        assert_eq!(self.ledger().sum(), self.arena.used_bytes(), "the ledger");
         // 4. No bucket is locked, and those are watched that a watched key is at home in.
         let mut watched = 0;
         let mut cursor = 0;

@@ -69,6 +69,16 @@ impl Held {
     pub(crate) fn pinned(&self, bytes: i64) {
         self.pinned.fetch_add(bytes as u64, Ordering::Relaxed);
     }
+
+    /// What buffers are charged.
+    pub(crate) fn charged_bytes(&self) -> u64 {
+        self.charged.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the limit that were set aside for others.
+    pub(crate) fn aside_bytes(&self) -> u64 {
+        self.aside.load(Ordering::Relaxed)
+    }
 }
 
 /// Who has `own` of `all` may take `more`: within `max`, or alone, beside others that have half of it.
@@ -131,7 +141,7 @@ impl Store {
 
     /// Bytes of the limit that are charged to somebody outside the store.
     pub(crate) fn outside_bytes(&self) -> u64 {
-        self.held.charged.load(Ordering::Relaxed).wrapping_add(self.held.aside.load(Ordering::Relaxed))
+        self.held.charged_bytes().wrapping_add(self.held.aside_bytes())
     }
 
     /// Bytes that connections may hold.

@@ -438,6 +438,11 @@ impl Index {
         growth.pages_used * PAGE_BYTES as u64 + (entries * size_of::<Entry>()) as u64
     }
 
+    /// Bytes of pages in use.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.growth.lock().expect("no panic under the lock").pages_used * PAGE_BYTES as u64
+    }
+
     /// Pages of its spans: used, free, and out of use until batches are over.
     pub(crate) fn pages_of_spans(&self) -> u64 {
         let growth = self.growth.lock().expect("no panic under the lock");

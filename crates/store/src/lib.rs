@@ -77,9 +77,11 @@ mod index;
 mod item;
 mod key;
 mod large;
+mod ledger;
 mod leftover;
 mod limbo;
 mod maintain;
+mod map;
 #[cfg(doctest)]
 mod misuse;
 #[cfg(loom)]
@@ -122,6 +124,8 @@ pub use expect::{Expect, Refusal, Seen, Stored};
 pub use flush::FLUSHES_TOGETHER_MAX;
 pub use held::{FREED_BLOCK_BYTES, HELD_SHARE, INPUT_SHARE, return_freed_blocks, trim_heap};
 pub use key::{KEY_BYTES_MAX, Key};
+pub use ledger::Ledger;
+pub use map::{SPAN_SEEN_BYTES, SpanOwner, SpanSeen};
 pub use read::{Hint, InLeaf, InPieces, Item, Lookup, Pieces, Pinned, Value};
 pub use totals::{ClassTotals, Totals};
 pub use upload::{Spaces, Upload};

@@ -51,6 +51,8 @@ pub struct Totals {
     pub chunks_moved: u64,
     /// Keys stored again soon after they were evicted on probation.
     pub ghost_hits: u64,
+    /// Times that all items, or those of a database, were flushed.
+    pub flushes: u64,
 }
 
 /// Figures of one slab class.
@@ -104,6 +106,7 @@ impl Totals {
             (&mut self.spans_moved, before.spans_moved),
             (&mut self.chunks_moved, before.chunks_moved),
             (&mut self.ghost_hits, before.ghost_hits),
+            (&mut self.flushes, before.flushes),
         ] {
             *events = events.saturating_sub(before);
         }
@@ -158,6 +161,7 @@ impl Store {
             index_growing: self.index.growing(),
             spans_free: self.arena.spans_free(),
             spans_given_back: self.arena.spans_given_back(),
+            flushes: self.stamp_count(),
             ..Totals::default()
         };
         for id in ClassId::all() {
