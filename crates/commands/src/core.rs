@@ -6,7 +6,7 @@
 //!   `pause`
 //! - who speaks: `access`, `strangers`; who listens: `topics`, `glob`; what is told of keys: `events`, `telling`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`, `lately`,
-//!   `findings`, `system`
+//!   `findings`, `shown`, `system`
 //!
 //! Knows no protocol: `memcached` and `redis` stand on it, and not on each other.
 
@@ -30,6 +30,7 @@ pub(crate) mod pause;
 pub(crate) mod prefix;
 pub(crate) mod progress;
 pub(crate) mod shared;
+pub(crate) mod shown;
 pub(crate) mod stages;
 pub(crate) mod strangers;
 pub(crate) mod system;

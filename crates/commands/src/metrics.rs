@@ -6,10 +6,13 @@
 //!
 //! All counts are since the server was started: `stats reset` and CONFIG RESETSTAT are not seen here.
 
-use larder_store::{ClassTotals, Millis, Store};
+mod shown;
+
+use larder_store::{ClassTotals, Ledger, Millis, Store};
 
 use crate::core::counters::{ClassCounter, Counter};
 use crate::core::exposition::{Exposition, Sample};
+use crate::core::figures::series::{self, Reading};
 use crate::core::figures::table::{ClassFigure, Figure, Kind, Unit};
 use crate::core::figures::{self, Place};
 use crate::core::findings::{self, Finding, RULES};
@@ -85,6 +88,8 @@ enum Source {
     ClassCounter(ClassCounter),
     /// Of each rule of findings.
     Findings,
+    /// Of each use of memory.
+    Ledger,
 }
 
 struct Metric {
@@ -120,6 +125,12 @@ const METRICS: &[Metric] = &[
     ),
     metric("larder_memory_limit_bytes", Gauge, Source::Figure(Figure::MemoryLimit)),
     metric("larder_memory_used_bytes", Gauge, Source::Figure(Figure::MemoryUsed)),
+    labelled(
+        "larder_memory_bytes",
+        Gauge,
+        "Memory that counts against the limit, by what it is used for: together what is used.",
+        Source::Ledger,
+    ),
     metric("larder_memory_held_bytes", Gauge, Source::Figure(Figure::MemoryHeld)),
     metric("larder_items_bytes", Gauge, Source::Figure(Figure::ItemBytes)),
     metric("larder_items", Gauge, Source::Figure(Figure::Items)),
@@ -172,6 +183,14 @@ const CLOSED: &[(&str, Read)] = &[
     ("subscriber_too_slow", |f| f.process.listeners_cut),
 ];
 
+/// What metrics are told from.
+struct Told<'a> {
+    figures: &'a figures::Figures,
+    classes: &'a [ClassTotals],
+    findings: &'a [Finding],
+    ledger: &'a Ledger,
+}
+
 impl Metric {
     fn help(&self) -> &'static str {
         match self.from {
@@ -179,7 +198,7 @@ impl Metric {
             Source::Counter(counter) => counter.help(),
             Source::Class(figure) => figure.row().help,
             Source::ClassCounter(counter) => counter.help(),
-            Source::Figures(..) | Source::Pairs(..) | Source::Findings => self.help,
+            Source::Figures(..) | Source::Pairs(..) | Source::Findings | Source::Ledger => self.help,
         }
     }
 
@@ -190,16 +209,12 @@ impl Metric {
             Source::Pairs(labels, _) => labels.to_vec(),
             Source::Class(_) | Source::ClassCounter(_) => vec!["chunk_bytes"],
             Source::Findings => vec!["rule", "severity"],
+            Source::Ledger => vec!["use"],
         }
     }
 
-    fn tell(
-        &self,
-        figures: &figures::Figures,
-        classes: &[ClassTotals],
-        findings: &[Finding],
-        page: &mut Exposition<'_>,
-    ) {
+    fn tell(&self, told: &Told<'_>, page: &mut Exposition<'_>) {
+        let Told { figures, classes, findings, ledger } = *told;
         page.family(self.name, self.kind, self.help(), |family| match &self.from {
             Source::Figure(figure) => family.put(&[], Sample::of(figure.row().unit, figure.of(figures))),
             Source::Counter(counter) => family.put(&[], Sample::Whole(figures.sums.of(*counter))),
@@ -222,6 +237,11 @@ impl Metric {
                     let found = findings.iter().any(|finding| finding.rule.name == rule.name);
                     let labels = [("rule", rule.name), ("severity", rule.severity.name())];
                     family.put(&labels, Sample::Whole(found.into()));
+                }
+            }
+            Source::Ledger => {
+                for (of, _, bytes) in ledger.uses() {
+                    family.put(&[("use", of)], Sample::Whole(bytes));
                 }
             }
             Source::ClassCounter(counter) => {
@@ -251,7 +271,9 @@ impl Shared {
             let of_classes = if wanted.classes == Classes::Larder { &classes[..] } else { &[] };
             let findings;
             (common, findings) = findings::find_in(&self.common, common);
-            METRICS.iter().for_each(|metric| metric.tell(&common, of_classes, &findings, page));
+            let ledger = scene.store.ledger();
+            let told = Told { figures: &common, classes: of_classes, findings: &findings, ledger: &ledger };
+            METRICS.iter().for_each(|metric| metric.tell(&told, page));
         }
         let common = if wanted.memcached {
             let slabs = self.memcached.slabs.sum(&classes);
@@ -294,6 +316,16 @@ impl Shared {
             let about = About { name: row.name, kind: row.kind, unit: row.unit, help: row.help };
             visit(about, figure.of(&figures));
         }
+    }
+
+    /// What a history keeps, as it is now.
+    pub fn reading(&self, scene: Scene<'_>) -> Reading {
+        series::read(&figures::Figures::since_start(self.place(scene)))
+    }
+
+    /// A number that this run of the server has alone.
+    pub fn run_id(&self) -> u128 {
+        self.redis.run_id
     }
 
     /// Calls `visit` with each of the store's classes that own a span, and each figure of it.

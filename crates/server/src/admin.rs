@@ -5,13 +5,17 @@
 //! a core at most. There are few connections; one more takes the place of who has been idle for longest.
 //!
 //! - `http`: heads and answers; `client`: a connection; `route`: what is where
-//! - `metrics`, `api`: what is told
+//! - `observer`: looks at figures once a second, for `history`
+//! - `metrics`, `api`, `span_map`: what is told
 
 mod api;
 mod client;
+mod history;
 pub mod http;
 mod metrics;
+mod observer;
 mod route;
+mod span_map;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -32,8 +36,9 @@ use route::Routes;
 /// Connections.
 pub const CLIENTS_MAX: usize = 16;
 
-/// Memory counted for the thread: its stack, heads, and what an answer is gathered from.
-pub const THREAD_BYTES: u64 = 512 << 10;
+/// Memory counted for the thread: its stack, heads, what an answer is gathered from, and the history.
+pub const THREAD_BYTES: u64 = 768 << 10;
+const _: () = assert!(history::HISTORY_BYTES <= 256 << 10);
 
 /// Answers that wait to be sent together hold so much; beyond it requests are refused.
 const ANSWERS_BYTES_MAX: usize = 2 << 20;
@@ -102,7 +107,6 @@ struct Desk {
     poller: Poller,
     seats: [Option<Seat>; CLIENTS_MAX],
     routes: Routes,
-    started: Instant,
     /// The listener is not watched until then.
     deaf_until: Option<Millis>,
 }
@@ -119,7 +123,6 @@ impl Desk {
             listener,
             poller,
             seats: [const { None }; CLIENTS_MAX],
-            started: Instant::now(),
             deaf_until: None,
         })
     }
@@ -148,19 +151,22 @@ impl Desk {
     }
 
     fn now(&self) -> Millis {
-        self.started.elapsed().as_millis() as Millis
+        self.hub.clock.elapsed().as_millis() as Millis
     }
 
     /// When there is something to do, whatever happens.
     fn due(&self) -> Option<Millis> {
         let seats = self.seats.iter().flatten();
         let due = seats.map(|seat| if seat.client.has_more() { 0 } else { seat.client.due() });
-        due.chain(self.deaf_until).min()
+        due.chain(self.deaf_until).chain([self.routes.observer.due()]).min()
     }
 
-    /// Those who have more to be answered, and those whose time is over.
+    /// Figures are looked at; those who have more to be answered, and those whose time is over.
     fn look_round(&mut self) {
         let now = self.now();
+        if now >= self.routes.observer.due() {
+            self.routes.observe(now);
+        }
         if self.deaf_until.is_some_and(|until| now >= until) {
             self.deaf_until = None;
             self.listen(Interest::Read);

@@ -46,6 +46,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, S
                 return Err(format!("{shown} is refused: {why}"));
             }
             (row.apply)(&mut config, &value).map_err(|why| format!("{shown}: {why}"))?;
+            let value = if row.name == "requirepass" { "(not shown)".into() } else { value };
+            config.given.push((row.name, value));
         }
     }
     // Behind the loop: an option that is refused is refused whatever else is asked for, and clients
@@ -204,6 +206,22 @@ mod tests {
         }
         assert_eq!(config("-V").unwrap_err(), format!("larder {}\n", env!("CARGO_PKG_VERSION")));
         assert_eq!(config("--version").unwrap_err(), config("-V").unwrap_err());
+    }
+
+    #[test]
+    fn what_was_given_is_known_but_for_a_password() {
+        let config = config("-m 128 -vv --requirepass secret -o idle_timeout=3,slab_automove").unwrap();
+        let given: Vec<(&str, &str)> = config.given.iter().map(|(name, value)| (*name, &value[..])).collect();
+        let expected = [
+            ("requirepass", "(not shown)"),
+            ("memory-limit", "128"),
+            ("verbose", ""),
+            ("verbose", ""),
+            ("idle_timeout", "3"),
+            ("slab_automove", ""),
+            ("extended", "idle_timeout=3,slab_automove"),
+        ];
+        assert_eq!(given, expected);
     }
 
     #[test]

@@ -111,6 +111,8 @@ pub struct Config {
     pub lru_maintainer: bool,
     /// What memcached's tools read back from `stats settings` and Larder has no use for.
     pub reported: Reported,
+    /// Options that were given, by their long names, in order, each with its value. No passwords.
+    pub given: Vec<(&'static str, String)>,
 }
 
 /// Settings that are accepted, reported and otherwise without effect.
@@ -205,6 +207,7 @@ impl Default for Config {
             lru_crawler: true,
             lru_maintainer: true,
             reported: Reported::default(),
+            given: Vec::new(),
         }
     }
 }

@@ -410,6 +410,7 @@ pub(crate) fn apply(config: &mut Config, list: &str) -> Result<(), String> {
             return Err(format!("{name} takes no value"));
         }
         (row.apply)(config, value).map_err(|why| format!("{part}: {why}"))?;
+        config.given.push((row.name, value.unwrap_or_default().into()));
     }
     Ok(())
 }

@@ -68,6 +68,7 @@ use larder_store::{Automove, Store};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 pub use acceptor::{Acceptor, Arrivals, Entrance, Heard};
+pub use admin::http;
 pub use admin::markdown as metrics_markdown;
 pub use clock::Clock;
 pub use command_line::{Request, parse};

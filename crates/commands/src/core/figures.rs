@@ -3,6 +3,7 @@
 //! Counts of events only grow. `stats reset` remembers what they were ([`Base`]); what is told to clients is what came
 //! since, and what scrapers are told knows of no reset: to them a count that falls is a server that was started anew.
 
+pub mod series;
 pub mod table;
 
 use std::sync::PoisonError;

@@ -308,6 +308,15 @@ pub struct Command {
 }
 
 impl Command {
+    /// Where its first key is among its arguments, the name being 0; none if it has none, or these say where.
+    pub(crate) fn first_key_at(&self) -> Option<usize> {
+        match self.keys {
+            Keys::None | Keys::By(_) => None,
+            Keys::Range { first, .. } => usize::try_from(first).ok(),
+            Keys::Counted { count, .. } => usize::try_from(count + 1).ok(),
+        }
+    }
+
     /// A command of one key.
     pub(crate) const fn key(name: &'static str, arity: i32, flags: u32, run: OfKey) -> Command {
         Command::with_keys(ONE_KEY, Command::bare(name, arity, flags, Run::Key(KeyFunction(run))))

@@ -1,16 +1,31 @@
-//! Figures as JSON, for pages and for tools: names and numbers, no keys and no values.
+//! Figures as JSON, for pages and for tools. Values are told nowhere; keys only of commands that took long, unless they
+//! are to be hidden ([`Routes::hides_keys`]).
 
-use larder_commands::Host;
+use std::fmt::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use larder_commands::{Host, SERIES};
+use larder_eventloop::Millis;
+use larder_store::{SPAN_SEEN_BYTES, chunk_sizes};
 use serde_json::{Map, Value, json};
 
+use super::history::{LEVELS, Mark, What};
 use super::http::{Answer, JSON, Status};
 use super::route::{Query, Routes};
+use super::span_map::{SpanMap, number};
+use crate::extended::EXTENDED;
+use crate::options::{Effect, OPTIONS};
 
 /// Connections of one answer, unless asked otherwise, and at most.
 const CONNECTIONS: usize = 256;
 const CONNECTIONS_MAX: usize = 4096;
 /// Connections that are visited at a time.
 const CONNECTIONS_AT_ONCE: usize = 64;
+/// Commands that took long, of one answer.
+const SLOW_MAX: usize = 128;
+/// Cells of a map.
+const CELLS_MAX: u64 = 16_384;
 
 fn answer(value: &Value) -> Answer {
     Answer::ok(JSON, format!("{value}\n"))
@@ -33,7 +48,73 @@ pub fn figures(routes: &Routes) -> Answer {
         let (kind, unit) = (about.kind.name(), about.unit.name());
         figures.push(json!({ "name": about.name, "kind": kind, "unit": unit, "help": about.help }));
     });
-    answer(&json!({ "figures": figures }))
+    let series = SERIES.iter().map(|series| {
+        let (kind, unit) = (series.kind.name(), series.unit.name());
+        json!({ "name": series.name, "kind": kind, "unit": unit, "help": series.help })
+    });
+    let series: Vec<Value> = series.collect();
+    answer(&json!({ "figures": figures, "series": series }))
+}
+
+/// What figures were. Written as it comes: as values it would take several times the memory of its text.
+pub fn history(routes: &Routes, query: &Query) -> Result<Answer, Status> {
+    let seconds = query.number("step", LEVELS[0].seconds)?;
+    let level = LEVELS.iter().position(|level| level.seconds == seconds).ok_or(Status::BadRequest)?;
+    let since = query.value("since").map(|_| query.number("since", 0)).transpose()?;
+    let names = query.words("series");
+    if names.iter().any(|name| SERIES.iter().all(|series| series.name != *name)) {
+        return Err(Status::BadRequest);
+    }
+    let history = &routes.observer.history;
+    let (ends, values) = history.points(level, since);
+    let hub = &routes.hub;
+    let (now_ms, time_ms) = (hub.clock.elapsed().as_millis() as Millis, hub.clock.system_ms());
+    let marks: Vec<Value> = history.marks(since).map(mark).collect();
+    let run = format!("{:032x}", hub.shared.run_id());
+    let mut text = format!(
+        "{{\"run\":\"{run}\",\"now_ms\":{now_ms},\"time_ms\":{time_ms},\"step_seconds\":{seconds},\"marks\":{},\"end_ms\":[",
+        Value::from(marks),
+    );
+    put_list(&mut text, ends.iter().map(|end| *end as f64));
+    text.push_str("],\"series\":{");
+    let mut first = true;
+    for (at, series) in SERIES.iter().enumerate() {
+        if !names.is_empty() && !names.contains(&series.name) {
+            continue;
+        }
+        text.push_str(if first { "\"" } else { ",\"" });
+        first = false;
+        text.push_str(series.name);
+        text.push_str("\":[");
+        put_list(&mut text, values(at).into_iter().map(f64::from));
+        text.push(']');
+    }
+    text.push_str("}}\n");
+    Ok(Answer::ok(JSON, text))
+}
+
+/// Numbers with commas between them, with as many digits as are worth something.
+fn put_list(text: &mut String, numbers: impl Iterator<Item = f64>) {
+    for (nth, number) in numbers.enumerate() {
+        if nth > 0 {
+            text.push(',');
+        }
+        // Writing into a string cannot fail.
+        let _ = match number {
+            number if number.fract() == 0.0 || number >= 1000.0 => write!(text, "{number:.0}"),
+            number if number >= 10.0 => write!(text, "{number:.2}"),
+            number => write!(text, "{number:.4}"),
+        };
+    }
+}
+
+fn mark(mark: &Mark) -> Value {
+    match mark.what {
+        What::Flushed => json!({ "at_ms": mark.at, "what": "flushed" }),
+        What::Limit { bytes } => json!({ "at_ms": mark.at, "what": "limit", "bytes": bytes }),
+        What::Found(rule) => json!({ "at_ms": mark.at, "what": "found", "rule": rule }),
+        What::Over(rule) => json!({ "at_ms": mark.at, "what": "over", "rule": rule }),
+    }
 }
 
 /// The store's classes.
@@ -41,7 +122,7 @@ pub fn classes(routes: &Routes) -> Answer {
     let mut classes: Vec<(u8, Map<String, Value>)> = Vec::new();
     routes.hub.shared.each_class(routes.scene(), &mut |id, about, value| {
         if classes.last().is_none_or(|(last, _)| *last != id) {
-            classes.push((id, Map::new()));
+            classes.push((id, Map::from_iter([("id".to_owned(), id.into())])));
         }
         if let Some((_, class)) = classes.last_mut() {
             class.insert(about.name.to_owned(), value.into());
@@ -82,11 +163,7 @@ pub fn findings(routes: &Routes) -> Answer {
 
 /// Connections and listeners, as `stats conns` shows them.
 pub fn connections(routes: &Routes, query: &Query) -> Result<Answer, Status> {
-    let number = |name, default: u64| match query.value(name) {
-        None => Ok(default),
-        Some(text) => text.parse().map_err(|_| Status::BadRequest),
-    };
-    let (from, max) = (number("from", 0)?, number("max", CONNECTIONS as u64)?);
+    let (from, max) = (query.number("from", 0)?, query.number("max", CONNECTIONS as u64)?);
     let max = usize::try_from(max).unwrap_or(CONNECTIONS_MAX).clamp(1, CONNECTIONS_MAX);
     let (mut connections, mut next) = (Vec::new(), Some(from));
     // Some at a time: a worker that takes a connection in waits for who visits.
@@ -107,11 +184,157 @@ pub fn connections(routes: &Routes, query: &Query) -> Result<Answer, Status> {
     Ok(answer(&json!({ "connections": connections, "next": next })))
 }
 
-/// Settings, as `stats settings` tells them.
+/// Settings as `stats settings` tells them and what they were at start, if that was something else; options, with what was
+/// given and what they do here; parameters that were set.
 pub fn settings(routes: &Routes) -> Answer {
-    let mut settings = Map::new();
-    routes.hub.settings(&mut |name, value| {
-        settings.insert(name.to_owned(), value.to_string().into());
+    let (mut settings, mut before) = (Map::new(), Map::new());
+    for (name, value) in super::route::settings(&routes.hub) {
+        match routes.settings_before.iter().find(|(known, _)| *known == name) {
+            Some((_, was)) if *was != value => {
+                before.insert(name.clone(), was.clone().into());
+            }
+            Some(_) | None => {}
+        }
+        settings.insert(name, value.into());
+    }
+    let given = |name: &str| {
+        let mut all = routes.hub.config.given.iter().filter(|(known, _)| *known == name);
+        let first = all.next().map(|(_, value)| value.clone())?;
+        Some(all.fold(first, |texts, (_, value)| if value.is_empty() { texts } else { texts + "," + value }))
+    };
+    let option = |shown: String, name: &str, default: &str, help: &str, effect: Effect| {
+        let (works, why) = match effect {
+            Effect::Works => (true, None),
+            Effect::Accepted(why) => (false, Some(why)),
+            Effect::Refused(_) => return None,
+        };
+        let given = given(name);
+        Some(json!({
+            "name": shown, "given": given, "default": default, "help": help, "works": works, "why": why,
+        }))
+    };
+    let plain = OPTIONS.iter().filter_map(|row| {
+        let letter = row.letter.map(|letter| format!("-{letter}, ")).unwrap_or_default();
+        option(format!("{letter}--{}", row.name), row.name, row.default, row.help, row.effect)
     });
-    answer(&json!({ "settings": settings }))
+    let extended = EXTENDED
+        .iter()
+        .filter_map(|row| option(format!("-o {}", row.name), row.name, row.default, row.help, row.effect));
+    let options: Vec<Value> = plain.chain(extended).collect();
+    let mut parameters = Map::new();
+    routes.hub.shared.each_parameter_set(&mut |name, text| {
+        parameters.insert(name.to_owned(), text.into());
+    });
+    answer(&json!({ "settings": settings, "at_start": before, "options": options, "parameters": parameters }))
+}
+
+/// Commands that took long, and events of LATENCY.
+pub fn slow(routes: &Routes) -> Answer {
+    let hidden = routes.hides_keys();
+    let shared = &routes.hub.shared;
+    let commands = shared.slow_commands(SLOW_MAX).into_iter().map(|slow| {
+        let key = slow.key.filter(|_| !hidden);
+        json!({
+            "id": slow.id,
+            "at_s": slow.at_s,
+            "took_us": slow.took_us,
+            "command": slow.command,
+            "words": slow.words,
+            "key": key.map(text_of),
+            "address": slow.address,
+            "client": slow.client,
+        })
+    });
+    let commands: Vec<Value> = commands.collect();
+    let mut events = Vec::new();
+    shared.each_latency_event(&mut |event, at_s, ms| {
+        events.push(json!({ "event": event, "at_s": at_s, "ms": ms }));
+    });
+    let from_us = shared.slow_from_us();
+    answer(&json!({ "from_us": from_us, "commands": commands, "events": events, "keys_hidden": hidden }))
+}
+
+/// Bytes that a client has chosen: text, or what is no text in base64.
+fn text_of(bytes: Vec<u8>) -> Value {
+    match String::from_utf8(bytes) {
+        Ok(text) => json!({ "text": text }),
+        Err(error) => json!({ "base64": STANDARD.encode(error.as_bytes()) }),
+    }
+}
+
+/// RESP clients, those with the most commands first.
+pub fn clients(routes: &Routes, query: &Query) -> Result<Answer, Status> {
+    let most = query.number("max", CONNECTIONS as u64)?;
+    let most = usize::try_from(most).unwrap_or(CONNECTIONS_MAX).clamp(1, CONNECTIONS_MAX);
+    let (clients, all) = routes.hub.shared.resp_clients(routes.scene(), most);
+    let clients = clients.into_iter().map(|client| {
+        json!({
+            "id": client.id,
+            "address": client.address,
+            "name": client.name,
+            "library": client.library,
+            "age_seconds": client.age_s,
+            "idle_seconds": client.idle_s,
+            "flags": client.flags,
+            "db": client.db,
+            "resp": client.resp,
+            "last": client.last,
+            "commands": client.commands,
+            "received_bytes": client.received_bytes,
+            "replied_bytes": client.replied_bytes,
+            "waiting_bytes": client.waiting_bytes,
+        })
+    });
+    let clients: Vec<Value> = clients.collect();
+    Ok(answer(&json!({ "all": all, "clients": clients })))
+}
+
+/// Where the memory is that counts against the limit.
+pub fn memory(routes: &Routes) -> Answer {
+    let store = &routes.hub.store;
+    let (ledger, totals) = (store.ledger(), store.totals());
+    let uses = ledger.uses().map(|(of, help, bytes)| json!({ "use": of, "help": help, "bytes": bytes }));
+    answer(&json!({
+        "limit": totals.memory_bytes,
+        "used": totals.used_bytes,
+        "held": totals.held_bytes,
+        "held_max": store.held_bytes_max(),
+        "uses": uses,
+    }))
+}
+
+/// The store's spans as cells of a picture.
+pub fn map(routes: &Routes) -> Answer {
+    let store = &routes.hub.store;
+    let now = routes.hub.shared.now(routes.hub.clock.system_ms());
+    let map = SpanMap::of(store, now, CELLS_MAX);
+    let owners = map.owners.iter().map(|(owner, counted)| {
+        json!({ "owner": number(*owner), "spans": counted.spans, "draining": counted.draining })
+    });
+    let owners: Vec<Value> = owners.collect();
+    let sizes: Map<String, Value> =
+        chunk_sizes().map(|(class, bytes)| (class.to_string(), bytes.into())).collect();
+    answer(&json!({
+        "span_bytes": SPAN_SEEN_BYTES,
+        "spans_per_cell": map.spans_per_cell,
+        "spans": store.spans_ever(),
+        "spans_allowed": store.spans_allowed(),
+        "owners": owners,
+        "chunk_bytes": sizes,
+        "cells": STANDARD.encode(map.cells.as_flattened()),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_the_digits_that_are_worth_something() {
+        let mut text = String::new();
+        put_list(&mut text, [0.0, 3.0, 0.008_333, 12.345_6, 1234.56, f64::from(3.0e9_f32)].into_iter());
+        assert_eq!(text, "0,3,0.0083,12.35,1235,3000000000");
+        let back: Vec<f64> = serde_json::from_str(&format!("[{text}]")).expect("JSON");
+        assert_eq!(back.len(), 6);
+    }
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use larder_commands::Told;
 use larder_commands::metrics::{Classes, Scene, Wanted};
+use larder_commands::{Host, Told};
+use larder_eventloop::Millis;
 
 use super::http::{Answer, METRICS, Request, Status, TEXT, pairs};
+use super::observer::Observer;
 use super::{api, metrics};
 use crate::hub::Hub;
 
@@ -14,6 +16,9 @@ use crate::hub::Hub;
 pub struct Routes {
     pub(super) hub: Arc<Hub>,
     told: Told,
+    pub(super) observer: Observer,
+    /// Settings, as the server was started.
+    pub(super) settings_before: Vec<(String, String)>,
     /// Requests that were answered, this one included.
     pub(super) requests: u64,
 }
@@ -66,6 +71,31 @@ pub const ROUTES: &[Route] = &[
         help: "connections, some at a time: from=, max=",
         tell: |routes, query| api::connections(routes, query),
     },
+    Route {
+        path: "/api/v1/memory",
+        help: "where the memory is, use by use",
+        tell: |routes, _| Ok(api::memory(routes)),
+    },
+    Route {
+        path: "/api/v1/map",
+        help: "spans of 64 KiB: whose each is, how full, how old, four bytes a cell in base64",
+        tell: |routes, _| Ok(api::map(routes)),
+    },
+    Route {
+        path: "/api/v1/slow",
+        help: "commands that took long, without their values",
+        tell: |routes, _| Ok(api::slow(routes)),
+    },
+    Route {
+        path: "/api/v1/clients",
+        help: "clients that speak RESP, those with the most commands first: max=",
+        tell: |routes, query| api::clients(routes, query),
+    },
+    Route {
+        path: "/api/v1/history",
+        help: "what figures were: step=1|15|120 seconds, series=a,b, since=ms of the last point that is known",
+        tell: |routes, query| api::history(routes, query),
+    },
     Route { path: "/api/v1/settings", help: "settings", tell: |routes, _| Ok(api::settings(routes)) },
 ];
 
@@ -84,8 +114,13 @@ impl Query {
         self.0.iter().rev().find(|(found, _)| found == name).map(|(_, value)| &value[..])
     }
 
+    /// The last value of a name as a number.
+    pub(super) fn number(&self, name: &str, default: u64) -> Result<u64, Status> {
+        self.value(name).map_or(Ok(default), |text| text.parse().map_err(|_| Status::BadRequest))
+    }
+
     /// All values of a name, which may be lists with commas.
-    fn words(&self, name: &str) -> Vec<&str> {
+    pub(super) fn words(&self, name: &str) -> Vec<&str> {
         let values = self.0.iter().filter(|(found, _)| found == name);
         values.flat_map(|(_, value)| value.split(',')).filter(|word| !word.is_empty()).collect()
     }
@@ -115,10 +150,32 @@ impl Query {
     }
 }
 
+/// All lines of `stats settings`.
+pub(super) fn settings(hub: &Hub) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    hub.settings(&mut |name, value| all.push((name.to_owned(), value.to_string())));
+    all
+}
+
+fn scene(hub: &Hub) -> Scene<'_> {
+    Scene { host: hub, store: &hub.store, system: hub.clock.system_ms(), redis_port: hub.redis_port() }
+}
+
 impl Routes {
     /// With nothing told yet.
     pub fn new(hub: Arc<Hub>) -> Routes {
-        Routes { hub, told: Told::default(), requests: 0 }
+        let now = hub.clock.elapsed().as_millis() as Millis;
+        let observer = Observer::new(now, &hub.shared.reading(scene(&hub)));
+        let settings_before = settings(&hub);
+        Routes { hub, told: Told::default(), observer, settings_before, requests: 0 }
+    }
+
+    /// Looks at the figures, for the history.
+    pub fn observe(&mut self, now: Millis) {
+        let scene = scene(&self.hub);
+        let reading = self.hub.shared.reading(scene);
+        let findings = || self.hub.shared.findings(scene).iter().map(|finding| finding.rule.name).collect();
+        self.observer.look(now, &reading, findings);
     }
 
     /// What a request is answered; `has_room` for an answer that may be long.
@@ -136,8 +193,12 @@ impl Routes {
 
     /// The server as it is found.
     pub(super) fn scene(&self) -> Scene<'_> {
-        let hub = &*self.hub;
-        Scene { host: hub, store: &hub.store, system: hub.clock.system_ms(), redis_port: hub.redis_port() }
+        scene(&self.hub)
+    }
+
+    /// Keys are shown to nobody: clients may not list them, or have to say who they are, which is not asked here.
+    pub(super) fn hides_keys(&self) -> bool {
+        !self.hub.config.dump || self.hub.shared.asks_who()
     }
 
     fn health(&mut self, _: &Query) -> Result<Answer, Status> {

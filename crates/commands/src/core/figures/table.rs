@@ -202,6 +202,8 @@ figures! {
         Hits = "hits": Counter, Count, |f| f.sums.of(Counter::GetHits) + f.sums.of(Counter::RedisHits);
         /// Keys that were read and not found, by either protocol.
         Misses = "misses": Counter, Count, |f| f.sums.of(Counter::GetMisses) + f.sums.of(Counter::RedisMisses);
+        /// Times that all items, or those of a database, were flushed.
+        Flushes = "flushes": Counter, Count, |f| f.totals.flushes;
         /// Keyspace events that nobody was told of, because too many waited.
         EventsLost = "events_lost": Counter, Count, |f| f.events_lost;
         /// Requests of prefixes that `stats detail` does not tell apart.

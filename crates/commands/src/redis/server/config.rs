@@ -10,6 +10,7 @@ use larder_protocol::resp::Args;
 use larder_store::{Eviction, MEMORY_BYTES_MIN, Store};
 
 use super::parameter::{PARAMETERS, Parameter};
+use super::secret;
 use crate::core::glob::{Pattern, Weight};
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, next};
@@ -64,6 +65,13 @@ impl Parameters {
             return text.clone();
         }
         PARAMETERS.iter().find(|one| one.name == name).map_or(String::new(), |one| one.default.into())
+    }
+
+    /// Calls `visit` with each that was set and is kept here, passwords excepted.
+    pub fn each_set(&self, visit: &mut dyn FnMut(&'static str, &str)) {
+        let set = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = set.iter().filter(|(name, _)| !secret::is_password(name));
+        shown.for_each(|(name, text)| visit(name, text));
     }
 
     fn set(&self, name: &'static str, text: String) {

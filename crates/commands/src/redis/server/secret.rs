@@ -39,6 +39,11 @@ pub(crate) fn shown<'a>(row: Option<&'static Command>, words: Args<'a>) -> impl 
     })
 }
 
+/// A parameter of this name holds a password.
+pub(crate) fn is_password(parameter: &str) -> bool {
+    SECRETS.contains(&parameter)
+}
+
 /// Parameters that hold passwords, here or in other servers, for which this one may be taken.
 const SECRETS: [&str; 6] = [
     "requirepass",

@@ -11,6 +11,7 @@ use larder_protocol::resp::Args;
 use larder_store::Store;
 
 use super::secret;
+use crate::core::shown::Slow;
 use crate::redis::call::{Call, integer};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_bulk;
@@ -53,6 +54,11 @@ struct Entry {
     id: u64,
     at_s: u64,
     took_us: u64,
+    row: &'static Command,
+    /// Of the arguments that are kept, its first key.
+    key_at: Option<usize>,
+    /// All arguments, also those that are not kept.
+    words: u64,
     args: Vec<Vec<u8>>,
     address: Box<str>,
     name: Box<str>,
@@ -134,6 +140,27 @@ impl Slowlog {
         self.entries().list.front().map(|entry| (entry.id, entry.took_us))
     }
 
+    /// How long a command may take without being listed, microseconds; less than 0: none is listed.
+    pub fn slower_us(&self) -> i64 {
+        self.slower_us.load(Relaxed)
+    }
+
+    /// The last that are listed, so many at most, the last one first: what may be shown of them.
+    pub fn last_of(&self, most: usize) -> Vec<Slow> {
+        let entries = self.entries();
+        let shown = entries.list.iter().take(most).map(|entry| Slow {
+            id: entry.id,
+            at_s: entry.at_s,
+            took_us: entry.took_us,
+            command: entry.row.name,
+            words: entry.words,
+            key: entry.key_at.and_then(|at| entry.args.get(at).cloned()),
+            address: entry.address.clone(),
+            client: entry.name.clone(),
+        });
+        shown.collect()
+    }
+
     /// Sets `slowlog-log-slower-than` or `slowlog-max-len`.
     pub fn set(&self, store: &Store, name: &str, n: i64) {
         if name == "slowlog-max-len" {
@@ -185,6 +212,9 @@ impl Call<'_, '_, '_> {
             id: log.last_id.fetch_add(1, Relaxed),
             at_s: self.cx.now() / 1000,
             took_us,
+            row,
+            key_at: row.first_key_at().filter(|at| *at < shown),
+            words: count as u64,
             args: kept,
             address: self.client.facts.address.clone(),
             name: self.client.facts.names().name,

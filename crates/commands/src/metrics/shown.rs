@@ -1,0 +1,68 @@
+//! What a page shows beside figures: commands that took long, clients, what was set while the server ran.
+//!
+//! Values are shown nowhere. Keys and what clients say of themselves are theirs: whoever shows them knows to whom.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Scene;
+use crate::core::shown::{RespClient, Slow};
+use crate::redis::table::row;
+use crate::shared::Shared;
+
+impl Shared {
+    /// RESP clients have to say who they are.
+    pub fn asks_who(&self) -> bool {
+        self.common.access.asks()
+    }
+
+    /// The last commands that took long, so many at most, the last one first.
+    pub fn slow_commands(&self, most: usize) -> Vec<Slow> {
+        self.redis.slowlog.last_of(most)
+    }
+
+    /// How long a command may take without being listed, microseconds; less than 0: none is listed.
+    pub fn slow_from_us(&self) -> i64 {
+        self.redis.slowlog.slower_us()
+    }
+
+    /// RESP clients, those with the most commands first, so many at most; and how many there are.
+    pub fn resp_clients(&self, scene: Scene<'_>, most: usize) -> (Vec<RespClient>, usize) {
+        let now = self.now(scene.system);
+        let mut all = self.redis.clients.list();
+        let count = all.len();
+        all.sort_by_key(|facts| std::cmp::Reverse(facts.commands.load(Relaxed)));
+        all.truncate(most);
+        let clients = all.iter().map(|facts| {
+            let names = facts.names();
+            let space = if names.library_version.is_empty() { "" } else { " " };
+            RespClient {
+                id: facts.id,
+                address: facts.address.clone(),
+                name: names.name,
+                library: format!("{}{space}{}", names.library, names.library_version),
+                age_s: now.saturating_sub(facts.since) / 1000,
+                idle_s: now.saturating_sub(facts.active.load(Relaxed)) / 1000,
+                flags: facts.flags(),
+                db: facts.db.load(Relaxed),
+                resp: if facts.resp3.load(Relaxed) { 3 } else { 2 },
+                last: row(facts.row.load(Relaxed)).map_or("", |row| row.name),
+                commands: facts.commands.load(Relaxed),
+                received_bytes: facts.received_bytes.load(Relaxed),
+                replied_bytes: facts.replied_bytes.load(Relaxed),
+                waiting_bytes: facts.output_bytes.load(Relaxed),
+            }
+        });
+        (clients.collect(), count)
+    }
+
+    /// Calls `visit` with each parameter that CONFIG SET has set and that is kept for CONFIG GET alone, passwords
+    /// excepted.
+    pub fn each_parameter_set(&self, visit: &mut dyn FnMut(&'static str, &str)) {
+        self.redis.parameters.each_set(visit);
+    }
+
+    /// Calls `visit` with each event of LATENCY, the second of its latest time, and that time in milliseconds.
+    pub fn each_latency_event(&self, visit: &mut dyn FnMut(&'static str, u64, u64)) {
+        self.redis.latency.each_latest(visit);
+    }
+}
