@@ -25,7 +25,7 @@
 //! | [`books`] | what server and generator counted must be the same |
 //! | [`cas`], [`clients`], [`hitratio`], [`latency`], [`matrix`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
 //! | [`cli`], [`load`] | `larder lab …`; one load by itself |
-//! | [`doctor`] | `larder doctor`: what a running server says of itself |
+//! | [`doctor`], [`top`] | `larder doctor`: what a running server says of itself; `larder top`: the same as one screen, of any cache |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies. Requests are written and replies
 //! read by [`larder_protocol::client`].
@@ -79,6 +79,7 @@ pub mod starvation;
 pub mod stats;
 pub mod tally;
 pub mod template;
+pub mod top;
 pub mod trace;
 pub mod usage;
 pub mod value;

@@ -1,4 +1,4 @@
-//! The `larder` command: `serve` is the cache, `lab` measures caches, `doctor` asks a cache how it is.
+//! The `larder` command: `serve` is the cache, `lab` measures caches, `doctor` and `top` ask a cache how it is.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +10,7 @@ usage: larder <command> [options]
   serve   starts a cache that memcached clients use unchanged
   lab     measures caches: Larder, memcached, Redis, or any other
   doctor  says what the operator of a running Larder should know
+  top     one screen about a running cache: Larder, memcached, Redis
 
 larder <command> --help says more; larder --version prints the version.
 ";
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         Some("serve") => larder_server::main(arguments),
         Some("lab") => larder_lab::main(arguments.collect()),
         Some("doctor") => larder_lab::doctor::main(arguments),
+        Some("top") => larder_lab::top::main(arguments),
         Some("-h" | "--help" | "help") => {
             print!("{USAGE}");
             ExitCode::SUCCESS

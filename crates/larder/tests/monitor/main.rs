@@ -296,6 +296,28 @@ fn a_finding_is_told_everywhere_as_long_as_it_holds() {
 }
 
 #[test]
+fn one_screen_says_what_a_server_does_in_either_protocol() {
+    let web = Web::start(&["-t", "1"]);
+    fill(&web);
+    let items = web.text().stats()["curr_items"];
+    for scheme in ["", "memcached://", "redis://"] {
+        let (code, said) = web.top(scheme, &["--json"]);
+        let told: serde_json::Value =
+            serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+        assert_eq!((code, told["figures"]["items"].as_f64()), (Some(0), Some(items)), "{scheme}: {said}");
+        let (code, said) = web.top(scheme, &["--once", "--show", "connections"]);
+        assert!(code == Some(0) && said.starts_with("larder") && said.contains("| 127.0.0.1 |"), "{said}");
+    }
+    let (_, classes) = web.top("", &["--once", "--show", "classes"]);
+    assert!(classes.contains("| chunk bytes |") && classes.lines().count() > 8, "{classes}");
+    let (_, commands) = web.top("redis://", &["--once", "--show", "commands"]);
+    assert!(commands.lines().any(|line| line.starts_with("| set ") && line.contains(" 21 |")), "{commands}");
+    let (_, findings) = web.top("", &["--once", "--show", "findings"]);
+    assert!(findings.ends_with("nothing to say: all is well\n"), "{findings}");
+    assert_eq!(web.top("http://", &["--once"]).0, Some(69));
+}
+
+#[test]
 fn two_servers_beside_each_other_share_no_port() {
     let first = Web::start(&[]);
     let port = first.port.to_string();

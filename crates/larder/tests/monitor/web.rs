@@ -59,6 +59,15 @@ impl Web {
         Page::read(body)
     }
 
+    /// Exit code of `larder top` on a port of both protocols, and what it says; the target has its scheme in front.
+    pub fn top(&self, scheme: &str, options: &[&str]) -> (Option<i32>, String) {
+        let target = format!("{scheme}{}", self.server.address());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+        let output = command.args(["top", "--every", "0.2", "--target", &target]).args(options).output();
+        let output = output.expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// Exit code of `larder doctor`, and what it says.
     pub fn doctor(&self, options: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));

@@ -1,0 +1,146 @@
+//! `larder top`: one screen about a running cache, whether Larder, memcached or Redis.
+//!
+//! - `look`: what a server says of itself, asked on one connection by `stats` or INFO
+//! - `screen`: two looks as lines of text; no I/O
+//! - `terminal`: keys one by one, and the screen drawn again in its place
+//!
+//! It asks on the port that clients use: over the network as well as on the machine.
+
+mod look;
+mod screen;
+mod terminal;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+use look::{Look, Server};
+use screen::{Sheet, Size, Sort};
+use terminal::{Key, Terminal};
+
+/// The exit code when nobody could be asked.
+const NO_ANSWER: u8 = 69;
+/// The exit code for a command line that cannot be understood.
+const USAGE: u8 = 64;
+
+/// One screen about a running cache: Larder, memcached, Redis, or what speaks as they do.
+///
+/// Keys: o overview, s slab classes, r RESP commands, c connections, d findings (of a Larder), q ends.
+#[derive(Debug, Parser)]
+#[command(name = "larder top")]
+struct Options {
+    /// Where it listens: HOST:PORT, or as memcached://… or redis://…, with user:password@ in front of the host if it asks
+    #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:11211")]
+    target: String,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::numbers::seconds)]
+    every: f64,
+    /// What is shown first
+    #[arg(long, value_enum, default_value = "overview")]
+    show: Sheet,
+    /// What classes and commands are sorted by
+    #[arg(long, value_enum, default_value = "share")]
+    sort: Sort,
+    /// Takes two looks, prints one screen, and ends
+    #[arg(long)]
+    once: bool,
+    /// The same as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `larder top` with the arguments behind it.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let program = std::iter::once(OsString::from("larder top"));
+    let options = match Options::try_parse_from(program.chain(arguments)) {
+        Ok(options) => options,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            // Whatever is said, a password is not.
+            let target = crate::endpoint::hidden(&options.target);
+            let reason = crate::endpoint::without_logins(&reason, [options.target.clone()]);
+            eprintln!("larder top: {target}: {reason}");
+            ExitCode::from(NO_ANSWER)
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    let every = Duration::from_secs_f64(options.every);
+    let mut server = Server::connect(&options.target)?;
+    let mut before = server.look(options.show)?;
+    if options.once || options.json {
+        std::thread::sleep(every);
+        let now = server.look(options.show)?;
+        let text = if options.json {
+            screen::json(&before, &now)
+        } else {
+            lines(&screen::lines(&before, &now, options.show, options.sort, Size::UNBOUNDED))
+        };
+        return say(&text);
+    }
+    let Some(mut terminal) = Terminal::open() else {
+        // Into a file, or a pipe: one screen behind the other.
+        loop {
+            std::thread::sleep(every);
+            let now = server.look(options.show)?;
+            say(&lines(&screen::lines(&before, &now, options.show, options.sort, Size::UNBOUNDED)))?;
+            before = now;
+        }
+    };
+    let (mut sheet, mut now): (Sheet, Option<Look>) = (options.show, None);
+    let mut left = every;
+    loop {
+        let (key, waited) = terminal.wait(left);
+        left = left.saturating_sub(waited);
+        match key {
+            Some(Key::End) => return Ok(()),
+            Some(Key::Letter(letter)) => {
+                if let Some(wanted) = Sheet::of(letter) {
+                    // It is looked at anew: another sheet asks for more.
+                    (sheet, left) = (wanted, Duration::ZERO);
+                }
+            }
+            None => {}
+        }
+        if left.is_zero() {
+            if let Some(now) = now.take() {
+                before = now;
+            }
+            let look = server.look(sheet)?;
+            terminal.draw(&screen::lines(&before, &look, sheet, options.sort, terminal.size()));
+            now = Some(look);
+            left = every;
+        }
+    }
+}
+
+fn lines(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// To whom reads it, if somebody does.
+fn say(text: &str) -> Result<(), String> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_line_is_consistent() {
+        use clap::CommandFactory;
+        Options::command().debug_assert();
+    }
+}

@@ -1,0 +1,259 @@
+//! What a server says of itself at one moment, whichever protocol it was asked in.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use larder_protocol::client::command;
+
+use super::screen::Sheet;
+use crate::control::Family;
+use crate::endpoint::{Conversation, Endpoint};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of an answer.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Names and values, as they were told.
+pub type Fields = BTreeMap<String, String>;
+
+/// What it says of itself.
+#[derive(Clone, Debug)]
+pub struct Look {
+    pub family: Family,
+    pub at: Instant,
+    /// `stats`, or INFO.
+    pub general: Fields,
+    /// `stats slabs` and `stats items`.
+    pub classes: Fields,
+    /// `stats conns`, or lines of CLIENT LIST, by the number of the connection.
+    pub connections: Vec<Fields>,
+    /// `stats doctor`.
+    pub doctor: Fields,
+}
+
+/// A server that is asked.
+#[derive(Debug)]
+pub struct Server {
+    family: Family,
+    to: Conversation,
+}
+
+impl Server {
+    /// Connects; of a bare address it is found out in which protocol it answers.
+    ///
+    /// # Errors
+    /// Why it cannot be asked.
+    pub fn connect(target: &str) -> Result<Server, String> {
+        if target.contains("://") {
+            let (family, endpoint) = Endpoint::parse(target)?;
+            let to = endpoint.converse(PATIENCE).map_err(|error| error.to_string())?;
+            return Ok(Server { family, to });
+        }
+        let (_, endpoint) = Endpoint::parse(&format!("memcached://{target}"))?;
+        let to = endpoint.converse(PATIENCE).map_err(|error| error.to_string())?;
+        let mut server = Server { family: Family::Memcached, to };
+        // Redis knows no such command, and says so as it says errors.
+        let said = server.ask(b"version\r\n", |said| said.ends_with(b"\n"))?;
+        match said.split([' ', '\r']).next().unwrap_or_default() {
+            "VERSION" => {}
+            "-ERR" | "-NOAUTH" | "-DENIED" => server.family = Family::Redis,
+            _ => return Err(format!("it says {:?}: neither memcached nor Redis does", first_line(&said))),
+        }
+        Ok(server)
+    }
+
+    /// Asks for all that a sheet shows.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn look(&mut self, sheet: Sheet) -> Result<Look, String> {
+        let mut look = Look {
+            family: self.family,
+            at: Instant::now(),
+            general: Fields::new(),
+            classes: Fields::new(),
+            connections: Vec::new(),
+            doctor: Fields::new(),
+        };
+        match self.family {
+            Family::Memcached => {
+                look.general = self.stats("")?;
+                match sheet {
+                    Sheet::Classes => {
+                        look.classes = self.stats(" slabs")?;
+                        look.classes.extend(self.stats(" items")?);
+                    }
+                    Sheet::Connections => look.connections = grouped(self.stats(" conns")?),
+                    // Others know no doctor.
+                    Sheet::Doctor if is_larder(&look) => look.doctor = self.stats(" doctor")?,
+                    Sheet::Overview | Sheet::Commands | Sheet::Doctor => {}
+                }
+            }
+            Family::Redis => {
+                look.general = info(&self.bulk(&["INFO", "all"])?);
+                if sheet == Sheet::Connections {
+                    look.connections = self.bulk(&["CLIENT", "LIST"])?.lines().map(client).collect();
+                }
+            }
+        }
+        Ok(look)
+    }
+
+    fn stats(&mut self, what: &str) -> Result<Fields, String> {
+        let said = self.ask(format!("stats{what}\r\n").as_bytes(), |said| {
+            said.ends_with(b"END\r\n")
+                || said.ends_with(b"RESET\r\n")
+                || said.starts_with(b"ERROR")
+                || is_error(said)
+        })?;
+        if is_error(said.as_bytes()) || said.starts_with("ERROR") {
+            return Err(format!("it says {:?}", first_line(&said)));
+        }
+        let pair = |line: &str| {
+            let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
+            Some((name.to_owned(), value.to_owned()))
+        };
+        Ok(said.lines().filter_map(pair).collect())
+    }
+
+    /// The bulk string that a RESP command is answered by.
+    fn bulk(&mut self, words: &[&str]) -> Result<String, String> {
+        // Not as a line: where two protocols are spoken, its first letter would be the other's.
+        let mut question = Vec::new();
+        command(&mut question, &words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
+        let whole = |said: &[u8]| {
+            let Some(at) = said.iter().position(|byte| *byte == b'\n') else { return false };
+            let length = std::str::from_utf8(&said[1..at]).ok().and_then(|text| text.trim_end().parse().ok());
+            said[0] != b'$' || length.is_none_or(|length: usize| said.len() >= at + 1 + length + 2)
+        };
+        let said = self.ask(&question, whole)?;
+        match said.split_once("\r\n") {
+            Some((head, body)) if head.starts_with('$') => Ok(body.trim_end_matches("\r\n").to_owned()),
+            _ => Err(format!("it says {:?}", first_line(&said))),
+        }
+    }
+
+    fn ask(&mut self, question: &[u8], whole: impl Fn(&[u8]) -> bool) -> Result<String, String> {
+        self.to.send(question).map_err(|error| error.to_string())?;
+        let (mut said, mut buffer) = (Vec::new(), vec![0; 64 << 10]);
+        while said.is_empty() || !whole(&said) {
+            match self.to.receive(&mut buffer).map_err(|error| error.to_string())? {
+                0 => return Err("it has closed the connection".into()),
+                received => said.extend_from_slice(&buffer[..received]),
+            }
+            if said.len() > ANSWER_BYTES_MAX {
+                return Err("its answer has no end".into());
+            }
+        }
+        Ok(String::from_utf8_lossy(&said).into_owned())
+    }
+}
+
+fn is_error(said: &[u8]) -> bool {
+    said.starts_with(b"CLIENT_ERROR") || said.starts_with(b"SERVER_ERROR")
+}
+
+/// It says that it is a Larder.
+pub fn is_larder(look: &Look) -> bool {
+    look.general.get("version").is_some_and(|version| version.contains("larder"))
+        || look.general.contains_key("larder_version")
+}
+
+fn first_line(said: &str) -> String {
+    said.lines().next().unwrap_or_default().chars().take(100).collect()
+}
+
+fn info(text: &str) -> Fields {
+    let pairs = text.lines().filter_map(|line| line.split_once(':'));
+    pairs.map(|(name, value)| (name.to_owned(), value.trim_end().to_owned())).collect()
+}
+
+/// `id=3 addr=127.0.0.1:4 …`.
+fn client(line: &str) -> Fields {
+    let pairs = line.split(' ').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// `7:addr …`, `7:state …`: one for each number.
+fn grouped(fields: Fields) -> Vec<Fields> {
+    let mut all: BTreeMap<u64, Fields> = BTreeMap::new();
+    for (name, value) in fields {
+        let Some((number, name)) = name.split_once(':') else { continue };
+        if let Ok(number) = number.parse() {
+            all.entry(number).or_default().insert(name.to_owned(), value);
+        }
+    }
+    all.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    /// A server that answers questions by what it knows.
+    fn knowing(says: &'static [(&'static str, &'static str)]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let mut asked = [0; 256];
+            while let Ok(received @ 1..) = client.read(&mut asked) {
+                let question = String::from_utf8_lossy(&asked[..received]).into_owned();
+                let (_, answer) =
+                    says.iter().find(|(known, _)| *known == question).expect("a known question");
+                client.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        address
+    }
+
+    #[test]
+    fn a_memcached_is_known_by_its_answer_and_asked_by_stats() {
+        let address = knowing(&[
+            ("version\r\n", "VERSION 1.6.45\r\n"),
+            ("stats\r\n", "STAT version 1.6.45\r\nSTAT curr_items 7\r\nEND\r\n"),
+            (
+                "stats conns\r\n",
+                "STAT 9:addr tcp:1.2.3.4:5\r\nSTAT 9:state conn_read\r\nSTAT 10:addr x\r\nEND\r\n",
+            ),
+        ]);
+        let mut server = Server::connect(&address).unwrap();
+        let look = server.look(Sheet::Connections).unwrap();
+        assert_eq!((look.family, &look.general["curr_items"][..]), (Family::Memcached, "7"));
+        assert_eq!(look.connections.len(), 2);
+        assert_eq!(look.connections[0]["state"], "conn_read");
+        // It has no doctor, and is not asked for one.
+        assert!(server.look(Sheet::Doctor).unwrap().doctor.is_empty());
+    }
+
+    #[test]
+    fn a_redis_is_known_by_its_error_and_asked_by_info() {
+        let address = knowing(&[
+            ("version\r\n", "-ERR unknown command 'version', with args beginning with: \r\n"),
+            (
+                "*2\r\n$4\r\nINFO\r\n$3\r\nall\r\n",
+                "$43\r\n# Server\r\nredis_version:8\r\nused_memory:12\r\n\r\n",
+            ),
+            ("*2\r\n$6\r\nCLIENT\r\n$4\r\nLIST\r\n", "$31\r\nid=3 addr=1.2.3.4:5 name= cmd=x\r\n"),
+        ]);
+        let mut server = Server::connect(&address).unwrap();
+        let look = server.look(Sheet::Overview).unwrap();
+        assert_eq!((look.family, &look.general["used_memory"][..]), (Family::Redis, "12"));
+        assert_eq!(server.look(Sheet::Connections).unwrap().connections[0]["addr"], "1.2.3.4:5");
+    }
+
+    #[test]
+    fn who_is_neither_or_asks_for_a_password_is_named_with_what_it_says() {
+        let other = knowing(&[("version\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n")]);
+        assert!(Server::connect(&other).unwrap_err().contains("HTTP/1.1 400 Bad Request"));
+        let closed = knowing(&[
+            ("version\r\n", "-NOAUTH Authentication required.\r\n"),
+            ("*2\r\n$4\r\nINFO\r\n$3\r\nall\r\n", "-NOAUTH Authentication required.\r\n"),
+        ]);
+        let error = Server::connect(&closed).unwrap().look(Sheet::Overview).unwrap_err();
+        assert!(error.contains("NOAUTH"), "{error}");
+    }
+}

@@ -1,0 +1,99 @@
+//! A terminal: keys one by one, and a screen that is drawn again in its place. It is given back as it was.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+use super::screen::Size;
+
+/// Another screen, without a cursor; and back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// What was pressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// It is enough: `q`, Ctrl-C, or the end of the input.
+    End,
+    /// Any other.
+    Letter(char),
+}
+
+/// The terminal, as it was.
+#[derive(Debug)]
+pub struct Terminal {
+    before: Termios,
+}
+
+impl Terminal {
+    /// Takes it; none if input or output is none.
+    pub fn open() -> Option<Terminal> {
+        if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+            return None;
+        }
+        let before = tcgetattr(io::stdin()).ok()?;
+        let mut bare = before.clone();
+        // Keys as they are pressed, Ctrl-C among them: who ends it gets the terminal back.
+        bare.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
+        tcsetattr(io::stdin(), OptionalActions::Now, &bare).ok()?;
+        let terminal = Terminal { before };
+        terminal.put(ENTER);
+        Some(terminal)
+    }
+
+    /// Waits for a key, so long at most; how long it was.
+    pub fn wait(&mut self, most: Duration) -> (Option<Key>, Duration) {
+        let began = Instant::now();
+        let stdin = io::stdin();
+        let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
+        let ready = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&timeout));
+        let key = match ready {
+            Ok(1..) => Some(read()),
+            // A signal, as when the window has another size: the screen is drawn in its time.
+            Ok(0) | Err(_) => None,
+        };
+        (key, began.elapsed())
+    }
+
+    /// How many columns and lines it has.
+    pub fn size(&self) -> Size {
+        match tcgetwinsize(io::stdout()) {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
+                Size { columns: size.ws_col.into(), lines: size.ws_row.into() }
+            }
+            Ok(_) | Err(_) => Size { columns: 80, lines: 24 },
+        }
+    }
+
+    /// Draws lines in the place of those before.
+    pub fn draw(&mut self, lines: &[String]) {
+        let body: Vec<String> = lines.iter().map(|line| format!("{line}\x1b[K")).collect();
+        self.put(&format!("\x1b[H{}\x1b[J", body.join("\r\n")));
+    }
+
+    fn put(&self, text: &str) {
+        let mut out = io::stdout().lock();
+        // Who has closed the terminal does not see it.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.put(LEAVE);
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+    }
+}
+
+fn read() -> Key {
+    let mut byte = [0];
+    match rustix::io::read(io::stdin(), &mut byte) {
+        Ok(1) => match byte[0] {
+            b'q' | 3 | 4 => Key::End,
+            byte => Key::Letter(char::from(byte)),
+        },
+        Ok(_) | Err(_) => Key::End,
+    }
+}
