@@ -1,10 +1,11 @@
-//! The HTTP listener: metrics, and what else a monitor asks.
+//! The HTTP listener: metrics, what else a monitor asks, and a page that shows it.
 //!
 //! A thread of its own, which is no worker: it reads counters that workers write, and takes no lock that a request
 //! waits for. It answers one request at a time and rests thereafter, so that whoever asks without end has a quarter of
 //! a core at most. There are few connections; one more takes the place of who has been idle for longest.
 //!
 //! - `http`: heads and answers; `client`: a connection; `route`: what is where
+//! - `page`: what a browser shows it with
 //! - `observer`: looks at figures once a second, for `history`
 //! - `metrics`, `api`, `span_map`: what is told
 
@@ -14,6 +15,7 @@ mod history;
 pub mod http;
 mod metrics;
 mod observer;
+mod page;
 mod route;
 mod span_map;
 
@@ -277,7 +279,7 @@ impl Desk {
     }
 }
 
-/// Where metrics are told, as people write it.
+/// Where the page is, as people write it.
 pub fn shown(address: SocketAddr) -> String {
-    format!("http://{address}/metrics")
+    format!("http://{address}/")
 }

@@ -1,6 +1,7 @@
 //! What monitors are told by HTTP: the figures of `stats` and INFO, in a form that scrapers accept, whoever else asks.
 
 mod hostile;
+mod page;
 mod web;
 
 use std::collections::BTreeMap;
@@ -232,7 +233,7 @@ fn a_scraper_is_told_what_it_asks_for() {
 fn every_place_answers_and_the_data_is_json() {
     let web = Web::start(&["-t", "1"]);
     fill(&web);
-    assert!(web.get("/").contains("/api/v1/now"));
+    assert!(web.get("/api/v1").contains("/api/v1/now"));
     assert!(web.get("/healthz").ends_with("\r\n\r\nok\n"));
     assert!(web.get("/nowhere").starts_with("HTTP/1.1 404 "));
     let of = |path: &str| -> serde_json::Value {

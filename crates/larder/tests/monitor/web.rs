@@ -19,11 +19,16 @@ pub struct Web {
 
 impl Web {
     pub fn start(options: &[&str]) -> Web {
-        let mut all = vec!["--http-port", "-1"];
+        Web::start_at("-1", options)
+    }
+
+    /// With its HTTP listener on this port.
+    pub fn start_at(port: &str, options: &[&str]) -> Web {
+        let mut all = vec!["--http-port", port];
         all.extend(options);
         let server = Server::start(&all).expect("it starts");
         let output = server.output();
-        let told = output.split_once("http://127.0.0.1:").and_then(|(_, rest)| rest.split_once("/metrics"));
+        let told = output.split_once("http://127.0.0.1:").and_then(|(_, rest)| rest.split_once('/'));
         let port =
             told.and_then(|(port, _)| port.parse().ok()).unwrap_or_else(|| panic!("no port: {output}"));
         Web { server, port }
@@ -100,14 +105,23 @@ impl Talk {
         self.until(request, "\r\n")
     }
 
+    /// The same for bytes that are no text.
+    pub fn ask_bytes(&mut self, request: &[u8]) -> String {
+        self.bytes_until(request, "\r\n")
+    }
+
     /// What is replied, up to its end.
     pub fn until(&mut self, request: &str, end: &str) -> String {
-        self.stream.write_all(request.as_bytes()).expect("it listens");
+        self.bytes_until(request.as_bytes(), end)
+    }
+
+    fn bytes_until(&mut self, request: &[u8], end: &str) -> String {
+        self.stream.write_all(request).expect("it listens");
         let mut reply = Vec::new();
         while !reply.ends_with(end.as_bytes()) {
             let mut bytes = [0; 4096];
             let got = self.stream.read(&mut bytes).expect("a reply");
-            assert_ne!(got, 0, "closed after {request}");
+            assert_ne!(got, 0, "closed after {}", request.escape_ascii());
             reply.extend_from_slice(&bytes[..got]);
         }
         String::from_utf8(reply).expect("text")

@@ -9,6 +9,7 @@
 //! sends that name. There is no CORS header, so that no other site's script reads an answer, and nothing here can be
 //! changed by a request.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::IpAddr;
 
@@ -234,6 +235,12 @@ pub const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub const TEXT: &str = "text/plain; charset=utf-8";
 /// Data.
 pub const JSON: &str = "application/json";
+/// A page.
+pub const HTML: &str = "text/html; charset=utf-8";
+/// Its looks.
+pub const CSS: &str = "text/css; charset=utf-8";
+/// Its scripts.
+pub const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,18 +250,18 @@ pub struct Answer {
     /// What the body is.
     pub content_type: &'static str,
     /// The body.
-    pub body: String,
+    pub body: Cow<'static, str>,
 }
 
 impl Answer {
     /// An answer with this body.
-    pub fn ok(content_type: &'static str, body: String) -> Answer {
-        Answer { status: Status::Ok, content_type, body }
+    pub fn ok(content_type: &'static str, body: impl Into<Cow<'static, str>>) -> Answer {
+        Answer { status: Status::Ok, content_type, body: body.into() }
     }
 
     /// The status in words.
     pub fn refusal(status: Status) -> Answer {
-        Answer { status, content_type: TEXT, body: format!("{}\n", status.line()) }
+        Answer { status, content_type: TEXT, body: format!("{}\n", status.line()).into() }
     }
 
     /// All of its bytes, or those of its head.
@@ -273,7 +280,8 @@ impl Answer {
             text.push_str("Allow: GET, HEAD\r\n");
         }
         text.push_str(SAFE);
-        text.push_str("\r\n");
+        let policy = if self.content_type == HTML { PAGE_POLICY } else { POLICY };
+        let _ = write!(text, "Content-Security-Policy: {policy}\r\n\r\n");
         if !head_only {
             text.push_str(&self.body);
         }
@@ -285,8 +293,16 @@ impl Answer {
 const SAFE: &str = "Cache-Control: no-store\r\n\
 X-Content-Type-Options: nosniff\r\n\
 Cross-Origin-Resource-Policy: same-origin\r\n\
-Referrer-Policy: no-referrer\r\n\
-Content-Security-Policy: default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n";
+Referrer-Policy: no-referrer\r\n";
+
+/// What is no page runs nothing, should a browser take it for one.
+const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The page runs its own scripts, has its own looks and asks this server. No text becomes markup or a script: there is
+/// no policy by which it could (Trusted Types).
+pub const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+require-trusted-types-for 'script'; trusted-types 'none'";
 
 #[cfg(test)]
 mod tests {
@@ -427,7 +443,7 @@ mod tests {
 
     #[test]
     fn answers_say_how_long_they_are_and_that_nobody_else_may_read_them() {
-        let answer = Answer::ok(JSON, "{}".into());
+        let answer = Answer::ok(JSON, "{}");
         let text = String::from_utf8(answer.bytes(false, true)).expect("text");
         let (head, body) = text.split_once("\r\n\r\n").expect("a head");
         assert_eq!(body, "{}");
@@ -440,6 +456,9 @@ mod tests {
             assert!(head.lines().any(|found| found == line), "{line}: {head}");
         }
         assert!(!head.to_ascii_lowercase().contains("access-control"), "{head}");
+        assert!(head.contains("\r\nContent-Security-Policy: default-src 'none'; base-uri"), "{head}");
+        let page = String::from_utf8(Answer::ok(HTML, "").bytes(true, true)).expect("text");
+        assert!(page.contains(&format!("\r\nContent-Security-Policy: {PAGE_POLICY}\r\n")), "{page}");
         let head_only = String::from_utf8(answer.bytes(true, true)).expect("text");
         assert_eq!(head_only, format!("{head}\r\n\r\n"));
         let refusal =

@@ -1,4 +1,4 @@
-//! What is where: a path, and what is told there.
+//! What is where: a path, and what is told there; the page's files (`page`) are beside them.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use larder_eventloop::Millis;
 
 use super::http::{Answer, METRICS, Request, Status, TEXT, pairs};
 use super::observer::Observer;
+use super::page::ASSETS;
 use super::{api, metrics};
 use crate::hub::Hub;
 
@@ -34,7 +35,7 @@ pub struct Route {
 
 /// All of them.
 pub const ROUTES: &[Route] = &[
-    Route { path: "/", help: "these places", tell: |_, _| Ok(Answer::ok(TEXT, index())) },
+    Route { path: "/api/v1", help: "these places", tell: |_, _| Ok(Answer::ok(TEXT, index())) },
     Route {
         path: "/healthz",
         help: "ok, while the server takes connections and answers",
@@ -184,6 +185,9 @@ impl Routes {
         if !has_room {
             return Answer::refusal(Status::Unavailable);
         }
+        if let Some(asset) = ASSETS.iter().find(|asset| asset.path == request.path) {
+            return Answer::ok(asset.content_type, asset.text);
+        }
         let Some(route) = ROUTES.iter().find(|route| route.path == request.path) else {
             return Answer::refusal(Status::NotFound);
         };
@@ -202,7 +206,7 @@ impl Routes {
     }
 
     fn health(&mut self, _: &Query) -> Result<Answer, Status> {
-        Ok(Answer::ok(TEXT, "ok\n".into()))
+        Ok(Answer::ok(TEXT, "ok\n"))
     }
 
     fn metrics(&mut self, query: &Query) -> Result<Answer, Status> {
@@ -246,6 +250,7 @@ mod tests {
         for (at, route) in ROUTES.iter().enumerate() {
             assert!(text.contains(route.help), "{}", route.path);
             assert!(ROUTES[..at].iter().all(|other| other.path != route.path), "{}", route.path);
+            assert!(ASSETS.iter().all(|asset| asset.path != route.path), "{}", route.path);
         }
     }
 }

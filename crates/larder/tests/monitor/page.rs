@@ -1,0 +1,318 @@
+//! The page's files and the data that it is drawn from: what they are sent with, that they are the server's figures, and
+//! that values and hidden keys are in none of them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::web::Web;
+
+const ASSETS: &[(&str, &str)] = &[
+    ("/", "text/html; charset=utf-8"),
+    ("/style.css", "text/css; charset=utf-8"),
+    ("/app.js", "text/javascript; charset=utf-8"),
+    ("/charts.js", "text/javascript; charset=utf-8"),
+    ("/map.js", "text/javascript; charset=utf-8"),
+    ("/vendor/uPlot-1.6.32.js", "text/javascript; charset=utf-8"),
+    ("/vendor/uPlot-1.6.32.css", "text/css; charset=utf-8"),
+];
+
+/// All that is told as JSON.
+const DATA: &[&str] = &[
+    "now",
+    "figures",
+    "findings",
+    "classes",
+    "commands",
+    "connections",
+    "clients",
+    "settings",
+    "history",
+    "memory",
+    "map",
+    "slow",
+];
+
+pub fn json(web: &Web, path: &str) -> Value {
+    let answer = web.get(path);
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"), "{path}: {head}");
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
+}
+
+fn whole(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value}"))
+}
+
+#[test]
+fn the_page_is_sent_with_a_policy_and_to_this_machine_alone() {
+    let web = Web::start(&["-t", "1"]);
+    for (path, kind) in ASSETS {
+        let answer = web.get(path);
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let has = |line: &str| head.lines().any(|found| found == line);
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && !body.is_empty(), "{path}: {head}");
+        assert!(has(&format!("Content-Type: {kind}")), "{path}: {head}");
+        assert!(has(&format!("Content-Length: {}", body.len())), "{path}: {head}");
+        assert!(has("X-Content-Type-Options: nosniff"), "{path}: {head}");
+        assert!(has("Cross-Origin-Resource-Policy: same-origin"), "{path}: {head}");
+        assert!(!head.to_ascii_lowercase().contains("access-control"), "{path}: {head}");
+        let policy = head.lines().find_map(|line| line.strip_prefix("Content-Security-Policy: "));
+        let policy = policy.unwrap_or_else(|| panic!("{path}: {head}"));
+        assert!(policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"), "{policy}");
+        if *path == "/" {
+            for rule in ["script-src 'self'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"]
+            {
+                assert!(policy.contains(rule), "{policy}");
+            }
+        }
+        let elsewhere = web
+            .ask(&format!("GET {path} HTTP/1.1\r\nHost: rebound.example:9150\r\nConnection: close\r\n\r\n"));
+        assert!(elsewhere.starts_with("HTTP/1.1 421 "), "{path}: {elsewhere}");
+        let written =
+            web.ask(&format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
+        assert!(written.starts_with("HTTP/1.1 405 "), "{path}: {written}");
+        let head_alone =
+            web.ask(&format!("HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
+        assert_eq!(head_alone, format!("{head}\r\n\r\n"), "{path}");
+    }
+}
+
+#[test]
+fn paths_that_lead_elsewhere_lead_nowhere() {
+    let web = Web::start(&["-t", "1"]);
+    for path in [
+        "//",
+        "/.",
+        "/..",
+        "/../",
+        "/../../etc/passwd",
+        "/%2e%2e/etc/passwd",
+        "/..%2f..%2fetc%2fpasswd",
+        "/index.html",
+        "/STYLE.CSS",
+        "/style.css/",
+        "/style.css%00",
+        "/%73tyle.css",
+        "/vendor",
+        "/vendor/",
+        "/vendor/../app.js",
+        "/app.js;a=b",
+        "/api",
+        "/api/v1/",
+        "/api/v2/now",
+        "/\u{e9}",
+        "/favicon.ico",
+    ] {
+        let answer = web.get(path);
+        assert!(
+            answer.starts_with("HTTP/1.1 404 ") || answer.starts_with("HTTP/1.1 400 "),
+            "{path}: {answer}"
+        );
+        assert!(!answer.contains("root:"), "{path}");
+    }
+    assert!(web.get("/style.css?v=1").starts_with("HTTP/1.1 200 "), "a query says nothing to a file");
+}
+
+#[test]
+fn memory_is_told_to_the_byte_and_spans_are_all_somebodys() {
+    let web = Web::start(&["-t", "2", "-m", "64"]);
+    super::fill(&web);
+    let began = Instant::now();
+    loop {
+        let (memory, map) = (json(&web, "/api/v1/memory"), json(&web, "/api/v1/map"));
+        let uses = memory["uses"].as_array().expect("uses");
+        let sum: u64 = uses.iter().map(|one| whole(&one["bytes"])).sum();
+        let owners = map["owners"].as_array().expect("owners");
+        let of = |wanted: &dyn Fn(u64) -> bool| -> u64 {
+            owners.iter().filter(|one| wanted(whole(&one["owner"]))).map(|one| whole(&one["spans"])).sum()
+        };
+        let classes = json(&web, "/api/v1/classes");
+        let classes = classes["classes"].as_array().expect("classes");
+        let spans: u64 = classes.iter().map(|class| whole(&class["spans"])).sum();
+        let figures = &json(&web, "/api/v1/now")["figures"];
+        let agree = sum == whole(&memory["used"])
+            && sum == whole(&figures["memory_used"])
+            && of(&|_| true) == whole(&map["spans"])
+            && of(&|owner| (1..255).contains(&owner)) == spans;
+        if agree {
+            let page = web.metrics("");
+            let told = |name: &str| page.series[&format!("larder_memory_bytes{{use=\"{name}\"}}")];
+            assert!(told("items") > 3e6 && told("index") > 0.0 && told("aside") > 0.0);
+            assert_eq!(
+                page.series.keys().filter(|key| key.starts_with("larder_memory_bytes{")).count(),
+                uses.len()
+            );
+            // Four bytes a cell: each three are four letters.
+            let cells = map["cells"].as_str().expect("cells");
+            assert_eq!(cells.len() as u64, (whole(&map["spans"]) * 4).div_ceil(3) * 4);
+            assert_eq!(whole(&map["spans_per_cell"]), 1);
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{memory} {map}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_history_grows_by_a_point_a_second_and_says_what_happened() {
+    let web = Web::start(&["-t", "1"]);
+    let run = json(&web, "/api/v1/history")["run"].clone();
+    let mut text = web.text();
+    let began = Instant::now();
+    let mut gets = 0;
+    while json(&web, "/api/v1/history")["end_ms"].as_array().is_none_or(|ends| ends.len() < 3) {
+        text.until("get none\r\n", "END\r\n");
+        gets += 1;
+        assert!(began.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(text.ask("flush_all\r\n"), "OK\r\n");
+    assert_eq!(text.ask("cache_memlimit 32\r\n"), "OK\r\n");
+    let mut told = Value::Null;
+    while told["marks"].as_array().is_none_or(|marks| marks.len() < 2) {
+        assert!(began.elapsed() < Duration::from_secs(30), "{told}");
+        std::thread::sleep(Duration::from_millis(50));
+        told = json(&web, "/api/v1/history?step=1");
+    }
+    assert_eq!(told["run"], run);
+    let (ends, misses) = (told["end_ms"].as_array().expect("ends"), &told["series"]["memcached_misses"]);
+    let misses = misses.as_array().expect("a series");
+    assert_eq!(ends.len(), misses.len());
+    // What grew in all points is what was asked, unless the first look came late.
+    let (mut counted, mut before) = (0.0, None);
+    for (end, rate) in ends.iter().zip(misses) {
+        let end = whole(end) as f64;
+        counted += rate.as_f64().expect("a rate") * (end - before.unwrap_or(end - 1000.0)) / 1000.0;
+        before = Some(end);
+    }
+    assert!((counted - f64::from(gets)).abs() <= 0.05 * f64::from(gets) + 2.0, "{counted} of {gets}");
+    let marks: Vec<&str> =
+        told["marks"].as_array().expect("marks").iter().filter_map(|mark| mark["what"].as_str()).collect();
+    assert!(marks.contains(&"flushed") && marks.contains(&"limit"), "{marks:?}");
+    let last = whole(ends.last().expect("a point"));
+    let later = json(&web, &format!("/api/v1/history?since={last}&series=items,evictions"));
+    assert!(later["end_ms"].as_array().is_some_and(|ends| ends.iter().all(|end| whole(end) > last)));
+    assert_eq!(later["series"].as_object().map(serde_json::Map::len), Some(2));
+    for bad in ["step=2", "step=x", "since=-1", "series=nobody", "series=items,<script>"] {
+        assert!(web.get(&format!("/api/v1/history?{bad}")).starts_with("HTTP/1.1 400 "), "{bad}");
+    }
+    for step in [15, 120] {
+        assert_eq!(json(&web, &format!("/api/v1/history?step={step}"))["step_seconds"], step);
+    }
+}
+
+/// What a key and a value of the commands are that take long.
+const KEY: &str = "<b>\u{2028}\"mykey'</b>";
+const VALUE: &str = "a value that is nobody's business";
+
+/// Has three commands be listed as slow: one whose key is text, one whose key is none, one without a key.
+fn be_slow(web: &Web) {
+    let mut redis = web.redis();
+    assert_eq!(redis.ask("CONFIG SET slowlog-log-slower-than 0\r\n"), "+OK\r\n");
+    let command = |words: &[&[u8]]| {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend(format!("${}\r\n", word.len()).bytes());
+            bytes.extend(*word);
+            bytes.extend(b"\r\n");
+        }
+        bytes
+    };
+    assert_eq!(redis.ask_bytes(&command(&[b"SET", KEY.as_bytes(), VALUE.as_bytes()])), "+OK\r\n");
+    assert_eq!(redis.ask_bytes(&command(&[b"SET", &[0xff, 0, b'<'], VALUE.as_bytes()])), "+OK\r\n");
+    assert_eq!(redis.ask("PING\r\n"), "+PONG\r\n");
+    assert_eq!(redis.ask("CONFIG SET slowlog-log-slower-than -1\r\n"), "+OK\r\n");
+}
+
+fn slow(web: &Web) -> Value {
+    json(web, "/api/v1/slow")
+}
+
+#[test]
+fn slow_commands_are_shown_with_keys_of_any_bytes_and_without_values() {
+    let web = Web::start(&["-t", "1"]);
+    be_slow(&web);
+    let told = slow(&web);
+    let commands = told["commands"].as_array().expect("commands");
+    let keys: Vec<(&Value, &Value)> = commands.iter().map(|one| (&one["command"], &one["key"])).collect();
+    let find = |key: Value| keys.iter().any(|(command, found)| **command == "set" && **found == key);
+    assert!(find(serde_json::json!({ "text": KEY })), "{told}");
+    assert!(find(serde_json::json!({ "base64": "/wA8" })), "{told}");
+    assert!(keys.iter().any(|(command, key)| **command == "ping" && key.is_null()), "{told}");
+    assert_eq!(told["keys_hidden"], false);
+    for place in DATA {
+        let answer = web.get(&format!("/api/v1/{place}"));
+        assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("nobody's business"), "{place}");
+    }
+}
+
+#[test]
+fn keys_are_hidden_where_clients_may_not_list_them_or_have_to_say_who_they_are() {
+    for options in [&["-t", "1", "-X"][..], &["-t", "1"]] {
+        let web = Web::start(options);
+        be_slow(&web);
+        if options.len() == 2 {
+            assert_eq!(web.redis().ask("CONFIG SET requirepass not-told\r\n"), "+OK\r\n");
+        }
+        for place in DATA {
+            let answer = web.get(&format!("/api/v1/{place}"));
+            assert!(
+                !answer.contains("<b>") && !answer.contains("mykey") && !answer.contains("/wA8"),
+                "{place}"
+            );
+            assert!(!answer.contains("not-told"), "{place}");
+        }
+        assert_eq!(slow(&web)["keys_hidden"], true);
+    }
+}
+
+#[test]
+fn settings_say_what_was_given_what_has_no_effect_and_what_was_changed() {
+    let web = Web::start(&[
+        "-t",
+        "1",
+        "-m",
+        "96",
+        "-o",
+        "slab_automove_ratio=0.7,idle_timeout=9",
+        "--requirepass",
+        "not-told",
+    ]);
+    let mut redis = web.text();
+    assert_eq!(redis.ask("*2\r\n$4\r\nAUTH\r\n$8\r\nnot-told\r\n"), "+OK\r\n");
+    assert_eq!(redis.ask("CONFIG SET maxmemory 64mb hz 50\r\n"), "+OK\r\n");
+    let told = json(&web, "/api/v1/settings");
+    let option = |name: &str| {
+        let options = told["options"].as_array().expect("options").iter();
+        options.clone().find(|one| one["name"] == name).unwrap_or_else(|| panic!("{name}: {told}")).clone()
+    };
+    assert_eq!(
+        (&option("-m, --memory-limit")["given"], &option("-m, --memory-limit")["works"]),
+        (&"96".into(), &true.into())
+    );
+    assert_eq!(option("-c, --conn-limit")["given"], Value::Null);
+    assert_eq!(option("-o idle_timeout")["given"], "9");
+    let idle = option("-o slab_automove_ratio");
+    assert_eq!((&idle["given"], &idle["works"]), (&"0.7".into(), &false.into()));
+    assert!(idle["why"].as_str().is_some_and(|why| !why.is_empty()));
+    assert_eq!(told["at_start"]["maxbytes"], (96u64 << 20).to_string());
+    assert_eq!(told["settings"]["maxbytes"], (64u64 << 20).to_string());
+    assert_eq!(told["parameters"]["hz"], "50");
+    assert!(!told.to_string().contains("not-told"), "{told}");
+}
+
+#[test]
+fn clients_of_resp_are_told_of() {
+    let web = Web::start(&["-t", "1"]);
+    let (mut one, mut other) = (web.redis(), web.redis());
+    assert_eq!(one.ask("CLIENT SETNAME <i>one</i>\r\n"), "+OK\r\n");
+    for _ in 0..5 {
+        assert_eq!(other.ask("PING\r\n"), "+PONG\r\n");
+    }
+    let told = json(&web, "/api/v1/clients?max=1");
+    assert_eq!((&told["all"], told["clients"].as_array().map(Vec::len)), (&2.into(), Some(1)));
+    assert_eq!((&told["clients"][0]["commands"], &told["clients"][0]["last"]), (&6.into(), &"ping".into()));
+    assert!(json(&web, "/api/v1/clients").to_string().contains("<i>one</i>"));
+    assert!(web.get("/api/v1/clients?max=x").starts_with("HTTP/1.1 400 "));
+}

@@ -1,0 +1,367 @@
+//! The page in a real browser: what it shows is what the server says, keys are text, nothing is said to its console, no
+//! policy is broken; by keyboard, in 360 pixels, in both themes; beside a server that goes and comes back.
+//!
+//! `LARDER_PAGE_PICTURES=folder` keeps a picture of each scenario.
+
+mod browser;
+#[allow(dead_code)]
+#[path = "../monitor/web.rs"]
+mod web;
+
+use std::time::{Duration, Instant};
+
+use browser::Browser;
+use serde_json::Value;
+use web::Web;
+
+fn data(web: &Web, place: &str) -> Value {
+    let answer = web.get(&format!("/api/v1/{place}"));
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{place}: {error}: {body}"))
+}
+
+fn origin(web: &Web) -> String {
+    format!("http://127.0.0.1:{}/", web.port)
+}
+
+/// A browser that has the page open, all of which has been filled once.
+fn open(web: &Web, width: u32, height: u32) -> Browser {
+    let mut browser = Browser::start(width, height);
+    browser.open(&origin(web));
+    browser.wait("document.querySelectorAll('#options-table tbody tr').length > 0");
+    browser
+}
+
+/// Requests of both protocols for some seconds: keys of several sizes, some of which are not there, some expire.
+fn traffic(web: &Web, seconds: u64) {
+    let (mut text, mut redis) = (web.text(), web.redis());
+    let began = Instant::now();
+    let mut n: u64 = 0;
+    while began.elapsed() < Duration::from_secs(seconds) {
+        for _ in 0..200 {
+            n += 1;
+            let bytes = [40, 300, 1_500, 9_000][n as usize % 4];
+            let expires = if n.is_multiple_of(3) { 30 } else { 0 };
+            text.ask(&format!("set page:{n} 0 {expires} {bytes}\r\n{}\r\n", "v".repeat(bytes)));
+            for back in [1, 5, 40] {
+                text.until(&format!("get page:{} other:{n}\r\n", n.saturating_sub(back)), "END\r\n");
+            }
+            redis.ask(&format!("SET user:{} v EX 1000\r\n", n % 500));
+            redis.until(&format!("GET user:{}\r\n", n % 700), "\r\n");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Cells of a table, row by row.
+fn rows(browser: &mut Browser, table: &str) -> Vec<Vec<String>> {
+    let cells = format!(
+        "[...document.querySelectorAll('#{table} tbody tr')].map(row => [...row.children].map(cell => cell.textContent))"
+    );
+    let told = browser.value(&cells);
+    let row = |row: &Value| {
+        let cells = row.as_array().expect("cells").iter();
+        cells.map(|cell| cell.as_str().unwrap_or_default().to_owned()).collect()
+    };
+    told.as_array().expect("rows").iter().map(row).collect()
+}
+
+#[test]
+#[ignore = "needs chromium"]
+fn an_empty_server_is_shown_and_nothing_is_said_to_the_console() {
+    let web = Web::start(&["-t", "1"]);
+    let mut browser = open(&web, 1280, 900);
+    assert_eq!(browser.text("document.querySelector('#tile-items strong').textContent"), "0");
+    assert_eq!(browser.text("document.getElementById('verdict').className"), "good");
+    assert_eq!(
+        browser.text("document.querySelector('#findings li').textContent"),
+        "Nothing to say: all is well."
+    );
+    assert_eq!(browser.text("document.querySelector('#slow-table tbody').textContent"), "none");
+    browser.picture("empty");
+    browser.is_quiet(&origin(&web), false);
+}
+
+#[test]
+#[ignore = "needs chromium"]
+fn numbers_on_the_page_are_the_servers() {
+    let web = Web::start(&["-t", "2", "-m", "64"]);
+    traffic(&web, 6);
+    let mut browser = open(&web, 1280, 900);
+    traffic(&web, 6);
+    // At rest: the page is asked until all of it has caught up.
+    let began = Instant::now();
+    loop {
+        let (figures, memory) = (data(&web, "now")["figures"].clone(), data(&web, "memory"));
+        let whole = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value}"));
+        let mut differ = Vec::new();
+        let mut hold = |what: &str, shown: String, expected: String| {
+            if shown != expected {
+                differ.push(format!("{what}: {shown}, expected {expected}"));
+            }
+        };
+        let tile = |browser: &mut Browser, id: &str| {
+            browser.text(&format!("document.querySelector('#tile-{id} strong').textContent"))
+        };
+        hold("items", tile(&mut browser, "items"), grouped(whole(&figures["items"])));
+        hold("connections", tile(&mut browser, "connections"), grouped(whole(&figures["connections"])));
+        let ratio = whole(&figures["hits"]) as f64
+            / whole(&figures["hits"]).saturating_add(whole(&figures["misses"])) as f64;
+        let more = browser.text("document.querySelector('#tile-ratio small').textContent");
+        if !more.ends_with(&format!("; {:.1} % since the start", ratio * 100.0)) {
+            hold("hit ratio", more, format!("{:.1} %", ratio * 100.0));
+        }
+        let shown = rows(&mut browser, "memory-table");
+        for one in memory["uses"].as_array().expect("uses") {
+            let name = one["use"].as_str().expect("a name").replace('_', " ");
+            let row = shown.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("{name}: {shown:?}"));
+            hold(&name, row[1].clone(), grouped(whole(&one["bytes"])));
+        }
+        let classes = data(&web, "classes");
+        let classes = classes["classes"].as_array().expect("classes");
+        let shown = rows(&mut browser, "classes-table");
+        for class in classes {
+            let bytes = grouped(whole(&class["chunk_bytes"]));
+            let row = shown.iter().find(|row| row[0] == bytes);
+            hold(
+                &format!("class {bytes}"),
+                row.map_or(String::new(), |row| row[1].clone()),
+                grouped(whole(&class["items"])),
+            );
+        }
+        let commands = data(&web, "commands")["commands"].clone();
+        let shown = rows(&mut browser, "commands-table");
+        for (name, row) in commands.as_object().expect("commands") {
+            let found = shown.iter().find(|row| row[0] == *name);
+            hold(name, found.map_or(String::new(), |row| row[1].clone()), grouped(whole(&row["calls"])));
+        }
+        let spans: u64 = rows(&mut browser, "map-owners")
+            .iter()
+            .map(|row| row[1].replace(',', "").parse::<u64>().unwrap_or(0))
+            .sum();
+        hold("spans", spans.to_string(), whole(&data(&web, "map")["spans"]).to_string());
+        if differ.is_empty() {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{differ:#?}");
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    // What charts say in words is what the history has.
+    let said = browser.text("document.querySelector('#chart-reads .plot').getAttribute('aria-label')");
+    assert!(said.starts_with("Keys read, newest: hits "), "{said}");
+    browser.value("document.querySelector('#chart-reads .head button').click()");
+    let table = browser.text("document.querySelector('#chart-reads table').textContent");
+    assert!(table.contains("hits") && table.contains("/s"), "{table}");
+    browser.picture("traffic");
+    browser.is_quiet(&origin(&web), false);
+}
+
+#[test]
+#[ignore = "needs chromium"]
+fn keys_of_any_bytes_are_text() {
+    let web = Web::start(&["-t", "1"]);
+    let mut redis = web.redis();
+    redis.ask("CONFIG SET slowlog-log-slower-than 0\r\n");
+    let keys: &[&[u8]] = &[
+        b"<img src=x onerror=alert(1)>",
+        b"</td></table><script>document.title='taken'</script>",
+        "\u{2028}\u{202e}\u{0}\u{1b}[31m".as_bytes(),
+        b"\xff\xfe<b>",
+        b"${7*7}{{7*7}}'\"`",
+        b"__proto__",
+    ];
+    for key in keys {
+        let mut bytes = format!("*3\r\n$3\r\nSET\r\n${}\r\n", key.len()).into_bytes();
+        bytes.extend(*key);
+        bytes.extend(b"\r\n$1\r\nv\r\n");
+        assert_eq!(redis.ask_bytes(&bytes), "+OK\r\n");
+    }
+    assert_eq!(redis.ask("CLIENT SETNAME <svg/onload=alert(2)>\r\n"), "+OK\r\n");
+    redis.ask("CONFIG SET slowlog-log-slower-than -1\r\n");
+    let mut browser = open(&web, 1280, 900);
+    browser.wait("document.querySelectorAll('#slow-table td.key').length >= 6");
+    let shown: Vec<String> = rows(&mut browser, "slow-table").into_iter().map(|row| row[5].clone()).collect();
+    for key in [
+        "<img src=x onerror=alert(1)>",
+        "</td></table><script>document.title='taken'</script>",
+        "__proto__",
+        "base64: //48Yj4=",
+    ] {
+        assert!(shown.iter().any(|one| one == key), "{key}: {shown:?}");
+    }
+    assert!(shown.iter().any(|one| one.contains("\\u0000\\u001b[31m")), "{shown:?}");
+    assert_eq!(
+        browser.value(
+            "document.querySelectorAll('main img, main script, main b b, main svg[onload], td b').length"
+        ),
+        0
+    );
+    assert!(browser.text("document.title").starts_with("Larder "));
+    assert!(
+        browser
+            .text("document.getElementById('clients-table').textContent")
+            .contains("<svg/onload=alert(2)>")
+    );
+    browser.value("document.getElementById('h-slow').scrollIntoView()");
+    browser.picture("odd-keys");
+    browser.is_quiet(&origin(&web), false);
+}
+
+#[test]
+#[ignore = "needs chromium"]
+fn the_page_is_used_by_keyboard_and_everything_on_it_has_a_name() {
+    let web = Web::start(&["-t", "1"]);
+    traffic(&web, 3);
+    let mut browser = open(&web, 1280, 900);
+    browser.wait("document.querySelector('#tile-items strong').textContent !== '–'");
+    // 1. Tab goes through all that can be used, once.
+    let wanted = browser.value("document.querySelectorAll('a, button, select, summary, [tabindex=\"0\"]').length - document.querySelectorAll('details:not([open]) button, [hidden] summary').length");
+    let wanted = wanted.as_u64().expect("a number");
+    let mut seen = 0;
+    for _ in 0..wanted {
+        browser.press("Tab");
+        seen += u64::from(browser.value("document.activeElement !== document.body && !document.activeElement.dataset.seen && (document.activeElement.dataset.seen = 1, true)") == true);
+    }
+    assert_eq!(seen, wanted);
+    // 2. A range is chosen, and the arrows move through a chart and out of it.
+    browser.value("document.querySelector('[data-step=\"15\"]').focus()");
+    browser.press("Enter");
+    assert_eq!(browser.text("document.querySelector('#ranges [aria-pressed=\"true\"]').textContent"), "1 h");
+    browser.value("document.querySelector('[data-step=\"1\"]').focus()");
+    browser.press("Enter");
+    browser.wait("document.querySelector('#chart-reads .legend b').textContent !== '–'");
+    browser.value("document.querySelector('#chart-reads .plot').focus()");
+    browser.press("ArrowLeft");
+    browser.wait("/^\\d\\d:\\d\\d:\\d\\d$/.test(document.querySelector('#chart-reads .head p').textContent)");
+    let times = "[...document.querySelectorAll('figure .head p')].map(time => time.textContent)";
+    let times = browser.value(&format!("new Set({times}).size"));
+    assert_eq!(times, 1, "all charts move together, and stay there");
+    browser.press("Escape");
+    browser.wait("document.querySelector('#chart-reads .head p').textContent === ''");
+    // 3. The map says what is under its cursor.
+    browser.value("document.getElementById('map').focus()");
+    browser.press("ArrowRight");
+    browser.wait("document.getElementById('map-seen').textContent.startsWith('span 1: ')");
+    // 4. A table is sorted by its heads.
+    browser.value("document.querySelector('#commands-table thead button').focus()");
+    browser.press("Enter");
+    assert_eq!(
+        browser.text("document.querySelector('#commands-table th[aria-sort]').textContent"),
+        "command"
+    );
+    // 5. What can be used or is drawn has a name.
+    let tree = browser.call("Accessibility.getFullAXTree", serde_json::json!({}));
+    let mut count = 0;
+    for node in tree["nodes"].as_array().expect("nodes") {
+        let role = node["role"]["value"].as_str().unwrap_or_default();
+        if node["ignored"] == true
+            || !["button", "link", "combobox", "image", "img", "table", "DisclosureTriangle"].contains(&role)
+        {
+            continue;
+        }
+        count += 1;
+        assert!(node["name"]["value"].as_str().is_some_and(|name| !name.trim().is_empty()), "{node}");
+    }
+    assert!(count > 40, "{count}");
+    browser.is_quiet(&origin(&web), false);
+}
+
+/// For all text on the page the ratio of its colour's light to that of what is behind it; what is less than it is to be.
+const CONTRAST: &str = r#"(() => {
+  const parse = text => { const n = text.match(/[\d.]+/g).map(Number); return n.length === 3 ? [...n, 1] : n; };
+  const over = (top, under) => top.slice(0, 3).map((c, i) => c * top[3] + under[i] * (1 - top[3]));
+  const light = c => { const [r, g, b] = c.map(v => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = node => {
+    const layers = [];
+    for (let at = node; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
+    return layers.reverse().reduce((under, top) => over(top, under), [255, 255, 255]);
+  };
+  const bad = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    if (!walker.currentNode.textContent.trim() || !node.getClientRects().length) continue;
+    const style = getComputedStyle(node);
+    const under = behind(node), text = over(parse(style.color), under);
+    const [a, b] = [light(text), light(under)];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) bad.push(`${walker.currentNode.textContent.trim()}: ${ratio.toFixed(2)}`);
+  }
+  for (const mark of document.querySelectorAll('.legend i')) {
+    const under = behind(mark.parentElement), line = parse(getComputedStyle(mark).borderTopColor);
+    const [a, b] = [light(line.slice(0, 3)), light(under)];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 3) bad.push(`line ${mark.className}: ${ratio.toFixed(2)}`);
+  }
+  return [...new Set(bad)];
+})()"#;
+
+#[test]
+#[ignore = "needs chromium"]
+fn it_is_read_in_both_themes_in_360_pixels_and_in_the_systems_colours() {
+    let web = Web::start(&["-t", "1", "-c", "20"]);
+    traffic(&web, 4);
+    // So that a warning is shown, too.
+    let mut held: Vec<_> = (0..17).map(|_| web.text()).collect();
+    held.iter_mut().for_each(|talk| assert_eq!(talk.ask("mn\r\n"), "MN\r\n"));
+    let mut browser = open(&web, 1280, 900);
+    browser.wait("document.getElementById('verdict').className === 'warning'");
+    for theme in ["light", "dark"] {
+        browser.prefer(&[("prefers-color-scheme", theme)]);
+        let other = if theme == "light" { "dark" } else { "light" };
+        browser.wait(&format!("document.getElementById('theme').textContent === '{other}'"));
+        assert_eq!(browser.value(CONTRAST), serde_json::json!([]), "{theme}");
+        browser.picture(theme);
+    }
+    // The button's word is kept against the system's.
+    browser.value("document.getElementById('theme').click()");
+    browser.open(&origin(&web));
+    browser.wait("document.documentElement.dataset.theme === 'light'");
+    browser.resize(360, 740);
+    browser.wait("document.querySelectorAll('#options-table tbody tr').length > 0");
+    browser.wait("document.querySelector('#chart-reads canvas').clientWidth < 340");
+    assert_eq!(browser.value("document.documentElement.scrollWidth"), 360, "nothing is wider than the page");
+    browser.picture("narrow");
+    browser.prefer(&[("forced-colors", "active"), ("prefers-reduced-motion", "reduce")]);
+    browser.resize(1280, 900);
+    browser.wait("document.querySelector('#chart-reads canvas').clientWidth > 340");
+    assert_eq!(browser.value("document.getAnimations().length"), 0);
+    browser.picture("forced-colours");
+    browser.is_quiet(&origin(&web), false);
+    drop(held);
+}
+
+#[test]
+#[ignore = "needs chromium"]
+fn a_server_that_goes_is_said_to_be_gone_and_another_begins_anew() {
+    let web = Web::start(&["-t", "1"]);
+    traffic(&web, 3);
+    let mut browser = open(&web, 1280, 900);
+    browser.wait("document.querySelector('#tile-items strong').textContent !== '0'");
+    let (port, origin) = (web.port.to_string(), origin(&web));
+    drop(web);
+    browser.wait("document.getElementById('verdict').className === 'gone'");
+    assert!(browser.text("document.getElementById('verdict').textContent").contains("has not answered"));
+    browser.picture("gone");
+    let again = Web::start_at(&port, &["-t", "1"]);
+    browser.wait("document.getElementById('verdict').className === 'good'");
+    browser.wait("document.querySelector('#tile-items strong').textContent === '0'");
+    assert!(
+        browser.text("document.getElementById('marks').textContent").contains("the server was started anew")
+    );
+    browser.wait("!document.body.classList.contains('stale')");
+    browser.is_quiet(&origin, true);
+    drop(again);
+}

@@ -1,0 +1,525 @@
+'use strict';
+// The page: asks the server, and shows what it says. All that comes from it is shown as text.
+
+(() => {
+  const byId = id => document.getElementById(id);
+  const LEVELS = { 1: 300, 15: 240, 120: 720 };
+  const PAUSES_MS = [1000, 2000, 5000, 10000];
+  const SLOWLY_EVERY = 5, SETTINGS_EVERY = 30;
+
+  // ---- State
+
+  const state = { run: null, step: 1, ends: [], series: {}, offset: 0, marks: [], failed: 0, heard: null, paused: false, beats: 0, version: null, figures: null, restarted: [] };
+
+  // The server did not answer, or not as it should: anything else that is thrown is a mistake of this page.
+  class Unanswered extends Error {}
+
+  const get = async path => {
+    try {
+      const response = await fetch(path, { cache: 'no-store', credentials: 'omit', redirect: 'error' });
+      if (!response.ok) throw new Unanswered(`${path}: ${response.status}`);
+      return await response.json();
+    } catch (error) {
+      throw error instanceof Unanswered ? error : new Unanswered(`${path}: ${error.message}`);
+    }
+  };
+
+  // ---- Tables
+
+  // Columns: name, how a row's cell is filled, and for numbers what it is sorted by.
+  const tables = {};
+  const table = (id, caption, columns, sorted) => {
+    const node = byId(id);
+    node.append(element('caption', caption));
+    const row = node.createTHead().insertRow();
+    const sort = { at: sorted === undefined ? null : Math.abs(sorted) - 1, down: (sorted || 0) < 0 };
+    const body = node.createTBody();
+    const one = { rows: [] };
+    const draw = () => {
+      const { at, down } = sort;
+      const rows = [...one.rows];
+      if (at !== null) {
+        const value = columns[at].value;
+        rows.sort((a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0) * (down ? -1 : 1));
+      }
+      row.childNodes.forEach((head, n) => {
+        if (n === at) head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
+        else head.removeAttribute('aria-sort');
+      });
+      body.replaceChildren(...rows.map(values => {
+        const line = element('tr');
+        columns.forEach((column, n) => {
+          const cell = element(n === 0 ? 'th' : 'td', undefined, column.className || (column.number ? 'number' : ''));
+          if (n === 0) cell.scope = 'row';
+          const shown = column.show ? column.show(values) : column.value(values);
+          cell.append(shown === null || shown === undefined ? '–' : shown);
+          line.append(cell);
+        });
+        return line;
+      }));
+      if (rows.length === 0) {
+        const cell = element('td', 'none', 'empty');
+        cell.colSpan = columns.length;
+        const line = element('tr');
+        line.append(cell);
+        body.append(line);
+      }
+    };
+    columns.forEach((column, n) => {
+      const head = element('th', undefined, column.number ? 'number' : '');
+      head.scope = 'col';
+      const button = element('button', column.name);
+      button.type = 'button';
+      button.addEventListener('click', () => {
+        sort.down = sort.at === n ? !sort.down : Boolean(column.number);
+        sort.at = n;
+        draw();
+      });
+      head.append(button);
+      row.append(head);
+    });
+    one.show = values => { one.rows = values; draw(); };
+    tables[id] = one;
+  };
+  const number = (name, value, show) => ({ name, number: true, value, show: row => (show || Format.whole)(value(row)) });
+  const text = (name, value, className) => ({ name, value: row => value(row) ?? '', show: row => String(value(row) ?? ''), className });
+  const swatch = (colour, name) => {
+    const parts = document.createDocumentFragment();
+    const box = element('span', undefined, 'swatch');
+    box.style.background = colour;
+    parts.append(box, name);
+    return parts;
+  };
+  const share = (part, all) => all > 0 ? part / all : 0;
+
+  // ---- History
+
+  const forget = () => { state.ends = []; state.series = {}; };
+
+  const history = async () => {
+    const last = state.ends[state.ends.length - 1];
+    const since = last === undefined ? '' : `&since=${last}`;
+    const step = state.step;
+    const told = await get(`/api/v1/history?step=${step}${since}`);
+    if (step !== state.step) return;
+    if (state.run !== null && told.run !== state.run) {
+      // Another server: its figures are of its own.
+      state.restarted.push(told.time_ms / 1000);
+      state.run = told.run;
+      forget();
+      return history();
+    }
+    state.run = told.run;
+    if (last === undefined) {
+      state.offset = told.time_ms - told.now_ms;
+      state.marks = told.marks;
+    } else {
+      state.marks.push(...told.marks.filter(mark => mark.at_ms > last && !state.marks.some(known => known.at_ms === mark.at_ms && known.what === mark.what && known.rule === mark.rule)));
+    }
+    state.ends.push(...told.end_ms);
+    for (const [name, values] of Object.entries(told.series)) (state.series[name] ||= []).push(...values);
+    const beyond = state.ends.length - LEVELS[step];
+    if (beyond > 0) {
+      state.ends.splice(0, beyond);
+      Object.values(state.series).forEach(values => values.splice(0, beyond));
+    }
+    return undefined;
+  };
+
+  const times = () => state.ends.map(end => (end + state.offset) / 1000);
+  const point = (name, at) => (state.series[name] || [])[at] || 0;
+
+  const showHistory = () => {
+    const marks = [...state.marks.map(mark => (mark.at_ms + state.offset) / 1000), ...state.restarted];
+    charts.show(times(), point, marks);
+    const words = mark => {
+      switch (mark.what) {
+        case 'flushed': return 'items were flushed';
+        case 'limit': return `the memory limit became ${Format.bytes(mark.bytes)}`;
+        case 'found': return `found: ${mark.rule}`;
+        case 'over': return `over: ${mark.rule}`;
+        default: return mark.what;
+      }
+    };
+    const lines = [
+      ...state.marks.map(mark => [(mark.at_ms + state.offset) / 1000, words(mark)]),
+      ...state.restarted.map(at => [at, 'the server was started anew']),
+    ].sort((one, other) => other[0] - one[0]);
+    byId('marks').replaceChildren(...lines.map(([at, what]) => element('li', `${Charts.clock(at)}  ${what}`)));
+    byId('happened').hidden = lines.length === 0;
+  };
+
+  // ---- Tiles
+
+  const TILES = [
+    ['requests', 'requests a second', name => Charts.memcached(name) + name('redis_commands')],
+    ['ratio', 'hit ratio', name => share(Charts.hits(name), Charts.hits(name) + Charts.misses(name))],
+    ['memory', 'memory used', name => name('memory_used')],
+    ['items', 'items', name => name('items')],
+    ['evictions', 'evictions a second', name => name('evictions')],
+    ['connections', 'connections', name => name('connections')],
+    ['network', 'network', name => name('bytes_read') + name('bytes_written')],
+    ['cpu', 'processor, of one core', name => name('cpu_user') + name('cpu_system')],
+  ];
+  const tiles = {};
+  for (const [id, name] of TILES) {
+    const tile = element('div', undefined, 'tile');
+    tile.id = `tile-${id}`;
+    const value = element('strong', '–'), more = element('small', '');
+    const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+    svg.setAttribute('viewBox', '0 0 100 26');
+    svg.setAttribute('preserveAspectRatio', 'none');
+    svg.setAttribute('aria-hidden', 'true');
+    svg.append(document.createElementNS('http://www.w3.org/2000/svg', 'polyline'));
+    tile.append(element('h3', name), value, more, svg);
+    byId('tiles').append(tile);
+    tiles[id] = { value, more, svg };
+  }
+
+  const showTiles = () => {
+    const { figures } = state;
+    const last = state.ends.length - 1;
+    const now = name => point(name, last);
+    const set = (id, value, more) => { tiles[id].value.textContent = value; tiles[id].more.textContent = more; };
+    if (last >= 0) {
+      const asked = Charts.hits(now) + Charts.misses(now);
+      set('requests', Format.rate(Charts.memcached(now) + now('redis_commands')), `${Format.rate(Charts.memcached(now))} text, ${Format.rate(now('redis_commands'))} RESP`);
+      set('ratio', asked > 0 ? Format.percent(Charts.hits(now) / asked) : '–', asked > 0 ? `${Format.rate(Charts.misses(now))} misses/s` : 'nothing is read now');
+      set('evictions', Format.rate(now('evictions')), `${Format.rate(now('reclaimed'))} expired/s`);
+      set('network', Format.of.byteRate(now('bytes_read') + now('bytes_written')), `${Format.bytes(now('bytes_read'))} in, ${Format.bytes(now('bytes_written'))} out`);
+      set('cpu', `${Format.plain((now('cpu_user') + now('cpu_system')) / 1e4)} %`, `${Format.plain(now('cpu_system') / 1e4)} % in the system`);
+    }
+    if (figures) {
+      const all = figures.hits + figures.misses;
+      set('memory', Format.bytes(figures.memory_used), `${Format.percent(share(figures.memory_used, figures.memory_limit))} of ${Format.bytes(figures.memory_limit)}`);
+      set('items', Format.whole(figures.items), `${Format.bytes(figures.item_bytes)} with their keys`);
+      set('connections', Format.whole(figures.connections), `of ${Format.whole(figures.connections_max)}`);
+      if (all > 0) tiles.ratio.more.textContent += `; ${Format.percent(figures.hits / all)} since the start`;
+    }
+    for (const [id, , read] of TILES) {
+      const from = Math.max(0, state.ends.length - 120);
+      Charts.spark(tiles[id].svg, state.ends.slice(from).map((_, at) => read(name => point(name, from + at))));
+    }
+  };
+
+  const showHead = () => {
+    if (!state.figures) return;
+    byId('version').textContent = state.version;
+    byId('place').textContent = `${location.host}, up ${Format.seconds(state.figures.uptime_seconds)}, ${state.figures.threads} thread${state.figures.threads === 1 ? '' : 's'}, process ${state.figures.process_id}`;
+    document.title = `Larder ${location.host}`;
+  };
+
+  // ---- Findings
+
+  const SEVERITIES = ['note', 'warning', 'serious'];
+  const showFindings = findings => {
+    const items = findings.map(finding => {
+      const line = element('li', undefined, finding.severity);
+      const head = element('div');
+      head.append(element('b', finding.severity), finding.evidence);
+      line.append(head, element('p', `${finding.advice} (${finding.rule})`));
+      return line;
+    });
+    byId('findings').replaceChildren(...(items.length > 0 ? items : [element('li', 'Nothing to say: all is well.')]));
+    const worst = Math.max(-1, ...findings.map(finding => SEVERITIES.indexOf(finding.severity)));
+    const words = worst < 0 ? 'All is well.' : `${findings.length} finding${findings.length === 1 ? '' : 's'}: ${findings[0].evidence}.`;
+    verdict(worst < 0 ? 'good' : SEVERITIES[worst], words);
+  };
+  const verdict = (kind, words) => {
+    const node = byId('verdict');
+    if (node.textContent !== words) node.textContent = words;
+    node.className = kind;
+  };
+
+  // ---- Memory
+
+  const USES = { items: '--c0', rounding: '--c3', chunks_free: '--rule', index: '--c2', index_free: '--rule', probation: '--c4', ghosts: '--c4', trees: '--c4', long_keys: '--c0', watches: '--c4', buffers: '--c1', aside: '--c5', free: '--paper' };
+  const useColour = name => `var(${USES[name] || '--base'})`;
+  table('memory-table', 'Memory that counts against the limit, use by use: exact when nothing moves', [
+    { name: 'use', value: row => row.use, show: row => swatch(useColour(row.use), row.use.replaceAll('_', ' ')) },
+    number('bytes', row => row.bytes),
+    number('share of the limit', row => row.share, Format.percent),
+    text('what it is', row => row.help, 'text'),
+  ]);
+  const showMemory = memory => {
+    const free = Math.max(0, memory.limit - memory.used);
+    const rows = [...memory.uses, { use: 'free', help: 'what the limit allows and nobody uses', bytes: free }];
+    rows.forEach(row => { row.share = share(row.bytes, memory.limit); });
+    tables['memory-table'].show(rows);
+    byId('ledger').replaceChildren(...rows.filter(row => row.share > 0.0005).map(row => {
+      const part = element('span');
+      part.style.width = `${row.share * 100}%`;
+      part.style.background = useColour(row.use);
+      part.title = `${row.use.replaceAll('_', ' ')}: ${Format.bytes(row.bytes)}, ${Format.percent(row.share)}`;
+      return part;
+    }));
+    const of = (...names) => memory.uses.filter(row => names.includes(row.use)).reduce((all, row) => all + row.share, 0);
+    const words = `Of ${Format.bytes(memory.limit)}, ${Format.percent(of('items', 'long_keys'))} is keys and values, ${Format.percent(of('index', 'index_free'))} the index, ${Format.percent(of('rounding'))} rounding, ${Format.percent(share(free, memory.limit))} free.`;
+    byId('memory-words').textContent = `${words} Connections hold ${Format.bytes(memory.held)} of at most ${Format.bytes(memory.held_max)}.`;
+    byId('ledger').setAttribute('aria-label', words);
+  };
+
+  // ---- Map
+
+  const map = new SpanMap.Picture(byId('map'), byId('map-seen'), byId('map-order'), byId('map-shade'));
+  let chunkBytes = {};
+  table('map-owners', 'Whose spans are', [
+    { name: 'whose', value: row => row.owner, show: row => swatch(SpanMap.colourOf(row.owner, chunkBytes), SpanMap.nameOf(row.owner, chunkBytes)) },
+    number('spans', row => row.spans),
+    number('bytes', row => row.bytes, Format.bytes),
+    number('being emptied', row => row.draining),
+  ], -2);
+  const counted = count => count < 0 ? '' : Format.whole(count);
+  table('map-ages', 'Age and expiry, by spans', [
+    text('spans of classes', row => row.name),
+    number('passed by eviction, or taken', row => row.aged ?? -1, counted),
+    number('worth a visit for what expires', row => row.due ?? -1, counted),
+  ]);
+  const showMap = told => {
+    chunkBytes = told.chunk_bytes;
+    map.show(told);
+    byId('map-cell').textContent = told.spans_per_cell === 1 ? 'a span of 64 KiB' : `${told.spans_per_cell} spans of 64 KiB`;
+    tables['map-owners'].show(told.owners.map(row => ({ ...row, bytes: row.spans * told.span_bytes })));
+    const { ages, due } = map.byAge();
+    const dueNames = ['within 10 s', 'within 1 min', 'within 10 min', 'within 1 h', 'within a day', 'later', 'never'];
+    tables['map-ages'].show([
+      ...ages.map(([name, count]) => ({ name, aged: count, due: null })),
+      ...due.map(([, count], at) => ({ name: `due ${dueNames[at]}`, aged: null, due: count })),
+    ].filter(row => row.aged > 0 || row.due > 0));
+  };
+
+  // ---- Classes
+
+  table('classes-table', 'Slab classes that own memory; shares are of all classes', [
+    { ...number('chunk bytes', row => row.chunk_bytes), show: row => swatch(SpanMap.colourOf(row.id, { [row.id]: row.chunk_bytes }), Format.whole(row.chunk_bytes)) },
+    number('items', row => row.items),
+    number('memory', row => row.spans * 65536, Format.bytes),
+    number('share of memory', row => row.memory_share, Format.percent),
+    number('share of sets', row => row.set_share, Format.percent),
+    number('full', row => share(row.chunks_used, row.chunks), Format.percent),
+    number('rounding', row => row.rounding, Format.bytes),
+    number('hits', row => row.get_hits),
+    number('sets', row => row.cmd_set),
+    number('evicted', row => row.evictions),
+    number('unread', row => row.evicted_unfetched),
+    number('expired', row => row.reclaimed),
+    number('age', row => row.age_seconds, Format.seconds),
+    number('idle when evicted', row => row.evicted_age_seconds, Format.seconds),
+    number('stored again soon', row => row.ghost_hits),
+  ], 1);
+  const showClasses = classes => {
+    const all = name => classes.reduce((sum, row) => sum + row[name], 0);
+    const [spans, sets] = [all('spans'), all('cmd_set')];
+    tables['classes-table'].show(classes.map(row => ({
+      ...row, memory_share: share(row.spans, spans), set_share: share(row.cmd_set, sets), rounding: row.chunks_used * row.chunk_bytes - row.requested_bytes,
+    })));
+  };
+
+  // ---- Connections
+
+  const host = address => address.replace(/^(tcp6?|unix):/, '').replace(/:\d+$/, '');
+  table('addresses-table', 'Connections by address', [
+    text('address', row => row.address, 'text'),
+    number('connections', row => row.count),
+    number('idle for a minute', row => row.idle),
+    number('longest idle', row => row.longest, Format.seconds),
+    number('RESP clients', row => row.resp),
+    number('RESP commands', row => row.commands),
+  ], -2);
+  table('clients-table', 'RESP clients', [
+    text('address', row => row.address, 'text'),
+    text('name', row => row.name, 'text'),
+    text('library', row => row.library, 'text'),
+    number('age', row => row.age_seconds, Format.seconds),
+    number('idle', row => row.idle_seconds, Format.seconds),
+    number('commands', row => row.commands),
+    number('received', row => row.received_bytes, Format.bytes),
+    number('replied', row => row.replied_bytes, Format.bytes),
+    number('waiting', row => row.waiting_bytes, Format.bytes),
+    text('last', row => row.last),
+    number('db', row => row.db),
+    number('RESP', row => row.resp),
+    text('flags', row => row.flags),
+  ], -6);
+  const showConnections = (told, clients) => {
+    const rows = {};
+    const of = address => (rows[host(address)] ||= { address: host(address), count: 0, idle: 0, longest: 0, resp: 0, commands: 0 });
+    const open = told.connections.filter(one => one.listen_address !== null);
+    for (const one of open) {
+      const row = of(one.address);
+      row.count += 1;
+      row.idle += one.idle_seconds >= 60 ? 1 : 0;
+      row.longest = Math.max(row.longest, one.idle_seconds);
+    }
+    for (const one of clients.clients) {
+      const row = of(one.address);
+      row.resp += 1;
+      row.commands += one.commands;
+    }
+    tables['addresses-table'].show(Object.values(rows));
+    tables['clients-table'].show(clients.clients);
+    const listeners = told.connections.filter(one => one.listen_address === null).map(one => one.address.replace(/^tcp6?:/, ''));
+    const cut = told.next === null ? '' : ' There are more connections than are counted by address here.';
+    byId('connections-words').textContent = `Listens on ${listeners.join(', ') || 'nothing'}; ${Format.whole(clients.all)} RESP clients.${cut}`;
+  };
+
+  // ---- Commands, slow things
+
+  table('commands-table', 'RESP commands since the start', [
+    text('command', row => row.name),
+    number('calls', row => row.calls),
+    number('µs a call, of those measured', row => share(row.usec, row.calls), Format.plain),
+    number('refused', row => row.rejected_calls),
+    number('failed', row => row.failed_calls),
+  ], -2);
+  const keyOf = key => key === null ? '' : key.text !== undefined ? JSON.stringify(key.text).slice(1, -1) : `base64: ${key.base64}`;
+  table('slow-table', 'Commands that took long (SLOWLOG), without their values', [
+    number('number', row => row.id),
+    { name: 'time', value: row => row.at_s, show: row => new Date(row.at_s * 1000).toLocaleString('en-GB') },
+    number('took', row => row.took_us, us => Format.seconds(us / 1e6)),
+    text('command', row => row.command),
+    number('words', row => row.words),
+    text('first key', row => keyOf(row.key), 'key'),
+    text('from', row => row.address, 'text'),
+    text('client', row => row.client, 'text'),
+  ], -1);
+  table('events-table', 'Events of LATENCY', [
+    text('event', row => row.event),
+    { name: 'latest', value: row => row.at_s, show: row => new Date(row.at_s * 1000).toLocaleString('en-GB') },
+    number('took', row => row.ms, ms => Format.seconds(ms / 1e3)),
+  ], -2);
+  const showSlow = told => {
+    const from = told.from_us < 0 ? 'Nothing is listed (slowlog-log-slower-than is -1).' : `RESP commands that took ${Format.seconds(told.from_us / 1e6)} or more.`;
+    byId('slow-words').textContent = from + (told.keys_hidden ? ' Keys are not shown here: clients have to say who they are, or may not list them.' : '');
+    tables['slow-table'].show(told.commands);
+    tables['events-table'].show(told.events);
+  };
+
+  // ---- Settings
+
+  table('options-table', 'Options of the command line', [
+    text('option', row => row.name),
+    text('given', row => row.given === null ? '' : row.given || 'yes', 'text'),
+    text('default', row => row.default),
+    text('effect', row => row.works ? (row.given === null ? 'default' : 'works') : `none here: ${row.why}`, 'text'),
+    text('what it does', row => row.help, 'text'),
+  ]);
+  table('changed-table', 'Settings that are not as at the start, and parameters that CONFIG SET has set', [
+    text('setting', row => row.name),
+    text('now', row => row.now, 'text'),
+    text('at the start', row => row.before, 'text'),
+    text('by', row => row.by),
+  ]);
+  let settings = null;
+  const showSettings = () => {
+    if (!settings) return;
+    const wanted = { given: row => row.given !== null, idle: row => !row.works, all: () => true }[byId('settings-filter').value];
+    tables['options-table'].show(settings.options.filter(wanted));
+    tables['changed-table'].show([
+      ...Object.entries(settings.at_start).map(([name, before]) => ({ name, before, now: settings.settings[name], by: 'a command of either protocol' })),
+      ...Object.entries(settings.parameters).map(([name, now]) => ({ name, before: '', now, by: 'CONFIG SET' })),
+    ]);
+  };
+  byId('settings-filter').addEventListener('change', showSettings);
+
+  // ---- The beat
+
+  const charts = new Charts.All(byId('charts'));
+  let timer = null, working = false;
+
+  const slowly = async () => {
+    showFindings((await get('/api/v1/findings')).findings);
+    showMemory(await get('/api/v1/memory'));
+    showMap(await get('/api/v1/map'));
+    showClasses((await get('/api/v1/classes')).classes);
+    showConnections(await get('/api/v1/connections?max=1024'), await get('/api/v1/clients?max=256'));
+    tables['commands-table'].show(Object.entries((await get('/api/v1/commands')).commands).map(([name, row]) => ({ name, ...row })));
+    showSlow(await get('/api/v1/slow'));
+  };
+
+  const beat = async () => {
+    timer = null;
+    if (working || document.hidden || state.paused) return;
+    working = true;
+    try {
+      await history();
+      const now = await get('/api/v1/now');
+      [state.version, state.figures] = [now.version, now.figures];
+      showHead();
+      showTiles();
+      showHistory();
+      if (state.beats % SLOWLY_EVERY === 0 || state.failed > 0) await slowly();
+      if (state.beats % SETTINGS_EVERY === 0 || state.failed > 0) {
+        settings = await get('/api/v1/settings');
+        showSettings();
+      }
+      state.beats += 1;
+      state.failed = 0;
+      state.heard = Date.now();
+      document.body.classList.remove('stale');
+    } catch (error) {
+      if (!(error instanceof Unanswered)) console.error(error);
+      state.failed += 1;
+      document.body.classList.add('stale');
+      const since = state.heard === null ? 'yet' : `for ${Format.seconds(Math.round((Date.now() - state.heard) / 1000))}`;
+      verdict('gone', `The server has not answered ${since}: what is below is as old as that.`);
+    }
+    working = false;
+    plan(PAUSES_MS[Math.min(state.failed, PAUSES_MS.length - 1)]);
+  };
+  const plan = ms => {
+    if (timer !== null) clearTimeout(timer);
+    timer = setTimeout(beat, ms);
+  };
+
+  document.addEventListener('visibilitychange', () => { if (!document.hidden) plan(0); });
+
+  byId('ranges').addEventListener('click', event => {
+    const button = event.target.closest('button');
+    if (!button) return;
+    state.step = Number(button.dataset.step);
+    byId('ranges').querySelectorAll('button').forEach(one => one.setAttribute('aria-pressed', String(one === button)));
+    forget();
+    plan(0);
+  });
+  byId('pause').addEventListener('click', () => {
+    state.paused = !state.paused;
+    byId('pause').textContent = state.paused ? 'go on' : 'pause';
+    byId('pause').setAttribute('aria-pressed', String(state.paused));
+    if (!state.paused) plan(0);
+  });
+
+  // ---- Theme and size
+
+  const root = document.documentElement;
+  const dark = () => root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+  const redraw = () => { charts.draw(); map.draw(); showMapLegend(); };
+  const showMapLegend = () => { if (tables['map-owners'].rows.length > 0) { tables['map-owners'].show(tables['map-owners'].rows); tables['classes-table'].show(tables['classes-table'].rows); } };
+  const sayTheme = () => { byId('theme').textContent = dark() ? 'light' : 'dark'; };
+  // Where nothing may be stored, the theme is the system's at each visit.
+  const stored = (name, value) => {
+    try {
+      if (value === undefined) return localStorage.getItem(name);
+      localStorage.setItem(name, value);
+    } catch { /* not kept */ }
+    return null;
+  };
+  const kept = stored('larder-theme');
+  if (kept === 'dark' || kept === 'light') root.dataset.theme = kept;
+  byId('theme').addEventListener('click', () => {
+    root.dataset.theme = dark() ? 'light' : 'dark';
+    stored('larder-theme', root.dataset.theme);
+    sayTheme();
+    redraw();
+  });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { sayTheme(); redraw(); });
+  let resized = null;
+  window.addEventListener('resize', () => {
+    if (resized !== null) clearTimeout(resized);
+    resized = setTimeout(redraw, 150);
+  });
+
+  sayTheme();
+  charts.draw();
+  beat();
+})();
