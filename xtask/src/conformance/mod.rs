@@ -10,6 +10,7 @@
 mod clients;
 mod exporter;
 mod namespace;
+mod page;
 mod redis;
 mod redis_exporter;
 mod suites;

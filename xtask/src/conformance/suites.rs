@@ -1,7 +1,7 @@
 //! The suites: what each needs, how it is run, how its output is counted.
 
 use super::namespace::Namespace;
-use super::{Counts, Program, clients, exporter, redis, redis_exporter};
+use super::{Counts, Program, clients, exporter, page, redis, redis_exporter};
 use crate::install::{debian, python, python_source};
 use crate::peers::{peer, version};
 use crate::run::{Outcome, capture, cargo, command, root, run, target};
@@ -33,6 +33,7 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("jedis", clients::jedis),
     ("ioredis", clients::ioredis),
     ("redis-py", redis::redis_py),
+    ("page", page::suite),
 ];
 
 /// Those that share a Python environment.
