@@ -1,7 +1,8 @@
 //! Canaries: one connection to each worker that asks for a key every 10 ms, and one to a server of fixed replies on the
 //! same core that asks every millisecond, so that no pause of that core is missed. What both wait for is the machine's,
-//! and so is the time in which the worker could have run and another program had its core, which the system counts; what
-//! else the worker's canary waits for is Larder's. The thread of the canaries goes before others of its core where it may,
+//! and so is the time in which the worker could have run and another program had its core, which the system counts, and,
+//! while the worker slept, the time in which another thread of the server could have run that may have had what it waited
+//! for; what else the worker's canary waits for is Larder's. The thread of the canaries goes before others of its core where it may,
 //! and what it stands all the same when an answer has come is not counted.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -31,6 +32,17 @@ pub struct Sample {
     pub stood_us: u64,
     /// How long it ran meanwhile.
     pub ran_us: u64,
+    /// How long it did neither.
+    pub slept_us: u64,
+    /// How long another thread of the server could have run meanwhile and did not: the one for which it was longest.
+    pub others_stood_us: u64,
+}
+
+impl Sample {
+    /// How long its threads were kept from their cores.
+    fn kept_us(&self) -> u64 {
+        self.stood_us + self.slept_us.min(self.others_stood_us)
+    }
 }
 
 #[derive(Debug)]
@@ -39,12 +51,14 @@ struct Canary {
     stream: TcpStream,
     /// Who answers.
     thread: Option<Thread>,
+    /// The other threads of its server.
+    others: Vec<Thread>,
     every: Duration,
     /// When it is to ask next.
     next: Instant,
     asked: Option<Instant>,
-    /// What the thread had done when it was asked.
-    then: Times,
+    /// What the thread had done when it was asked, and how long each of the others had stood.
+    then: (Times, Vec<u64>),
     received: usize,
     samples: Vec<Sample>,
 }
@@ -70,22 +84,22 @@ struct Times {
 }
 
 /// A thread.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Thread {
     schedstat: PathBuf,
 }
 
 impl Thread {
-    /// The workers of a process.
-    fn workers(pid: u32) -> io::Result<Vec<Thread>> {
-        let mut workers = Vec::new();
+    /// The workers of a process, and its other threads.
+    fn of(pid: u32) -> io::Result<(Vec<Thread>, Vec<Thread>)> {
+        let (mut workers, mut others) = (Vec::new(), Vec::new());
         for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
             let path = entry?.path();
-            if std::fs::read_to_string(path.join("comm"))?.starts_with("worker-") {
-                workers.push(Thread { schedstat: path.join("schedstat") });
-            }
+            let is_worker = std::fs::read_to_string(path.join("comm"))?.starts_with("worker-");
+            let threads = if is_worker { &mut workers } else { &mut others };
+            threads.push(Thread { schedstat: path.join("schedstat") });
         }
-        Ok(workers)
+        Ok((workers, others))
     }
 
     /// The one that asks.
@@ -109,7 +123,7 @@ const QUESTIONS: usize = 50;
 /// # Errors
 /// What the system said.
 pub fn hatch(pid: u32, server: SocketAddr, null: SocketAddr) -> io::Result<Canaries> {
-    let workers = Thread::workers(pid)?;
+    let (workers, others) = Thread::of(pid)?;
     let runs = || workers.iter().map(|worker| Ok(worker.times()?.runs)).collect::<io::Result<Vec<u64>>>();
     let canary = |name: &str, address, is_worker: bool| {
         let before = runs()?;
@@ -123,14 +137,19 @@ pub fn hatch(pid: u32, server: SocketAddr, null: SocketAddr) -> io::Result<Canar
         stream.set_nonblocking(true)?;
         let ran = runs()?.into_iter().zip(before).map(|(now, before)| now - before);
         let answers = workers.iter().zip(ran).max_by_key(|(_, ran)| *ran).map(|(worker, _)| worker.clone());
+        let thread = answers.filter(|_| is_worker);
+        let all = workers.iter().chain(&others);
+        let others =
+            all.filter(|one| thread.as_ref().is_some_and(|thread| thread != *one)).cloned().collect();
         Ok::<_, io::Error>(Canary {
             name: name.to_owned(),
             stream,
-            thread: answers.filter(|_| is_worker),
+            thread,
+            others,
             every: if is_worker { EVERY } else { NULL_EVERY },
             next: Instant::now(),
             asked: None,
-            then: Times::default(),
+            then: (Times::default(), Vec::new()),
             received: 0,
             samples: Vec::new(),
         })
@@ -196,14 +215,16 @@ impl Canary {
     fn end(mut self, now: Instant, started: Instant) -> Song {
         if let Some(asked) = self.asked.take() {
             // The process may be gone.
-            let times = self.thread_times().unwrap_or(self.then);
-            self.samples.push(sample(asked, now, started, self.then, times));
+            let times = self.thread_times().unwrap_or_else(|_| self.then.clone());
+            self.samples.push(sample(asked, now, started, &self.then, &times));
         }
         Song { name: self.name, samples: self.samples }
     }
 
-    fn thread_times(&self) -> io::Result<Times> {
-        self.thread.as_ref().map_or(Ok(Times::default()), Thread::times)
+    fn thread_times(&self) -> io::Result<(Times, Vec<u64>)> {
+        let own = self.thread.as_ref().map_or(Ok(Times::default()), Thread::times)?;
+        let stood = self.others.iter().map(|thread| Ok(thread.times()?.stood_us));
+        Ok((own, stood.collect::<io::Result<_>>()?))
     }
 
     fn hear(&mut self, now: Instant, started: Instant) -> io::Result<()> {
@@ -220,24 +241,35 @@ impl Canary {
         {
             self.received = 0;
             let times = self.thread_times()?;
-            self.samples.push(sample(asked, now, started, self.then, times));
+            self.samples.push(sample(asked, now, started, &self.then, &times));
         }
         Ok(())
     }
 }
 
-fn sample(asked: Instant, now: Instant, started: Instant, then: Times, times: Times) -> Sample {
+fn sample(
+    asked: Instant,
+    now: Instant,
+    started: Instant,
+    (then, others_then): &(Times, Vec<u64>),
+    (times, others): &(Times, Vec<u64>),
+) -> Sample {
     let micros = |time: Duration| time.as_micros() as u64;
+    let took_us = micros(now.saturating_duration_since(asked));
+    let (stood_us, ran_us) = (times.stood_us - then.stood_us, times.ran_us - then.ran_us);
     Sample {
         asked_us: micros(asked.saturating_duration_since(started)),
-        took_us: micros(now.saturating_duration_since(asked)),
-        stood_us: times.stood_us - then.stood_us,
-        ran_us: times.ran_us - then.ran_us,
+        took_us,
+        stood_us,
+        ran_us,
+        slept_us: took_us.saturating_sub(ran_us + stood_us),
+        others_stood_us: others.iter().zip(others_then).map(|(now, then)| now - then).max().unwrap_or(0),
     }
 }
 
 /// The longest times by which `one` waited longer than the machine took, longest first, and when: the longest that the
-/// null server's canary waited meanwhile, or the time that the worker stood, whichever is more.
+/// null server's canary waited meanwhile, or the time that the server's threads were kept from their cores, whichever is
+/// more.
 pub fn excesses(one: &[Sample], null: &[Sample]) -> Vec<Sample> {
     let mut excesses = Vec::with_capacity(one.len());
     let mut from = 0;
@@ -248,7 +280,7 @@ pub fn excesses(one: &[Sample], null: &[Sample]) -> Vec<Sample> {
             from += 1;
         }
         let meanwhile = null[from..].iter().take_while(|null| null.asked_us <= end);
-        let machine = meanwhile.map(|null| null.took_us).max().unwrap_or(0).max(sample.stood_us);
+        let machine = meanwhile.map(|null| null.took_us).max().unwrap_or(0).max(sample.kept_us());
         excesses.push(Sample { took_us: sample.took_us.saturating_sub(machine), ..*sample });
     }
     excesses.sort_by_key(|excess| std::cmp::Reverse(excess.took_us));
@@ -266,13 +298,24 @@ mod tests {
 
     #[test]
     fn what_the_machine_took_is_not_larders() {
-        let sample = |asked_us, took_us| Sample { asked_us, took_us, stood_us: 0, ran_us: 0 };
+        let sample = |asked_us, took_us| Sample {
+            asked_us,
+            took_us,
+            stood_us: 0,
+            ran_us: took_us,
+            slept_us: 0,
+            others_stood_us: 0,
+        };
         let null = [sample(0, 100), sample(10_000, 15_000), sample(30_000, 100), sample(40_000, 100)];
         let one = [sample(0, 150), sample(10_000, 16_000), sample(30_000, 12_000)];
         assert_eq!(excesses(&one, &null)[0].took_us, 11_900);
         assert_eq!(excesses(&one[..2], &null)[0].took_us, 1_000);
         assert!(excesses(&[], &null).is_empty());
-        let stood = [Sample { stood_us: 8_000, ..sample(30_000, 12_000) }];
-        assert_eq!(excesses(&stood, &null)[0].took_us, 4_000);
+        let stood = Sample { stood_us: 8_000, ran_us: 1_000, slept_us: 3_000, ..sample(30_000, 12_000) };
+        assert_eq!(excesses(&[stood], &null)[0].took_us, 4_000);
+        // It slept for 3 ms; who stood meanwhile may have had what it waited for.
+        for (others_stood_us, excess) in [(2_000, 2_000), (20_000, 1_000)] {
+            assert_eq!(excesses(&[Sample { others_stood_us, ..stood }], &null)[0].took_us, excess);
+        }
     }
 }

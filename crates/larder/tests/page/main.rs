@@ -53,6 +53,9 @@ fn traffic(web: &Web, seconds: u64) {
     }
 }
 
+/// More than requests for the page's data and the answers to them take.
+const ASKING_BYTES: u64 = 256 << 10;
+
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -127,7 +130,14 @@ fn numbers_on_the_page_are_the_servers() {
         for one in memory["uses"].as_array().expect("uses") {
             let name = one["use"].as_str().expect("a name").replace('_', " ");
             let row = shown.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("{name}: {shown:?}"));
-            hold(&name, row[1].clone(), grouped(whole(&one["bytes"])));
+            let (told, bytes) = (row[1].clone(), whole(&one["bytes"]));
+            // Who asks has a request and an answer in buffers: the page and the test differ in these.
+            if name == "buffers"
+                && told.replace(',', "").parse::<u64>().is_ok_and(|told| told.abs_diff(bytes) < ASKING_BYTES)
+            {
+                continue;
+            }
+            hold(&name, told, grouped(bytes));
         }
         let classes = data(&web, "classes");
         let classes = classes["classes"].as_array().expect("classes");

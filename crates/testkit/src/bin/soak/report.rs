@@ -43,11 +43,13 @@ pub fn print(world: &World, songs: &[Song], seen: &Seen, base: usize, after: usi
             for excess in excesses.iter().take(SHOWN).filter(|excess| excess.took_us > EXCESS_US) {
                 calm = false;
                 println!(
-                    "  at {:.3} s: {} µs more than the machine took; its worker ran {} µs and stood {} µs; the administrator: {}",
+                    "  at {:.3} s: {} µs more than the machine took; its worker ran {} µs, stood {} µs and slept {} µs, another thread stood {} µs; the administrator: {}",
                     excess.asked_us as f64 / 1e6,
                     excess.took_us,
                     excess.ran_us,
                     excess.stood_us,
+                    excess.slept_us,
+                    excess.others_stood_us,
                     world.deeds(excess.asked_us, excess.asked_us + excess.took_us)
                 );
             }
