@@ -361,6 +361,79 @@ fn names_by_the_hundred_thousand_are_looked_through_in_turns_or_refused() {
     }
 }
 
+fn lines(reply: &[u8]) -> Vec<&[u8]> {
+    let mut lines: Vec<&[u8]> = reply.split(|byte| *byte == b'\n').collect();
+    lines[1..].sort_unstable();
+    lines
+}
+
+/// A slice may end anywhere in a command: behind the head of a reply, before its first element, between two. The reply is
+/// what it is where there is time for all of it.
+#[test]
+fn a_reply_is_the_same_wherever_the_slice_ends() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    let words: Vec<String> = (0..400).map(|n| format!("{n:04}")).collect();
+    let with = |first: &[&'static str], pairs: bool| {
+        let each = words.iter().flat_map(|word| if pairs { vec![&**word, word] } else { vec![&**word] });
+        command(&first.iter().copied().chain(each).collect::<Vec<_>>())
+    };
+    let mut listener = Session::new();
+    // Few enough for one step, which may be all of what is left.
+    let channels = words[..50].iter().map(String::as_str);
+    bench.turns(&mut listener, &command(&["SUBSCRIBE"].into_iter().chain(channels).collect::<Vec<_>>()));
+    for (first, pairs) in [
+        (&["MSET"][..], true),
+        (&["SADD", "set"], false),
+        (&["RPUSH", "list"], false),
+        (&["HSET", "hash"], true),
+        (&["ZADD", "sorted"], true),
+    ] {
+        bench.turns(&mut session, &with(first, pairs));
+    }
+    bench.turns(&mut Session::new(), &command(&["RPUSH", "same", "a", "a", "a", "a", "a", "a", "a"]));
+    for words in [
+        &["PUBSUB", "CHANNELS"][..],
+        &["PUBSUB", "CHANNELS", "00*"],
+        &["KEYS", "00*"],
+        &["MGET", "0000", "0001", "none", "0399"],
+        &["SMEMBERS", "set"],
+        &["SUNION", "set", "set"],
+        &["SINTER", "set", "set"],
+        &["SSCAN", "set", "0", "COUNT", "1000"],
+        &["LRANGE", "list", "0", "-1"],
+        &["LPOS", "same", "a", "COUNT", "0"],
+        &["HGETALL", "hash"],
+        &["HSCAN", "hash", "0", "COUNT", "1000"],
+        &["HMGET", "hash", "0000", "none", "0399"],
+        &["ZRANGE", "sorted", "0", "-1", "WITHSCORES"],
+        &["ZUNION", "2", "sorted", "sorted", "WITHSCORES"],
+        &["COMMAND", "DOCS", "get", "set"],
+        &["COMMAND", "INFO", "get", "set"],
+        &["CONFIG", "GET", "*"],
+    ] {
+        let request = command(words);
+        let (whole, _) = bench.turns(&mut session, &request);
+        // KEYS walks from where its first step found itself: the order is its own.
+        let expected = lines(&whole);
+        let mut left_ns = 1;
+        while left_ns < SLICE_NS {
+            bench.room.work().begin_slice();
+            bench.room.work().spend(SLICE_NS - left_ns);
+            let (mut next, mut reply, mut at) = bench.call_on(&mut session, &request);
+            while matches!(next, Next::Yield | Next::Flush) {
+                let (then, more, consumed) = bench.call(&mut session, &request[at..]);
+                (next, at) = (then, at + consumed);
+                reply.extend(more);
+            }
+            assert_eq!((next, at), (Next::Receive, request.len()), "{words:?}, {left_ns} ns left");
+            let said = String::from_utf8_lossy(&reply[..reply.len().min(60)]);
+            assert!(lines(&reply) == expected, "{words:?}, {left_ns} ns left: {said}");
+            left_ns += 1 + left_ns / 8;
+        }
+    }
+}
+
 #[test]
 fn where_the_slice_is_gone_the_least_is_done() {
     let mut bench = bench();

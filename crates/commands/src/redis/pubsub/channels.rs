@@ -29,7 +29,7 @@ struct Channels {
     names: Vec<Arc<[u8]>>,
     /// Those that are wanted.
     found: Vec<Arc<[u8]>>,
-    /// How many of these are replied; none if some are still to be looked for.
+    /// How many of these are replied, behind the head; none if some are still to be looked for.
     replied: Option<usize>,
     held: Heap,
 }
@@ -85,10 +85,12 @@ impl Channels {
     }
 
     /// Replies some names; true when all are.
-    fn reply(&mut self, call: &mut Call<'_, '_, '_>, from: usize) -> bool {
-        if from == 0 {
+    fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> bool {
+        // What was looked at may have left no room for a name behind the head.
+        let from = self.replied.unwrap_or_else(|| {
             put_array(call.out, self.found.len());
-        }
+            0
+        });
         let (mut at, before) = (from, call.out.len());
         while let Some(name) = self.found.get(at) {
             if call.out.is_full() && !call.cx.guard.in_transaction() {
@@ -110,8 +112,8 @@ impl Channels {
 
 impl Job for Channels {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        if let Some(from) = self.replied {
-            return Ok(if self.reply(call, from) { Step::Done } else { Step::Full });
+        if self.replied.is_some() {
+            return Ok(if self.reply(call) { Step::Done } else { Step::Full });
         }
         let done = self.look(call);
         if !done {
@@ -122,7 +124,7 @@ impl Job for Channels {
             // All of it is sent at once.
             call.make_room(self.found.iter().map(|name| name.len() + ANSWER_BYTES).sum())?;
         }
-        Ok(if self.reply(call, 0) { Step::Done } else { Step::Full })
+        Ok(if self.reply(call) { Step::Done } else { Step::Full })
     }
 
     fn only_reads(&self) -> bool {
