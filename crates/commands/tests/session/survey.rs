@@ -51,7 +51,17 @@ impl Bench {
     /// What comes back when a session is called until it waits for more; how often it let others have
     /// their turn.
     pub fn turns(&mut self, session: &mut Session, input: &[u8]) -> (Vec<u8>, usize) {
-        let (mut next, mut replies, mut at) = self.call(session, input);
+        let first = self.call(session, input);
+        self.turns_after(first, session, input)
+    }
+
+    /// The same behind a first call, which is given.
+    pub fn turns_after(
+        &mut self,
+        (mut next, mut replies, mut at): (Next, Vec<u8>, usize),
+        session: &mut Session,
+        input: &[u8],
+    ) -> (Vec<u8>, usize) {
         let mut yields = 0;
         while matches!(next, Next::Yield | Next::Flush) {
             yields += usize::from(matches!(next, Next::Yield));
