@@ -57,6 +57,8 @@ pub(crate) struct Connection<S, C> {
     pub uploads: bool,
     /// It is in the queue of those whose turn comes without a wait, or will be when its time comes, or it is woken.
     pub queued: bool,
+    /// Much was done for it when it was last looked at: others come before it.
+    pub dear: bool,
     /// It waits to be woken.
     pub awaits: bool,
     /// It is among those that sleep, until this time.

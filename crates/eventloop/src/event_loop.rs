@@ -14,7 +14,8 @@
 //!
 //! A request in its own packet costs one wait, one receive, one send and one look at the clock.
 //! Connections that go on with what they have kept come after those that have something new to say, as many in
-//! a turn as the handler's strength allows, in the order in which they stopped.
+//! a turn as the handler's strength allows, in the order in which they stopped; so do those for whom much was done
+//! when they last had something new to say. However many ask for much, who asks for little waits for one turn.
 //! Bounds: a connection keeps at most [`RECEIVE_BYTES`] of input; it is read no further while more
 //! than `reply_bytes_max` of its replies wait; one whose replies wait without progress for `stall_ms` is
 //! closed, and one whose request has come in part and does not go on for `request_ms`. With nothing to do
@@ -150,6 +151,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             room: 0,
             uploads: false,
             queued: false,
+            dear: false,
             awaits: false,
             sleeps: None,
             owed: 0,
@@ -295,18 +297,18 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             }
         }
         // Only those queued before this turn: one that asks again waits for the next. One of them at least, and
-        // no more when the handler is tired: who has something to say by then comes first.
+        // no more when the handler has done enough: who has something to say by then comes first.
         for _ in 0..self.queue.len() {
             let Some(id) = self.queue.pop_front() else { break };
             if let Some(connection) = self.connections.find(id) {
                 connection.queued = false;
-                if !connection.again && connection.stream.between().is_some() {
+                if !connection.again && (connection.dear || connection.stream.between().is_some()) {
                     self.receive_rest(handler, id);
                 } else {
                     self.process(handler, id, 0);
                 }
             }
-            if handler.is_tired() {
+            if handler.is_tired() || handler.is_weary() {
                 break;
             }
         }

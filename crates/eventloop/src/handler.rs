@@ -162,6 +162,13 @@ pub trait Handler {
         false
     }
 
+    /// What was done since [`Handler::woke`] takes so many nanoseconds about: others come before a connection that
+    /// took much of it.
+    #[inline]
+    fn spent_ns(&self) -> u64 {
+        0
+    }
+
     /// So much was done since [`Handler::woke`], for however many connections, that of those left of a wait little is
     /// received: a short request of one is answered all the same, a long one goes on in the next turn.
     #[inline]

@@ -79,6 +79,49 @@ fn what_a_turn_receives_of_all_together_is_bounded_and_who_asks_little_is_answer
     }
 }
 
+/// Fifty connections ask for much again and again, and one now and then for little. It waits for those that were begun
+/// before it asked and for no other; of the fifty each has its turn, in their order.
+#[test]
+fn who_asks_for_little_comes_before_those_that_asked_for_much() {
+    const MANY: usize = 50;
+    const BYTES: usize = 20_000;
+    for seed in 0..10 {
+        let weather = Weather { receive_max: usize::MAX, window: 1 << 20, ..Weather::FAIR };
+        let mut world = World::new(seed, weather, LIMITS);
+        // Looking at two of them makes it weary, at ten of them takes a millisecond.
+        (world.toy.weary_from, world.toy.byte_ns) = (2 * BYTES, 5);
+        let dear: Vec<Peer> = (0..MANY).map(|_| world.connect()).collect();
+        let little = world.connect();
+        let line = format!("e{}\n", "y".repeat(BYTES));
+        dear.iter().for_each(|peer| peer.send(line.as_bytes()));
+        world.settle();
+        dear.iter().for_each(|peer| drop(peer.read(usize::MAX)));
+        let mut answered = [0; MANY];
+        for turn in 0..10 * MANY {
+            for peer in dear.iter().filter(|_| turn == 0) {
+                peer.send(line.as_bytes());
+            }
+            little.send(b"eme\n");
+            world.turn();
+            assert_eq!(little.read(usize::MAX), b"eme\n", "seed {seed}, turn {turn}");
+            assert!(world.toy.looked_at <= 3 * BYTES + 10, "{} bytes in a turn", world.toy.looked_at);
+            for (peer, answered) in dear.iter().zip(&mut answered) {
+                let got = peer.read(usize::MAX);
+                *answered += got.len();
+                if *answered % line.len() == 0 && !got.is_empty() {
+                    // It asks again at once, and comes behind the others.
+                    peer.send(line.as_bytes());
+                }
+            }
+            if turn % (MANY / 2) == MANY / 2 - 1 {
+                let of_each = answered.iter().map(|bytes| bytes / line.len());
+                let (least, most) = (of_each.clone().min().unwrap(), of_each.max().unwrap());
+                assert!(most - least <= 1, "{answered:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_whole_pipeline_is_answered_by_one_send() {
     let mut world = World::new(1, Weather::FAIR, LIMITS);

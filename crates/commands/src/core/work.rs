@@ -81,10 +81,16 @@ impl Work {
         self.received_ns.set(self.received_ns.get().saturating_add(ns));
     }
 
+    /// What was done for all together, of the slice or not.
+    #[inline]
+    pub fn spent_ns(&self) -> u64 {
+        self.done_ns.get().saturating_add(self.received_ns.get())
+    }
+
     /// As much was done for all together as should be before the worker looks again.
     #[inline]
     pub fn is_weary(&self) -> bool {
-        self.done_ns.get().saturating_add(self.received_ns.get()) >= WEARY_NS
+        self.spent_ns() >= WEARY_NS
     }
 
     /// So much was done.

@@ -41,25 +41,30 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         }
     }
 
-    /// Bytes have come to a connection which its stream takes when its turn comes: it has received others already, or
-    /// it and its peer are agreeing, which is dear.
+    /// Bytes have come to a connection which it receives when its turn comes: its stream has received others already,
+    /// or agrees with its peer, or much was done for it the last time.
     #[inline]
     pub(super) fn waits_its_turn(&mut self, id: Id) -> bool {
         let Some(connection) = self.connections.find(id) else { return true };
-        let Some(between) = connection.stream.between() else { return false };
-        if between.opening && !connection.queued {
+        let between = connection.stream.between();
+        if (connection.dear || between.is_some_and(|between| between.opening)) && !connection.queued {
             connection.queued = true;
             self.queue.push_back(id);
         }
-        connection.queued
+        connection.queued && (connection.dear || between.is_some())
     }
 
-    /// The turn of a connection has come that was queued for what its stream has received, or is to receive.
+    /// The turn of a connection has come that was queued for what it, or its stream, has received or is to receive.
     #[inline(never)]
     pub(super) fn receive_rest(&mut self, handler: &mut H, id: Id) {
         let Some(connection) = self.connections.find(id) else { return };
-        let Some(between) = connection.stream.between() else { return };
-        if (between.received > 0 || between.opening) && connection.is_read() {
+        let Some(between) = connection.stream.between() else {
+            if connection.is_read() {
+                self.receive(handler, id);
+            }
+            return;
+        };
+        if (between.received > 0 || between.opening || connection.dear) && connection.is_read() {
             self.receive(handler, id);
         }
         if between.opening {

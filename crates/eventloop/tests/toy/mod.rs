@@ -39,6 +39,8 @@ pub struct Toy {
     /// Bytes that were looked at since it woke, and after how many it is weary; 0: never.
     pub looked_at: usize,
     pub weary_from: usize,
+    /// What it costs to look at one, in nanoseconds.
+    pub byte_ns: u64,
 }
 
 #[derive(Default)]
@@ -74,6 +76,10 @@ impl Handler for Toy {
 
     fn is_tired(&self) -> bool {
         self.worked.0 >= 3
+    }
+
+    fn spent_ns(&self) -> u64 {
+        self.looked_at as u64 * self.byte_ns
     }
 
     fn received(&mut self, conn: &mut Conn, input: &[u8]) -> Taken {

@@ -105,6 +105,11 @@ impl Handler for Service {
     }
 
     #[inline]
+    fn spent_ns(&self) -> u64 {
+        self.room.work().spent_ns()
+    }
+
+    #[inline]
     fn is_weary(&self) -> bool {
         self.room.work().is_weary()
     }
