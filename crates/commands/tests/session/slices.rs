@@ -667,3 +667,43 @@ fn a_transaction_that_selects_a_database_that_is_none_goes_on_in_its_own() {
         assert_eq!(String::from_utf8_lossy(&said), expected);
     }
 }
+
+/// What the store does beside a command in steps, such as growing or cleaning up after a flush, is spent by that command:
+/// who asks for a key between two of its steps has done next to nothing.
+#[test]
+fn who_comes_between_two_steps_does_not_pay_for_what_was_done_beside_them() {
+    let mut bench = bench();
+    let keys: Vec<String> = (0..20_000).map(|n| format!("key:{n}")).collect();
+    let mut words = vec!["MSET"];
+    keys.iter().for_each(|key| words.extend([key.as_str(), "value"]));
+    let gone: Vec<&str> = std::iter::once("DEL").chain(keys.iter().map(String::as_str)).collect();
+    let cases = [
+        ("DEBUG POPULATE", command(&["DEBUG", "POPULATE", "100000", "p"])),
+        ("MSET", command(&words)),
+        ("flush", command(&["FLUSHALL"])),
+        ("DEBUG POPULATE after a flush", command(&["DEBUG", "POPULATE", "20000", "p"])),
+        ("DEL", command(&gone)),
+        ("MSET after a flush", command(&words)),
+    ];
+    for (name, input) in cases {
+        let (mut session, mut other, mut at) = (Session::new(), Session::new(), 0);
+        loop {
+            let (next, _, consumed) = bench.call(&mut session, &input[at..]);
+            let own_ns = bench.room.work().done_ns();
+            // MSET is one step, and pays for all that it has others wait for.
+            assert!(
+                own_ns <= SLICE_NS + STEP_NS || name.starts_with("MSET"),
+                "{name}: {own_ns} ns in a turn"
+            );
+            at += consumed;
+            let (_, reply, _) = bench.call(&mut other, b"get none\r\n");
+            assert_eq!(reply, b"END\r\n");
+            let ns = bench.room.work().done_ns();
+            assert!(ns < 10_000, "{name}: a get has done {ns} ns");
+            if next == Next::Receive {
+                break;
+            }
+        }
+        assert_eq!(at, input.len(), "{name}");
+    }
+}

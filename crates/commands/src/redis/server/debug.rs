@@ -228,6 +228,7 @@ impl Job for Populating {
             let _ = call.store(&key, &value, &Attributes::default(), Expect::Absent)?;
             self.n += 1;
             ns += STORE_NS + 2 * copying_ns((name.len() + value.len()) as u64);
+            ns += call.cx.guard.take_beside_ns();
         }
         call.spend(ns);
         if self.n < self.count {

@@ -152,6 +152,8 @@ impl Conversation {
         if under_way.silent {
             turn.out.rewind(mark);
         }
+        // Who comes next does not pay for it.
+        turn.cx.spend_beside(turn.out);
         turn.serve_called();
         under_way.took_us += turn.cx.host.clock_us().saturating_sub(began_us);
         if let Some(row) = under_way.row
