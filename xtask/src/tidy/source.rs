@@ -62,8 +62,16 @@ pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
         if is_rust(file) && !is_fuzzer(file) && !text.starts_with("//!") {
             complaints.push(format!("{}: does not begin with what it is (//!)", file.display()));
         }
+        if file.ends_with("mod.rs") && !is_shared_by_tests(file) {
+            complaints.push(format!("{}: a module is a file beside its folder", file.display()));
+        }
     }
     Ok(complaints)
+}
+
+/// What several tests of a crate share: Cargo takes a file beside the folder for a test of its own.
+fn is_shared_by_tests(file: &Path) -> bool {
+    file.parent().and_then(Path::parent).is_some_and(|folder| folder.ends_with("tests"))
 }
 
 fn names_machine(line: &str) -> bool {
@@ -129,6 +137,12 @@ mod tests {
         assert!(has_unsafe("pub unsafe fn read()"));
         assert!(!has_unsafe("#![forbid(unsafe_code)]"));
         assert!(!has_unsafe("// unsafe only in store"));
+    }
+
+    #[test]
+    fn only_tests_share_a_module_in_its_folder() {
+        assert!(is_shared_by_tests(Path::new("crates/eventloop/tests/toy/mod.rs")));
+        assert!(!is_shared_by_tests(Path::new("xtask/src/tidy/mod.rs")));
     }
 
     #[test]

@@ -166,7 +166,7 @@ pub fn check() -> Outcome<Vec<String>> {
 
 /// The document that says by whom each fault was caught.
 pub fn document() -> Outcome<String> {
-    let mut page = include_str!("intro.md").to_owned();
+    let mut page = include_str!("faults/intro.md").to_owned();
     let mut list = PathBuf::new();
     for fault in self::list::load()? {
         if fault.list != list {
