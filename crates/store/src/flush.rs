@@ -106,7 +106,28 @@ impl Store {
     }
 }
 
+/// A database at a moment, to be found again later though its name may be another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    number: u8,
+    flushes: u64,
+}
+
 impl Guard<'_> {
+    /// The database of a name as it is now.
+    pub fn moment(&self, name: u8) -> Moment {
+        Moment { number: self.store.names.word(name).number(), flushes: self.store.stamp_count() }
+    }
+
+    /// The name that a database has now; none if it was flushed since that moment, or may have been: behind more than a
+    /// hundred flushes nobody knows.
+    pub fn name_since(&self, moment: Moment) -> Option<u8> {
+        let now = self.store.stamp_count();
+        let known = now - moment.flushes <= u64::from(LAG_MAX);
+        let took = || self.store.flushes.took(moment.flushes as u8, now as u8, moment.number);
+        (known && !took()).then(|| self.store.names.name(moment.number))
+    }
+
     /// Removes everything stored until now, at once: what it held comes free bit by bit. Behind a hundred flushes of
     /// which nothing was cleaned up yet, all of the index is cleaned first: [`Guard::try_flush`] does that in steps.
     pub fn flush(&mut self) {

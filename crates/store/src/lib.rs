@@ -121,7 +121,7 @@ pub use database::{DATABASES, Database};
 pub use edit::End;
 pub use event::Event;
 pub use expect::{Expect, Refusal, Seen, Stored};
-pub use flush::FLUSHES_TOGETHER_MAX;
+pub use flush::{FLUSHES_TOGETHER_MAX, Moment};
 pub use held::{FREED_BLOCK_BYTES, HELD_SHARE, INPUT_SHARE, return_freed_blocks, trim_heap};
 pub use key::{KEY_BYTES_MAX, Key};
 pub use ledger::Ledger;

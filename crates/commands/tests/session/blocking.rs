@@ -219,3 +219,67 @@ fn keys_that_are_waited_for_take_their_share_of_the_memory_and_no_more() {
     assert_eq!(store.watch_bytes(), 0);
     bench.blocked("BLPOP k 0");
 }
+
+/// What was popped for one that has gone belongs where it was popped: a flush that came since has taken it, and a name
+/// that was swapped since is another database's.
+#[test]
+fn what_is_put_back_goes_to_the_database_it_came_from_and_behind_no_flush() {
+    let mut bench = bench();
+    let mut me = Session::new();
+    let popped = |bench: &mut Bench, me: &mut Session| {
+        let waiter = bench.blocked("BLPOP k 0");
+        bench.told(me, "RPUSH k 1");
+        waiter
+    };
+    for (flush, is_back) in [("FLUSHALL", false), ("FLUSHDB", false), ("PING", true)] {
+        let waiter = popped(&mut bench, &mut me);
+        bench.told(&mut me, flush);
+        bench.ended(waiter);
+        assert_eq!(bench.told(&mut me, "DEL k"), format!(":{}\r\n", u8::from(is_back)), "{flush}");
+    }
+    // The flush of another.
+    let waiter = popped(&mut bench, &mut me);
+    bench.told(&mut me, "SELECT 3");
+    bench.told(&mut me, "FLUSHDB");
+    bench.told(&mut me, "SELECT 0");
+    bench.told(&mut me, "SWAPDB 0 1");
+    bench.ended(waiter);
+    assert_eq!(bench.told(&mut me, "EXISTS k"), ":0\r\n");
+    bench.told(&mut me, "SELECT 1");
+    assert_eq!(bench.told(&mut me, "LRANGE k 0 -1"), list(&["1"]));
+    // More flushes than are known one by one.
+    bench.told(&mut me, "SELECT 0");
+    let waiter = popped(&mut bench, &mut me);
+    for _ in 0..300 {
+        bench.told(&mut me, "FLUSHALL");
+        bench.worker.enter(START).maintain();
+    }
+    bench.ended(waiter);
+    assert_eq!(bench.told(&mut me, "EXISTS k"), ":0\r\n");
+}
+
+/// What waits to be put back is held as what connections hold is, and given up where there is no room for long.
+#[test]
+fn what_a_full_store_has_no_room_to_take_back_is_held_and_ends() {
+    let config = Config { memory_bytes: 16 << 20, workers_max: 1, evict: false, ..Config::default() };
+    let store = Store::new(config).expect("a store");
+    let mut bench = Bench { worker: store.worker().expect("a worker"), ..Bench::new(Settings::default()) };
+    let mut me = Session::new();
+    let element = "e".repeat(4_000);
+    let waiter = bench.blocked("BLMPOP 0 1 k LEFT COUNT 1000");
+    let words: Vec<&str> = ["RPUSH", "k"].into_iter().chain([&*element; 60]).collect();
+    assert_eq!(bench.turns(&mut me, &command(&words)).0, b":60\r\n");
+    let before = bench.worker.store().held_bytes();
+    assert!(before >= 60 * 4_000, "{before}");
+    let mut n = 0;
+    while bench.told(&mut me, &format!("SET {n} {element}")) == "+OK\r\n" {
+        n += 1;
+    }
+    bench.ended(waiter);
+    assert!(bench.shared.has_left() && bench.worker.store().held_bytes() >= 60 * 4_000);
+    for _ in 0..30 {
+        bench.ended(Session::new());
+    }
+    assert!(!bench.shared.has_left());
+    assert_eq!(bench.worker.store().held_bytes(), 0);
+}

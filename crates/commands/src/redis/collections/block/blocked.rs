@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larder_store::Store;
 
 use super::serve::{SERVE_NS, Serving};
-use super::waiters::{Left, Stands, Waiter, Waiters};
+use super::waiters::{Left, Served, Stands, Waiter, Waiters};
 use crate::core::output::Output;
 use crate::redis::call::Call;
 use crate::redis::collections::listing::send;
@@ -166,7 +166,8 @@ impl Drop for Blocked {
         if let (Stands::Served, Some(served)) = (stood, self.waiter.take_served())
             && !served.taken.is_empty()
         {
-            self.waiters.leave_behind(Left::Taken { db, key: served.key, taken: served.taken });
+            let Served { moment, key, taken, .. } = served;
+            self.waiters.leave_behind(Left::Taken { moment, key, taken, tries: 0 });
         }
         self.leave();
         if self.waiter.take_call() {

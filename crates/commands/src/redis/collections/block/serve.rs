@@ -5,6 +5,7 @@ use larder_store::{Guard, Key, Type};
 use super::waiters::{Left, Served, Waiter, Waiters};
 use super::want::Taken;
 use crate::core::events::{Change, Seen, seen};
+use crate::core::held::Held;
 use crate::core::host::Host;
 use crate::core::output::Output;
 use crate::core::shared::Shared;
@@ -14,6 +15,11 @@ use crate::redis::reply::put_null_array;
 
 /// So many are served at a time.
 const SERVED_AT_ONCE: usize = 64;
+/// So often that is put back for which a full store that evicts nothing has no room. Then it is lost, as what was sent to
+/// a client that has gone.
+const TRIES_MAX: u8 = 20;
+/// How much what is popped takes until its client has it, in replies: its bytes and where each ends, in tables that grow.
+const COPIES: u64 = 3;
 /// What it takes to serve one.
 pub(crate) const SERVE_NS: u64 = 4_000;
 
@@ -129,10 +135,16 @@ impl Serving<'_, '_> {
         if !waiter.claim() {
             return First::Gone;
         }
+        // Before it is looked at: a flush from here on takes what is popped, too.
+        let moment = self.guard.moment(waiter.db);
         let store = self.guard.store();
-        let has_room = store.held_bytes().saturating_add(bytes) <= store.held_bytes_max();
+        let copied = bytes.saturating_mul(COPIES);
+        let most = store.held_bytes_max();
+        let mut held = Held::new(&self.waiters.taken_bytes, store);
+        let has_room = store.held_bytes().saturating_add(copied.saturating_add(bytes)) <= most
+            && held.raise(copied, most);
         let mut reply = Output::charged(u64::MAX, store, 0);
-        let mut taken = Taken::default();
+        let mut taken = Taken::within(held);
         let given = if has_room {
             waiter.want.give(self.guard, (key, target), waiter.resp3, &mut reply, Some(&mut taken))
         } else {
@@ -147,12 +159,12 @@ impl Serving<'_, '_> {
             }
             Err(fail) => Err(fail),
         };
-        match waiter.serve(Served { reply, done, taken, key: key.bytes().into() }) {
+        match waiter.serve(Served { reply, done, taken, key: key.bytes().into(), moment }) {
             None => First::Served,
             Some(Served { taken, key: name, .. }) => {
                 // Nobody has seen that it was not there.
                 if taken.put_back(self.guard, key).is_err() {
-                    self.waiters.leave_behind(Left::Taken { db: waiter.db, key: name, taken });
+                    self.waiters.leave_behind(Left::Taken { moment, key: name, taken, tries: 0 });
                 }
                 First::Gone
             }
@@ -166,14 +178,17 @@ impl Serving<'_, '_> {
         }
     }
 
-    /// Does what those have left who have gone.
+    /// Does what those have left who have gone; how much that was.
     #[cold]
-    pub fn left(&mut self) {
-        let mut at_once = SERVED_AT_ONCE;
-        for left in self.waiters.take_left() {
+    pub fn left(&mut self) -> usize {
+        let (mut at_once, mut done) = (SERVED_AT_ONCE, 0);
+        for left in self.waiters.take_left(SERVED_AT_ONCE) {
+            done += 1;
             match left {
                 Left::Key { db, key } => self.at_key(db, &key, &mut at_once),
-                Left::Taken { db, key: name, taken } => {
+                Left::Taken { moment, key: name, taken, tries } => {
+                    // What was flushed since does not come back, and of two names that were swapped it is the other's.
+                    let Some(db) = self.guard.name_since(moment) else { continue };
                     let tells = self.common.events.any();
                     let was = if tells { seen(self.guard, db, &name) } else { None };
                     let key = self.guard.key_in(db, &name);
@@ -184,11 +199,16 @@ impl Serving<'_, '_> {
                         }
                         // Somebody has put something else in its place.
                         Err(fail) if fail == Fail::WRONG_TYPE => {}
-                        Err(_) => self.waiters.leave_behind(Left::Taken { db, key: name, taken }),
+                        Err(_) if tries >= TRIES_MAX => {}
+                        Err(_) => {
+                            let left = Left::Taken { moment, key: name, taken, tries: tries + 1 };
+                            self.waiters.leave_behind(left);
+                        }
                     }
                 }
             }
         }
         self.at_called(&mut at_once);
+        done + SERVED_AT_ONCE - at_once
     }
 }

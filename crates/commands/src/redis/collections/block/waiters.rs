@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_protocol::resp::Args;
-use larder_store::Type;
+use larder_store::{Moment, Type};
 
 use super::want::{Taken, Want};
 use crate::core::host::Host;
@@ -72,6 +72,8 @@ pub(super) struct Served {
     /// To be put back if it does not reach the client, and to which of its keys.
     pub taken: Taken,
     pub key: Box<[u8]>,
+    /// The database, as it was when that was taken.
+    pub moment: Moment,
 }
 
 /// One that waits.
@@ -189,8 +191,8 @@ type Lines = HashMap<Box<[u8]>, Vec<Line>>;
 /// What somebody has left who has gone.
 #[derive(Debug)]
 pub(super) enum Left {
-    /// What was popped for it.
-    Taken { db: u8, key: Box<[u8]>, taken: Taken },
+    /// What was popped for it, from a database at that moment; and how often it could not be put back.
+    Taken { moment: Moment, key: Box<[u8]>, taken: Taken, tries: u8 },
     /// A key that it was to look at.
     Key { db: u8, key: Box<[u8]> },
 }
@@ -207,6 +209,8 @@ pub(crate) struct Waiters {
     clients: Mutex<HashMap<u64, Arc<Waiter>>>,
     left: Mutex<Vec<Left>>,
     left_count: AtomicUsize,
+    /// Bytes of what was popped and may have to be put back.
+    pub(super) taken_bytes: Arc<AtomicU64>,
 }
 
 impl Default for Waiters {
@@ -219,6 +223,7 @@ impl Default for Waiters {
             clients: Mutex::default(),
             left: Mutex::default(),
             left_count: AtomicUsize::new(0),
+            taken_bytes: Arc::default(),
         }
     }
 }
@@ -312,9 +317,12 @@ impl Waiters {
         self.left_count.load(Relaxed) > 0
     }
 
-    pub(super) fn take_left(&self) -> Vec<Left> {
+    /// Some of it, which is to be done now.
+    pub(super) fn take_left(&self, most: usize) -> Vec<Left> {
         let mut all = lock(&self.left);
-        self.left_count.store(0, Relaxed);
-        std::mem::take(&mut *all)
+        let some = all.len().min(most);
+        let taken = all.drain(..some).collect();
+        self.left_count.store(all.len(), Relaxed);
+        taken
     }
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use larder_store::{Collection, End, Guard, Key, ScoreRule, Type};
 
 use crate::core::events::Change;
+use crate::core::held::Held;
 use crate::core::output::Output;
 use crate::redis::call::REPLY_BYTES_FREE;
 use crate::redis::collections::copied::Copied;
@@ -128,6 +129,8 @@ pub(crate) struct Taken {
     whence: Whence,
     names: Copied,
     scores: Vec<f64>,
+    /// What it takes, for as long as it may have to be put back.
+    _held: Option<Held>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,6 +143,11 @@ enum Whence {
 }
 
 impl Taken {
+    /// Of nothing yet; what comes is held.
+    pub fn within(held: Held) -> Taken {
+        Taken { _held: Some(held), ..Taken::default() }
+    }
+
     /// There is nothing to put back.
     pub fn is_empty(&self) -> bool {
         self.whence == Whence::Nowhere
