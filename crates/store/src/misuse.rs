@@ -157,3 +157,47 @@
 //! (sent::<Key<'_>>(), sent::<Pinned>(), sent::<Upload>());
 //! (shared::<Store>(), shared::<Worker>(), shared::<Guard<'_>>(), shared::<Hint<'_>>(), shared::<Pinned>());
 //! ```
+//!
+//! With its lines in another order each of these programs compiles, so that it is refused for that:
+//!
+//! ```
+//! use larder_store::{Attributes, Config, Expect, Guard, Pinned, Store, Upload};
+//! let store = Store::new(Config { memory_bytes: 4 << 20, ..Config::default() }).unwrap();
+//! let mut worker = store.worker().unwrap();
+//! let mut guard = worker.enter(1);
+//! let key = guard.key(b"key");
+//! let item = guard.get(&key).hit();
+//! item.map(|item| item.cas());
+//! guard.store_value(&key, b"other", &Attributes::default(), Expect::Any).unwrap();
+//! let hint = guard.prefetch_bucket(&key);
+//! let value = guard.plain_value(&key, &hint);
+//! value.map(|value| value.len());
+//! guard.delete(&key, Expect::Any);
+//! let value = guard.get(&key).hit().map(|item| item.value());
+//! value.is_some();
+//! let mut bytes: Vec<u64> = Vec::new();
+//! guard.walk(0, 10, &mut |item| bytes.push(item.value_bytes()));
+//! guard.get_hinted(&key, &hint);
+//! guard.now();
+//! drop(guard);
+//! worker.rest();
+//! worker.enter(2).now();
+//! drop(worker);
+//! fn last(pinned: Pinned) -> usize {
+//!     let pieces = pinned.pieces(0);
+//!     let count = pieces.count();
+//!     drop(pinned);
+//!     count
+//! }
+//! fn receive(guard: &mut Guard<'_>, upload: &mut Upload) {
+//!     let mut spaces = upload.spaces();
+//!     spaces.next();
+//!     upload.advance(1);
+//!     guard.upload_reserve(upload, 1);
+//! }
+//! fn publish(guard: &mut Guard<'_>, mut upload: Upload) {
+//!     let space = upload.spaces().next();
+//!     space.map(|space| space.fill(0));
+//!     guard.publish(upload, Expect::Any);
+//! }
+//! ```
