@@ -4,7 +4,7 @@ pub(crate) mod absent;
 mod acl;
 pub(crate) mod config;
 pub(crate) mod debug;
-mod info;
+pub(crate) mod info;
 pub(crate) mod introspect;
 pub(crate) mod latency;
 pub(crate) mod parameter;

@@ -257,7 +257,7 @@ impl Conversation {
     }
 
     /// What a request may be.
-    fn limits(&self, shared: &Shared, cx: &Context<'_, '_>) -> Limits {
+    pub(crate) fn limits(&self, shared: &Shared, cx: &Context<'_, '_>) -> Limits {
         Limits {
             bulk_bytes_max: shared.limits.bulk_bytes_max(&cx.guard),
             authenticated: self.client.standing.is_admitted(),
@@ -426,6 +426,11 @@ impl Conversation {
         turn.serve_called();
         // AUTH, RESET or CONFIG SET may have changed them for the next request.
         turn.limits = self.limits(turn.shared, turn.cx);
+        self.follow(turn, flow)
+    }
+
+    /// What comes behind a command that has run.
+    pub(crate) fn follow(&mut self, turn: &mut Turn<'_, '_, '_, '_>, flow: Flow) -> Option<Next> {
         match flow {
             Flow::Next => None,
             Flow::Sleep { ms, says } => {

@@ -25,11 +25,11 @@ use super::table::flag::{
 };
 use super::table::{ALL_KEYS, Access, Command, NO_KEYS, RowId};
 use crate::core::held::Held;
-use crate::core::work::CLEANING_NS;
+use crate::core::work::{CLEANING_NS, copying_ns};
 use crate::redis::session::execute::{KEY_EVENT_BYTES, KEY_HASH_BYTES};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
-use weight::{Scale, TOO_LONG};
+use weight::{EXEC_NS_MAX, Scale, TOO_LONG};
 
 /// Queues of all clients together take at most one part in this many of the memory limit.
 const QUEUE_SHARE: u64 = 16;
@@ -431,8 +431,9 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         if call.client.replies.is_silent() {
             call.out.rewind(mark);
         }
+        let began_ns = call.cx.room.work().done_ns();
         for queued in &queue.commands {
-            run_queued(call, queued, &queue.bytes);
+            run_queued(call, queued, &queue.bytes, began_ns);
         }
     }
     call.cx.guard.finish();
@@ -506,8 +507,13 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
     let _ = call.make_room(bytes.min(most) + short);
 }
 
-/// Runs a command of EXEC; whether its reply is sent is as CLIENT REPLY among them says.
-fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
+/// What a queue does beside what was weighed is bounded where nothing is lost by it: what only looks.
+const LOOKED_ENOUGH: Fail =
+    Fail::of("ERR this EXEC has looked through or replied as much as is done while others wait");
+
+/// Runs a command of EXEC, for which as much was done as was since `began_ns`; whether its reply is sent is as CLIENT
+/// REPLY among them says.
+fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8], began_ns: u64) {
     let (words, args) = queued.words(bytes);
     if queued.row.has(ENDS_LISTENING) {
         keep_letters(call);
@@ -516,11 +522,16 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8]) {
     let may = call.may_reply_more();
     let slept_ms = call.flow.sleep_ms();
     let began_us = call.measures(queued.row).then(|| call.cx.host.clock_us());
-    let mut done = if may || !queued.row.has(READONLY) {
-        call.execute(queued.row, args, words)
-    } else {
+    // What others come to know, or what follows relies on, is done all the same.
+    let looks = !queued.row.changes() && (queued.row.has(READONLY) || !queued.row.has(FAST));
+    let mut done = if !may && queued.row.has(READONLY) {
         Err(Fail::HELD)
+    } else if looks && call.cx.room.work().done_ns().saturating_sub(began_ns) > EXEC_NS_MAX {
+        Err(LOOKED_ENOUGH)
+    } else {
+        call.execute(queued.row, args, words)
     };
+    call.spend(copying_ns(call.out.own_bytes().saturating_sub(before)));
     if !may && call.out.own_bytes() > before + SHORT_REPLY_BYTES && done.is_ok() {
         // It is done; what it says of it finds no room.
         call.out.rewind(mark);

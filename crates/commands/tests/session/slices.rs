@@ -604,12 +604,65 @@ fn a_command_in_steps_whose_reply_is_not_sent_is_carried_out() {
     assert_eq!(replies, format!(":{LARGE}\r\n+PONG\r\n").as_bytes());
 }
 
+/// A sorted set of so many members.
+fn sorted(bench: &mut Bench, key: &str, members: usize) {
+    let mut session = Session::new();
+    let names: Vec<String> = (0..members).map(|n| n.to_string()).collect();
+    for some in names.chunks(100) {
+        let mut words = vec!["ZADD", key];
+        some.iter().for_each(|n| words.extend([n.as_str(), n.as_str()]));
+        assert_eq!(bench.turns(&mut session, &command(&words)).0, format!(":{}\r\n", some.len()).as_bytes());
+    }
+}
+
+/// What nobody weighs is counted while it runs: beyond ten milliseconds what only looks is refused in its place, and
+/// what writes is done.
+#[test]
+fn a_transaction_does_not_look_for_longer_than_others_wait_whatever_it_asks() {
+    let mut bench = bench();
+    let mut commands = vec![vec!["MULTI"]];
+    commands.extend(vec![vec!["COMMAND", "DOCS"]; 300]);
+    commands.extend([vec!["SET", "mark", "1"], vec!["SELECT", "0"], vec!["EXEC"]]);
+    let input: Vec<u8> = commands.iter().flat_map(|words| command(words)).collect();
+    let (reply, _) = bench.turns(&mut Session::new(), &input);
+    let reply = String::from_utf8_lossy(&reply);
+    let refused = reply.matches("-ERR this EXEC has looked through or replied as much").count();
+    assert!((100..300).contains(&refused), "{refused}");
+    assert!(reply.ends_with("\r\n+OK\r\n+OK\r\n"));
+    // Nor where nobody is told.
+    let keys: Vec<String> = (0..50).map(|n| n.to_string()).collect();
+    keys.iter().for_each(|key| set(&mut bench, key, &[b'v'; 16_000]));
+    let mget: Vec<&str> = std::iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
+    let mut commands = vec![vec!["CLIENT", "REPLY", "OFF"], vec!["MULTI"]];
+    commands.extend(vec![mget; 100]);
+    commands.push(vec!["EXEC"]);
+    let input: Vec<u8> = commands.iter().flat_map(|words| command(words)).collect();
+    bench.turns(&mut Session::new(), &input);
+    let (stats, _) = bench.turns(&mut Session::new(), &command(&["INFO", "commandstats"]));
+    let stats = String::from_utf8_lossy(&stats);
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_mget:")).unwrap();
+    let failed: usize = line.rsplit_once("failed_calls=").unwrap().1.parse().unwrap();
+    assert!(failed > 60, "{line}");
+}
+
+/// Of an empty store, too.
+#[test]
+fn a_transaction_of_many_infos_is_refused() {
+    let mut bench = bench();
+    let input = [command(&["MULTI"]), command(&["INFO"]).repeat(200), command(&["EXEC"])].concat();
+    let (reply, _) = bench.turns(&mut Session::new(), &input);
+    assert!(String::from_utf8_lossy(&reply).contains("-EXECABORT Transaction discarded: "));
+}
+
 #[test]
 fn a_transaction_that_would_take_long_is_refused_before_it_runs() {
     let mut bench = bench();
     set(&mut bench, "large", &bytes(LARGE, 0));
     set(&mut bench, "two", &bytes(1800, 0));
     bench.fill(3, 20_000, 8);
+    sorted(&mut bench, "z", 20_000);
+    sorted(&mut bench, "y", 19_999);
+    let stars = format!("*{}b*", "?".repeat(4000));
     let refused = [
         vec![vec!["KEYS", "*"]; 10],
         vec![vec!["SCAN", "0", "COUNT", "100000"]; 10],
@@ -625,6 +678,35 @@ fn a_transaction_that_would_take_long_is_refused_before_it_runs() {
         vec![vec!["BITOP", "AND", "a", "large", "large", "large"]],
         vec![vec!["SELECT", "1"], vec!["SETBIT", "b", "200000000", "1"]],
         vec![vec!["BITFIELD", "b", "GET", "u8", "0", "SET", "i16", "#12000000", "1"]],
+        vec![vec!["DEBUG", "POPULATE", "20", "p", "1000000"]],
+        // Options that are said twice, or look like values, or the other way round.
+        vec![vec!["SCAN", "0", "COUNT", "1", "COUNT", "100000"]; 10],
+        vec![vec!["SCAN", "0", "MATCH", "COUNT", "COUNT", "100000"]; 10],
+        vec![vec!["SCAN", "0", "MATCH", "a", "MATCH", &stars, "COUNT", "1000"]; 10],
+        vec![vec!["ZSCAN", "z", "0", "MATCH", "a", "MATCH", &stars]; 10],
+        vec![vec!["ZMPOP", "2", "COUNT", "z", "MIN", "COUNT", "100000"]],
+        vec![vec!["ZRANGEBYSCORE", "z", "-inf", "+inf", "LIMIT", "0", "1", "LIMIT", "0", "-1"]; 50],
+        vec![
+            vec!["COPY", "large", "b", "DB", "1", "DB", "2"],
+            vec!["SELECT", "2"],
+            vec!["BITCOUNT", "b"],
+            vec!["BITCOUNT", "b"],
+        ],
+        // What may be refused when it is reached leaves a value as large as it is.
+        vec![vec!["SETNX", "large", "x"], vec!["BITCOUNT", "large"], vec!["BITCOUNT", "large"]],
+        vec![vec!["SET", "large", "x", "NX"], vec!["BITCOUNT", "large"], vec!["BITCOUNT", "large"]],
+        vec![vec!["COPY", "two", "large"], vec!["BITCOUNT", "large"], vec!["BITCOUNT", "large"]],
+        // What has gone is made anew, and what was not copied is as short as it is.
+        vec![vec![vec!["DEL", "large"], vec!["SETBIT", "large", "44000000", "1"]]; 5].concat(),
+        vec![vec![vec!["PEXPIREAT", "large", "1"], vec!["SETRANGE", "large", "5500000", "x"]]; 5].concat(),
+        [vec![vec!["COPY", "large", "two"]], vec![vec!["SETBIT", "two", "44000000", "1"]; 5]].concat(),
+        // Not all of a sorted set any more.
+        vec![vec!["ZADD", "z", "1000000", "x"], vec!["ZREMRANGEBYSCORE", "z", "0", "100000"]],
+        vec![
+            vec!["ZADD", "y", "1000000", "x"],
+            vec!["RENAME", "y", "z"],
+            vec!["ZREMRANGEBYRANK", "z", "0", "-2"],
+        ],
     ];
     let mut session = Session::new();
     for commands in &refused {
@@ -642,6 +724,11 @@ fn a_transaction_that_would_take_long_is_refused_before_it_runs() {
         vec![vec!["SETRANGE", "large", "100", "x"]; 1000],
         vec![vec!["SELECT", "1"], vec!["BITCOUNT", "large"], vec!["BITCOUNT", "large"], vec!["SELECT", "0"]],
         vec![vec!["GET", "two"]; 1000],
+        vec![vec!["SCAN", "0", "COUNT", "10", "MATCH", "a*"]; 100],
+        vec![vec!["ZADD", "z", "1000000", "x"], vec!["ZREMRANGEBYRANK", "z", "0", "-20001"]],
+        vec![vec![vec!["SETBIT", "large", "44000000", "1"], vec!["EXPIRE", "large", "100"]]; 20].concat(),
+        vec![vec![vec!["SET", "two", "x"], vec!["COPY", "two", "b"], vec!["GETRANGE", "b", "0", "0"]]; 100]
+            .concat(),
     ];
     for commands in run {
         let input = [vec![vec!["MULTI"]], commands.clone(), vec![vec!["EXEC"]]].concat();
@@ -706,4 +793,62 @@ fn who_comes_between_two_steps_does_not_pay_for_what_was_done_beside_them() {
         }
         assert_eq!(at, input.len(), "{name}");
     }
+}
+
+/// EXEC that waits until earlier flushes are cleaned up ends as one that does not: the messages that came before its
+/// client stopped listening are behind it, and who sleeps in it sleeps.
+#[test]
+fn a_transaction_that_waits_for_flushes_ends_as_any_other() {
+    let ask = |delayed: bool| {
+        let mut bench = bench();
+        let sets = (0..200_000).map(|n| format!("set {n:07} 0 0 1 noreply\r\nx\r\n")).collect::<String>();
+        bench.run(&mut Session::new(), sets.as_bytes(), 60_000);
+        let (mut session, mut other) = (Session::new(), Session::new());
+        let opened = [command(&["HELLO", "3"]), command(&["SUBSCRIBE", "ch"])].concat();
+        bench.turns(&mut session, &opened);
+        if delayed {
+            // As many as may be at once, of which the last are a transaction's.
+            let flushes = command(&["FLUSHDB"]);
+            let group = [command(&["MULTI"]), flushes.repeat(27), command(&["EXEC"])].concat();
+            bench.turns(&mut other, &[flushes.repeat(100), group].concat());
+        }
+        let queue = [
+            command(&["MULTI"]),
+            command(&["FLUSHDB"]).repeat(27),
+            command(&["UNSUBSCRIBE", "ch"]),
+            command(&["DEBUG", "SLEEP", "0.05"]),
+        ]
+        .concat();
+        bench.turns(&mut session, &queue);
+        bench.turns(&mut other, &command(&["PUBLISH", "ch", "message"]));
+        let (mut input, mut replies, mut turns, mut slept) = (command(&["EXEC"]), Vec::new(), 0, false);
+        loop {
+            let (next, more, consumed) = bench.call(&mut session, &input);
+            replies.extend(more);
+            input.drain(..consumed);
+            turns += 1;
+            if turns == 1 && delayed {
+                bench.turns(&mut other, &command(&["PUBLISH", "ch", "second"]));
+            }
+            match next {
+                Next::Yield | Next::Flush => {}
+                Next::Sleep(ms) => {
+                    assert_eq!((ms, turns > 3), (50, delayed));
+                    slept = true;
+                    bench.system += ms;
+                    bench.host.clock_us.fetch_add(ms * 1000, std::sync::atomic::Ordering::Relaxed);
+                }
+                Next::Receive => {
+                    assert!(slept);
+                    return String::from_utf8(replies).unwrap();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let (at_once, delayed) = (ask(false), ask(true));
+    assert!(at_once.contains("message"), "{at_once}");
+    let second = ">3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$6\r\nsecond\r\n";
+    assert_eq!(delayed.matches(second).count(), 1, "{delayed}");
+    assert_eq!(delayed.replace(second, ""), at_once);
 }

@@ -52,7 +52,7 @@ impl Page {
 }
 
 /// What it takes beside the look at some keys: figures of all workers, and of the system.
-const INFO_NS: u64 = 60_000;
+pub(crate) const INFO_NS: u64 = 60_000;
 
 /// INFO
 pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {

@@ -11,7 +11,7 @@ use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 use crate::redis::call::{Call, Flow};
 use crate::redis::connection::client::Client;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::table::{self, RowId, Run, flag};
+use crate::redis::table::{self, Command, RowId, Run, flag};
 
 impl Turn<'_, '_, '_, '_> {
     /// Runs one request with all that it has to pass first.
@@ -71,15 +71,20 @@ impl Turn<'_, '_, '_, '_> {
             }
         }
         client.replies.end_command();
+        self.tell_behind(client, found);
+        flow
+    }
+
+    /// Behind a command's reply comes what its client is told of what it published, and what was kept for then.
+    pub(crate) fn tell_behind(&mut self, client: &mut Client, row: Option<&Command>) {
         if client.subscriptions.is_some()
-            && (found.is_some_and(|row| row.has(flag::PUBLISHES)) || self.cx.shared.events.any())
+            && (row.is_some_and(|row| row.has(flag::PUBLISHES)) || self.cx.shared.events.any())
         {
             self.fetch_letters(client);
         }
         if let Some(late) = client.late.take() {
             self.out.put(late.contiguous().expect("messages have no values spliced in"));
         }
-        flow
     }
 
     /// Writes the messages that wait for this client: what it publishes to itself comes behind the reply

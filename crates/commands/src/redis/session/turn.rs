@@ -117,6 +117,17 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         self.cx.go_on_telling();
     }
 
+    /// Does what a command has left that waited and is over.
+    #[cold]
+    pub(crate) fn serve_left(&mut self) {
+        let (common, waiters, host) = (self.cx.shared, &self.shared.waiters, self.cx.host);
+        if waiters.has_left() {
+            let served = Serving { guard: &mut self.cx.guard, common, waiters, host }.left();
+            self.cx.spend(self.out, served as u64 * SERVE_NS);
+            self.cx.go_on_telling();
+        }
+    }
+
     /// Counts the commands that came one after another, and goes on with those of `next`.
     #[inline(never)]
     pub(crate) fn settle(&mut self, next: Option<table::RowId>) {

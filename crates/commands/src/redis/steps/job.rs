@@ -21,7 +21,7 @@ use crate::redis::reply::put_fail;
 use crate::redis::session::turn::Turn;
 use crate::redis::session::{Conversation, State};
 use crate::redis::steps::kept::Kept;
-use crate::redis::table::RowId;
+use crate::redis::table::{self, RowId};
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +141,7 @@ impl Conversation {
         let mut call = turn.call(&mut self.client);
         let done = under_way.job.step(&mut call);
         call.cx.guard.ask_again(again);
+        let flow = call.flow;
         if let Err(fail) = &done {
             call.cx.counters.add(Counter::RedisErrors, 1);
             call.cx.shared.errors.count(fail.text());
@@ -163,8 +164,16 @@ impl Conversation {
         }
         let next = match done {
             Ok(Step::Done) | Err(_) => {
+                // EXEC is done here where it had to wait, with all that it may have run.
+                turn.tell_behind(&mut self.client, under_way.row.and_then(table::row));
+                turn.limits = self.limits(turn.shared, turn.cx);
                 // It may have begun another.
-                under_way.job = self.client.job.take()?.job;
+                let Some(next) = self.client.job.take() else {
+                    drop(under_way);
+                    turn.serve_left();
+                    return self.follow(turn, flow);
+                };
+                under_way.job = next.job;
                 Next::Yield
             }
             Ok(Step::More) => Next::Yield,

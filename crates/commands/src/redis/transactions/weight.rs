@@ -6,10 +6,14 @@
 //! ```
 //!
 //! What goes with the length of the queue is not weighed, but counted where it is dear: elements that commands name.
+//!
+//! A weight errs upwards only. A key is as large as it was, or as any command before would leave it, whether that one
+//! does it or fails; of options said several times each may be the one that counts.
 
 mod elements;
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{COPIED_BYTES_MAX, DATABASES, Value};
@@ -23,7 +27,9 @@ use crate::redis::keys::restore::{restoring_ns, unpacked_bytes};
 use crate::redis::pubsub;
 use crate::redis::server::config;
 use crate::redis::server::debug::MATCHED_BYTES_MAX;
+use crate::redis::server::info::INFO_NS;
 use crate::redis::table::Command;
+use crate::redis::table::flag::{EMPTIES, WRITE};
 
 /// Work in values and in walks that one EXEC may do.
 pub(crate) const EXEC_NS_MAX: u64 = 10_000_000;
@@ -39,6 +45,8 @@ const SAMPLE_KEYS: u64 = 4096;
 pub(crate) const WORDS_MAX: usize = 64 << 10;
 /// Of several values at once those are noted that have more bytes.
 const NOTED_BYTES_MIN: usize = 512;
+/// Words of 64 bits that say which keys have perhaps another value by then.
+const REPLACED_WORDS: usize = 32;
 /// What a note of a key takes, twice while the table grows.
 const NOTE_BYTES: usize = 200;
 
@@ -46,9 +54,26 @@ pub(crate) const TOO_LONG: Fail = Fail::of(
     "EXECABORT Transaction discarded: its commands would look through or copy more than is done while others wait; send the long ones outside of MULTI",
 );
 
-/// The word behind an option, found in one pass over the words.
-fn behind<'a>(option: &str, mut words: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
-    words.find(|word| is(word, option)).and_then(|_| words.next())
+/// The words that stand behind an option, wherever: which of them is its value only the command itself knows, which
+/// may take another word of that name for something else.
+fn behind<'a>(option: &str, words: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = &'a [u8]> {
+    let mut named = false;
+    words.filter(move |word| std::mem::replace(&mut named, is(word, option)))
+}
+
+/// The largest number behind an option; none if there is no number.
+fn number_behind<'a>(option: &str, words: impl Iterator<Item = &'a [u8]>) -> Option<u64> {
+    behind(option, words).filter_map(count_of).max()
+}
+
+/// A number that is not below 0.
+fn count_of(word: &[u8]) -> Option<u64> {
+    parse_integer(word).and_then(|n| u64::try_from(n).ok())
+}
+
+/// The dearest pattern behind an option, for names that are so many with so many bytes.
+fn pattern_behind<'a>(words: impl Iterator<Item = &'a [u8]>, names: u64, bytes: u64) -> Option<Weight> {
+    behind("MATCH", words).map(Weight::of).max_by_key(|weight| weight.with_reading_ns(names, bytes))
 }
 
 /// How large a value is, at most.
@@ -73,6 +98,8 @@ impl Size {
 pub(crate) struct Scale<'q> {
     /// What values will have been when they are reached, by the names that databases have now.
     sizes: HashMap<(u8, &'q [u8]), Size>,
+    /// Keys that may have another value by then, one bit for the hashes of many.
+    replaced: [u64; REPLACED_WORDS],
     /// Which name each name stands for by then: SWAPDB swaps them.
     names: [u8; DATABASES as usize],
     /// Keys of all databases.
@@ -95,7 +122,16 @@ impl<'q> Scale<'q> {
         let store = call.cx.guard.store();
         let keys = (0..DATABASES).map(|db| store.database_items(db)).sum();
         let names = std::array::from_fn(|name| name as u8);
-        Scale { sizes: HashMap::new(), names, keys, db: call.client.db, ns: 0, words: 0, told_bytes: 0 }
+        Scale {
+            sizes: HashMap::new(),
+            replaced: [0; REPLACED_WORDS],
+            names,
+            keys,
+            db: call.client.db,
+            ns: 0,
+            words: 0,
+            told_bytes: 0,
+        }
     }
 
     /// Bytes that it takes to weigh so many commands of so many bytes.
@@ -120,7 +156,6 @@ impl<'q> Scale<'q> {
     pub fn add(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) {
         // Each walks from the first word on: of the first few only.
         let at = |n: usize| args.at(n).unwrap_or_default();
-        let count_of = |word: &[u8]| parse_integer(word).and_then(|n| u64::try_from(n).ok());
         let number = |n: usize| count_of(at(n)).unwrap_or(0);
         let db = self.db;
         self.ns = self.ns.saturating_add(match row.name {
@@ -133,6 +168,7 @@ impl<'q> Scale<'q> {
                 if let (Some(one), Some(other)) = (database(at(0)), database(at(1))) {
                     self.names.swap(usize::from(one), usize::from(other));
                 }
+                self.replaced.fill(u64::MAX);
                 0
             }
             "keys" => self.walk(self.keys, at(0)),
@@ -141,27 +177,34 @@ impl<'q> Scale<'q> {
             "pubsub|channels" | "pubsub|shardchannels" => pubsub::look_ns(call, at(0)),
             "client|list" | "client|kill" => clients::look_ns(call, args.len()),
             "scan" => {
-                let count = behind("COUNT", args.skip(1)).map_or(Some(10), count_of).unwrap_or(0);
-                self.walk(self.keys.min(count), behind("MATCH", args.skip(1)).unwrap_or(b"*"))
+                let keys = self.keys.min(number_behind("COUNT", args.skip(1)).unwrap_or(10));
+                let bytes = keys.saturating_mul(KEY_BYTES);
+                let weight = pattern_behind(args.skip(1), keys, bytes);
+                let matching_ns = weight.map_or(0, |weight| weight.with_reading_ns(keys, bytes));
+                keys.saturating_mul(KEY_NS).saturating_add(matching_ns)
             }
-            "randomkey" | "info" => self.walk(self.keys.min(SAMPLE_KEYS), b"*"),
+            "randomkey" => self.walk(self.keys.min(SAMPLE_KEYS), b"*"),
+            "info" => INFO_NS + self.walk(self.keys.min(SAMPLE_KEYS), b"*"),
             "debug|digest" => self.walk(self.keys, b"*") + call.cx.guard.store().used_bytes(),
-            "debug|populate" => number(0).saturating_mul(STORE_NS),
+            "debug|populate" => {
+                let bytes = args.skip(2).filter_map(count_of).max().unwrap_or(0) + at(1).len() as u64;
+                number(0).saturating_mul(STORE_NS + 2 * copying_ns(bytes))
+            }
             "debug|stringmatch-len" => {
                 Weight::of(at(1)).with_reading_ns(1, number(0).min(MATCHED_BYTES_MAX as u64))
             }
-            "set" | "setnx" | "getset" => self.put(db, at(0), at(1).len() as u64, 0),
-            "setex" | "psetex" => self.put(db, at(0), at(2).len() as u64, 0),
-            "mset" | "msetnx" => self.put_pairs(args),
+            "set" | "setnx" | "getset" => self.put(call, at(0), at(1).len() as u64, 0),
+            "setex" | "psetex" => self.put(call, at(0), at(2).len() as u64, 0),
+            "mset" | "msetnx" => self.put_pairs(call, args),
             "msetex" => {
                 let mut pairs = args;
                 // How many there are; options are no value that is long.
                 pairs.next();
-                self.put_pairs(pairs)
+                self.put_pairs(call, pairs)
             }
             "append" => {
                 let bytes = self.of(call, db, at(0)) + at(1).len() as u64;
-                self.put(db, at(0), bytes, copying_ns(bytes))
+                self.put(call, at(0), bytes, copying_ns(bytes))
             }
             "setrange" => self.reach(call, at(0), number(1).saturating_add(at(2).len() as u64)),
             "setbit" => self.reach(call, at(0), number(1) / 8 + 1),
@@ -187,40 +230,82 @@ impl<'q> Scale<'q> {
             "bitcount" | "bitpos" | "dump" | "digest" => self.of(call, db, at(0)),
             "restore" => {
                 let ns = restoring_ns(at(2), call.value_bytes_max());
-                self.put(db, at(0), unpacked_bytes(at(2)).max(at(2).len() as u64), ns)
+                self.put(call, at(0), unpacked_bytes(at(2)).max(at(2).len() as u64), ns)
             }
             "debug|digest-value" => args.map(|key| self.of(call, db, key)).sum(),
             "bitop" => {
                 let sources = args.skip(2).map(|key| self.of(call, db, key));
                 let (sum, most) = sources.fold((0, 0), |(sum, most), bytes| (sum + bytes, bytes.max(most)));
                 let blocks = most.saturating_mul(args.len() as u64 - 1);
-                self.put(db, at(1), most, copying_ns(blocks.max(sum)))
+                self.put(call, at(1), most, copying_ns(blocks.max(sum)))
             }
             "lcs" => {
                 let cells = self.of(call, db, at(0)).saturating_mul(self.of(call, db, at(1)));
                 // Above that it fails.
-                if cells > call.cx.guard.store().held_bytes_max() / 4 { 0 } else { cells.saturating_mul(2) }
+                cells.min(call.cx.guard.store().held_bytes_max() / 4).saturating_mul(2)
             }
             "rename" | "renamenx" | "copy" | "move" => {
                 let size = self.size(call, db, at(0));
-                if row.name == "copy" && size.elements > 0 && size.bytes > COPIED_BYTES_MAX {
-                    // It fails.
-                    return;
+                if row.name == "move" {
+                    // To no database it fails.
+                    let Some(to) = database(at(1)) else { return };
+                    self.note(call, to, at(0), size);
+                } else {
+                    self.note(call, db, at(1), size);
+                    for to in behind("DB", args.skip(2)).filter_map(database) {
+                        self.note(call, to, at(1), size);
+                    }
                 }
-                let (to, key) = match row.name {
-                    "move" => (database(at(1)), at(0)),
-                    "copy" => (behind("DB", args.skip(2)).map_or(Some(db), database), at(1)),
-                    _ => (Some(db), at(1)),
-                };
-                // To no database it fails.
-                let Some(to) = to else { return };
-                self.note(to, key, size);
-                // A large collection goes elsewhere at once.
+                // A large collection goes elsewhere at once, or is not copied.
                 copying_ns(if size.elements > 0 { size.bytes.min(COPIED_BYTES_MAX) } else { size.bytes })
             }
             _ if row.elements => self.elements(call, row, args),
             _ => 0,
         });
+        self.note_replaced(call, row, args);
+    }
+
+    /// A command may put another value in the place of what its keys hold, or none: behind it nothing is sure of them.
+    fn note_replaced(&mut self, call: &Call<'_, '_, '_>, row: &Command, args: Args<'q>) {
+        if row.has(EMPTIES) {
+            return self.replaced.fill(u64::MAX);
+        }
+        let ends = |now_ms: u64| args.at(1).and_then(count_of).is_none_or(|time| time <= now_ms);
+        let replaces = row.has(WRITE)
+            && match row.name {
+                "append" | "setrange" | "setbit" | "bitfield" | "incr" | "decr" | "incrby" | "decrby"
+                | "incrbyfloat" | "persist" => false,
+                "expire" | "pexpire" => ends(0),
+                "expireat" => ends(call.cx.now() / 1000),
+                "pexpireat" => ends(call.cx.now()),
+                name if row.elements => name.ends_with("store"),
+                _ => true,
+            };
+        if !replaces {
+            return;
+        }
+        row.each_key(args, &mut |key| {
+            let (word, bit) = self.replaced_bit(self.db, key);
+            self.replaced[word] |= bit;
+            if row.name == "copy" || row.name == "move" {
+                for db in args.skip(1).filter_map(database) {
+                    let (word, bit) = self.replaced_bit(db, key);
+                    self.replaced[word] |= bit;
+                }
+            }
+        });
+    }
+
+    /// The bit of a key among those that may have another value.
+    fn replaced_bit(&self, db: u8, key: &[u8]) -> (usize, u64) {
+        let hash = self.sizes.hasher().hash_one((self.names[usize::from(db)], key));
+        (hash as usize / 64 % REPLACED_WORDS, 1 << (hash % 64))
+    }
+
+    /// A key may have another value than it has now, for which what is there now says nothing.
+    fn is_replaced(&self, db: u8, key: &[u8]) -> bool {
+        let (word, bit) = self.replaced_bit(db, key);
+        self.replaced[word] & bit != 0
     }
 
     /// What it takes to look at so many keys.
@@ -251,34 +336,41 @@ impl<'q> Scale<'q> {
         self.size(call, db, key).bytes
     }
 
-    /// A value will be so large.
-    fn note(&mut self, db: u8, key: &'q [u8], size: Size) {
+    /// A value may be so large.
+    fn note(&mut self, call: &mut Call<'_, '_, '_>, db: u8, key: &'q [u8], size: Size) {
+        let there = self.size(call, db, key);
+        let size = Size {
+            bytes: size.bytes.max(there.bytes),
+            elements: size.elements.max(there.elements),
+            least: size.least.min(there.least),
+            longest: size.longest.max(there.longest),
+        };
         self.sizes.insert((self.names[usize::from(db)], key), size);
     }
 
-    /// A value will have so many bytes.
-    fn put(&mut self, db: u8, key: &'q [u8], bytes: u64, ns: u64) -> u64 {
-        self.note(db, key, Size::of_bytes(bytes));
+    /// A value may have so many bytes. What is short is not noted: it adds nothing to speak of.
+    fn put(&mut self, call: &mut Call<'_, '_, '_>, key: &'q [u8], bytes: u64, ns: u64) -> u64 {
+        if bytes > NOTED_BYTES_MIN as u64 {
+            self.note(call, self.db, key, Size::of_bytes(bytes));
+        }
         ns
     }
 
     /// Keys with their values.
-    fn put_pairs(&mut self, mut pairs: Args<'q>) -> u64 {
+    fn put_pairs(&mut self, call: &mut Call<'_, '_, '_>, mut pairs: Args<'q>) -> u64 {
         while let (Some(key), Some(value)) = (pairs.next(), pairs.next()) {
-            if value.len() > NOTED_BYTES_MIN {
-                self.note(self.db, key, Size::of_bytes(value.len() as u64));
-            }
+            self.put(call, key, value.len() as u64, 0);
         }
         0
     }
 
-    /// A value is written to up to `end`: where it ends before that it is copied.
+    /// A value is written to up to `end`: where it ends before that it is copied, or where it may have been replaced.
     fn reach(&mut self, call: &mut Call<'_, '_, '_>, key: &'q [u8], end: u64) -> u64 {
         let there = self.of(call, self.db, key);
-        if end <= there || end > call.value_bytes_max() {
+        if end > call.value_bytes_max() || end <= there && !self.is_replaced(self.db, key) {
             return 0;
         }
-        self.put(self.db, key, end, copying_ns(end))
+        self.put(call, key, end, copying_ns(end))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use larder_protocol::resp::{Args, parse_integer};
 
-use super::{COLLECTION_BYTES_MAX, Scale, Size, behind};
+use super::{COLLECTION_BYTES_MAX, Scale, Size, count_of, number_behind, pattern_behind};
 use crate::core::glob::Weight;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
@@ -143,8 +143,9 @@ impl<'q> Scale<'q> {
                 (there.picked_ns(count).saturating_add(gone_ns), there.some(count))
             }
             "hscan" | "sscan" | "zscan" => {
-                let weight = Weight::of(behind("MATCH", args.skip(2)).unwrap_or_default());
-                let count = behind("COUNT", args.skip(2)).map_or(10, |count| natural(Some(count)));
+                let named = (there.elements, there.bytes);
+                let weight = pattern_behind(args.skip(2), named.0, named.1).unwrap_or(Weight::of(b"*"));
+                let count = number_behind("COUNT", args.skip(2)).unwrap_or(10);
                 // With those beside the last of them, and of one leaf all.
                 let looked = there.some(count.saturating_add(LEAF_ENTRIES));
                 let each = ELEMENT_NS + 2 * weight.ns(1, there.each());
@@ -192,7 +193,7 @@ impl<'q> Scale<'q> {
                 (all.some(1).told_ns() + SCORE_NS + all.sorted_ns(), all.some(1))
             }
             "lmpop" | "zmpop" | "blmpop" | "bzmpop" => {
-                let count = behind("COUNT", args.skip(2)).map_or(1, |count| natural(Some(count)));
+                let count = number_behind("COUNT", args.skip(2)).unwrap_or(1).max(1);
                 let all = self.largest(call, row, args);
                 let some = all.some(count);
                 let scored_ns = if row.name.ends_with("zmpop") { some.scored_ns(u64::MAX) } else { 0 };
@@ -247,7 +248,7 @@ impl<'q> Scale<'q> {
         &self,
         call: &mut Call<'_, '_, '_>,
         row: &Command,
-        key: &[u8],
+        name: &[u8],
         there: Size,
         args: impl Iterator<Item = &'q [u8]>,
     ) -> u64 {
@@ -256,10 +257,13 @@ impl<'q> Scale<'q> {
             "zremrangebylex" => By::Lex,
             _ => By::Score,
         };
-        let key = call.cx.guard.key_in(self.names[usize::from(self.db)], key);
+        let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
         let (meant, len) = meant(call, &key, by, args);
-        // All of a set go with its root.
-        let gone = if meant == len { 0 } else { meant };
+        if self.is_replaced(self.db, name) {
+            return there.elements;
+        }
+        // All of a set go with its root, unless others come to it before.
+        let gone = if meant == len && there.elements == len { 0 } else { meant };
         gone.saturating_add(there.elements.saturating_sub(len))
     }
 
@@ -289,7 +293,7 @@ impl<'q> Scale<'q> {
                 let key = args.at(0).unwrap_or_default();
                 let size = self.size(call, db, key);
                 if size.elements > 0 {
-                    self.note(db, key, Size { least: size.least.saturating_sub(gone), ..size });
+                    self.note(call, db, key, Size { least: size.least.saturating_sub(gone), ..size });
                 }
                 return;
             }
@@ -297,7 +301,7 @@ impl<'q> Scale<'q> {
         let key = key.unwrap_or_default();
         let there = self.size(call, db, key);
         let size = Size { longest: there.longest.max(more.longest), ..there.and(more) };
-        self.note(db, key, size);
+        self.note(call, db, key, size);
     }
 
     /// All keys of a command together.
@@ -360,7 +364,8 @@ fn ranged(name: &str, args: Args<'_>) -> u64 {
     if by_rank {
         return places(args.at(1), args.at(2));
     }
-    let mut limit = args.skip(3).skip_while(|word| !is(word, "LIMIT")).skip(2);
-    let count = limit.next().and_then(parse_integer);
-    count.map_or(u64::MAX, |count| u64::try_from(count).unwrap_or(u64::MAX))
+    // Said several times, the last one counts: the largest does here.
+    let limits = (3..args.len()).filter(|&n| args.at(n).is_some_and(|word| is(word, "LIMIT")));
+    let counts = limits.map(|n| args.at(n + 2).and_then(count_of).unwrap_or(u64::MAX));
+    counts.max().unwrap_or(u64::MAX)
 }
