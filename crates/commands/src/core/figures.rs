@@ -15,6 +15,8 @@ use super::context::Context;
 use super::counters::Sums;
 use super::host::{Host, Process};
 use super::shared::Shared;
+use super::system::System;
+use super::work::{CALLS_NS, CLASSES_NS, COUNTERS_NS, FIGURES_NS, RULES_NS};
 
 /// Where figures are gathered: what all workers share, the server, and the time.
 #[derive(Clone, Copy)]
@@ -54,11 +56,14 @@ pub struct Figures {
     pub topics: [u64; 3],
     /// Memory of the process.
     pub resident_bytes: u64,
+    /// What the system says besides.
+    pub(crate) system: System,
 }
 
 impl Figures {
-    /// Gathers them now: what was counted since the last reset.
+    /// Gathers them now: what was counted since the last reset. Spends what that takes.
     pub(crate) fn gather(cx: &Context<'_, '_>) -> Figures {
+        spend_each(cx, FIGURES_NS, COUNTERS_NS);
         let mut figures = Figures::since_start(Place::of(cx));
         let base = cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner);
         figures.process.since(&base.process);
@@ -74,10 +79,12 @@ impl Figures {
         process.uptime_s = process.uptime_s.saturating_add_signed(shared.clock.moved_ms() / 1000);
         let topics = &shared.topics;
         let totals = store.totals();
+        let system = shared.said.system(host.clock_us());
         Figures {
             process,
             sums: all_sums(host),
-            resident_bytes: resident_bytes().unwrap_or(totals.used_bytes),
+            resident_bytes: system.resident_bytes.unwrap_or(totals.used_bytes),
+            system,
             totals,
             now_s: now / 1000,
             events_lost: store.events_lost() + shared.telling.lost(),
@@ -104,9 +111,19 @@ pub(crate) struct Base {
     rows: Vec<RowSum>,
 }
 
-fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    Some(text.split(' ').nth(1)?.parse::<u64>().ok()? * 4096)
+/// What it takes to forget what was counted of a prefix.
+const PREFIX_NS: u64 = 100;
+
+/// Spends so much, and so much for each worker.
+fn spend_each(cx: &Context<'_, '_>, ns: u64, worker_ns: u64) {
+    let mut workers = 0;
+    cx.host.counters(&mut |_| workers += 1);
+    cx.room.work().spend(ns + workers * worker_ns);
+}
+
+/// Spends what it takes to find what an operator should know ([`super::findings::find`]).
+pub(crate) fn spend_on_findings(cx: &Context<'_, '_>) {
+    spend_each(cx, FIGURES_NS + RULES_NS, COUNTERS_NS);
 }
 
 fn all_sums(host: &dyn Host) -> Sums {
@@ -115,15 +132,17 @@ fn all_sums(host: &dyn Host) -> Sums {
     sums
 }
 
-/// Counts of all workers since the last reset.
+/// Counts of all workers since the last reset. Spends what that takes.
 pub(crate) fn sums(cx: &Context<'_, '_>) -> Sums {
+    spend_each(cx, 0, COUNTERS_NS);
     let mut sums = all_sums(cx.host);
     sums.since(&cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner).sums);
     sums
 }
 
-/// The store's classes that own a span, with what they counted since the last reset.
+/// The store's classes that own a span, with what they counted since the last reset. Spends what that takes.
 pub(crate) fn classes(cx: &Context<'_, '_>) -> Vec<ClassTotals> {
+    cx.room.work().spend(CLASSES_NS);
     let mut classes = cx.guard.store().classes(cx.now());
     let base = cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner);
     for class in &mut classes {
@@ -135,8 +154,9 @@ pub(crate) fn classes(cx: &Context<'_, '_>) -> Vec<ClassTotals> {
 }
 
 /// Counts anew: workers, commands, errors, connections, the store, prefixes. Those who count own their counters, so
-/// what they are now is remembered and taken away.
+/// what they are now is remembered and taken away. Spends what that takes.
 pub(crate) fn reset(cx: &Context<'_, '_>) {
+    spend_each(cx, FIGURES_NS + CLASSES_NS, COUNTERS_NS + CALLS_NS);
     let Place { shared, host, store, now } = Place::of(cx);
     *shared.base.lock().unwrap_or_else(PoisonError::into_inner) = Base {
         process: host.process(),
@@ -145,12 +165,14 @@ pub(crate) fn reset(cx: &Context<'_, '_>) {
         classes: store.all_classes(now),
         rows: all_row_sums(host),
     };
-    shared.prefixes.clear(cx.guard.store());
+    let prefixes = shared.prefixes.clear(cx.guard.store());
+    cx.room.work().spend(prefixes as u64 * PREFIX_NS);
     shared.errors.reset();
 }
 
-/// What was counted of each command since the last reset.
+/// What was counted of each command since the last reset. Spends what that takes.
 pub(crate) fn row_sums(cx: &Context<'_, '_>) -> Vec<RowSum> {
+    spend_each(cx, 0, CALLS_NS);
     let base = cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner);
     calls::sums(|visit| cx.host.counters(visit), &base.rows)
 }

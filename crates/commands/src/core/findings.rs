@@ -3,7 +3,8 @@
 //! One row a rule. A rule looks at figures of now and at what happened in the last minute; the least counts that it
 //! asks for keep it silent where little happened.
 
-use super::figures::{Figures, Place};
+use super::context::Context;
+use super::figures::{self, Figures, Place};
 use super::lately::{Event, Happened};
 use super::shared::Shared;
 use super::system::System;
@@ -312,6 +313,12 @@ pub static RULES: &[Rule] = &[
     },
 ];
 
+/// What is found now, what matters most first. Spends what that takes.
+pub(crate) fn find_for(cx: &Context<'_, '_>) -> Vec<Finding> {
+    figures::spend_on_findings(cx);
+    find(Place::of(cx))
+}
+
 /// What is found now, what matters most first.
 pub(crate) fn find(place: Place<'_>) -> Vec<Finding> {
     find_in(place.shared, Figures::since_start(place)).1
@@ -320,7 +327,7 @@ pub(crate) fn find(place: Place<'_>) -> Vec<Finding> {
 /// The same in figures that were gathered, which are given back.
 pub(crate) fn find_in(shared: &Shared, figures: Figures) -> (Figures, Vec<Finding>) {
     let lately = shared.lately.until(&figures);
-    let look = Look { figures, lately, system: System::look() };
+    let look = Look { system: figures.system, figures, lately };
     let found = judge(&look);
     (look.figures, found)
 }

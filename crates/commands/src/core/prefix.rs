@@ -63,12 +63,14 @@ impl Prefixes {
         self.on.store(on, Relaxed);
     }
 
-    /// Forgets what was counted.
-    pub fn clear(&self, store: &Store) {
+    /// Forgets what was counted; of how many prefixes that was.
+    pub fn clear(&self, store: &Store) -> usize {
         let mut counts = self.counts();
+        let prefixes = counts.of.len();
         counts.of.clear();
         store.set_aside(-(std::mem::take(&mut counts.bytes) as i64));
         self.missed.store(0, Relaxed);
+        prefixes
     }
 
     /// Requests that were not counted, since there was no room for their prefix.

@@ -17,6 +17,7 @@ use super::lately::Lately;
 use super::pause::Pause;
 use super::prefix::Prefixes;
 use super::strangers::Strangers;
+use super::system::Said;
 use super::telling::Telling;
 use super::topics::Topics;
 
@@ -212,6 +213,8 @@ pub struct Shared {
     pub(crate) base: Mutex<Base>,
     /// What happened lately.
     pub(crate) lately: Lately,
+    /// What the system said of the process.
+    pub(crate) said: Said,
     /// Errors that were answered.
     pub(crate) errors: Errors,
     /// Users and their passwords.
@@ -241,6 +244,7 @@ impl Shared {
             looking: Mutex::default(),
             base: Mutex::default(),
             lately: Lately::default(),
+            said: Said::default(),
             errors: Errors::default(),
             access: Access::new(&settings.password, &settings.users, settings.protected),
             strangers: Arc::default(),

@@ -1,30 +1,67 @@
-//! What the system says of the process: read when somebody asks.
+//! What the system says of the process: read when somebody asks, and not again for a tenth of a second. However often it is
+//! asked for, by however many workers, that costs the reading of four small files ten times a second.
 
 use std::fs::read_to_string;
+use std::sync::{Mutex, PoisonError};
+
+/// What was read is told for so long.
+const KEPT_US: u64 = 100_000;
 
 /// What the system says.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct System {
+    /// Memory of the process that is there.
+    pub resident_bytes: Option<u64>,
     /// Memory of the process that is swapped out.
     pub swapped_bytes: u64,
     /// What the memory of its group may be, if there is a limit.
     pub group_bytes: Option<u64>,
+    /// Memory of the machine.
+    pub memory_bytes: u64,
 }
 
 impl System {
     /// Asks it.
-    pub fn look() -> System {
+    fn look() -> System {
         let status = read_to_string("/proc/self/status").unwrap_or_default();
+        let memory = read_to_string("/proc/meminfo").unwrap_or_default();
         System {
-            swapped_bytes: kilobytes(&status, "VmSwap:").unwrap_or(0) * 1024,
+            resident_bytes: bytes(&status, "VmRSS:"),
+            swapped_bytes: bytes(&status, "VmSwap:").unwrap_or(0),
             group_bytes: group_bytes(),
+            memory_bytes: bytes(&memory, "MemTotal:").unwrap_or(0),
         }
     }
 }
 
-fn kilobytes(status: &str, name: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse().ok()
+/// What the system said last, and when.
+#[derive(Debug, Default)]
+pub(crate) struct Said(Mutex<Option<(u64, System)>>);
+
+impl Said {
+    /// What the system says, or said a moment ago. `now_us`: of a clock that only goes on.
+    pub fn system(&self, now_us: u64) -> System {
+        self.at(now_us, System::look)
+    }
+
+    fn at(&self, now_us: u64, look: impl FnOnce() -> System) -> System {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match *said {
+            // Another worker may have looked a little later than this one has looked at the clock.
+            Some((at, system)) if now_us.saturating_sub(at) < KEPT_US => system,
+            Some(_) | None => {
+                let system = look();
+                *said = Some((now_us, system));
+                system
+            }
+        }
+    }
+}
+
+/// A line of a page of the system, which says kilobytes.
+fn bytes(page: &str, name: &str) -> Option<u64> {
+    let line = page.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
 /// The least limit of the groups that the process is in, from its own to the root.
@@ -60,7 +97,22 @@ mod tests {
 
     #[test]
     fn a_line_of_the_systems_page_is_read() {
-        assert_eq!(kilobytes("VmRSS:\t 7 kB\nVmSwap:\t  12 kB\n", "VmSwap:"), Some(12));
-        assert_eq!(kilobytes("VmRSS:\t 7 kB\n", "VmSwap:"), None);
+        assert_eq!(bytes("VmRSS:\t 7 kB\nVmSwap:\t  12 kB\n", "VmSwap:"), Some(12 << 10));
+        assert_eq!(bytes("VmRSS:\t 7 kB\n", "VmSwap:"), None);
+    }
+
+    #[test]
+    fn the_system_is_asked_ten_times_a_second_at_most() {
+        let (said, mut asked) = (Said::default(), 0);
+        for now_us in (0..1_000_000).step_by(1_000) {
+            let look = || {
+                asked += 1;
+                System { swapped_bytes: asked, ..System::default() }
+            };
+            assert_eq!(said.at(now_us, look).swapped_bytes, 1 + now_us / KEPT_US);
+        }
+        assert_eq!(asked, 10);
+        // A clock that another worker has looked at before.
+        assert_eq!(said.at(0, System::look).swapped_bytes, 10);
     }
 }

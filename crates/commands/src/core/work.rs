@@ -37,6 +37,19 @@ pub(crate) const COMMAND_NS: u64 = 500;
 pub(crate) const CLEANING_NS: u64 = 150_000;
 /// What it takes to store a short key.
 pub(crate) const STORE_NS: u64 = 300;
+/// What it costs to gather the figures of the process, half of which is that the system is asked for its times (these are
+/// measured, with a margin), …
+pub(crate) const FIGURES_NS: u64 = 20_000;
+/// … to add what a worker has counted, …
+pub(crate) const COUNTERS_NS: u64 = 500;
+/// … and what it has counted of each command, …
+pub(crate) const CALLS_NS: u64 = 60_000;
+/// … to gather what the store's classes are like, …
+pub(crate) const CLASSES_NS: u64 = 10_000;
+/// … to judge by the rules what is found, …
+pub(crate) const RULES_NS: u64 = 10_000;
+/// … and to add what is known of a client.
+pub(crate) const CLIENT_NS: u64 = 50;
 /// What a byte of a reply costs that is put together for it.
 pub(crate) const REPLY_BYTE_NS: u64 = 2;
 

@@ -19,7 +19,7 @@ use super::text::{END, META_MISS, OK, is_text, put_escaped, put_key, put_meta_ke
 use crate::core::context::Context;
 use crate::core::host::Connection;
 use crate::core::output::Output;
-use crate::core::work::{CLEANING_NS, KEY_NS};
+use crate::core::work::{CLEANING_NS, COMMAND_NS, KEY_NS};
 
 /// Items looked at between two looks at the output.
 pub(super) const ITEMS_PER_WALK: usize = 64;
@@ -27,6 +27,12 @@ pub(super) const ITEMS_PER_WALK: usize = 64;
 pub(super) const ITEM_NS: u64 = 2 * KEY_NS;
 /// Connections or prefixes written between two looks at the output.
 const ROWS_PER_STEP: usize = 128;
+/// What it takes to write one of the former, …
+const CONNECTION_NS: u64 = 500;
+/// … and one of the latter.
+const PREFIX_NS: u64 = 300;
+/// What it takes to move a span full of short items.
+const SPAN_NS: u64 = 250_000;
 /// What `stats cachedump` writes at most: memcached's.
 const CACHEDUMP_BYTES_MAX: usize = 2 << 20;
 
@@ -122,11 +128,16 @@ impl Dump {
     pub fn step(&mut self, shared: &Shared, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
         match self {
             Dump::Items { form, classes, cursor } => step_items(shared, cx, out, form, *classes, cursor),
-            Dump::Page(page) => page.step(cx, out),
+            Dump::Page(page) => {
+                cx.spend(out, SPAN_NS);
+                page.step(cx, out)
+            }
             Dump::Flush { noreply } => step_flush(cx, out, *noreply),
             Dump::Sizes(sizes) => sizes.step(cx, out),
             Dump::Prefixes { after } => {
+                let mut rows = 0;
                 let next = cx.shared.prefixes.walk(after.as_deref(), ROWS_PER_STEP, |prefix, count| {
+                    rows += 1;
                     out.put(b"PREFIX ");
                     put_key(out, prefix);
                     for (name, n) in [
@@ -140,10 +151,16 @@ impl Dump {
                     }
                     out.put(b"\r\n");
                 });
+                cx.spend(out, COMMAND_NS + rows * PREFIX_NS);
                 ended(out, next.map(|next| *after = Some(next)).is_some())
             }
             Dump::Connections { from } => {
-                let next = cx.host.connections(*from, ROWS_PER_STEP, &mut |row| put_connection(out, row));
+                let mut rows = 0;
+                let next = cx.host.connections(*from, ROWS_PER_STEP, &mut |row| {
+                    rows += 1;
+                    put_connection(out, row);
+                });
+                cx.spend(out, COMMAND_NS + rows * CONNECTION_NS);
                 ended(out, next.map(|next| *from = next).is_some())
             }
         }

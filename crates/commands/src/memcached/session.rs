@@ -44,6 +44,7 @@ use crate::core::input::{Asked, Looks};
 use crate::core::output::{Mark, Output};
 use crate::core::progress::{Next, Progress};
 use crate::core::tally::Tally;
+use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 use pause::Pace;
 
 /// What is received with fewer bytes has too few requests for a run of them, unless the settings say otherwise.
@@ -408,8 +409,11 @@ impl Conversation {
             }
             return None;
         };
-        let mark = call.out.mark();
+        let (mark, before) = (call.out.mark(), call.out.own_bytes());
         let flow = command.run(&mut Line::new(call.shared, call.cx, call.out, tokens, noreply));
+        let replied_bytes = call.out.own_bytes().saturating_sub(before);
+        let words_ns = copying_ns(text.len() as u64);
+        call.cx.spend(call.out, COMMAND_NS + words_ns + REPLY_BYTE_NS * replied_bytes);
         if noreply && !matches!(flow, Flow::Dump(_)) {
             call.out.rewind(mark);
         }

@@ -10,6 +10,7 @@ use super::shared::Shared;
 use crate::core::context::Context;
 use crate::core::figures;
 use crate::core::figures::table::figures;
+use crate::core::work::CLIENT_NS;
 
 /// Everything that INFO's numbers are told from.
 #[derive(Debug)]
@@ -19,8 +20,6 @@ pub(crate) struct Figures {
     clients: Clients,
     /// Keys that somebody waits for.
     awaited_keys: u64,
-    /// Memory of the machine.
-    system_bytes: u64,
     /// The most memory that was seen to be used.
     used_peak: u64,
     /// `maxmemory`.
@@ -62,9 +61,11 @@ impl Clients {
 }
 
 impl Figures {
-    /// Gathers them now, since the last reset.
+    /// Gathers them now, since the last reset. Spends what that takes.
     pub fn gather(shared: &Shared, cx: &Context<'_, '_>) -> Figures {
-        Figures::new(shared, cx.guard.store(), figures::Figures::gather(cx))
+        let figures = Figures::new(shared, cx.guard.store(), figures::Figures::gather(cx));
+        cx.room.work().spend(figures.clients.all * CLIENT_NS);
+        figures
     }
 
     /// With what is Redis's alone.
@@ -73,7 +74,6 @@ impl Figures {
         Figures {
             clients: Clients::count(shared),
             awaited_keys: shared.waiters.keys() as u64,
-            system_bytes: system_bytes().unwrap_or(0),
             used_peak: shared.used_peak.load(Relaxed).max(used),
             limit: memory_limit(shared, store),
             slow_commands: shared.slowlog.len() as u64,
@@ -108,7 +108,7 @@ figures! {
         /// Bytes of the replies of whom most wait.
         OutputBytesMax = "redis_output_bytes_max": Gauge, Bytes, |f| f.clients.output_bytes_max;
         /// Memory of the machine.
-        SystemMemory = "system_memory": Gauge, Bytes, |f| f.system_bytes;
+        SystemMemory = "system_memory": Gauge, Bytes, |f| f.common.system.memory_bytes;
         /// The most memory that was seen to be used.
         MemoryPeak = "memory_peak": Gauge, Bytes, |f| f.used_peak;
         /// `maxmemory`: the memory limit, or what was set below the least that there can be.
@@ -122,12 +122,6 @@ figures! {
         /// How long that took.
         SlowLastTook = "slow_last_took": Gauge, Micros, |f| f.slowest.1;
     }
-}
-
-fn system_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod blocking;
 mod closed;
 mod collections;
+mod dear;
 mod figures;
 mod full;
 mod held;

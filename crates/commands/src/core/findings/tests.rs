@@ -19,9 +19,10 @@ fn quiet() -> Look {
             whole_holds: 0,
             topics: [0; 3],
             resident_bytes: 0,
+            system: System::default(),
         },
         lately: Happened::default(),
-        system: System { swapped_bytes: 0, group_bytes: None },
+        system: System::default(),
     }
 }
 

@@ -11,6 +11,7 @@ use larder_store::Automove;
 use super::Line;
 use crate::core::context::Context;
 use crate::core::output::Output;
+use crate::core::work::CLASSES_NS;
 use crate::memcached::dump::{Dump, Step};
 use crate::memcached::flow::Flow;
 use crate::memcached::slabs::SPANS_PER_PAGE;
@@ -111,6 +112,7 @@ fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> Result<PageM
         return Err(SAME);
     }
     let shared = line.shared;
+    line.cx.room.work().spend(CLASSES_NS);
     let store = line.cx.guard.store();
     let classes = store.classes(line.cx.now());
     let slabs = shared.slabs.sum(&classes);

@@ -8,7 +8,7 @@ use larder_protocol::number::parse_u64;
 
 use super::Line;
 use crate::core::counters::Sums;
-use crate::core::figures::{self, Place};
+use crate::core::figures;
 use crate::core::findings;
 use crate::core::output::Output;
 use crate::memcached::class_stats::{ClassKey, ITEM_KEYS, SLAB_KEYS};
@@ -63,7 +63,7 @@ fn general(line: &mut Line<'_, '_, '_, '_>) {
 
 /// What is found: of each rule its severity, what says so, and what to do.
 fn doctor(line: &mut Line<'_, '_, '_, '_>) {
-    for finding in findings::find(Place::of(line.cx)) {
+    for finding in findings::find_for(line.cx) {
         let rule = finding.rule;
         let lines: [(&str, &str); 3] =
             [("severity", rule.severity.name()), ("evidence", &finding.evidence), ("advice", rule.advice)];

@@ -1,5 +1,6 @@
 //! The attacks.
 
+mod dear;
 mod half_open;
 mod memory;
 mod slice;
@@ -87,6 +88,7 @@ pub const ROWS: &[Row] = &[
     Row { prepare: steps::connections, ..row("client-kill", steps::client_kill) },
     Row { options: &["--request-timeout", "2"], ..row("timeouts", steps::timeouts) },
     row("cheap", slice::cheap),
+    row("text-lines", dear::lines),
     Row { prepare: slice::prepare, ends: true, ..row("sigterm", slice::sigterm) },
     Row { prepare: half_open::fill, ..row("half-open", half_open::half_open) },
     Row {
