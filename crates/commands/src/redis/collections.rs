@@ -43,6 +43,8 @@ pub(crate) const ELEMENT_NS: u64 = 50;
 pub(crate) const SCORE_NS: u64 = 150;
 /// What it takes to compare an element on the way through a list.
 pub(crate) const COMPARE_NS: u64 = 10;
+/// What it takes to look whether one of several keys is there.
+pub(crate) const PRESENT_NS: u64 = 200;
 /// What it takes to look for an element by its name or place.
 pub(crate) const LOOK_NS: u64 = 500;
 /// What it takes to put an element in, or to take one out.

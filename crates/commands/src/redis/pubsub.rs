@@ -279,6 +279,11 @@ impl Call<'_, '_, '_> {
     }
 }
 
+/// What it takes to listen to a channel or a pattern, or to do so no more, …
+const SUBSCRIBE_NS: u64 = 1_000;
+/// … and to look how many do.
+const LOOK_NS: u64 = 50;
+
 fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
     let word: &[u8] = match kind {
         Kind::Channel => b"subscribe",
@@ -288,6 +293,7 @@ fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
     for name in args {
         bounded_name(kind, name)?;
     }
+    call.spend(args.len() as u64 * SUBSCRIBE_NS);
     call.make_room(answers_bytes(args))?;
     for name in args {
         if !call.subscriptions().add(kind, name) {
@@ -325,6 +331,7 @@ fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done 
         Kind::Shard => b"sunsubscribe",
     };
     let remove = |call: &mut Call<'_, '_, '_>, name: &[u8]| {
+        call.spend(SUBSCRIBE_NS);
         call.subscriptions().remove(kind, name);
         let count = call.subscriptions().len(kind);
         call.push(3);
@@ -373,6 +380,7 @@ fn bounded_name(kind: Kind, name: &[u8]) -> Result<&[u8], Fail> {
 }
 
 fn counts(call: &mut Call<'_, '_, '_>, args: Args<'_>, space: fn(&Topics) -> &Space) -> Done {
+    call.spend(args.len() as u64 * LOOK_NS);
     call.make_room(answers_bytes(args))?;
     put_array(call.out, 2 * args.len());
     for name in args {

@@ -29,6 +29,9 @@ use crate::redis::steps::job::{Job, Step};
 /// At any time, for those who look after the server.
 const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
 
+/// What it takes to ask for figures of the process, the system among those who are asked.
+pub(crate) const PROCESS_NS: u64 = 13_000;
+
 /// What FUNCTION DUMP answers is no longer.
 const NO_FUNCTIONS_BYTES_MAX: usize = 4 << 10;
 
@@ -86,6 +89,7 @@ pub(crate) const ROWS: &[Command] = &[
         "That this is a master without replicas.",
     ),
     Command::args("lastsave", 1, LOADING | STALE | FAST, NO_KEYS, |call, _| {
+        call.spend(PROCESS_NS);
         let (now_s, uptime_s) = (call.cx.now() / 1000, call.cx.host.process().uptime_s);
         call.integer(call.cx.shared.started_s(now_s, uptime_s) as i64)
     })

@@ -33,7 +33,7 @@ use larder_store::End;
 use super::list::{self, end};
 use super::mpop::{self, Asked};
 use super::sorted::{self, Which, which};
-use super::{Call, peek_as};
+use super::{Call, PRESENT_NS, peek_as};
 use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_null, put_null_array};
@@ -226,6 +226,7 @@ fn block(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, timeout_ms: Op
 /// Takes what is wanted of the first of the keys that has it, unless others stand in line there; whether it did.
 fn take(call: &mut Call<'_, '_, '_>, want: &Want, keys: Args<'_>) -> Result<bool, Fail> {
     let mut taken = false;
+    call.spend(keys.len() as u64 * PRESENT_NS);
     // Who cannot wait stands in no line.
     let waits = !call.cx.guard.in_transaction();
     call.as_one_with_room(keys.chain(want.target()), |call| {

@@ -21,7 +21,7 @@ use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Attributes, Collection, DIGITS_MAX, Entry, Expect, Item, Key, Made, Type, Value};
 
 use super::members::{MEMBER_BYTES, Members, ROW_BYTES, RUN, Rows, Sorted};
-use super::{Call, ELEMENT_NS, LOOK_NS, MEMBER_NS, Shown, counted};
+use super::{Call, ELEMENT_NS, LOOK_NS, MEMBER_NS, PRESENT_NS, Shown, counted};
 use crate::core::output::Mark;
 use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{integer, is, next};
@@ -221,7 +221,10 @@ pub(crate) fn combine(
             call.go_on_with(combining);
             Ok(())
         }
-        Leave::No => combining.at_once(call, target, keys),
+        Leave::No => {
+            call.spend(keys.len() as u64 * PRESENT_NS);
+            combining.at_once(call, target, keys)
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use larder_protocol::resp::Args;
 use larder_store::{Collection, Key, Type};
 
-use super::{Call, ELEMENT_ROOM, peek_as, places_bytes_max};
+use super::{Call, ELEMENT_ROOM, PRESENT_NS, peek_as, places_bytes_max};
 use crate::redis::call::{free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_null_array};
@@ -49,6 +49,7 @@ pub(crate) fn pop(
     places: impl Fn(&Collection<'_>) -> Range<usize>,
     mut pop: impl FnMut(&mut Call<'_, '_, '_>, &Key<'_>) -> Done,
 ) -> Done {
+    call.spend(keys.len() as u64 * PRESENT_NS);
     call.as_one_with_room(keys, |call| {
         for name in keys {
             let (key, free) = (call.key(name), free_room(call.out));

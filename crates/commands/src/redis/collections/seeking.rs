@@ -143,6 +143,17 @@ pub(super) fn looking_ns(list: &Collection<'_>, looks: usize) -> u64 {
     looks as u64 * COMPARE_NS + bytes / BYTES_A_NS
 }
 
+impl Call<'_, '_, '_> {
+    /// What it takes to look through the list of a key, up to so many elements of it, in one step.
+    ///
+    /// # Errors
+    /// The key has another type of value.
+    pub(super) fn looking_through_ns(&mut self, key: &Key<'_>, most: usize) -> Result<u64, Fail> {
+        let list = peek_as(&mut self.cx.guard, key, Type::List)?;
+        Ok(list.map_or(0, |list| looking_ns(&list, list.len().min(most))))
+    }
+}
+
 /// The list of a key is looked through in steps.
 fn takes_steps(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<bool, Fail> {
     let large = peek_as(&mut call.cx.guard, key, Type::List)?.is_some_and(|list| is_large(&list));
@@ -165,6 +176,8 @@ pub(crate) fn position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'
     }
     // Beside the reply.
     let len = peek_as(&mut call.cx.guard, key, Type::List)?.map_or(0, |list| list.len());
+    let most = usize::try_from(search.looks_max).ok().filter(|most| *most > 0);
+    let looked_ns = call.looking_through_ns(key, most.unwrap_or(usize::MAX))?;
     let _held = Heap::take(call, search.most().min(len) * 2 * size_of::<usize>())?;
     let measure = |list: &Collection<'_>| {
         let most = search.most().min(list.len());
@@ -174,7 +187,9 @@ pub(crate) fn position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'
         let places = list.map_or(Vec::new(), |list| search.places(&list));
         search.put(out, resp3, &places);
         Ok(())
-    })
+    })?;
+    call.spend(looked_ns);
+    Ok(())
 }
 
 /// LINSERT
@@ -197,6 +212,8 @@ pub(crate) fn insert(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, a
             Leave::No => {}
         }
     }
+    let looked_ns = call.looking_through_ns(key, usize::MAX)?;
+    call.spend(looked_ns);
     match call.cx.guard.list_insert(key, end, pivot, element)? {
         None => call.integer(0),
         Some(0) => call.integer(-1),

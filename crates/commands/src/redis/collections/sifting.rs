@@ -35,6 +35,8 @@ pub(crate) fn remove(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, m
     let element = next(&mut args)?;
     let large = peek_as(&mut call.cx.guard, key, Type::List)?.is_some_and(|list| is_large(&list));
     if !large || call.cx.guard.in_transaction() {
+        let looked_ns = call.looking_through_ns(key, usize::MAX)?;
+        call.spend(looked_ns);
         let gone = call.cx.guard.list_remove(key, end, left, element)?;
         return call.length(gone);
     }

@@ -4,13 +4,17 @@ use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Guard, Key, Pinned, Refusal, Stored, Value};
 
 use crate::core::events::{Change, Class};
+use crate::core::work::copying_ns;
 use crate::redis::call::{Call, is, kept, next};
 use crate::redis::connection::{database, database_or};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::strings::making::{Carry, carry};
 use crate::redis::table::{ArgsTold, Tells};
 
-/// Copies a value with what goes with it: from one key to another, which has no value or may lose it. A collection that is
+/// What is copied of a collection that goes elsewhere, at most, about.
+const LEAF_BYTES_MAX: u64 = 48 << 10;
+
+/// Copies a value with what goes with it, and spends what that takes: from one key to another, which has no value or may lose it. A collection that is
 /// to leave its key does so at once. False if there is nothing to copy, or something in the way.
 fn copy_to(
     call: &mut Call<'_, '_, '_>,
@@ -23,6 +27,13 @@ fn copy_to(
     let guard = &mut call.cx.guard;
     let Some(item) = guard.peek(from).hit() else { return Ok(false) };
     let attributes = kept(&item);
+    let copied_bytes = if leaves && item.is_collection() {
+        // A tree leaves with its root.
+        item.item_bytes().min(LEAF_BYTES_MAX)
+    } else {
+        item.item_bytes()
+    };
+    call.cx.room.work().spend(copying_ns(copied_bytes));
     let done = match item.value() {
         Value::Whole(value) => {
             let mut bytes = call.cx.room.lend();

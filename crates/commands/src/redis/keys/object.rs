@@ -3,9 +3,9 @@
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{Collection, Element, Item, Type, Value};
 
-use crate::core::figures::Place;
 use crate::core::findings::{self, About};
 use crate::redis::call::{Call, integer, is, next};
+use crate::redis::collections::COMPARE_NS;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::table::flag::{LOADING, READONLY, STALE};
 use crate::redis::table::{Access, Command, Keys, NO_KEYS};
@@ -40,7 +40,7 @@ pub(crate) const MEMORY: &[Command] = &[
     ),
     Command::args("memory|doctor", 2, LOADING | STALE, NO_KEYS, |call, _| {
         let mut text = "Memory is bounded by maxmemory.\n".to_owned();
-        text.push_str(&findings::text(About::Memory, &findings::find(Place::of(call.cx))));
+        text.push_str(&findings::text(About::Memory, &findings::find_for(call.cx)));
         crate::redis::reply::put_verbatim(call.out, call.client.resp3, &text);
         Ok(())
     })
@@ -89,17 +89,31 @@ pub(crate) fn encoding(item: &Item<'_>) -> &'static str {
     }
 }
 
+/// The longest string in a listpack of a hash, a set or a sorted set.
+const ELEMENT_BYTES_MAX: usize = 64;
+/// Elements of these, at most.
+const HASH_MAX: usize = 512;
+const NUMBERS_MAX: usize = 512;
+const MEMBERS_MAX: usize = 128;
+/// Bytes of a list in one listpack, and what each element takes there beside its own.
+const LIST_BYTES_MAX: usize = 8 << 10;
+const LIST_ELEMENT_BYTES: usize = 2;
+
+/// What it takes to say the encoding of a value: elements are looked at until they are too many, or too long.
+pub(crate) fn encoding_ns(item: &Item<'_>) -> u64 {
+    let Value::Collection(collection) = item.value() else { return 0 };
+    let most = match collection.kind() {
+        Type::Hash => 2 * HASH_MAX,
+        Type::Set => NUMBERS_MAX + MEMBERS_MAX,
+        Type::SortedSet => MEMBERS_MAX,
+        Type::List => LIST_BYTES_MAX / LIST_ELEMENT_BYTES,
+    };
+    // Of a hash fields and values are.
+    (2 * collection.elements().len()).min(most) as u64 * COMPARE_NS
+}
+
 /// What Redis would keep these elements in, with its limits as they are by default.
 fn encoding_of(collection: &Collection<'_>) -> &'static str {
-    /// The longest string in a listpack of a hash, a set or a sorted set.
-    const ELEMENT_BYTES_MAX: usize = 64;
-    /// Elements of these, at most.
-    const HASH_MAX: usize = 512;
-    const NUMBERS_MAX: usize = 512;
-    const MEMBERS_MAX: usize = 128;
-    /// Bytes of a list in one listpack, and what each element takes there beside its own.
-    const LIST_BYTES_MAX: usize = 8 << 10;
-    const LIST_ELEMENT_BYTES: usize = 2;
     let elements = || collection.entries(0..collection.len());
     let packs = |most| {
         let short = |element: Element<'_>| element.len() <= ELEMENT_BYTES_MAX;
@@ -134,6 +148,9 @@ pub(crate) fn type_of(item: &Item<'_>) -> &'static str {
     }
 }
 
+/// What it takes to add what the store's classes have counted.
+const TOTALS_NS: u64 = 2_000;
+
 /// The type of a string.
 pub(crate) const STRING: &str = "string";
 
@@ -152,7 +169,8 @@ fn of_key(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, facet: Facet) -> Done
     let Some(item) = call.cx.guard.peek(&key).hit() else { return call.null() };
     match facet {
         Facet::Encoding => {
-            let name = encoding(&item);
+            let (name, ns) = (encoding(&item), encoding_ns(&item));
+            call.spend(ns);
             call.bulk(name.as_bytes())
         }
         Facet::References => call.integer(1),
@@ -190,6 +208,7 @@ fn usage(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn stats(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    call.spend(TOTALS_NS);
     let totals = call.cx.guard.store().totals();
     let rows: &[(&str, u64)] = &[
         ("peak.allocated", totals.used_bytes),

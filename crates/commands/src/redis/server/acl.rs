@@ -3,7 +3,7 @@
 
 use larder_protocol::resp::Args;
 
-use super::introspect::{CATEGORIES, categories};
+use super::introspect::{CATEGORIES, CATEGORIES_NS, categories};
 use crate::core::access::User;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
@@ -21,14 +21,14 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .doc("6.0.0", "", "The connection's user."),
     Command::args("acl|users", 2, RULES, NO_KEYS, |call, _| {
-        let users = call.cx.shared.access.all();
+        let users = all(call);
         call.array(users.len());
         users.iter().for_each(|user| put_bulk(call.out, user.name.as_bytes()));
         Ok(())
     })
     .doc("6.0.0", "", "The names of the users."),
     Command::args("acl|list", 2, RULES, NO_KEYS, |call, _| {
-        let users = call.cx.shared.access.all();
+        let users = all(call);
         call.array(users.len());
         for user in users {
             let line = format!("user {} {} ~* &* +@all", user.name, flags(&user).join(" "));
@@ -74,6 +74,15 @@ fn fixed(_: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     Err(Fail::of("ERR users come from --requirepass and --auth-file, when the server starts"))
 }
 
+/// What it takes to say what a user may do, beside the reply.
+const USER_NS: u64 = 200;
+
+fn all(call: &mut Call<'_, '_, '_>) -> Vec<User> {
+    let users = call.cx.shared.access.all();
+    call.spend(users.len() as u64 * USER_NS);
+    users
+}
+
 fn flags(user: &User) -> Vec<&'static str> {
     let mut flags = vec![if user.may_enter { "on" } else { "off" }];
     if user.without_password {
@@ -84,7 +93,7 @@ fn flags(user: &User) -> Vec<&'static str> {
 
 fn user(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let name = next(&mut args)?;
-    let users = call.cx.shared.access.all();
+    let users = all(call);
     let Some(user) = users.iter().find(|user| user.name.as_bytes() == name) else { return call.null() };
     call.map(6);
     put_bulk(call.out, b"flags");
@@ -112,13 +121,15 @@ fn category(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if !CATEGORIES.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name)) {
         return Err(Fail::with(format!("ERR Unknown category '{}'", crate::redis::fail::shown(name, 128))));
     }
-    let mut names = Vec::new();
+    let (mut names, mut looked_at) = (Vec::new(), 0);
     for (group, row) in rows() {
         let own = if row.subcommands().is_empty() { std::slice::from_ref(row) } else { row.subcommands() };
+        looked_at += own.len() as u64;
         let of =
             |row: &&Command| categories(group, row).any(|other| other.as_bytes().eq_ignore_ascii_case(name));
         names.extend(own.iter().filter(of).map(|row| row.name));
     }
+    call.spend(looked_at * CATEGORIES_NS);
     call.array(names.len());
     names.iter().for_each(|name| put_bulk(call.out, name.as_bytes()));
     Ok(())

@@ -10,8 +10,9 @@ use larder_protocol::resp::Args;
 use larder_store::{Eviction, MEMORY_BYTES_MIN, Store};
 
 use super::parameter::{PARAMETERS, Parameter};
-use super::secret;
+use super::{PROCESS_NS, secret};
 use crate::core::glob::{Pattern, Weight};
+use crate::core::host::Process;
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, next};
 use crate::redis::fail::{Done, Fail};
@@ -103,13 +104,19 @@ pub(crate) fn memory_limit(shared: &Shared, store: &Store) -> u64 {
     }
 }
 
+/// Figures of the process. Spends what that takes.
+fn process(call: &Call<'_, '_, '_>) -> Process {
+    call.cx.room.work().spend(PROCESS_NS);
+    call.cx.host.process()
+}
+
 fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
     let common = call.shared;
     match parameter.name {
         "maxmemory" => memory_limit(common, call.cx.guard.store()).to_string(),
         "maxmemory-policy" => policy(common, call.cx.guard.store()),
-        "maxclients" => call.cx.host.process().connections_max.to_string(),
-        "io-threads" => call.cx.host.process().threads.to_string(),
+        "maxclients" => process(call).connections_max.to_string(),
+        "io-threads" => process(call).threads.to_string(),
         "port" => {
             let address = call.client.facts.listen_address.rsplit(':').next();
             address.unwrap_or("0").to_owned()
@@ -169,6 +176,9 @@ fn get(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 /// Most bytes of what a parameter is set to: all of them together are a few hundred KiB at most.
 const TEXT_BYTES_MAX: usize = 4 << 10;
 
+/// What it takes to set a parameter beside what that comes to.
+const SET_NS: u64 = 1_500;
+
 fn failed(name: &str, why: &str) -> Fail {
     Fail::with(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
 }
@@ -199,6 +209,7 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     all.sort_by_key(|(parameter, _)| parameter.stage());
     let mut before = Vec::with_capacity(all.len());
     for (parameter, text) in all {
+        call.spend(SET_NS);
         let was = value(call, parameter);
         if let Err(why) = apply(call, parameter.name, text) {
             for (parameter, was) in before.into_iter().rev() {

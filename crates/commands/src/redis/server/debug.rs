@@ -101,6 +101,7 @@ fn sleep(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 fn object(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let key = call.key(next(&mut args)?);
     let Some(item) = call.cx.guard.peek(&key).hit() else { return Err(Fail::NO_SUCH_KEY) };
+    call.cx.room.work().spend(crate::redis::keys::object::encoding_ns(&item));
     let text = format!(
         "Value at:0x{:x} refcount:1 encoding:{} serializedlength:{} lru:0 lru_seconds_idle:{}",
         item.cas(),

@@ -51,8 +51,8 @@ impl Page {
     }
 }
 
-/// What it takes beside the look at some keys: figures of all workers, and of the system.
-pub(crate) const INFO_NS: u64 = 60_000;
+/// What it takes beside the figures and the look at some keys: lines that are put together.
+pub(crate) const INFO_NS: u64 = 30_000;
 
 /// INFO
 pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {

@@ -97,6 +97,11 @@ pub(crate) const CATEGORIES: &[&str] = &[
     "scripting",
 ];
 
+/// What it takes to look in which categories a command is.
+pub(crate) const CATEGORIES_NS: u64 = 70;
+/// What it takes to look at a command's row.
+const ROW_NS: u64 = 10;
+
 /// ACL categories, derived from what the row and its group say, in the order of [`CATEGORIES`].
 pub(crate) fn categories(group: &Group, row: &Command) -> impl Iterator<Item = &'static str> {
     let (category, row) = (group.category, *row);
@@ -308,6 +313,8 @@ fn all_rows() -> impl Iterator<Item = (&'static Group, &'static Command)> {
 }
 
 fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let rows = all_rows().count() as u64;
+    call.spend(rows * ROW_NS);
     let names: Vec<&str> = match args.next() {
         None => all_rows().map(|(_, row)| row.name).collect(),
         Some(word) if is(word, "FILTERBY") && args.len() == 2 => {
@@ -315,6 +322,7 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             if is(by, "MODULE") {
                 Vec::new()
             } else if is(by, "ACLCAT") {
+                call.spend(rows * CATEGORIES_NS);
                 let has = |name: &str| name.as_bytes().eq_ignore_ascii_case(what);
                 all_rows()
                     .filter(|(group, row)| categories(group, row).any(has))

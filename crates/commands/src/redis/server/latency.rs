@@ -14,7 +14,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use larder_protocol::resp::Args;
 
 use super::introspect::named;
-use crate::core::figures::Place;
 use crate::core::findings::{self, About};
 use crate::redis::call::{Call, NAME_NS, few_names, next};
 use crate::redis::fail::{Done, Fail};
@@ -163,6 +162,7 @@ fn history(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn reset(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    call.spend(args.len() as u64 * NAME_NS);
     let mut events = call.shared.latency.events();
     let before = events.len();
     if args.is_empty() {
@@ -175,6 +175,8 @@ fn reset(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.length(gone)
 }
 
+/// What it takes to draw a column, and to say how long ago it was.
+const COLUMN_NS: u64 = 200;
 /// Lines of a drawing, the axis not counted.
 const GRAPH_LINES: u64 = 4;
 
@@ -225,6 +227,7 @@ fn graph(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         let event = crate::redis::fail::shown(event, 128);
         return Err(Fail::with(format!("ERR No samples available for event '{event}'")));
     };
+    call.spend(series.samples.len() as u64 * COLUMN_NS);
     let text = draw(&crate::redis::fail::shown(event, 128), &series, call.cx.now() / 1000);
     put_verbatim(call.out, call.client.resp3, &text);
     Ok(())
@@ -262,7 +265,7 @@ fn doctor(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
             series.longest_ms
         );
     }
-    text.push_str(&findings::text(About::Latency, &findings::find(Place::of(call.cx))));
+    text.push_str(&findings::text(About::Latency, &findings::find_for(call.cx)));
     put_verbatim(call.out, call.client.resp3, &text);
     Ok(())
 }

@@ -157,6 +157,9 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("unixsocketperm", Kind::Fixed, "0"),
 ];
 
+/// Numbers that `latency-tracking-info-percentiles` may have.
+const PERCENTILES_MAX: usize = 16;
+
 /// Numbers from 0 to 100.
 fn percentiles(text: &str) -> Result<String, String> {
     const NAME: &str = "latency-tracking-info-percentiles";
@@ -165,7 +168,12 @@ fn percentiles(text: &str) -> Result<String, String> {
         Ok(n) if !n.is_nan() => Err(format!("{NAME} parameters should sit between [0.0,100.0]")),
         Ok(_) | Err(_) => Err(format!("Invalid {NAME} parameters")),
     };
-    Ok(text.split_ascii_whitespace().map(number).collect::<Result<Vec<_>, _>>()?.join(" "))
+    let numbers = text.split_ascii_whitespace().map(number).collect::<Result<Vec<_>, _>>()?;
+    // Each is told of each command.
+    if numbers.len() > PERCENTILES_MAX {
+        return Err(format!("{NAME} takes {PERCENTILES_MAX} numbers at most"));
+    }
+    Ok(numbers.join(" "))
 }
 
 /// After how many seconds and changes Redis would save, one space between two numbers.

@@ -184,7 +184,8 @@ impl<'q> Scale<'q> {
                 keys.saturating_mul(KEY_NS).saturating_add(matching_ns)
             }
             "randomkey" => self.walk(self.keys.min(SAMPLE_KEYS), b"*"),
-            "info" => INFO_NS + self.walk(self.keys.min(SAMPLE_KEYS), b"*"),
+            // With the figures that it gathers, which take as much again.
+            "info" => 2 * INFO_NS + self.walk(self.keys.min(SAMPLE_KEYS), b"*"),
             "debug|digest" => self.walk(self.keys, b"*") + call.cx.guard.store().used_bytes(),
             "debug|populate" => {
                 let bytes = args.skip(2).filter_map(count_of).max().unwrap_or(0) + at(1).len() as u64;

@@ -89,6 +89,7 @@ pub const ROWS: &[Row] = &[
     Row { options: &["--request-timeout", "2"], ..row("timeouts", steps::timeouts) },
     row("cheap", slice::cheap),
     row("text-lines", dear::lines),
+    Row { prepare: dear::empties, ..row("dear-commands", dear::commands) },
     Row { prepare: slice::prepare, ends: true, ..row("sigterm", slice::sigterm) },
     Row { prepare: half_open::fill, ..row("half-open", half_open::half_open) },
     Row {

@@ -1,8 +1,9 @@
 //! Pipelines of requests whose replies do not show what they take.
 
-use super::{PATIENCE, within};
+use super::{PATIENCE, prepare as prepared, within};
 use crate::stage::Stage;
-use crate::wire::exchange_text;
+use crate::wire::{exchange, exchange_text, said, shown};
+use larder_testkit::talk::encode;
 
 /// Bytes of a pipeline.
 const PIPELINE: usize = 64 << 10;
@@ -30,6 +31,40 @@ pub(super) fn lines(stage: &Stage) -> Result<String, String> {
         let count = PIPELINE / one.len();
         let (took, _) = exchange_text(stage.server.address(), one.repeat(count).as_bytes(), PATIENCE)?;
         all.push(within(took, MOST_MS, &format!("{count} × {line}"))?);
+    }
+    Ok(all.join(", "))
+}
+
+/// Elements of a list whose encoding is looked for among all of them.
+const EMPTIES: usize = 4_000;
+
+pub(super) fn empties(stage: &Stage) -> Result<(), String> {
+    let words: Vec<&[u8]> = [&b"RPUSH"[..], b"l"].into_iter().chain([&b""[..]; EMPTIES]).collect();
+    prepared(stage, &encode(&words))
+}
+
+pub(super) fn commands(stage: &Stage) -> Result<String, String> {
+    let pattern = format!("COMMAND LIST FILTERBY PATTERN *{}", "[ab]?".repeat(800));
+    let lines = [
+        "MEMORY DOCTOR",
+        "LATENCY DOCTOR",
+        "INFO latencystats",
+        "ACL CAT hyperloglog",
+        "COMMAND LIST FILTERBY ACLCAT geo",
+        &pattern,
+        "OBJECT ENCODING l",
+        "CONFIG RESETSTAT",
+    ];
+    let mut all = Vec::new();
+    for line in lines {
+        let one = said(line);
+        let count = PIPELINE / one.len();
+        let (took, reply) = exchange(stage.resp, &one.repeat(count), PATIENCE)?;
+        if reply.starts_with(b"-") {
+            return Err(format!("{line}: {}", shown(&reply)));
+        }
+        let name = line.split(" *").next().unwrap_or(line);
+        all.push(within(took, MOST_MS, &format!("{count} × {name}"))?);
     }
     Ok(all.join(", "))
 }
