@@ -18,6 +18,7 @@ mod seeking;
 pub(crate) mod set;
 mod sifting;
 pub(crate) mod sorted;
+mod storing;
 mod taking;
 mod words;
 

@@ -191,3 +191,125 @@ fn percentiles_are_few() {
         );
     }
 }
+
+/// Members of a sorted set that takes many steps to copy.
+const MEMBERS: usize = 20_000;
+
+fn sorted(bench: &mut Bench, key: &str, members: usize, name_bytes: usize) {
+    let mut session = Session::new();
+    let names: Vec<String> = (0..members).map(|n| format!("{n:0>name_bytes$}")).collect();
+    let scores: Vec<String> = (0..members).map(|n| (n / 3).to_string()).collect();
+    for from in (0..members).step_by(250) {
+        let mut words = vec!["ZADD", key];
+        (from..members.min(from + 250)).for_each(|n| words.extend([scores[n].as_str(), &names[n]]));
+        bench.turns(&mut session, &command(&words));
+    }
+}
+
+#[test]
+fn a_part_of_a_sorted_set_is_copied_in_turns_and_charged() {
+    let mut bench = bench();
+    sorted(&mut bench, "z", MEMBERS, 20);
+    let held = |bench: &Bench| bench.worker.store().held_bytes();
+    let before = held(&bench);
+    let (mut session, input) = (Session::new(), command(&["ZRANGESTORE", "d", "z", "0", "-1"]));
+    let (mut at, mut turns, mut most) = (0, 0, 0);
+    let reply = loop {
+        let (next, reply, consumed) = bench.call(&mut session, &input[at..]);
+        at += consumed;
+        if next == Next::Receive || !reply.is_empty() {
+            break reply;
+        }
+        let ns = bench.room.work().done_ns();
+        assert!(ns <= SLICE_NS + STEP_NS, "{ns} ns in a turn");
+        (turns, most) = (turns + 1, most.max(held(&bench) - before));
+    };
+    assert_eq!(reply, format!(":{MEMBERS}\r\n").as_bytes());
+    bench.turns(&mut session, b"");
+    assert!(turns >= 6, "{turns} turns");
+    assert!(most >= 2 * 20 * MEMBERS as u64 && most <= 4 * 40 * MEMBERS as u64, "{most} bytes are held");
+    assert_eq!(held(&bench), before, "what was held is given back");
+    for words in [
+        &["d", "z", "0", "-1"][..],
+        &["d", "z", "100", "-101"],
+        &["d", "z", "0", "-1", "REV"],
+        &["d", "z", "5", "5000", "BYSCORE", "LIMIT", "10", "14000"],
+        &["d", "z", "5000", "5", "BYSCORE", "REV", "LIMIT", "10", "-1"],
+        &["d", "z", "(100", "+inf", "BYSCORE"],
+        &["z", "z", "1", "-1"],
+    ] {
+        let request = [&["ZRANGE"][..], &words[1..], &["WITHSCORES"]].concat();
+        let expected = bench.turns(&mut session, &command(&request)).0;
+        let (_, yields) = bench.turns(&mut session, &command(&[&["ZRANGESTORE"][..], words].concat()));
+        assert!(yields >= 5, "{words:?}: {yields} turns");
+        let back = if words.contains(&"REV") { &["REV"][..] } else { &[] };
+        let all = [&["ZRANGE", words[0], "0", "-1"][..], back, &["WITHSCORES"]].concat();
+        let stored = bench.turns(&mut session, &command(&all)).0;
+        // Thousands of lines: what differs is not to be shown.
+        assert!(stored == expected, "{words:?}");
+    }
+}
+
+#[test]
+fn a_part_of_a_sorted_set_is_stored_as_it_was_at_one_moment() {
+    let mut bench = bench();
+    sorted(&mut bench, "z", MEMBERS, 20);
+    let (mut session, mut other) = (Session::new(), Session::new());
+    let request = command(&["ZRANGESTORE", "d", "z", "0", "-1"]);
+    for (times, most) in [(1, 1), (1_000, 40)] {
+        let (mut next, mut reply) = bench.turn(&mut session, &request);
+        let mut writes = 0;
+        while next != Next::Receive {
+            if writes < times {
+                writes += 1;
+                // Both or none are in what is stored.
+                let score = writes.to_string();
+                let words = ["ZADD", "z", &score, "first", &score, "last"];
+                bench.turn(&mut other, &command(&words));
+            }
+            let more;
+            (next, more) = bench.turn(&mut session, b"");
+            reply.extend(more);
+        }
+        assert_eq!(reply, format!(":{}\r\n", MEMBERS + 2).as_bytes());
+        // A few times it is begun anew; then it is done in one step.
+        assert!(writes <= most, "{times}: {writes}");
+        let (scores, _) = bench.turns(&mut session, &command(&["ZMSCORE", "d", "first", "last"]));
+        let scores = String::from_utf8(scores).unwrap();
+        let lines: Vec<&str> = scores.split("\r\n").collect();
+        assert_eq!(lines[2], lines[4], "{scores}");
+    }
+    // The source goes, or becomes something else.
+    assert_eq!(bench.turn(&mut session, &request).0, Next::Yield);
+    bench.turn(&mut other, &command(&["DEL", "z"]));
+    assert_eq!(bench.turns(&mut session, b"").0, b":0\r\n");
+    assert_eq!(bench.turns(&mut session, &command(&["EXISTS", "d"])).0, b":0\r\n");
+    sorted(&mut bench, "z", MEMBERS, 20);
+    assert_eq!(bench.turn(&mut session, &request).0, Next::Yield);
+    set(&mut bench, "z", b"string");
+    assert!(bench.turns(&mut session, b"").0.starts_with(b"-WRONGTYPE "));
+    // Its database is another.
+    bench.turn(&mut other, &command(&["DEL", "z"]));
+    sorted(&mut bench, "z", MEMBERS, 20);
+    assert_eq!(bench.turn(&mut session, &request).0, Next::Yield);
+    bench.turn(&mut other, &command(&["SWAPDB", "0", "1"]));
+    assert_eq!(bench.turns(&mut session, b"").0, b":0\r\n");
+    assert_eq!(bench.turns(&mut other, &command(&["DBSIZE"])).0, b":0\r\n");
+}
+
+#[test]
+fn a_part_of_a_sorted_set_that_is_too_large_to_copy_is_refused() {
+    let mut bench = bench();
+    sorted(&mut bench, "z", 60_000, 150);
+    let before = bench.worker.store().held_bytes();
+    let mut session = Session::new();
+    let store = command(&["ZRANGESTORE", "d", "z", "0", "-1"]);
+    let exec = [command(&["MULTI"]), store.clone(), command(&["EXEC"])].concat();
+    for input in [store, exec] {
+        let (reply, _) = bench.turns(&mut session, &input);
+        let reply = String::from_utf8(reply).unwrap();
+        assert!(reply.contains("-OOM ") || reply.contains("-EXECABORT "), "{reply}");
+        assert_eq!(bench.turns(&mut session, &command(&["EXISTS", "d"])).0, b":0\r\n");
+        assert_eq!(bench.worker.store().held_bytes(), before);
+    }
+}

@@ -151,3 +151,28 @@ fn sets_of_very_many_names() {
         bounded.has_held(&format!("{} of long names", String::from_utf8_lossy(head[0])));
     }
 }
+
+/// Members of a sorted set that is copied, and bytes of their names.
+const SCORED: [(usize, usize); 2] = [(100_000, 200), (50_000, 100)];
+
+#[test]
+fn parts_of_sorted_sets_that_are_stored() {
+    for (members, name_bytes) in SCORED {
+        let (bounded, mut client) = full();
+        let mut attacker = Attacker::new(&bounded);
+        for from in (0..members).step_by(ELEMENTS_AT_ONCE) {
+            let pairs = (from..from + ELEMENTS_AT_ONCE)
+                .flat_map(|n| [n.to_string(), format!("{n:0>name_bytes$}")].map(String::into_bytes));
+            let pairs: Vec<Vec<u8>> = pairs.collect();
+            let pairs: Vec<&[u8]> = pairs.iter().map(Vec::as_slice).collect();
+            assert_eq!(attacker.ask(&[&[&b"ZADD"[..], b"z"], &pairs[..]].concat()).errors, 0);
+        }
+        for words in [
+            &[&b"ZRANGESTORE"[..], b"d", b"z", b"0", b"-1"][..],
+            &[b"ZRANGESTORE", b"d", b"z", b"-inf", b"+inf", b"BYSCORE", b"REV"],
+        ] {
+            let what = format!("{} of {members}", String::from_utf8_lossy(&words.join(&b' ')));
+            unread(&bounded, &mut client, 8, &encode(words), &what);
+        }
+    }
+}

@@ -3,20 +3,17 @@
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, parse_double};
-use larder_store::{Attributes, Collection, End, Expect, Guard, Hint, Key, Made, Removed, ScoreRule, Type};
+use larder_store::{Collection, End, Guard, Hint, Key, Removed, ScoreRule, Type};
 
 use super::bounds::{Bounds, By, Chosen};
 use super::combine::{self, Aggregate, Operation, Plan, Then};
-use super::copied::Copied;
 use super::listing::{self, Form, Listed};
 use super::pick::random;
 use super::scan::scan;
+use super::storing;
 use super::taking::{self, MEMBERS_AT_ONCE};
 use super::words::{Ask, Write};
-use super::{
-    Call, MEMBER_NS, Pairs, SCORED_NS, Shown, block, counted, len, look, mpop, peek_as, places_bytes_max,
-    ranging,
-};
+use super::{Call, Pairs, SCORED_NS, Shown, block, counted, len, look, mpop, places_bytes_max, ranging};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{free_room, integer, is, next};
@@ -109,7 +106,7 @@ pub(crate) const ROWS: &[Command] = &[
         range(call, "zrevrangebylex", key, hint, args, Some((By::Lex, true)))
     })
     .doc("2.8.9", "key max min [LIMIT offset count]", "As ZRANGE with BYLEX and REV."),
-    Command::of_collections("zrangestore", -5, WRITE | DENYOOM, TWO_KEYS, store_range)
+    Command::of_collections("zrangestore", -5, WRITE | DENYOOM, TWO_KEYS, storing::store_range)
         .tells(stored("zrangestore"))
         .access(super::set::STORES)
         .doc(
@@ -365,34 +362,6 @@ fn range(
     let (kind, shown, form) = (Type::SortedSet, chosen.shown, Form::Rows);
     let listed = Listed { kind, shown, form, which: listing::Which::All, takes: false };
     call.list_chosen(name, key, hint, args, listed, &which)
-}
-
-/// ZRANGESTORE
-fn store_range(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let (to, from) = (next(&mut args)?, next(&mut args)?);
-    let (to, from) = (call.key(to), call.key(from));
-    let chosen = Chosen::parse(args, None, true)?;
-    call.as_one([to, from], |call| {
-        let (mut names, mut scores) = (Copied::default(), Vec::new());
-        if let Some(set) = peek_as(&mut call.cx.guard, &from, Type::SortedSet)? {
-            for entry in set.entries(chosen.ranks(&set)) {
-                names.push_element(&entry.name);
-                scores.push(entry.score);
-            }
-        }
-        call.spend(scores.len() as u64 * MEMBER_NS);
-        if scores.is_empty() {
-            // It may not be there: that is as good.
-            let _ = call.cx.guard.delete(&to, Expect::Present);
-            return call.integer(0);
-        }
-        let made = names.iter().zip(&scores).map(|(name, score)| Made { name, value: &[], score: *score });
-        let attributes = Attributes::default();
-        let stored = call.cx.guard.collection_store(&to, Type::SortedSet, made, &attributes, Expect::Any)?;
-        stored.map_err(|_| Fail::OUT_OF_MEMORY)?;
-        call.spend_on_stored(scores.len());
-        call.length(scores.len())
-    })
 }
 
 /// Which members are taken.

@@ -90,6 +90,8 @@ pub const ROWS: &[Row] = &[
     row("cheap", slice::cheap),
     row("text-lines", dear::lines),
     Row { prepare: dear::empties, ..row("dear-commands", dear::commands) },
+    // Copied in steps, stored in one.
+    Row { prepare: dear::sorted, one_step: true, ..row("zrangestore", dear::zrangestore) },
     Row { prepare: slice::prepare, ends: true, ..row("sigterm", slice::sigterm) },
     Row { prepare: half_open::fill, ..row("half-open", half_open::half_open) },
     Row {

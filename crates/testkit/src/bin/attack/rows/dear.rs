@@ -1,4 +1,4 @@
-//! Pipelines of requests whose replies do not show what they take.
+//! Pipelines of requests whose replies do not show what they take, and a part of a large sorted set that is stored.
 
 use super::{PATIENCE, prepare as prepared, within};
 use crate::stage::Stage;
@@ -67,4 +67,26 @@ pub(super) fn commands(stage: &Stage) -> Result<String, String> {
         all.push(within(took, MOST_MS, &format!("{count} × {name}"))?);
     }
     Ok(all.join(", "))
+}
+
+/// Members of a sorted set that is copied.
+const MEMBERS: usize = 100_000;
+
+pub(super) fn sorted(stage: &Stage) -> Result<(), String> {
+    let mut requests = Vec::new();
+    for from in (0..MEMBERS).step_by(1_000) {
+        let pairs = (from..from + 1_000).flat_map(|n| [n.to_string(), format!("member:{n}")]);
+        let pairs: Vec<String> = pairs.collect();
+        let words = [&b"ZADD"[..], b"z"].into_iter().chain(pairs.iter().map(String::as_bytes));
+        requests.extend(encode(&words.collect::<Vec<_>>()));
+    }
+    prepared(stage, &requests)
+}
+
+pub(super) fn zrangestore(stage: &Stage) -> Result<String, String> {
+    let (took, reply) = exchange(stage.resp, &said("ZRANGESTORE d z 0 -1"), PATIENCE)?;
+    if !reply.starts_with(format!(":{MEMBERS}\r\n").as_bytes()) {
+        return Err(shown(&reply));
+    }
+    within(took, 1_000, &format!("{MEMBERS} members stored"))
 }

@@ -1,0 +1,229 @@
+//! A part of a sorted set, stored under another key: ZRANGESTORE.
+//!
+//! ```text
+//! little ─▶ copied and stored at one moment
+//! else   ─▶ copied in steps ─▶ as it was? ─▶ stored
+//!                 ▲                └── no: all over again
+//! ```
+//!
+//! What is copied is charged before it is made, and is no more than connections may hold. To store it is one step, as of
+//! all that is made of sorted sets.
+
+use std::ops::Range;
+
+use larder_protocol::resp::Args;
+use larder_store::{Attributes, Collection, Expect, Key, Made, Type};
+
+use super::bounds::Chosen;
+use super::copied::Copied;
+use super::{Call, MEMBER_NS, of_type, peek_as};
+use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
+use crate::redis::call::next;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::steps::again::{Again, Leave};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::rewrite::Heap;
+use crate::redis::strings::source::Name;
+
+/// Members that are copied at a time.
+const MEMBERS_AT_ONCE: usize = 512;
+/// Bytes of them, but for the last, about.
+const BYTES_AT_ONCE: usize = 64 << 10;
+/// What takes no longer is copied in one step.
+const AT_ONCE_NS: u64 = 400_000;
+/// What a member takes beside its name: where that ends, and its score.
+const MEMBER_BYTES: usize = size_of::<usize>() + size_of::<f64>();
+
+/// ZRANGESTORE
+pub(super) fn store_range(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let mut rest = args;
+    let (to, from) = (next(&mut rest)?, next(&mut rest)?);
+    let chosen = Chosen::parse(rest, None, true)?;
+    let key = call.key(from);
+    let item = call.cx.guard.peek(&key).hit();
+    let version = item.map_or(0, |item| item.cas());
+    let there = of_type(item, Type::SortedSet)?;
+    let places = there.as_ref().map_or(0..0, |set| chosen.ranks(set));
+    let mut ns = places.len() as u64 * MEMBER_NS;
+    if let Some(set) = there.as_ref().filter(|_| ns < AT_ONCE_NS) {
+        ns += copying_ns(copied_bytes(set, places.clone()) as u64);
+    }
+    let bytes = if ns >= AT_ONCE_NS { STEPS_BYTES_MIN } else { 0 };
+    match call.leave(bytes, "zrangestore", None, args)? {
+        Leave::Later => Ok(()),
+        Leave::Yes(again, lane) => {
+            let storing = Storing {
+                from: Name::kept(call, from)?,
+                to: Name::kept(call, to)?,
+                version,
+                places,
+                copied: Members::default(),
+                held: Heap::none(call),
+                again: Some((again, lane)),
+            };
+            call.work(storing)
+        }
+        Leave::No => at_once(call, to, from, &chosen),
+    }
+}
+
+/// Bytes that a copy of these members takes, which are twice what is there: vectors grow so.
+fn copied_bytes(set: &Collection<'_>, places: Range<usize>) -> usize {
+    2 * set.entries(places).map(|entry| entry.name.len() + MEMBER_BYTES).sum::<usize>()
+}
+
+/// Members with their scores, in order.
+#[derive(Debug, Default)]
+struct Members {
+    names: Copied,
+    scores: Vec<f64>,
+}
+
+impl Members {
+    fn add(&mut self, set: &Collection<'_>, places: Range<usize>) {
+        for entry in set.entries(places) {
+            self.names.push_element(&entry.name);
+            self.scores.push(entry.score);
+        }
+    }
+
+    /// Stores them in place of whatever is there, and replies how many they are.
+    fn store(&self, call: &mut Call<'_, '_, '_>, to: &Key<'_>) -> Done {
+        if self.scores.is_empty() {
+            // It may not be there: that is as good.
+            let _ = call.cx.guard.delete(to, Expect::Present);
+            return call.integer(0);
+        }
+        let made = self.names.iter().zip(&self.scores);
+        let made = made.map(|(name, score)| Made { name, value: &[], score: *score });
+        let attributes = Attributes::default();
+        let stored = call.cx.guard.collection_store(to, Type::SortedSet, made, &attributes, Expect::Any)?;
+        stored.map_err(|_| Fail::OUT_OF_MEMORY)?;
+        call.spend_on_stored(self.scores.len());
+        call.length(self.scores.len())
+    }
+}
+
+/// All of it is one step.
+fn at_once(call: &mut Call<'_, '_, '_>, to: &[u8], from: &[u8], chosen: &Chosen<'_>) -> Done {
+    loop {
+        let source = call.key(from);
+        let there = peek_as(&mut call.cx.guard, &source, Type::SortedSet)?;
+        let bytes = there.map_or(0, |set| copied_bytes(&set, chosen.ranks(&set)));
+        let _held = Heap::take(call, bytes)?;
+        let (to, from, mut grown) = (call.key(to), call.key(from), false);
+        call.as_one([to, from], |call| {
+            let mut members = Members::default();
+            if let Some(set) = peek_as(&mut call.cx.guard, &from, Type::SortedSet)? {
+                let places = chosen.ranks(&set);
+                // Items have given way to what was charged, and others may have written meanwhile.
+                grown = copied_bytes(&set, places.clone()) > bytes;
+                if grown {
+                    return Ok(());
+                }
+                members.add(&set, places);
+            }
+            call.spend(members.scores.len() as u64 * MEMBER_NS);
+            members.store(call, &to)
+        })?;
+        if !grown {
+            return Ok(());
+        }
+    }
+}
+
+/// Members that are copied, and stored then.
+#[derive(Debug)]
+struct Storing {
+    from: Name,
+    to: Name,
+    /// What is copied of.
+    version: u64,
+    /// Members that are left to copy.
+    places: Range<usize>,
+    copied: Members,
+    held: Heap,
+    again: Option<(Again, Lane)>,
+}
+
+/// What a look at the sorted set came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    /// There is more to copy.
+    More,
+    /// All is copied.
+    All,
+    /// It is another one.
+    Changed,
+}
+
+impl Storing {
+    /// The sorted set, if it is still the one that it was.
+    fn there<'r>(&self, call: &'r mut Call<'_, '_, '_>) -> Result<Option<Collection<'r>>, Fail> {
+        if self.from.is_swapped(call) {
+            return Ok(None);
+        }
+        let key = self.from.key(call);
+        of_type(call.cx.guard.peek(&key).hit().filter(|item| item.cas() == self.version), Type::SortedSet)
+    }
+
+    /// Copies some members, and adds what that takes to `ns`.
+    fn copy_some(&mut self, call: &mut Call<'_, '_, '_>, ns: &mut u64) -> Result<Looked, Fail> {
+        let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
+        let Range { start, end } = self.places;
+        let (mut bytes, mut to) = (0, start);
+        for entry in there.entries(start..end.min(start + MEMBERS_AT_ONCE)) {
+            (bytes, to) = (bytes + entry.name.len(), to + 1);
+            if bytes >= BYTES_AT_ONCE {
+                break;
+            }
+        }
+        let members = self.copied.scores.len() + to - start;
+        self.held.set(call, 2 * (self.copied.names.bytes() + bytes + members * MEMBER_BYTES))?;
+        // Items may have given way to that.
+        let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
+        self.copied.add(&there, start..to);
+        self.places.start = to;
+        *ns += (to - start) as u64 * MEMBER_NS + copying_ns(bytes as u64);
+        Ok(if to == end { Looked::All } else { Looked::More })
+    }
+}
+
+impl Job for Storing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let looked = loop {
+            match self.copy_some(call, &mut ns)? {
+                Looked::More if ns < ns_max => {}
+                looked => break looked,
+            }
+        };
+        call.spend(ns);
+        if looked == Looked::More {
+            return Ok(Step::More);
+        }
+        let Some((again, lane)) = self.again.take() else { return Ok(Step::Done) };
+        let (mut stored, mut done) = (false, Ok(()));
+        if looked == Looked::All {
+            let keys = [self.to.key(call), self.from.key(call)];
+            done = call.tell_around(again.row(), again.args(), |call| {
+                call.as_one(keys, |call| {
+                    if self.to.is_swapped(call) || self.there(call)?.is_none() {
+                        return Ok(());
+                    }
+                    stored = true;
+                    let to = self.to.key(call);
+                    self.copied.store(call, &to)
+                })
+            });
+        }
+        drop(lane);
+        done?;
+        if !stored {
+            // What was copied is charged no more when it is copied again.
+            (self.copied, self.held) = (Members::default(), Heap::none(call));
+            again.run(call)?;
+        }
+        Ok(Step::Done)
+    }
+}
