@@ -25,14 +25,20 @@ impl Shared {
         self.redis.slowlog.slower_us()
     }
 
-    /// RESP clients, those with the most commands first, so many at most; and how many there are.
-    pub fn resp_clients(&self, scene: Scene<'_>, most: usize) -> (Vec<RespClient>, usize) {
+    /// Calls `visit` with RESP clients, one after another, those with the most commands first, so many at most and as
+    /// long as it says true; returns how many there are. Takes 16 bytes for each of these.
+    pub fn each_resp_client(
+        &self,
+        scene: Scene<'_>,
+        most: usize,
+        visit: &mut dyn FnMut(&RespClient) -> bool,
+    ) -> usize {
         let now = self.now(scene.system);
         let mut all = self.redis.clients.list();
         let count = all.len();
         all.sort_by_key(|facts| std::cmp::Reverse(facts.commands.load(Relaxed)));
         all.truncate(most);
-        let clients = all.iter().map(|facts| {
+        let mut clients = all.iter().map(|facts| {
             let names = facts.names();
             let space = if names.library_version.is_empty() { "" } else { " " };
             RespClient {
@@ -52,7 +58,9 @@ impl Shared {
                 waiting_bytes: facts.output_bytes.load(Relaxed),
             }
         });
-        (clients.collect(), count)
+        // One at a time: each says of itself what it likes, up to some KiB.
+        let _ = clients.all(|client| visit(&client));
+        count
     }
 
     /// Calls `visit` with each parameter that CONFIG SET has set and that is kept for CONFIG GET alone, passwords

@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use super::web::Web;
+use super::page::json;
+use super::web::{Talk, Web};
 
 /// More than there are places.
 const MANY: usize = 100;
@@ -113,4 +114,62 @@ fn a_pipeline_is_answered_in_order_and_a_late_head_is_told() {
     late.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
+}
+
+/// Clients each of whom says as much of itself as it may.
+fn talkative(web: &Web, clients: usize) -> Vec<Talk> {
+    let text = |letter: &str| letter.repeat(1024);
+    let greet = |_| {
+        let mut talk = web.redis();
+        for (words, said) in [
+            (&["SETNAME"][..], text("\"")),
+            (&["SETINFO", "LIB-NAME"], text("n")),
+            (&["SETINFO", "LIB-VER"], text("\\")),
+        ] {
+            let mut request = format!("*{}\r\n$6\r\nCLIENT\r\n", 2 + words.len());
+            for word in words.iter().copied().chain([said.as_str()]) {
+                request += &format!("${}\r\n{word}\r\n", word.len());
+            }
+            assert_eq!(talk.ask(&request), "+OK\r\n");
+        }
+        talk
+    };
+    (0..clients).map(greet).collect()
+}
+
+#[test]
+fn a_list_of_talkative_clients_is_no_longer_than_an_answer_may_be() {
+    const CLIENTS: usize = 600;
+    let web = Web::start(&["-t", "1", "-m", "64"]);
+    let all = talkative(&web, CLIENTS);
+    let answer = web.get("/api/v1/clients?max=4096");
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    assert!(body.len() <= 1 << 20 && body.len() > 1 << 19, "{} bytes", body.len());
+    let told = json(&web, "/api/v1/clients?max=4096");
+    let rows = told["clients"].as_array().map_or(0, Vec::len);
+    assert!(rows > 100 && rows < CLIENTS, "{rows} of them");
+    assert_eq!((&told["truncated"], &told["all"]), (&true.into(), &CLIENTS.into()));
+    let some = json(&web, "/api/v1/clients?max=10");
+    assert_eq!((&some["truncated"], some["clients"].as_array().map(Vec::len)), (&false.into(), Some(10)));
+    // Those who do not read them hold no more than is said, and give it back.
+    let line = "GET /api/v1/clients?max=4096 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let greedy: Vec<TcpStream> = (0..16)
+        .map(|_| {
+            let mut stream = web.connect();
+            (0..20).for_each(|_| stream.write_all(line.as_bytes()).expect("it listens"));
+            stream
+        })
+        .collect();
+    let (mut data, began, mut most) = (web.text(), Instant::now(), 0.0_f64);
+    while began.elapsed() < Duration::from_secs(2) {
+        most = most.max(data.stats()["response_obj_bytes"]);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(most < f64::from(8 << 20), "{most} bytes");
+    drop((greedy, all));
+    let began = Instant::now();
+    while data.stats()["response_obj_bytes"] > 0.0 {
+        assert!(began.elapsed() < Duration::from_secs(30), "what was held is given back");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

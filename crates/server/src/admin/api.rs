@@ -15,6 +15,7 @@ use super::http::{Answer, JSON, Status};
 use super::route::{Query, Routes};
 use super::span_map::{SpanMap, number};
 use crate::extended::EXTENDED;
+use crate::hub::Hub;
 use crate::options::{Effect, OPTIONS};
 
 /// Connections of one answer, unless asked otherwise, and at most.
@@ -22,6 +23,14 @@ const CONNECTIONS: usize = 256;
 const CONNECTIONS_MAX: usize = 4096;
 /// Connections that are visited at a time.
 const CONNECTIONS_AT_ONCE: usize = 64;
+/// Bytes of an answer of many rows, …
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// … of what is behind them, …
+const TAIL_BYTES: usize = 128;
+/// … of a connection's row, whose addresses may be paths, …
+const CONNECTION_BYTES_MAX: usize = 2 << 10;
+/// … and what is noted of each client while they are put in order.
+const CLIENT_BYTES: usize = 16;
 /// Commands that took long, of one answer.
 const SLOW_MAX: usize = 128;
 /// Cells of a map.
@@ -161,18 +170,96 @@ pub fn findings(routes: &Routes) -> Answer {
     answer(&json!({ "findings": findings }))
 }
 
+/// An answer of many rows, written as they come, up to [`ANSWER_BYTES_MAX`], and charged as what connections hold before it
+/// grows; what it holds when it is made is charged to its connection.
+struct Rows<'h> {
+    hub: &'h Hub,
+    charged: i64,
+    text: String,
+    rows: usize,
+}
+
+impl<'h> Rows<'h> {
+    /// An answer that begins with `head`; `beside`: bytes that are taken beside its text while it is made.
+    ///
+    /// # Errors
+    /// Connections hold as much as they may.
+    fn new(hub: &'h Hub, head: &str, beside: usize) -> Result<Rows<'h>, Status> {
+        let mut rows = Rows { hub, charged: 0, text: head.to_owned(), rows: 0 };
+        if rows.take(beside) { Ok(rows) } else { Err(Status::Unavailable) }
+    }
+
+    /// Charges so much more; false if connections hold as much as they may.
+    fn take(&mut self, bytes: usize) -> bool {
+        let store = &self.hub.store;
+        let has_room = store.held_bytes().saturating_add(bytes as u64) <= store.held_bytes_max();
+        if has_room {
+            store.hold(bytes as i64);
+            self.charged += bytes as i64;
+        }
+        has_room
+    }
+
+    /// There is room for so many bytes more.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let bytes = self.text.len() + bytes + TAIL_BYTES;
+        if bytes > ANSWER_BYTES_MAX {
+            return false;
+        }
+        let capacity = self.text.capacity();
+        if capacity < bytes {
+            let wanted = (2 * bytes).min(ANSWER_BYTES_MAX);
+            // With the copy that is sent, behind the head of the answer.
+            if !self.take(2 * (wanted - capacity)) {
+                return false;
+            }
+            self.text.reserve_exact(wanted - self.text.len());
+        }
+        true
+    }
+
+    /// Adds a row; false if there is no room for it.
+    fn add(&mut self, row: &Value) -> bool {
+        let row = row.to_string();
+        let has_room = self.has_room(row.len() + 1);
+        if has_room {
+            if self.rows > 0 {
+                self.text.push(',');
+            }
+            self.text.push_str(&row);
+            self.rows += 1;
+        }
+        has_room
+    }
+
+    /// With what is behind the rows.
+    fn end(mut self, tail: &str) -> Answer {
+        debug_assert!(tail.len() < TAIL_BYTES);
+        self.text.push_str(tail);
+        Answer::ok(JSON, std::mem::take(&mut self.text))
+    }
+}
+
+impl Drop for Rows<'_> {
+    fn drop(&mut self) {
+        self.hub.store.hold(-self.charged);
+    }
+}
+
 /// Connections and listeners, as `stats conns` shows them.
 pub fn connections(routes: &Routes, query: &Query) -> Result<Answer, Status> {
     let (from, max) = (query.number("from", 0)?, query.number("max", CONNECTIONS as u64)?);
     let max = usize::try_from(max).unwrap_or(CONNECTIONS_MAX).clamp(1, CONNECTIONS_MAX);
-    let (mut connections, mut next) = (Vec::new(), Some(from));
+    let mut rows = Rows::new(&routes.hub, "{\"connections\":[", 0)?;
+    let mut next = Some(from);
     // Some at a time: a worker that takes a connection in waits for who visits.
     while let Some(place) = next
-        && connections.len() < max
+        && rows.rows < max
+        && rows.has_room(CONNECTIONS_AT_ONCE * CONNECTION_BYTES_MAX)
     {
-        let some = CONNECTIONS_AT_ONCE.min(max - connections.len());
+        let some = CONNECTIONS_AT_ONCE.min(max - rows.rows);
         next = Host::connections(&*routes.hub, place, some, &mut |connection| {
-            connections.push(json!({
+            rows.add(&json!({
                 "id": connection.id,
                 "address": connection.address,
                 "listen_address": connection.listen_address,
@@ -181,7 +268,10 @@ pub fn connections(routes: &Routes, query: &Query) -> Result<Answer, Status> {
             }));
         });
     }
-    Ok(answer(&json!({ "connections": connections, "next": next })))
+    if rows.rows == 0 && next.is_some() {
+        return Err(Status::Unavailable);
+    }
+    Ok(rows.end(&format!("],\"next\":{}}}\n", Value::from(next))))
 }
 
 /// Settings as `stats settings` tells them and what they were at start, if that was something else; options, with what was
@@ -262,13 +352,14 @@ fn text_of(bytes: Vec<u8>) -> Value {
     }
 }
 
-/// RESP clients, those with the most commands first.
+/// RESP clients, those with the most commands first: as many as are asked for, or, `truncated`, as have room in an answer.
 pub fn clients(routes: &Routes, query: &Query) -> Result<Answer, Status> {
     let most = query.number("max", CONNECTIONS as u64)?;
     let most = usize::try_from(most).unwrap_or(CONNECTIONS_MAX).clamp(1, CONNECTIONS_MAX);
-    let (clients, all) = routes.hub.shared.resp_clients(routes.scene(), most);
-    let clients = clients.into_iter().map(|client| {
-        json!({
+    let mut rows = Rows::new(&routes.hub, "{\"clients\":[", routes.hub.connections_max() * CLIENT_BYTES)?;
+    let mut truncated = false;
+    let all = routes.hub.shared.each_resp_client(routes.scene(), most, &mut |client| {
+        truncated = !rows.add(&json!({
             "id": client.id,
             "address": client.address,
             "name": client.name,
@@ -283,10 +374,10 @@ pub fn clients(routes: &Routes, query: &Query) -> Result<Answer, Status> {
             "received_bytes": client.received_bytes,
             "replied_bytes": client.replied_bytes,
             "waiting_bytes": client.waiting_bytes,
-        })
+        }));
+        !truncated
     });
-    let clients: Vec<Value> = clients.collect();
-    Ok(answer(&json!({ "all": all, "clients": clients })))
+    Ok(rows.end(&format!("],\"all\":{all},\"truncated\":{truncated}}}\n")))
 }
 
 /// Where the memory is that counts against the limit.
