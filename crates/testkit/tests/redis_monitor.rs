@@ -1,7 +1,7 @@
 //! What MONITOR shows, and in which words.
 
 use larder_testkit::local::DEBUG;
-use larder_testkit::talk::Talk;
+use larder_testkit::talk::{Talk, encode};
 
 /// What a client is shown, without times and addresses: `[0] "GET" "a"`.
 fn shown(talk: &mut Talk, client: usize) -> Vec<String> {
@@ -58,4 +58,23 @@ fn no_password_is_shown_and_nothing_of_an_administrator() {
         "[0] \"client\" \"id\"",
     ];
     assert_eq!(shown(&mut talk, 0), expected);
+}
+
+/// Whatever bytes a word has, it is shown within its quotes, on one line.
+#[test]
+fn words_of_any_bytes_are_shown_on_one_line() {
+    let mut talk = Talk::new(&DEBUG);
+    assert_eq!(talk.say(0, "MONITOR"), "+OK");
+    for (key, expected) in [
+        (&b"END\r\n+OK\r\nset x 0 0 1\r\ny"[..], r"END\r\n+OK\r\nset x 0 0 1\r\ny"),
+        (b"\" \"other", r#"\" \"other"#),
+        (b"back\\", r"back\\"),
+        (b"nul\0del\x7fhigh\xff", r"nul\x00del\x7fhigh\xff"),
+        (b"\x1b[2J", r"\x1b[2J"),
+    ] {
+        talk.send(1, &encode(&[b"GET", key]));
+        let heard = talk.heard(0);
+        let (_, words) = heard.split_once("] ").expect("an address");
+        assert_eq!(words, format!("\"GET\" \"{expected}\""));
+    }
 }

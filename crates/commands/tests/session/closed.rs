@@ -67,6 +67,47 @@ fn keys_that_no_text_can_say_end_no_line() {
     assert!(lines(&dump, "PREFIX ", "END\r\n") >= 1 && dump.contains("PREFIX p%07%0D get "), "{dump:?}");
 }
 
+/// In what meta commands reply of a key that was sent in base64 there is no byte of it but in base64.
+#[test]
+fn meta_commands_say_a_key_of_any_bytes_in_base64() {
+    use larder_protocol::base64;
+    let mut bench = bench();
+    for key in HOSTILE {
+        let mut room = vec![0; base64::encoded_bytes(key.len())];
+        let bytes = base64::encode(key, &mut room);
+        let name = String::from_utf8(room[..bytes].to_vec()).unwrap();
+        for (sent, said) in [
+            (format!("ms {name} 1 b k MR\r\n1\r\n"), format!("NS k{name} b\r\n")),
+            (format!("ms {name} 1 b k s Oq\r\n1\r\n"), format!("HD k{name} b s1 Oq\r\n")),
+            (format!("ms {name} 1 b k C9999999\r\n1\r\n"), format!("EX k{name} b\r\n")),
+            (format!("ms {name} 1 b k ME\r\n1\r\n"), format!("NS k{name} b\r\n")),
+            (format!("ma {name} b k v\r\n"), format!("VA 1 k{name} b\r\n2\r\n")),
+            (format!("ma {name} b k\r\n"), format!("HD k{name} b\r\n")),
+            (format!("ma {name} b k C9999999\r\n"), format!("EX k{name} b\r\n")),
+            (format!("mg {name} b k v\r\n"), format!("VA 1 k{name} b\r\n3\r\n")),
+            (format!("md {name} b k C9999999\r\n"), format!("EX k{name} b\r\n")),
+            (format!("md {name} b k Oq\r\n"), format!("HD k{name} b Oq\r\n")),
+            (format!("md {name} b k\r\n"), format!("NF k{name} b\r\n")),
+            (format!("ma {name} b k\r\n"), format!("NF k{name} b\r\n")),
+            (format!("ma {name} b k N0 J5 v\r\n"), format!("VA 1 k{name} b\r\n5\r\n")),
+            (format!("mg {name}x b k N0\r\n"), "CLIENT_ERROR error decoding key\r\n".to_owned()),
+            (format!("md {name} b\r\nmg {name} b k N0 v\r\n"), format!("HD\r\nVA 0 k{name} b W\r\n\r\n")),
+        ] {
+            assert_eq!(bench.ask(&sent), said, "{sent:?}");
+        }
+        // One that RESP stored, which knows of no mark.
+        bench.set_all(&[key], "0");
+        for (sent, said) in [
+            (format!("ms {name} 1 b k\r\n1\r\n"), format!("HD k{name} b\r\n")),
+            (format!("ma {name} b k\r\n"), format!("HD k{name} b\r\n")),
+        ] {
+            assert_eq!(bench.ask(&sent), said, "{sent:?}");
+        }
+        bench.set_all(&[key], "0");
+        assert_eq!(bench.ask(&format!("md {name} b k\r\n")), format!("HD k{name} b\r\n"));
+    }
+}
+
 #[test]
 fn dumps_show_what_text_clients_can_read() {
     let mut bench = bench();

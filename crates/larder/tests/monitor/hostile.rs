@@ -173,3 +173,79 @@ fn a_list_of_talkative_clients_is_no_longer_than_an_answer_may_be() {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
+
+/// What all places say, one behind the other.
+fn all_places(web: &Web) -> String {
+    let index = web.get("/api/v1");
+    let places = index.lines().filter_map(|line| line.split_whitespace().next()?.strip_prefix('/'));
+    let places: Vec<&str> = places.collect();
+    assert!(places.contains(&"api/v1/slow") && places.contains(&"api/v1/settings"), "{index}");
+    let told = places.iter().map(|place| {
+        let answer = web.get(&format!("/{place}"));
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{place}: {answer}");
+        answer
+    });
+    told.collect()
+}
+
+#[test]
+fn nobody_is_told_a_password_by_http() {
+    const CANARY: &str = "canary-7f3a";
+    for options in [&["-t", "1"][..], &["-t", "1", "--requirepass", CANARY]] {
+        let web = Web::start(options);
+        let mut redis = web.text();
+        let mut say = |words: &[&str]| {
+            let mut request = format!("*{}\r\n", words.len());
+            words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
+            redis.ask(&request)
+        };
+        say(&["AUTH", CANARY]);
+        assert_eq!(say(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]), "+OK\r\n");
+        for words in [
+            &["AUTH", CANARY][..],
+            &["AUTH", "default", CANARY],
+            &["AUTH", "nobody", CANARY, "more"],
+            &["HELLO", "2", "AUTH", "nobody", CANARY, "SETNAME", "x"],
+            &["CONFIG", "SET", "masterauth", CANARY],
+            &["CONFIG", "SET", "requirepass", CANARY],
+            &["AUTH", CANARY],
+            &["ACL", "SETUSER", "one", "on", &format!(">{CANARY}")],
+        ] {
+            say(words);
+        }
+        let told = all_places(&web);
+        assert!(told.contains("\"auth\"") && told.contains("\"config|set\""), "they are listed");
+        assert!(!told.contains(CANARY), "{options:?}");
+    }
+}
+
+#[test]
+fn keys_of_any_bytes_are_told_as_json_by_http() {
+    let web = Web::start(&["-t", "1"]);
+    let mut redis = web.redis();
+    assert_eq!(redis.ask("CONFIG SET slowlog-log-slower-than 0\r\n"), "+OK\r\n");
+    let keys: [&[u8]; 5] =
+        [b"a\r\nEND\r\n", b"\"},{\"id\":7,\"", b"</script><i>", b"\xff\xfe\x00", b"b\x1b[31m\x00"];
+    for key in keys {
+        let request = [format!("*2\r\n$6\r\nSTRLEN\r\n${}\r\n", key.len()).as_bytes(), key, b"\r\n"].concat();
+        assert_eq!(redis.ask_bytes(&request), ":0\r\n");
+        // Listed are commands that are not FAST.
+        let request = [format!("*2\r\n$4\r\nDUMP\r\n${}\r\n", key.len()).as_bytes(), key, b"\r\n"].concat();
+        assert_eq!(redis.ask_bytes(&request), "$-1\r\n");
+    }
+    let answer = web.get("/api/v1/slow");
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    assert_eq!(body.matches('\n').count(), 1, "one line: {body}");
+    let told = json(&web, "/api/v1/slow");
+    let listed: Vec<&serde_json::Value> = told["commands"].as_array().expect("commands").iter().collect();
+    let keys_of = |kind: &str| -> Vec<String> {
+        let keys = listed.iter().filter_map(|one| one["key"][kind].as_str());
+        keys.map(str::to_owned).collect()
+    };
+    for key in keys {
+        match std::str::from_utf8(key) {
+            Ok(text) => assert!(keys_of("text").iter().any(|one| one == text), "{text:?}: {told}"),
+            Err(_) => assert!(keys_of("base64").iter().any(|one| one == "//4A"), "{told}"),
+        }
+    }
+}
