@@ -13,7 +13,7 @@
 //! flushes older. A bucket's stamp only goes on: whoever sets it has locked all buckets of its segment, and
 //! reads the store's stamp after that.
 
-use crate::database::DATABASES;
+use crate::database::{DATABASES, Database};
 use crate::sync::atomic::Ordering;
 use crate::worker::{Guard, Local};
 use crate::write::{CLEAN_NS, Rebuild};
@@ -109,23 +109,23 @@ impl Store {
 /// A database at a moment, to be found again later though its name may be another's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    number: u8,
+    database: Database,
     flushes: u64,
 }
 
 impl Guard<'_> {
     /// The database of a name as it is now.
     pub fn moment(&self, name: u8) -> Moment {
-        Moment { number: self.store.names.word(name).number(), flushes: self.store.stamp_count() }
+        Moment { database: self.database(name), flushes: self.store.stamp_count() }
     }
 
     /// The name that a database has now; none if it was flushed since that moment, or may have been: behind more than a
     /// hundred flushes nobody knows.
     pub fn name_since(&self, moment: Moment) -> Option<u8> {
-        let now = self.store.stamp_count();
+        let (now, number) = (self.store.stamp_count(), moment.database.number());
         let known = now - moment.flushes <= u64::from(LAG_MAX);
-        let took = || self.store.flushes.took(moment.flushes as u8, now as u8, moment.number);
-        (known && !took()).then(|| self.store.names.name(moment.number))
+        let took = || self.store.flushes.took(moment.flushes as u8, now as u8, number);
+        (known && !took()).then(|| self.store.names.name(number))
     }
 
     /// Removes everything stored until now, at once: what it held comes free bit by bit. Behind a hundred flushes of

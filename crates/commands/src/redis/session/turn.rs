@@ -105,27 +105,24 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     #[inline]
     pub(crate) fn serve_called(&mut self) {
         if self.cx.guard.has_called() {
-            self.serve_those_called();
+            self.serve(|serving| serving.called());
         }
-    }
-
-    #[cold]
-    fn serve_those_called(&mut self) {
-        let (common, waiters, host) = (self.cx.shared, &self.shared.waiters, self.cx.host);
-        let served = Serving { guard: &mut self.cx.guard, common, waiters, host }.called();
-        self.cx.spend(self.out, served as u64 * SERVE_NS);
-        self.cx.go_on_telling();
     }
 
     /// Does what a command has left that waited and is over.
-    #[cold]
     pub(crate) fn serve_left(&mut self) {
-        let (common, waiters, host) = (self.cx.shared, &self.shared.waiters, self.cx.host);
-        if waiters.has_left() {
-            let served = Serving { guard: &mut self.cx.guard, common, waiters, host }.left();
-            self.cx.spend(self.out, served as u64 * SERVE_NS);
-            self.cx.go_on_telling();
+        if self.shared.waiters.has_left() {
+            self.serve(|serving| serving.left());
         }
+    }
+
+    /// Serves those who wait, and spends what that takes.
+    #[cold]
+    fn serve(&mut self, serve: impl FnOnce(&mut Serving<'_, 'w>) -> usize) {
+        let (common, waiters, host) = (self.cx.shared, &self.shared.waiters, self.cx.host);
+        let served = serve(&mut Serving { guard: &mut self.cx.guard, common, waiters, host });
+        self.cx.spend(self.out, served as u64 * SERVE_NS);
+        self.cx.go_on_telling();
     }
 
     /// Counts the commands that came one after another, and goes on with those of `next`.

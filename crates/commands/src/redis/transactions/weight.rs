@@ -171,22 +171,19 @@ impl<'q> Scale<'q> {
                 self.replaced.fill(u64::MAX);
                 0
             }
-            "keys" => self.walk(self.keys, at(0)),
+            "keys" => self.walk(self.keys, (at(0) != b"*").then(|| Weight::of(at(0)))),
             "config|get" => config::look_ns(args),
             "publish" => call.cx.shared.topics.matching_ns(at(0).len()),
             "pubsub|channels" | "pubsub|shardchannels" => pubsub::look_ns(call, at(0)),
             "client|list" | "client|kill" => clients::look_ns(call, args.len()),
             "scan" => {
                 let keys = self.keys.min(number_behind("COUNT", args.skip(1)).unwrap_or(10));
-                let bytes = keys.saturating_mul(KEY_BYTES);
-                let weight = pattern_behind(args.skip(1), keys, bytes);
-                let matching_ns = weight.map_or(0, |weight| weight.with_reading_ns(keys, bytes));
-                keys.saturating_mul(KEY_NS).saturating_add(matching_ns)
+                self.walk(keys, pattern_behind(args.skip(1), keys, keys.saturating_mul(KEY_BYTES)))
             }
-            "randomkey" => self.walk(self.keys.min(SAMPLE_KEYS), b"*"),
+            "randomkey" => self.walk(self.keys.min(SAMPLE_KEYS), None),
             // With the figures that it gathers, which take as much again.
-            "info" => 2 * INFO_NS + self.walk(self.keys.min(SAMPLE_KEYS), b"*"),
-            "debug|digest" => self.walk(self.keys, b"*") + call.cx.guard.store().used_bytes(),
+            "info" => 2 * INFO_NS + self.walk(self.keys.min(SAMPLE_KEYS), None),
+            "debug|digest" => self.walk(self.keys, None) + call.cx.guard.store().used_bytes(),
             "debug|populate" => {
                 let bytes = args.skip(2).filter_map(count_of).max().unwrap_or(0) + at(1).len() as u64;
                 number(0).saturating_mul(STORE_NS + 2 * copying_ns(bytes))
@@ -285,14 +282,13 @@ impl<'q> Scale<'q> {
         if !replaces {
             return;
         }
+        // Of these two, wherever a word may name a database.
+        let elsewhere = matches!(row.name, "copy" | "move");
         row.each_key(args, &mut |key| {
-            let (word, bit) = self.replaced_bit(self.db, key);
-            self.replaced[word] |= bit;
-            if row.name == "copy" || row.name == "move" {
-                for db in args.skip(1).filter_map(database) {
-                    let (word, bit) = self.replaced_bit(db, key);
-                    self.replaced[word] |= bit;
-                }
+            let others = args.skip(1).filter_map(database).filter(|_| elsewhere);
+            for db in [self.db].into_iter().chain(others) {
+                let (word, bit) = self.replaced_bit(db, key);
+                self.replaced[word] |= bit;
             }
         });
     }
@@ -309,10 +305,10 @@ impl<'q> Scale<'q> {
         self.replaced[word] & bit != 0
     }
 
-    /// What it takes to look at so many keys.
-    fn walk(&self, keys: u64, pattern: &[u8]) -> u64 {
+    /// What it takes to look at so many keys, and to compare their names with a pattern.
+    fn walk(&self, keys: u64, pattern: Option<Weight>) -> u64 {
         let bytes = keys.saturating_mul(KEY_BYTES);
-        let matching_ns = if pattern == b"*" { 0 } else { Weight::of(pattern).with_reading_ns(keys, bytes) };
+        let matching_ns = pattern.map_or(0, |weight| weight.with_reading_ns(keys, bytes));
         keys.saturating_mul(KEY_NS).saturating_add(matching_ns)
     }
 
@@ -377,8 +373,7 @@ impl<'q> Scale<'q> {
 
 /// Where a field of BITFIELD ends, in bytes; 0 if it is none.
 fn field_end(kind: &[u8], offset: &[u8]) -> u64 {
-    let number = |digits| parse_integer(digits).and_then(|n| u64::try_from(n).ok());
-    let bits = kind.get(1..).and_then(number).unwrap_or(0);
+    let bits = kind.get(1..).and_then(count_of).unwrap_or(0);
     let (digits, unit) = offset.strip_prefix(b"#").map_or((offset, 1), |digits| (digits, bits));
-    number(digits).map_or(0, |offset| offset.saturating_mul(unit).saturating_add(bits).div_ceil(8))
+    count_of(digits).map_or(0, |offset| offset.saturating_mul(unit).saturating_add(bits).div_ceil(8))
 }

@@ -107,7 +107,7 @@ impl Size {
 
 /// A number that is not below 0; 0 if it is none.
 fn natural(word: Option<&[u8]>) -> u64 {
-    word.and_then(parse_integer).and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
+    word.and_then(count_of).unwrap_or(0)
 }
 
 /// How many places are from one to another, at most.
@@ -143,8 +143,8 @@ impl<'q> Scale<'q> {
                 (there.picked_ns(count).saturating_add(gone_ns), there.some(count))
             }
             "hscan" | "sscan" | "zscan" => {
-                let named = (there.elements, there.bytes);
-                let weight = pattern_behind(args.skip(2), named.0, named.1).unwrap_or(Weight::of(b"*"));
+                let weight = pattern_behind(args.skip(2), there.elements, there.bytes);
+                let weight = weight.unwrap_or_else(|| Weight::of(b"*"));
                 let count = number_behind("COUNT", args.skip(2)).unwrap_or(10);
                 // With those beside the last of them, and of one leaf all.
                 let looked = there.some(count.saturating_add(LEAF_ENTRIES));
