@@ -17,6 +17,8 @@ mod inline;
 mod plain;
 mod write;
 
+#[cfg(debug_assertions)]
+pub use args::words_read;
 pub use args::{Args, Encoder};
 pub use fault::Fault;
 pub use inline::split;

@@ -15,6 +15,7 @@ mod sorted;
 mod steps;
 mod survey;
 mod types;
+mod weight;
 
 use larder_commands::{Context, Counter, DebugCommand, Next, Output, Room, Session, Settings, Shared};
 use larder_store::{Config, Store, Worker};

@@ -1,5 +1,20 @@
 //! The arguments of a request, read out of its bytes when they are asked for.
 
+#[cfg(debug_assertions)]
+use std::cell::Cell;
+
+#[cfg(debug_assertions)]
+thread_local! {
+    static WORDS_READ: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many arguments [`Args`] has read on this thread so far. Only builds with debug assertions count them: tests compare
+/// the work of requests of two lengths with it, which says the same on a busy machine, where a clock does not.
+#[cfg(debug_assertions)]
+pub fn words_read() -> u64 {
+    WORDS_READ.get()
+}
+
 /// Arguments of a request that was checked as a whole: an iterator that borrows from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Args<'a> {
@@ -68,6 +83,8 @@ impl<'a> Iterator for Args<'a> {
         if self.left == 0 {
             return None;
         }
+        #[cfg(debug_assertions)]
+        WORDS_READ.set(WORDS_READ.get() + 1);
         let mut bytes = 0;
         let mut at = 1;
         loop {

@@ -282,11 +282,15 @@ impl<'q> Scale<'q> {
         if !replaces {
             return;
         }
-        // Of these two, wherever a word may name a database.
-        let elsewhere = matches!(row.name, "copy" | "move");
+        // COPY and MOVE also write to another database, which any of their words may name.
+        let mut databases = vec![self.db];
+        if matches!(row.name, "copy" | "move") {
+            databases.extend(args.skip(1).filter_map(database));
+            databases.sort_unstable();
+            databases.dedup();
+        }
         row.each_key(args, &mut |key| {
-            let others = args.skip(1).filter_map(database).filter(|_| elsewhere);
-            for db in [self.db].into_iter().chain(others) {
+            for &db in &databases {
                 let (word, bit) = self.replaced_bit(db, key);
                 self.replaced[word] |= bit;
             }

@@ -365,7 +365,12 @@ fn ranged(name: &str, args: Args<'_>) -> u64 {
         return places(args.at(1), args.at(2));
     }
     // Said several times, the last one counts: the largest does here.
-    let limits = (3..args.len()).filter(|&n| args.at(n).is_some_and(|word| is(word, "LIMIT")));
-    let counts = limits.map(|n| args.at(n + 2).and_then(count_of).unwrap_or(u64::MAX));
-    counts.max().unwrap_or(u64::MAX)
+    let (mut words, mut most) = (args.skip(3), None);
+    while let Some(word) = words.next() {
+        if is(word, "LIMIT") {
+            let count = words.clone().nth(1).and_then(count_of).unwrap_or(u64::MAX);
+            most = most.max(Some(count));
+        }
+    }
+    most.unwrap_or(u64::MAX)
 }
