@@ -17,6 +17,7 @@ const README: &str = include_str!("../../../README.md");
 const PAGE: &str = include_str!("../../../docs/clients.md");
 
 #[test]
+#[ignore = "time: the examples have the usual timeouts of half a second"]
 fn the_examples_work() {
     let server = Server::start(&["--threads", "1"]).expect("a server");
     let address = server.address().to_string();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::runtime::{self, Runtime};
 use tokio::sync::Notify;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(600);
 const HOUR: Ttl = Ttl::In(Duration::from_secs(3600));
 
 fn server() -> Server {
@@ -33,7 +33,7 @@ fn runtime() -> Runtime {
 }
 
 fn patient() -> Fetching {
-    Fetching { wait_max: PATIENCE, ..Fetching::default() }
+    Fetching { vivify: PATIENCE, wait_max: PATIENCE, ..Fetching::default() }
 }
 
 /// The only error of loads here, and the cache's.
@@ -161,8 +161,8 @@ fn others_have_the_old_value_while_one_renews_it() {
     });
     assert_eq!(client.get(b"k").expect("an answer").expect("a hit").bytes, b"new");
     // About to expire: one that cannot be renewed is given as it is.
-    let refresh = Fetching { refresh: Duration::from_secs(60), ..patient() };
-    client.set(b"k", b"short").ttl(Ttl::In(Duration::from_secs(30))).send().expect("stored");
+    let refresh = Fetching { refresh: Duration::from_secs(7200), ..patient() };
+    client.set(b"k", b"short").ttl(HOUR).send().expect("stored");
     assert_eq!(client.fetch(b"k", refresh, || Err(Failed::Load)), Ok(b"short".to_vec()));
 }
 

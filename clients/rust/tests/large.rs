@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::thread;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn server() -> Server {
     Server::start(&["--threads", "1", "-m", "128", "-I", "32m"]).expect("a server")

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
 
-const PATIENCE: Duration = Duration::from_secs(30);
-const TTL: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(600);
+const TTL: Duration = Duration::from_secs(3600);
 
 fn servers(count: usize) -> Vec<Server> {
     (0..count).map(|_| Server::start(&["--threads", "1", "-m", "64"]).expect("a server")).collect()

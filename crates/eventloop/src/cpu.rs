@@ -244,7 +244,10 @@ mod tests {
                 assert_eq!(thread_name(pid, tid).unwrap(), "cpu-test");
                 let spin = (0..2_000_000u64).fold(0, |a, b| std::hint::black_box(a ^ b));
                 std::hint::black_box(spin);
-                assert!(thread_run_time(pid, tid).unwrap() > Duration::ZERO);
+                // It is counted at the system's next look at a thread.
+                while thread_run_time(pid, tid).unwrap() == Duration::ZERO {
+                    std::thread::yield_now();
+                }
                 assert!(process_run_time(pid).unwrap() > Duration::ZERO);
                 process_time(pid).unwrap();
                 thread_time(pid, tid).unwrap();

@@ -359,6 +359,9 @@ mod tests {
     use super::*;
     use crate::poll::{Events, Interest, Poller};
 
+    /// Nobody waits for so long but where something hangs.
+    const PATIENCE: Duration = Duration::from_secs(600);
+
     fn accepted(listener: &Listener) -> Socket {
         let poller = Poller::new().unwrap();
         poller.add(listener, 0, Interest::Read).unwrap();
@@ -378,7 +381,7 @@ mod tests {
         let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap()), 16).unwrap();
         assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let address = listener.local_address().unwrap();
-        let client = Socket::connect_timeout(&address, Duration::from_secs(5)).unwrap();
+        let client = Socket::connect_timeout(&address, PATIENCE).unwrap();
         client.set_nodelay(true).unwrap();
         let server = accepted(&listener);
         assert!(sockopt::tcp_nodelay(&server.fd).unwrap() && sockopt::socket_keepalive(&server.fd).unwrap());
@@ -423,9 +426,10 @@ mod tests {
     #[test]
     fn connecting_to_nobody_is_refused() {
         let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap()), 16).unwrap();
-        let address = listener.local_address().unwrap();
-        drop(listener);
-        let refused = Socket::connect_timeout(&address, Duration::from_secs(5)).unwrap_err();
+        // A port at which nobody listens, and which nobody else is given while its connection lasts.
+        let client = Socket::connect_timeout(&listener.local_address().unwrap(), PATIENCE).unwrap();
+        let address = client.local_address().unwrap();
+        let refused = Socket::connect_timeout(&address, PATIENCE).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 

@@ -374,7 +374,7 @@ mod tests {
             }
             String::from_utf8(asked[..received].to_vec()).unwrap()
         });
-        let connected = parse(&url).1.connect(Duration::from_secs(60));
+        let connected = parse(&url).1.connect(Duration::from_secs(600));
         (server.join().unwrap(), connected)
     }
 

@@ -174,7 +174,7 @@ mod tests {
     fn connections_are_counted_at_the_loop_that_watches_them() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Tcp(listener.local_addr().unwrap());
-        let connect = || Socket::connect_timeout(&address, Duration::from_secs(5)).unwrap();
+        let connect = || Socket::connect_timeout(&address, Duration::from_secs(600)).unwrap();
         let sockets: Vec<Socket> = (0..7).map(|_| connect()).collect();
         let _accepted: Vec<TcpStream> = (0..7).map(|_| listener.accept().unwrap().0).collect();
         let (full, empty) = (Poller::new().unwrap(), Poller::new().unwrap());

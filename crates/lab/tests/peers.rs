@@ -39,7 +39,7 @@ fn workload(protocol: Protocol, verb: Verb, value_bytes: usize) -> Workload {
 }
 
 #[test]
-#[ignore = "needs memcached"]
+#[ignore = "peers: memcached"]
 fn counts_equal_memcacheds_own() {
     let server = start(Kind::Memcached);
     assert!(server.version.starts_with("1."), "{}", server.version);
@@ -67,7 +67,7 @@ fn counts_equal_memcacheds_own() {
 }
 
 #[test]
-#[ignore = "needs redis-server"]
+#[ignore = "peers: redis-server"]
 fn counts_equal_rediss_own() {
     let server = start(Kind::Redis);
     assert!(server.settings.iter().any(|(name, value)| name == "appendonly" && value == "no"));
@@ -89,7 +89,7 @@ fn counts_equal_rediss_own() {
 }
 
 #[test]
-#[ignore = "needs memcached"]
+#[ignore = "peers: memcached"]
 fn a_dropped_server_is_gone() {
     let server = start(Kind::Memcached);
     let pid = server.pid();
@@ -122,7 +122,7 @@ fn run_mixed(server: &Server, workload: &Workload) -> Tally {
 }
 
 #[test]
-#[ignore = "needs memcached"]
+#[ignore = "peers: memcached"]
 fn a_mix_is_verified_and_counted_as_memcached_counts_it() {
     let server = start(Kind::Memcached);
     for protocol in [Protocol::Classic, Protocol::Meta] {
@@ -144,7 +144,7 @@ fn a_mix_is_verified_and_counted_as_memcached_counts_it() {
 }
 
 #[test]
-#[ignore = "needs redis-server"]
+#[ignore = "peers: redis-server"]
 fn a_mix_is_verified_and_counted_as_redis_counts_it() {
     let server = start(Kind::Redis);
     let workload = mixed(Protocol::Resp);

@@ -170,7 +170,7 @@ fn measured(page: &str, name: &str) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-#[ignore = "needs chromium"]
+#[ignore = "browser: chromium"]
 fn every_picture_draws_and_nothing_is_complained_of() {
     let run = run();
     let (found, console) = measured(&report::html(&run), "report");
@@ -204,7 +204,7 @@ fn every_picture_draws_and_nothing_is_complained_of() {
 }
 
 #[test]
-#[ignore = "needs chromium"]
+#[ignore = "browser: chromium"]
 fn the_watch_sees_a_script_that_fails_and_a_picture_from_elsewhere() {
     let page = report::html(&run());
     let broken = page.replacen("'use strict';", "'use strict'; undefined.x;", 1);
@@ -216,7 +216,7 @@ fn the_watch_sees_a_script_that_fails_and_a_picture_from_elsewhere() {
 }
 
 #[test]
-#[ignore = "needs chromium"]
+#[ignore = "browser: chromium"]
 fn light_and_dark_differ_and_both_have_been_drawn() {
     let folder = folder("shots");
     let page = folder.join("page.html");

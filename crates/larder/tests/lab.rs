@@ -56,7 +56,7 @@ fn beside_others(experiment: &str, more: &[&str]) -> Run {
 }
 
 #[test]
-#[ignore = "needs memcached, redis-server"]
+#[ignore = "peers: memcached, redis-server"]
 fn memory_runs_beside_memcached_and_redis() {
     let run = beside_others("memory", &["--items", "20000", "--memory-mb", "8"]);
     let cost = |server| {
@@ -70,7 +70,7 @@ fn memory_runs_beside_memcached_and_redis() {
 }
 
 #[test]
-#[ignore = "needs memcached, redis-server"]
+#[ignore = "peers: memcached, redis-server"]
 fn a_shift_runs_beside_memcached_and_redis() {
     let run =
         beside_others("shift", &["--memory-mb", "24", "--before", "1", "--after", "2", "--rate", "4000"]);
@@ -88,7 +88,7 @@ fn a_shift_runs_beside_memcached_and_redis() {
 }
 
 #[test]
-#[ignore = "needs memcached, redis-server"]
+#[ignore = "peers: memcached, redis-server"]
 fn hit_ratios_are_measured_beside_memcached_and_redis() {
     let few = ["--memory-mb", "16", "--stream", "cluster52", "--equal-limit", "--requests", "50000"];
     let run = beside_others("hitratio", &few);
@@ -104,7 +104,7 @@ fn hit_ratios_are_measured_beside_memcached_and_redis() {
 }
 
 #[test]
-#[ignore = "needs memcached, redis-server"]
+#[ignore = "peers: memcached, redis-server"]
 fn patterns_are_measured_beside_memcached_and_redis() {
     let few = ["--memory-mb", "16", "--stream", "later-0.5,loop-1.2", "--value-bytes", "1000,1000000"];
     let run = beside_others("hitratio", &few);
@@ -142,7 +142,7 @@ fn a_pattern_after_another_keeps_its_bound_in_the_lab() {
 }
 
 #[test]
-#[ignore = "needs memcached"]
+#[ignore = "peers: memcached"]
 fn a_run_is_compared_with_itself() {
     let folder = folder("compare");
     let output = lab(
@@ -170,7 +170,7 @@ fn a_server_that_is_not_there_is_an_error_that_says_so() {
 }
 
 #[test]
-#[ignore = "needs memcached, redis-server"]
+#[ignore = "peers: memcached, redis-server"]
 fn cas_runs_beside_memcached_and_redis_and_only_the_blind_method_loses_updates() {
     let run = beside_others("cas", &["--clients", "1,8"]);
     let table = |id: &str| run.tables.iter().find(|table| table.id == id).unwrap();
@@ -193,7 +193,7 @@ fn cas_runs_beside_memcached_and_redis_and_only_the_blind_method_loses_updates()
 }
 
 #[test]
-#[ignore = "needs memcached, redis-server"]
+#[ignore = "peers: memcached, redis-server"]
 fn servers_run_beside_memcached_and_redis() {
     let run = beside_others("servers", &["--keys", "2000", "--visit-ms", "50"]);
     // Which shape costs less is for quiet machines; here every one must have been served and measured.
@@ -210,7 +210,7 @@ fn servers_run_beside_memcached_and_redis() {
 }
 
 #[test]
-#[ignore = "needs memcached, redis-server"]
+#[ignore = "peers: memcached, redis-server"]
 fn the_case_of_the_redis_and_keydb_comparison_is_one_of_the_loads() {
     let run = beside_others("servers", &["--load", "seed", "--rounds", "1"]);
     let seed = run.tables.iter().find(|table| table.id == "seed").unwrap();
@@ -220,7 +220,7 @@ fn the_case_of_the_redis_and_keydb_comparison_is_one_of_the_loads() {
 }
 
 #[test]
-#[ignore = "needs memcached, redis-server"]
+#[ignore = "peers: memcached, redis-server"]
 fn latency_runs_beside_memcached_and_redis() {
     let run = beside_others("latency", &["--keys", "2000", "--percent", "10,40"]);
     assert!(run.checks.iter().any(|check| check.claim == "as many requests came as were due" && check.held));

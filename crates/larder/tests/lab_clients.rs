@@ -35,7 +35,7 @@ fn holds(run: &Run, claim: &str) {
 }
 
 #[test]
-#[ignore = "needs go and libmemcached-dev"]
+#[ignore = "peers: go, libmemcached"]
 fn the_clients_are_counted_and_none_is_wrong() {
     let run = clients("grid", &["--part", "grid", "--driver", "go,c", "--visit-ms", "20"]);
     for claim in [
@@ -90,7 +90,7 @@ fn the_clients_are_counted_and_none_is_wrong() {
 }
 
 #[test]
-#[ignore = "needs cargo and its registry"]
+#[ignore = "network: cargo and its registry"]
 fn the_clients_in_rust_are_counted_and_ours_is_one_connection_for_threads_and_for_tasks() {
     let run = clients("rust", &["--driver", "rust", "--client", "larder,by hand", "--visit-ms", "20"]);
     for claim in [
@@ -118,7 +118,7 @@ fn the_clients_in_rust_are_counted_and_ours_is_one_connection_for_threads_and_fo
 }
 
 #[test]
-#[ignore = "needs go"]
+#[ignore = "peers: go"]
 fn the_clients_beside_faults_have_one_outcome_for_each_call_and_ours_is_never_wrong() {
     let run = clients("faults", &["--part", "faults", "--driver", "go", "--client", "verified"]);
     for claim in [

@@ -33,6 +33,9 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Long enough for any machine: whatever takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// What the proxy does to the replies of each connection, once, after some of them have passed.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
@@ -157,6 +160,7 @@ fn same_counts(books: Books, tally: &Tally) {
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn replies_that_are_duplicated_end_the_run() {
     for check in [Check::Length, Check::Parse, Check::Verify] {
         let error = through(Fault::Duplicate, check).unwrap_err().to_string();
@@ -165,6 +169,7 @@ fn replies_that_are_duplicated_end_the_run() {
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn replies_that_are_dropped_end_the_run_when_nothing_comes_any_more() {
     let began = Instant::now();
     let error = through(Fault::Drop, Check::Verify).unwrap_err();
@@ -173,12 +178,14 @@ fn replies_that_are_dropped_end_the_run_when_nothing_comes_any_more() {
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn replies_that_are_delayed_for_longer_than_anybody_waits_end_the_run() {
-    let error = through(Fault::Delay(STALL + Duration::from_secs(5)), Check::Verify).unwrap_err();
+    let error = through(Fault::Delay(STALL + PATIENCE), Check::Verify).unwrap_err();
     assert!(matches!(error, Error::Stalled { missing_bytes: 1.. }), "{error}");
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn replies_that_are_corrupted_are_counted_as_wrong() {
     let tally = through(Fault::Corrupt, Check::Verify).unwrap();
     assert_eq!(tally.wrong, 2, "one on each connection: {:?}", tally.first_wrong);
@@ -186,6 +193,7 @@ fn replies_that_are_corrupted_are_counted_as_wrong() {
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn replies_that_are_delayed_are_measured() {
     let delay = Duration::from_millis(150);
     let tally = through(Fault::Delay(delay), Check::Verify).unwrap();
@@ -193,15 +201,20 @@ fn replies_that_are_delayed_are_measured() {
     assert!(tally.latency.ns.max() >= 149_000_000, "{} ns", tally.latency.ns.max());
 }
 
-/// Runs an experiment on a server behind a proxy; what it says of it, which is no result.
-fn refused(experiment: &[&str], fault: Fault, pass: usize) -> String {
+/// Runs an experiment, whose visits take so long where they take a time, on a server behind a proxy; what it says of it, which
+/// is no result.
+fn refused(experiment: &[&str], visit_ms: Option<&str>, fault: Fault, pass: usize) -> String {
     let server = start(Kind::Larder, 1);
     let address = proxy(&server.control.address, fault, pass);
     let output = Command::new(env!("CARGO_BIN_EXE_larder"))
         .arg("lab")
         .args(experiment)
+        .args(visit_ms.into_iter().flat_map(|ms| ["--visit-ms", ms]))
         .args([
             "--quick",
+            // What is asked holds on a busy machine too.
+            "--wait-max",
+            "100",
             "--rounds",
             "1",
             "--no-larder",
@@ -216,50 +229,53 @@ fn refused(experiment: &[&str], fault: Fault, pass: usize) -> String {
     complaint
 }
 
+/// How long a visit is that goes on to its end, and one that ends in an error long before.
+const WHOLE: Option<&str> = Some("1500");
+const LONG: Option<&str> = Some("600000");
+
 /// Requests are scripted in the first and depend on the last reply in the others.
-const SERVERS: [&str; 11] = [
-    "servers",
-    "--load",
-    "hit",
-    "--keys",
-    "1000",
-    "--connections",
-    "4",
-    "--pipeline",
-    "1",
-    "--visit-ms",
-    "1500",
-];
-const CAS: [&str; 7] = ["cas", "--clients", "4", "--method", "gets-cas", "--visit-ms", "1500"];
+const SERVERS: [&str; 9] =
+    ["servers", "--load", "hit", "--keys", "1000", "--connections", "4", "--pipeline", "1"];
+const CAS: [&str; 5] = ["cas", "--clients", "4", "--method", "gets-cas"];
 const SHIFT: [&str; 9] = ["shift", "--memory-mb", "2", "--before", "0.5", "--after", "0.5", "--rate", "2000"];
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn experiments_through_a_proxy_that_corrupts_are_no_result() {
     let _alone = alone();
     // Values are verified in the first part of a visit.
-    let complaint = refused(&SERVERS, Fault::Corrupt, 0);
-    assert!(complaint.contains("result not valid: every reply was the right one"), "{complaint}");
-    let complaint = refused(&CAS, Fault::Corrupt, 0);
-    assert!(complaint.contains("result not valid: every reply was the right one"), "{complaint}");
-    let complaint = refused(&SHIFT, Fault::Corrupt, 0);
+    for experiment in [&SERVERS[..], &CAS] {
+        let complaint = refused(experiment, WHOLE, Fault::Corrupt, 0);
+        assert!(complaint.contains("result not valid: "), "{complaint}");
+        assert!(complaint.contains("every reply was the right one"), "{complaint}");
+    }
+}
+
+#[test]
+#[ignore = "time: a server is asked at a rate for a second"]
+fn a_shift_through_a_proxy_that_corrupts_is_no_result() {
+    let _alone = alone();
+    let complaint = refused(&SHIFT, None, Fault::Corrupt, 0);
     assert!(complaint.contains("every hit carried the right value"), "{complaint}");
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn experiments_through_a_proxy_that_duplicates_end_in_an_error() {
     for experiment in [&SERVERS[..], &CAS] {
-        let complaint = refused(experiment, Fault::Duplicate, PASS);
+        let complaint = refused(experiment, LONG, Fault::Duplicate, PASS);
         assert!(complaint.contains("more bytes than the replies have"), "{complaint}");
     }
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn experiments_through_a_proxy_that_drops_or_delays_for_too_long_end_in_an_error() {
     thread::scope(|scope| {
         for experiment in [&SERVERS[..], &CAS] {
-            for fault in [Fault::Drop, Fault::Delay(STALL + Duration::from_secs(5))] {
+            for fault in [Fault::Drop, Fault::Delay(STALL + PATIENCE)] {
                 scope.spawn(move || {
-                    let complaint = refused(experiment, fault, PASS);
+                    let complaint = refused(experiment, LONG, fault, PASS);
                     assert!(complaint.contains("no reply for 10 s"), "{fault:?}: {complaint}");
                 });
             }
@@ -268,8 +284,9 @@ fn experiments_through_a_proxy_that_drops_or_delays_for_too_long_end_in_an_error
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_refuses_no_conflict_is_found_before_and_by_what_is_lost() {
-    let complaint = refused(&CAS, Fault::Untoken, 0);
+    let complaint = refused(&CAS, WHOLE, Fault::Untoken, 0);
     for claim in [
         "a deliberate conflict is refused (broken, gets-cas: STORED)",
         "of each counter, what is missing was acknowledged",
@@ -300,6 +317,7 @@ fn while_it_stands_still(
 }
 
 #[test]
+#[ignore = "time: judges latencies beside a pause of 200 ms"]
 fn a_pause_of_the_server_is_charged_to_all_who_would_have_asked_meanwhile() {
     let _alone = alone();
     let server = start(Kind::Larder, 1);
@@ -331,32 +349,38 @@ fn a_pause_of_the_server_is_charged_to_all_who_would_have_asked_meanwhile() {
     assert!(waited <= 8, "{waited} windows");
 }
 
-/// What `run` says when the server is killed in the middle; it must say so soon.
-fn killed<T: Send>(mut server: Option<Server>, run: impl FnOnce() -> Result<T, Error> + Send) -> Error {
+/// What `run` says when the server is killed in the middle; it must say so long before its time is over.
+fn killed<T: Send>(server: Server, run: impl FnOnce() -> Result<T, Error> + Send) -> Error {
     let began = Instant::now();
     let error = thread::scope(|scope| {
+        let hits = |server: &Server| server.control.counter("get_hits").unwrap();
+        let before = hits(&server);
         let run = scope.spawn(run);
-        thread::sleep(Duration::from_millis(300));
-        drop(server.take());
+        while hits(&server) == before {
+            assert!(began.elapsed() < PATIENCE, "nothing is asked");
+            thread::sleep(Duration::from_millis(10));
+        }
+        drop(server);
         run.join().unwrap().err().expect("the server is gone")
     });
-    assert!(began.elapsed() < Duration::from_secs(8), "after {:?}", began.elapsed());
+    assert!(began.elapsed() < PATIENCE, "after {:?}", began.elapsed());
     error
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_dies_ends_every_kind_of_run_with_an_error() {
     let _alone = alone();
-    let minute = Duration::from_secs(60);
+    let hour = Duration::from_secs(3600);
     for open in [false, true] {
         let server = start(Kind::Larder, 1);
         let workload = reads(4);
         prepare(&server.control.address, &workload, &[None]).unwrap();
         let mut load =
             Load::connect(&server.control.address, &workload, workload.scripts(1), &[None]).unwrap();
-        let error = killed(Some(server), || match open {
-            false => load.run(Check::Verify, Stop::After(minute)),
-            true => load.run_open(Check::Verify, Arrivals { per_s: 1000.0, poisson: true, seed: 1 }, minute),
+        let error = killed(server, || match open {
+            false => load.run(Check::Verify, Stop::After(hour)),
+            true => load.run_open(Check::Verify, Arrivals { per_s: 1000.0, poisson: true, seed: 1 }, hour),
         });
         assert!(matches!(error, Error::Closed), "{error}");
     }
@@ -366,32 +390,35 @@ fn a_server_that_dies_ends_every_kind_of_run_with_an_error() {
     server.control.ask(set, "STORED\r\n").unwrap();
     let clients = (1..=4).map(|id| Client::new(task.clone(), id, 1)).collect();
     let mut dialog = Dialog::connect(&server.control.address, clients, &[None]).unwrap();
-    let error = killed(Some(server), || dialog.run(minute).map(|_| ()));
+    let error = killed(server, || dialog.run(hour).map(|_| ()));
     assert!(matches!(error, Error::Closed), "{error}");
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn an_experiment_whose_server_dies_ends_soon_and_says_which_it_was() {
     let _alone = alone();
     for experiment in [&SERVERS[..], &CAS] {
         let mut server = Some(start(Kind::Larder, 1));
         let address = server.as_ref().unwrap().control.address.clone();
         let mut lab = Command::new(env!("CARGO_BIN_EXE_larder"));
-        lab.arg("lab").args(experiment).args(["--rounds", "1000", "--no-larder", "--target"]);
+        lab.arg("lab").args(experiment).args(["--visit-ms", "1500"]);
+        lab.args(["--rounds", "1000", "--no-larder", "--target"]);
         lab.arg(format!("mortal=memcached://{address}")).stderr(Stdio::piped()).stdout(Stdio::null());
         let child = lab.spawn().unwrap();
         thread::sleep(Duration::from_secs(1));
-        let began = Instant::now();
         drop(server.take());
         let output = child.wait_with_output().unwrap();
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && complaint.contains("mortal"), "{complaint}");
         assert!(!complaint.contains("panicked"), "{complaint}");
-        assert!(began.elapsed() < STALL, "after {:?}", began.elapsed());
+        // It was told, and did not wait until it had heard nothing for too long.
+        assert!(!complaint.contains("no reply for"), "{complaint}");
     }
 }
 
 #[test]
+#[ignore = "time: judges threads by their CPU time in a short visit"]
 fn threads_that_did_nothing_are_reported() {
     let _alone = alone();
     let json = std::env::temp_dir().join(format!("larder-idle-{}.json", std::process::id()));

@@ -32,7 +32,7 @@ fn table<'r>(run: &'r Run, id: &str) -> &'r Table {
 }
 
 #[test]
-#[ignore = "needs libmemcached-dev"]
+#[ignore = "peers: libmemcached"]
 fn the_matrix_has_every_cell_and_both_sides_count_the_same() {
     let run = matrix(
         "grid",
@@ -107,7 +107,7 @@ fn the_matrix_has_every_cell_and_both_sides_count_the_same() {
 }
 
 #[test]
-#[ignore = "needs libmemcached-dev"]
+#[ignore = "peers: libmemcached"]
 fn the_matrix_knows_what_was_lost_and_not_told() {
     let run = matrix("faults", &["--part", "faults"]);
     let faults = table(&run, "faults");
@@ -178,7 +178,7 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
 }
 
 #[test]
-#[ignore = "needs libmemcached-dev"]
+#[ignore = "peers: libmemcached"]
 fn the_matrix_has_no_result_where_others_have_the_drivers_core() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();

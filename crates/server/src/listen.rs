@@ -335,6 +335,8 @@ mod tests {
     fn a_unix_socket_gets_its_mode_and_replaces_a_stale_one_only() {
         use std::os::unix::fs::PermissionsExt;
         let path = std::env::temp_dir().join(format!("larder-listen-{}", std::process::id()));
+        // A process of the same number may have left it.
+        let _ = std::fs::remove_file(&path);
         let config = Config { unix_socket: Some(path.clone()), unix_mode: 0o750, ..Config::default() };
         for _ in 0..2 {
             let bound = open(&config).unwrap();

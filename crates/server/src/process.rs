@@ -215,6 +215,8 @@ mod tests {
         assert!(!path.exists());
         // A link in its place is replaced, not followed; nothing else is left.
         let home = std::env::temp_dir().join(format!("larder-pid-home-{}", std::process::id()));
+        // A process of the same number may have left it.
+        let _ = std::fs::remove_dir_all(&home);
         std::fs::create_dir(&home).unwrap();
         let (other, path) = (home.join("other"), home.join("pid"));
         std::fs::write(&other, "theirs").unwrap();

@@ -130,15 +130,19 @@ impl Local {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::PAUSES;
     use crate::class::ClassId;
-    use crate::{Attributes, Config, Expect, Store};
+    use crate::{Attributes, Config, Eviction, Expect, Store, Worker};
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
     use std::time::{Duration, Instant};
 
     const NOW: u64 = 1_700_000_000_000;
-    /// What is waited for comes within microseconds, or never.
-    const PATIENCE: Duration = Duration::from_secs(20);
+    /// What is waited for comes within microseconds, or never; the machine may do something else meanwhile.
+    const PATIENCE: Duration = Duration::from_secs(600);
+    /// Waits of a write that is refused, each of a second and more: the system may keep another worker from its core
+    /// while it is in its epoch.
+    const WRITES_MAX: usize = 50;
 
     fn store(megabytes: u64) -> Arc<Store> {
         Store::new(Config { memory_bytes: megabytes << 20, ..Config::default() }).unwrap()
@@ -185,9 +189,16 @@ mod tests {
                 guard.finish();
             });
             let entered = comes(|| store.world.others_inside(id));
-            let refused = keys
-                .iter()
-                .find_map(|key| guard.store_value(key, &[1; 400], &Attributes::default(), Expect::Any).err());
+            let refused = keys.iter().find_map(|key| {
+                let mut refused = None;
+                for _ in 0..WRITES_MAX {
+                    match guard.store_value(key, &[1; 400], &Attributes::default(), Expect::Any) {
+                        Ok(_) => return None,
+                        Err(refusal) => refused = Some(refusal),
+                    }
+                }
+                refused
+            });
             guard.finish();
             store.index.press(-1);
             assert!(entered);
@@ -223,6 +234,64 @@ mod tests {
             guard.finish();
             assert!(given, "a worker without a batch keeps no span from emptying");
         });
+    }
+
+    /// False if it is refused.
+    fn write(worker: &mut Worker, n: u64, bytes: usize) -> bool {
+        let mut guard = worker.enter(NOW);
+        let name = n.to_be_bytes();
+        let key = guard.key(&name);
+        guard.store_value(&key, &vec![7; bytes], &Attributes::default(), Expect::Any).is_ok()
+    }
+
+    /// What was retired comes free when another worker leaves its batch: one that does not is waited for once.
+    #[test]
+    fn a_worker_that_stays_in_its_batch_is_waited_for_once_by_those_that_are_refused() {
+        let store = store(8);
+        store.set_eviction(Eviction::Off);
+        let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+        let count = (0..).take_while(|&n| write(&mut worker, n, 20)).count() as u64;
+        assert!(count > 100);
+        let stuck = other.enter(NOW);
+        for n in 0..100u64 {
+            let mut guard = worker.enter(NOW);
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.delete(&key, Expect::Present).unwrap();
+        }
+        PAUSES.take();
+        assert!(!(0..200).any(|n| write(&mut worker, 1 << 40 | n, 1_000)));
+        // One wait has 8,192 turns at most; 200 of them there were.
+        let pauses = PAUSES.take();
+        assert!(pauses < 40_000, "{pauses}");
+        drop(stuck);
+    }
+
+    /// The same where something may be evicted, for a worker that has others to serve.
+    #[test]
+    fn a_worker_for_whom_others_wait_does_not_wait_in_vain_again() {
+        let store = store(16);
+        let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+        (0..16_000).for_each(|n| assert!(write(&mut worker, n, 1_000)));
+        worker.set_patient(false);
+        let stuck = other.enter(NOW);
+        let (mut refused, mut waits) = (0, Vec::new());
+        for n in 0.. {
+            PAUSES.take();
+            refused += u32::from(!write(&mut worker, n, 1_000));
+            waits.push(PAUSES.take());
+            if refused == 500 {
+                break;
+            }
+        }
+        waits.sort_unstable();
+        // A patient one has 8,192 turns of waiting at each of them, and sleeps in most.
+        assert!(waits.iter().sum::<u64>() < 200_000, "{waits:?}");
+        assert!(
+            waits[waits.len() - 250] < 60,
+            "where another was waited for in vain, it is not waited for again"
+        );
+        drop(stuck);
     }
 
     /// A batch of many steps holds back no more than a step.

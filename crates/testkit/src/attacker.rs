@@ -1,6 +1,7 @@
 //! A RESP client that sends what nobody sends by accident and counts what comes back, whatever that is.
 
-use crate::bounded::{Bounded, PATIENCE};
+use crate::PATIENCE;
+use crate::bounded::Bounded;
 use crate::talk::encode;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

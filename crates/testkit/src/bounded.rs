@@ -1,17 +1,15 @@
 //! A real server that is held to its memory limit: `-m` bounds the process, whatever clients do.
 
+use crate::PATIENCE;
 use crate::client::Client;
 use crate::process::Server;
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
-use std::time::Duration;
 
 /// A megabyte, as `-m` counts.
 pub const MEBIBYTE: u64 = 1 << 20;
 /// A value that just fits the default item limit.
 pub const LARGE: usize = 1_048_000;
-/// How long a server may take for what it has to do at once: far longer than it takes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Pages of an optimised program in memory, about.
 const PROGRAM_BYTES: u64 = 5 * MEBIBYTE;
 

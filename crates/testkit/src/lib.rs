@@ -41,6 +41,9 @@ pub mod store_model;
 pub mod talk;
 pub mod transcript;
 
+/// How long a test waits for what must come: it notices hangs, and no machine is so slow.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
+
 /// How a program of this crate ends: whether all was as it should be, or why that could not be told.
 pub fn exit(outcome: Result<bool, String>) -> std::process::ExitCode {
     match outcome {

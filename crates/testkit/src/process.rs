@@ -1,5 +1,6 @@
 //! A real server process: started on a free port, awaited, measured, stopped, killed on drop.
 
+use crate::PATIENCE;
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -10,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a server may take to listen, or to stop.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A program that is not ours and has not refused its options by then has taken them.
+const TAKES_OPTIONS: Duration = Duration::from_secs(20);
 /// Free ports are found by asking for one and giving it back: another process may be faster.
-const ATTEMPTS_MAX: usize = 5;
+const ATTEMPTS_MAX: usize = 50;
 /// Resident pages of the program as it is shipped.
 const RELEASE_PROGRAM_BYTES: u64 = 5 << 20;
 
@@ -78,7 +79,9 @@ impl Server {
             let listens = match program {
                 // Asking would be a connection, and some tests count them.
                 Program::Larder | Program::LarderResp => server.output().contains("listens on"),
-                Program::Memcached(_) | Program::Redis(_) => TcpStream::connect(address).is_ok(),
+                // Where nobody listens yet, a socket that is given this very port finds itself.
+                Program::Memcached(_) | Program::Redis(_) => TcpStream::connect(address)
+                    .is_ok_and(|stream| stream.local_addr().is_ok_and(|own| own != address)),
             };
             if listens {
                 return Ok(server);
@@ -143,10 +146,15 @@ impl Server {
         let address = listener.local_addr().map_err(|error| error.to_string())?;
         drop(listener);
         let mut server = Server::spawn(program, address, options).map_err(|error| error.to_string())?;
-        match server.wait(PATIENCE) {
-            Some(status) => Ok((status, server.output())),
-            None => Err("the server starts with these options".into()),
+        let is_ours = matches!(program, Program::Larder | Program::LarderResp);
+        let patience = if is_ours { PATIENCE } else { TAKES_OPTIONS };
+        let started = Instant::now();
+        while started.elapsed() < patience && !(is_ours && server.output().contains("listens on")) {
+            if let Some(status) = server.wait(Duration::from_millis(10)) {
+                return Ok((status, server.output()));
+            }
         }
+        Err("the server starts with these options".into())
     }
 
     /// Where it listens.
@@ -289,7 +297,7 @@ impl Drop for Server {
 
 /// Where a Redis that listens there saves.
 fn saved_in(port: u16) -> PathBuf {
-    std::env::temp_dir().join(format!("larder-redis-{port}"))
+    std::env::temp_dir().join(format!("larder-redis-{}-{port}", std::process::id()))
 }
 
 fn read_all(mut pipe: impl Read + Send + 'static, output: &Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {

@@ -4,13 +4,11 @@
 //! as a timeout. After the last step every open connection is probed with `mn` (or `PING`): exactly
 //! `MN` must come back, so a reply too many is found in whichever case causes it.
 
+use crate::PATIENCE;
 use crate::pattern::{Captures, Match, escaped};
 use crate::transcript::{Action, Case, StatTest, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-
-/// Commands that are to wait do so within this time.
-const BLOCKED_WITHIN: Duration = Duration::from_secs(5);
 
 /// What [`Wire::receive`] got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +56,10 @@ pub trait Wire {
     /// # Errors
     /// What the system said.
     fn peek(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String>;
+    /// How long it may take until what must come is there.
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
     /// Closes the client's end.
     fn hangup(&mut self, name: &str);
     /// Lets time pass.
@@ -257,7 +259,7 @@ impl Run<'_> {
             if text.contains(&wanted) {
                 return Ok(());
             }
-            if began.elapsed() > BLOCKED_WITHIN {
+            if began.elapsed() > self.wire.patience() {
                 return Err(format!("there are not {count} that wait: {text}"));
             }
             std::thread::sleep(Duration::from_millis(1));

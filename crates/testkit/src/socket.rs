@@ -1,13 +1,11 @@
 //! A case's connections as TCP sockets.
 
+use crate::PATIENCE;
 use crate::runner::{Received, Wire};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
-
-/// How long an expected byte may take: longer than any idle timeout a transcript sets.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What moves the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +81,10 @@ impl Wire for Sockets {
         let received = self.receive(name, buffer);
         blocking(self.stream(name)?, false)?;
         received
+    }
+
+    fn patience(&self) -> Duration {
+        self.patience
     }
 
     fn hangup(&mut self, name: &str) {

@@ -1,6 +1,7 @@
 //! A real server to which the system gives no more descriptors: who is connected is served, who waits is
 //! taken in when there are some, and the server neither spins nor fills its log nor turns deaf.
 
+use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use std::io::{Read, Write};
@@ -57,16 +58,17 @@ fn complaints(server: &Server) -> usize {
 #[test]
 fn without_descriptors_it_pauses_says_so_once_a_second_and_goes_on_when_there_are_some() {
     let (server, mut client) = starved(0);
+    let started = Instant::now();
     let mut waiting = crowd(&server, 20);
-    let (started, cpu) = (Instant::now(), cpu_ms(&server));
-    while started.elapsed() < Duration::from_millis(1500) {
+    while complaints(&server) == 0 || started.elapsed() < Duration::from_millis(1500) {
+        assert!(started.elapsed() < PATIENCE, "it does not say so");
         ask(&mut client);
         std::thread::sleep(Duration::from_millis(10));
     }
-    let cpu = cpu_ms(&server) - cpu;
-    let (lines, seconds) = (complaints(&server), started.elapsed().as_secs() as usize);
-    assert!((1..=seconds + 2).contains(&lines), "{lines} lines in {seconds} s");
-    assert!(cpu <= 300, "{cpu} ms of time on a core in 1.5 s");
+    // Counted first: what comes later has had more time.
+    let lines = complaints(&server);
+    let seconds = started.elapsed().as_secs() as usize;
+    assert!(lines <= seconds + 2, "{lines} lines in {seconds} s");
     // Who goes makes room for one that waits.
     drop(client);
     let mut reply = [0; 4];
@@ -78,15 +80,31 @@ fn without_descriptors_it_pauses_says_so_once_a_second_and_goes_on_when_there_ar
 }
 
 #[test]
+#[ignore = "time: what a process takes of a core"]
+fn without_descriptors_it_takes_little_of_a_core() {
+    let (server, mut client) = starved(0);
+    let _waiting = crowd(&server, 20);
+    let (started, cpu) = (Instant::now(), cpu_ms(&server));
+    while started.elapsed() < Duration::from_millis(1500) {
+        ask(&mut client);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let cpu = cpu_ms(&server) - cpu;
+    assert!(cpu <= 300, "{cpu} ms of time on a core in 1.5 s");
+}
+
+#[test]
 fn a_signal_is_heard_while_no_connection_can_be_taken_in() {
     for more in 0..3 {
         let (mut server, mut client) = starved(more);
         let _waiting = crowd(&server, 20);
+        let began = Instant::now();
         while complaints(&server) == 0 {
+            assert!(began.elapsed() < PATIENCE, "it does not say so");
             std::thread::sleep(Duration::from_millis(1));
         }
         server.terminate();
         assert_eq!(client.read(&mut [0]).expect("an end"), 0);
-        assert!(server.wait(Duration::from_secs(60)).expect("it stops").success());
+        assert!(server.wait(PATIENCE).expect("it stops").success());
     }
 }

@@ -2,15 +2,18 @@
 //! the value is received: from clients that reset, read late, or have not said their password. What has come
 //! in one receive is sent while the server stands still.
 
+use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use larder_testkit::talk::encode;
 use rustix::net::sockopt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A value that fills the receive that it begins in.
 const LONG: usize = 1_000_000;
+/// Who does not say the password is closed after this.
+const STRANGER: Duration = Duration::from_secs(10);
 /// One of which more is missing behind a receive than is waited for.
 const SHORT: usize = 40_000;
 
@@ -148,10 +151,11 @@ fn a_client_without_the_password_gets_no_byte_of_what_waits_for_others() {
         for _ in 0..ROUNDS {
             known.write_all(&round).expect("sent");
             // It comes while the other one's replies wait, and asks beside them.
+            let since = Instant::now();
             let mut stranger = server.connect().expect("a connection");
             let asks = [encode(&[b"GET", b"secret"]), encode(&[b"PING"])].concat();
             stranger.write_all(&asks).expect("sent");
-            strangers.push(stranger);
+            strangers.push((since, stranger));
         }
         if resets {
             sockopt::set_socket_linger(&known, Some(Duration::ZERO)).expect("a socket");
@@ -160,11 +164,15 @@ fn a_client_without_the_password_gets_no_byte_of_what_waits_for_others() {
             let replies = [b"$15000\r\n", &value[..], b"\r\n", ok].concat();
             (0..ROUNDS).for_each(|_| expect(&mut known, &replies));
         }
-        for mut stranger in strangers {
-            let refusals = b"-NOAUTH Authentication required.\r\n".repeat(2);
-            expect(&mut stranger, &refusals);
-            exchange(&mut stranger, &encode(&[b"QUIT"]), ok);
-            assert_eq!(stranger.read(&mut [0; 100]).expect("the end"), 0);
+        for (since, mut stranger) in strangers {
+            let replies = [&b"-NOAUTH Authentication required.\r\n".repeat(2)[..], ok].concat();
+            let quits = stranger.write_all(&encode(&[b"QUIT"]));
+            let mut got = Vec::new();
+            let end = stranger.read_to_end(&mut got);
+            let whole = quits.is_ok() && end.is_ok() && got == replies;
+            // On a machine that stood still it may be closed before it says so.
+            let closed = since.elapsed() >= STRANGER && replies.starts_with(&got);
+            assert!(whole || closed, "{quits:?}, {end:?}: {}", got.escape_ascii());
         }
     }
 }
@@ -179,7 +187,7 @@ fn a_signal_amid_such_requests_ends_it_and_each_client_has_had_its_own() {
         let clients: Vec<_> = (b'a'..=b'c').map(|name| ask_for_its_own(&server, name)).collect();
         std::thread::sleep(Duration::from_millis(20 + 2 * turn));
         server.terminate();
-        assert!(server.wait(Duration::from_secs(60)).expect("it stops").success(), "turn {turn}");
+        assert!(server.wait(PATIENCE).expect("it stops").success(), "turn {turn}");
         clients.into_iter().for_each(|client| client.join().expect("its own replies"));
     }
 }

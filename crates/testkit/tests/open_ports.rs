@@ -4,27 +4,49 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use larder_testkit::PATIENCE;
 use larder_testkit::process::{Program, Server, larder};
 
-/// How long a reply, a line of the log or the end of a process may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Stands in options for a port that nobody else has.
+const FREE: &str = "a free port";
+/// Free ports are found by asking for some and giving them back: another process may be faster.
+const ATTEMPTS_MAX: usize = 50;
 /// Connections whose lines in the log, two each, are more than a pipe and the log's own queue hold.
 const CONNECTIONS: usize = 2_000;
 
-/// A server with `options`, its port for memcached, and its stderr.
+/// A server with `options`, its port for memcached, the one that [`FREE`] stood for, and its stderr.
 struct Started {
     child: Child,
     port: u16,
+    free: u16,
     stderr: Option<ChildStderr>,
 }
 
 impl Started {
     fn new(options: &[&str]) -> Started {
-        // It is given back: another process may be faster, and the server say so.
-        let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-        let port = free.expect("a free port").port();
+        let mut said = String::new();
+        for _ in 0..ATTEMPTS_MAX {
+            match Started::attempt(options) {
+                Ok(started) => return started,
+                Err(error) => said = error,
+            }
+            assert!(said.contains("in use"), "{said}");
+        }
+        panic!("{said}");
+    }
+
+    /// What it says if it does not start.
+    fn attempt(options: &[&str]) -> Result<Started, String> {
+        let listeners = [(); 2].map(|()| TcpListener::bind(("127.0.0.1", 0)).expect("a free port"));
+        let [port, free] =
+            listeners.map(|listener| listener.local_addr().expect("it listens somewhere").port());
+        let options = options.iter().map(|option| match *option {
+            FREE => free.to_string(),
+            other => other.to_owned(),
+        });
         let mut command = Command::new(larder());
         command
             .args(["serve", "-m", "64", "-t", "1", "--http-port", "0", "-p", &port.to_string()])
@@ -38,13 +60,43 @@ impl Started {
         let mut greeting = String::new();
         let stdout = child.stdout.take().expect("it is piped");
         BufReader::new(stdout).read_line(&mut greeting).expect("a greeting");
-        assert!(greeting.contains("listens on"), "{greeting}");
+        if !greeting.contains("listens on") {
+            let mut stderr = child.stderr.take().expect("it is piped");
+            stderr.read_to_string(&mut greeting).expect("text");
+            child.wait().expect("it ends");
+            return Err(greeting);
+        }
         let stderr = child.stderr.take();
-        Started { child, port, stderr }
+        Ok(Started { child, port, free, stderr })
     }
 
     /// Ends it with SIGTERM; what was left in its stderr.
     fn end(mut self) -> String {
+        self.stop();
+        let mut said = String::new();
+        self.stderr.take().expect("nobody took it").read_to_string(&mut said).expect("text");
+        said
+    }
+
+    /// As [`Started::end`], once it has said this: a log that is late is not waited for at the end. All that it has said.
+    fn end_when_said(mut self, wanted: &str) -> String {
+        let stderr = self.stderr.take().expect("nobody took it");
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+            lines.all(|line| tell.send(line + "\n").is_ok())
+        });
+        let mut said = String::new();
+        while !said.contains(wanted) {
+            let Ok(line) = told.recv_timeout(PATIENCE) else { panic!("no {wanted:?}: {said}") };
+            said += &line;
+        }
+        self.stop();
+        said.extend(told);
+        said
+    }
+
+    fn stop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
         let started = Instant::now();
@@ -52,9 +104,6 @@ impl Started {
             assert!(started.elapsed() < PATIENCE, "it does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let mut said = String::new();
-        self.stderr.take().expect("nobody took it").read_to_string(&mut said).expect("text");
-        said
     }
 }
 
@@ -85,19 +134,18 @@ fn a_port_of_other_machines_without_a_password_is_told() {
     let path = std::env::temp_dir().join(format!("larder-open-ports-{}", std::process::id()));
     std::fs::write(&path, "open sesame\n").expect("a file of our own");
     let file = path.to_str().expect("a temporary path");
-    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    let redis = &free.expect("a free port").port().to_string()[..];
     for (options, told) in [
         (&["-l", "0.0.0.0", "--redis-port", "0"][..], 1),
         (&["-l", "127.0.0.1", "--redis-port", "0"], 0),
         // Text clients cannot say a password, whoever else must.
         (&["-l", "0.0.0.0", "--redis-port", "0", "--requirepass-file", file], 1),
-        (&["-l", "0.0.0.0", "-p", "0", "--redis-port", redis, "--requirepass-file", file], 0),
+        (&["-l", "0.0.0.0", "-p", "0", "--redis-port", FREE, "--requirepass-file", file], 0),
         // Protected mode turns others away.
-        (&["-l", "0.0.0.0", "-p", "0", "--redis-port", redis], 0),
-        (&["-l", "0.0.0.0", "-p", "0", "--redis-port", redis, "--protected-mode", "no"], 1),
+        (&["-l", "0.0.0.0", "-p", "0", "--redis-port", FREE], 0),
+        (&["-l", "0.0.0.0", "-p", "0", "--redis-port", FREE, "--protected-mode", "no"], 1),
     ] {
-        let said = Started::new(options).end();
+        let server = Started::new(options);
+        let said = if told > 0 { server.end_when_said(TOLD) } else { server.end() };
         assert_eq!(said.matches(TOLD).count(), told, "{options:?}: {said}");
     }
     std::fs::remove_file(&path).expect("it was written");
@@ -119,9 +167,8 @@ fn a_log_that_nobody_reads_stops_nobody() {
 
 #[test]
 fn the_log_names_no_password_however_much_it_says() {
-    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    let redis = free.expect("a free port").port();
-    let server = Started::new(&["-l", "127.0.0.1", "--redis-port", &redis.to_string(), "-vvv"]);
+    let server = Started::new(&["-l", "127.0.0.1", "--redis-port", FREE, "-vvv"]);
+    let redis = server.free;
     // Set, said in each way that there is, said wrongly, and cut off by the end of its connection.
     ask(redis, b"CONFIG SET requirepass sesame-canary\r\nAUTH wrong-canary\r\n", "disabled.\r\n");
     for words in ["AUTH sesame-canary", "AUTH default sesame-canary", "HELLO 3 AUTH default sesame-canary"] {
@@ -131,8 +178,7 @@ fn the_log_names_no_password_however_much_it_says() {
     let mut cut = TcpStream::connect(("127.0.0.1", redis)).expect("it listens");
     cut.write_all(b"*2\r\n$4\r\nAUTH\r\n$100\r\nsesame-canary").expect("sent");
     drop(cut);
-    let said = server.end();
-    assert!(said.contains("connection opened"), "{said}");
+    let said = server.end_when_said("connection opened");
     assert!(!said.contains("canary"), "{said}");
 }
 

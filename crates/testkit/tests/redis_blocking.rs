@@ -1,6 +1,7 @@
 //! Commands that wait, on four threads of a real server: nobody is missed, and each element goes to one, whoever is
 //! killed or goes away meanwhile.
 
+use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use larder_testkit::talk::encode;
 use std::collections::BTreeMap;
@@ -9,9 +10,6 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-/// Who has no reply by then was missed.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn server() -> Server {
     Server::start(&["-m", "64", "-t", "4"]).expect("larder starts")
@@ -25,7 +23,6 @@ struct Client {
 impl Client {
     fn new(server: &Server) -> Client {
         let stream = server.connect().expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let reader = BufReader::new(stream.try_clone().expect("a descriptor"));
         Client { stream, reader }
     }
@@ -191,10 +188,11 @@ fn what_was_pushed_was_popped_once_or_is_left_whoever_goes_meanwhile() {
     let server = server();
     let seen = Mutex::new(BTreeMap::<String, usize>::new());
     let (stop, left, ids) = (AtomicBool::new(false), AtomicUsize::new(PUSHERS), Mutex::new(Vec::new()));
-    let (killed, gone) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (killed, gone, taken) = (AtomicU64::new(0), AtomicU64::new(0), AtomicUsize::new(0));
+    let (killed, gone, taken) = (&killed, &gone, &taken);
     std::thread::scope(|scope| {
         for popper in 0..POPPERS {
-            let (server, seen, stop, ids, gone) = (&server, &seen, &stop, &ids, &gone);
+            let (server, seen, stop, ids) = (&server, &seen, &stop, &ids);
             scope.spawn(move || {
                 let mut seed = 1_000 + popper as u64;
                 let mut mine = Vec::new();
@@ -216,7 +214,10 @@ fn what_was_pushed_was_popped_once_or_is_left_whoever_goes_meanwhile() {
                             let _ = client.stream.shutdown(Shutdown::Write);
                         }
                         match client.popped() {
-                            Some(Some(element)) => mine.push(element),
+                            Some(Some(element)) => {
+                                mine.push(element);
+                                taken.fetch_add(1, Relaxed);
+                            }
                             Some(None) => {}
                             None => continue 'connections,
                         }
@@ -250,7 +251,7 @@ fn what_was_pushed_was_popped_once_or_is_left_whoever_goes_meanwhile() {
             });
         }
         {
-            let (server, stop, ids, killed) = (&server, &stop, &ids, &killed);
+            let (server, stop, ids) = (&server, &stop, &ids);
             scope.spawn(move || {
                 let mut client = Client::new(server);
                 let mut seed = 5;
@@ -285,7 +286,16 @@ fn what_was_pushed_was_popped_once_or_is_left_whoever_goes_meanwhile() {
                     }
                 }
                 if left.fetch_sub(1, Relaxed) == 1 {
+                    // On a machine with few cores some have not had their turn by now.
+                    let enough = || {
+                        let most_is_taken = taken.load(Relaxed) > PUSHERS * EACH / 2;
+                        killed.load(Relaxed) > 10 && gone.load(Relaxed) > 10 && most_is_taken
+                    };
+                    let began = Instant::now();
                     std::thread::sleep(Duration::from_millis(100));
+                    while !enough() && began.elapsed() < PATIENCE {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
                     stop.store(true, Relaxed);
                 }
             });

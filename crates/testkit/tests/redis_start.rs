@@ -1,26 +1,32 @@
 //! Starts with what Redis's servers are started with: its own port, which on many machines is Redis's, and a password.
 
 use larder_testkit::process::{Program, Server, larder};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 
-/// An address of this machine that no other test listens on.
-const HERE: &str = "127.63.79.1";
+/// An address of this machine that no other process's tests listen on.
+fn here() -> String {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    format!("127.{}.{middle}.{low}", 64 + high % 64)
+}
 
 #[test]
 fn a_default_port_that_is_taken_is_an_error_that_says_what_to_do() {
-    let _taken = TcpListener::bind((HERE, 6379)).expect("nobody else is here");
+    let here = &here()[..];
+    // Where somebody listens on this port of all addresses, it is taken as well.
+    let taken = TcpListener::bind((here, 6379));
+    assert!(taken.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::AddrInUse), "{taken:?}");
     let start = |options: &[&str]| {
         let mut command = Command::new(larder());
-        command.args(["serve", "-l", HERE, "-p", "0", "--http-port", "0"]).args(options);
+        command.args(["serve", "-l", here, "-p", "0", "--http-port", "0"]).args(options);
         command.stdin(Stdio::null()).output().expect("it runs")
     };
     let output = start(&[]);
     let said =
         String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success(), "{said}");
-    assert!(said.contains(&format!("{HERE}:6379")) && said.contains("--redis-port 0"), "{said}");
+    assert!(said.contains(&format!("{here}:6379")) && said.contains("--redis-port 0"), "{said}");
     assert_eq!(said.trim_end().lines().count(), 1, "{said}");
     // Who has asked for this port has made a choice.
     let output = start(&["--redis-port", "6379"]);

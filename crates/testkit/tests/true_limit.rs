@@ -1,12 +1,10 @@
 //! `-m` bounds the process: items, index, buffers, threads, whatever clients do.
 
+use larder_testkit::PATIENCE;
 use larder_testkit::bounded::{Bounded, LARGE, MEBIBYTE, number, random};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
-
-/// How long something may take that happens by itself.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A thousand clients ask for several large values each and read nothing.
 fn slow_readers(megabytes: u64, options: &[&str]) {
@@ -64,21 +62,25 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
 }
 
 #[test]
+#[ignore = "memory: what a process holds in real time"]
 fn slow_readers_of_large_values_hold_a_quarter_of_64_megabytes() {
     slow_readers(64, &["-t", "2"]);
 }
 
 #[test]
+#[ignore = "memory: what a process holds in real time"]
 fn slow_readers_of_large_values_hold_a_quarter_of_64_megabytes_for_16_threads() {
     slow_readers(64, &["-t", "16"]);
 }
 
 #[test]
+#[ignore = "memory: what a process holds in real time"]
 fn slow_readers_of_large_values_hold_a_quarter_of_a_gigabyte() {
     slow_readers(1024, &["-t", "2"]);
 }
 
 #[test]
+#[ignore = "memory: what a process holds in real time"]
 fn slow_readers_of_small_values_are_bounded_too() {
     let bounded = Bounded::start(64, &["-t", "2"]);
     let mut client = bounded.client();
@@ -140,21 +142,25 @@ fn changing_sizes(megabytes: u64, options: &[&str]) {
 }
 
 #[test]
+#[ignore = "memory: what a process holds in real time"]
 fn changing_sizes_stay_within_64_megabytes() {
     changing_sizes(64, &["-t", "2"]);
 }
 
 #[test]
+#[ignore = "memory: what a process holds in real time"]
 fn changing_sizes_stay_within_64_megabytes_for_16_threads() {
     changing_sizes(64, &["-t", "16"]);
 }
 
 #[test]
+#[ignore = "memory: what a process holds in real time"]
 fn changing_sizes_stay_within_3_megabytes() {
     changing_sizes(3, &["-t", "2"]);
 }
 
 #[test]
+#[ignore = "memory: what a process holds in real time"]
 fn the_limit_falls_and_rises_while_it_runs() {
     let mut bounded = Bounded::start(64, &["-t", "2", "--memory-limit-max", "128"]);
     let mut client = bounded.client();

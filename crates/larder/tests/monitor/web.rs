@@ -9,7 +9,7 @@ use std::time::Duration;
 use larder_testkit::process::Server;
 
 /// How long any reply may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A server and where it tells its figures.
 pub struct Web {

@@ -13,7 +13,7 @@ use base64::Engine;
 use serde_json::{Value, json};
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where pictures are kept, if anywhere.
 const PICTURES: &str = "LARDER_PAGE_PICTURES";

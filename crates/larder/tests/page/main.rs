@@ -14,6 +14,9 @@ use browser::Browser;
 use serde_json::Value;
 use web::Web;
 
+/// Long enough for any machine: whatever takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 fn data(web: &Web, place: &str) -> Value {
     let answer = web.get(&format!("/api/v1/{place}"));
     let (_, body) = answer.split_once("\r\n\r\n").expect("a head");
@@ -82,7 +85,7 @@ fn rows(browser: &mut Browser, table: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-#[ignore = "needs chromium"]
+#[ignore = "browser: chromium"]
 fn an_empty_server_is_shown_and_nothing_is_said_to_the_console() {
     let web = Web::start(&["-t", "1"]);
     let mut browser = open(&web, 1280, 900);
@@ -98,7 +101,7 @@ fn an_empty_server_is_shown_and_nothing_is_said_to_the_console() {
 }
 
 #[test]
-#[ignore = "needs chromium"]
+#[ignore = "browser: chromium"]
 fn numbers_on_the_page_are_the_servers() {
     let web = Web::start(&["-t", "2", "-m", "64"]);
     traffic(&web, 6);
@@ -165,7 +168,7 @@ fn numbers_on_the_page_are_the_servers() {
         if differ.is_empty() {
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "{differ:#?}");
+        assert!(began.elapsed() < PATIENCE, "{differ:#?}");
         std::thread::sleep(Duration::from_millis(500));
     }
     // What charts say in words is what the history has.
@@ -179,7 +182,7 @@ fn numbers_on_the_page_are_the_servers() {
 }
 
 #[test]
-#[ignore = "needs chromium"]
+#[ignore = "browser: chromium"]
 fn keys_of_any_bytes_are_text() {
     let web = Web::start(&["-t", "1"]);
     let mut redis = web.redis();
@@ -230,7 +233,7 @@ fn keys_of_any_bytes_are_text() {
 }
 
 #[test]
-#[ignore = "needs chromium"]
+#[ignore = "browser: chromium"]
 fn the_page_is_used_by_keyboard_and_everything_on_it_has_a_name() {
     let web = Web::start(&["-t", "1"]);
     traffic(&web, 3);
@@ -319,7 +322,7 @@ const CONTRAST: &str = r#"(() => {
 })()"#;
 
 #[test]
-#[ignore = "needs chromium"]
+#[ignore = "browser: chromium"]
 fn it_is_read_in_both_themes_in_360_pixels_and_in_the_systems_colours() {
     let web = Web::start(&["-t", "1", "-c", "20"]);
     traffic(&web, 4);
@@ -354,7 +357,7 @@ fn it_is_read_in_both_themes_in_360_pixels_and_in_the_systems_colours() {
 }
 
 #[test]
-#[ignore = "needs chromium"]
+#[ignore = "browser: chromium"]
 fn a_server_that_goes_is_said_to_be_gone_and_another_begins_anew() {
     let web = Web::start(&["-t", "1"]);
     traffic(&web, 3);

@@ -4,15 +4,13 @@
 use super::compare::Comparer;
 use super::frame::Frame;
 use super::stream::{Choices, shown};
+use crate::PATIENCE;
 use crate::talk::encode;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 /// Connections of a stream.
 const CONNECTIONS: usize = 3;
-/// How long a reply may take.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Commands of one connection that are sent before another's turn.
 const TURN: usize = 8;
 

@@ -48,6 +48,7 @@ fn unread(bounded: &Bounded, client: &mut Client, clients: usize, request: &[u8]
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn large_collections_by_many_who_read_nothing() {
     let (bounded, mut client) = full();
     let mut attacker = Attacker::new(&bounded);
@@ -77,6 +78,7 @@ fn large_collections_by_many_who_read_nothing() {
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn many_words_of_many_who_read_nothing() {
     const WORDS: usize = 300_000;
     const SENDERS: usize = 12;
@@ -119,6 +121,7 @@ fn many_words_of_many_who_read_nothing() {
 
 /// What is noted of each name is counted, as long as it is noted.
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn sets_of_very_many_names() {
     let (bounded, _client) = full_of(256);
     let mut attacker = Attacker::new(&bounded);
@@ -156,6 +159,7 @@ fn sets_of_very_many_names() {
 const SCORED: [(usize, usize); 2] = [(100_000, 200), (50_000, 100)];
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn parts_of_sorted_sets_that_are_stored() {
     for (members, name_bytes) in SCORED {
         let (bounded, mut client) = full();

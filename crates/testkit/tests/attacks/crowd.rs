@@ -6,6 +6,7 @@ use larder_testkit::bounded::Bounded;
 use larder_testkit::talk::encode;
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn patterns_of_keys_by_many_clients() {
     let (bounded, mut client) = full();
     let pattern = vec![b'a'; 60 << 10];
@@ -19,6 +20,7 @@ fn patterns_of_keys_by_many_clients() {
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn subscriptions_to_many_names() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
@@ -37,6 +39,7 @@ fn subscriptions_to_many_names() {
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn monitors_beside_long_words() {
     let (bounded, _client) = full();
     let mut monitors: Vec<Attacker> = (0..20).map(|_| Attacker::new(&bounded)).collect();
@@ -59,6 +62,7 @@ fn monitors_beside_long_words() {
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn messages_of_megabytes() {
     let (bounded, _client) = full();
     let mut listeners: Vec<Attacker> = (0..20).map(|_| Attacker::new(&bounded)).collect();
@@ -81,6 +85,7 @@ fn messages_of_megabytes() {
 
 /// Each holds less than is counted of who is done at once; together they would hold as much as the cache.
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn what_a_thousand_clients_hold_between_two_turns() {
     const CLIENTS: usize = 1000;
     let (bounded, mut client) = full();
@@ -112,6 +117,7 @@ fn what_a_thousand_clients_hold_between_two_turns() {
 
 /// What they ask for is made as they take it.
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn dumps_and_keys_by_many_who_read_nothing() {
     let (bounded, mut client) = full();
     client.ask("stats detail on").expect("a reply");
@@ -136,6 +142,7 @@ fn dumps_and_keys_by_many_who_read_nothing() {
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn large_values_that_many_have_made() {
     let (bounded, mut client) = full();
     let mut first = Attacker::new(&bounded);
@@ -161,6 +168,7 @@ fn large_values_that_many_have_made() {
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn sizes_that_many_have_counted() {
     let bounded = Bounded::start(MEGABYTES, &["-t", "2", "-o", "track_sizes"]);
     let mut client = bounded.client();

@@ -4,6 +4,7 @@ use super::{HELD, full};
 use larder_testkit::attacker::Attacker;
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn bitfield_of_43_690_steps() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
@@ -19,6 +20,7 @@ fn bitfield_of_43_690_steps() {
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn debug_populate_of_30_mb() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
@@ -33,6 +35,7 @@ fn debug_populate_of_30_mb() {
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn stats_detail_of_seventy_thousand_prefixes() {
     let (bounded, mut client) = full();
     assert_eq!(client.ask("stats detail on").expect("a reply"), "OK");
@@ -56,6 +59,7 @@ fn stats_detail_of_seventy_thousand_prefixes() {
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn words_by_the_hundred_thousand() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
@@ -90,6 +94,7 @@ fn words_by_the_hundred_thousand() {
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn exec_of_many_keys() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
@@ -104,6 +109,7 @@ fn exec_of_many_keys() {
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn long_words() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
@@ -138,6 +144,7 @@ fn long_words() {
 
 /// What stays when a command is over.
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn what_is_kept_of_many_commands() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
@@ -177,6 +184,7 @@ fn what_is_kept_of_many_commands() {
 }
 
 #[test]
+#[ignore = "memory: the peak of a process in real time"]
 fn lcs_of_values_whose_table_is_what_may_be_held() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);

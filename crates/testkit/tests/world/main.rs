@@ -27,28 +27,25 @@ mod run;
 mod scene;
 mod world;
 
+use larder_testkit::PATIENCE;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 /// Worlds of a usual run.
 const RUNS: u64 = 60;
-
-/// A step takes microseconds; one that takes this long does not end.
-const HANGS: Duration = Duration::from_secs(20);
 
 fn given(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Ends the process when a step does not end: it is on the only thread there is.
+/// Ends the process when a step does not end: it is on the only thread there is. Nothing is watched once `pulse` is gone.
 fn watch(seed: &Arc<AtomicU64>, pulse: &Arc<AtomicU64>) {
-    let (seed, pulse) = (Arc::clone(seed), Arc::clone(pulse));
+    let (seed, pulse) = (Arc::clone(seed), Arc::downgrade(pulse));
     std::thread::spawn(move || {
         let mut before = 0;
         loop {
-            std::thread::sleep(HANGS);
-            let now = pulse.load(Relaxed);
+            std::thread::sleep(PATIENCE);
+            let Some(now) = pulse.upgrade().map(|pulse| pulse.load(Relaxed)) else { return };
             if now == before {
                 eprintln!(
                     "the world of seed {} hangs in step {now}: LARDER_WORLD_SEED replays it",
