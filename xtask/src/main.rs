@@ -2,7 +2,9 @@
 //!
 //! | task | what it does |
 //! |---|---|
-//! | `test [--quick]` | everything below but `attack`, `bench`, `faults` and `soak`, in order, with the time of each stage; or what takes minutes |
+//! | `test [stage…]` | the gate: what says the same on every machine, in order, with the time of each stage |
+//! | `test --all [stage…]` | that, and what depends on time, cores, memory or other programs: all below but `attack`, `bench`, `faults` and `soak` |
+//! | `test --quick [stage…]` | what takes a few minutes |
 //! | `tidy [--write] [--arrows]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these); `--arrows` prints who knows whom |
 //! | `clients [c] [go] [rust] [lab]` | the client libraries in `clients`, against the server |
 //! | `conformance [suite…]` | the tests of other people's clients and tools |
@@ -26,10 +28,11 @@ mod clients;
 mod conformance;
 mod faults;
 mod fuzz;
+mod hang;
 mod install;
 mod instructions;
 mod lab;
-mod limit;
+mod machine;
 mod models;
 mod peers;
 mod run;
@@ -42,7 +45,7 @@ mod vectors;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask test [--quick] | tidy [--write] [--arrows] | clients | conformance | faults | lab | bench | fuzz | models | \
+const USAGE: &str = "usage: cargo xtask test [--quick | --all] [STAGE…] | tidy [--write] [--arrows] | clients | conformance | faults | lab | bench | fuzz | models | \
                      peers | schedules | sanitize | soak | attack | vectors";
 
 fn main() -> ExitCode {

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,14 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Lines an error repeats at most.
 const REPEATED: usize = 60;
 
+/// Lines that programs have printed while they were run here.
+static LINES: AtomicU64 = AtomicU64::new(0);
+
+/// Lines that [`run`]'s programs have printed so far.
+pub fn lines_printed() -> u64 {
+    LINES.load(Relaxed)
+}
+
 /// Runs it, its output going where ours goes; the error repeats the lines that say what went wrong,
 /// so that nobody has to find them above the output of all later stages.
 pub fn run(mut command: Command) -> Outcome {
@@ -71,6 +79,7 @@ pub fn run(mut command: Command) -> Outcome {
         for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line);
             println!("{line}");
+            LINES.fetch_add(1, Relaxed);
             after = if tells(&line) { AFTER } else { after };
             if after > 0 {
                 after -= 1;

@@ -5,6 +5,7 @@
 
 mod arrows;
 mod documents;
+mod ignored;
 mod rows;
 mod source;
 
@@ -21,11 +22,12 @@ pub fn tidy(write: bool) -> Outcome {
         self::write()?;
     }
     let files = files()?;
-    let checks: [(&str, Vec<Complaint>); 5] = [
+    let checks: [(&str, Vec<Complaint>); 6] = [
         ("arrows", arrows::check()?),
         ("source", source::check(&files)?),
         ("transcripts", rows::check()?),
         ("documents", documents::check()?),
+        ("ignored tests", ignored::check()?),
         ("faults", faults::check()?),
     ];
     let mut failed = 0;
