@@ -2,6 +2,7 @@
 //! away, reports that add up, and nothing left behind.
 
 use larder_client::{Builder, Error, Fault, Mode, Outcome, Ttl, Want, Window, tokio as larder};
+use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use tokio::net::UnixListener;
 use tokio::runtime::{self, Runtime};
 use tokio::time::sleep;
 
-const PATIENCE: Duration = Duration::from_secs(600);
 const MS: Duration = Duration::from_millis(1);
 
 fn server() -> Server {

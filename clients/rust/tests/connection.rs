@@ -4,13 +4,12 @@ use larder_client::wire::{Ask, Count, Get, Store};
 use larder_client::{
     Builder, Client, Connection, Deliveries, Error, OpenSocket, Outcome, Ready, Reply, Untaken,
 };
+use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(600);
 
 fn server() -> Server {
     Server::start(&["--threads", "1", "-m", "64"]).expect("a server")

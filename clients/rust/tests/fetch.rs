@@ -1,6 +1,7 @@
 //! Values that are fetched: one caller finds each, whoever else waits for it, and what is out of date is not stored.
 
 use larder_client::{Client, Error, Fetching, Ttl, tokio as larder};
+use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -9,7 +10,6 @@ use std::time::Duration;
 use tokio::runtime::{self, Runtime};
 use tokio::sync::Notify;
 
-const PATIENCE: Duration = Duration::from_secs(600);
 const HOUR: Ttl = Ttl::In(Duration::from_secs(3600));
 
 fn server() -> Server {

@@ -1,12 +1,11 @@
 //! Values that are written and read as they come.
 
 use larder_client::{Client, Error, Outcome, Ttl, Want};
+use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use std::io::{self, Read, Write};
 use std::thread;
 use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(600);
 
 fn server() -> Server {
     Server::start(&["--threads", "1", "-m", "128", "-I", "32m"]).expect("a server")

@@ -3,12 +3,11 @@
 
 use larder_client::wire::{Ask, Count, Get, Store};
 use larder_client::{Client, Dialect, Error, Fault, Mode, Outcome, Ttl, Want, Window};
+use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(600);
 
 fn server() -> Server {
     Server::start(&["--threads", "1", "-m", "64"]).expect("a server")

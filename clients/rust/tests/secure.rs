@@ -2,6 +2,7 @@
 
 use larder_client::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use larder_client::{Builder, Client, Error, Outcome, Tls, Ttl, Window};
+use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +12,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{self, Runtime};
 use tokio_rustls::TlsAcceptor;
 
-const PATIENCE: Duration = Duration::from_secs(600);
 const NAME: &str = "cache.internal";
 
 fn runtime() -> Runtime {

@@ -4,6 +4,7 @@
 use larder_client::{
     Builder, Client, Discovery, Error, Failure, Fault, Server as Address, Ttl, Want, Window,
 };
+use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use std::io::{self, BufRead, BufReader, Write};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::{self, Runtime};
 
-const PATIENCE: Duration = Duration::from_secs(600);
 const TTL: Duration = Duration::from_secs(3600);
 
 fn servers(count: usize) -> Vec<Server> {

@@ -2,6 +2,7 @@
 //! duplicates or corrupts replies, or has writes forget their tokens; a server that stands still for a
 //! while, one that dies, one whose threads idle.
 
+use larder_testkit::PATIENCE;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -32,9 +33,6 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-/// Long enough for any machine: whatever takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What the proxy does to the replies of each connection, once, after some of them have passed.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,7 @@
 //! What the lab does about servers that are found under other names, that are not what they should be,
 //! and with its children when it is interrupted.
 
+use larder_testkit::PATIENCE;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
@@ -10,9 +11,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_lab::results::Run;
-
-/// Long enough for any machine: whatever takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("larder-lab-{name}-{}", std::process::id()));

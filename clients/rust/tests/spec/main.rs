@@ -9,6 +9,7 @@ mod words;
 use case::{Act, Call, Case, cases, unescaped};
 use front::Front;
 use larder_client::{Client, Dialect, Error, LeaseState, Leasing, Meta, Mode, Server, Ttl, Want, tokio};
+use larder_testkit::PATIENCE;
 use played::Played;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,8 +17,6 @@ use std::thread;
 use std::time::Duration;
 use words::{failed, found, plain, stored};
 
-/// How long anything may take on a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(600);
 fn client<C: Front>(case: &Case, path: &Path) -> C {
     let option = |name: &str| case.with.get(name);
     let mut builder = Client::builder()

@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 
 use larder_lab::Address;
 use larder_lab::peers::{Kind, Server, Spec};
+use larder_testkit::PATIENCE;
 use larder_testkit::stand_in::{proxy, script, unchanged};
 
 use super::{alone, folder, lab, refused, said, written};
-
-/// Long enough for any machine: whatever takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A wrapper called `memcached` that starts this Larder beside itself, and waits for it. Both have the folder in their command
 /// line.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use larder_lab::contender::Target;
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::results::Run;
+use larder_testkit::PATIENCE;
 use larder_testkit::process::{self, Program};
 
 use super::{folder, refused, said};
@@ -156,9 +157,6 @@ fn memcached_takes_user_and_password_on_every_connection() {
     refused(&output, "the login is not taken: CLIENT_ERROR authentication failure");
     std::fs::remove_dir_all(folder).unwrap();
 }
-
-/// Long enough for any machine: whatever takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A server of these options, which ends with it.
 struct Serving(Child);

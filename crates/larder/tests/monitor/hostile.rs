@@ -1,15 +1,13 @@
 //! Clients of the HTTP port that are slow, many, lost or hostile: each hears why, the next scraper is served, and the
 //! data port knows nothing of it.
 
+use larder_testkit::PATIENCE;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::page::json;
 use super::web::{Talk, Web};
-
-/// Long enough for any machine: whatever takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// More than there are places.
 const MANY: usize = 100;

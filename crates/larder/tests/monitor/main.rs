@@ -4,13 +4,11 @@ mod hostile;
 mod page;
 mod web;
 
+use larder_testkit::PATIENCE;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use web::{Page, Web};
-
-/// Long enough for any machine: whatever takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Series of a scrape, and its bytes, with some twenty classes and thirty commands in use.
 const SERIES_MAX: usize = 1_800;

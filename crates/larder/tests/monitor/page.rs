@@ -1,14 +1,12 @@
 //! The page's files and the data that it is drawn from: what they are sent with, that they are the server's figures, and
 //! that values and hidden keys are in none of them.
 
+use larder_testkit::PATIENCE;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::web::Web;
-
-/// Long enough for any machine: whatever takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 const ASSETS: &[(&str, &str)] = &[
     ("/", "text/html; charset=utf-8"),

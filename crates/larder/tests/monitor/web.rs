@@ -4,12 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
-use std::time::Duration;
 
+use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
-
-/// How long any reply may take.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A server and where it tells its figures.
 pub struct Web {

@@ -2,6 +2,7 @@
 //!
 //! Everything that the browser has to say is kept: lines of its console, requests, violations of a policy.
 
+use larder_testkit::PATIENCE;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,9 +12,6 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use serde_json::{Value, json};
-
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Where pictures are kept, if anywhere.
 const PICTURES: &str = "LARDER_PAGE_PICTURES";

@@ -8,14 +8,12 @@ mod browser;
 #[path = "../monitor/web.rs"]
 mod web;
 
+use larder_testkit::PATIENCE;
 use std::time::{Duration, Instant};
 
 use browser::Browser;
 use serde_json::Value;
 use web::Web;
-
-/// Long enough for any machine: whatever takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 fn data(web: &Web, place: &str) -> Value {
     let answer = web.get(&format!("/api/v1/{place}"));

@@ -15,6 +15,7 @@ mod elements;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
+use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{COPIED_BYTES_MAX, DATABASES, Value};
 
@@ -283,11 +284,13 @@ impl<'q> Scale<'q> {
             return;
         }
         // COPY and MOVE also write to another database, which any of their words may name.
-        let mut databases = vec![self.db];
+        let mut databases: ArrayVec<u8, { DATABASES as usize }> = ArrayVec::from_iter([self.db]);
         if matches!(row.name, "copy" | "move") {
-            databases.extend(args.skip(1).filter_map(database));
-            databases.sort_unstable();
-            databases.dedup();
+            for db in args.skip(1).filter_map(database) {
+                if !databases.contains(&db) {
+                    databases.push(db);
+                }
+            }
         }
         row.each_key(args, &mut |key| {
             for &db in &databases {
