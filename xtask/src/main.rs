@@ -35,6 +35,7 @@ mod lab;
 mod machine;
 mod models;
 mod peers;
+mod programs;
 mod run;
 mod sanitize;
 mod schedules;

@@ -34,8 +34,19 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Comm
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments);
     command.env("CARGO_TARGET_DIR", target());
+    // What the cargo that runs us says of xtask: a build script that looks at it would be run anew, and all that depends
+    // on its package built anew (ring, rustls, the client, the lab), each time after a cargo that was called by hand.
+    for (name, _) in std::env::vars_os() {
+        let told = name.to_str().is_some_and(|name| OF_XTASK.iter().any(|prefix| name.starts_with(prefix)));
+        if told {
+            command.env_remove(name);
+        }
+    }
     command
 }
+
+/// How names of variables begin that cargo gives to what it runs.
+const OF_XTASK: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
 
 /// cargo through rustup's front, which takes `+toolchain` and knows nothing of the cargo that runs us.
 pub fn cargo_front(arguments: &[&str]) -> Command {
@@ -46,6 +57,16 @@ pub fn cargo_front(arguments: &[&str]) -> Command {
     command
 }
 
+/// The command has the variables that another was given.
+pub fn set_variables_of(like: &Command, command: &mut Command) {
+    for (name, value) in like.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+}
+
 /// Lines of a failed program's output that its error repeats, from each that [`tells`] why.
 const AFTER: usize = 4;
 /// How long its output may outlast a program.
@@ -53,10 +74,10 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Lines an error repeats at most.
 const REPEATED: usize = 60;
 
-/// Lines that programs have printed while they were run here.
+/// Lines that programs have printed while they were run here, and programs that have ended.
 static LINES: AtomicU64 = AtomicU64::new(0);
 
-/// Lines that [`run`]'s programs have printed so far.
+/// Lines that [`run`]'s programs have printed so far, and [`capture`]'s programs that have ended.
 pub fn lines_printed() -> u64 {
     LINES.load(Relaxed)
 }
@@ -75,15 +96,13 @@ pub fn run(mut command: Command) -> Outcome {
     let mut child = child.map_err(failed)?;
     let (lines, telling) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut after = 0;
+        let mut telling = Telling::default();
         for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line);
             println!("{line}");
             LINES.fetch_add(1, Relaxed);
-            after = if tells(&line) { AFTER } else { after };
-            if after > 0 {
-                after -= 1;
-                let _ = lines.send(format!("  | {line}"));
+            if let Some(line) = telling.repeat(&line) {
+                let _ = lines.send(line);
             }
         }
     });
@@ -99,6 +118,28 @@ pub fn run(mut command: Command) -> Outcome {
     if status.success() { Ok(()) } else { Err(repeated.join("\n")) }
 }
 
+/// What of a failed program's output its error repeats.
+#[derive(Debug, Default)]
+struct Telling {
+    /// So many of the lines that come.
+    after: usize,
+}
+
+impl Telling {
+    /// The line as it is repeated, if it is.
+    fn repeat(&mut self, line: &str) -> Option<String> {
+        self.after = if tells(line) { AFTER } else { self.after };
+        self.after = self.after.checked_sub(1)?;
+        Some(format!("  | {line}"))
+    }
+}
+
+/// The lines of a failed program's output that its error repeats.
+pub fn repeated(output: &str) -> Vec<String> {
+    let mut telling = Telling::default();
+    output.lines().filter_map(|line| telling.repeat(line)).take(REPEATED).collect()
+}
+
 /// Whether a line of output says what went wrong.
 fn tells(line: &str) -> bool {
     ["panicked at", "... FAILED", "ERROR: AddressSanitizer", "error:", "error["]
@@ -110,6 +151,7 @@ fn tells(line: &str) -> bool {
 pub fn capture(mut command: Command) -> Outcome<(bool, String)> {
     command.stdin(Stdio::null());
     let output = command.output().map_err(|error| format!("{}: {error}", shown(&command)))?;
+    LINES.fetch_add(1, Relaxed);
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
     Ok((output.status.success(), text))

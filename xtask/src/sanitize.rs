@@ -4,21 +4,30 @@
 //! allow them. Never skipped. Why not ThreadSanitizer: docs/decisions/0003-sanitizers.md.
 
 use crate::install::has_nightly;
-use crate::run::{Outcome, cargo, cargo_front, run, target};
+use crate::programs::{self, Tests};
+use crate::run::{Outcome, cargo, cargo_front, target};
 use std::process::Command;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Runs the tests of the crates that hold or reach unsafe code.
+/// The tests of the crates that hold or reach unsafe code.
+const TESTS: &[&str] =
+    &["--lib", "--tests", "--target", TARGET, "--package", "larder-store", "--package", "larder-commands"];
+
+/// Runs them.
 pub fn sanitize() -> Outcome {
-    let arguments = ["--target", TARGET, "--package", "larder-store", "--package", "larder-commands"];
-    let mut command =
-        unstable(&[&["test", "--no-fail-fast", "--lib", "--tests"][..], &arguments[..]].concat());
+    let lanes = std::thread::available_parallelism().map_or(2, usize::from);
+    programs::run_tests(under_asan, Tests { build: TESTS, without: &[], arguments: &[], lanes })
+}
+
+/// cargo that builds and runs with it.
+fn under_asan(arguments: &[&str]) -> Command {
+    let mut command = unstable(arguments);
     command.env("RUSTFLAGS", "-Zsanitizer=address --cfg larder_asan -Cforce-frame-pointers=yes");
     command.env("CARGO_TARGET_DIR", target().join("asan"));
     // Reserved address space is not a leak; statics that live for ever are not either.
     command.env("ASAN_OPTIONS", "detect_leaks=0:allow_user_poisoning=1");
-    run(command)
+    command
 }
 
 /// cargo that accepts unstable compiler flags.

@@ -6,9 +6,9 @@
 
 use crate::hang::unless_it_hangs;
 use crate::machine::Busy;
-use crate::run::{Outcome, cargo, root, run, target};
+use crate::programs::{self, Tests};
+use crate::run::{Outcome, cargo, run};
 use crate::{clients, conformance, fuzz, lab, models, sanitize, schedules, tidy};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Seconds each fuzzer runs beyond its corpus, and its seed: the inputs come in the same order each time.
@@ -31,7 +31,10 @@ const GATE: &[Stage] = &[
         command.env("RUSTDOCFLAGS", "-D warnings");
         run(command)
     }),
-    ("tests", || run(tests(&["--workspace"]))),
+    ("tests", || {
+        let programs = tests(&["--workspace", "--lib", "--bins", "--tests"], &[]);
+        programs.and(run(cargo(&["test", "--workspace", "--doc", "--no-fail-fast"])))
+    }),
     ("models", models::models),
     ("schedules", || schedules::schedules(&[])),
 ];
@@ -40,8 +43,9 @@ const GATE: &[Stage] = &[
 const MORE: &[Stage] = &[
     ("timed", || {
         // One after the other: a measurement beside another is none. Those of the lab run in its own stage.
-        let packages = ["--workspace", "--exclude", "larder", "--exclude", "larder-lab"];
-        run(tests(&[&packages[..], &["--", "--ignored", "--test-threads=1"]].concat()))
+        let build = &["--workspace", "--lib", "--bins", "--tests"];
+        let arguments = &["--ignored", "--test-threads=1"];
+        programs::run_tests(cargo, Tests { build, without: &["lab", "larder"], arguments, lanes: 1 })
     }),
     ("clients", || clients::clients(&[])),
     ("conformance", || conformance::conformance(&[])),
@@ -52,46 +56,74 @@ const MORE: &[Stage] = &[
 
 /// What beside [`STYLE`] is worth a few minutes after each change: nothing is explored at length.
 const QUICK: &[Stage] = &[
-    ("unit tests", || run(tests(&["--workspace", "--lib", "--bins"]))),
-    ("fast tests", || run(tests(FAST))),
+    ("unit tests", || tests(&["--workspace", "--lib", "--bins"], &[])),
+    ("fast tests", || {
+        let skipped: Vec<&str> = SLOW.iter().flat_map(|module| ["--skip", module]).collect();
+        tests(FAST, &skipped)
+    }),
 ];
 
-/// Tests beside the units that take seconds.
+/// Programs beside the units of which most tests take seconds.
 const FAST: &[&str] = &[
     "--package=larder-store",
     "--package=larder-eventloop",
     "--package=larder-commands",
     "--package=larder-testkit",
-    "--test=behaviour",
-    "--test=compaction",
-    "--test=databases",
-    "--test=patching",
-    "--test=usual_writes",
-    "--test=watches",
-    "--test=shrinking",
-    "--test=drain_on_sim",
-    "--test=held_on_sim",
-    "--test=loop_on_sim",
+    "--test=all",
     "--test=session",
-    "--test=model",
-    "--test=pipelines",
-    "--test=transcripts",
-    "--test=redis_model",
-    "--test=store_model",
-    "--test=resp_pieces",
-    "--test=redis_transactions",
-    "--test=redis_maxmemory",
-    "--test=redis_pubsub",
-    "--test=redis_monitor",
+    "--test=*_on_sim",
 ];
 
-/// `cargo test`, whose tests start the program that the same build makes.
-fn tests(arguments: &[&str]) -> Command {
-    let mut command = cargo(&[&["test", "--no-fail-fast"], arguments].concat());
-    if arguments.contains(&"--workspace") {
-        command.env("LARDER_BIN", root().join(target()).join("debug/larder"));
-    }
-    command
+/// Modules of these whose tests take longer, or start servers.
+const SLOW: &[&str] = &[
+    "attacks::",
+    "bad_clients::",
+    "canary::",
+    "collections::",
+    "expiry_first::",
+    "held_replies::",
+    "hostile::",
+    "huge_values::",
+    "impatient_worker::",
+    "large_values::",
+    "lengths::",
+    "limits::",
+    "linearizability::",
+    "long_replies::",
+    "mixed_sizes::",
+    "moving::",
+    "open_ports::",
+    "other_workers::",
+    "access_patterns::",
+    "pauses::",
+    "redis_blocking::",
+    "redis_kill::",
+    "redis_large::",
+    "redis_start::",
+    "redis_threads::",
+    "redis_true_limit::",
+    "redis_watched::",
+    "removals::",
+    "shift::",
+    "slabs::",
+    "small_memory::",
+    "stopping::",
+    "storm::",
+    "strangers::",
+    "stress::",
+    "transactions::beside",
+    "transactions::full",
+    "transactions::watching",
+    "transcripts_pass_over_sockets",
+    "true_limit::",
+    "two_workers::",
+    "world::",
+];
+
+/// Test programs, as many at once as there are cores.
+fn tests(build: &[&str], arguments: &[&str]) -> Outcome {
+    let lanes = std::thread::available_parallelism().map_or(2, usize::from);
+    programs::run_tests(cargo, Tests { build, without: &[], arguments, lanes })
 }
 
 /// Runs the gate, or with `--all` everything, or with `--quick` what takes a few minutes; of these the stages that are

@@ -1,8 +1,8 @@
 //! Patterns run against the store, and against models that may hold as many keys.
 
-use crate::START;
-use crate::patterns::{Course, Shape, Verb};
-use crate::policies::{Lru, Policy, S3Fifo, Segmented};
+use super::START;
+use super::patterns::{Course, Shape, Verb};
+use super::policies::{Lru, Policy, S3Fifo, Segmented};
 use larder_store::{Attributes, Config, Expect, Lookup, Store, Worker};
 use std::sync::Arc;
 

@@ -1,14 +1,14 @@
 //! The judgement of every byte that a client is sent: it belongs to the answer to what this client has asked next, or to a
 //! message that this client listens for.
 
-use crate::books::contest_name;
-use crate::client::{Client, Contesting, Role, doubts};
-use crate::line::Line;
-use crate::listener::{Heard, hear};
-use crate::model::{Answer, Doubts, Outcome, Verb};
-use crate::part::{Contest, Dialect, Part};
-use crate::plan::Memory;
-use crate::scene::{Flush, Scene};
+use crate::world::books::contest_name;
+use crate::world::client::{Client, Contesting, Role, doubts};
+use crate::world::line::Line;
+use crate::world::listener::{Heard, hear};
+use crate::world::model::{Answer, Doubts, Outcome, Verb};
+use crate::world::part::{Contest, Dialect, Part};
+use crate::world::plan::Memory;
+use crate::world::scene::{Flush, Scene};
 
 /// What to do with the bytes at the front of the input.
 enum Match {

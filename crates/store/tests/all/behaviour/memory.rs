@@ -1,6 +1,6 @@
 //! A full store, and a limit that is lowered: what goes, what stays, what is refused.
 
-use crate::{NOW, get, set, store};
+use crate::behaviour::{NOW, get, set, store};
 use larder_store::{
     Attributes, Config, Error, Expect, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, Refusal, Store, Worker,
 };

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use larder_eventloop::Millis;
 use larder_eventloop::sim::Time;
 
-use crate::books::Books;
-use crate::door::Door;
-use crate::plan::Plan;
-use crate::random::Random;
+use crate::world::books::Books;
+use crate::world::door::Door;
+use crate::world::plan::Plan;
+use crate::world::random::Random;
 
 /// Workers look at the system's clock this often, and reckon from it in between.
 const CLOCK_MS: Millis = 1_100;

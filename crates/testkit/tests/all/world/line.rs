@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use larder_eventloop::Millis;
 use larder_eventloop::sim::Peer;
 
-use crate::asking::Asking;
-use crate::part::Part;
-use crate::scene::Scene;
+use crate::world::asking::Asking;
+use crate::world::part::Part;
+use crate::world::scene::Scene;
 
 /// A request, or several that only make sense together.
 #[derive(Debug)]

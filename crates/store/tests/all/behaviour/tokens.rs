@@ -1,6 +1,6 @@
 //! Tokens and marks: they grow, are compared, and survive what happens around them.
 
-use crate::{NOW, set, store};
+use crate::behaviour::{NOW, set, store};
 use larder_store::{Attributes, Expect, Guard, Refusal, Worker};
 
 #[test]

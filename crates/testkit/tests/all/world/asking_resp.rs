@@ -1,12 +1,12 @@
 //! Redis's requests, in RESP2 and RESP3.
 
-use crate::asking::{Asking, NUMBERS};
-use crate::books::{Channel, counter_name};
-use crate::client::{Client, Role};
-use crate::listener::Subscription;
-use crate::model::Verb;
-use crate::part::{Dialect, Form, Part, bulk, words};
-use crate::scene::{Flush, Scene};
+use crate::world::asking::{Asking, NUMBERS};
+use crate::world::books::{Channel, counter_name};
+use crate::world::client::{Client, Role};
+use crate::world::listener::Subscription;
+use crate::world::model::Verb;
+use crate::world::part::{Dialect, Form, Part, bulk, words};
+use crate::world::scene::{Flush, Scene};
 
 /// A command of a key's, and what it asks.
 type Command = (Vec<u8>, Part);
@@ -28,7 +28,9 @@ impl Client {
                 parts.extend(keys.iter().map(|key| self.part(scene, *key, Verb::Get, self.resp_form())));
                 Asking::new(bytes, parts)
             }
-            16 | 17 if self.contesting.is_none() && scene.plan.memory == crate::plan::Memory::Ample => {
+            16 | 17
+                if self.contesting.is_none() && scene.plan.memory == crate::world::plan::Memory::Ample =>
+            {
                 self.transaction(scene)
             }
             18 => {
@@ -154,7 +156,7 @@ impl Client {
             if scene.random.one_in(3) {
                 continue;
             }
-            let channel = channel_name(&crate::world::owner_name(owner));
+            let channel = channel_name(&crate::world::simulation::owner_name(owner));
             let number = subscriptions.len() + 1;
             let head =
                 [format!("{mark}3\r\n").as_bytes(), &bulk(b"subscribe"), &bulk(channel.as_bytes())].concat();

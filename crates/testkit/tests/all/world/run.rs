@@ -7,13 +7,13 @@ use larder_commands::{Counter, Host, Sums};
 use larder_eventloop::Millis;
 use larder_store::{Lookup, Store, Value};
 
-use crate::asking::Asking;
-use crate::books::{contest_name, counter_name};
-use crate::client::Role;
-use crate::model::Verb;
-use crate::part::{Dialect, Form, Part, words};
-use crate::plan::Memory;
-use crate::world::World;
+use crate::world::asking::Asking;
+use crate::world::books::{contest_name, counter_name};
+use crate::world::client::Role;
+use crate::world::model::Verb;
+use crate::world::part::{Dialect, Form, Part, words};
+use crate::world::plan::Memory;
+use crate::world::simulation::World;
 
 /// Everybody has all answers within this.
 const LIFE_MS: Millis = 120_000;

@@ -25,7 +25,7 @@ mod plan;
 mod random;
 mod run;
 mod scene;
-mod world;
+mod simulation;
 
 use larder_testkit::PATIENCE;
 use std::sync::Arc;

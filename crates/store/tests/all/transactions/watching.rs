@@ -1,6 +1,6 @@
 //! Watches: what touches a key, and what they may take.
 
-use crate::{NOW, get, number, run, set, store};
+use crate::transactions::{NOW, get, number, run, set, store};
 use larder_store::{Attributes, Expect, Guard, Touched};
 use std::sync::atomic::Ordering;
 

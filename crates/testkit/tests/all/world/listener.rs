@@ -1,8 +1,8 @@
 //! What a listener hears: all messages of a channel from when it is told that it listens, in order, none twice.
 
-use crate::books::{Books, Channel};
-use crate::judge::{bulk_at, shown};
-use crate::part::{Dialect, bulk};
+use crate::world::books::{Books, Channel};
+use crate::world::judge::{bulk_at, shown};
+use crate::world::part::{Dialect, bulk};
 
 /// A channel that a client listens to.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::model::{Answer, Verb};
+use crate::world::model::{Answer, Verb};
 
 /// How a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 
 use larder_eventloop::{Millis, RECEIVE_BYTES};
 
-use crate::line::{Ending, Line, Request};
-use crate::listener::Subscription;
-use crate::model::{Doubts, Key, State};
-use crate::part::{Contest, Dialect, Part};
-use crate::plan::Memory;
-use crate::scene::{Flush, Scene};
+use crate::world::line::{Ending, Line, Request};
+use crate::world::listener::Subscription;
+use crate::world::model::{Doubts, Key, State};
+use crate::world::part::{Contest, Dialect, Part};
+use crate::world::plan::Memory;
+use crate::world::scene::{Flush, Scene};
 
 /// What a client does.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Transactions in a full store: whose memory they take, and whose not.
 
-use crate::{NOW, get, run, set, store, write};
+use crate::transactions::{NOW, get, run, set, store, write};
 use larder_store::{Attributes, Expect};
 use std::sync::atomic::{AtomicBool, Ordering};
 

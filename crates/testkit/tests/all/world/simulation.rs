@@ -19,15 +19,15 @@ use larder_eventloop::socket::Address;
 use larder_server::{Acceptor, Arrivals, Clock, Config, Hub, Listener, Log, MAIL_MAX, Mailbox, Worker};
 use larder_store::{Attributes, Automove, Expect, Store};
 
-use crate::asking::NUMBERS;
-use crate::books::{Channel, Counter, contest_name, counter_name};
-use crate::client::{Client, Role};
-use crate::door::{Door, LISTENERS, Refusal};
-use crate::model::Key;
-use crate::part::Dialect;
-use crate::plan::{Memory, Plan, Steps};
-use crate::random::Random;
-use crate::scene::{Flush, Scene};
+use crate::world::asking::NUMBERS;
+use crate::world::books::{Channel, Counter, contest_name, counter_name};
+use crate::world::client::{Client, Role};
+use crate::world::door::{Door, LISTENERS, Refusal};
+use crate::world::model::Key;
+use crate::world::part::Dialect;
+use crate::world::plan::{Memory, Plan, Steps};
+use crate::world::random::Random;
+use crate::world::scene::{Flush, Scene};
 
 /// What the system's clock says when a server is started.
 const START_MS: Millis = 1_800_000_000_000;

@@ -1,10 +1,10 @@
 //! Who tells the server what to do, in either protocol.
 
-use crate::asking::Asking;
-use crate::client::Client;
-use crate::part::{Part, words};
-use crate::plan::Memory;
-use crate::scene::{Flush, Scene};
+use crate::world::asking::Asking;
+use crate::world::client::Client;
+use crate::world::part::{Part, words};
+use crate::world::plan::Memory;
+use crate::world::scene::{Flush, Scene};
 
 impl Client {
     /// A request of an administrator's.

@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use larder_eventloop::Millis;
 
-use crate::client::{Client, Contesting, Role};
-use crate::model::{Expiry, Held, SECOND_MS, Verb};
-use crate::part::{Dialect, Form, Part};
-use crate::plan::{Memory, Steps};
-use crate::random::Random;
-use crate::scene::{Flush, Scene};
+use crate::world::client::{Client, Contesting, Role};
+use crate::world::model::{Expiry, Held, SECOND_MS, Verb};
+use crate::world::part::{Dialect, Form, Part};
+use crate::world::plan::{Memory, Steps};
+use crate::world::random::Random;
+use crate::world::scene::{Flush, Scene};
 
 /// Keys from this one on hold text, those before numbers.
 pub const NUMBERS: usize = 2;
@@ -47,7 +47,7 @@ impl Client {
     pub fn ask(&mut self, scene: &mut Scene) {
         let depth = scene.plan.depth;
         let line = self.line.as_ref().expect("it is connected");
-        let open = line.ending == crate::line::Ending::None;
+        let open = line.ending == crate::world::line::Ending::None;
         if self.left == 0 || scene.stopping || !open || line.requests.len() >= depth {
             return;
         }
@@ -81,7 +81,7 @@ impl Client {
     /// What a RESP client says first.
     pub fn greet(&mut self, scene: &mut Scene) {
         if self.dialect == Dialect::Resp3 {
-            let bytes = crate::part::words(&[b"HELLO", b"3", b"SETNAME", self.name.as_bytes()]);
+            let bytes = crate::world::part::words(&[b"HELLO", b"3", b"SETNAME", self.name.as_bytes()]);
             self.put(scene, Asking::new(bytes, vec![Part::Hello]));
         }
         if matches!(self.role, Role::Listener(_)) {

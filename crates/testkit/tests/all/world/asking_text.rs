@@ -1,11 +1,11 @@
 //! memcached's requests, classic and meta.
 
-use crate::asking::{Asking, NUMBERS};
-use crate::books::{contest_name, counter_name};
-use crate::client::Client;
-use crate::model::{Held, Verb};
-use crate::part::{Contest, Dialect, Form, Part};
-use crate::scene::Scene;
+use crate::world::asking::{Asking, NUMBERS};
+use crate::world::books::{contest_name, counter_name};
+use crate::world::client::Client;
+use crate::world::model::{Held, Verb};
+use crate::world::part::{Contest, Dialect, Form, Part};
+use crate::world::scene::Scene;
 
 impl Client {
     fn form(&self, quiet: bool, opaque: u64) -> Form {

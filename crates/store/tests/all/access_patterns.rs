@@ -1,11 +1,11 @@
 //! Access patterns that no stream of independent requests has: each keeps its bound, and soon after another, too. The
 //! same on larger stores, and all pairs: `cargo bench -p larder-store --bench hitratio -- patterns`, `-- turns`.
 
-#[path = "../../lab/src/hitratio/patterns.rs"]
+#[path = "../../../lab/src/hitratio/patterns.rs"]
 mod patterns;
-#[path = "../benches/hitratio/policies.rs"]
+#[path = "../../benches/hitratio/policies.rs"]
 mod policies;
-#[path = "../benches/hitratio/race.rs"]
+#[path = "../../benches/hitratio/race.rs"]
 mod race;
 
 use patterns::{PATTERNS, Pattern, Verb};

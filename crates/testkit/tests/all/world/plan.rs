@@ -2,7 +2,7 @@
 
 use larder_eventloop::sim::Weather;
 
-use crate::random::Random;
+use crate::world::random::Random;
 
 /// What the store has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Uploads: what they may hold, how they are filled, what becomes of those that are abandoned.
 
-use crate::{NOW, get, set, store};
+use crate::behaviour::{NOW, get, set, store};
 use larder_store::{Attributes, Expect, Guard, Refusal};
 
 #[test]

@@ -1,0 +1,268 @@
+//! The workspace's test programs, several at once: many of them wait for most of their time, and cargo runs one after the
+//! other.
+//!
+//! ```text
+//! cargo builds all, and says where they are ─▶ each runs, the longest first ─▶ what failed runs alone, three times ─▶ verdict
+//! ```
+//!
+//! A test that fails and then passes alone is unsteady. It stays red: it has found a defect of Larder or of itself.
+
+use crate::machine::Busy;
+use crate::run::{Outcome, capture, lanes, repeated, set_variables_of, shown};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Programs that are begun first, the longest of all at the front: package and name.
+const LONG: &[&str] =
+    &["store all", "testkit all", "store behaviour", "commands session", "store larder_store"];
+/// So many of the slowest are told.
+const SLOWEST: usize = 12;
+/// How often a test that failed runs alone.
+const AGAIN: usize = 3;
+/// Tests that are known to be unsteady: their name, why, and since when. Where one of them fails and then passes alone
+/// [`AGAIN`] times it is told, and the stage is not red for it.
+const UNSTEADY: &[(&str, &str, &str)] = &[];
+/// More of them are not to be.
+const UNSTEADY_MAX: usize = 5;
+const _: () = assert!(UNSTEADY.len() <= UNSTEADY_MAX);
+
+/// Which programs there are to build and run, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Tests<'a> {
+    /// What follows `cargo test`, up to `--`.
+    pub build: &'a [&'a str],
+    /// Packages that are built and whose tests do not run.
+    pub without: &'a [&'a str],
+    /// What each program is given.
+    pub arguments: &'a [&'a str],
+    /// Programs that run at once.
+    pub lanes: usize,
+}
+
+/// A line of what cargo says of a build.
+#[derive(Debug, Deserialize)]
+struct Message {
+    reason: String,
+    executable: Option<PathBuf>,
+    manifest_path: Option<PathBuf>,
+    profile: Option<Profile>,
+    target: Option<Target>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+}
+
+/// A test program, or one that tests start.
+#[derive(Debug)]
+struct Program {
+    name: String,
+    path: PathBuf,
+    /// Where its package is: it runs there.
+    home: PathBuf,
+    is_test: bool,
+}
+
+/// What came of a program.
+struct Ran {
+    name: String,
+    took: Duration,
+    outcome: Outcome,
+}
+
+/// Builds the test programs that `cargo test` would run, and runs them.
+///
+/// # Errors
+/// When one does not build or fails; all are run.
+pub fn run_tests(cargo: impl Fn(&[&str]) -> Command + Sync, tests: Tests<'_>) -> Outcome {
+    let began = Instant::now();
+    let build =
+        cargo(&[&["test", "--no-run", "--message-format=json-render-diagnostics"], tests.build].concat());
+    println!("$ {}", shown(&build));
+    let (works, text) = capture(build)?;
+    let (messages, rest): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('{'));
+    if !works {
+        return Err(format!("the tests do not build:\n{}", rest.join("\n")));
+    }
+    println!("built in {:.1} s", began.elapsed().as_secs_f64());
+    let programs = messages.into_iter().filter_map(program).collect::<Outcome<Vec<Program>>>()?;
+    let (mut programs, others): (Vec<Program>, Vec<Program>) =
+        programs.into_iter().partition(|program| program.is_test);
+    // Tests start the program that the same build made.
+    let larder = others.into_iter().find(|other| other.name == "larder larder").map(|larder| larder.path);
+    let rank = |name: &str| LONG.iter().position(|long| *long == name).unwrap_or(LONG.len());
+    programs.retain(|program| !tests.without.contains(&program.package()));
+    programs.sort_by_key(|program| rank(&program.name));
+    let like = || {
+        let mut like = cargo(&[]);
+        if let Some(larder) = &larder {
+            like.env("LARDER_BIN", larder);
+        }
+        like
+    };
+    tell(lanes(&programs, tests.lanes, |program| Some(program.ran(&like(), tests.arguments))))
+}
+
+/// The slowest, and what failed.
+fn tell(mut all: Vec<Ran>) -> Outcome {
+    all.sort_by_key(|ran| std::cmp::Reverse(ran.took));
+    println!("{} programs, the slowest of them:", all.len());
+    for ran in all.iter().take(SLOWEST) {
+        println!("  {:<40} {:>6.1} s", ran.name, ran.took.as_secs_f64());
+    }
+    let failures: Vec<String> = all.into_iter().filter_map(|ran| ran.outcome.err()).collect();
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
+
+/// The program that a message is about, if it is about one.
+fn program(line: &str) -> Option<Outcome<Program>> {
+    let message: Message = match serde_json::from_str(line) {
+        Ok(message) => message,
+        Err(error) => return Some(Err(format!("cargo says {line}: {error}"))),
+    };
+    if message.reason != "compiler-artifact" {
+        return None;
+    }
+    let is_test = message.profile?.test;
+    let (path, manifest) = (message.executable?, message.manifest_path?);
+    let home = manifest.parent().unwrap_or(Path::new("/")).to_owned();
+    let package = home.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Some(Ok(Program { name: format!("{package} {}", message.target?.name), path, home, is_test }))
+}
+
+impl Program {
+    /// The folder of its package.
+    fn package(&self) -> &str {
+        self.name.split(' ').next().unwrap_or_default()
+    }
+
+    /// Runs it, prints what it printed, and runs what failed again.
+    fn ran(&self, like: &Command, arguments: &[&str]) -> Ran {
+        let (started, busy) = (Instant::now(), Busy::now());
+        let outcome = self.run(like, arguments).and_then(|(works, text)| {
+            println!("-- {}\n{text}", self.name);
+            if works { Ok(()) } else { self.judge(like, &text, &busy.since()) }
+        });
+        Ran { name: self.name.clone(), took: started.elapsed(), outcome }
+    }
+
+    /// Whether it worked, and what it printed.
+    fn run(&self, like: &Command, arguments: &[&str]) -> Outcome<(bool, String)> {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.home).args(arguments);
+        // What cargo would be given: sanitizers' options, and where is built.
+        command.env("CARGO", like.get_program());
+        set_variables_of(like, &mut command);
+        capture(command)
+    }
+
+    /// Runs the tests that failed alone, and says what came of it.
+    fn judge(&self, like: &Command, text: &str, busy: &str) -> Outcome {
+        let mut told = vec![format!("{} failed ({busy})", self.name)];
+        told.extend(repeated(text));
+        let failed = failed(text);
+        let mut is_red = failed.is_empty();
+        if failed.is_empty() {
+            told.push("it ended before it said which tests failed".to_owned());
+        }
+        for test in failed {
+            let verdict = alone(&test, || {
+                let one = ["--exact", test.as_str(), "--include-ignored", "--test-threads=1"];
+                self.run(like, &one).map(|(works, _)| works)
+            })?;
+            is_red |= verdict.is_red;
+            told.push(format!("  {test}: {}", verdict.said));
+        }
+        let told = told.join("\n");
+        if is_red {
+            return Err(told);
+        }
+        println!("{told}");
+        Ok(())
+    }
+}
+
+/// What came of a test that failed, when it ran alone.
+#[derive(Debug, PartialEq, Eq)]
+struct Verdict {
+    is_red: bool,
+    said: String,
+}
+
+/// Runs a test alone some times.
+fn alone(test: &str, mut run: impl FnMut() -> Outcome<bool>) -> Outcome<Verdict> {
+    let mut failures = 0;
+    for _ in 0..AGAIN {
+        failures += usize::from(!run()?);
+    }
+    let known = UNSTEADY.iter().find(|(name, ..)| *name == test);
+    let said = match (failures, known) {
+        (0, Some((_, why, since))) => format!("unsteady, as is known since {since}: {why}"),
+        (0, None) => format!("unsteady: passed {AGAIN} of {AGAIN} times alone"),
+        _ => format!("failed {failures} of {AGAIN} times alone, too"),
+    };
+    Ok(Verdict { is_red: failures > 0 || known.is_none(), said })
+}
+
+/// The tests that a program says have failed: the list at its end.
+fn failed(text: &str) -> Vec<String> {
+    let Some((_, list)) = text.rsplit_once("\nfailures:\n") else { return Vec::new() };
+    list.lines().map_while(|line| line.strip_prefix("    ")).map(|name| name.trim().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_found_among_what_cargo_says() {
+        let artifact = r#"{"reason":"compiler-artifact","manifest_path":"/w/crates/store/Cargo.toml",
+            "target":{"name":"storm","kind":["test"]},"profile":{"test":true,"opt_level":"1"},"executable":"/t/storm-1"}"#;
+        let found = program(artifact).expect("a test program").expect("it is understood");
+        assert_eq!((found.name.as_str(), found.home.to_str()), ("store storm", Some("/w/crates/store")));
+        assert!(found.is_test);
+        let other = program(&artifact.replace("\"test\":true", "\"test\":false"));
+        assert!(!other.expect("a program").expect("it is understood").is_test);
+        assert!(program(&artifact.replace("\"/t/storm-1\"", "null")).is_none());
+        assert!(program(r#"{"reason":"build-finished","success":true}"#).is_none());
+        assert!(program("{").expect("a complaint").is_err());
+    }
+
+    #[test]
+    fn the_failure_of_one_program_fails_all_and_is_told() {
+        let ran = |name: &str, outcome| Ran { name: name.to_owned(), took: Duration::ZERO, outcome };
+        assert_eq!(tell(vec![ran("a", Ok(()))]), Ok(()));
+        assert_eq!(tell(vec![ran("a", Ok(())), ran("b", Err("b".into()))]), Err("b".into()));
+    }
+
+    #[test]
+    fn tests_that_failed_are_read_from_the_list_at_the_end() {
+        let text = "running 3 tests\n\nfailures:\n\n---- a::b stdout ----\nx\nfailures:\n    no\n\n\nfailures:\n    a::b\n    c\n\ntest result: FAILED.\n";
+        assert_eq!(failed(text), ["a::b", "c"]);
+        assert_eq!(failed("process died\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_test_that_passes_alone_is_unsteady_and_red() {
+        let mut runs = 0;
+        let verdict = alone("t", || {
+            Ok({
+                runs += 1;
+                true
+            })
+        })
+        .unwrap();
+        assert_eq!((runs, verdict.is_red), (AGAIN, true));
+        assert!(verdict.said.starts_with("unsteady"), "{verdict:?}");
+        let verdict = alone("t", || Ok(false)).unwrap();
+        assert_eq!(verdict, Verdict { is_red: true, said: "failed 3 of 3 times alone, too".into() });
+    }
+}
