@@ -111,7 +111,7 @@ impl Arena {
         let skip = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
         // SAFETY: less than a huge page, by which the mapping is longer.
         let base = unsafe { mapping.add(skip) };
-        #[cfg(larder_schedule)]
+        #[cfg(feature = "schedule")]
         crate::schedule::arena_at(base.as_ptr());
         // SAFETY: the bytes were just mapped. A system without huge pages says no, and that is fine.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
@@ -406,7 +406,7 @@ impl Drop for Arena {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -238,11 +238,11 @@ impl Cell {
     /// the home of the item that is there.
     #[inline(always)]
     pub(crate) fn replace(&self, new: Slot) {
-        #[cfg(not(loom))]
+        #[cfg(not(feature = "loom"))]
         self.0.store(new.0, Ordering::Release);
         // The checker does not know that a store cannot come before a compare-and-swap that read
         // what was there earlier; a swap says it.
-        #[cfg(loom)]
+        #[cfg(feature = "loom")]
         self.0.swap(new.0, Ordering::AcqRel);
     }
 
@@ -252,11 +252,11 @@ impl Cell {
         self.0.compare_exchange(old.0, new.0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 }
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Bucket {
-    #[cfg(any(test, loom))]
+    #[cfg(any(test, feature = "loom"))]
     pub(crate) fn new() -> Bucket {
         Bucket { control: AtomicU64::new(0), slots: std::array::from_fn(|_| Cell(AtomicU64::new(0))) }
     }
@@ -269,7 +269,7 @@ impl Bucket {
     }
 
     /// Takes the lock; waits for its holder, and for a transaction, as only tests and models may.
-    #[cfg(any(test, loom))]
+    #[cfg(any(test, feature = "loom"))]
     pub(crate) fn lock(&self) -> Control {
         let mut backoff = Backoff::default();
         loop {
@@ -361,7 +361,7 @@ impl Bucket {
     }
 
     /// A bit per slot that carries `tag`.
-    #[cfg(all(target_arch = "x86_64", not(any(loom, larder_schedule))))]
+    #[cfg(all(target_arch = "x86_64", not(any(feature = "loom", feature = "schedule"))))]
     #[inline(always)]
     pub(crate) fn matches(&self, tag: u64) -> u32 {
         use std::arch::x86_64::{
@@ -387,7 +387,7 @@ impl Bucket {
     }
 
     /// A bit per slot that carries `tag`.
-    #[cfg(not(all(target_arch = "x86_64", not(any(loom, larder_schedule)))))]
+    #[cfg(not(all(target_arch = "x86_64", not(any(feature = "loom", feature = "schedule")))))]
     pub(crate) fn matches(&self, tag: u64) -> u32 {
         // A slot with the tag, its tag bits flipped by the tag, is below the lowest other tag:
         // compare and add with carry, without a branch.
@@ -426,7 +426,7 @@ impl Bucket {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -90,7 +90,7 @@ static CHUNK_BYTES: [u16; CLASSES + 1] = {
     table
 };
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -30,7 +30,7 @@ mod list;
 mod scores;
 mod set;
 mod sorted;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;
 mod tree;
 mod whole;

@@ -150,7 +150,7 @@ impl Compaction {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use crate::arena::{OWNER_FREE, OWNER_INDEX};
     use crate::{Attributes, Config, Expect, Store};

@@ -265,7 +265,7 @@ impl Local {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::{Attributes, Config, Expect};

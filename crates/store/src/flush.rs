@@ -219,7 +219,7 @@ impl Local {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::wait::PAUSES;

@@ -258,7 +258,7 @@ fn part_of(place: u64) -> (usize, usize) {
     ((group * GROUP_PARTS + at / length) as usize, (at % length) as usize)
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

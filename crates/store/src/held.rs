@@ -206,7 +206,7 @@ impl Store {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::PEAK_MS;
     use crate::{Attributes, Config, Expect, Guard, Lookup, Pinned, Store};

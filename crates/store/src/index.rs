@@ -30,7 +30,7 @@ mod own;
 mod pages;
 mod place;
 mod shrink;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;
 mod walk;
 

@@ -108,7 +108,7 @@ impl Store {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use crate::{Attributes, Config, Expect, Store};
 

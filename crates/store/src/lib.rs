@@ -84,7 +84,7 @@ mod maintain;
 mod map;
 #[cfg(doctest)]
 mod misuse;
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 mod models;
 mod moving;
 mod numbers;
@@ -95,7 +95,7 @@ mod pin;
 mod read;
 mod recent;
 mod ring;
-#[cfg(larder_schedule)]
+#[cfg(feature = "schedule")]
 pub mod schedule;
 mod slab;
 mod soonest;

@@ -288,7 +288,7 @@ impl Guard<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::CLOCK_JUMP_S;
     use crate::wait::PAUSES;

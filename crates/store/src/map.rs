@@ -80,7 +80,7 @@ impl Store {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::{Attributes, Config, Expect};

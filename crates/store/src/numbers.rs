@@ -101,7 +101,7 @@ impl Numbers {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;

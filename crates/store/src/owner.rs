@@ -94,7 +94,7 @@ pub(crate) unsafe fn judged_at(store: &Store, item: RawItem) -> Option<u64> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::class::{CHUNK_BYTES_MAX, ClassId};

@@ -70,7 +70,7 @@ impl Guard<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use crate::{Attributes, Config, Expect, Guard, Store};
 

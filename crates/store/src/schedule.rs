@@ -1,4 +1,4 @@
-//! A seeded scheduler for the store's own code, under `--cfg larder_schedule`.
+//! A seeded scheduler for the store's own code, with the feature `schedule`.
 //!
 //! ```text
 //! threads     coroutines, of which one runs at a time

@@ -476,7 +476,7 @@ pub(crate) fn unpoison_chunk(arena: &Arena, class: ClassId, location: u64) {
     unpoison(arena.at(location).as_ptr(), class.chunk_bytes());
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -22,14 +22,14 @@ use crate::worker::Local;
 use std::time::Duration;
 
 /// Turns of spinning, for what mostly ends within a microsecond.
-const SPINS: u32 = if cfg!(larder_schedule) { 1 } else { 64 };
+const SPINS: u32 = if cfg!(feature = "schedule") { 1 } else { 64 };
 /// Turns of giving up the core before the first sleep: whoever is waited for does not run, and may not for
 /// some milliseconds.
 const YIELDS: u32 = 60;
 /// How long one sleep takes.
 const SLEEP: Duration = Duration::from_micros(100);
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 thread_local! {
     /// Turns of waiting that this thread took.
     pub(crate) static PAUSES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
@@ -63,7 +63,7 @@ impl Wait {
 
     /// One turn.
     fn pause(&mut self) {
-        #[cfg(all(test, not(loom)))]
+        #[cfg(all(test, not(feature = "loom")))]
         PAUSES.with(|pauses| pauses.set(pauses.get() + 1));
         self.turn = self.turn.saturating_add(1);
         if self.turn <= SPINS {
@@ -128,7 +128,7 @@ impl Local {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::PAUSES;
     use crate::class::ClassId;

@@ -368,7 +368,7 @@ impl Guard<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::Touched;
     use crate::{Attributes, Config, Expect, Guard, Store};

@@ -12,7 +12,7 @@ mod draft;
 mod publish;
 mod room;
 mod touch;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod ways;
 
 pub(crate) use draft::Draft;

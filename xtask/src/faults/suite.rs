@@ -1,6 +1,7 @@
 //! The suites that a fault is shown to: quick ones, each a call of cargo that is built first and then run with a limit.
 
 use crate::run::{Outcome, shown};
+use crate::schedules::SCHEDULES;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -17,8 +18,6 @@ pub struct Suite {
     arguments: &'static [&'static str],
     /// What follows `--`.
     filter: &'static [&'static str],
-    /// `RUSTFLAGS`; where there are any it is built in a place of its own.
-    flags: &'static str,
 }
 
 /// The program of the testkit's tests, whose modules a filter names.
@@ -26,19 +25,17 @@ const TESTKIT: &[&str] = &["-p", "larder-testkit", "--test", "all"];
 
 /// All of them, quickest first: who is not caught by those that it names is shown to the others in this order.
 pub const SUITES: &[Suite] = &[
-    Suite { name: "store", arguments: &["-p", "larder-store", "--lib"], filter: &[], flags: "" },
-    Suite { name: "loop", arguments: &["-p", "larder-eventloop"], filter: &[], flags: "" },
+    Suite { name: "store", arguments: &["-p", "larder-store", "--lib"], filter: &[] },
+    Suite { name: "loop", arguments: &["-p", "larder-eventloop"], filter: &[] },
     Suite {
         name: "commands",
         arguments: &["-p", "larder-protocol", "-p", "larder-commands", "-p", "larder-server"],
         filter: &[],
-        flags: "",
     },
     Suite {
         name: "behaviour",
         arguments: &["-p", "larder-store", "--tests"],
         filter: &["--skip", "storm", "--skip", "stress"],
-        flags: "",
     },
     Suite {
         name: "conversations",
@@ -51,41 +48,19 @@ pub const SUITES: &[Suite] = &[
             "redis_pubsub::",
             "resp_pieces::",
         ],
-        flags: "",
     },
-    Suite {
-        name: "transcripts",
-        arguments: TESTKIT,
-        filter: &["transcripts_pass_over_the_session_alone"],
-        flags: "",
-    },
+    Suite { name: "transcripts", arguments: TESTKIT, filter: &["transcripts_pass_over_the_session_alone"] },
     Suite {
         name: "peers",
         arguments: TESTKIT,
         filter: &["held_replies::", "bad_clients::", "stopping::", "hostile::", "accept_failures::"],
-        flags: "",
     },
-    Suite { name: "world", arguments: TESTKIT, filter: &["world::"], flags: "" },
-    Suite {
-        name: "schedules",
-        arguments: &[
-            "-p",
-            "larder-store",
-            "--test",
-            "schedules",
-            "-p",
-            "larder-testkit",
-            "--test",
-            "session_schedules",
-        ],
-        filter: &[],
-        flags: "--cfg larder_schedule",
-    },
+    Suite { name: "world", arguments: TESTKIT, filter: &["world::"] },
+    Suite { name: "schedules", arguments: SCHEDULES, filter: &[] },
     Suite {
         name: "models",
-        arguments: &["--release", "-p", "larder-store", "--lib"],
+        arguments: &["-p", "larder-store", "--features", "loom", "--lib"],
         filter: &["model"],
-        flags: "--cfg loom",
     },
 ];
 
@@ -111,14 +86,7 @@ impl Suite {
         command.args(["test", "--quiet"]).args(self.arguments).current_dir(tree);
         command.env("RUST_BACKTRACE", "0").env("CARGO_TERM_COLOR", "never");
         command.env_remove("LARDER_BIN");
-        // Built for speed enough that loom explores in time, not for as long as a release.
-        command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_PANIC", "unwind");
-        command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
-        command.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true");
-        match self.flags {
-            "" => command.env("CARGO_TARGET_DIR", build),
-            flags => command.env("CARGO_TARGET_DIR", build.join(self.name)).env("RUSTFLAGS", flags),
-        };
+        command.env("CARGO_TARGET_DIR", build);
         command
     }
 

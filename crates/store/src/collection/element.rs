@@ -231,7 +231,7 @@ pub(super) fn is_canonical(code: u8, payload: &[u8]) -> bool {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

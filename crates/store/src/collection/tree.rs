@@ -30,7 +30,7 @@ mod copy;
 mod edit;
 mod fell;
 mod labels;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod list_tests;
 mod many;
 mod members;
@@ -38,9 +38,9 @@ mod own;
 mod places;
 mod ranked;
 mod scored;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod sorted_tests;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;
 
 pub(crate) use edit::Edit;
@@ -66,11 +66,11 @@ pub(super) const NODE_BYTES: usize = 16;
 /// Bytes of an inner node without children.
 const INNER_BYTES: usize = NODE_BYTES + 8;
 /// A leaf of a tree is no longer than this, unless it has one entry only. Tests have small ones, and high trees.
-const LEAF_BYTES: usize = if cfg!(any(test, larder_schedule)) { 120 } else { 1008 };
+const LEAF_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 120 } else { 1008 };
 /// Children of an inner node: 1,016 bytes.
-const CHILDREN_MAX: usize = if cfg!(any(test, larder_schedule)) { 5 } else { 62 };
+const CHILDREN_MAX: usize = if cfg!(any(test, feature = "schedule")) { 5 } else { 62 };
 /// A collection whose one leaf is longer is a tree, unless it has one entry only.
-pub(super) const ITEM_LEAF_BYTES: usize = if cfg!(any(test, larder_schedule)) { 240 } else { 2048 };
+pub(super) const ITEM_LEAF_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 240 } else { 2048 };
 /// Levels of inner nodes: [`CHILDREN_MAX`] to the power of this is more than there can be.
 const HEIGHT_MAX: usize = 16;
 /// Bits of an order: the rest of a hash has its tag.

@@ -30,7 +30,7 @@ impl Part {
     pub(super) fn new(length: usize) -> Option<Part> {
         let bytes = length * size_of::<AtomicU16>();
         // The checker's words are not in memory.
-        let mapped = bytes >= MAPPED_BYTES_MIN && !cfg!(loom);
+        let mapped = bytes >= MAPPED_BYTES_MIN && !cfg!(feature = "loom");
         let places = if mapped {
             let (access, flags) =
                 (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
@@ -52,7 +52,7 @@ impl Part {
     /// # Safety
     /// It is taken back once.
     pub(super) unsafe fn from_raw(places: NonNull<AtomicU16>, length: usize) -> Part {
-        let mapped = length * size_of::<AtomicU16>() >= MAPPED_BYTES_MIN && !cfg!(loom);
+        let mapped = length * size_of::<AtomicU16>() >= MAPPED_BYTES_MIN && !cfg!(feature = "loom");
         Part { places, length, mapped }
     }
 
@@ -108,7 +108,7 @@ impl Drop for Part {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use crate::sync::Ordering;

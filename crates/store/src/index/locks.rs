@@ -81,7 +81,7 @@ impl Drop for Locks<'_, '_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -47,7 +47,7 @@ impl Own {
     }
 
     /// How many there are.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(super) fn len(&self) -> usize {
         self.pages.values().map(|buckets| buckets.count_ones() as usize).sum()
     }

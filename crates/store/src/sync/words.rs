@@ -1,4 +1,4 @@
-//! Words and locks that give the scheduler a turn before each access, under `--cfg larder_schedule`.
+//! Words and locks that give the scheduler a turn before each access, with the feature `schedule`.
 //!
 //! A word is `repr(transparent)` over the standard library's, so that casts into the arena stay valid. All
 //! threads of a schedule are one thread of the system: what a turn does not interrupt is one step, and orderings

@@ -373,7 +373,7 @@ pub(crate) fn free_alone(store: &Store, chunk: u64) {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use crate::{Attributes, Config, Expect, Store};
 

@@ -106,7 +106,7 @@ impl Guard<'_> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use crate::{Attributes, Config, Eviction, Expect, Guard, Refusal, Store};
     use std::sync::Arc;

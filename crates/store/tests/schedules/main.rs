@@ -1,11 +1,10 @@
-//! The store's own code under the seeded scheduler: built with `--cfg larder_schedule`, run by `cargo xtask schedules`.
+//! The store's own code under the seeded scheduler: built with the feature `schedule`, run by `cargo xtask schedules`.
 //!
 //! A scenario is a store, a few threads that know exactly what must be there, and others beside them that grow,
 //! shrink, flush, move, expire, stall and wait. After each schedule every acknowledged write is there, or the store
 //! has said that it was evicted, or a flush explains it; the books are right, no lock is held, and all memory comes
 //! back. `LARDER_SCHEDULE_SEED=n` replays one schedule of a scenario, `LARDER_SCHEDULE_RUNS=n` tries so many, from
 //! `LARDER_SCHEDULE_FIRST` on.
-#![cfg(larder_schedule)]
 
 mod adder;
 mod aside;

@@ -1,7 +1,6 @@
 //! Sessions under the seeded scheduler: what two clients of both protocols see can be put in one order, whatever the
-//! store does beside them. Built with `--cfg larder_schedule`, run by `cargo xtask schedules`; how to replay a seed is
+//! store does beside them. Built with the feature `schedule`, run by `cargo xtask schedules`; how to replay a seed is
 //! said in `crates/store/tests/schedules`.
-#![cfg(larder_schedule)]
 
 mod waiting;
 

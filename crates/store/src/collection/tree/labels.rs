@@ -19,10 +19,10 @@ use super::{CHILDREN_MAX, Edit, Hand, Inner, Path, location_of};
 use crate::Store;
 
 /// Labels between two leaves at an end, as a power of two. Tests have few, so that they are used up.
-const STRIDE_BITS: u32 = if cfg!(any(test, larder_schedule)) { 12 } else { 24 };
+const STRIDE_BITS: u32 = if cfg!(any(test, feature = "schedule")) { 12 } else { 24 };
 const STRIDE: u64 = 1 << STRIDE_BITS;
 /// Labels are below this.
-const END: u64 = if cfg!(any(test, larder_schedule)) { 1 << 24 } else { u64::MAX };
+const END: u64 = if cfg!(any(test, feature = "schedule")) { 1 << 24 } else { u64::MAX };
 /// Where the second leaf of a tree is.
 const MIDDLE: u64 = END / 2 + 1;
 
@@ -145,7 +145,7 @@ fn leaves_below(store: &Store, location: u64, level: usize) -> usize {
     (0..inner.len()).map(|i| leaves_below(store, inner.location(i), level - 1)).sum()
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -12,11 +12,11 @@ use std::iter::Peekable;
 use std::ops::Range;
 
 /// Entries that are put in order at a time: what is kept of them meanwhile is some mebibytes.
-const AT_ONCE: usize = if cfg!(any(test, larder_schedule)) { 300 } else { 32 << 10 };
+const AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 300 } else { 32 << 10 };
 /// The same of bytes.
 const AT_ONCE_BYTES: usize = 4 << 20;
 /// Entries of a members tree that come into one leaf at a time, and bytes of their names.
-const INTO_LEAF: usize = if cfg!(any(test, larder_schedule)) { 100 } else { 4 << 10 };
+const INTO_LEAF: usize = if cfg!(any(test, feature = "schedule")) { 100 } else { 4 << 10 };
 const INTO_LEAF_BYTES: usize = 256 << 10;
 /// A leaf of members that is made longer is cut.
 const APPENDED_BYTES: usize = 16 * LEAF_BYTES;

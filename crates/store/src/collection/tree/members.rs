@@ -21,7 +21,7 @@ use crate::arena::Arena;
 use std::ops::Range;
 
 /// Members of one score that may all be without a name. Tests have few.
-pub(super) const ALIKE_MAX: usize = if cfg!(any(test, larder_schedule)) { 3 } else { 16 };
+pub(super) const ALIKE_MAX: usize = if cfg!(any(test, feature = "schedule")) { 3 } else { 16 };
 /// Bits of an order that a hash does not have.
 const HASH_SHIFT: u32 = 8;
 /// Bytes before the arrays.
@@ -460,7 +460,7 @@ impl Entry {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 

@@ -281,20 +281,22 @@ fn a_longer_value_takes_a_span_of_short_ones_and_what_it_needs() {
             let store = Store::new(config).unwrap();
             let mut worker = store.worker().unwrap();
             let mut set = |name: &str, bytes: usize| {
-                let before = store.totals().evictions;
                 let mut guard = worker.enter(NOW);
                 let key = guard.key(name.as_bytes());
                 guard.store_value(&key, &vec![b'v'; bytes], &Attributes::default(), Expect::Any).unwrap();
                 if read && bytes == first {
                     assert!(guard.get(&key).hit().is_some());
                 }
-                drop(guard);
-                (store.totals().evictions - before) as usize
             };
             for n in 0..2 * BYTES / first {
                 set(&format!("{n:08}"), first);
             }
-            let gone: Vec<usize> = (0..200).map(|n| set(&format!("b{n:07}"), second)).collect();
+            let mut evicted_by = |n: usize| {
+                let before = store.totals().evictions;
+                set(&format!("b{n:07}"), second);
+                (store.totals().evictions - before) as usize
+            };
+            let gone: Vec<usize> = (0..200).map(&mut evicted_by).collect();
             // The list of what waits for its epoch takes room, too: where a span has thousands of chunks, nearly half of one.
             // Where all was read, what moves out of a span takes as much elsewhere.
             let spans = if first < 50 || read { 2 } else { 1 };

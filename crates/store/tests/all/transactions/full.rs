@@ -276,13 +276,11 @@ fn after_a_flush_beside_a_batch_that_lasts(at_last: bool) {
             let mut guard = worker.enter(NOW + round * 100);
             let mut full = [false; 5];
             let mut n = 0u64;
-            while !full.iter().all(|&full| full) {
-                let size = sizes[n as usize % 5];
+            while let Some(k) = (0..5).map(|more| (n as usize + more) % 5).find(|&k| !full[k]) {
                 let name = n.to_be_bytes();
                 let key = guard.key(&name);
-                let value = vec![1; size];
-                full[n as usize % 5] |=
-                    guard.store_value(&key, &value, &Attributes::default(), Expect::Any).is_err();
+                let value = vec![1; sizes[k]];
+                full[k] = guard.store_value(&key, &value, &Attributes::default(), Expect::Any).is_err();
                 n += 1;
             }
             drop(guard);
