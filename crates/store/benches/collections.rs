@@ -4,9 +4,13 @@
 //! Bytes are those of all chunks of the collection, and what its classes have allocated for them. Names and values are
 //! eight bytes each, names in an order that says nothing. Everything is one thread's.
 //!
-//! `cargo bench -p larder-store --bench collections [-- MILLIONS]`
+//! `cargo bench -p larder-store --bench collections [-- MILLIONS]`, or `-- loads`: what it takes to make collections over
+//! several batches; or `-- streams`: the same of entries of streams, and of what is pending.
 
-use larder_store::{Attributes, Config, End, Eviction, Expect, Guard, Key, Store, Type, Worker};
+use larder_store::{
+    Adding, Attributes, BulkLoad, Config, Copied, End, Eviction, Expect, Guard, Key, Made, NewFields, NewId,
+    Start, Store, StreamId, Trim, TrimTo, Type, Worker,
+};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -17,6 +21,8 @@ const WRITE_US_MAX: f64 = 20.0;
 const HASH_BYTES_MAX: f64 = 6.0;
 const SET_BYTES_MAX: f64 = 4.0;
 const LIST_BYTES_MAX: f64 = 4.0;
+/// Bytes of an entry of one field with a value of eight bytes, all of it.
+const ENTRY_BYTES_MAX: f64 = 15.0;
 const ROUNDS: usize = 3;
 /// Reads and writes that are measured together.
 const RUN: u64 = 1 << 17;
@@ -53,6 +59,68 @@ fn put(guard: &mut Guard<'_>, key: &Key<'_>, kind: Type, n: u64, value: &[u8]) {
         _ => guard.set_add(key, [&name[..]].into_iter()),
     }
     .expect("there is memory");
+}
+
+/// A row of the table of streams: one field of eight bytes with a value of eight, an entry each seven milliseconds. The bytes
+/// of an entry, all of them.
+fn stream_row(entries: u64) -> f64 {
+    let (store, mut worker) = store(64 + entries / 12_000);
+    let before = bytes_of(&store);
+    let used = |worker: &mut Worker, store: &Store| {
+        let mut guard = worker.enter(NOW);
+        while guard.maintain() {}
+        (bytes_of(store) - before) as f64
+    };
+    let mut fields = NewFields::default();
+    let mut add = |guard: &mut Guard<'_>, n: u64, trim: Option<Trim>| {
+        let (key, value) = (guard.key(b"stream"), name(n));
+        fields.set([(&b"in-place"[..], &value[..])].into_iter()).expect("it is short");
+        let id = NewId::In(NOW + 7 * n);
+        let adding = Adding { id, now: NOW, fields: &fields, present: false, trim, at_once: true };
+        guard.stream_add(&key, &adding).expect("there is memory");
+    };
+    let started = cpu_ns();
+    batches(&mut worker, 0..entries, |guard, n| add(guard, n, None));
+    let add_ns = (cpu_ns() - started) / entries as f64;
+    let bytes = used(&mut worker, &store) / entries as f64;
+    let started = cpu_ns();
+    batches(&mut worker, 0..RUN, |guard, n| {
+        let key = guard.key(b"stream");
+        let there = guard.collection(&key, Type::Stream).expect("its type").expect("it is there");
+        let ms = NOW + 7 * (n * 2_654_435_761 % entries);
+        let stream = there.stream().expect("a stream");
+        assert!(stream.entries(stream.places(StreamId { ms, seq: 0 }, StreamId::MAX)).next().is_some());
+    });
+    let find_ns = (cpu_ns() - started) / RUN as f64;
+    let read_started = cpu_ns();
+    let groups = {
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"stream");
+        guard.group_create(&key, b"group", Start::Behind(StreamId::MIN), None, false).expect("memory");
+        entries.min(RUN)
+    };
+    batches(&mut worker, 0..groups, |guard, _| {
+        let key = guard.key(b"stream");
+        let done = guard.group_read(&key, (b"group", b"consumer"), NOW, 1, true).expect("memory");
+        assert_eq!(done.count, 1);
+    });
+    let deliver_ns = (cpu_ns() - read_started) / groups as f64;
+    let pending = (used(&mut worker, &store) - bytes * entries as f64) / groups as f64;
+    let started = cpu_ns();
+    batches(&mut worker, 0..groups, |guard, n| {
+        let key = guard.key(b"stream");
+        let id = StreamId { ms: NOW + 7 * n, seq: 0 };
+        assert_eq!(guard.group_ack(&key, b"group", std::iter::once(id)), Ok(1));
+    });
+    let ack_ns = (cpu_ns() - started) / groups as f64;
+    let keeps = Some(Trim { to: TrimTo::Len(entries), about: true, limit: None });
+    let started = cpu_ns();
+    batches(&mut worker, entries..entries + RUN, |guard, n| add(guard, n, keeps));
+    let turn_ns = (cpu_ns() - started) / RUN as f64;
+    println!(
+        "{entries:>9} {bytes:>7.1} {pending:>8.1} {add_ns:>6.0} {turn_ns:>9.0} {find_ns:>6.0} {deliver_ns:>8.0} {ack_ns:>6.0}"
+    );
+    bytes
 }
 
 /// Calls `each` in batches of 16.
@@ -257,7 +325,89 @@ fn pauses(elements: u64) -> [f64; 3] {
     [f64::from(least.iter().copied().fold(0.0, f32::max)), call, step]
 }
 
+/// ns of an element that is loaded with others, in an order, and the longest step in µs; ns of one that is copied, and the
+/// longest step.
+fn loads(kind: Type, elements: u64, order: fn(u64, u64) -> u64) -> [f64; 4] {
+    const AT_ONCE: u64 = 128;
+    let (store, mut worker) = store(512);
+    let mut least = [f64::INFINITY; 4];
+    for _ in 0..ROUNDS {
+        let (mut load, mut loading, mut longest) = (BulkLoad::new(&store, kind), 0.0, 0.0_f64);
+        for start in (0..elements).step_by(AT_ONCE as usize) {
+            let names: Vec<_> = (start..elements.min(start + AT_ONCE)).map(|n| order(n, elements)).collect();
+            let names: Vec<_> = names.into_iter().map(|n| (name(n), n as f64)).collect();
+            let value: &[u8] = if kind == Type::Hash { b"in-place" } else { b"" };
+            let score = |n: f64| if kind == Type::SortedSet { n } else { 0.0 };
+            let made = names.iter().map(|(name, n)| Made { name, value, score: score(*n), expires_at: 0 });
+            let started = cpu_ns();
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            guard.load_fill(&mut load, &key, made).expect("there is memory");
+            drop(guard);
+            let ns = cpu_ns() - started;
+            (loading, longest) = (loading + ns, longest.max(ns));
+        }
+        let mut guard = worker.enter(NOW);
+        let (key, other) = (guard.key(b"key"), guard.key(b"other"));
+        loop {
+            let started = cpu_ns();
+            let finished = guard.load_finish(&mut load, &key).expect("there is memory");
+            let ns = cpu_ns() - started;
+            (loading, longest) = (loading + ns, longest.max(ns));
+            if finished {
+                break;
+            }
+        }
+        let attributes = Attributes::default();
+        guard.load_publish(load, &key, &attributes, Expect::Any).expect("it fits").expect("there is memory");
+        let version = guard.peek(&key).hit().expect("it is there").cas();
+        let (mut load, mut copying, mut longest_copy) = (BulkLoad::new(&store, kind), 0.0, 0.0_f64);
+        loop {
+            let started = cpu_ns();
+            let copied = guard.load_copy(&mut load, (&key, version), &other).expect("there is memory");
+            let ns = cpu_ns() - started;
+            (copying, longest_copy) = (copying + ns, longest_copy.max(ns));
+            if copied != Copied::More {
+                break;
+            }
+        }
+        drop(load);
+        drop(guard);
+        while worker.enter(NOW).maintain() {}
+        let round = [loading / elements as f64, longest / 1e3, copying / elements as f64, longest_copy / 1e3];
+        least = std::array::from_fn(|i| least[i].min(round[i]));
+    }
+    least
+}
+
 fn main() -> ExitCode {
+    if std::env::args().any(|arg| arg == "loads") {
+        println!(
+            "ns of an element that is loaded, the longest step in µs; of one that is copied, the longest step"
+        );
+        type Order = fn(u64, u64) -> u64;
+        let orders: [(&str, Order); 3] = [
+            ("ascending", |n, _| n),
+            ("descending", |n, count| count - 1 - n),
+            ("any", |n, count| n * 7919 % count),
+        ];
+        for kind in [Type::Hash, Type::Set, Type::List, Type::SortedSet] {
+            for (name, order) in orders {
+                let [load, step, copy, copy_step] = loads(kind, 1_000_000, order);
+                println!("{kind:?} {name:10} {load:8.0} {step:8.1} {copy:8.1} {copy_step:8.1}");
+            }
+        }
+        return ExitCode::SUCCESS;
+    }
+    if std::env::args().any(|arg| arg == "streams") {
+        println!(
+            "bytes of an entry, of a pending one; ns of CPU for one that is put, put and one trimmed, found, delivered, acknowledged"
+        );
+        println!("  entries   bytes  pending    add  add+trim   find  deliver    ack");
+        let bytes = [100, 1_000, 10_000, 100_000, 1_000_000].map(stream_row);
+        let worst = bytes[2..].iter().copied().fold(0.0, f64::max);
+        return if worst <= ENTRY_BYTES_MAX { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let millions = std::env::args().skip(1).find_map(|arg| arg.parse::<f64>().ok()).unwrap_or(1.0);
     let most = (millions * 1e6) as u64;
     println!(

@@ -48,6 +48,18 @@ pub(crate) fn idle_s(code: u64, now_s: u64) -> u64 {
     (units * COARSE_UNIT_S).max(FINE_AGE_MAX_S)
 }
 
+/// Times since an access are counted by so many parts: a second, then four times as long each, and what is longer.
+pub(crate) const IDLE_PARTS: usize = 12;
+
+/// The part that a time since an access counts in.
+#[inline]
+pub(crate) fn idle_part(idle_s: u64) -> usize {
+    match idle_s.saturating_sub(1) {
+        0 => 0,
+        above => (above.ilog2() as usize / 2 + 1).min(IDLE_PARTS - 1),
+    }
+}
+
 /// True when an access at `now_s` is worth writing down.
 #[inline]
 pub(crate) fn stale(code: u64, now_s: u64) -> bool {
@@ -105,6 +117,15 @@ impl Clock {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_idle_times_ends_with_its_bound() {
+        for (part, bound_s) in (0..IDLE_PARTS).zip((0..).map(|power| 4u64.pow(power))) {
+            assert_eq!(idle_part(bound_s), part);
+            assert_eq!(idle_part(bound_s + 1), (part + 1).min(IDLE_PARTS - 1));
+        }
+        assert_eq!((idle_part(0), idle_part(u64::MAX)), (0, IDLE_PARTS - 1));
+    }
 
     #[test]
     fn what_was_accessed_elsewhere_is_idle_for_as_long() {

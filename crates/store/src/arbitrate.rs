@@ -1,4 +1,4 @@
-//! Arbitration: who gives memory when a class needs some.
+//! Arbitration: which class gives memory when another needs some.
 //!
 //! 1. A class with free chunks for more than a span gives the emptiest it has: nothing is lost.
 //! 2. Else the class whose hand was away for longest gives the span that it passes next, if the class
@@ -12,6 +12,7 @@
 //! as it is written. A class that has little of its own to evict meanwhile, as a new one, has the next span drained
 //! while it uses up the last.
 
+use crate::arena::Share;
 use crate::class::{ClassId, SPAN_BYTES};
 use crate::drain::LINGERING_MAX;
 use crate::slab::Magazine;
@@ -33,7 +34,7 @@ const REASSIGN_TRIES: usize = 4;
 /// Spans' worth of free chunks that make a class give one.
 const SPARE_SPANS: u64 = 2;
 
-/// Who gives a span.
+/// The class that gives a span.
 enum Donor {
     /// It has room for what is in its emptiest span.
     Spare(ClassId),
@@ -106,7 +107,7 @@ impl Local {
     /// `round` counts the attempts of one allocation. Who gives, if somebody does.
     pub(crate) fn arbitrate(&mut self, store: &Store, class: ClassId, round: usize) -> Option<Given> {
         if self.drain.is_none() {
-            // Who asks often is told nothing new each time.
+            // A worker that asks often is told nothing new each time.
             if round == 0 && !self.asks.is_multiple_of(ASKS) {
                 self.asks += 1;
                 return None;
@@ -130,7 +131,7 @@ impl Local {
         let wanted = Magazine::capacity(class).div_ceil(2) * class.chunk_bytes() * DRAIN_FACTOR;
         let Some(from) = self.draining_class() else { return Some(Given::Older) };
         let given = if store.slabs.view(from).is_unread() { Given::Unread } else { Given::Older };
-        // Who needs whole spans waits for one.
+        // A worker that needs whole spans waits for one.
         let most = if round == 0 || wanted < SPAN_BYTES {
             STEP_CHUNKS_MAX
         } else {
@@ -204,7 +205,7 @@ impl Local {
         }
     }
 
-    /// Who gives a span to `class`; to nobody, if the limit was lowered.
+    /// Which class gives a span to `class`; to none, if the limit was lowered.
     fn donor(&self, store: &Store, class: Option<ClassId>) -> Option<Donor> {
         let mine = class.map(|id| store.slabs.view(id));
         // A class without a span always gets one.
@@ -317,7 +318,7 @@ impl Guard<'_> {
             if let Some(to) = to {
                 let mut slab = store.slabs.class(to);
                 let now = store.moment(self.now);
-                let _ = (grown..moved).all(|_| slab.grow(&store.arena, now));
+                let _ = (grown..moved).all(|_| slab.grow(&store.arena, now, Share::Items));
             }
             grown = moved;
             if moved == spans {
@@ -336,6 +337,6 @@ impl Guard<'_> {
         let to = ClassId::all().find(|class| class.0 == to).expect("a class");
         let now = self.store.moment(self.now);
         let mut slab = self.store.slabs.class(to);
-        (0..spans).take_while(|_| slab.grow(&self.store.arena, now)).count()
+        (0..spans).take_while(|_| slab.grow(&self.store.arena, now, Share::Items)).count()
     }
 }

@@ -13,6 +13,7 @@
 mod free;
 mod memory;
 mod poison;
+mod ready;
 mod span;
 
 pub(crate) use poison::{poison, unpoison};
@@ -30,6 +31,8 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use free::Free;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::thread::Thread;
 
 /// Most bytes an arena can span: what a slot's location reaches.
 pub(crate) const ARENA_BYTES_MAX: u64 = 8 << LOCATION_BITS;
@@ -47,7 +50,22 @@ const _: () = assert!(GROUP as usize * SPAN_BYTES == HUGE_PAGE_BYTES);
 /// Bytes in one unit of a location.
 pub(crate) const UNIT: usize = 8;
 
-/// The reservation and who owns what of it.
+/// Of which share of the limit a span is taken: how many spans may be in use in all, with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// What items may have: all but what is kept for the index.
+    Items,
+    /// The same, and those of the index's that are lent: for a span that the caller has just given back.
+    Lent,
+    /// All.
+    Index,
+    /// All, and a few beyond the limit: for what is left of collections.
+    Leftovers,
+    /// Whatever the limit is: for a span that the caller has just given back because of it.
+    Swapped,
+}
+
+/// The reservation, and which of it is whose.
 #[derive(Debug)]
 pub(crate) struct Arena {
     mapping: NonNull<u8>,
@@ -69,6 +87,8 @@ pub(crate) struct Arena {
     resident: AtomicU32,
     free: Mutex<Free>,
     agenda: Agenda,
+    /// The thread that maps memory ahead.
+    preparer: OnceLock<Thread>,
     /// Nothing has an expiry, as far as who evicts knows.
     pub(crate) barren: Barren,
 }
@@ -82,6 +102,11 @@ unsafe impl Sync for Arena {}
 /// Of so many spans those that only the index may take.
 fn kept_for_index(allowed: u32) -> u32 {
     (allowed / 128).max(RESERVE_SPANS_MIN).min(allowed / 4)
+}
+
+/// How many of these rings and buffers may take.
+fn lent_of_index(allowed: u32) -> u32 {
+    (kept_for_index(allowed) / 2).min(LENT_SPANS_MAX)
 }
 
 /// Bytes mapped for so many: whole huge pages, wherever the mapping begins.
@@ -129,6 +154,7 @@ impl Arena {
             resident: AtomicU32::new(0),
             free: Mutex::new(Free {
                 next: 1,
+                mapped: 1,
                 tail: 0,
                 back: Numbers::new(spans_max),
                 gone: Numbers::new(spans_max),
@@ -137,6 +163,7 @@ impl Arena {
                 spare: 0,
             }),
             agenda: Agenda::new(spans_max),
+            preparer: OnceLock::new(),
             barren: Barren::default(),
         })
     }
@@ -203,26 +230,17 @@ impl Arena {
         self.agenda.take(from.min(spans - 1), spans, now, |number| &self.span(number).due)
     }
 
-    /// Hands out a span; `None` when the limit is reached. `reserve` may take the last ones.
-    pub(crate) fn take_span(&self, owner: u8, reserve: bool) -> Option<u32> {
+    /// Hands out a span; `None` when as many are in use as this share of the limit allows.
+    pub(crate) fn take_span(&self, owner: u8, share: Share) -> Option<u32> {
         let allowed = self.spans_allowed();
-        let kept = if reserve { 0 } else { kept_for_index(allowed) };
-        self.take_span_within(owner, allowed.saturating_sub(kept))
-    }
-
-    /// Hands out a span whatever the limit, for one that the caller has just given back because of it.
-    pub(crate) fn take_span_for_another(&self, owner: u8) -> Option<u32> {
-        self.take_span_within(owner, u32::MAX)
-    }
-
-    /// Hands out a span for what is left of collections: one of those that are kept for the index, or, if there are none,
-    /// one of a few beyond the limit.
-    pub(crate) fn take_span_for_leftovers(&self, owner: u8) -> Option<u32> {
-        self.take_span_within(owner, self.spans_allowed() + LEFTOVER_SPANS_MAX)
-    }
-
-    fn take_span_within(&self, owner: u8, used_max: u32) -> Option<u32> {
-        let allowed = self.spans_allowed();
+        let for_items = allowed.saturating_sub(kept_for_index(allowed));
+        let used_max = match share {
+            Share::Items => for_items,
+            Share::Lent => for_items + lent_of_index(allowed),
+            Share::Index => allowed,
+            Share::Leftovers => allowed + LEFTOVER_SPANS_MAX,
+            Share::Swapped => u32::MAX,
+        };
         let mut free = self.free.lock().expect("no panic under the lock");
         if free.used >= used_max {
             return None;
@@ -241,7 +259,9 @@ impl Arena {
         self.publish(&mut free);
         // Memory that others left behind counts, too.
         let over = self.resident.load(Ordering::Relaxed) > allowed;
+        let ready = free.back.len() as u32 + free.ahead();
         drop(free);
+        self.call_preparer(ready);
         if over {
             self.trim(1);
         }
@@ -288,7 +308,7 @@ impl Arena {
     fn publish(&self, free: &mut Free) {
         free.back_low = free.back_low.min(free.back.len());
         self.used.store(free.used, Ordering::Relaxed);
-        self.resident.store(free.used + free.back.len() as u32, Ordering::Relaxed);
+        self.resident.store(free.used + free.back.len() as u32 + free.ahead(), Ordering::Relaxed);
     }
 
     /// The spans in use, moved together, are all below this.
@@ -325,8 +345,7 @@ impl Arena {
     /// buffers take and give back by turns would move a span each time.
     pub(crate) fn over_items_limit(&self) -> u32 {
         let allowed = self.spans_allowed();
-        let kept = kept_for_index(allowed);
-        let lent = (kept / 2).min(LENT_SPANS_MAX);
+        let (kept, lent) = (kept_for_index(allowed), lent_of_index(allowed));
         (self.used.load(Ordering::Relaxed) + kept - lent).saturating_sub(allowed)
     }
 
@@ -413,18 +432,18 @@ mod tests {
     #[test]
     fn spans_go_out_in_address_order_and_freed_ones_first() {
         let arena = Arena::new(1 << 20, 1 << 20).unwrap();
-        let spans: Vec<u32> = (0..4).map(|_| arena.take_span(1, true).unwrap()).collect();
+        let spans: Vec<u32> = (0..4).map(|_| arena.take_span(1, Share::Index).unwrap()).collect();
         assert_eq!(spans, [1, 2, 3, 4]);
         arena.give_span(3);
         arena.give_span(2);
-        assert_eq!(arena.take_span(1, true), Some(2));
+        assert_eq!(arena.take_span(1, Share::Index), Some(2));
     }
 
     #[test]
     fn free_spans_give_their_memory_when_the_limit_falls_or_others_need_it() {
         let span = SPAN_BYTES as u64;
         let arena = Arena::new(16 * span, 64 * span).unwrap();
-        let spans: Vec<u32> = (0..16).map(|_| arena.take_span(1, true).unwrap()).collect();
+        let spans: Vec<u32> = (0..16).map(|_| arena.take_span(1, Share::Index).unwrap()).collect();
         for &number in &spans[4..] {
             arena.give_span(number);
         }
@@ -439,20 +458,69 @@ mod tests {
         assert_eq!(resident(), 7);
         arena.charge(-3 * (span as i64));
         // What has memory goes out first, the lowest address before others.
-        assert_eq!(arena.take_span(1, true), Some(spans[4]));
-        let more: Vec<u32> = (0..5).map(|_| arena.take_span(1, true).unwrap()).collect();
+        assert_eq!(arena.take_span(1, Share::Index), Some(spans[4]));
+        let more: Vec<u32> = (0..5).map(|_| arena.take_span(1, Share::Index).unwrap()).collect();
         assert_eq!(more, spans[5..10]);
-        assert_eq!(arena.take_span(1, true), None);
+        assert_eq!(arena.take_span(1, Share::Index), None);
         assert_eq!(resident(), 10);
+    }
+
+    #[test]
+    fn memory_is_made_ready_for_the_next_spans_within_the_limit() {
+        let allowed = 3 * GROUP;
+        let arena = Arena::new(u64::from(allowed) * SPAN_BYTES as u64, 64 << 20).unwrap();
+        arena.is_made_ready_by(std::thread::current());
+        let resident = || arena.resident.load(Ordering::Relaxed);
+        let take = || arena.take_span(1, Share::Index).unwrap();
+        assert_eq!(take(), 1);
+        assert!(arena.make_ready());
+        assert_eq!(resident(), GROUP - 1, "to the end of a huge page");
+        assert!(arena.make_ready());
+        assert_eq!(resident(), 2 * GROUP - 1);
+        assert!(!arena.make_ready(), "enough is ready");
+        let mut taken: Vec<u32> = (0..allowed - GROUP).map(|_| take()).collect();
+        assert_eq!(taken, (2..=allowed - GROUP + 1).collect::<Vec<u32>>(), "in the order of addresses");
+        assert!(arena.make_ready());
+        assert_eq!(resident(), allowed - 1, "to the end of a huge page");
+        assert!(!arena.make_ready(), "the limit allows no whole huge page more");
+        // What has lost its memory has it again first, as much as the limit allows.
+        assert!(arena.set_limit_bytes(GROUP as u64 * SPAN_BYTES as u64));
+        taken.drain(..).for_each(|number| arena.give_span(number));
+        while arena.trim(1) {}
+        assert!(resident() < GROUP, "with its last span a huge page goes, and what is ahead in it");
+        while arena.make_ready() {}
+        assert_eq!(resident(), GROUP);
+        assert!(arena.set_limit_bytes(u64::from(2 * GROUP) * SPAN_BYTES as u64));
+        (1..GROUP).for_each(|_| _ = take());
+        while arena.make_ready() {}
+        assert_eq!((resident(), arena.spans_used()), (2 * GROUP, u64::from(GROUP)));
+        arena.check(|_, _| {});
+    }
+
+    #[test]
+    fn what_is_ready_stays_so_where_somebody_sees_to_it() {
+        for is_seen_to in [false, true] {
+            let arena = Arena::new(16 << 20, 64 << 20).unwrap();
+            if is_seen_to {
+                arena.is_made_ready_by(std::thread::current());
+            }
+            let spans: Vec<u32> = (0..GROUP + 3).map(|_| arena.take_span(1, Share::Index).unwrap()).collect();
+            spans.into_iter().for_each(|number| arena.give_span(number));
+            // A period in which they were free throughout.
+            arena.note_spare();
+            arena.note_spare();
+            let given = std::iter::from_fn(|| arena.give_spare().then_some(())).count();
+            assert_eq!(given, if is_seen_to { 3 } else { GROUP as usize + 3 });
+        }
     }
 
     #[test]
     fn what_is_left_of_collections_has_the_reserve_and_a_few_spans_more() {
         let arena = Arena::new(16 * SPAN_BYTES as u64, 16 * SPAN_BYTES as u64).unwrap();
         let taken = |take: &dyn Fn() -> Option<u32>| std::iter::from_fn(take).count();
-        assert_eq!(taken(&|| arena.take_span(1, false)), 14);
-        assert_eq!(taken(&|| arena.take_span_for_leftovers(1)), 2 + LEFTOVER_SPANS_MAX as usize);
-        assert_eq!(arena.take_span(OWNER_INDEX, true), None);
+        assert_eq!(taken(&|| arena.take_span(1, Share::Items)), 14);
+        assert_eq!(taken(&|| arena.take_span(1, Share::Leftovers)), 2 + LEFTOVER_SPANS_MAX as usize);
+        assert_eq!(arena.take_span(OWNER_INDEX, Share::Index), None);
         assert_eq!((arena.bytes_max(), arena.over_limit()), (16 * SPAN_BYTES as u64, LEFTOVER_SPANS_MAX));
     }
 
@@ -460,15 +528,15 @@ mod tests {
     fn limit_holds_and_the_reserve_is_the_indexs() {
         let arena = Arena::new(16 * SPAN_BYTES as u64, 64 * SPAN_BYTES as u64).unwrap();
         let mut taken = 0;
-        while arena.take_span(1, false).is_some() {
+        while arena.take_span(1, Share::Items).is_some() {
             taken += 1;
         }
         assert_eq!(taken, 14);
-        assert!(arena.take_span(OWNER_INDEX, true).is_some());
-        assert!(arena.take_span(OWNER_INDEX, true).is_some());
-        assert!(arena.take_span(OWNER_INDEX, true).is_none());
+        assert!(arena.take_span(OWNER_INDEX, Share::Index).is_some());
+        assert!(arena.take_span(OWNER_INDEX, Share::Index).is_some());
+        assert!(arena.take_span(OWNER_INDEX, Share::Index).is_none());
         assert!(arena.set_limit_bytes(17 * SPAN_BYTES as u64));
-        assert!(arena.take_span(OWNER_INDEX, true).is_some());
+        assert!(arena.take_span(OWNER_INDEX, Share::Index).is_some());
         assert!(!arena.set_limit_bytes(65 * SPAN_BYTES as u64));
     }
 }

@@ -179,15 +179,15 @@ impl Control {
     }
     /// In a transaction.
     #[inline]
-    pub(crate) fn held(self) -> bool {
+    pub(crate) fn in_transaction(self) -> bool {
         self.0 & TRANSACTION != 0
     }
     #[inline]
-    pub(crate) fn with_held(self) -> Control {
+    pub(crate) fn with_transaction(self) -> Control {
         Control(self.0 | TRANSACTION)
     }
     #[inline]
-    pub(crate) fn without_held(self) -> Control {
+    pub(crate) fn without_transaction(self) -> Control {
         Control(self.0 & !TRANSACTION)
     }
     /// Nothing at home here lives elsewhere.
@@ -288,7 +288,7 @@ impl Bucket {
             if let Some(control) = self.try_lock() {
                 return Some(control);
             }
-            if self.control().held() {
+            if self.control().in_transaction() {
                 return None;
             }
             backoff.wait();

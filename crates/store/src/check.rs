@@ -5,8 +5,9 @@ use crate::Store;
 use crate::arena::{Arena, OWNER_INDEX, UNIT};
 use crate::bucket::SLOTS;
 use crate::class::{ClassId, SPAN_BYTES};
+use crate::collection::{Collection, Stream};
 use crate::index::PAGE_BYTES;
-use crate::item::{RawItem, key_heap_bytes};
+use crate::item::{Header, RawItem, key_heap_bytes};
 use crate::large::Large;
 use crate::sync::atomic::Ordering;
 use crate::worker::{chunk_facts, class_of};
@@ -23,6 +24,7 @@ impl Store {
         // Held to the end, so that none comes meanwhile.
         let free = self.workers_free.lock().expect("no panic under the lock");
         assert_eq!(free.len(), self.counters.len(), "the store is at rest");
+        self.leftovers.check();
         // 1. What the index reaches, piece by piece.
         let mut reached: HashMap<u64, (ClassId, usize)> = HashMap::new();
         let mut items = vec![0u64; 256];
@@ -64,8 +66,16 @@ impl Store {
                 } else if raw.header().is_collection() {
                     // SAFETY: a collection at rest.
                     let leaf = unsafe { raw.leaf(raw.header()) };
-                    assert_eq!(leaf.kind() as u16, raw.header().form(), "a leaf of another collection");
+                    let form = leaf.kind() as u16;
+                    let form = if leaf.is_timed() { Header::form_timed(form) } else { form };
+                    assert_eq!(form, raw.header().form(), "a leaf of another collection");
                     leaf.check(&|name| self.tag_of(name));
+                }
+                if raw.header().is_collection()
+                    // SAFETY: a collection at rest.
+                    && let Some(stream) = unsafe { Collection::of(raw, self, 0) }.stream()
+                {
+                    Stream::check(&stream);
                 }
             }
             if cursor == 0 {
@@ -80,6 +90,10 @@ impl Store {
             trees += 1;
             take(location);
             self.each_node(raw, &mut |chunk, _| take(chunk));
+        });
+        trees += self.trees.each_abandoned(&mut |chunk| {
+            let facts = chunk_facts(&self.arena, chunk);
+            assert!(reached.insert(chunk, facts).is_none(), "what is taken back is somebody's");
         });
         assert_eq!(self.trees.count(), trees, "numbers of trees");
         // 2. What the classes have free, and how it adds up with what is reached.

@@ -1,12 +1,12 @@
-//! Collections: hashes, sets, sorted sets and lists, each one item.
+//! Collections: hashes, sets, sorted sets, lists and streams, each one item.
 //!
 //! ```text
 //! item    header (kind 3, form ≠ 0) │ expiry? │ extension? │ key │ pad to 8 │ leaf, or root of a tree
-//! form    13 … 5 spare │ 4 tree │ 3 … 0 type: 1 hash, 2 set, 3 sorted set, 4 list
+//! form    13 … 6 spare │ 5 some field expires │ 4 tree │ 3 … 0 type: 1 hash, 2 set, 3 sorted set, 4 list, 5 stream
 //! ```
 //!
 //! All of a small collection is one leaf ([`leaf`]), which never changes: a write makes a new item, as a `set` does, so
-//! that who reads holds no lock and sees the collection of one moment. Index, eviction, expiry, moves, watches and
+//! that a reader holds no lock and sees the collection of one moment. Index, eviction, expiry, moves, watches and
 //! versions are those of any item. One of more than 2 KiB is a tree of such leaves ([`tree`]), of which a write makes those
 //! anew that lead to what it changes, and the item, which has the root. A sorted set has two trees under one root.
 //!
@@ -15,23 +15,29 @@
 //! ```
 //!
 //! - No collection is empty: the last element takes the key with it.
+//! - Fields of a hash may expire, each at its own time ([`fields`]).
 //! - Expiry stays when elements change; each change is a new version, which watches hear of.
 //! - No element is larger than a chunk: what would be is refused ([`Declined::TooLarge`]), and nothing is changed.
 //!
 //! `element.rs`, `scores.rs`, `leaf.rs` and `build.rs` know bytes and nothing of the store; `hash.rs`, `set.rs`, `sorted.rs`,
-//! `list.rs` and `whole.rs` are the verbs; `change.rs` is what all that write have in common; `tree.rs` is the tree.
+//! `list.rs`, `stream.rs`, `whole.rs` and `load.rs` are the verbs; `change.rs` is what all that write have in common; `tree.rs`
+//! is the tree. A stream is of rows, and what is said of entries here is not said of it.
 
 mod build;
 mod change;
 mod element;
+mod fields;
 mod hash;
 mod leaf;
 mod list;
+mod load;
 mod scores;
 mod set;
 mod sorted;
+mod stream;
 #[cfg(all(test, not(feature = "loom")))]
 mod tests;
+mod times;
 mod tree;
 mod whole;
 
@@ -39,17 +45,24 @@ pub(crate) use build::Builder;
 pub use build::fits_alone;
 pub use change::Declined;
 pub use element::{DIGITS_MAX, Element};
+pub use fields::{Due, Fields, Lasting, Timed};
 pub use leaf::{Entry, Removed};
 pub(crate) use leaf::{HEAD_BYTES, Leaf, leaf_bytes};
 pub use list::Trimmed;
+pub use load::{BulkLoad, Copied};
 pub use sorted::{ScoreRule, Scored};
+pub use stream::{
+    Added, Adding, AutoClaimed, Claim, Consumer, ConsumerLoad, Delivered, Group, GroupLoad, NewFields, NewId,
+    PendingEntry, Removal, Start, Stream, StreamEntries, StreamEntriesBack, StreamEntry, StreamFields,
+    StreamId, StreamLoad, StreamRefusal, StreamTrimmed, Trim, TrimTo,
+};
 pub(crate) use tree::{
     Edit, ROOT_BYTES, Root, Trees, first_leaf, moves_of, owner_of_node, word_of as node_word_of,
 };
 pub use whole::{COPIED_BYTES_MAX, Made};
 
-use crate::Store;
 use crate::item::{Header, RawItem};
+use crate::{Millis, Store};
 use leaf::{Backwards, InOrder};
 use std::ops::Range;
 use tree::Tree;
@@ -66,6 +79,8 @@ pub enum Type {
     SortedSet = 3,
     /// Elements in the order in which they were put.
     List = 4,
+    /// Entries in the order of their IDs, and groups that read them.
+    Stream = 5,
 }
 
 impl Type {
@@ -77,6 +92,7 @@ impl Type {
             2 => Type::Set,
             3 => Type::SortedSet,
             4 => Type::List,
+            5 => Type::Stream,
             _ => return None,
         })
     }
@@ -85,6 +101,12 @@ impl Type {
     #[inline]
     pub(crate) fn of_form(form: u16) -> Type {
         Type::of((form & 0xf) as u8).expect("an item says what it is")
+    }
+
+    /// Its entries have names that are looked for by their tags.
+    #[inline]
+    pub(crate) fn has_tags(self) -> bool {
+        matches!(self, Type::Hash | Type::Set | Type::SortedSet)
     }
 
     /// The form of an item of this type in a tree.
@@ -98,6 +120,8 @@ impl Type {
 pub struct Collection<'g> {
     body: Body<'g>,
     store: &'g Store,
+    /// Fields whose time has passed by then are not found.
+    now: Millis,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,24 +132,42 @@ enum Body<'g> {
 
 impl<'g> Collection<'g> {
     #[inline]
-    pub(crate) fn new(leaf: Leaf<'g>, store: &'g Store) -> Collection<'g> {
-        Collection { body: Body::Leaf(leaf), store }
+    pub(crate) fn new(leaf: Leaf<'g>, store: &'g Store, now: Millis) -> Collection<'g> {
+        Collection { body: Body::Leaf(leaf), store, now }
     }
 
-    fn of_tree(tree: Tree<'g>, store: &'g Store) -> Collection<'g> {
-        Collection { body: Body::Tree(tree), store }
+    fn of_tree(tree: Tree<'g>, store: &'g Store, now: Millis) -> Collection<'g> {
+        Collection { body: Body::Tree(tree), store, now }
     }
 
     /// # Safety
     /// The item is a collection that was reachable in this epoch, which `'g` ends before.
     #[inline]
-    pub(crate) unsafe fn of(item: RawItem, store: &'g Store) -> Collection<'g> {
+    pub(crate) unsafe fn of(item: RawItem, store: &'g Store, now: Millis) -> Collection<'g> {
         let header = item.header();
         // SAFETY: the caller's obligation.
         let body = unsafe {
             if header.is_tree() { Body::Tree(Tree::of(store, item)) } else { Body::Leaf(item.leaf(header)) }
         };
-        Collection { body, store }
+        Collection { body, store, now }
+    }
+
+    /// When the first field of a hash expires; 0: none does.
+    #[inline]
+    pub fn soonest(&self) -> Millis {
+        match &self.body {
+            Body::Leaf(leaf) if !leaf.is_timed() => 0,
+            Body::Leaf(leaf) => leaf.soonest(),
+            Body::Tree(tree) => tree.soonest(),
+        }
+    }
+
+    /// The time of some field has passed. Such fields are counted and listed until they are taken out
+    /// ([`crate::Guard::hash_take_due`]), but none is found by its name.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        let soonest = self.soonest();
+        soonest != 0 && soonest <= self.now
     }
 
     /// All of it, where that is one leaf.
@@ -152,7 +194,7 @@ impl<'g> Collection<'g> {
         }
     }
 
-    /// Fields, members or elements; never 0.
+    /// Fields, members, elements or rows; never 0.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "none is empty")]
     pub fn len(&self) -> usize {
@@ -177,11 +219,11 @@ impl<'g> Collection<'g> {
     /// If it is a list.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<usize> {
-        assert!(self.kind() != Type::List, "elements of a list have no names");
+        assert!(self.kind().has_tags(), "elements of a list have no names");
         match &self.body {
-            Body::Leaf(leaf) => leaf.find(name, self.store.tag_of(name)),
+            Body::Leaf(leaf) => leaf.find_live(name, self.store.tag_of(name), self.now),
             Body::Tree(tree) if tree.kind() == Type::SortedSet => tree.member(name).map(|(rank, _)| rank),
-            Body::Tree(tree) => tree.find(name),
+            Body::Tree(tree) => tree.find_live(name, self.now),
         }
     }
 
@@ -194,7 +236,7 @@ impl<'g> Collection<'g> {
         match &self.body {
             Body::Leaf(_) => self.find(name).is_some(),
             Body::Tree(tree) if tree.kind() == Type::SortedSet => tree.score_of_member(name).is_some(),
-            Body::Tree(tree) => tree.entry_of(name).is_some(),
+            Body::Tree(tree) => tree.entry_of(name, self.now).is_some(),
         }
     }
 
@@ -206,7 +248,7 @@ impl<'g> Collection<'g> {
         match &self.body {
             Body::Leaf(leaf) => self.find(name).map(|i| leaf.entry(i)),
             Body::Tree(tree) if tree.kind() == Type::SortedSet => tree.member(name).map(|(_, entry)| entry),
-            Body::Tree(tree) => tree.entry_of(name).map(|(leaf, i)| leaf.entry(i)),
+            Body::Tree(tree) => tree.entry_of(name, self.now).map(|(leaf, i)| leaf.entry(i)),
         }
     }
 
@@ -215,8 +257,10 @@ impl<'g> Collection<'g> {
     pub fn field(&self, name: &[u8]) -> Option<Element<'g>> {
         debug_assert_eq!(self.kind(), Type::Hash);
         match &self.body {
-            Body::Leaf(leaf) => leaf.find(name, self.store.tag_of(name)).map(|i| leaf.entry(i).value),
-            Body::Tree(tree) => tree.entry_of(name).map(|(leaf, i)| leaf.entry(i).value),
+            Body::Leaf(leaf) => {
+                leaf.find_live(name, self.store.tag_of(name), self.now).map(|i| leaf.entry(i).value)
+            }
+            Body::Tree(tree) => tree.entry_of(name, self.now).map(|(leaf, i)| leaf.entry(i).value),
         }
     }
 

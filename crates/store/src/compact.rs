@@ -78,7 +78,8 @@ impl Local {
             return false;
         }
         if self.lingering.len() >= LINGERING_MAX {
-            return true;
+            // They are looked at when other workers' batches are over. Until then there is nothing to do.
+            return false;
         }
         for _ in 0..STEP_SPANS {
             let last = compaction.gather.max(1);
@@ -152,12 +153,43 @@ impl Compaction {
 
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
+    use super::LINGERING_MAX;
     use crate::arena::{OWNER_FREE, OWNER_INDEX};
     use crate::{Attributes, Config, Expect, Store};
 
     const NOW: u64 = 1_700_000_000_000;
     const ITEMS: u64 = 400_000;
     const LEFT: u64 = 16;
+
+    /// Spans that are drained wait for another worker's batch: who asks for upkeep until there is no more of it is done.
+    #[test]
+    fn while_another_batch_keeps_spans_from_emptying_there_is_nothing_to_do() {
+        const STEPS_MAX: usize = 100_000;
+        let config = Config { memory_bytes: 64 << 20, workers_max: 2, ..Config::default() };
+        let store = Store::new(config).unwrap();
+        let (mut worker, mut other) = (store.worker().unwrap(), store.worker().unwrap());
+        for n in 0..ITEMS / 4 {
+            let mut guard = worker.enter(NOW);
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.store_value(&key, &[n as u8; 100], &Attributes::default(), Expect::Any).unwrap();
+        }
+        for n in (0..ITEMS / 4).filter(|n| n % LEFT != 0) {
+            let mut guard = worker.enter(NOW);
+            let name = n.to_be_bytes();
+            let key = guard.key(&name);
+            guard.delete(&key, Expect::Present).unwrap();
+        }
+        let mut lingered = 0;
+        for now in (NOW..NOW + 10_000).step_by(20) {
+            let batch = other.enter(now);
+            let steps = (0..STEPS_MAX).take_while(|_| worker.enter(now).maintain()).count();
+            assert!(steps < STEPS_MAX, "at {} ms", now - NOW);
+            lingered = lingered.max(worker.enter(now).local.lingering.len());
+            drop(batch);
+        }
+        assert_eq!(lingered, LINGERING_MAX, "as many as may wait did");
+    }
 
     /// Of items that are spread over all memory one in sixteen stays: what holds them comes to lie together.
     #[test]

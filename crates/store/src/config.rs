@@ -4,6 +4,7 @@
 use crate::MEMORY_BYTES_MAX;
 use crate::sync::atomic::Ordering;
 use crate::{MEMORY_BYTES_MIN, Store};
+use std::thread::Thread;
 
 /// How a store is made.
 #[derive(Clone, Debug)]
@@ -132,5 +133,16 @@ impl Store {
             self.fit_ghosts();
         }
         set
+    }
+
+    /// Wakes `thread` from now on whenever [`Store::make_memory_ready`] has something to do. The first thread stays.
+    pub fn memory_is_made_ready_by(&self, thread: Thread) {
+        self.arena.is_made_ready_by(thread);
+    }
+
+    /// Has the system map some of the memory that items will take next, 2 MiB at a time, so that no request waits for
+    /// it; false if enough is mapped. Takes as long as the system does: for a thread of its own.
+    pub fn make_memory_ready(&self) -> bool {
+        self.arena.make_ready()
     }
 }

@@ -1,5 +1,6 @@
-//! Counters: written by their worker alone, summed by whoever asks.
+//! Counters: written by their worker alone, summed by the thread that asks.
 
+use crate::access::IDLE_PARTS;
 use crate::class::{CLASSES, ClassId};
 use crate::database::DATABASES;
 use crate::recent::Recent;
@@ -51,6 +52,10 @@ pub(crate) struct WorkerCounters {
     pub(crate) maintain_checked: Counter,
     pub(crate) spans_moved: Counter,
     pub(crate) chunks_moved: Counter,
+    pub(crate) fields_expired: Counter,
+    /// Evicted items by how long ago their last access was, and the seconds of all.
+    pub(crate) evicted_idle: [Counter; IDLE_PARTS],
+    pub(crate) evicted_idle_s: Counter,
     /// Keys that were new lately.
     pub(crate) recent: Recent,
 }
@@ -65,6 +70,9 @@ impl Default for WorkerCounters {
             maintain_checked: Counter::default(),
             spans_moved: Counter::default(),
             chunks_moved: Counter::default(),
+            fields_expired: Counter::default(),
+            evicted_idle: Default::default(),
+            evicted_idle_s: Counter::default(),
             recent: Recent::default(),
         }
     }

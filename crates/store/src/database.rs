@@ -8,8 +8,8 @@
 //!   item of number 0 carries nothing. Two names swap by swapping words: no item moves.
 //! - The number is part of a key's identity (it is compared with the key) and of its hash.
 //! - memcached's keyspace is name 0.
-//! - Flushes, of one database or all, are stamps: [`Flushes`] remembers for each stamp whom it
-//!   concerns, and how many items are gone but not yet taken out.
+//! - Flushes, of one database or all, are stamps: [`Flushes`] remembers for each stamp which
+//!   database it concerns, and how many items are gone but not yet taken out.
 
 use crate::counters::WorkerCounters;
 use crate::flush::flushes_since;
@@ -163,6 +163,21 @@ impl crate::Store {
         self.items_of(number).saturating_sub(garbage)
     }
 
+    /// Calls `visit` with the number of each database that was flushed since `seen`, none standing for all of them, and
+    /// remembers that there: for callers that look now and then.
+    pub fn flushed_since(&self, seen: &mut u64, mut visit: impl FnMut(Option<u8>)) {
+        let now = self.stamp_count();
+        let since = now.saturating_sub(std::mem::replace(seen, now));
+        // Those before are forgotten.
+        if since > u64::from(u8::MAX) / 2 {
+            return visit(None);
+        }
+        for stamp in (now - since + 1)..=now {
+            let scope = self.flushes.scopes[usize::from(stamp as u8)].load(Ordering::Relaxed);
+            visit((scope != ALL).then_some(scope));
+        }
+    }
+
     /// Items of a number, flushed ones included.
     pub(crate) fn items_of(&self, number: u8) -> u64 {
         let counted = |number| self.sum(|c: &WorkerCounters| c.database(number).value());
@@ -205,6 +220,30 @@ mod tests {
             assert_eq!(Word::of(number).number(), number);
             assert!((0..number).all(|other| Word::of(other).0 >> 40 != Word::of(number).0 >> 40));
         }
+    }
+
+    #[test]
+    fn who_looks_now_and_then_hears_of_each_flush() {
+        let store = crate::Store::new(crate::Config::default()).expect("a store");
+        let mut worker = store.worker().expect("a worker");
+        let (mut seen, mut heard) = (0, Vec::new());
+        store.flushed_since(&mut seen, |scope| heard.push(scope));
+        assert!(heard.is_empty());
+        let mut guard = worker.enter(1);
+        let third = guard.database(3);
+        guard.flush_database(3);
+        guard.flush();
+        drop(guard);
+        store.flushed_since(&mut seen, |scope| heard.push(scope));
+        assert_eq!(heard, [Some(third.number()), None]);
+        store.flushed_since(&mut seen, |scope| heard.push(scope));
+        assert_eq!(heard.len(), 2);
+        for _ in 0..200 {
+            worker.enter(1).flush();
+        }
+        heard.clear();
+        store.flushed_since(&mut seen, |scope| heard.push(scope));
+        assert!(!heard.is_empty() && heard.iter().all(Option::is_none));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! moves only if the class has free chunks for all of the span. A worker drains one span at a time, some
 //! chunks a step; spans that wait for chunks in other hands are looked at again.
 
-use crate::arena::{Arena, UNIT};
+use crate::arena::{Arena, Share, UNIT};
 use crate::class::ClassId;
 use crate::evict::{BATCH, HAND_WORK_DRAIN, PROMOTE_FREQUENCY, Reason, batch_of};
 use crate::index::Found;
@@ -29,6 +29,8 @@ pub(crate) const LINGERING_MAX: usize = 4;
 const LINGER_LOOKS_MAX: u8 = 16;
 /// Keys overdue on probation that go at a time for what moves: no more room than it takes is made in a class that gives.
 const DRAIN_OVERDUE: usize = 4;
+/// Chunks looked at under their class's lock at a time.
+const LOCKED_CHUNKS: usize = 8 * BATCH;
 /// Spans tried when one is wanted at any price: uploads and pins keep some from emptying.
 const DRAIN_SPANS_MAX: usize = 4;
 
@@ -129,6 +131,15 @@ impl Local {
         }
     }
 
+    /// Counts spans that were drained and have become empty.
+    #[inline]
+    pub(crate) fn count_emptied(&mut self, store: &Store) {
+        while let Some(at) = self.lingering.iter().position(|drain| !drain.is_on(store)) {
+            self.lingering.swap_remove(at);
+            self.count_moved(store);
+        }
+    }
+
     /// Lets go of all spans that this worker drains: they are used again.
     pub(crate) fn stop_drains(&mut self, store: &Store) {
         let drains = self.drain.take().into_iter().chain(std::mem::take(&mut self.lingering));
@@ -178,7 +189,7 @@ impl Local {
                 }
                 overdue = slab.probation.front().is_none_or(|entry| !keeps_new && store.is_overdue(entry));
                 let carved = usize::from(arena.span(drain.number).carved.load(Ordering::Relaxed));
-                while drain.chunk < carved && count < BATCH && drain.chunk - first < 8 * BATCH {
+                while drain.chunk < carved && count < BATCH && drain.chunk - first < LOCKED_CHUNKS {
                     let location =
                         Arena::location_of(drain.number) + (drain.chunk * class.chunk_bytes() / UNIT) as u64;
                     // SAFETY: a carved chunk has a header word at all times.
@@ -261,7 +272,7 @@ impl Local {
         overdue: bool,
         spare: &mut Option<u64>,
     ) -> Drained {
-        // What is in another's transaction stays: who waited for it here might be waited for.
+        // What is in another's transaction stays: a worker that waited for it here might be waited for.
         let Some(mut locked) = self.lock_open(store, hash) else { return Drained::Held };
         let found = store.index.scan(&locked.place, locked.control, |slot| slot.location() == owner);
         let drained = match found {
@@ -291,7 +302,7 @@ impl Local {
                     || protected
                     || drain.keep && spare.is_some();
                 if !expired && header.is_tree() && self.may_be_own(hash) {
-                    // Who writes to it has looked at its nodes.
+                    // This worker's own write to it has looked at its nodes.
                     Drained::Held
                 } else if dear && !stays && !expired && store.evicts() {
                     Drained::Dear
@@ -355,6 +366,7 @@ impl Local {
     /// A free chunk of the class, if need be and it may `grow` from a free span; no item is evicted.
     fn free_chunk(&mut self, store: &Store, class: ClassId, grow: bool) -> Option<u64> {
         let mut magazine = Magazine::new(class);
+        let grow = grow.then_some(Share::Items);
         let mut slab = store.slabs.class(class);
         slab.fill(&store.arena, &mut magazine, 1, store.moment(self.now), grow);
         magazine.pop()
@@ -364,7 +376,8 @@ impl Local {
     pub(crate) fn drain_for(&mut self, store: &Store, class: ClassId) {
         for _ in 0..DRAIN_SPANS_MAX {
             let used = store.arena.used_bytes();
-            match store.slabs.richest(Some(class)).or_else(|| store.slabs.richest(None)) {
+            let victim = store.slabs.richest(Some(class)).or_else(|| store.slabs.richest(None));
+            match victim {
                 Some(victim) => self.clear_span(store, victim),
                 None => self.clear_all(store),
             }
@@ -376,8 +389,9 @@ impl Local {
             }
             // What is missing is in other workers' hands.
             self.recalled = store.recall.fetch_add(1, Ordering::Relaxed) + 1;
-            // Another's batch holds back what went already: more would wait for it, too.
-            if self.limbo_chunks() > 0 {
+            // Another's batch holds back what went already: more would wait for it, too. And nothing has come into spans
+            // that were gone through a moment ago: doing so again keeps workers from their locks that give back what is missing.
+            if victim.is_none() || self.limbo_chunks() > 0 {
                 return;
             }
         }
@@ -421,7 +435,9 @@ impl Local {
             return;
         }
         let mut chunk = 0;
-        loop {
+        let mut more = true;
+        while more {
+            let first = chunk;
             let mut victims = [(0, 0); BATCH];
             let mut count = 0;
             {
@@ -431,7 +447,7 @@ impl Local {
                     return;
                 }
                 let carved = usize::from(arena.span(number).carved.load(Ordering::Relaxed));
-                while chunk < carved && count < BATCH {
+                while chunk < carved && count < BATCH && chunk - first < LOCKED_CHUNKS {
                     let location = Arena::location_of(number) + (chunk * class.chunk_bytes() / UNIT) as u64;
                     chunk += 1;
                     // SAFETY: a carved chunk has a header word at all times.
@@ -440,9 +456,7 @@ impl Local {
                         count += 1;
                     }
                 }
-            }
-            if count == 0 {
-                return;
+                more = chunk < carved;
             }
             for &(location, owner) in &victims[..count] {
                 // Several pieces of one value: it is an item only before the first.
@@ -494,5 +508,36 @@ impl Drain {
     fn is_on(&self, store: &Store) -> bool {
         let span = store.arena.span(self.number);
         span.owner.load(Ordering::Relaxed) == self.class.0 && span.draining.load(Ordering::Relaxed) != 0
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use crate::class::ClassId;
+    use crate::sync::atomic::Ordering;
+    use crate::{Attributes, Config, Store};
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    /// Where all spans are being drained, what came into them is looked for once: a worker that gives back what is missing
+    /// has to get at the locks.
+    #[test]
+    fn spans_that_are_all_being_drained_are_gone_through_once() {
+        let store = Store::new(Config { memory_bytes: 4 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"upload");
+        let mut upload = guard.upload(&key, 40_000, &Attributes::default()).unwrap();
+        guard.upload_fill(&mut upload, &[1; 40_000]).unwrap();
+        for class in ClassId::all() {
+            let mut slab = store.slabs.class(class);
+            while let Some(number) = slab.queue.front() {
+                slab.start_draining(&store.arena, number);
+            }
+        }
+        let recalls = || store.recall.load(Ordering::Relaxed);
+        let before = recalls();
+        guard.local.drain_for(&store, ClassId::of(1000));
+        assert_eq!(recalls() - before, 1, "it asked others for what they hold, and left it at that");
     }
 }

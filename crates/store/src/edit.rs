@@ -134,7 +134,7 @@ impl Guard<'_> {
         expect: Expect,
         edit: impl Fn(u64) -> Edit<'b>,
     ) -> Result<Stored, Refusal> {
-        self.local.breathe(self.store);
+        self.local.leave_if_due(self.store);
         // Taken and put back: in steady state an append allocates nothing.
         let mut copy = std::mem::take(&mut self.local.copy);
         self.spare(Some(key));

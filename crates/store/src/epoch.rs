@@ -10,8 +10,8 @@
 //! 1. A worker announces the global epoch when it enters a batch and withdraws when it leaves.
 //! 2. What is unlinked is tagged with the global epoch read after the unlinking.
 //! 3. The global epoch moves from e to e + 1 only when every worker inside has announced e.
-//! 4. A tag t is safe when the global epoch is at least t + 2: whoever could have seen the chunk
-//!    had announced t or less, and has left.
+//! 4. A tag t is safe when the global epoch is at least t + 2: a worker that could have seen the
+//!    chunk had announced t or less, and has left.
 //!
 //! It does not say what is freed; [`crate::worker`] keeps the queues.
 

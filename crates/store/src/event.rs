@@ -1,12 +1,15 @@
-//! What the store does by itself, for those who want to be told: behind a mask, in a buffer of the
+//! What the store does by itself, for clients that want to be told: behind a mask, in a buffer of the
 //! worker that did it.
 //!
 //! The caller drains the buffer after each batch. Switched off it costs a branch where an item goes.
 
-use crate::Store;
-use crate::item::RawItem;
+use crate::access;
+use crate::bucket::Slot;
+use crate::item::{FETCHED, RawItem};
+use crate::large::Large;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use crate::worker::{Guard, Local};
+use crate::worker::{Guard, Local, class_of};
+use crate::{Key, Millis, Store};
 
 /// Bytes that events take in one worker's buffer at most, or one part in [`EVENT_SHARE`] of the memory limit; what
 /// comes then is counted and lost.
@@ -26,6 +29,45 @@ pub enum Event {
     Expired = 1,
     /// It was taken out for its memory.
     Evicted = 2,
+    /// Fields of a hash were taken out, whose time had passed.
+    FieldsExpired = 4,
+    /// These were the last, and the key is gone.
+    Emptied = 8,
+}
+
+/// An item that the store has taken out, or something of it: then its key and database are all that is said of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Gone<'e> {
+    /// Why.
+    pub event: Event,
+    /// The name of its database.
+    pub database: u8,
+    /// Its key.
+    pub key: &'e [u8],
+    /// It was read.
+    pub fetched: bool,
+    /// Absolute expiry, 0 for never.
+    pub expires_at: Millis,
+    /// Seconds since its last access, as [`crate::Item::idle_s`] tells them.
+    pub idle_s: u64,
+    /// The slab class of its chunk.
+    pub class: u8,
+    /// Bytes of its value; of a collection about.
+    pub value_bytes: u64,
+}
+
+/// What is noted of an item beside its key.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    event: Event,
+    number: u8,
+    class: u8,
+    fetched: bool,
+    /// Where its key ends.
+    end: usize,
+    expires_at: Millis,
+    idle_s: u64,
+    value_bytes: u64,
 }
 
 /// Which events are noted.
@@ -35,10 +77,10 @@ pub(crate) struct Events {
     lost: AtomicU64,
 }
 
-/// One worker's buffer: kind, database and end of each key.
+/// One worker's buffer.
 #[derive(Debug, Default)]
 pub(crate) struct EventBuffer {
-    entries: Vec<(Event, u8, usize)>,
+    entries: Vec<Noted>,
     keys: Vec<u8>,
     /// Bytes that the store was told of.
     charged: usize,
@@ -60,19 +102,60 @@ impl Store {
 impl Local {
     /// Notes an event, if it is wanted. The item is reachable in this epoch.
     #[inline]
-    pub(crate) fn note(&mut self, store: &Store, event: Event, item: RawItem) {
+    pub(crate) fn note(&mut self, store: &Store, event: Event, item: RawItem, slot: Slot, now_s: u64) {
         if store.events.mask.load(Ordering::Relaxed) & event as u8 != 0 {
-            self.note_wanted(store, event, item);
+            self.note_wanted(store, event, item, slot, now_s);
         }
     }
 
     #[cold]
-    fn note_wanted(&mut self, store: &Store, event: Event, item: RawItem) {
+    fn note_wanted(&mut self, store: &Store, event: Event, item: RawItem, slot: Slot, now_s: u64) {
         let header = item.header();
+        let value_bytes = match header {
+            header if header.is_whole() => header.value_bytes() as u64,
+            // SAFETY: a large item, reachable in this epoch.
+            header if header.is_large() => unsafe { Large::of(item) }.head().value_bytes,
+            // SAFETY: a collection, reachable in this epoch.
+            header if header.is_tree() => unsafe { item.root(header) }.bytes,
+            // SAFETY: the same.
+            header => unsafe { item.leaf_bytes(header) as u64 },
+        };
         // SAFETY: reachable in this epoch.
         let key = unsafe { item.key_by(header) };
+        let noted = Noted {
+            event,
+            number: item.number(header),
+            class: class_of(&store.arena, header, slot.location()).0,
+            fetched: header.has(FETCHED),
+            end: 0,
+            expires_at: item.expires_at(),
+            idle_s: access::idle_s(slot.access(), now_s),
+            value_bytes,
+        };
+        self.put_noted(store, key, noted);
+    }
+
+    /// Notes an event of a key, if it is wanted.
+    pub(crate) fn note_key(&mut self, store: &Store, event: Event, key: &Key<'_>) {
+        if store.events.mask.load(Ordering::Relaxed) & event as u8 != 0 {
+            let number = key.number;
+            let noted = Noted {
+                event,
+                number,
+                class: 0,
+                fetched: false,
+                end: 0,
+                expires_at: 0,
+                idle_s: 0,
+                value_bytes: 0,
+            };
+            self.put_noted(store, key.bytes, noted);
+        }
+    }
+
+    fn put_noted(&mut self, store: &Store, key: &[u8], noted: Noted) {
         let buffer = &mut self.events;
-        let entries = (buffer.entries.len() + 1) * size_of::<(Event, u8, usize)>();
+        let entries = (buffer.entries.len() + 1) * size_of::<Noted>();
         let bytes = buffer.keys.len() + key.len() + entries;
         let share = (store.memory_bytes() / EVENT_SHARE) as usize;
         if bytes > share.clamp(EVENT_BYTES_FREE, EVENT_BYTES_MAX) {
@@ -85,7 +168,7 @@ impl Local {
             store.hold(step as i64);
         }
         buffer.keys.extend_from_slice(key);
-        buffer.entries.push((event, item.number(header), buffer.keys.len()));
+        buffer.entries.push(Noted { end: buffer.keys.len(), ..noted });
     }
 }
 
@@ -99,10 +182,17 @@ impl Guard<'_> {
     /// Takes the events of this worker, in order: what happened, to which key of the database of which
     /// name.
     pub fn take_events(&mut self, each: &mut dyn FnMut(Event, u8, &[u8])) {
+        self.take_gone(&mut |gone| each(gone.event, gone.database, gone.key));
+    }
+
+    /// The same, with what the items were like.
+    pub fn take_gone(&mut self, each: &mut dyn FnMut(&Gone<'_>)) {
         let buffer = std::mem::take(&mut self.local.events);
         let mut start = 0;
-        for (event, number, end) in buffer.entries {
-            each(event, self.store.names.name(number), &buffer.keys[start..end]);
+        for noted in buffer.entries {
+            let Noted { event, number, class, fetched, end, expires_at, idle_s, value_bytes } = noted;
+            let (database, key) = (self.store.names.name(number), &buffer.keys[start..end]);
+            each(&Gone { event, database, key, fetched, expires_at, idle_s, class, value_bytes });
             start = end;
         }
         if buffer.charged > 0 {

@@ -218,7 +218,7 @@ impl Local {
             Reason::Evicted => Event::Evicted,
             Reason::Expired => Event::Expired,
         };
-        self.note(store, event, item);
+        self.note(store, event, item, slot, now_s);
         let header = item.header();
         let class = class_of(&store.arena, header, slot.location());
         let count = self.counters(store).class(class);
@@ -230,6 +230,9 @@ impl Local {
                 count.evicted_nonzero.add(i64::from(header.has(EXPIRY)));
                 let idle_s = access::idle_s(slot.access(), now_s);
                 store.slabs.view(class).evicted_age_s.store(idle_s, Ordering::Relaxed);
+                let counters = self.counters(store);
+                counters.evicted_idle[access::idle_part(idle_s)].add(1);
+                counters.evicted_idle_s.add(idle_s as i64);
             }
             Reason::Expired => {
                 count.reclaimed.add(1);
@@ -413,7 +416,7 @@ impl Local {
     /// only when the index cannot grow for want of memory. True if a slot came free; false if all of
     /// them are protected, the own transaction's, or another's. The caller holds no reference into the arena.
     pub(crate) fn evict_neighbour(&mut self, store: &Store, hash: u64) -> bool {
-        // Who has the home in a transaction is waited for.
+        // A worker that has the home in a transaction is waited for.
         let Locked { place, home, control } = self.lock(store, hash);
         home.unlock(control);
         let slots = |bucket: &Bucket| (0..SLOTS).map(|i| bucket.slot(i)).collect::<Vec<_>>();

@@ -11,17 +11,21 @@
 //! count where its head is. A span whose items all have passed is emptied by its visit and goes back to
 //! the arena.
 //!
-//! Between clearing the due time and looking at the items, every worker leaves its batch: who stored
-//! an item and found the old time early enough has published the item by then.
+//! Of a hash whose key stays fields may be due. They are taken out by upkeep, with a worker's hands that can build
+//! ([`crate::Guard::maintain`]), and not by a worker that needs room: it is left for the next visit there. Such a hash has its span
+//! visited when its first field is due, but once a second at most.
+//!
+//! Between clearing the due time and looking at the items, every worker leaves its batch: one that
+//! stored an item and found the old time early enough has published the item by then.
 
 use crate::arena::{Arena, OWNER_INDEX, UNIT};
 use crate::class::{ClassId, SPAN_BYTES};
 use crate::evict::Reason;
-use crate::item::RawItem;
+use crate::item::{RawItem, earlier};
 use crate::large::Large;
 use crate::sync::atomic::Ordering;
 use crate::wait::Wait;
-use crate::worker::Local;
+use crate::worker::{DUE_MAX, Local};
 use crate::{Millis, Store};
 
 /// Chunks that a step looks at, about.
@@ -34,7 +38,9 @@ const BATCH: usize = 16;
 const DUE_SHARE: u64 = 32;
 /// A span is visited no sooner than this after its last visit.
 const VISIT_PAUSE_MS: Millis = 100;
-/// Who needs room and waits for another worker gives up the core so often, then sleeps once.
+/// And for fields no sooner than this.
+const FIELDS_PAUSE_MS: Millis = 1000;
+/// A worker that needs room and waits for another gives up the core so often, then sleeps once.
 const WAITS_BUSY: u32 = 16;
 
 /// What expiry is at; one worker at a time has it.
@@ -56,6 +62,8 @@ struct Visit {
     chunk: usize,
     /// Bytes of large values that stay and whose heads were seen.
     beside: u64,
+    /// When the first field expires of the hashes that stay; 0 for never.
+    fields_at: Millis,
     /// When those that stay will expire.
     later: Later,
 }
@@ -112,15 +120,15 @@ impl Later {
 impl Local {
     /// Upkeep's bounded step of expiring; true if there may be more to do now.
     pub(crate) fn expire_in_passing(&mut self, store: &Store, now: Millis) -> bool {
-        matches!(self.expire_step(store, now), Step::Held | Step::Done)
+        matches!(self.expire_step(store, now, true), Step::Held | Step::Done)
     }
 
-    /// A step for who needs room, and would evict what lives otherwise: while another worker is at it, or
+    /// A step for a worker that needs room, and would evict what lives otherwise: while another worker is at it, or
     /// in a batch that holds it back, this one waits a little. True if there may be more to do now.
     pub(crate) fn expire(&mut self, store: &Store, now: Millis) -> bool {
         let mut wait = Wait::for_memory_sleeping_from(WAITS_BUSY);
         for _ in 0..=WAITS_BUSY {
-            match self.expire_step(store, now) {
+            match self.expire_step(store, now, false) {
                 Step::Nothing => return false,
                 Step::Done => return true,
                 Step::Taken | Step::Held => {}
@@ -130,7 +138,8 @@ impl Local {
         true
     }
 
-    fn expire_step(&mut self, store: &Store, now: Millis) -> Step {
+    /// `notes`: hashes whose fields are due are noted for upkeep.
+    fn expire_step(&mut self, store: &Store, now: Millis, notes: bool) -> Step {
         if !store.arena.agenda().any(now) && !store.expiring.load(Ordering::Relaxed) {
             return Step::Nothing;
         }
@@ -148,7 +157,7 @@ impl Local {
         if !store.epochs.safe(current.tag) {
             return Step::Held;
         }
-        if self.visit(store, now, current) {
+        if self.visit(store, now, current, notes) {
             *visit = None;
             store.expiring.store(false, Ordering::Relaxed);
         }
@@ -168,6 +177,7 @@ impl Local {
                     tag,
                     chunk: 0,
                     beside: 0,
+                    fields_at: 0,
                     later: Later::new(),
                 });
             }
@@ -175,14 +185,16 @@ impl Local {
     }
 
     /// Goes on with a visit for one step; true if it is done.
-    fn visit(&mut self, store: &Store, now: Millis, visit: &mut Visit) -> bool {
+    fn visit(&mut self, store: &Store, now: Millis, visit: &mut Visit, notes: bool) -> bool {
         let (arena, class) = (&store.arena, visit.class);
         let span = arena.span(visit.number);
         let first = visit.chunk;
         let mut items = 0;
-        while visit.chunk - first < STEP_CHUNKS && items < STEP_ITEMS {
+        while visit.chunk - first < STEP_CHUNKS && items < STEP_ITEMS && !(notes && self.due.len() == DUE_MAX)
+        {
             let mut expired = [0; BATCH];
-            let mut count = 0;
+            let (mut due, room) = ([0; DUE_MAX], DUE_MAX - self.due.len());
+            let (mut count, mut dues) = (0, 0);
             let end;
             {
                 // Under the lock the span stays with its class, and what is seen as an item is not
@@ -193,7 +205,7 @@ impl Local {
                 }
                 let carved = usize::from(span.carved.load(Ordering::Relaxed));
                 let stop = carved.min(visit.chunk + 4 * BATCH);
-                while visit.chunk < stop && count < BATCH {
+                while visit.chunk < stop && count < BATCH && !(notes && dues == room) {
                     let location =
                         Arena::location_of(visit.number) + (visit.chunk * class.chunk_bytes() / UNIT) as u64;
                     visit.chunk += 1;
@@ -207,6 +219,15 @@ impl Local {
                         expired[count] = location;
                         count += 1;
                         continue;
+                    }
+                    if header.is_timed() {
+                        // SAFETY: a published item, which stays whole for this worker's epoch.
+                        let soonest = unsafe { item.soonest(header) };
+                        visit.fields_at = earlier(visit.fields_at, soonest);
+                        if soonest <= now && notes {
+                            due[dues] = location;
+                            dues += 1;
+                        }
                     }
                     let mut bytes = class.chunk_bytes() as u64;
                     if header.is_large() {
@@ -237,10 +258,16 @@ impl Local {
                 self.expire_at(store, now, hash, location);
             }
             items += count;
+            for &location in &due[..dues] {
+                self.due.push((store.hash_at(location), location));
+            }
             if end {
                 let share = (SPAN_BYTES as u64 + visit.beside) / DUE_SHARE;
                 if let Some(in_ms) = visit.later.until(share) {
                     arena.note_span_expiry(visit.number, now + in_ms.max(VISIT_PAUSE_MS));
+                }
+                if visit.fields_at != 0 {
+                    arena.note_span_expiry(visit.number, visit.fields_at.max(now + FIELDS_PAUSE_MS));
                 }
                 return true;
             }

@@ -10,8 +10,8 @@
 //!
 //! A bucket carries the low byte of the number. No stamp in use is further than [`LAG_MAX`] from another, so
 //! that the two bytes say which of two is the earlier, and a later one is never taken for one that is 255
-//! flushes older. A bucket's stamp only goes on: whoever sets it has locked all buckets of its segment, and
-//! reads the store's stamp after that.
+//! flushes older. A bucket's stamp only goes on: a worker that sets it has locked all buckets of its segment,
+//! and reads the store's stamp after that.
 
 use crate::database::{DATABASES, Database};
 use crate::sync::atomic::Ordering;
@@ -99,10 +99,14 @@ impl Store {
 const COMES_MS: Millis = 100;
 
 impl Store {
+    /// Something that was flushed is still to be found, by upkeep and by a worker that asks for memory: it is free then.
+    pub fn is_cleaning(&self) -> bool {
+        self.stamp_count() != self.cleaned.load(Ordering::Relaxed)
+    }
+
     /// What was flushed may still come free, whoever has found it.
     pub(crate) fn flushed_comes(&self, now: Millis) -> bool {
-        self.stamp_count() != self.cleaned.load(Ordering::Relaxed)
-            || now.saturating_sub(self.cleaned_at.load(Ordering::Relaxed)) < COMES_MS
+        self.is_cleaning() || now.saturating_sub(self.cleaned_at.load(Ordering::Relaxed)) < COMES_MS
     }
 }
 

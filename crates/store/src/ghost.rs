@@ -13,7 +13,7 @@
 //! items or fewer. The table is made when memory is nearly full, or with the first evictions, and grows and shrinks by parts of a quarter to
 //! an eighth of it; what is in it is forgotten when there are more places or fewer, since all keys have
 //! others then. A part out of use is freed when every batch is over that could have seen it. Parts are made and freed bit by
-//! bit, by who holds no lock: some 50 µs a step whatever the length of the table. A part's pages are the system's to find and
+//! bit, by a worker that holds no lock: some 50 µs a step whatever the length of the table. A part's pages are the system's to find and
 //! to clear before it is used: the 32 places of the first eviction lay in as many pages, which took 600 µs together.
 
 mod part;
@@ -41,7 +41,7 @@ const STEP_BYTES: usize = 32 << 10;
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Ghosts {
-    /// Part k has [`part_places`]`(k)` places, or none: null. Changed by who has `fitting`.
+    /// Part k has [`part_places`]`(k)` places, or none: null. Changed by the worker that has `fitting`.
     parts: [AtomicPtr<AtomicU16>; PARTS],
     /// Bytes of each part from its start whose pages are ready. Changed likewise.
     ready: [AtomicU64; PARTS],

@@ -52,7 +52,7 @@ pub(crate) const PEAK_MS: Millis = 250;
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     buffers: AtomicU64,
-    /// The most that buffers were since [`Store::settle_held`] looked.
+    /// The most that buffers were since [`Store::lower_held`] looked.
     peak: AtomicU64,
     /// What buffers are charged: never less than they are.
     charged: AtomicU64,
@@ -81,12 +81,50 @@ impl Held {
     }
 }
 
-/// Who has `own` of `all` may take `more`: within `max`, or alone, beside others that have half of it.
+/// A holder of `own` of `all` may take `more`: within `max`, or alone, beside others that have half of it.
 fn is_within(all: u64, own: u64, more: u64, max: u64) -> bool {
     all + more <= max || 2 * all.saturating_sub(own) <= max
 }
 
+/// Scratch of one step is counted with its worker up to here.
+const SCRATCH_BYTES_FREE: usize = 64 << 10;
+
+/// The scratch of one step of a worker, held while it lasts. It is never refused: it is bounded, and a step is not begun
+/// again.
+#[derive(Debug)]
+pub(crate) struct Scratch<'s> {
+    store: &'s Store,
+    bytes: i64,
+}
+
+impl<'s> Scratch<'s> {
+    /// Of nothing yet.
+    pub(crate) fn none(store: &'s Store) -> Scratch<'s> {
+        Scratch { store, bytes: 0 }
+    }
+
+    /// Holds so many bytes in all.
+    pub(crate) fn set(&mut self, bytes: usize) {
+        self.store.set_scratch(&mut self.bytes, bytes);
+    }
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 impl Store {
+    /// Scratch of which so many bytes are held has so many in all.
+    pub(crate) fn set_scratch(&self, held: &mut i64, bytes: usize) {
+        let bytes = if bytes <= SCRATCH_BYTES_FREE { 0 } else { bytes as i64 };
+        if bytes != *held {
+            self.hold(bytes - *held);
+            *held = bytes;
+        }
+    }
+
     /// Says that connections' buffers take `bytes` more, or (negative) fewer. They count against the
     /// memory limit and the share of it that connections may hold.
     pub fn hold(&self, bytes: i64) {
@@ -106,7 +144,7 @@ impl Store {
     }
 
     /// Lowers what buffers are charged to the most that they were since this was last called.
-    pub(crate) fn settle_held(&self) {
+    pub(crate) fn lower_held(&self) {
         let peak = self.held.peak.swap(self.held.buffers.load(Ordering::Relaxed), Ordering::Relaxed);
         let before = self.held.charged.load(Ordering::Relaxed);
         if peak < before

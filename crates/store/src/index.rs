@@ -114,7 +114,7 @@ pub(crate) struct Index {
     pages: AtomicU64,
     /// Many pages are free, and shrinking may gather them.
     scattered: AtomicBool,
-    /// Who waits for a segment without transactions: new ones let them first.
+    /// Workers that wait for a segment without transactions: new ones let them first.
     pressing: AtomicU32,
     growth: Mutex<Growth>,
 }
@@ -244,8 +244,8 @@ impl Index {
         }
     }
 
-    /// Locks the home bucket of a hash if it is one of those that this thread's transaction holds, and waits for who
-    /// has its lock.
+    /// Locks the home bucket of a hash if it is one of those that this thread's transaction holds, and waits for the
+    /// worker that has its lock.
     #[cold]
     pub(crate) fn lock_if_held<'a>(&'a self, arena: &'a Arena, hash: u64, held: &Own) -> Option<Locked<'a>> {
         let place = self.place(arena, hash);
@@ -280,7 +280,7 @@ impl Index {
             let Some(control) = home.lock_open() else { return Hold::Busy };
             let clean = control.passes(gate);
             if clean && self.holds(&place) {
-                home.unlock(control.with_held());
+                home.unlock(control.with_transaction());
                 held.add(number);
                 return Hold::Held;
             }
@@ -295,7 +295,7 @@ impl Index {
     pub(crate) fn release(&self, arena: &Arena, held: &mut Own) {
         held.take(arena.at(0).as_ptr().cast_const(), |bucket| {
             // Others may be at keys that are not the transaction's.
-            bucket.unlock(bucket.lock_beside().without_held());
+            bucket.unlock(bucket.lock_beside().without_transaction());
         });
     }
 

@@ -37,6 +37,12 @@ const KEY_INLINE_MAX: usize = 8 << 10;
 /// Bits of the key's hash in a CAS token, below the version.
 const TOKEN_HASH_BITS: u32 = 18;
 
+/// The earlier of two times, of which 0 is never.
+#[inline]
+pub(crate) fn earlier(one: Millis, other: Millis) -> Millis {
+    if one == 0 || other == 0 { one | other } else { one.min(other) }
+}
+
 /// The wire token of the `writes`-th write in the home bucket of a key with this hash.
 #[inline]
 pub(crate) fn token(writes: u64, hash: u64) -> u64 {
@@ -100,6 +106,29 @@ impl RawItem {
         }
         let at = self.word(8).load(Ordering::Relaxed);
         at != 0 && at <= now
+    }
+
+    /// When the first field of a hash with this header expires.
+    ///
+    /// # Safety
+    /// As for [`RawItem::leaf`]; a field expires.
+    pub(crate) unsafe fn soonest(self, header: Header) -> Millis {
+        debug_assert!(header.is_timed());
+        // SAFETY: the caller's promise.
+        unsafe { if header.is_tree() { self.root(header).soonest() } else { self.leaf(header).soonest() } }
+    }
+
+    /// When there is something to do for its time: when it expires, or the first of its fields does; 0 is never.
+    ///
+    /// # Safety
+    /// As for [`RawItem::new`].
+    pub(crate) unsafe fn due_at(self) -> Millis {
+        let (header, expires_at) = (self.header(), self.expires_at());
+        if !header.is_timed() {
+            return expires_at;
+        }
+        // SAFETY: the caller's promise.
+        earlier(expires_at, unsafe { self.soonest(header) })
     }
 
     /// Sets the expiry of an item that has the word.

@@ -24,8 +24,13 @@ impl<'k> Key<'k> {
         self.bytes
     }
     /// The hash; the same for the life of the store.
+    #[inline(always)]
     pub fn hash(&self) -> u64 {
         self.hash
+    }
+    /// The number of its database, which items carry: another than its name where databases were swapped.
+    pub fn number(&self) -> u8 {
+        self.number
     }
 }
 

@@ -31,6 +31,12 @@ impl Leftovers {
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }
+
+    /// Panics where spans are kept apart, and nobody would look for them any more.
+    pub(crate) fn check(&self) {
+        let spans = self.spans.lock().expect("no panic under the lock");
+        assert!(self.any() || spans.is_empty(), "spans of leftovers stay apart: {spans:?}");
+    }
 }
 
 impl Local {
@@ -79,7 +85,7 @@ impl Local {
             return None;
         }
         let mut one = Magazine::new(class);
-        store.slabs.class(class).fill(&store.arena, &mut one, 1, store.moment(self.now), false);
+        store.slabs.class(class).fill(&store.arena, &mut one, 1, store.moment(self.now), None);
         one.pop()
     }
 

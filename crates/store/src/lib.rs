@@ -9,7 +9,7 @@
 //!        ├─ Slabs     spans → chunks, by class            (docs/internals/slab.md)
 //!        ├─ Index     hash → bucket → slot → location     (docs/internals/index.md)
 //!        ├─ Epochs    when a freed chunk may be used again (docs/internals/threads.md)
-//!        └─ Ghosts    who was evicted too early
+//!        └─ Ghosts    which keys were evicted too early
 //! Worker ─── Local    magazines of free chunks, chunks that wait for their epoch
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! ```text
 //! reading    index, bucket ─▶ read (hint, view, value)                    no lock
 //! writing    write (publish, draft, room, touch), overwrite, edit, patch, upload   the home bucket's lock
-//! elements   collection (change, hash, set, sorted, list)       of collections, as one item each
+//! elements   collection (change, hash, set, sorted, list, stream) of collections, as one item each
 //! memory     worker (allocate, retire), limbo, slab, leftover, evict, expire, drain, owner, compact
 //! together   transaction, watch, flush, database, wait
 //! figures    counters, totals, event, check
@@ -71,6 +71,7 @@ mod evict;
 mod expect;
 mod expire;
 mod flush;
+mod forecast;
 mod ghost;
 mod held;
 mod index;
@@ -113,15 +114,19 @@ mod write;
 pub use attributes::Attributes;
 pub use class::{CLASSES_END, chunk_sizes, plain_class};
 pub use collection::{
-    COPIED_BYTES_MAX, Collection, DIGITS_MAX, Declined, Element, Entries, EntriesBack, Entry, Made, Removed,
-    ScoreRule, Scored, Trimmed, Type, fits_alone,
+    Added, Adding, AutoClaimed, BulkLoad, COPIED_BYTES_MAX, Claim, Collection, Consumer, ConsumerLoad,
+    Copied, DIGITS_MAX, Declined, Delivered, Due, Element, Entries, EntriesBack, Entry, Fields, Group,
+    GroupLoad, Lasting, Made, NewFields, NewId, PendingEntry, Removal, Removed, ScoreRule, Scored, Start,
+    Stream, StreamEntries, StreamEntriesBack, StreamEntry, StreamFields, StreamId, StreamLoad, StreamRefusal,
+    StreamTrimmed, Timed, Trim, TrimTo, Trimmed, Type, fits_alone,
 };
 pub use config::{Automove, Config, Error, Eviction};
 pub use database::{DATABASES, Database};
 pub use edit::End;
-pub use event::Event;
+pub use event::{Event, Gone};
 pub use expect::{Expect, Refusal, Seen, Stored};
 pub use flush::{FLUSHES_TOGETHER_MAX, Moment};
+pub use forecast::{Curve, FACTORS, Forecast, Happened, Judging, Kept, Memory, NOW, Point, SIZES};
 pub use held::{FREED_BLOCK_BYTES, HELD_SHARE, INPUT_SHARE, return_freed_blocks, trim_heap};
 pub use key::{KEY_BYTES_MAX, Key};
 pub use ledger::Ledger;
@@ -282,6 +287,11 @@ impl Store {
     pub fn worker(self: &Arc<Self>) -> Result<Worker, Error> {
         let id = self.workers_free.lock().expect("no panic under the lock").pop().ok_or(Error::Workers)?;
         Ok(Worker::new(Arc::clone(self), id))
+    }
+
+    /// How many workers there may be at a time.
+    pub fn workers_max(&self) -> usize {
+        self.counters.len()
     }
 
     fn leave_worker(&self, id: usize) {

@@ -10,7 +10,7 @@
 //!
 //! The ring grows while another worker is kept from leaving its epoch, by eight bytes for each chunk that waits, and
 //! is bounded: a chunk waits once, chunks are of spans, and spans and what is charged are within the memory limit. What
-//! it takes beyond its usual size is charged as chunks come, for the two rings, too, that there are while it doubles,
+//! it takes beyond some thousand places is charged as chunks come, for the two rings, too, that there are while it doubles,
 //! and given back when they are. Groups are as many as epochs that chunks wait for, three at most.
 
 use crate::class::ClassId;
@@ -25,6 +25,9 @@ const GROUP_BYTES: u64 = 64 << 10;
 const LARGE_BYTES: u64 = 1 << 40;
 /// Room for a steady stream of writes without allocating.
 const CHUNKS_SOFT: usize = 1024;
+/// Places that are not charged: those of a span that is drained, of the shortest chunks. Charged, each such span would take
+/// another one.
+const PLACES_FREE: usize = 8192;
 /// Groups at most: a tag is safe two epochs later, and each seal is followed by a look.
 const GROUPS_MAX: usize = 4;
 /// Places of rings that there may be for each chunk that waits: a full one, and one twice as long that is about to take
@@ -89,7 +92,7 @@ pub(crate) struct Limbo {
     /// Bytes of the chunks with a tag, and of those without.
     sealed_bytes: u64,
     open_bytes: u64,
-    /// Bytes that are charged to the memory limit: what is beyond the ring's usual size.
+    /// Bytes that are charged to the memory limit: what is beyond [`PLACES_FREE`].
     charged: i64,
 }
 
@@ -156,12 +159,12 @@ impl Limbo {
     /// Gives back what the ring has beyond its usual size and does not need. How many bytes more, or (negative)
     /// fewer, are to be charged than when this was asked last.
     #[inline]
-    pub(crate) fn settle(&mut self) -> i64 {
-        if self.ring.len() == CHUNKS_SOFT && self.charged == 0 { 0 } else { self.settle_large() }
+    pub(crate) fn shrink(&mut self) -> i64 {
+        if self.ring.len() == CHUNKS_SOFT && self.charged == 0 { 0 } else { self.shrink_large() }
     }
 
     #[cold]
-    fn settle_large(&mut self) -> i64 {
+    fn shrink_large(&mut self) -> i64 {
         if self.len() < self.ring.len() / 4 {
             self.resize((self.len() * 2).next_power_of_two().max(CHUNKS_SOFT));
         }
@@ -170,7 +173,7 @@ impl Limbo {
         } else {
             self.ring.len().max(PLACES * self.len())
         };
-        let bytes = ((places - CHUNKS_SOFT) * size_of::<Outgoing>()) as i64;
+        let bytes = (places.saturating_sub(PLACES_FREE) * size_of::<Outgoing>()) as i64;
         bytes - std::mem::replace(&mut self.charged, bytes)
     }
 

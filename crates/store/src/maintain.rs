@@ -9,6 +9,7 @@ use crate::Millis;
 use crate::access;
 use crate::bucket::SLOTS;
 use crate::compact::Compaction;
+use crate::drain::LINGERING_MAX;
 use crate::held::{PEAK_MS, trim_heap};
 use crate::sync::atomic::Ordering;
 use crate::wait::Wait;
@@ -61,7 +62,7 @@ pub(crate) struct Upkeep {
     /// When the next segment may be rebuilt for that beside requests.
     rebuild_at: Millis,
     /// When what buffers are charged may fall again.
-    settle_at: Millis,
+    lower_at: Millis,
 }
 
 impl Guard<'_> {
@@ -79,7 +80,7 @@ impl Guard<'_> {
     fn step(&mut self, beside_requests: bool) -> bool {
         let beside_ns = self.local.beside_ns;
         let more = self.step_of_upkeep(beside_requests);
-        // Who asks for upkeep counts it as that.
+        // The caller that asks for upkeep counts it as that.
         self.local.beside_ns = beside_ns;
         more
     }
@@ -87,8 +88,11 @@ impl Guard<'_> {
     fn step_of_upkeep(&mut self, beside_requests: bool) -> bool {
         let store = self.store;
         self.local.queue_fresh(store);
-        self.settle_watches();
-        self.local.breathe(store);
+        self.end_watches();
+        self.local.leave_if_due(store);
+        if self.take_all_due() {
+            return true;
+        }
         if self.local.expire_in_passing(store, self.now) {
             return true;
         }
@@ -99,9 +103,9 @@ impl Guard<'_> {
             return true;
         }
         let Ok(mut upkeep) = store.upkeep.try_lock() else { return false };
-        if self.now >= upkeep.settle_at || self.now + PEAK_MS < upkeep.settle_at {
-            upkeep.settle_at = self.now + PEAK_MS;
-            store.settle_held();
+        if self.now >= upkeep.lower_at || self.now + PEAK_MS < upkeep.lower_at {
+            upkeep.lower_at = self.now + PEAK_MS;
+            store.lower_held();
         }
         self.local.let_go_of_leftovers(store);
         let flushing = store.stamp_count() != store.cleaned.load(Ordering::Relaxed);
@@ -122,11 +126,16 @@ impl Guard<'_> {
             self.local.pass_epochs(store);
         }
         // What they wait for comes with the ends of other workers' batches.
-        if lingers && store.epochs.safe(self.local.looked_at) {
+        let looks = lingers && store.epochs.safe(self.local.looked_at);
+        if looks {
             self.local.looked_at = store.epochs.now();
             self.local.look_at_lingering(store, false);
         }
         if store.arena.give_spare() || self.local.compact(store, &mut upkeep.compaction) {
+            return true;
+        }
+        // A few looks more, and compaction goes on.
+        if looks && self.local.lingering.len() >= LINGERING_MAX {
             return true;
         }
         let now_s = self.now / 1000;
@@ -158,7 +167,7 @@ impl Guard<'_> {
                 running: true,
                 look_at: upkeep.look_at,
                 rebuild_at: upkeep.rebuild_at,
-                settle_at: upkeep.settle_at,
+                lower_at: upkeep.lower_at,
                 hurried,
                 compaction: std::mem::take(&mut upkeep.compaction),
             };

@@ -2,7 +2,7 @@
 //!
 //! The arena's memory cannot be the model checker's, so items are stood for by a table of atomics:
 //! entry n is the item at location n, its value is the version it was published with, and 0 means
-//! that its memory was used again. Everything that decides who sees what (control words, slots,
+//! that its memory was used again. Everything that decides which thread sees what (control words, slots,
 //! announcements, pins) is the real code.
 
 mod beside;

@@ -7,9 +7,9 @@
 //! tree: node      the same
 //! ```
 //!
-//! Version, token, expiry, marks and access stay. Whoever read the old chunk in this epoch goes on
-//! with it; it is retired like an overwritten one. A value that is being sent does not move: who
-//! sends has it pinned, and pins wait while a part of it is on its way.
+//! Version, token, expiry, marks and access stay. A reader that has found the old chunk in this epoch
+//! goes on with it; it is retired like an overwritten one. A value that is being sent does not move: its reply
+//! has it pinned, and pins wait while a part of it is on its way.
 
 use crate::Store;
 use crate::bucket::Slot;

@@ -76,7 +76,7 @@ impl Guard<'_> {
         if !hint.is_of_main(self.mark, key) || hint.slot.is_empty() {
             return false;
         }
-        self.local.breathe(store);
+        self.local.leave_if_due(store);
         // Is it so? Nothing of this changes while the item is linked, in this epoch.
         let location = hint.cell.slot().location();
         if location == 0 {
@@ -138,7 +138,7 @@ impl Guard<'_> {
         {
             return false;
         }
-        self.local.breathe(store);
+        self.local.leave_if_due(store);
         // A. The new item.
         let Some(body) = self.body_plain(key, value) else { return false };
         // B. The home: a hint of another key names another bucket.
@@ -226,7 +226,7 @@ impl Guard<'_> {
         hint: &Hint<'_>,
     ) -> Option<Stored> {
         let store = self.store;
-        self.local.breathe(store);
+        self.local.leave_if_due(store);
         let header = Header::whole(
             attributes.marks(),
             attributes.flags,

@@ -1,7 +1,7 @@
 //! Writing over a part of a large value where it lies.
 //!
 //! 1. Under the home bucket's lock the value's pins are kept away, as for a move: if there are none,
-//!    nobody reads it. Whoever reads a large value has pinned it ([`crate::InPieces`]).
+//!    nobody reads it. A reader of a large value has pinned it ([`crate::InPieces`]).
 //! 2. The bytes are written, the item gets the bucket's next version, watches are touched.
 //! 3. Pins may come again, and see all of the bytes and the new version.
 //!
@@ -44,7 +44,7 @@ impl Guard<'_> {
         if small || bytes.len() > PATCH_BYTES_MAX {
             return Ok(None);
         }
-        self.local.breathe(self.store);
+        self.local.leave_if_due(self.store);
         self.with_live(key, |guard, locked, found, raw| {
             let store = guard.store;
             let location = found.slot.location();

@@ -5,11 +5,11 @@
 //! ```
 //!
 //! A pin is taken only inside an epoch in which the item was reachable, so it comes before the item
-//! is dead: dead is set when the epochs say that nobody can find the item any more. Whoever makes
-//! the word "dead, no pins" frees the memory, and only one thread does.
+//! is dead: dead is set when the epochs say that nobody can find the item any more. The
+//! thread that makes the word "dead, no pins" frees the memory, and only one does.
 //!
-//! What has no pins may be moved: who sets "moving" keeps new pins waiting for some microseconds,
-//! and whoever finds "moved" afterwards pins the copy instead.
+//! What has no pins may be moved: the worker that sets "moving" keeps new pins waiting for some
+//! microseconds, and a reader that finds "moved" afterwards pins the copy instead.
 
 use crate::sync::{AtomicU64, Backoff, Ordering};
 

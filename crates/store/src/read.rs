@@ -110,6 +110,23 @@ impl Store {
         }
     }
 
+    /// The database's number and the key of the item with this hash at a location; none if it is not there any more, or in a
+    /// transaction. For this epoch.
+    pub(crate) fn name_at(&self, hash: u64, location: u64) -> Option<(u8, &[u8])> {
+        let place = self.index.place(&self.arena, hash);
+        let control = place.home().control();
+        if control.in_transaction() {
+            return None;
+        }
+        self.index.scan(&place, control, |slot| slot.location() == location)?;
+        // SAFETY: a slot read in this epoch names an item that stays until the epoch is over.
+        unsafe {
+            let raw = RawItem::new(self.arena.at(location));
+            let header = raw.header();
+            Some((raw.number(header), raw.key_by(header)))
+        }
+    }
+
     /// The hash of the key of the item at a location that is reachable in this epoch.
     pub(crate) fn hash_at(&self, location: u64) -> u64 {
         // SAFETY: the caller found it reachable in this epoch.
@@ -220,13 +237,13 @@ impl<'w> Guard<'w> {
 
     /// The key's item has expired, or its segment is not clean after a flush. Of the flushed only
     /// this key's item is taken out: whoever asks for another is to hear that a flush took it, unless that was in the
-    /// second of its last access. (memcached drops those at once and leaves the others to who asks.)
+    /// second of its last access. (memcached drops those at once and leaves the others to the next request for them.)
     #[cold]
     fn lookup_slow(&mut self, key: &Key<'_>) -> Lookup<'_> {
         let store = self.store;
         let mut locked = self.local.lock(store, key.hash);
         // In a transaction a flush since its beginning comes after it.
-        if locked.control.stamp() != store.stamp() && !locked.control.held() {
+        if locked.control.stamp() != store.stamp() && !locked.control.in_transaction() {
             let found = store.index.scan(&locked.place, locked.control, |slot| store.is_at(slot, key));
             let answer = match found {
                 Some(found) => {

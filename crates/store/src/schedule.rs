@@ -5,7 +5,7 @@
 //! turn        before each access to a shared word, a fence or a lock (`sync/words.rs`)
 //! strategy    says after how many turns another thread goes on, and which
 //! wait        where the store spins, yields or sleeps: another thread goes on
-//! time        20 ns a turn; who sleeps goes on when it has passed, or when nobody else can
+//! time        20 ns a turn; a thread that sleeps goes on when it has passed, or when no other can
 //! ```
 //!
 //! The same seed and the same threads give the same run. A run fails when a thread panics, or when no thread has

@@ -1,4 +1,4 @@
-//! Slab classes at work: spans cut in chunks, and who has which of them free.
+//! Slab classes at work: spans cut in chunks, and which of them are free, for which worker.
 //!
 //! ```text
 //! worker's magazine ⇄ (32 chunks at a time, under the class's lock) ⇄ spans of the class ⇄ arena
@@ -15,7 +15,7 @@ pub(crate) use magazine::Magazine;
 pub(crate) use row::Row;
 
 use crate::Millis;
-use crate::arena::{Arena, NONE, Span, UNIT, poison, unpoison};
+use crate::arena::{Arena, NONE, Share, Span, UNIT, poison, unpoison};
 use crate::class::{CLASSES, ClassId, SPAN_BYTES};
 use crate::item::{Header, RawItem};
 use crate::ring::Ring;
@@ -244,24 +244,19 @@ impl Class {
         .max_by_key(|&number| self.free_in(arena.span(number)))
     }
 
-    /// Takes a span from the arena for this class if there is one.
-    pub(crate) fn grow(&mut self, arena: &Arena, now: Moment) -> bool {
-        let Some(number) = arena.take_span(self.id.0, false) else { return false };
-        self.add_span(arena, number, now);
-        true
-    }
-
-    /// Takes a span whatever the limit: the caller has just given one back because of it.
-    pub(crate) fn grow_for_another(&mut self, arena: &Arena, now: Moment) -> bool {
-        let Some(number) = arena.take_span_for_another(self.id.0) else { return false };
-        self.add_span(arena, number, now);
-        true
+    /// Takes a span from the arena for this class if it may have one.
+    pub(crate) fn grow(&mut self, arena: &Arena, now: Moment, share: Share) -> bool {
+        let number = arena.take_span(self.id.0, share);
+        number.is_some_and(|number| {
+            self.add_span(arena, number, now);
+            true
+        })
     }
 
     /// Takes a span for what is left of collections ([`crate::leftover`]), and its first chunk. No other chunk of it is handed
     /// out by [`Class::fill`]: it counts as drained, and goes back when it is empty.
     pub(crate) fn grow_for_leftovers(&mut self, arena: &Arena, now: Moment) -> Option<(u32, u64)> {
-        let number = arena.take_span_for_leftovers(self.id.0)?;
+        let number = arena.take_span(self.id.0, Share::Leftovers)?;
         self.add_span(arena, number, now);
         let chunk = self.take_from(arena, arena.span(number), number);
         self.start_draining(arena, number);
@@ -286,22 +281,22 @@ impl Class {
         span.owner.load(Ordering::Relaxed) == self.id.0 && span.draining.load(Ordering::Relaxed) != 0
     }
 
-    /// Moves free chunks into an empty magazine until it is half full or has `room` (one at least);
-    /// takes a new span from the arena if none of the class's has a chunk and it may `grow`. Returns
-    /// how many.
+    /// Moves free chunks into an empty magazine until it is half full or has `room` (one at least); returns how many. If
+    /// none of the class's spans has a chunk it takes a span from the arena, of the share that it may `grow` by, and its
+    /// first chunks at once, or a worker that empties spans might have it before.
     pub(crate) fn fill(
         &mut self,
         arena: &Arena,
         magazine: &mut Magazine,
         room: usize,
         now: Moment,
-        grow: bool,
+        grow: Option<Share>,
     ) -> usize {
         let wanted = Magazine::capacity(self.id).div_ceil(2).min(room.max(1));
         while magazine.len() < wanted {
             if self.partial == 0 {
                 // What is there is enough to go on; a span is taken only for an empty magazine.
-                if magazine.len() > 0 || !grow || !self.grow(arena, now) {
+                if magazine.len() > 0 || !grow.is_some_and(|share| self.grow(arena, now, share)) {
                     break;
                 }
             }
@@ -489,7 +484,7 @@ mod tests {
         let mut magazine = Magazine::new(id);
         let mut chunks = Vec::new();
         while chunks.len() < 3 * id.chunks_per_span() {
-            assert!(class.fill(&arena, &mut magazine, 32, Moment::default(), true) > 0);
+            assert!(class.fill(&arena, &mut magazine, 32, Moment::default(), Some(Share::Items)) > 0);
             chunks.extend(std::iter::from_fn(|| magazine.pop()));
         }
         assert_eq!((class.spans(), class.free_chunks), (3, 0));
@@ -512,11 +507,11 @@ mod tests {
         let id = ClassId::of(16384);
         let mut class = slabs.class(id);
         let mut magazine = Magazine::new(id);
-        assert!(class.fill(&arena, &mut magazine, 32, Moment::default(), true) > 0);
+        assert!(class.fill(&arena, &mut magazine, 32, Moment::default(), Some(Share::Items)) > 0);
         let chunk = magazine.pop().unwrap();
         let span = Arena::span_of(chunk);
         class.start_draining(&arena, span);
-        assert!(class.fill(&arena, &mut magazine, 32, Moment::default(), true) > 0);
+        assert!(class.fill(&arena, &mut magazine, 32, Moment::default(), Some(Share::Items)) > 0);
         let other = magazine.pop().unwrap();
         assert_ne!(Arena::span_of(other), span);
         class.give(&arena, chunk);

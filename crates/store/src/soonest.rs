@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! the hand's window   512 chunks: the 32 that expire first
-//! the bar             the earliest of the windows' 32nd, over one turn: who expires later stays
+//! the bar             the earliest of the windows' 32nd, over one turn: an item that expires later stays
 //! ```
 //!
 //! Without a bar each window would give its own 32, however late they expire. Times are absolute: a bar

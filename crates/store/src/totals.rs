@@ -1,8 +1,9 @@
 //! Figures: what workers have counted, summed when somebody asks.
 //!
-//! Counts of events only grow, as long as the store lives. Who counts anew remembers what they were and takes that
+//! Counts of events only grow, as long as the store lives. To count anew is to remember what they were and take that
 //! away ([`Totals::since`], [`ClassTotals::since`]); what is there, and not what happened, stays as it is.
 
+use crate::access::IDLE_PARTS;
 use crate::class::ClassId;
 use crate::counters::{ClassCount, Counter, WorkerCounters};
 use crate::sync::atomic::Ordering;
@@ -21,10 +22,17 @@ pub struct Totals {
     pub evictions: u64,
     /// Of these, never fetched.
     pub evicted_unfetched: u64,
+    /// Evicted items by how long ago their last access was: at most a second, at most four, and so on, four times as long
+    /// each; the last are those that are beyond. What is more than two minutes is known in steps of half an hour.
+    pub evicted_idle: [u64; IDLE_PARTS],
+    /// These times together, seconds.
+    pub evicted_idle_s: u64,
     /// Items whose memory was taken back because their time had passed.
     pub reclaimed: u64,
     /// Of these, never fetched.
     pub expired_unfetched: u64,
+    /// Fields of hashes that were taken out because their time had passed.
+    pub fields_expired: u64,
     /// Items that upkeep has looked at.
     pub maintain_checked: u64,
     /// Writes refused for want of memory.
@@ -101,13 +109,18 @@ impl Totals {
             (&mut self.evicted_unfetched, before.evicted_unfetched),
             (&mut self.reclaimed, before.reclaimed),
             (&mut self.expired_unfetched, before.expired_unfetched),
+            (&mut self.fields_expired, before.fields_expired),
             (&mut self.maintain_checked, before.maintain_checked),
             (&mut self.out_of_memory, before.out_of_memory),
             (&mut self.spans_moved, before.spans_moved),
             (&mut self.chunks_moved, before.chunks_moved),
             (&mut self.ghost_hits, before.ghost_hits),
             (&mut self.flushes, before.flushes),
+            (&mut self.evicted_idle_s, before.evicted_idle_s),
         ] {
+            *events = events.saturating_sub(before);
+        }
+        for (events, before) in self.evicted_idle.iter_mut().zip(before.evicted_idle) {
             *events = events.saturating_sub(before);
         }
     }
@@ -149,10 +162,13 @@ impl Store {
         let mut totals = Totals {
             items: self.items(),
             items_stored: self.sum(|c| c.items_stored.value()),
+            fields_expired: self.sum(|c| c.fields_expired.value()),
             maintain_checked: self.sum(|c| c.maintain_checked.value()),
             out_of_memory: self.sum(|c| c.out_of_memory.value()),
             spans_moved: self.sum(|c| c.spans_moved.value()),
             chunks_moved: self.sum(|c| c.chunks_moved.value()),
+            evicted_idle: std::array::from_fn(|part| self.sum(|c| c.evicted_idle[part].value())),
+            evicted_idle_s: self.sum(|c| c.evicted_idle_s.value()),
             memory_bytes: self.arena.limit_bytes(),
             used_bytes: self.arena.used_bytes(),
             held_bytes: self.held_bytes(),

@@ -248,14 +248,14 @@ impl Guard<'_> {
     ) -> Result<Stored, Refusal> {
         self.assert_own(&upload);
         assert_eq!(upload.missing(), 0, "only complete uploads are published");
-        self.local.breathe(self.store);
+        self.local.leave_if_due(self.store);
         let chunk = upload.draft.chunk.take().expect("an upload has its chunk until it is published");
         // SAFETY: the chunk was the upload's and is this worker's now; its key stays while it is a
         // draft, and after publication for as long as this epoch.
         let raw = unsafe { RawItem::new(self.store.arena.at(chunk)) };
         // SAFETY: as above.
         let key = Key { bytes: unsafe { raw.key() }, hash: upload.hash, number: raw.number(raw.header()) };
-        let draft = Draft { chunk, large: upload.draft.large, form: 0 };
+        let draft = Draft { chunk, large: upload.draft.large, form: 0, soonest: 0 };
         match self.publish_draft(&key, draft, keep, expect) {
             Ok(stored) => Ok(stored),
             Err(Unpublished::Refused(refusal)) => Err(refusal),

@@ -1,5 +1,5 @@
-//! What others see of a class without its lock: how much it has, and how old that is. Who has the lock shows
-//! it anew with each change; the figures are not of one moment.
+//! What other workers see of a class without its lock: how much it has, and how old that is. The worker that has the lock
+//! shows it anew with each change; the figures are not of one moment.
 
 use crate::Millis;
 use crate::slab::Moment;

@@ -6,8 +6,8 @@
 //! as a whole, a batch, an epoch       it may need memory                                      waited for as here
 //! ```
 //!
-//! Memory comes free when every worker has left the epoch in which it was unlinked. Who waited inside its
-//! epoch for somebody who needs memory would wait for itself. So whoever waits for another worker
+//! Memory comes free when every worker has left the epoch in which it was unlinked. A worker that
+//! waited inside its epoch for one that needs memory would wait for itself. So a worker that waits for another
 //!
 //! 1. leaves its epoch,
 //! 2. spins, gives up the core, or sleeps,
@@ -206,7 +206,22 @@ mod tests {
         });
     }
 
-    /// Who waits for the store to be nobody's alone gives back the free chunks that it has of spans that are
+    /// To look at a segment may be to lock most of it: who waits for a transaction to leave it looks ever more rarely.
+    #[test]
+    fn who_waits_for_a_segment_looks_at_it_at_once_and_then_now_and_then() {
+        let store = store(4);
+        let mut worker = store.worker().unwrap();
+        let guard = worker.enter(NOW);
+        let (before, mut looks) = (PAUSES.get(), Vec::new());
+        let done = guard.local.between_transactions(&store, 70, |_| {
+            looks.push(PAUSES.get() - before);
+            None::<()>
+        });
+        assert_eq!((done, looks), (None, vec![0, 1, 2, 4, 8, 16, 32, 48, 64, 69]));
+        assert!(!store.index.is_pressed());
+    }
+
+    /// A worker that waits for the store to be nobody's alone gives back the free chunks that it has of spans that are
     /// wanted empty.
     #[test]
     fn who_waits_for_the_store_gives_back_what_is_recalled() {

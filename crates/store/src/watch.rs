@@ -1,20 +1,21 @@
-//! WATCH: who wants to know whether a key changes; and keys that are awaited, by who waits for something to be there.
+//! WATCH: clients that want to know whether a key changes; and keys that are awaited, by clients that wait for something to
+//! be there.
 //!
 //! ```text
-//! bucket's watched bit ─▶ shard by hash ─▶ hash ─▶ (database, key) ─▶ flags of those who watch
+//! bucket's watched bit ─▶ shard by hash ─▶ hash ─▶ (database, key) ─▶ flags of clients that watch
 //!                                                                  └▶ awaited: noted by the worker that writes
 //! ```
 //!
 //! A write finds the bit in the control word it holds anyway and raises the flags before it lets the
-//! bucket go: who then begins a transaction on the key sees them. The bit is cleared with the last
+//! bucket go: a worker that then begins a transaction on the key sees them. The bit is cleared with the last
 //! watch of its bucket.
 //!
 //! Only changes of an item raise flags. That it expired, was evicted or was flushed shows when it is
 //! looked at again: a key that was there when it was watched, was not written since, and is not
 //! there, went by itself.
 //!
-//! A write to a key that is awaited is noted ([`Guard::take_called`]): who wrote looks then for those who wait. Who
-//! waits has the key awaited first and looks at it behind that. So either he sees what was written, or the write finds
+//! A write to a key that is awaited is noted ([`Guard::take_called`]): the worker that wrote looks then for waiters.
+//! A waiter has the key awaited first and looks at it behind that. So either it sees what was written, or the write finds
 //! the bit: both are under the bucket's lock.
 
 use crate::bucket::Control;
@@ -40,6 +41,9 @@ const SHARDS: usize = 64;
 /// A client's flag: raised when a key it watches changes.
 pub type Touched = Arc<AtomicBool>;
 
+/// Watches that go at once: some 100 µs. The others go with the next batches, or with upkeep.
+const SETTLED_AT_ONCE: usize = 256;
+
 /// One watched key.
 #[derive(Debug)]
 struct Watch {
@@ -47,7 +51,8 @@ struct Watch {
     /// The database's name when it was watched.
     name: u8,
     key: Box<[u8]>,
-    flags: Vec<Touched>,
+    /// Flags of those who watch, each with how often it does.
+    flags: Vec<(Touched, usize)>,
     /// So many wait for something to be there.
     awaited: usize,
 }
@@ -112,7 +117,10 @@ impl Watches {
             list.len() - 1
         });
         match flag {
-            Some(flag) => list[at].flags.push(Arc::clone(flag)),
+            Some(flag) => match list[at].times(flag) {
+                Some((_, times)) => *times += 1,
+                None => list[at].flags.push((Arc::clone(flag), 1)),
+            },
             None => list[at].awaited += 1,
         }
     }
@@ -131,8 +139,11 @@ impl Watches {
                 match flag {
                     None => watch.awaited = watch.awaited.saturating_sub(1),
                     Some(flag) => {
-                        if let Some(at) = watch.flags.iter().position(|other| Arc::ptr_eq(other, flag)) {
-                            watch.flags.swap_remove(at);
+                        if let Some((at, times)) = watch.times(flag) {
+                            *times -= 1;
+                            if *times == 0 {
+                                watch.flags.swap_remove(at);
+                            }
                         }
                     }
                 }
@@ -155,8 +166,8 @@ impl Watches {
     fn touch(&self, key: &Key<'_>) -> Option<u8> {
         let shard = self.shard(key.hash);
         let watch = shard.get(&key.hash)?.iter().find(|watch| watch.is(key))?;
-        for flag in &watch.flags {
-            // The bucket's lock orders it for who begins a transaction on the key.
+        for (flag, _) in &watch.flags {
+            // The bucket's lock orders it for a worker that begins a transaction on the key.
             flag.store(true, Ordering::Relaxed);
         }
         (watch.awaited > 0).then_some(watch.name)
@@ -166,6 +177,12 @@ impl Watches {
 impl Watch {
     fn is(&self, key: &Key<'_>) -> bool {
         self.number == key.number && *self.key == *key.bytes
+    }
+
+    /// Where a flag is, and how often it watches.
+    fn times(&mut self, flag: &Touched) -> Option<(usize, &mut usize)> {
+        let at = self.flags.iter().position(|(other, _)| Arc::ptr_eq(other, flag))?;
+        Some((at, &mut self.flags[at].1))
     }
 
     fn bytes(key: &[u8]) -> u64 {
@@ -180,7 +197,7 @@ impl Store {
     }
 
     /// Takes back what [`Guard::watch`] did, once: any thread, in a batch or not. It is done by the next
-    /// [`Guard::settle_watches`], or by upkeep.
+    /// [`Guard::end_watches`], or by upkeep.
     pub fn unwatch(&self, name: u8, key: &[u8], flag: &Touched) {
         self.leaves(name, key, Some(Arc::clone(flag)));
     }
@@ -226,7 +243,7 @@ impl Local {
     fn touch_watches(&mut self, store: &Store, key: &Key<'_>) {
         if let Some(name) = store.watches.touch(key) {
             self.called.note(name, key.bytes);
-            // Who asks for what was done beside the write finds out.
+            // A worker that asks for what was done beside the write finds out.
             self.beside_ns += 1;
         }
     }
@@ -257,7 +274,7 @@ impl Guard<'_> {
     /// Has each write to a key noted from now on, by the worker that writes ([`Guard::take_called`]). `name` is the
     /// database the key was made in. False if watches hold their share of the memory. Not in a transaction.
     ///
-    /// Who looks at the key behind this, and finds nothing, is not missed: what is written from then on is noted.
+    /// A client that looks at the key behind this, and finds nothing, is not missed: what is written from then on is noted.
     pub fn await_key(&mut self, name: u8, key: &Key<'_>) -> bool {
         if !self.has_room_to_watch(key) {
             return false;
@@ -272,7 +289,7 @@ impl Guard<'_> {
     /// Charges another watch of a key, if there is room for it.
     fn has_room_to_watch(&mut self, key: &Key<'_>) -> bool {
         let store = self.store;
-        self.settle_watches();
+        self.end_watches();
         let bytes = Watch::bytes(key.bytes);
         if store.watches.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
             > store.arena.limit_bytes() / WATCH_SHARE
@@ -298,21 +315,22 @@ impl Guard<'_> {
         keys.into_iter().map(|(key, _)| key).collect()
     }
 
-    /// Does what [`Store::unwatch`] was told. Not in a transaction of keys.
+    /// Does what [`Store::unwatch`] was told, some of it where that is much. Not in a transaction of keys.
     #[inline]
-    pub fn settle_watches(&mut self) {
+    pub fn end_watches(&mut self) {
         if self.store.watches.leaving_count.load(Ordering::Relaxed) > 0 && !self.local.transaction.open {
-            self.settle_watches_now();
+            self.end_watches_now();
         }
     }
 
     #[cold]
-    fn settle_watches_now(&mut self) {
+    fn end_watches_now(&mut self) {
         let store = self.store;
         let leaving = {
             let mut leaving = store.watches.leaving.lock().expect("no panic under the lock");
-            store.watches.leaving_count.store(0, Ordering::Relaxed);
-            std::mem::take(&mut *leaving)
+            let left = leaving.len().saturating_sub(SETTLED_AT_ONCE);
+            store.watches.leaving_count.store(left as u64, Ordering::Relaxed);
+            leaving.split_off(left)
         };
         for (name, key, flag) in leaving {
             let key = self.key_in(name, &key);
@@ -351,7 +369,7 @@ impl Guard<'_> {
                 matches!(self.peek(&key), Lookup::Hit(_))
             });
             if there.contains(&true) {
-                watch.flags.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+                watch.flags.iter().for_each(|(flag, _)| flag.store(true, Ordering::Relaxed));
                 if watch.awaited > 0 {
                     self.local.called.note(watch.name, &watch.key);
                 }
@@ -379,6 +397,27 @@ mod tests {
     fn set(guard: &mut Guard<'_>, name: &[u8]) {
         let key = guard.key(name);
         guard.store_value(&key, b"12345678", &Attributes::default(), Expect::Any).unwrap();
+    }
+
+    #[test]
+    fn who_watches_a_key_again_is_noted_once_and_watches_until_it_is_done_with_each() {
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        let flag = Touched::default();
+        let key = guard.key(b"k");
+        (0..100).for_each(|_| assert_eq!(guard.watch(0, &key, &flag), Some(false)));
+        let noted =
+            || store.watches.shard(key.hash).values().flatten().map(|watch| watch.flags.len()).sum::<usize>();
+        assert_eq!(noted(), 1);
+        (0..99).for_each(|_| store.unwatch(0, b"k", &flag));
+        guard.end_watches();
+        assert_eq!(noted(), 1);
+        set(&mut guard, b"k");
+        assert!(flag.load(Ordering::Relaxed));
+        store.unwatch(0, b"k", &flag);
+        guard.end_watches();
+        assert_eq!((noted(), store.watch_bytes()), (0, 0));
     }
 
     /// Buckets with the bit, and all buckets.
@@ -432,7 +471,7 @@ mod tests {
         }
         assert!(grown > 6_000 && watched(&store).1 < grown / 8, "{grown}");
         store.unwatch(0, b"watched", &flag);
-        guard.settle_watches();
+        guard.end_watches();
         assert_eq!(watched(&store).0, 0);
         drop(guard);
         drop(worker);
@@ -465,7 +504,7 @@ mod tests {
         // Those who wait leave, one by one.
         for (leaves, called) in [(&b"a"[..], &[&b"b"[..]][..]), (b"b", &[b"b"]), (b"b", &[])] {
             store.unawait(0, leaves);
-            guard.settle_watches();
+            guard.end_watches();
             set(&mut guard, b"a");
             set(&mut guard, b"b");
             assert_eq!(guard.take_called(), names(called));
@@ -508,7 +547,7 @@ mod tests {
         for name in [1, 2] {
             store.unwatch(name, b"watched", &flag);
         }
-        guard.settle_watches();
+        guard.end_watches();
         assert_eq!(watched(&store).0, 0);
     }
 }

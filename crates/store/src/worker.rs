@@ -14,7 +14,7 @@ mod retire;
 pub(crate) use retire::{chunk_facts, class_of, free_alone};
 
 use crate::class::{CLASSES, ClassId};
-use crate::collection::{Builder, Edit};
+use crate::collection::{Builder, Edit, Timed};
 use crate::counters::WorkerCounters;
 use crate::drain::Drain;
 use crate::event::EventBuffer;
@@ -37,6 +37,9 @@ const RECLAIM_CHUNKS: usize = 32;
 const MAGAZINE_SHARE: u64 = 64;
 /// New keys that wait to be put on probation together.
 pub(crate) const FRESH_MAX: usize = 16;
+
+/// Hashes of which a visit of expiry leaves what is due to upkeep, at a time.
+pub(crate) const DUE_MAX: usize = 16;
 
 /// What only this worker's thread touches.
 #[derive(Debug)]
@@ -68,7 +71,7 @@ pub(crate) struct Local {
     pub(crate) vain_until: Millis,
     /// Nobody waits for this worker meanwhile.
     pub(crate) patient: bool,
-    /// Who was refused memory that may still come asks again, so that it is not slept for.
+    /// A caller that was refused memory that may still come asks again, so that it is not slept for.
     pub(crate) asked_again: bool,
     /// The last allocation found none, and some may come.
     pub(crate) comes: bool,
@@ -96,6 +99,10 @@ pub(crate) struct Local {
     pub(crate) copy: Vec<u8>,
     /// Room for the leaf of a collection that is being changed.
     pub(crate) builder: Builder,
+    /// Hashes with a field whose time has passed, that a visit has found: their hashes and locations.
+    pub(crate) due: Vec<(u64, u64)>,
+    /// Room for what came of fields that are given times.
+    pub(crate) timed: Vec<Timed>,
     /// What is allocated is for what is left of a collection when something is taken out.
     pub(crate) takes_out: bool,
     /// Room for the nodes of a tree that is being changed.
@@ -170,6 +177,8 @@ impl Worker {
             called: Called::default(),
             copy: Vec::new(),
             builder: Builder::default(),
+            due: Vec::with_capacity(DUE_MAX),
+            timed: Vec::new(),
             takes_out: false,
             edit: Edit::default(),
             leaving: [0; 2],

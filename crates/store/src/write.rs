@@ -40,7 +40,7 @@ impl Guard<'_> {
         attributes: &Attributes,
         expect: Expect,
     ) -> Result<Stored, Refusal> {
-        self.local.breathe(self.store);
+        self.local.leave_if_due(self.store);
         self.check_first(key, expect)?;
         let mut extension = false;
         loop {
@@ -78,7 +78,7 @@ impl Guard<'_> {
     /// # Errors
     /// What was expected and was not so.
     pub fn remove(&mut self, key: &Key<'_>, expect: Expect) -> Result<u8, Refusal> {
-        self.local.breathe(self.store);
+        self.local.leave_if_due(self.store);
         self.with_live(key, |guard, locked, found, raw| {
             check(expect, Some((raw, found.slot.location())), key.hash)?;
             let class = class_of(&guard.store.arena, raw.header(), found.slot.location());
@@ -93,7 +93,7 @@ impl Guard<'_> {
     /// # Errors
     /// [`Refusal::Absent`].
     pub fn delete_if(&mut self, key: &Key<'_>, holds: impl Fn(Millis) -> bool) -> Result<bool, Refusal> {
-        self.local.breathe(self.store);
+        self.local.leave_if_due(self.store);
         self.with_live(key, |guard, locked, found, raw| {
             let held = holds(raw.expires_at());
             if held {
@@ -155,7 +155,7 @@ impl Guard<'_> {
         loop {
             let locked = self.local.lock(store, hash);
             // In a transaction a flush since its beginning comes after it.
-            if locked.control.passes(store.gate()) || locked.control.held() {
+            if locked.control.passes(store.gate()) || locked.control.in_transaction() {
                 return locked;
             }
             locked.home.unlock(locked.control);
@@ -167,9 +167,11 @@ impl Guard<'_> {
     }
 }
 
-/// Tells the item's span when it expires; after it was published, or a visitor could overlook it.
+/// Tells the item's span when it expires, or the first of its fields does; after it was published, or a visitor could
+/// overlook it. The item is reachable in this epoch.
 pub(crate) fn note_expiry(store: &Store, raw: RawItem, location: u64) {
-    match raw.expires_at() {
+    // SAFETY: reachable in this epoch.
+    match unsafe { raw.due_at() } {
         0 => {}
         at => store.arena.note_expiry(location, at),
     }

@@ -15,10 +15,15 @@
 //! `BYTES`; with `turns` each after each other. Values that do not fit a hundred times are left out.
 //!
 //! `cargo bench -p larder-store --bench hitratio -- patterns|turns [MB,… [BYTES,… [PATTERN…]]]`
+//!
+//! With `forecast` it is what the store's forecast says of half to twice the memory, against stores that have it.
+//!
+//! `cargo bench -p larder-store --bench hitratio -- forecast [STREAM…]`
 
 #[path = "../../../lab/src/hitratio/caches.rs"]
 mod caches;
 mod classes;
+mod forecast;
 #[path = "../../../lab/src/hitratio/patterns.rs"]
 mod patterns;
 mod policies;
@@ -47,6 +52,9 @@ const IDEAL_FACTOR_MAX: f64 = 1.03;
 const IDEAL_FACTOR_MEAN_MAX: f64 = 1.01;
 /// The most misses of the store above those of LRU, as a share of them.
 const LRU_FACTOR_MAX: f64 = 1.005;
+
+/// Forecasts are made of so many times the memory of other streams of the lab.
+const FORECAST_TIMES: u64 = 1;
 
 /// What a run counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -165,13 +173,11 @@ fn main_patterns(wanted: &[String], turns: bool) -> ExitCode {
                 "pattern", "store", "least", "LRU", "segm.", "S3-FIFO"
             );
             let names = wanted.get(2..).unwrap_or_default();
-            let chosen: Vec<_> = PATTERNS
-                .iter()
-                .filter(|row| names.is_empty() || names.iter().any(|name| name == row.name))
-                .collect();
-            let bounds: Vec<_> = chosen.iter().map(|row| race::models(row.shape, fits)).collect();
-            for (pattern, [lru, segmented, ideal]) in chosen.iter().zip(&bounds) {
-                let least = pattern.least(*lru, *segmented, fits);
+            let chosen =
+                PATTERNS.iter().filter(|row| names.is_empty() || names.iter().any(|name| name == row.name));
+            for pattern in chosen {
+                let [lru, segmented, ideal] = race::models(pattern.shape, fits);
+                let least = pattern.least(lru, segmented, fits);
                 let befores = if turns { PATTERNS } else { &[] };
                 let mut seen = Vec::new();
                 for before in befores.iter().filter(|before| before.name != pattern.name) {
@@ -210,6 +216,7 @@ fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     match wanted.first().map(String::as_str) {
         Some("patterns") => return main_patterns(&wanted[1..], false),
+        Some("forecast") => return main_forecast(&wanted[1..]),
         Some("turns") => return main_patterns(&wanted[1..], true),
         _ => {}
     }
@@ -224,6 +231,21 @@ fn main() -> ExitCode {
             .map(|(what, streams)| main_streams(what, &streams, &wanted))
             .fold(true, |all, kept| all & kept);
     if all_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Forecasts of the wanted streams against stores of other sizes.
+fn main_forecast(wanted: &[String]) -> ExitCode {
+    let mut judged = forecast::Judged::default();
+    // Spans of many classes take a part of 16 MiB that half of them do not give back.
+    let lab = streams::lab_of(FORECAST_TIMES);
+    // Those of the lab, unless others are named.
+    for stream in lab.iter().chain(STREAMS).filter(|s| match wanted {
+        [] => lab.iter().any(|one| one.name == s.name),
+        names => names.iter().any(|name| name == s.name),
+    }) {
+        judged.add(stream);
+    }
+    if judged.say() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs the wanted ones of some streams; true if they keep their bounds.

@@ -14,6 +14,7 @@ const RATE: u64 = 50_000;
 const WORKING_SETS: f64 = 4.0;
 
 /// Bytes of values.
+#[derive(Clone, Copy)]
 pub enum Values {
     /// Log-normal around this mean, σ 0.8.
     Mean(f64),
@@ -218,7 +219,19 @@ const LAB_SHORT_MILLIONS: u64 = 16;
 
 /// The streams of the lab's `hitratio`: as many ranks as take [`WORKING_SETS`] times the memory.
 pub fn lab() -> Vec<Stream> {
-    caches::STREAMS.iter().map(Stream::of_lab).collect()
+    caches::STREAMS.iter().map(|stream| Stream::of_lab(stream, LAB_MB)).collect()
+}
+
+/// The same over so many times the memory, and as many times as long; but for those of short items, which are long.
+pub fn lab_of(times: u64) -> Vec<Stream> {
+    let of = |stream| {
+        let one = Stream::of_lab(stream, LAB_MB);
+        if one.millions == LAB_SHORT_MILLIONS {
+            return one;
+        }
+        Stream { millions: one.millions * times, ..Stream::of_lab(stream, LAB_MB * times) }
+    };
+    caches::STREAMS.iter().map(of).collect()
 }
 
 /// One request.
@@ -261,7 +274,7 @@ fn mix(mut x: u64) -> u64 {
 }
 
 impl Stream {
-    fn of_lab(stream: &caches::Stream) -> Stream {
+    fn of_lab(stream: &caches::Stream, memory_mb: u64) -> Stream {
         let values = match stream.values {
             caches::Values::Mean(mean) => Values::Mean(mean),
             caches::Values::List(list) => Values::List(list),
@@ -273,7 +286,7 @@ impl Stream {
         };
         let (least, most) = stream.key_bytes;
         let item_bytes = (least + most) as f64 / 2.0 + value_bytes;
-        let ranks = (LAB_MB as f64 * 1_048_576.0 * WORKING_SETS / item_bytes) as usize;
+        let ranks = (memory_mb as f64 * 1_048_576.0 * WORKING_SETS / item_bytes) as usize;
         // They are as long as the program.
         let ttls: &[(f64, f64)] = stream
             .ttls
@@ -292,8 +305,13 @@ impl Stream {
             sets: 0.0,
             ttls: if ttls == [(1.0, 0.0)] { &[] } else { ttls },
             drift: RATE as f64 / (caches::LIFE_PER_KEY as f64 * ranks as f64),
-            memory_mb: Some(LAB_MB),
+            memory_mb: Some(memory_mb),
         }
+    }
+
+    /// The same stream, to be changed.
+    pub fn copied(&self) -> Stream {
+        Stream { ..*self }
     }
 
     /// Bytes of a key: always the same.

@@ -7,6 +7,8 @@ use crate::numbers::Numbers;
 pub(super) struct Free {
     /// First span that was never handed out.
     pub(super) next: u32,
+    /// Spans below this, never handed out, have memory ahead of their use, if it is above that one.
+    pub(super) mapped: u32,
     /// That one, when what the system had mapped behind it was given back.
     pub(super) tail: u32,
     /// Spans given back that have their memory; the lowest address goes out first.
@@ -21,6 +23,11 @@ pub(super) struct Free {
 }
 
 impl Free {
+    /// Spans that were never handed out and have memory.
+    pub(super) fn ahead(&self) -> u32 {
+        self.mapped.saturating_sub(self.next)
+    }
+
     /// The lowest free span if it is below `below`.
     pub(super) fn pop_below(&mut self, below: u32) -> Option<u32> {
         [&mut self.back, &mut self.gone].into_iter().find_map(|spans| {

@@ -31,7 +31,10 @@ impl Arena {
                 if !self.over_resident() {
                     return false;
                 }
-                let Some(number) = free.back.pop_last() else { return false };
+                let Some(number) = free.back.pop_last() else {
+                    self.give_ahead(&mut free);
+                    return false;
+                };
                 self.publish(&mut free);
                 number
             };
@@ -44,7 +47,7 @@ impl Arena {
     /// may lose it. Returns the number of spans ever handed out.
     pub(crate) fn note_spare(&self) -> u32 {
         let mut free = self.free.lock().expect("no panic under the lock");
-        let kept = free.used as usize / SPARE_SHARE;
+        let kept = (free.used as usize / SPARE_SHARE).max(self.kept_ready(&free));
         free.spare = free.back_low.saturating_sub(kept);
         free.back_low = free.back.len();
         free.next
@@ -118,10 +121,25 @@ impl Arena {
             return;
         }
         free.tail = next;
-        let address = self.at(Self::location_of(next)).as_ptr();
+        self.give_from_next(free, end);
+    }
+
+    /// What was never handed out and has memory loses it.
+    fn give_ahead(&self, free: &mut Free) {
+        if free.ahead() > 0 {
+            self.give_from_next(free, free.mapped);
+            self.publish(free);
+        }
+    }
+
+    /// Gives the memory of what was never handed out to the system, up to this span and as far as it is mapped ahead.
+    fn give_from_next(&self, free: &mut Free, end: u32) {
+        let spans = end.max(free.mapped) - free.next;
+        free.mapped = free.next;
+        let address = self.at(Self::location_of(free.next)).as_ptr();
         // SAFETY: inside the mapping, which has whole huge pages, and handed out to nobody before the lock on
         // `free` goes.
-        let _ = unsafe { madvise(address.cast(), (end - next) as usize * SPAN_BYTES, Advice::LinuxDontNeed) };
+        let _ = unsafe { madvise(address.cast(), spans as usize * SPAN_BYTES, Advice::LinuxDontNeed) };
     }
 
     /// Gives the page of [`Span`]s to the system that says of `number`, if all of them are gone: after ten

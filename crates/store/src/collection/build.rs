@@ -4,16 +4,18 @@
 //! start, or load a leaf ─▶ insert, remove, set_value … ─▶ bytes() ─▶ write into a chunk of that size
 //! ```
 //!
-//! Scores lie as words meanwhile, since their packing depends on all of them. The vectors stay when a leaf is done: in
+//! Scores lie as words meanwhile, since their packing depends on all of them, and so do times of fields: as many as there
+//! are fields, or none. The vectors stay when a leaf is done: in
 //! steady state building one allocates nothing.
 
 use super::Type;
 use super::element::{LONG, Packed, bytes_by, extent};
 use super::leaf::{BASE_BYTES, Entry, HEAD_BYTES, Head, Leaf};
 use super::scores::{Packing, Scores, word_of};
+use super::times::{self, NEVER};
 use super::tree::{ITEM_LEAF_BYTES, MEMBERS_HEAD_BYTES, NODE_BYTES};
-use crate::End;
 use crate::class::CHUNK_BYTES_MAX;
+use crate::{End, Millis};
 use std::iter::Peekable;
 use std::ops::Range;
 
@@ -34,7 +36,7 @@ pub fn fits_alone(kind: Type, name: &[u8], value: &[u8]) -> bool {
         Type::Set => (2, 0),
         // It may come to have its name in both trees.
         Type::SortedSet => (1, MEMBERS_HEAD_BYTES - HEAD_BYTES),
-        Type::List => (1, 0),
+        Type::List | Type::Stream => (1, 0),
     };
     let leaf = HEAD_BYTES + arrays + Packed::of(name).bytes() + values;
     leaf <= LEAF_BYTES_MAX && NODE_BYTES + leaf <= CHUNK_BYTES_MAX
@@ -57,14 +59,18 @@ pub(crate) struct NewEntry<'a> {
 pub(crate) struct Builder {
     kind: Type,
     /// Bytes that it may have while it is being built.
-    room: usize,
+    pub(super) room: usize,
     /// Strings that have their length in front.
     longs: usize,
     words: Vec<u64>,
     tags: Vec<u8>,
-    codes: Vec<u8>,
+    /// Of a stream the tags of its rows.
+    pub(super) codes: Vec<u8>,
     value_codes: Vec<u8>,
-    payload: Vec<u8>,
+    pub(super) payload: Vec<u8>,
+    /// Where a stream's rows lie while they are written anew.
+    pub(super) spare_codes: Vec<u8>,
+    pub(super) spare: Vec<u8>,
 }
 
 impl Default for Builder {
@@ -78,6 +84,8 @@ impl Default for Builder {
             codes: Vec::new(),
             value_codes: Vec::new(),
             payload: Vec::new(),
+            spare_codes: Vec::new(),
+            spare: Vec::new(),
         }
     }
 }
@@ -101,9 +109,7 @@ impl Builder {
         if leaf.long {
             self.longs = longs(leaf.codes) + longs(leaf.value_codes);
         }
-        if leaf.kind == Type::SortedSet {
-            self.words.extend((0..leaf.len()).map(|i| leaf.scores.at(i)));
-        }
+        self.add_words(leaf, 0..leaf.len());
         self.tags.extend_from_slice(leaf.tags);
         self.codes.extend_from_slice(leaf.codes);
         self.value_codes.extend_from_slice(leaf.value_codes);
@@ -118,6 +124,7 @@ impl Builder {
     /// Adds entry `i` of a leaf, which lies at `at`, to the end. Of a hash or a set.
     pub(super) fn push(&mut self, leaf: &Leaf<'_>, i: usize, at: Range<usize>) {
         debug_assert!(leaf.kind == self.kind && self.kind != Type::SortedSet);
+        self.add_words(leaf, i..i + 1);
         let added = [
             (&mut self.tags, leaf.tags),
             (&mut self.codes, leaf.codes),
@@ -134,6 +141,9 @@ impl Builder {
     /// Adds all entries of a leaf to the end.
     pub(super) fn append(&mut self, leaf: &Leaf<'_>) {
         debug_assert!(leaf.kind == self.kind);
+        if self.kind == Type::Stream {
+            return self.append_rows(leaf);
+        }
         self.add_words(leaf, 0..leaf.len());
         self.tags.extend_from_slice(leaf.tags);
         self.codes.extend_from_slice(leaf.codes);
@@ -142,10 +152,14 @@ impl Builder {
         self.payload.extend_from_slice(leaf.payload);
     }
 
-    /// Adds the words of the scores of these entries of a leaf to the end.
+    /// Adds the words of the scores, or times, of these entries of a leaf to the end: before what else they have.
+    #[inline]
     fn add_words(&mut self, leaf: &Leaf<'_>, entries: Range<usize>) {
         if self.kind == Type::SortedSet {
             self.words.extend(entries.map(|i| leaf.scores.at(i)));
+        } else if leaf.is_timed() || !self.words.is_empty() {
+            self.words.resize(self.codes.len(), NEVER);
+            self.words.extend(entries.map(|i| leaf.time_word(i)));
         }
     }
 
@@ -168,6 +182,9 @@ impl Builder {
 
     /// Adds all entries of a leaf in front of the first.
     pub(super) fn prepend(&mut self, leaf: &Leaf<'_>) {
+        if self.kind == Type::Stream {
+            return self.prepend_rows(leaf);
+        }
         let (codes, bytes) = (self.codes.len(), self.payload.len());
         self.append(leaf);
         for (array, from) in [
@@ -179,7 +196,7 @@ impl Builder {
                 array.rotate_left(codes);
             }
         }
-        if self.kind == Type::SortedSet {
+        if !self.words.is_empty() {
             self.words.rotate_left(codes);
         }
         self.payload.rotate_left(bytes);
@@ -203,6 +220,11 @@ impl Builder {
             self.turn_to_front(old);
         }
         added
+    }
+
+    /// A time of a field is there, or was.
+    fn has_times(&self) -> bool {
+        self.kind == Type::Hash && !self.words.is_empty()
     }
 
     /// It is too long to lie in an item whose leaf may have so many bytes, and can be a tree.
@@ -264,12 +286,44 @@ impl Builder {
         }
         if self.kind == Type::SortedSet {
             self.words.insert(i, word_of(new.score));
+        } else if !self.words.is_empty() {
+            self.words.insert(i, NEVER);
         }
         Ok(())
     }
 
+    /// Says when field `i` of a hash expires; 0: never.
+    pub(crate) fn set_time(&mut self, i: usize, at: Millis) {
+        debug_assert!(self.kind == Type::Hash, "only fields expire");
+        if at != 0 && self.words.is_empty() {
+            self.words.resize(self.codes.len(), NEVER);
+        }
+        if !self.words.is_empty() {
+            self.words[i] = times::word_of(at);
+        }
+    }
+
+    /// When the first field of a hash expires; 0: none does.
+    pub(crate) fn soonest(&self) -> Millis {
+        if self.kind == Type::Hash { times::time_of(times::soonest(&self.words)) } else { 0 }
+    }
+
+    /// Takes out the fields of a hash whose time has passed; how many.
+    pub(crate) fn drop_expired(&mut self, now: Millis) -> usize {
+        let soonest = self.soonest();
+        if soonest == 0 || soonest > now {
+            return 0;
+        }
+        let before = self.codes.len();
+        self.retain(|entry| entry.is_live(now));
+        before - self.codes.len()
+    }
+
     /// Takes these entries out.
     pub(crate) fn remove(&mut self, range: Range<usize>) {
+        if self.kind == Type::Stream {
+            return self.remove_rows(range);
+        }
         let leaf = self.leaf();
         let (start, end) = (leaf.offset(range.start), leaf.offset(range.end));
         self.payload.drain(start..end);
@@ -283,7 +337,7 @@ impl Builder {
         if self.kind != Type::List {
             self.tags.drain(range.clone());
         }
-        if self.kind == Type::SortedSet {
+        if !self.words.is_empty() {
             self.words.drain(range);
         }
     }
@@ -378,7 +432,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Bytes of the leaf without its scores, at most as many as of the leaf that comes of it.
+    /// Bytes of the leaf without its scores and times, at most as many as of the leaf that comes of it.
     pub(super) fn loose_bytes(&self) -> usize {
         HEAD_BYTES + self.tags.len() + self.codes.len() + self.value_codes.len() + self.payload.len()
     }
@@ -387,23 +441,31 @@ impl Builder {
     pub(super) fn tree_bytes(&self) -> usize {
         match self.kind {
             Type::SortedSet => self.head().leaf_bytes(),
-            Type::Hash | Type::Set | Type::List => self.loose_bytes(),
+            Type::Hash if self.has_times() => self.head().leaf_bytes(),
+            Type::Hash | Type::Set | Type::List | Type::Stream => self.loose_bytes(),
         }
     }
 
     /// Bytes that an entry takes beside its strings, at most.
     pub(super) fn each_bytes(&self) -> usize {
-        let scores = if self.kind == Type::SortedSet { self.head().packing.width } else { 0 };
-        self.leaf().arrays() + scores
+        let words = if self.words.is_empty() { 0 } else { self.head().packing.width };
+        self.leaf().arrays() + words
     }
 
     fn head(&self) -> Head {
+        let times = self.soonest() != 0;
+        let packing = match self.kind {
+            Type::SortedSet => Packing::of(self.words.iter().copied()),
+            Type::Hash if times => times::packing(&self.words),
+            Type::Hash | Type::Set | Type::List | Type::Stream => Packing::default(),
+        };
         Head {
             kind: self.kind,
             entries: self.codes.len(),
             payload_bytes: self.payload.len(),
             long: self.longs > 0,
-            packing: Packing::of(self.words.iter().copied()),
+            times,
+            packing,
         }
     }
 
@@ -422,9 +484,14 @@ impl Builder {
         debug_assert_eq!(to.len(), head.leaf_bytes());
         let mut next = |bytes: usize| to.split_off_mut(..bytes).expect("it is as long as the leaf");
         next(HEAD_BYTES).copy_from_slice(&head.write());
-        if self.kind == Type::SortedSet {
+        if self.kind == Type::SortedSet || head.times {
             next(BASE_BYTES).copy_from_slice(&head.packing.base.to_le_bytes());
-            head.packing.write(&self.words, next(self.words.len() * head.packing.width));
+            let differences = next(self.words.len() * head.packing.width);
+            if head.times {
+                times::write(&head.packing, &self.words, differences);
+            } else {
+                head.packing.write(&self.words, differences);
+            }
         }
         for part in [&self.tags, &self.codes, &self.value_codes, &self.payload] {
             next(part.len()).copy_from_slice(part);

@@ -9,14 +9,15 @@
 use super::build::{Builder, Full, NewEntry};
 use super::element::Element;
 use super::leaf::{Leaf, Removed};
+use super::stream::rows::Op;
 use super::tree::{Edit, Growth, Hand};
-use super::{Collection, Type};
+use super::{Collection, Lasting, Type};
 use crate::class::CHUNK_BYTES_MAX;
 use crate::item::{RawItem, Shape};
 use crate::read::Value;
 use crate::worker::Guard;
 use crate::write::{Draft, Token, Unpublished};
-use crate::{Attributes, End, Expect, Item, Key, Lookup, Refusal, Seen, Stored};
+use crate::{Attributes, End, Expect, Item, Key, Lookup, Millis, Refusal, Seen, Stored};
 use std::ops::Range;
 
 /// Why a collection was not changed, or not read.
@@ -30,6 +31,8 @@ pub enum Declined {
     NoMemory,
     /// A score would be the sum of both infinities.
     NotANumber,
+    /// Of what is made of entries that come one after the other: a field or a member comes twice.
+    Twice,
 }
 
 impl From<Full> for Declined {
@@ -46,14 +49,16 @@ impl Key<'_> {
     }
 }
 
-/// A collection that is being changed.
-pub(super) struct Change<'c> {
+/// A collection that is being changed: as it was, or as far as it was made anew.
+pub(super) struct Workpiece<'c> {
     kind: Type,
     hand: Hand<'c>,
     state: State<'c>,
     builder: &'c mut Builder,
     edit: &'c mut Edit,
     written: bool,
+    /// Fields whose time has passed, and that are not in the builder any more.
+    expired: usize,
 }
 
 /// Where the collection is.
@@ -66,7 +71,7 @@ enum State<'c> {
     Tree,
 }
 
-impl Change<'_> {
+impl Workpiece<'_> {
     /// What it is by now; none if there is no collection yet. Of one that is no tree.
     #[inline]
     pub(super) fn leaf(&self) -> Option<Leaf<'_>> {
@@ -98,9 +103,11 @@ impl Change<'_> {
     /// Calls `read` with the leaf and the place in it of a field or member, if it is there.
     pub(super) fn with<R>(&self, name: &[u8], read: impl FnOnce(&Leaf<'_>, usize) -> R) -> Option<R> {
         match &self.state {
-            State::Tree => self.edit.with(self.hand.store, name, read),
+            State::Tree if self.edit.elements == 0 => None,
+            State::Tree => self.edit.with(self.hand.store, (name, self.hand.local.now), read),
             State::Item(_) | State::Built => {
                 let leaf = self.leaf()?;
+                // Nothing in it is due: that was taken out before.
                 let i = leaf.find(name, self.hand.store.tag_of(name))?;
                 Some(read(&leaf, i))
             }
@@ -143,7 +150,7 @@ impl Change<'_> {
         self.find(name).and_then(|i| self.leaf().map(|leaf| leaf.score(i)))
     }
 
-    /// Gives a member of a sorted set a score, who has that old one, or none.
+    /// Gives a member of a sorted set a score. `old`: the score that it has, if it is there.
     pub(super) fn put_score(
         &mut self,
         name: &[u8],
@@ -169,8 +176,19 @@ impl Change<'_> {
         self.edit.put_score(&mut self.hand, name, old, score)
     }
 
-    /// Sets a field of a hash, or puts a member into a set that does not have it; whether it is new.
+    /// Sets a field of a hash, which does not expire then, or puts a member into a set that does not have it; whether it is
+    /// new.
     pub(super) fn put(&mut self, name: &[u8], value: &[u8]) -> Result<bool, Declined> {
+        self.put_lasting(name, value, Lasting::Never)
+    }
+
+    /// The same, and says how long the field lasts.
+    pub(super) fn put_lasting(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+        lasting: Lasting,
+    ) -> Result<bool, Declined> {
         if !matches!(self.state, State::Tree) {
             let there = self.find(name);
             let (tag, builder) = (self.hand.store.tag_of(name), self.write());
@@ -180,13 +198,43 @@ impl Change<'_> {
                 None => builder.insert(end, NewEntry { tag, name, value, score: 0.0 }),
             };
             match built {
-                Ok(()) => return Ok(there.is_none()),
+                Ok(()) => {
+                    if self.kind == Type::Hash {
+                        lasting.note(self.builder, there.unwrap_or(end));
+                    }
+                    return Ok(there.is_none());
+                }
                 Err(Full) if end == 0 => return Err(Declined::TooLarge),
                 Err(Full) => self.plant()?,
             }
         }
         self.written = true;
-        self.edit.put(&mut self.hand, self.kind, name, value)
+        self.edit.put(&mut self.hand, self.kind, (name, value), lasting)
+    }
+
+    /// Says when a field, which is there, expires; 0: never.
+    pub(super) fn set_time(&mut self, name: &[u8], at: Millis) -> Result<(), Declined> {
+        if !self.is_tree() {
+            if let Some(i) = self.find(name) {
+                self.write().set_time(i, at);
+            }
+            return Ok(());
+        }
+        self.written = true;
+        self.edit.set_time(&mut self.hand, name, at)
+    }
+
+    /// Takes out fields whose time has passed, of a tree so many leaves of them; true if there is nothing more that is due.
+    pub(super) fn drop_due(&mut self, leaves_max: usize) -> Result<bool, Declined> {
+        if !self.is_tree() {
+            // It has happened.
+            self.written |= self.expired > 0;
+            return Ok(true);
+        }
+        let before = self.edit.expired;
+        let all = self.edit.drop_due(&mut self.hand, leaves_max)?;
+        self.written |= self.edit.expired > before;
+        Ok(all)
     }
 
     /// Takes a field or member out; whether it was there.
@@ -197,7 +245,7 @@ impl Change<'_> {
             }
             let gone = match self.kind {
                 Type::SortedSet => self.edit.take_member(&mut self.hand, name)?,
-                Type::Hash | Type::Set | Type::List => self.edit.take(&mut self.hand, name)?,
+                Type::Hash | Type::Set | Type::List | Type::Stream => self.edit.take(&mut self.hand, name)?,
             };
             self.written |= gone;
             return Ok(gone);
@@ -209,15 +257,15 @@ impl Change<'_> {
         Ok(there.is_some())
     }
 
-    /// What it is by now, as who reads sees it.
+    /// What it is by now, as a read would see it.
     pub(super) fn collection(&self) -> Option<Collection<'_>> {
         let store = self.hand.store;
         if self.len() == 0 {
             return None;
         }
         Some(match &self.state {
-            State::Tree => Collection::of_tree(self.edit.tree(store, self.kind), store),
-            State::Item(_) | State::Built => Collection::new(self.leaf()?, store),
+            State::Tree => Collection::of_tree(self.edit.tree(store, self.kind), store, self.hand.local.now),
+            State::Item(_) | State::Built => Collection::new(self.leaf()?, store, self.hand.local.now),
         })
     }
 
@@ -330,8 +378,19 @@ impl Change<'_> {
         }
     }
 
+    /// What is put comes to the end of what it belongs to.
+    pub(super) fn grow_at_back(&mut self) {
+        self.edit.growth = Growth::Back;
+    }
+
+    /// Puts and takes out rows of a stream in a tree, which come in order.
+    pub(super) fn merge_in_tree(&mut self, ops: &[Op<'_>]) -> Result<(), Declined> {
+        self.written = true;
+        self.edit.merge_rows(&mut self.hand, ops)
+    }
+
     /// Makes a tree of what is in the builder.
-    fn plant(&mut self) -> Result<(), Declined> {
+    pub(super) fn plant(&mut self) -> Result<(), Declined> {
         self.edit.plant(&mut self.hand, self.builder)?;
         self.state = State::Tree;
         Ok(())
@@ -352,10 +411,11 @@ impl Guard<'_> {
     /// [`Declined::Type`] if it has another type of value.
     #[inline]
     pub fn collection(&mut self, key: &Key<'_>, kind: Type) -> Result<Option<Collection<'_>>, Declined> {
+        let now = self.now;
         match self.get(key).hit() {
             None => Ok(None),
             Some(item) => match item.value() {
-                Value::Collection(there) if there.kind() == kind => Ok(Some(there.elements())),
+                Value::Collection(there) if there.kind() == kind => Ok(Some(there.elements_at(now))),
                 Value::Collection(_) | Value::Whole(_) | Value::Pieces(_) => Err(Declined::Type),
             },
         }
@@ -367,12 +427,13 @@ impl Guard<'_> {
         &mut self,
         key: &Key<'_>,
         kind: Type,
-        mut change: impl FnMut(&mut Change<'_>) -> Result<R, E>,
+        mut change: impl FnMut(&mut Workpiece<'_>) -> Result<R, E>,
     ) -> Result<Changed<R>, E> {
-        self.local.breathe(self.store);
+        self.local.leave_if_due(self.store);
         // Taken and put back: in steady state a change allocates nothing on the heap.
         let mut builder = std::mem::take(&mut self.local.builder);
         let mut edit = std::mem::take(&mut self.local.edit);
+        edit.hold();
         self.spare(Some(key));
         let done = loop {
             match self.change_through(key, kind, (&mut builder, &mut edit), &mut change) {
@@ -382,6 +443,7 @@ impl Guard<'_> {
             }
         };
         self.spare(None);
+        edit.let_go(self.store);
         self.local.builder = builder;
         self.local.edit = edit;
         done
@@ -392,7 +454,7 @@ impl Guard<'_> {
         &mut self,
         key: &Key<'_>,
         kind: Type,
-        change: impl FnMut(&mut Change<'_>) -> Result<R, E>,
+        change: impl FnMut(&mut Workpiece<'_>) -> Result<R, E>,
     ) -> Result<Changed<R>, E> {
         self.making_way(|guard| guard.change_collection(key, kind, change))
     }
@@ -412,7 +474,7 @@ impl Guard<'_> {
         key: &Key<'_>,
         kind: Type,
         (builder, edit): (&mut Builder, &mut Edit),
-        change: &mut impl FnMut(&mut Change<'_>) -> Result<R, E>,
+        change: &mut impl FnMut(&mut Workpiece<'_>) -> Result<R, E>,
     ) -> Result<Option<Changed<R>>, E> {
         // 1.
         let store = self.store;
@@ -439,12 +501,28 @@ impl Guard<'_> {
             None => State::Item(None),
         };
         if !matches!(state, State::Tree) {
-            edit.growth = Growth::Within;
+            (edit.growth, edit.expired) = (Growth::Within, 0);
         }
+        // What is due of one leaf goes with any write.
+        let (state, expired) = match state {
+            State::Item(Some(leaf)) if leaf.is_timed() && leaf.soonest() <= self.now => {
+                builder.load(&leaf);
+                let expired = builder.drop_expired(self.now);
+                (State::Built, expired)
+            }
+            state => (state, 0),
+        };
         // 2.
         let hand = Hand { store, local: &mut *self.local, key };
-        let mut changed =
-            Change { kind, hand, state, builder: &mut *builder, edit: &mut *edit, written: false };
+        let mut changed = Workpiece {
+            kind,
+            hand,
+            state,
+            builder: &mut *builder,
+            edit: &mut *edit,
+            written: false,
+            expired,
+        };
         let answer = change(&mut changed);
         let (written, tree) = (changed.written, matches!(changed.state, State::Tree));
         let answer = match answer {
@@ -490,7 +568,13 @@ impl Guard<'_> {
             }
         };
         match done? {
-            Ok(()) => Ok(Some(Changed { answer, old })),
+            Ok(()) => {
+                let expired = expired as u64 + std::mem::take(&mut edit.expired);
+                if expired > 0 {
+                    self.count_expired(key, expired);
+                }
+                Ok(Some(Changed { answer, old }))
+            }
             Err(Refusal::NoMemory) => Err(Declined::NoMemory.into()),
             Err(Refusal::Absent | Refusal::Present | Refusal::Changed | Refusal::Type) => Ok(None),
         }
@@ -574,7 +658,7 @@ impl Guard<'_> {
         loop {
             let shape = Shape::of_leaf(key.bytes.len(), bytes, expiry, extension);
             let mut draft = match self.draft_marked(key, &shape, attributes, attributes.marks()) {
-                Ok(draft) => Draft { form: builder.kind() as u16, ..draft },
+                Ok(draft) => Draft { form: builder.kind() as u16, ..draft }.timed(builder.soonest()),
                 Err(refusal) => return Ok(Err(refusal)),
             };
             let place = self.draft_leaf(&mut draft, &shape, bytes);
@@ -596,7 +680,7 @@ impl Guard<'_> {
         // SAFETY: 1. The item was reachable when its successor was published, or it was deleted, in this epoch: its chunk
         // waits in limbo for as long, and so do nodes that it had. 2. The result borrows the guard, which leaves the epoch
         // no earlier. 3. It is a collection: so the change found it.
-        let collection = unsafe { Collection::of(old, self.store) };
+        let collection = unsafe { Collection::of(old, self.store, self.now) };
         Some(Removed::new(collection, changed.answer))
     }
 }

@@ -1,13 +1,13 @@
 //! Hashes: fields with values.
 
-use super::Type;
 use super::change::Declined;
 use super::element::Element;
+use super::{Lasting, Type};
 use crate::Key;
 use crate::worker::Guard;
 
 impl Guard<'_> {
-    /// Sets fields, in order; how many were not there. The hash is written even if all have these values already.
+    /// Sets fields, in order, which do not expire then; how many were not there. The hash is written even if all have these values already.
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
@@ -41,7 +41,7 @@ impl Guard<'_> {
         Ok(changed.answer)
     }
 
-    /// Sets a field to what `make` makes of the value that it has, if it has one; what that is.
+    /// Sets a field to what `make` makes of the value that it has, if it has one; what that is. It expires when it did.
     ///
     /// # Errors
     /// What `make` said, or [`Declined`]; and nothing done.
@@ -56,14 +56,14 @@ impl Guard<'_> {
                 Some(new) => new?,
                 None => make(None)?,
             };
-            hash.put(field, new.as_ref())?;
+            hash.put_lasting(field, new.as_ref(), Lasting::Keep)?;
             Ok::<_, E>(new)
         })?;
         Ok(changed.answer)
     }
 
     /// Takes fields out of a hash, or members out of a set or a sorted set; how many were there. Where there is no memory
-    /// for what is left beside what was there, they are taken out one after the other, as one step for who looks.
+    /// for what is left beside what was there, they are taken out one after the other, as one step for readers.
     ///
     /// # Errors
     /// [`Declined`], and nothing done; of those that are taken out one after the other, the first ones may be.
@@ -73,7 +73,7 @@ impl Guard<'_> {
         kind: Type,
         names: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Result<usize, Declined> {
-        debug_assert!(kind != Type::List, "elements of a list have no names");
+        debug_assert!(kind.has_tags(), "elements of a list have no names");
         if names.clone().nth(1).is_none() {
             return self.making_way(|guard| guard.remove_at_once(key, kind, names));
         }

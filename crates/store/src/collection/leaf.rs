@@ -3,15 +3,17 @@
 //! ```text
 //! entries 2 │ payload bytes 2 │ shape 4 │ arrays │ payload
 //!
-//! hash         tag 1 × n │ code 1 × n (field) │ code 1 × n (value) │ field, value …     in order of insertion
+//! hash         times? │ tag 1 × n │ code 1 × n (field) │ code 1 × n (value) │ field, value …     in order of insertion
+//!   times      base 8 │ difference w × n                                   if a field expires
 //! set          tag 1 × n │ code 1 × n                              │ member …           in order of insertion
 //! sorted set   base 8 │ difference w × n │ tag 1 × n │ code 1 × n  │ member …           by score, then member
 //! list         code 1 × n                                          │ element …          as in the list
+//! stream       tag 1 × n                                           │ row …              `stream/rows.rs`
 //!
-//! shape        31 … 22 spare │ 21 … 16 shift of scores │ 15 … 12 width of scores │ 11 … 5 spare │ 4 long │ 3 … 0 type
+//! shape        31 … 22 spare │ 21 … 16 shift │ 15 … 12 width, of scores or times │ 11 … 6 spare │ 5 times │ 4 long │ 3 … 0 type
 //! ```
 //!
-//! `element.rs` says what a code means, `scores.rs` what the differences are. `long`: some code is that of a string that has
+//! `element.rs` says what a code means, `scores.rs` and `times.rs` what the differences are. `long`: some code is that of a string that has
 //! its length in front, and then what lies before an entry is found by walking there; else it is a sum of codes. A tag
 //! is eight bits of the member's hash: eight members are compared at once, and of a member that is not there one in
 //! 256 strings is looked at.
@@ -22,19 +24,22 @@
 
 use super::element::{self, Element, LONG, Packed, bytes_by, extent};
 use super::scores::{Packing, Scores, score_of, word_of};
+use super::times::{self, time_of};
 use super::{Collection, Entries, EntriesBack, Type};
+use crate::Millis;
 use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Bytes before the arrays.
 pub(crate) const HEAD_BYTES: usize = 8;
-/// Bytes of the least score, in front of the differences.
+/// Bytes of the least score or time, in front of the differences.
 pub(super) const BASE_BYTES: usize = 8;
 /// Entries whose places are worked out at a time when a leaf is walked backwards.
 const BACK_ENTRIES: usize = 64;
 
 const SHAPE_TYPE: u32 = 0xf;
 const SHAPE_LONG: u32 = 1 << 4;
+const SHAPE_TIMES: u32 = 1 << 5;
 const SHAPE_WIDTH: u32 = 12;
 const SHAPE_SHIFT: u32 = 16;
 
@@ -45,7 +50,9 @@ pub(super) struct Head {
     pub(super) entries: usize,
     pub(super) payload_bytes: usize,
     pub(super) long: bool,
-    /// But for the base.
+    /// A field of the hash expires.
+    pub(super) times: bool,
+    /// Of scores or times, but for the base.
     pub(super) packing: Packing,
 }
 
@@ -58,6 +65,7 @@ impl Head {
             entries: (word & 0xffff) as usize,
             payload_bytes: (word >> 16 & 0xffff) as usize,
             long: shape & SHAPE_LONG != 0,
+            times: shape & SHAPE_TIMES != 0,
             packing: Packing {
                 base: 0,
                 shift: shape >> SHAPE_SHIFT & 63,
@@ -69,6 +77,7 @@ impl Head {
     pub(super) fn write(&self) -> [u8; HEAD_BYTES] {
         let shape = self.kind as u32
             | if self.long { SHAPE_LONG } else { 0 }
+            | if self.times { SHAPE_TIMES } else { 0 }
             | (self.packing.width as u32) << SHAPE_WIDTH
             | self.packing.shift << SHAPE_SHIFT;
         let word = self.entries as u64 | (self.payload_bytes as u64) << 16 | u64::from(shape) << 32;
@@ -78,12 +87,13 @@ impl Head {
     /// Bytes of the whole leaf.
     pub(super) fn leaf_bytes(&self) -> usize {
         let each = match self.kind {
-            Type::Hash => 3,
+            // Without times the width is 0.
+            Type::Hash => 3 + self.packing.width,
             Type::Set => 2,
             Type::SortedSet => 2 + self.packing.width,
-            Type::List => 1,
+            Type::List | Type::Stream => 1,
         };
-        let base = if self.kind == Type::SortedSet { BASE_BYTES } else { 0 };
+        let base = if self.kind == Type::SortedSet || self.times { BASE_BYTES } else { 0 };
         HEAD_BYTES + base + each * self.entries + self.payload_bytes
     }
 }
@@ -104,6 +114,7 @@ pub(super) fn leaf_entries(head: [u8; HEAD_BYTES]) -> usize {
 pub(crate) struct Leaf<'a> {
     pub(super) kind: Type,
     pub(super) long: bool,
+    /// Scores of a sorted set, times of a hash in which a field expires.
     pub(super) scores: Scores<'a>,
     /// None in a list.
     pub(super) tags: &'a [u8],
@@ -122,6 +133,16 @@ pub struct Entry<'a> {
     pub value: Element<'a>,
     /// A member's score; 0 in other collections.
     pub score: f64,
+    /// When a field of a hash expires, in milliseconds; 0 for never.
+    pub expires_at: Millis,
+}
+
+impl Entry<'_> {
+    /// It is there at this time.
+    #[inline]
+    pub fn is_live(&self, now: Millis) -> bool {
+        self.expires_at == 0 || self.expires_at > now
+    }
 }
 
 impl<'a> Leaf<'a> {
@@ -137,9 +158,13 @@ impl<'a> Leaf<'a> {
                 let base = u64::from_le_bytes(take(BASE_BYTES).try_into().expect("eight bytes"));
                 Scores::Packed(Packing { base, ..head.packing }, take(n * head.packing.width))
             }
-            Type::Hash | Type::Set | Type::List => Scores::Plain(&[]),
+            Type::Hash if head.times => {
+                let base = u64::from_le_bytes(take(BASE_BYTES).try_into().expect("eight bytes"));
+                Scores::Times(Packing { base, ..head.packing }, take(n * head.packing.width))
+            }
+            Type::Hash | Type::Set | Type::List | Type::Stream => Scores::Plain(&[]),
         };
-        let tags = take(if head.kind == Type::List { 0 } else { n });
+        let tags = take(if head.kind.has_tags() { n } else { 0 });
         let codes = take(n);
         let value_codes = take(if head.kind == Type::Hash { n } else { 0 });
         let payload = take(head.payload_bytes);
@@ -204,11 +229,57 @@ impl<'a> Leaf<'a> {
             value = read;
             bytes += more;
         }
-        let score = if self.kind == Type::SortedSet { score_of(self.scores.at(i)) } else { 0.0 };
-        (Entry { name, value, score }, bytes)
+        // Most have neither.
+        let (score, expires_at) = if self.scores.is_empty() {
+            (0.0, 0)
+        } else if self.kind == Type::SortedSet {
+            (score_of(self.scores.at(i)), 0)
+        } else {
+            (0.0, time_of(self.scores.at(i)))
+        };
+        (Entry { name, value, score, expires_at }, bytes)
     }
 
-    /// Bytes of the leaf, but for scores.
+    /// A field of the hash expires.
+    #[inline]
+    pub(crate) fn is_timed(&self) -> bool {
+        self.kind == Type::Hash && !self.scores.is_empty()
+    }
+
+    /// When field `i` of a hash expires; 0 for never.
+    #[inline]
+    pub(super) fn time(&self, i: usize) -> Millis {
+        if self.scores.is_empty() { 0 } else { time_of(self.scores.at(i)) }
+    }
+
+    /// The word of that time.
+    pub(super) fn time_word(&self, i: usize) -> u64 {
+        times::word_of(self.time(i))
+    }
+
+    /// When the first field of a hash expires; 0 for never.
+    pub(crate) fn soonest(&self) -> Millis {
+        match self.scores {
+            Scores::Times(packing, _) => packing.base,
+            Scores::Plain(words) if self.kind == Type::Hash => time_of(times::soonest(words)),
+            Scores::Packed(..) | Scores::Plain(_) => 0,
+        }
+    }
+
+    /// Field `i` of a hash is there at this time; so are all members and elements.
+    #[inline]
+    pub(super) fn is_live(&self, i: usize, now: Millis) -> bool {
+        // Never is the last of all times.
+        self.scores.is_empty() || self.kind != Type::Hash || self.scores.at(i) > now
+    }
+
+    /// As [`Leaf::find`], of what is there at this time.
+    #[inline]
+    pub(crate) fn find_live(&self, name: &[u8], tag: u8, now: Millis) -> Option<usize> {
+        self.find(name, tag).filter(|&i| self.is_live(i, now))
+    }
+
+    /// Bytes of the leaf, but for scores and times.
     pub(super) fn bytes(&self) -> usize {
         HEAD_BYTES + self.tags.len() + self.codes.len() + self.value_codes.len() + self.payload.len()
     }
@@ -217,16 +288,18 @@ impl<'a> Leaf<'a> {
     pub(super) fn whole_bytes(&self) -> usize {
         match self.scores {
             Scores::Plain(_) => self.bytes(),
-            Scores::Packed(packing, _) => self.bytes() + BASE_BYTES + packing.width * self.len(),
+            Scores::Packed(packing, _) | Scores::Times(packing, _) => {
+                self.bytes() + BASE_BYTES + packing.width * self.len()
+            }
         }
     }
 
-    /// Bytes that an entry takes beside its strings, but for its score.
+    /// Bytes that an entry takes beside its strings, but for its score or time.
     pub(super) fn arrays(&self) -> usize {
         match self.kind {
             Type::Hash => 3,
             Type::Set | Type::SortedSet => 2,
-            Type::List => 1,
+            Type::List | Type::Stream => 1,
         }
     }
 
@@ -242,7 +315,7 @@ impl<'a> Leaf<'a> {
     /// Which entry has this field or member, whose tag is `tag`. Not in a list.
     #[inline]
     pub(crate) fn find(&self, name: &[u8], tag: u8) -> Option<usize> {
-        debug_assert!(self.kind != Type::List, "a list has no tags");
+        debug_assert!(self.kind.has_tags(), "a list has no tags");
         if name.len() > usize::from(u16::MAX) {
             return None;
         }
@@ -314,7 +387,7 @@ impl<'a> Leaf<'a> {
     /// If it is not so.
     pub(crate) fn check(&self, tag_of: &dyn Fn(&[u8]) -> u8) {
         self.check_form(tag_of);
-        if self.kind != Type::List {
+        if self.kind.has_tags() {
             for (i, entry) in self.entries(0..self.len()).enumerate() {
                 let name = &mut [0; element::DIGITS_MAX];
                 assert_eq!(self.find(entry.name.text(name), self.tags[i]), Some(i), "a member twice");
@@ -330,8 +403,11 @@ impl<'a> Leaf<'a> {
     pub(crate) fn check_form(&self, tag_of: &dyn Fn(&[u8]) -> u8) {
         let n = self.len();
         assert!(n > 0, "no collection is empty");
+        if self.kind == Type::Stream {
+            return super::stream::check_rows(self);
+        }
         let with = |has: bool| if has { n } else { 0 };
-        assert_eq!(self.tags.len(), with(self.kind != Type::List), "tags");
+        assert_eq!(self.tags.len(), with(self.kind.has_tags()), "tags");
         assert_eq!(self.value_codes.len(), with(self.kind == Type::Hash), "codes of values");
         let long = self.codes.contains(&LONG) || self.value_codes.contains(&LONG);
         assert_eq!(self.long, long, "whether some string has its length in front");
@@ -347,7 +423,7 @@ impl<'a> Leaf<'a> {
             let mut room = [0; element::DIGITS_MAX];
             let (entry, bytes) = self.entry_at(i, at);
             let name = entry.name.text(&mut room);
-            if self.kind != Type::List {
+            if self.kind.has_tags() {
                 assert_eq!(self.tags[i], tag_of(name), "the tag of entry {i}");
             }
             if self.kind == Type::SortedSet
@@ -367,6 +443,11 @@ impl<'a> Leaf<'a> {
                 Packing::of((0..n).map(|i| self.scores.at(i))),
                 "scores as narrow as they can be"
             );
+        }
+        if let Scores::Times(packing, _) = self.scores {
+            let words: Vec<u64> = (0..n).map(|i| self.scores.at(i)).collect();
+            assert!(times::soonest(&words) != times::NEVER, "some field expires");
+            assert_eq!(packing, times::packing(&words), "times as narrow as they can be");
         }
     }
 }

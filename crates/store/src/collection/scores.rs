@@ -8,6 +8,8 @@
 //! `base` is the leaf's least, `shift` the zeros that all differences end in, `width` what the largest needs: 0 to 8.
 //! Whole numbers end in long runs of zeros, and neighbours share what they begin with: 2 to 3 bytes for most.
 
+use super::times;
+
 /// The word of a score. −0 is 0, as it is in order.
 #[inline]
 pub(super) fn word_of(score: f64) -> u64 {
@@ -72,15 +74,23 @@ impl Packing {
     }
 }
 
-/// The scores of a leaf, as words.
+/// The scores of a leaf, or its times, as words.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scores<'a> {
     Packed(Packing, &'a [u8]),
+    /// Times of a hash's fields.
+    Times(Packing, &'a [u8]),
     /// Of a leaf that is being built.
     Plain(&'a [u64]),
 }
 
 impl Scores<'_> {
+    /// There are none.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Scores::Plain([]))
+    }
+
     /// The word of entry `i`.
     #[inline]
     pub(super) fn at(&self, i: usize) -> u64 {
@@ -91,6 +101,7 @@ impl Scores<'_> {
                 bytes[..packing.width].copy_from_slice(&differences[i * packing.width..][..packing.width]);
                 packing.base + (u64::from_le_bytes(bytes) << packing.shift)
             }
+            Scores::Times(packing, differences) => times::at(packing, differences, i),
         }
     }
 

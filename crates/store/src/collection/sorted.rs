@@ -2,7 +2,7 @@
 //! [`Guard::remove_named`] takes members out by name.
 
 use super::Type;
-use super::change::{Change, Declined};
+use super::change::{Declined, Workpiece};
 use super::leaf::Removed;
 use crate::worker::Guard;
 use crate::{End, Key};
@@ -78,7 +78,7 @@ impl Guard<'_> {
 
 /// Gives one member a score, if the rule says so.
 fn give(
-    set: &mut Change<'_>,
+    set: &mut Workpiece<'_>,
     rule: ScoreRule,
     score: f64,
     member: &[u8],

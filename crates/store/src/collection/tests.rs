@@ -138,6 +138,7 @@ fn put(kind: Type, builder: &mut Builder, model: &mut Vec<Known>, step: (usize, 
             }
             done
         }
+        (Type::Stream, _) => unreachable!("streams are of rows"),
     };
     if full == Err(Full) {
         let bytes: usize = model.iter().map(|known| known.0.len() + known.1.len() + 7).sum();
@@ -353,4 +354,139 @@ fn a_sorted_set_whose_scores_need_more_bytes_than_there_are_is_too_long() {
     let new = NewEntry { tag: tag_of(b"last"), name: b"last", value: b"", score: 1.1 };
     builder.insert(builder.leaf().len(), new).unwrap();
     assert_eq!(builder.bytes(), Err(Full), "now each takes seven");
+}
+
+/// What is done to a leaf of a hash in which fields expire; times are few, so that they meet, and 0 is never.
+#[derive(Clone, Debug)]
+enum TimedStep {
+    Put { name: u8, at: u64 },
+    Time { place: usize, at: u64 },
+    Remove { place: usize, count: usize },
+    Retain { modulo: usize },
+    Beside { names: Vec<u8>, at: u64, in_front: bool },
+    Load,
+    Expire { now: u64 },
+}
+
+fn timed_step() -> impl Strategy<Value = TimedStep> {
+    let at = || prop_oneof![2 => Just(0_u64), 5 => 1..20_u64, 2 => (1..5_u64).prop_map(|n| n << 40), 1 => Just(255 + 5)];
+    prop_oneof![
+        6 => (any::<u8>(), at()).prop_map(|(name, at)| TimedStep::Put { name, at }),
+        4 => (any::<usize>(), at()).prop_map(|(place, at)| TimedStep::Time { place, at }),
+        2 => (any::<usize>(), 0..3_usize).prop_map(|(place, count)| TimedStep::Remove { place, count }),
+        1 => (2..5_usize).prop_map(|modulo| TimedStep::Retain { modulo }),
+        2 => (proptest::collection::vec(any::<u8>(), 1..4), at(), any::<bool>())
+            .prop_map(|(names, at, in_front)| TimedStep::Beside { names, at, in_front }),
+        1 => Just(TimedStep::Load),
+        1 => (0..20_u64).prop_map(|now| TimedStep::Expire { now }),
+    ]
+}
+
+type TimedModel = Vec<(Vec<u8>, u64)>;
+
+/// Puts a field in that is not there.
+fn put_timed(builder: &mut Builder, model: &mut TimedModel, name: &[u8], at: u64) {
+    let end = model.len();
+    builder.insert(end, NewEntry { tag: tag_of(name), name, value: name, score: 0.0 }).unwrap();
+    builder.set_time(end, at);
+    model.push((name.to_vec(), at));
+}
+
+proptest! {
+    #[test]
+    fn a_leaf_with_times_is_as_a_vector(steps in proptest::collection::vec(timed_step(), 1..60)) {
+        let mut builder = Builder::default();
+        builder.start(Type::Hash);
+        let mut model = TimedModel::new();
+        for step in steps {
+            match step {
+                TimedStep::Put { name, at } => {
+                    let name = [b'n', name];
+                    match model.iter().position(|known| known.0 == name) {
+                        Some(i) => {
+                            builder.set_value(i, &name).unwrap();
+                            builder.set_time(i, at);
+                            model[i].1 = at;
+                        }
+                        None => put_timed(&mut builder, &mut model, &name, at),
+                    }
+                }
+                TimedStep::Time { place, at } => {
+                    if !model.is_empty() {
+                        let i = place % model.len();
+                        builder.set_time(i, at);
+                        model[i].1 = at;
+                    }
+                }
+                TimedStep::Remove { place, count } => {
+                    let start = place % (model.len() + 1);
+                    let end = model.len().min(start + count);
+                    builder.remove(start..end);
+                    model.drain(start..end);
+                }
+                TimedStep::Retain { modulo } => {
+                    let mut i = 0;
+                    builder.retain(|_| {
+                        i += 1;
+                        i % modulo != 0
+                    });
+                    let mut i = 0;
+                    model.retain(|_| {
+                        i += 1;
+                        i % modulo != 0
+                    });
+                }
+                TimedStep::Beside { names, at, in_front } => {
+                    let mut beside = Builder::default();
+                    beside.start(Type::Hash);
+                    let mut others = TimedModel::new();
+                    for (i, name) in names.iter().enumerate() {
+                        let name = [b'n', *name];
+                        if model.iter().chain(&others).all(|known| known.0 != name) {
+                            put_timed(&mut beside, &mut others, &name, at * (i as u64 % 2));
+                        }
+                    }
+                    if !others.is_empty() {
+                        let bytes = bytes_of(&beside);
+                        let leaf = Leaf::of(&bytes);
+                        if in_front {
+                            builder.prepend(&leaf);
+                            others.append(&mut model);
+                            model = others;
+                        } else {
+                            builder.push_run(&leaf, 0..others.len(), 0..leaf.offset(others.len()));
+                            model.append(&mut others);
+                        }
+                    }
+                }
+                TimedStep::Load => {
+                    if !model.is_empty() {
+                        let bytes = bytes_of(&builder);
+                        builder.load(&Leaf::of(&bytes));
+                    }
+                }
+                TimedStep::Expire { now } => {
+                    let before = model.len();
+                    model.retain(|(_, at)| *at == 0 || *at > now);
+                    assert_eq!(builder.drop_expired(now), before - model.len());
+                }
+            }
+            let soonest = model.iter().map(|(_, at)| *at).filter(|at| *at != 0).min().unwrap_or(0);
+            assert_eq!(builder.soonest(), soonest);
+            if model.is_empty() {
+                continue;
+            }
+            let bytes = bytes_of(&builder);
+            assert_eq!(builder.tree_bytes(), bytes.len());
+            let leaf = Leaf::of(&bytes);
+            leaf.check(&tag_of);
+            assert_eq!((leaf.soonest(), leaf.is_timed()), (soonest, soonest != 0));
+            let entries: TimedModel =
+                leaf.entries(0..leaf.len()).map(|entry| (text(entry.name), entry.expires_at)).collect();
+            assert_eq!(entries, model);
+            for (i, (name, at)) in model.iter().enumerate() {
+                assert_eq!(leaf.find_live(name, tag_of(name), 10), (*at == 0 || *at > 10).then_some(i));
+            }
+        }
+    }
 }

@@ -3,19 +3,20 @@
 //! ```text
 //! root of a tree   item header (form: tree) │ expiry │ extension │ key │ pad to 8 │ root 56
 //! root    0 number 4, height 2, height of members 2 │ 8 elements 8 │ 16 bytes of all nodes 8 │ 24 top 8 │ 32 moves 8 │ 40 state 8
-//!         48 top of members 8
+//!         48 top of members 8, or of a hash the time of the field that expires first, 0 if none does
 //!
 //! node    0 header 8 │ 8 least key 8 │ 16 …
 //! leaf    16 leaf: as in an item
-//! inner   16 children 8 │ 24 key 8 × n │ child word 8 × n
+//! inner   16 children 4, times 1 bit of 4 │ 24 key 8 × n │ child word 8 × n │ time 8 × n, of each child the earliest, if any
+//!                                                                                          below expires
 //!
 //! child word   63 … 35 elements below │ 34 … 0 location
 //! header       63 … 29 number of the tree │ 28 node │ 27 of members │ 25 … 22 level │ 21 first leaf │ 16 … 3 bytes │ kind 4
 //! ```
 //!
 //! 1. A published node never changes, but for locations in child words, which follow nodes that move. A write makes a new
-//!    leaf, new inner nodes on the way to it and a new root, which is published as any item is (`edit.rs`). So who has
-//!    a root has a collection of one moment, for as long as the epoch, without a lock.
+//!    leaf, new inner nodes on the way to it and a new root, which is published as any item is (`edit.rs`). So a
+//!    reader with a root has a collection of one moment, for as long as the epoch, without a lock.
 //! 2. Elements of a hash or a set are in the order of [`Store::order_of`] their names: 48 bits of a seeded hash. Key i of
 //!    an inner node is the least that child i may have; of the first it says nothing. In a leaf they are in the order of
 //!    insertion. Those of a list are in its order, leaves and all (`places.rs`), and keys are labels (`labels.rs`). Members
@@ -23,39 +24,50 @@
 //! 3. Nodes say the number of their tree, and a table whose key has the number (`fell.rs`): so sweeps find the owner of a
 //!    chunk (`own.rs`), whatever its root is by then.
 //! 4. A sorted set has a second tree under the same root and number, which leads from a member to its score
-//!    (`members.rs`). One root has both: who reads has both of one moment.
-//! 5. A root that is retired without a successor takes its nodes with it, in steps (`fell.rs`).
+//!    (`members.rs`). One root has both: a reader has both of one moment.
+//! 5. Of a hash in which fields expire inner nodes say when the first field below each child does (`timed.rs`).
+//! 6. Rows of a stream are in order, too, and keys are what 64 bits say of where they are (`rows.rs`).
+//! 7. A root that is retired without a successor takes its nodes with it, in steps (`fell.rs`).
 
 mod copy;
 mod edit;
 mod fell;
 mod labels;
+mod late;
 #[cfg(all(test, not(feature = "loom")))]
 mod list_tests;
+#[cfg(all(test, not(feature = "loom")))]
+mod load_tests;
 mod many;
 mod members;
 mod own;
 mod places;
 mod ranked;
+mod rows;
 mod scored;
 #[cfg(all(test, not(feature = "loom")))]
 mod sorted_tests;
 #[cfg(all(test, not(feature = "loom")))]
-mod tests;
+pub(super) mod tests;
+mod timed;
+#[cfg(all(test, not(feature = "loom")))]
+mod timed_tests;
 
+pub(super) use copy::CopyCursor;
 pub(crate) use edit::Edit;
 pub(super) use edit::Hand;
 pub(crate) use fell::Trees;
+pub(super) use late::LateMembers;
 pub(super) use members::HEAD_BYTES as MEMBERS_HEAD_BYTES;
 pub(crate) use own::{first_leaf, moves_of, owner_of_node, word_of};
 pub(super) use places::Growth;
 
 use super::leaf::{HEAD_BYTES, Leaf, leaf_bytes};
 use super::{Collection, Type};
-use crate::Store;
 use crate::arena::Arena;
 use crate::item::{Header, RawItem};
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::{Millis, Store};
 use std::ops::Range;
 
 /// Bytes of a root, behind an item's key.
@@ -63,6 +75,8 @@ pub(crate) const ROOT_BYTES: usize = size_of::<Root>();
 const _: () = assert!(ROOT_BYTES == 56);
 /// Bytes of a node before its leaf, or before the number of its children.
 pub(super) const NODE_BYTES: usize = 16;
+/// In the word that says how many children there are: they have times.
+const TIMES: u64 = 1 << 63;
 /// Bytes of an inner node without children.
 const INNER_BYTES: usize = NODE_BYTES + 8;
 /// A leaf of a tree is no longer than this, unless it has one entry only. Tests have small ones, and high trees.
@@ -99,14 +113,20 @@ pub(crate) struct Root {
     moves: AtomicU64,
     /// [`SUCCEEDED`], or 0; of one that is being taken apart, the location of the next.
     state: AtomicU64,
-    /// Location of the topmost inner node of the members tree of a sorted set; 0 of others.
-    members: AtomicU64,
+    /// Location of the topmost inner node of the members tree of a sorted set; of a hash when the first field expires, 0 for
+    /// never.
+    beside: AtomicU64,
 }
 
 /// The nodes are another root's.
 const SUCCEEDED: u64 = 1;
 
 impl Root {
+    /// When the first field of a hash expires; 0: none does.
+    pub(crate) fn soonest(&self) -> Millis {
+        if self.members_height == 0 { self.beside.load(Ordering::Relaxed) } else { 0 }
+    }
+
     /// The nodes are another root's: they are not taken apart with this one.
     pub(crate) fn has_successor(&self) -> bool {
         self.state.load(Ordering::Relaxed) == SUCCEEDED
@@ -177,7 +197,7 @@ impl<'g> Inner<'g> {
         // SAFETY: the caller's obligation: so many keys and words are behind the number of children. Keys never change,
         // words are only accessed atomically.
         unsafe {
-            let n = node_word(arena, location, NODE_BYTES).load(Ordering::Relaxed) as usize;
+            let n = node_word(arena, location, NODE_BYTES).load(Ordering::Relaxed) as u32 as usize;
             let keys = arena.at(location).add(INNER_BYTES).cast::<u64>();
             Inner {
                 keys: std::slice::from_raw_parts(keys.as_ptr(), n),
@@ -198,7 +218,7 @@ impl<'g> Inner<'g> {
 
     #[inline]
     fn word(&self, i: usize) -> u64 {
-        // Acquire: who finds a node that has moved finds its bytes.
+        // Acquire: a reader that finds a node which has moved finds its bytes.
         self.words[i].load(Ordering::Acquire)
     }
 
@@ -264,6 +284,8 @@ pub(super) struct Tree<'g> {
     /// Of the members tree of a sorted set.
     members: u64,
     members_height: usize,
+    /// When the first field of a hash expires; 0 for never.
+    soonest: Millis,
 }
 
 impl<'g> Tree<'g> {
@@ -280,8 +302,9 @@ impl<'g> Tree<'g> {
             height: root.height as usize,
             len: root.elements as usize,
             bytes: root.bytes as usize,
-            members: root.members.load(Ordering::Acquire),
+            members: root.beside.load(Ordering::Acquire),
             members_height: root.members_height as usize,
+            soonest: root.soonest(),
         }
     }
 
@@ -296,6 +319,11 @@ impl<'g> Tree<'g> {
     /// Bytes of all nodes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// When the first field of a hash expires; 0 for never.
+    pub(super) fn soonest(&self) -> Millis {
+        self.soonest
     }
 
     fn inner(&self, location: u64) -> Inner<'g> {
@@ -319,12 +347,12 @@ impl<'g> Tree<'g> {
         self.leaf(location)
     }
 
-    /// The entry of a name: its leaf, and its place there.
+    /// The entry of a name, if it is there at this time: its leaf, and its place there.
     #[inline]
-    pub(super) fn entry_of(&self, name: &[u8]) -> Option<(Leaf<'g>, usize)> {
+    pub(super) fn entry_of(&self, name: &[u8], now: Millis) -> Option<(Leaf<'g>, usize)> {
         let hash = self.store.member_hash(name);
         let leaf = self.leaf_of(hash >> ORDER_SHIFT);
-        leaf.find(name, hash as u8).map(|i| (leaf, i))
+        leaf.find_live(name, hash as u8, now).map(|i| (leaf, i))
     }
 
     /// Where the leaf for elements of this order is among all elements, the leaf, and the least order that is behind it.
@@ -340,11 +368,11 @@ impl<'g> Tree<'g> {
         (before, self.leaf(location), next)
     }
 
-    /// Where an element is among all.
-    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
+    /// Where an element is among all, if it is there at this time.
+    pub(super) fn find_live(&self, name: &[u8], now: Millis) -> Option<usize> {
         let hash = self.store.member_hash(name);
         let (before, leaf, _) = self.place_of(hash >> ORDER_SHIFT);
-        leaf.find(name, hash as u8).map(|i| before + i)
+        leaf.find_live(name, hash as u8, now).map(|i| before + i)
     }
 
     /// The leaf that has element `i`, and where it begins among all.
@@ -383,9 +411,9 @@ impl<'g> Tree<'g> {
 }
 
 impl<'g> Collection<'g> {
-    /// Adds the places of some entries to `places`, and says the cursor for those that follow; 0 if there are none. Whoever
-    /// begins with 0 and goes on until it is 0 again has met every element that was there all the time, whatever else was
-    /// changed meanwhile, a member's score, too; others perhaps, and some twice. Cursors are below 2^48. Not of a list.
+    /// Adds the places of some entries to `places`, and says the cursor for those that follow; 0 if there are none. A
+    /// walk from 0 until it is 0 again has met every element that was there all the time, whatever else was changed
+    /// meanwhile, a member's score, too; others perhaps, and some twice. Cursors are below 2^48. Not of a list.
     pub fn scan(&self, cursor: u64, places: &mut Vec<Range<usize>>) -> u64 {
         debug_assert!(self.kind() != Type::List, "elements of a list are read by their places");
         match self.tree() {

@@ -8,9 +8,9 @@ use crate::item::RawItem;
 use crate::read::Value;
 use crate::worker::Guard;
 use crate::write::Token;
-use crate::{Attributes, Expect, Key, Refusal, Seen, Stored};
+use crate::{Attributes, Expect, Key, Millis, Refusal, Seen, Stored};
 
-/// Bytes of a tree that is copied: some 0.5 ms.
+/// Bytes of a tree that is copied at once in some 0.5 ms. Longer ones are for [`Guard::load_copy`].
 pub const COPIED_BYTES_MAX: u64 = 1 << 20;
 
 /// An entry of a collection that is made.
@@ -22,6 +22,8 @@ pub struct Made<'p> {
     pub value: &'p [u8],
     /// A member's score, which is a number; 0 in other collections.
     pub score: f64,
+    /// When a field expires; 0 for never, and in other collections.
+    pub expires_at: Millis,
 }
 
 impl Guard<'_> {
@@ -42,12 +44,17 @@ impl Guard<'_> {
         self.with_builder(|guard, builder| {
             builder.start(kind);
             let mut entries = entries.peekable();
-            while let Some(&Made { name, value, score }) = entries.peek() {
+            while let Some(&Made { name, value, score, expires_at }) = entries.peek() {
                 let tag = if kind == Type::List { 0 } else { guard.store.tag_of(name) };
                 debug_assert!(kind == Type::List || builder.leaf().find(name, tag).is_none(), "a name twice");
                 let end = builder.leaf().len();
                 match builder.insert(end, NewEntry { tag, name, value, score }) {
-                    Ok(()) => drop(entries.next()),
+                    Ok(()) => {
+                        if expires_at != 0 {
+                            builder.set_time(end, expires_at);
+                        }
+                        entries.next();
+                    }
                     Err(Full) if end == 0 => return Err(Declined::TooLarge),
                     Err(Full) => break,
                 }
@@ -70,8 +77,9 @@ impl Guard<'_> {
     ) -> Result<Result<Stored, Refusal>, Declined> {
         let (store, kind) = (self.store, builder.kind());
         let mut edit = std::mem::take(&mut self.local.edit);
+        edit.hold();
         edit.growth = match kind {
-            Type::SortedSet | Type::List => Growth::Back,
+            Type::SortedSet | Type::List | Type::Stream => Growth::Back,
             Type::Hash | Type::Set => Growth::Within,
         };
         let mut hand = Hand { store, local: &mut *self.local, key };
@@ -83,6 +91,7 @@ impl Guard<'_> {
                 if declined == Declined::NoMemory { Ok(Err(Refusal::NoMemory)) } else { Err(declined) }
             }
         };
+        edit.let_go(self.store);
         self.local.edit = edit;
         done
     }
@@ -91,8 +100,7 @@ impl Guard<'_> {
     ///
     /// # Errors
     /// The inner one: [`Refusal::Type`] if `from` has no collection, what was expected of `to` and was not so, or no
-    /// memory. [`Declined::TooLarge`]: it is a tree of more than [`COPIED_BYTES_MAX`], or would be longer than a chunk under
-    /// the longer key. Nothing is done then.
+    /// memory. [`Declined::TooLarge`]: it would be longer than a chunk under the longer key. Nothing is done then.
     pub fn collection_copy(
         &mut self,
         from: &Key<'_>,
@@ -116,7 +124,7 @@ impl Guard<'_> {
     /// held in a transaction. A tree keeps its nodes: that is one chunk, however large it is.
     ///
     /// # Errors
-    /// As of [`Guard::collection_copy`], but no tree is too large.
+    /// As of [`Guard::collection_copy`].
     pub fn collection_carry(
         &mut self,
         from: &Key<'_>,
@@ -143,7 +151,7 @@ impl Guard<'_> {
     /// 1. Nobody moves a node of a key that is held, or spared.
     /// 2. From the moment on that the number leads to the other key, no sweep finds the owner of a node, until that key
     ///    has it.
-    /// 3. The old root goes without its nodes, in the same epoch: who finds it until then finds them.
+    /// 3. The old root goes without its nodes, in the same epoch: a reader that finds it until then finds them.
     fn tree_carry(
         &mut self,
         (from, raw, seen): (&Key<'_>, RawItem, Seen),
@@ -153,6 +161,7 @@ impl Guard<'_> {
     ) -> Result<Stored, Refusal> {
         let (store, kind) = (self.store, Type::of_form(raw.header().form()));
         let mut edit = std::mem::take(&mut self.local.edit);
+        edit.hold();
         self.spare(Some(from));
         // SAFETY: it was found a moment ago, in this epoch.
         unsafe { edit.load(raw, seen) };
@@ -169,6 +178,7 @@ impl Guard<'_> {
             Err(_) => store.trees.name(edit.number(), from.hash),
         }
         self.spare(None);
+        edit.let_go(self.store);
         self.local.edit = edit;
         done
     }
@@ -180,14 +190,17 @@ impl Guard<'_> {
         to: &Key<'_>,
         expect: Expect,
     ) -> Result<Result<Stored, Refusal>, Declined> {
+        let store = self.store;
         let mut edit = std::mem::take(&mut self.local.edit);
+        edit.hold();
         self.spare(Some(from));
         let done = loop {
             let Some(item) = self.peek(from).hit().filter(|item| item.raw.header().is_tree()) else {
                 break Ok(Err(Refusal::Changed));
             };
-            if item.value_bytes() > COPIED_BYTES_MAX {
-                break Err(Declined::TooLarge);
+            if 2 * item.value_bytes() > store.memory_bytes() {
+                // Both will never be there at once: that is not found out by trying.
+                break Ok(Err(Refusal::NoMemory));
             }
             let (raw, seen, attributes) = (item.raw, item.seen(), kept(&item));
             let kind = Type::of_form(raw.header().form());
@@ -204,13 +217,14 @@ impl Guard<'_> {
             }
         };
         self.spare(None);
+        edit.let_go(self.store);
         self.local.edit = edit;
         done
     }
 
     /// Lends the worker's builder.
-    fn with_builder<R>(&mut self, run: impl FnOnce(&mut Self, &mut Builder) -> R) -> R {
-        self.local.breathe(self.store);
+    pub(super) fn with_builder<R>(&mut self, run: impl FnOnce(&mut Self, &mut Builder) -> R) -> R {
+        self.local.leave_if_due(self.store);
         let mut builder = std::mem::take(&mut self.local.builder);
         let done = run(self, &mut builder);
         self.local.builder = builder;

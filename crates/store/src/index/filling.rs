@@ -29,7 +29,7 @@ impl<'b, 'p> Filling<'b, 'p> {
 
     /// Puts a slot where it belongs, moving others as far as it takes; what is left over if there is no place.
     #[inline]
-    pub(super) fn settle(&mut self, slot: Slot) -> Result<(), Slot> {
+    pub(super) fn place(&mut self, slot: Slot) -> Result<(), Slot> {
         let n = self.buckets.len();
         let home = home_of(slot.tag(), n);
         if self.put(home, slot) {

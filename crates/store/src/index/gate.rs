@@ -14,7 +14,7 @@
 //! 2. A batch reads the number when it begins ([`Layout`]); its hints are made later, from the directory.
 //! 3. A reader or writer with a hint takes the two numbers' difference into the comparison: it fails as soon as any
 //!    segment has become another. If it holds for a writer, the bucket that is locked is its key's home. If it
-//!    holds for a reader who has seen something that was written after a rebuilding, there was none since its
+//!    holds for a reader that has seen something that was written after a rebuilding, there was none since its
 //!    batch began: the bucket whose transaction bit it looks at is its key's home.
 
 use crate::bucket::Control;

@@ -132,13 +132,13 @@ impl Index {
                 let slot = slot.with_tag(tag_of(item_hash, depth + 1));
                 let upper = item_hash << depth >> 63 == 1;
                 let half = if upper { &mut high } else { &mut low };
-                if let Err(left) = half.settle(slot) {
+                if let Err(left) = half.place(slot) {
                     items.discard(left.location());
                 }
             }
         } else {
             for slot in slots {
-                if let Err(left) = low.settle(slot) {
+                if let Err(left) = low.place(slot) {
                     items.discard(left.location());
                 }
             }
@@ -160,7 +160,7 @@ impl Index {
         }
         self.gate.raise();
         let control = Control::new(writes, stamp);
-        let control = if held.is_some() { control.with_held() } else { control };
+        let control = if held.is_some() { control.with_transaction() } else { control };
         for i in 0..all.len() {
             let away = if i < low_buckets { low.away(i) } else { high.away(i - low_buckets) };
             locks.set(i, control.with_away(away));

@@ -92,7 +92,7 @@ mod tests {
         let none = std::ptr::null();
         let mut locks = Locks::take(none, &buckets, &Own::default()).expect("all are free");
         assert!(new.iter().all(|bucket| bucket.control().busy()));
-        locks.set(2, locks.controls()[2].with_held());
+        locks.set(2, locks.controls()[2].with_transaction());
         drop(locks);
         assert_eq!([0, 1, 2, 3].map(|i| new[i].control().busy()), [false, false, true, false]);
         assert!(Locks::take(none, &buckets, &Own::default()).is_none());

@@ -4,7 +4,7 @@
 //! are all free go back to the arena (`shrink.rs`).
 
 use super::directory::Directory;
-use crate::arena::{Arena, OWNER_INDEX, unpoison};
+use crate::arena::{Arena, OWNER_INDEX, Share, unpoison};
 use crate::bucket::{Bucket, Control, SLOTS, Slot};
 use crate::class::SPAN_BYTES;
 use std::collections::{BTreeSet, VecDeque};
@@ -32,7 +32,7 @@ impl Growth {
     /// A free page, perhaps of a new span.
     pub(super) fn take_page(&mut self, arena: &Arena) -> Option<u32> {
         if self.pages_free.is_empty() {
-            let span = arena.take_span(OWNER_INDEX, true)?;
+            let span = arena.take_span(OWNER_INDEX, Share::Index)?;
             unpoison(arena.at(Arena::location_of(span)).as_ptr(), SPAN_BYTES);
             self.pages_free.extend((0..SPAN_PAGES).map(|i| span * SPAN_PAGES + i));
         }

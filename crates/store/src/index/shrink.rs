@@ -206,7 +206,7 @@ impl Index {
         // 4. Put them where they belong now.
         let mut filling = Filling::new(new);
         for slot in slots {
-            if let Err(left) = filling.settle(slot) {
+            if let Err(left) = filling.place(slot) {
                 items.discard(left.location());
             }
         }

@@ -4,7 +4,7 @@
 use super::directory::PAGES_MAX;
 use super::pages::PAGE_BUCKETS;
 use super::shrink::MERGE_PAGES_MAX;
-use super::{Full, Hold, Index, Items, Own, Place};
+use super::{Full, Hold, Index, Items, Own, Place, Walked};
 use crate::arena::Arena;
 use crate::bucket::{Bucket, Control, SLOTS, Slot};
 use std::cell::Cell;
@@ -231,8 +231,22 @@ fn a_segment_that_grows_under_a_transaction_keeps_the_stamp_that_it_began_with()
     assert_eq!(index.grow(&arena, 7, meta, Some(&mut held), &mut items), Some(Ok(())));
     let place = index.place(&arena, 7);
     assert_eq!(held.len(), place.buckets());
-    assert!(buckets(&place).all(|bucket| bucket.control().held() && bucket.control().stamp() == 0));
+    assert!(buckets(&place).all(|bucket| bucket.control().in_transaction() && bucket.control().stamp() == 0));
     index.release(&arena, &mut held);
     assert_eq!(index.clean(&arena, 7, &mut items), Some(()));
     assert!(buckets(&place).all(|bucket| !bucket.control().busy() && bucket.control().stamp() == 1));
+}
+
+#[test]
+fn a_walk_that_a_transaction_keeps_waiting_collects_nothing() {
+    let arena = Arena::new(16 << 20, 16 << 20).unwrap();
+    let index = Index::new(&arena).unwrap();
+    assert!((1..=40).all(|location| insert(&index, &arena, location, true)));
+    let (mut held, mut slots, gate) = (Own::default(), Vec::new(), Control::gate(0));
+    assert_eq!(index.hold(&arena, 0, gate, &mut held), Hold::Held);
+    assert_eq!(index.walk(&arena, 0, 64, gate, &mut slots), Walked::Held);
+    assert_eq!(slots.capacity(), 0, "who waits asks again and again");
+    index.release(&arena, &mut held);
+    assert!(matches!(index.walk(&arena, 0, 64, gate, &mut slots), Walked::To(_)));
+    assert!(!slots.is_empty());
 }

@@ -58,6 +58,8 @@ pub(super) const VALUE_SHIFT: u32 = 18;
 const FORM_MASK: u64 = 0x3fff << VALUE_SHIFT;
 /// Of those: the collection is a tree.
 const FORM_TREE: u16 = 1 << 4;
+/// And: a field of the hash expires.
+const FORM_TIMED: u16 = 1 << 5;
 const VERSION_SHIFT: u32 = 32;
 /// A piece that is a node of a tree.
 const NODE: u64 = 1 << 28;
@@ -100,6 +102,15 @@ impl Header {
     #[inline]
     pub(crate) fn is_tree(self) -> bool {
         self.is_collection() && self.form() & FORM_TREE != 0
+    }
+    /// [`Kind::Collection`], retired or not, a field of which expires.
+    #[inline]
+    pub(crate) fn is_timed(self) -> bool {
+        self.is_collection() && self.form() & FORM_TIMED != 0
+    }
+    /// The form of a hash of this form a field of which expires.
+    pub(crate) fn form_timed(form: u16) -> u16 {
+        form | FORM_TIMED
     }
     /// The form of a collection of this type in a tree.
     pub(crate) fn form_of_tree(form: u16) -> u16 {

@@ -1,9 +1,9 @@
-//! Locking beside a transaction: who wants a key of a bucket that a transaction has, for another key or for this
+//! Locking beside a transaction, by a thread that wants a key of a bucket that a transaction has, for another key or for this
 //! one. The buckets and what transactions have said of their keys are the real ones.
 //!
 //! ```text
 //! transaction            say keys ─► set bits ─► write … write ─► clear bits ─► say that it is over
-//! who wants a key        bit? ─► said? ─► lock ─► said since? ─► write
+//! a key is wanted        bit? ─► said? ─► lock ─► said since? ─► write
 //! ```
 //!
 //! A key is a slot of the one bucket, its value the slot's location.
@@ -43,20 +43,20 @@ impl World {
     fn begin(&self, key: usize) {
         self.open.say(0, Some(&Shared::new(vec![key as u64])));
         let control = self.home.lock();
-        self.home.unlock(control.with_held());
+        self.home.unlock(control.with_transaction());
     }
 
     /// As a write of a key that the transaction began with.
     fn write_own(&self, key: usize, new: u64) {
         let control = self.home.lock_beside();
-        assert!(control.held(), "the bit stays until the end");
+        assert!(control.in_transaction(), "the bit stays until the end");
         self.write(key, control, new);
     }
 
     /// As `Guard::finish`.
     fn finish(&self) {
         let control = self.home.lock_beside();
-        self.home.unlock(control.without_held());
+        self.home.unlock(control.without_transaction());
         self.open.say(0, None);
     }
 
@@ -133,7 +133,7 @@ fn write_of_a_key_of_the_transaction_waits_for_its_end() {
     beside(3, 0, |world| add_two_in_steps(world, 0), [13, 1]);
 }
 
-/// Who saw the bit of a transaction that is not of its key has the lock when one of its key begins, or comes behind it.
+/// A thread that saw the bit of a transaction that is not of its key has the lock when one of its key begins, or comes behind it.
 #[test]
 fn write_beside_a_transaction_is_not_in_the_next_one_of_its_key() {
     let both = |world: &World| {

@@ -1,5 +1,5 @@
 //! The publication, by the numbers of `write/publish.rs`: the general way and a short one beside each other, beside a
-//! reader, a sweep over chunks, and one who watches the key. The bucket and the epochs are the real ones.
+//! reader, a sweep over chunks, and a client that watches the key. The bucket and the epochs are the real ones.
 //!
 //! A location's header is the version of its item, 0 of a free chunk; its body is a count, which each write makes one
 //! higher.

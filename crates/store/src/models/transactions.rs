@@ -65,7 +65,7 @@ impl Pair {
     fn add_to_both(&self) {
         for bucket in &self.0 {
             let control = bucket.lock();
-            bucket.unlock(control.with_held());
+            bucket.unlock(control.with_transaction());
         }
         for bucket in &self.0 {
             let control = bucket.control();
@@ -73,7 +73,7 @@ impl Pair {
             bucket.unlock(control.written());
         }
         for bucket in &self.0 {
-            bucket.unlock(bucket.control().without_held());
+            bucket.unlock(bucket.control().without_transaction());
         }
     }
 }
@@ -148,13 +148,13 @@ fn hinted_reader_of_a_key_whose_home_has_moved_sees_no_half_of_a_transaction() {
         // Adds one to both keys as one.
         for home in [&pair.0[0], &*moved] {
             let control = home.lock();
-            home.unlock(control.with_held());
+            home.unlock(control.with_transaction());
         }
         for bucket in &pair.0 {
             bucket.replace(0, value(bucket.slot(0).location() + 1));
         }
         for home in [&pair.0[0], &*moved] {
-            home.unlock(home.control().written().without_held());
+            home.unlock(home.control().written().without_transaction());
         }
         reader.join().unwrap();
     });
@@ -196,10 +196,10 @@ fn transactions_that_share_one_key_of_two_end_and_lose_nothing() {
             // Another EXEC, whose only key is the second of the first one's.
             thread::spawn(move || {
                 let control = pair.0[1].lock();
-                pair.0[1].unlock(control.with_held());
+                pair.0[1].unlock(control.with_transaction());
                 let control = pair.0[1].control();
                 pair.0[1].replace(0, value(pair.0[1].slot(0).location() + 10));
-                pair.0[1].unlock(control.written().without_held());
+                pair.0[1].unlock(control.written().without_transaction());
             })
         };
         pair.add_to_both();
@@ -272,13 +272,13 @@ fn transaction_after_a_watch_never_overwrites_what_it_has_not_seen() {
         };
         let seen = pair.read(0);
         let control = pair.0[0].lock();
-        pair.0[0].unlock(control.with_held());
+        pair.0[0].unlock(control.with_transaction());
         let raised = flag.load(Ordering::Relaxed);
         if !raised {
             pair.0[0].replace(0, value(seen + 1));
         }
         let control = pair.0[0].control();
-        pair.0[0].unlock(control.written().without_held());
+        pair.0[0].unlock(control.written().without_transaction());
         writer.join().unwrap();
         assert_eq!(pair.read(0), if raised { 11 } else { 12 });
     });
@@ -310,9 +310,9 @@ fn who_has_the_world_is_alone() {
 fn held_bucket_lets_nobody_in() {
     loom::model(|| {
         let bucket = Bucket::new();
-        bucket.unlock(Control::new(0, 0).with_held());
+        bucket.unlock(Control::new(0, 0).with_transaction());
         assert!(bucket.try_lock().is_none() && bucket.lock_open().is_none());
-        bucket.unlock(bucket.control().without_held());
+        bucket.unlock(bucket.control().without_transaction());
         assert!(bucket.lock_open().is_some());
     });
 }

@@ -1,12 +1,12 @@
 //! A value: in one run of bytes, or in pieces, which are pinned where they lie while they are read; or a collection.
 
 use super::view::Item;
-use crate::Store;
 use crate::arena::Arena;
 use crate::collection::{Collection, Type};
 use crate::item::RawItem;
 use crate::large::{Large, PIECE_BYTES, PieceCursor, piece_value};
 use crate::worker::free_alone;
+use crate::{Millis, Store};
 use std::sync::Arc;
 
 /// An item's value. Which of the two a string is follows from its length alone, but for the few bytes around 16 KiB
@@ -50,11 +50,22 @@ impl<'g> InLeaf<'g> {
         Type::of_form(self.0.header.form())
     }
 
-    /// What it has.
+    /// A field of it expires.
+    pub fn is_timed(&self) -> bool {
+        self.0.header.is_timed()
+    }
+
+    /// What it has, fields whose time has passed among it.
     #[inline]
     pub fn elements(&self) -> Collection<'g> {
+        self.elements_at(0)
+    }
+
+    /// What it has at this time, that of the batch: a field whose time has passed is not found by its name.
+    #[inline]
+    pub fn elements_at(&self, now: Millis) -> Collection<'g> {
         // SAFETY: a collection that was reachable in this epoch, which `'g` ends before.
-        unsafe { Collection::of(self.0.raw, self.0.arc) }
+        unsafe { Collection::of(self.0.raw, self.0.arc, now) }
     }
 }
 

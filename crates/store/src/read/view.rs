@@ -1,9 +1,10 @@
-//! A live item as who reads it sees it: key, value, attributes and what was noted about its use.
+//! A live item as a reader sees it: key, value, attributes and what was noted about its use.
 
 use super::value::{InLeaf, InPieces, Pinned, Value};
 use crate::access;
 use crate::bucket::Slot;
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
+use crate::forecast::SLOT_BYTES;
 use crate::item::{FETCHED, Header, KEY_BINARY, Kind, RawItem, STALE, TOKEN_SENT, key_heap_bytes};
 use crate::large::Large;
 use crate::worker::{chunk_facts, class_of};
@@ -62,6 +63,11 @@ impl<'g> Item<'g> {
             Value::Collection(_) => unsafe { self.raw.leaf_bytes(self.header) as u64 },
         }
     }
+    /// It has a hash in which a field expires.
+    pub fn is_timed(&self) -> bool {
+        self.header.is_timed()
+    }
+
     /// It has a collection, not a string.
     #[inline]
     pub fn is_collection(&self) -> bool {
@@ -169,15 +175,24 @@ impl<'g> Item<'g> {
         debug_assert_eq!(class, class_of(&self.arc.arena, self.header, self.slot.location()));
         class.0
     }
+    /// What of the memory limit it takes, about: its chunk, what it has beside that, and its slot in the index.
+    pub fn charged_bytes(&self) -> u64 {
+        let chunk = chunk_facts(&self.arc.arena, self.slot.location()).0.chunk_bytes() as u64;
+        chunk + SLOT_BYTES + self.beside_bytes()
+    }
     /// Bytes of header, key, value and what goes with them.
     pub fn item_bytes(&self) -> u64 {
         let chunk = chunk_facts(&self.arc.arena, self.slot.location()).1 as u64;
+        chunk + self.beside_bytes()
+    }
+    /// Bytes that are not in its chunk.
+    fn beside_bytes(&self) -> u64 {
         if self.header.is_whole() {
-            return chunk;
+            return 0;
         }
         let apart = self.header.is_large() || self.header.is_tree();
         let beside = if apart { self.value_bytes() } else { 0 };
-        chunk + key_heap_bytes(self.key().len()) as u64 + beside
+        key_heap_bytes(self.key().len()) as u64 + beside
     }
 }
 

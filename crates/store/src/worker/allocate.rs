@@ -8,6 +8,7 @@
 
 use super::{Local, RECLAIM_CHUNKS};
 use crate::arbitrate::Given;
+use crate::arena::Share;
 use crate::class::ClassId;
 use crate::slab::{Magazine, unpoison_chunk};
 use crate::sync::atomic::Ordering;
@@ -135,7 +136,7 @@ impl Local {
         if store.may_evict() && !(spares && store.arena.barren.holds(self.now)) {
             self.drain_ahead(store, class);
         }
-        // Who asks again is told so where another would sleep.
+        // A worker whose caller asks again tells it so, where another worker would sleep.
         let later = self.asked_again && !self.patient && !self.transaction.open && !self.transaction.whole;
         self.comes = false;
         let rounds_max = if self.patient { ALLOCATE_ROUNDS_MAX } else { ALLOCATE_ROUNDS_IMPATIENT };
@@ -143,14 +144,26 @@ impl Local {
         while round < rounds_max {
             // What the epochs have set free since comes first: it is in this core's cache.
             self.reclaim(store, RECLAIM_CHUNKS);
-            if let Some(chunk) = self.take_free(store, class) {
+            if let Some(chunk) = self.take_free(store, class, Share::Items) {
                 return Some(chunk);
             }
             if self.limbo.len() > 0 {
                 self.pass_epochs(store);
-                if let Some(chunk) = self.take_free(store, class) {
+                if let Some(chunk) = self.take_free(store, class, Share::Items) {
                     return Some(chunk);
                 }
+            }
+            // The first span that was drained for a class is its, though what is lent of the index's would have none of it:
+            // as much is used as before. More would be drained until all that is lent is back. A class whose spans are all
+            // being drained for others has had its first: in a small store two would take the same span from each other.
+            self.count_emptied(store);
+            let view = store.slabs.view(class);
+            if self.spans_moved > moved
+                && view.spans() == 0
+                && view.draining.load(Ordering::Relaxed) == 0
+                && let Some(chunk) = self.take_free(store, class, Share::Lent)
+            {
+                return Some(chunk);
             }
             if self.recalled != store.recall.load(Ordering::Relaxed) {
                 self.answer_recall(store);
@@ -198,18 +211,18 @@ impl Local {
                     cleaned += 1;
                     continue;
                 }
-                if later && cleaned == cleaned_max {
-                    self.comes_later(store);
-                    break;
-                }
-                // What was deleted in another class left room there.
+                // What was deleted in another class left room there: also of what was flushed, of which little is found yet.
                 if spared < ALLOCATE_SPARES_MAX && self.gather_spare(store, class) {
                     spared += 1;
                     continue;
                 }
-                // Nothing comes but what this worker has retired, when others have left their batches, and what others
-                // have found that was flushed, for which nobody sleeps who has others to serve. A worker that has not
-                // left its batch for so long is not waited for again before it has.
+                if later && store.is_cleaning() {
+                    self.comes_later(store);
+                    break;
+                }
+                // Two things come: what this worker has retired, when other workers have left their batches, and what they
+                // have found that was flushed. A worker that has other clients to serve does not sleep for the second. A
+                // worker that did not leave its batch for so long is not waited for again before it has.
                 let others = || (self.patient || later) && store.flushed_comes(self.now);
                 if self.limbo.len() == 0 && !others() || self.waits_in_vain(store) {
                     break;
@@ -249,9 +262,9 @@ impl Local {
             if shrinking
                 && self.spans_moved >= moved + SWAP_SPANS
                 && store.slabs.view(class).spans() == 0
-                && store.slabs.class(class).grow_for_another(&store.arena, store.moment(self.now))
+                && let Some(chunk) = self.take_free(store, class, Share::Swapped)
             {
-                continue;
+                return Some(chunk);
             }
             if round >= ALLOCATE_ROUNDS_BUSY && (!shrinking || waits) {
                 if round >= ALLOCATE_ROUNDS_SLEEP {
@@ -331,7 +344,7 @@ impl Local {
         self.vain_epoch == store.epochs.now() || self.limbo.len() == 0 && self.now < self.vain_until
     }
 
-    /// Takes note that who asks for memory is to ask again.
+    /// Takes note that the caller is to ask for this memory again.
     fn comes_later(&mut self, store: &Store) {
         self.comes = true;
         self.later_epoch = store.epochs.now();
@@ -347,14 +360,15 @@ impl Local {
         }
     }
 
-    /// A free chunk from the magazine, the class's spans, or a free span.
-    fn take_free(&mut self, store: &Store, class: ClassId) -> Option<u64> {
+    /// A free chunk from the magazine, the class's spans, or a free span of this share.
+    fn take_free(&mut self, store: &Store, class: ClassId, share: Share) -> Option<u64> {
         if let Some(chunk) = self.pop_of_magazine(class) {
             return Some(chunk);
         }
         let magazine = &mut self.magazines[class.0 as usize];
         let room = self.magazine_bytes_max.saturating_sub(self.magazine_bytes) / class.chunk_bytes();
-        let taken = store.slabs.class(class).fill(&store.arena, magazine, room, store.moment(self.now), true);
+        let taken =
+            store.slabs.class(class).fill(&store.arena, magazine, room, store.moment(self.now), Some(share));
         self.magazine_bytes += taken * class.chunk_bytes();
         self.pop_of_magazine(class)
     }

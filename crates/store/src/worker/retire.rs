@@ -117,10 +117,10 @@ impl Local {
         item.header_word().store(left.0, Ordering::Release);
     }
 
-    /// Between two requests of a batch: lets go of the epoch now and then, if chunks wait for it.
-    /// The caller holds no reference into the arena.
+    /// Between two requests of a batch: leaves the epoch for the one that it is by now, if that is due, which it is when a
+    /// group of chunks waits for it. The caller holds no reference into the arena.
     #[inline]
-    pub(crate) fn breathe(&mut self, store: &Store) {
+    pub(crate) fn leave_if_due(&mut self, store: &Store) {
         if self.limbo.group_is_full() {
             self.let_go(store);
         }
@@ -130,7 +130,7 @@ impl Local {
     /// reference into the arena.
     #[inline]
     pub(crate) fn step_out(&mut self, store: &Store) {
-        self.breathe(store);
+        self.leave_if_due(store);
         store.epochs.renew(self.id);
     }
 
@@ -171,7 +171,7 @@ impl Local {
     /// Charges what the limbo has grown by.
     #[inline]
     fn charge_limbo(&mut self, store: &Store) {
-        let bytes = self.limbo.settle();
+        let bytes = self.limbo.shrink();
         if bytes != 0 {
             store.arena.charge(bytes);
         }
@@ -182,8 +182,10 @@ impl Local {
         self.limbo.look(&store.epochs);
         // Chunks of one class in a row, which most are, are counted once.
         let (mut class, mut chunks, mut bytes) = (ClassId(1), 0, 0);
-        for _ in 0..count {
+        let mut left = count;
+        while left > 0 {
             let Some(chunk) = self.limbo.take() else { break };
+            left -= 1;
             if chunk.large() {
                 // SAFETY: no worker can see the item any more; its memory is still whole.
                 let item = unsafe { RawItem::new(store.arena.at(chunk.location())) };
@@ -199,7 +201,12 @@ impl Local {
                 }
                 chunks += 1;
                 bytes += chunk.requested();
-                self.put_away(store, chunk.location(), class);
+                if !self.put_away(store, chunk.location(), class) {
+                    let (more, more_bytes) = self.give_row(store, chunk.location(), class, left);
+                    left -= more;
+                    chunks += more as i64;
+                    bytes += more_bytes;
+                }
             }
         }
         self.count_free(store, class, chunks, bytes);
@@ -209,7 +216,9 @@ impl Local {
     pub(crate) fn recycle(&mut self, store: &Store, chunk: u64) {
         let (class, requested) = chunk_facts(&store.arena, chunk);
         self.count_free(store, class, 1, requested);
-        self.put_away(store, chunk, class);
+        if !self.put_away(store, chunk, class) {
+            self.give_row(store, chunk, class, 0);
+        }
     }
 
     /// Counts chunks of a class as free.
@@ -220,35 +229,55 @@ impl Local {
         count.requested_bytes.add(-(bytes as i64));
     }
 
+    /// Puts a chunk into its magazine; false if it is to go back to its span.
     #[inline]
-    fn put_away(&mut self, store: &Store, chunk: u64, class: ClassId) {
-        // SAFETY: the chunk is free.
-        let header = unsafe { RawItem::new(store.arena.at(chunk)) };
-        header.header_word().store(Header::free(0).0, Ordering::Relaxed);
-        poison_chunk(&store.arena, class, chunk);
-        let draining = store.slabs.view(class).draining.load(Ordering::Relaxed) != 0
-            && store.arena.span(Arena::span_of(chunk)).draining.load(Ordering::Relaxed) != 0;
-        if draining
-            || self.magazine_bytes + class.chunk_bytes() > self.magazine_bytes_max
-            || !self.magazines[class.0 as usize].push(chunk)
-        {
-            return self.put_back(store, chunk, class, draining);
+    fn put_away(&mut self, store: &Store, chunk: u64, class: ClassId) -> bool {
+        make_free(store, chunk, class);
+        if self.goes_back(store, chunk, class) {
+            return false;
+        }
+        if !self.magazines[class.0 as usize].push(chunk) {
+            self.put_into_full(store, chunk, class);
         }
         self.magazine_bytes += class.chunk_bytes();
+        true
     }
 
-    /// The magazine has no place for the chunk, or it must not get it.
+    /// No magazine may have the chunk: its span is wanted empty, or magazines have as much as they may.
+    #[inline]
+    fn goes_back(&self, store: &Store, chunk: u64, class: ClassId) -> bool {
+        let draining = store.slabs.view(class).draining.load(Ordering::Relaxed) != 0
+            && store.arena.span(Arena::span_of(chunk)).draining.load(Ordering::Relaxed) != 0;
+        draining || self.magazine_bytes + class.chunk_bytes() > self.magazine_bytes_max
+    }
+
+    /// The magazine has no place for the chunk.
     #[cold]
     #[inline(never)]
-    fn put_back(&mut self, store: &Store, chunk: u64, class: ClassId, draining: bool) {
-        if draining || self.magazine_bytes + class.chunk_bytes() > self.magazine_bytes_max {
-            store.slabs.class(class).give(&store.arena, chunk);
-            return;
-        }
+    fn put_into_full(&mut self, store: &Store, chunk: u64, class: ClassId) {
         self.give_older_half(store, class);
         let pushed = self.magazines[class.0 as usize].push(chunk);
         debug_assert!(pushed);
-        self.magazine_bytes += class.chunk_bytes();
+    }
+
+    /// Gives a free chunk back to its span, and up to `more` of those that wait behind it if they go back, too: how many
+    /// these were, and their bytes. The class is locked once for some of them: where many workers want its lock, the one
+    /// that has the chunks which all others wait for would have to get it for every chunk.
+    #[cold]
+    #[inline(never)]
+    fn give_row(&mut self, store: &Store, chunk: u64, class: ClassId, more: usize) -> (usize, usize) {
+        let mut slab = store.slabs.class(class);
+        slab.give(&store.arena, chunk);
+        let (mut given, mut bytes) = (0, 0);
+        while given < more.min(RECLAIM_CHUNKS) && self.goes_back(store, self.limbo.front().location(), class)
+        {
+            let Some(next) = self.limbo.take_of(class) else { break };
+            make_free(store, next.location(), class);
+            slab.give(&store.arena, next.location());
+            given += 1;
+            bytes += next.requested();
+        }
+        (given, bytes)
     }
 
     fn give_older_half(&mut self, store: &Store, class: ClassId) {
@@ -286,6 +315,15 @@ impl Local {
     pub(crate) fn limbo_chunks(&self) -> usize {
         self.limbo.len()
     }
+}
+
+/// A chunk is nobody's any more.
+#[inline]
+fn make_free(store: &Store, chunk: u64, class: ClassId) {
+    // SAFETY: the chunk is free.
+    let header = unsafe { RawItem::new(store.arena.at(chunk)) };
+    header.header_word().store(Header::free(0).0, Ordering::Relaxed);
+    poison_chunk(&store.arena, class, chunk);
 }
 
 fn is_large(item: RawItem) -> bool {
@@ -375,6 +413,8 @@ pub(crate) fn free_alone(store: &Store, chunk: u64) {
 
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
+    use super::{RECLAIM_CHUNKS, make_free};
+    use crate::arena::Arena;
     use crate::{Attributes, Config, Expect, Store};
 
     const NOW: u64 = 1_700_000_000_000;
@@ -407,5 +447,47 @@ mod tests {
         assert_eq!((worker.local.limbo_chunks(), store.heap_bytes()), (0, before));
         drop((worker, stuck));
         store.check();
+    }
+
+    /// Chunks of spans that are wanted empty go back many under one lock, as far as they are of one class.
+    #[test]
+    fn what_waits_behind_a_chunk_goes_back_with_it() {
+        const KEYS: usize = 2 * RECLAIM_CHUNKS;
+        let store =
+            Store::new(Config { memory_bytes: 64 << 20, workers_max: 1, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(NOW);
+        let names: Vec<[u8; 8]> = (0..=KEYS as u64).map(u64::to_be_bytes).collect();
+        for (n, name) in names.iter().enumerate() {
+            let value = vec![1; if n < KEYS { 100 } else { 300 }];
+            let key = guard.key(name);
+            guard.store_value(&key, &value, &Attributes::default(), Expect::Any).unwrap();
+        }
+        let key = guard.key(&names[0]);
+        let location = guard.peek(&key).hit().unwrap().slot.location();
+        let class = store.class_of_chunk(location);
+        assert!(guard.local.start_drain(&store, class, Some(Arena::span_of(location)), false));
+        for name in &names {
+            let key = guard.key(name);
+            guard.delete(&key, Expect::Present).unwrap();
+        }
+        let local = &mut *guard.local;
+        local.limbo.seal(&store.epochs);
+        for _ in 0..2 {
+            store.epochs.enter(local.id);
+            assert!(store.epochs.advance());
+        }
+        assert!(local.limbo.look(&store.epochs));
+        let mut give = |more| {
+            let chunk = local.limbo.take().expect("there are more");
+            make_free(&store, chunk.location(), class);
+            let (given, bytes) = local.give_row(&store, chunk.location(), class, more);
+            assert_eq!(bytes, given * chunk.requested());
+            (given, local.limbo.len())
+        };
+        assert_eq!(give(0), (0, KEYS));
+        assert_eq!(give(3), (3, KEYS - 4));
+        assert_eq!(give(KEYS), (RECLAIM_CHUNKS, KEYS - RECLAIM_CHUNKS - 5));
+        assert_eq!(give(KEYS), (KEYS - RECLAIM_CHUNKS - 7, 1), "the last is of another class");
     }
 }

@@ -1,11 +1,11 @@
 //! A draft: a chunk filled with everything but the value, which nobody sees yet.
 
 use crate::class::ClassId;
-use crate::item::{DRAFT_LARGE, RawItem, Shape, key_heap_bytes};
+use crate::item::{DRAFT_LARGE, Header, RawItem, Shape, key_heap_bytes};
 use crate::large::{Large, head_chunk_bytes};
 use crate::sync::atomic::Ordering;
 use crate::worker::Guard;
-use crate::{Attributes, KEY_BYTES_MAX, Key, Refusal, Store};
+use crate::{Attributes, KEY_BYTES_MAX, Key, Millis, Refusal, Store};
 
 /// Keys longer than this are looked at before they are written.
 const KEY_LONG_BYTES: usize = 4 << 10;
@@ -19,6 +19,15 @@ pub(crate) struct Draft {
     pub(crate) large: bool,
     /// What collection it will be; 0 if it is a string.
     pub(crate) form: u16,
+    /// When the first of its fields expires; 0 for never.
+    pub(crate) soonest: Millis,
+}
+
+impl Draft {
+    /// Of a collection the first field of which expires at a time; 0: none does.
+    pub(crate) fn timed(self, soonest: Millis) -> Draft {
+        if soonest == 0 { self } else { Draft { form: Header::form_timed(self.form), soonest, ..self } }
+    }
 }
 
 impl Store {
@@ -70,7 +79,7 @@ impl Guard<'_> {
                 Large::init(raw, shape);
             }
         }
-        Ok(Draft { chunk, large, form: 0 })
+        Ok(Draft { chunk, large, form: 0, soonest: 0 })
     }
 
     /// Counts a key that will be on the heap.
@@ -138,7 +147,7 @@ mod tests {
         let mut guard = worker.enter(NOW);
         let mut set_alone = |name: &[u8], value: &[u8]| {
             let key = guard.key(name);
-            if store.index.place(&store.arena, key.hash).home().control().held() {
+            if store.index.place(&store.arena, key.hash).home().control().in_transaction() {
                 return Ok(());
             }
             guard.begin([key]);

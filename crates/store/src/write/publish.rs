@@ -8,6 +8,10 @@
 //! insert_value                      a body without flags, expiry  nothing
 //! ```
 //!
+//! What is made over several turns (an upload, an append to a long value, a collection that is copied) is a draft, and no
+//! key's, until its last step. That is `publish_draft`, with the condition of the command: of an append, that the item is
+//! still the one that was looked at.
+//!
 //! Before it, each way by itself:
 //!
 //! - A. A chunk is allocated and filled. No lock is held, nobody sees it.
@@ -31,7 +35,7 @@
 //! 0, no expiry. The step is there and has nothing to do, what the compiler sees. What a new property of items takes is
 //! written here, once.
 //!
-//! `models/publishing.rs` has the steps under the model checker; `tests/ways.rs` has each way leave what the others
+//! `models/publishing.rs` has the steps under the model checker; `write/ways.rs` has each way leave what the others
 //! leave; the schedules `publishing` run them all beside each other.
 
 use super::Draft;
@@ -41,7 +45,7 @@ use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::evict::Reason;
 use crate::expect::check;
 use crate::index::{Index, Locked, Place};
-use crate::item::{FETCHED, Header, Kind, RawItem, token};
+use crate::item::{FETCHED, Header, Kind, RawItem, earlier, token};
 use crate::large::Large;
 use crate::worker::{Guard, class_of};
 use crate::{Expect, Key, Millis, Refusal, Stored};
@@ -67,7 +71,7 @@ pub(crate) enum Unpublished {
 pub(crate) struct Version {
     pub(crate) writes: u64,
     pub(crate) explicit: Option<u64>,
-    /// Of a copy, which is no write to who looks at the key.
+    /// Of a copy, which is no write to a worker that looks at the key.
     copy: bool,
 }
 
@@ -124,7 +128,7 @@ pub(crate) struct Publication<'k> {
     pub(crate) class: ClassId,
     pub(crate) becomes: Becomes,
     pub(crate) version: Version,
-    /// When it expires (0: never).
+    /// When it expires, or the first of its fields does (0: never).
     pub(crate) expires_at: Millis,
     /// The write is a read of the old value, too, and counts as one.
     pub(crate) reads: bool,
@@ -330,7 +334,8 @@ impl Guard<'_> {
                 self.local.give_back(store, draft.chunk);
                 return Err(refused);
             }
-            let (chunk, number, expires_at) = (draft.chunk, key.number, raw.expires_at());
+            let (chunk, number) = (draft.chunk, key.number);
+            let expires_at = earlier(raw.expires_at(), draft.soonest);
             let reads = false;
             let new = Publication { key, number, raw, chunk, class, becomes, version, expires_at, reads };
             let over = match old {

@@ -74,7 +74,7 @@ impl Guard<'_> {
         self.local.between_transactions(store, usize::MAX, |local| {
             store.index.clean(&store.arena, hash, &mut Rebuild { store, local })
         });
-        self.local.breathe(store);
+        self.local.leave_if_due(store);
     }
 
     /// The index has no room for a key: grows it, or evicts a neighbour.
@@ -98,14 +98,14 @@ impl Guard<'_> {
     /// Gives the segment of `hash` more room; none if another's transaction held a part of it each of so many times.
     fn grow_segment(&mut self, hash: u64, meta: u64, rounds: usize) -> Option<Result<(), Full>> {
         let store = self.store;
-        let mut held = std::mem::take(&mut self.local.transaction.held);
+        let mut buckets = std::mem::take(&mut self.local.transaction.buckets);
         let open = self.local.transaction.open;
         self.local.beside_ns += GROW_NS;
         let grown = self.local.between_transactions(store, rounds, |local| {
-            let held = open.then_some(&mut held);
-            store.index.grow(&store.arena, hash, meta, held, &mut Rebuild { store, local })
+            let buckets = open.then_some(&mut buckets);
+            store.index.grow(&store.arena, hash, meta, buckets, &mut Rebuild { store, local })
         });
-        self.local.transaction.held = held;
+        self.local.transaction.buckets = buckets;
         grown
     }
 

@@ -33,7 +33,7 @@ fn shown(collection: &Collection<'_>) -> String {
     let entries = collection.entries(0..collection.len()).map(|entry| match collection.kind() {
         Type::Hash => format!("{}={}", text(entry.name), text(entry.value)),
         Type::SortedSet => format!("{}:{}", text(entry.name), entry.score),
-        Type::Set | Type::List => text(entry.name),
+        Type::Set | Type::List | Type::Stream => text(entry.name),
     });
     entries.collect::<Vec<_>>().join(" ")
 }
@@ -423,7 +423,7 @@ fn watches_hear_of_each_change_and_of_nothing_else() {
         guard.watch(0, &key, &flag).unwrap();
         act(guard);
         store.unwatch(0, b"key", &flag);
-        guard.settle_watches();
+        guard.end_watches();
         flag.load(Ordering::Relaxed)
     };
     let mut set = |guard: &mut Guard<'_>| {

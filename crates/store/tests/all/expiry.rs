@@ -146,8 +146,8 @@ fn full_cache_takes_what_expired_before_what_lives() {
     store.check();
 }
 
-/// Somebody may have looked when the span is due, found it early enough for his item, and not shown the item yet: who
-/// looks through the span before he has left his batch would not see it, and nobody would come for it again.
+/// A worker may have looked when the span is due, found it early enough for its item, and not shown the item yet. A visit
+/// of the span before that worker has left its batch would not see the item, and no other visit would come for it.
 #[test]
 fn a_span_that_is_due_is_not_looked_through_while_a_batch_goes_on_that_began_before() {
     let store = Store::new(Config { workers_max: 2, ..Config::default() }).unwrap();

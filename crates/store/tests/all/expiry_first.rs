@@ -184,7 +184,7 @@ fn run(seed: u64, run: Run<'_>) -> u64 {
     held.evicted
 }
 
-/// As [`run`], by workers at once. Who was first is not known: a step has failed if something that lives
+/// As [`run`], by workers at once. Which was first is not known: a step has failed if something that lives
 /// was evicted in it and a larger share is expired even when it is over.
 fn run_at_once(seed: u64, run: Run<'_>) -> u64 {
     let (store, mut workers) = start(&run);

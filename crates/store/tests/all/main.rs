@@ -8,6 +8,7 @@ mod compaction;
 mod databases;
 mod expiry;
 mod expiry_first;
+mod fields;
 mod impatient_worker;
 mod large_values;
 mod mixed_sizes;

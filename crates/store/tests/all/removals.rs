@@ -1,8 +1,8 @@
 //! Taking elements out of collections in a store that evicts nothing and is full to the last chunk.
 
 use larder_store::{
-    Attributes, Collection, Config, DIGITS_MAX, Declined, End, Eviction, Expect, Guard, ScoreRule, Store,
-    Type, Value,
+    Adding, Attributes, Collection, Config, DIGITS_MAX, Declined, End, Eviction, Expect, Guard, Key,
+    NewFields, NewId, ScoreRule, Start, Store, StreamId, Trim, TrimTo, Type, Value,
 };
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn name(n: usize) -> String {
 fn collections(guard: &mut Guard<'_>) -> Vec<(String, Type, usize)> {
     let mut made = Vec::new();
     for elements in [1, 2, 3, 7, 20, 60, 200, 600, 2_000] {
-        for kind in [Type::Hash, Type::Set, Type::SortedSet, Type::List] {
+        for kind in [Type::Hash, Type::Set, Type::SortedSet, Type::List, Type::Stream] {
             let key_name = format!("{kind:?} {elements}");
             let key = guard.key(key_name.as_bytes());
             for n in 0..elements {
@@ -54,12 +54,26 @@ fn collections(guard: &mut Guard<'_>) -> Vec<(String, Type, usize)> {
                         guard.sorted_add(&key, ScoreRule::default(), pairs).unwrap();
                     }
                     Type::List => drop(guard.list_push(&key, End::Back, name(), false).unwrap()),
+                    Type::Stream => add(guard, &key, n),
                 }
             }
             made.push((key_name, kind, elements));
         }
     }
     made
+}
+
+fn id(n: usize) -> StreamId {
+    StreamId { ms: n as u64 + 1, seq: 0 }
+}
+
+/// An entry whose only field has that name.
+fn add(guard: &mut Guard<'_>, key: &Key<'_>, n: usize) {
+    let name = name(n);
+    let fields = NewFields::of(std::iter::once((name.as_bytes(), name.as_bytes()))).unwrap();
+    let id = NewId::Is(id(n));
+    let adding = Adding { id, now: NOW, fields: &fields, present: false, trim: None, at_once: true };
+    guard.stream_add(key, &adding).unwrap();
 }
 
 /// Takes out the element with this number, the first that is there; what came of it.
@@ -76,6 +90,11 @@ fn take_out(guard: &mut Guard<'_>, key_name: &str, kind: Type, n: usize) -> Resu
         (Type::List, 0) => guard.list_remove(&key, End::Front, 1, name.as_bytes()),
         (Type::List, 1) => guard.list_pop(&key, End::Front, 1).map(|gone| gone.map_or(0, |gone| gone.len())),
         (Type::List, _) => guard.list_trim(&key, |len| 1..len).map(|trimmed| usize::from(trimmed.there)),
+        (Type::Stream, 0) => {
+            let trim = Trim { to: TrimTo::Id(id(n + 1)), about: false, limit: None };
+            guard.stream_trim(&key, &trim, true).map(|done| done.count as usize)
+        }
+        (Type::Stream, _) => guard.stream_delete(&key, std::iter::once(id(n))),
     }
 }
 
@@ -83,6 +102,12 @@ fn names_of(collection: &Collection<'_>) -> Vec<String> {
     let text = |element: larder_store::Element<'_>| {
         String::from_utf8(element.text(&mut [0; DIGITS_MAX]).to_vec()).unwrap()
     };
+    if let Some(stream) = collection.stream() {
+        return stream
+            .entries(0..stream.len())
+            .filter_map(|mut entry| Some(text(entry.fields.next()?.0)))
+            .collect();
+    }
     let mut names: Vec<String> =
         collection.entries(0..collection.len()).map(|entry| text(entry.name)).collect();
     names.sort();
@@ -217,6 +242,47 @@ fn many_elements_are_taken_out_of_a_list_in_a_full_store_at_once() {
     assert_eq!((trimmed.front, trimmed.back, trimmed.more), (10_000, 10_000, false));
     assert_eq!(guard.collection(&key, Type::List).unwrap().unwrap().len(), 33_000);
     guard.delete(&key, Expect::Present).unwrap();
+    drop(guard);
+    worker.rest();
+    drop(worker);
+    store.check();
+}
+
+/// So do entries of a stream, and what is pending in a group.
+#[test]
+fn many_rows_are_taken_out_of_a_stream_in_a_full_store_at_once() {
+    const ENTRIES: usize = 40_000;
+    let store = store(8);
+    let mut worker = store.worker().unwrap();
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"stream");
+    (0..ENTRIES).for_each(|n| add(&mut guard, &key, n));
+    guard.group_create(&key, b"group", Start::Behind(StreamId::MIN), None, false).unwrap();
+    for consumer in [&b"one"[..], b"two", b"three"] {
+        assert_eq!(guard.group_read(&key, (b"group", consumer), NOW, 10_000, true).unwrap().count, 10_000);
+    }
+    drop(guard);
+    let mut number = 0;
+    fill_up(&mut worker.enter(NOW), &mut number);
+    let mut guard = worker.enter(NOW);
+    let spread = |n: usize| (0..512).map(move |i| id((i * 7_919 * 3 + n) % 30_000));
+    assert_eq!(guard.group_ack(&key, b"group", spread(1)), Ok(512));
+    fill_up(&mut guard, &mut number);
+    assert_eq!(guard.stream_delete(&key, spread(2)), Ok(512));
+    assert!(!guard.in_transaction());
+    fill_up(&mut guard, &mut number);
+    let mut gone = 0;
+    loop {
+        let done = guard.group_destroy(&key, b"group", 1_024).unwrap();
+        gone += done.pending;
+        fill_up(&mut guard, &mut number);
+        if !done.more {
+            break;
+        }
+    }
+    assert_eq!(gone, 30_000 - 512);
+    let trim = Trim { to: TrimTo::Len(10), about: false, limit: None };
+    assert_eq!(guard.stream_trim(&key, &trim, true).unwrap().count as usize, ENTRIES - 512 - 10);
     drop(guard);
     worker.rest();
     drop(worker);

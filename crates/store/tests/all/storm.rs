@@ -599,7 +599,11 @@ fn storm(seed: u64, steps: u64, eviction: Eviction) -> u64 {
     }
     // 3. The limit holds, and everything can be given back.
     assert!(store.set_memory_bytes(4 << 20));
-    for _ in 0..1_000 {
+    for step in 0..100_000 {
+        // It has other things to do as well.
+        if step >= 1_000 && store.used_bytes() <= 4 << 20 {
+            break;
+        }
         guard.maintain();
     }
     assert!(store.used_bytes() <= 4 << 20 || eviction != Eviction::All, "{} bytes", store.used_bytes());

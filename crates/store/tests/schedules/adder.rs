@@ -1,5 +1,5 @@
 //! Values that several threads append to and prepend to: each record that was acknowledged is there once, whole, and
-//! each thread's records are in its order. One more sets when the values expire, which who adds keeps.
+//! each thread's records are in its order. One more sets when the values expire, which an append keeps.
 
 use crate::stage::{Actor, Cast, collect};
 use larder_store::{Attributes, End, Expect};
@@ -28,7 +28,7 @@ pub fn join(cast: &mut Cast, count: u32, records: u32) {
     cast.main("dater", move |actor| (0..u64::from(records)).for_each(|n| date(actor, FAR + n)));
 }
 
-/// Sets when a value expires, and reads it in a batch of its own: whoever added meanwhile has kept it.
+/// Sets when a value expires, and reads it in a batch of its own: what was added meanwhile has kept it.
 fn date(actor: &mut Actor, at: u64) {
     let name = KEYS[actor.random.below(2) as usize].0;
     let set = actor.batch(|guard, _, _| guard.touch(&guard.key(name), at).is_ok());

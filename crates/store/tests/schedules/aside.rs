@@ -1,4 +1,4 @@
-//! What goes on beside those who know what must be there.
+//! What goes on beside the threads that know what must be there.
 
 use crate::stage::{Actor, Cast, collect, size, value, words};
 use larder_store::schedule::{fail, sleep, waited};
@@ -211,8 +211,8 @@ pub fn one(cast: &mut Cast, role: Role) {
 }
 
 /// Adds one whose upkeep goes through so many periods of compaction; adds the spans that were emptied to `moved`.
-pub fn compact(cast: &mut Cast, periods: u64, moved: &Rc<Cell<u64>>) {
-    let moved = Rc::clone(moved);
+pub fn compact(cast: &mut Cast, periods: u64, done: &Rc<Cell<Compacted>>) {
+    let done = Rc::clone(done);
     cast.main("compactor", move |actor| {
         for _ in 0..periods * PERIOD_STEPS {
             actor.batch(|guard, stage, random| {
@@ -221,8 +221,19 @@ pub fn compact(cast: &mut Cast, periods: u64, moved: &Rc<Cell<u64>>) {
                 let _ = (0..steps).all(|_| guard.maintain());
             });
         }
-        moved.set(moved.get() + actor.stage.store.totals().spans_moved);
+        let (before, totals) = (done.get(), actor.stage.store.totals());
+        let (spans, evictions) = (before.spans + totals.spans_moved, before.evictions + totals.evictions);
+        done.set(Compacted { spans, evictions });
     });
+}
+
+/// What had happened in all schedules when their compactions were over.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Compacted {
+    /// Spans that were emptied.
+    pub spans: u64,
+    /// Items that were evicted.
+    pub evictions: u64,
 }
 
 /// Time in which what is free throughout is too much.
@@ -232,7 +243,7 @@ const PERIOD_STEPS: u64 = 8;
 /// Databases that are flushed and swapped, by their names.
 pub const DATABASES: [u8; 4] = [0, 3, 7, 15];
 
-/// Walks of one batch: so many that who waits for their end waits for some 10 ms.
+/// Walks of one batch: so many that a worker which waits for their end waits for some 10 ms.
 const KEYS_WALKS: usize = 4;
 /// Walks over everything so many times, in one batch.
 fn survey(actor: &mut Actor, walks: usize) {

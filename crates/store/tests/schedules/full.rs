@@ -75,7 +75,7 @@ impl Kept {
         match self.kind {
             Type::Hash => drop(guard.hash_set(&key, one().map(|name| (name, name)))?),
             Type::Set => drop(guard.set_add(&key, one())?),
-            Type::List => drop(guard.list_push(&key, End::Back, one(), false)?),
+            Type::List | Type::Stream => drop(guard.list_push(&key, End::Back, one(), false)?),
             Type::SortedSet => {
                 let score = self.next as f64 * 0.1;
                 guard.sorted_add(&key, ScoreRule::default(), one().map(|name| (score, name)))?;

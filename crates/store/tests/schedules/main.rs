@@ -115,17 +115,17 @@ fn each_database_has_its_own_wherever_it_is() {
 fn what_compaction_moves_is_there() {
     const RUNS: u64 = 60;
     const ITEMS: u64 = 12_000;
-    let moved = Rc::new(Cell::new(0));
+    let done = Rc::new(Cell::new(aside::Compacted::default()));
     let played = explore("compacting", RUNS, |cast| {
         cast.store(config(16), Eviction::Off);
         cast.fill(ITEMS);
         cast.spread(ITEMS, 16);
         owner::join(cast, 2, 60);
-        aside::compact(cast, 6, &moved);
+        aside::compact(cast, 6, &done);
         aside::some(cast, 2, &aside::HARMLESS);
     });
-    println!("compacting: {} spans were emptied", moved.get());
-    assert!(played < RUNS || moved.get() > RUNS, "nothing is compacted");
+    println!("compacting: {:?}", done.get());
+    assert!(played < RUNS || done.get().spans > RUNS, "nothing is compacted");
 }
 
 /// Removals from collections of a store that evicts nothing and is full: whoever takes what comes free, they are done.
@@ -370,4 +370,25 @@ fn watches_see_every_write_beside_everything() {
         watcher::join(cast, 40);
         aside::some(cast, 3, &aside::KEEPING);
     });
+}
+
+/// Watches where compaction moves what is watched and eviction takes it: what raised no flag is what it was, or gone.
+#[test]
+fn watches_see_every_write_where_items_move_and_are_evicted() {
+    use aside::Role::{Filler, Mover, Staller, Transactions, Upkeep};
+    const RUNS: u64 = 60;
+    const ITEMS: u64 = 12_000;
+    let done = Rc::new(Cell::new(aside::Compacted::default()));
+    let played = explore("watching-evicted", RUNS, |cast| {
+        cast.store(config(4), Eviction::All);
+        cast.fill(ITEMS);
+        cast.spread(ITEMS, 16);
+        watcher::join(cast, 40);
+        aside::compact(cast, 6, &done);
+        aside::one(cast, Filler);
+        aside::some(cast, 2, &[Filler, Upkeep, Mover, Staller, Transactions]);
+    });
+    println!("watching-evicted: {:?}", done.get());
+    let aside::Compacted { spans, evictions } = done.get();
+    assert!(played < RUNS || spans > RUNS && evictions > RUNS, "nothing is compacted, or evicted");
 }

@@ -57,10 +57,10 @@ fn watch(actor: &mut Actor) {
         guard.begin([key]);
         let now = guard.peek(&key).hit().map(|item| words(&collect(item.value())).1);
         if !flag.load(Ordering::Relaxed) {
-            // Gone without a flag is gone by a flush; what EXEC makes of that is the session's.
-            let by_flush = now.is_none() && stage.may_be_flushed(0, 0, stage.tick());
+            // Gone without a flag is flushed or evicted; what EXEC makes of that is the session's.
+            let may_go = stage.evicts || stage.may_be_flushed(0, 0, stage.tick());
             assert!(
-                now == seen || by_flush,
+                now == seen || now.is_none() && may_go,
                 "{name} was {seen:?}, is {now:?}, and raised no flag; since {began}"
             );
         }

@@ -1,14 +1,116 @@
-//! Nodes that are copied as they are: a leaf that gets another label, a whole tree for another key.
+//! Nodes that are copied as they are: a leaf that gets another label, a whole tree for another key, at once or some nodes
+//! at a time.
+//!
+//! ```text
+//! inner nodes of the lowest level, one by one, with their leaves ─▶ all of them: those above are made anew
+//! ```
 
 use super::super::change::Declined;
 use super::super::leaf::{HEAD_BYTES, leaf_entries};
+use super::super::times::{NEVER, word_of as word_of_time};
 use super::edit::Child;
-use super::{CHILDREN_MAX, Edit, Hand, Inner, NODE_BYTES, header_of, location_of, node_word, word};
+use super::{
+    CHILDREN_MAX, Edit, Hand, Inner, NODE_BYTES, elements_of, header_of, leaf_at, location_of, node_word,
+    word,
+};
 use crate::Seen;
 use crate::item::RawItem;
 use crate::sync::atomic::Ordering;
 
+/// How far a tree is copied that is copied some nodes at a time.
+#[derive(Debug, Default)]
+pub(in crate::collection) struct CopyCursor {
+    /// The place of the first element that is not.
+    place: usize,
+    /// Copies of inner nodes of the lowest level.
+    lowest: Vec<Child>,
+    /// Of a sorted set, the scores tree that is copied: its height and top.
+    scores: Option<(usize, u64)>,
+}
+
+impl CopyCursor {
+    /// Bytes of the heap that it takes.
+    pub(in crate::collection) fn heap_bytes(&self) -> usize {
+        self.lowest.capacity() * size_of::<Child>()
+    }
+}
+
 impl Edit {
+    /// Begins a tree of which some nodes are copied at a time, for a key with this hash.
+    pub(in crate::collection) fn begin_copy(&mut self, hand: &mut Hand<'_>, hash: u64) {
+        self.clear();
+        self.number = hand.store.trees.take(&hand.store.arena, hash);
+        self.numbered = true;
+    }
+
+    /// Copies one inner node of the lowest level with its leaves, or makes those above when all of them are; true when all
+    /// is copied. The tree is that of the item that the hand's key has, as in [`Edit::plant_copy`], and it is the same each
+    /// time. If it fails nothing was copied this time.
+    ///
+    /// # Safety
+    /// As there.
+    pub(in crate::collection) unsafe fn copy_next(
+        &mut self,
+        hand: &mut Hand<'_>,
+        (item, seen): (RawItem, Seen),
+        cursor: &mut CopyCursor,
+    ) -> Result<bool, Declined> {
+        let (number, bytes, fresh) = (self.number, self.bytes, std::mem::take(&mut self.fresh));
+        let nodes = fresh.len();
+        // SAFETY: the caller's obligation.
+        unsafe { self.load(item, seen) };
+        (self.number, self.numbered, self.unmarked) = (number, true, true);
+        (self.bytes, self.fresh) = (bytes, fresh);
+        let in_members = cursor.scores.is_some();
+        if in_members {
+            self.turn();
+        }
+        let done = self.copy_at(hand, cursor);
+        if in_members {
+            self.turn();
+        }
+        // It was read, and stays.
+        self.base = None;
+        match done {
+            Err(declined) => {
+                self.give_newest(hand, nodes, bytes);
+                return Err(declined);
+            }
+            Ok(false) => return Ok(false),
+            Ok(true) => {}
+        }
+        (cursor.place, cursor.lowest) = (0, Vec::new());
+        match cursor.scores {
+            None if self.beside.0 > 0 => {
+                cursor.scores = Some((self.height, self.top));
+                return Ok(false);
+            }
+            None => {}
+            // What was turned last is beside.
+            Some(scores) => (self.height, self.top) = scores,
+        }
+        Ok(true)
+    }
+
+    /// One step of [`Edit::copy_next`] in one tree; true when all of it is copied, and has a top.
+    fn copy_at(&mut self, hand: &mut Hand<'_>, cursor: &mut CopyCursor) -> Result<bool, Declined> {
+        if cursor.place < self.elements as usize {
+            let path = self.place_of(hand.store, cursor.place).path;
+            let lowest = self.height - 1;
+            let low = match lowest.checked_sub(1) {
+                Some(above) => path.low(&hand.store.arena, above, path.steps[above].1),
+                None => 0,
+            };
+            let copied = self.copy_below(hand, path.steps[lowest].0, 1)?;
+            cursor.place += elements_of(copied.word);
+            cursor.lowest.push(Child { key: low, ..copied });
+            return Ok(false);
+        }
+        self.news.extend_from_slice(&cursor.lowest);
+        self.write_top(hand, 1)?;
+        Ok(true)
+    }
+
     /// Begins a tree for a key with this hash: a copy of that of the item that the hand's key has. What it comes to takes
     /// the place of no tree.
     ///
@@ -51,7 +153,7 @@ impl Edit {
         }
         // SAFETY: as above, an inner node.
         let inner = unsafe { Inner::at(arena, location) };
-        let mut children = [Child { key: 0, word: 0 }; CHILDREN_MAX];
+        let mut children = [Child::NONE; CHILDREN_MAX];
         for (i, child) in children[..inner.len()].iter_mut().enumerate() {
             let copied = self.copy_below(hand, inner.location(i), level - 1)?;
             *child = Child { key: inner.keys[i], ..copied };
@@ -80,6 +182,12 @@ impl Edit {
             let (from, to) = (arena.at(location).add(NODE_BYTES), arena.at(chunk).add(NODE_BYTES));
             std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes - NODE_BYTES);
         }
-        Ok(Child { key, word: word(elements, chunk) })
+        let soonest = if self.in_members {
+            NEVER
+        } else {
+            // SAFETY: the leaf that was just copied.
+            word_of_time(unsafe { leaf_at(arena, chunk) }.soonest())
+        };
+        Ok(Child { key, word: word(elements, chunk), soonest })
     }
 }

@@ -19,14 +19,17 @@
 //! Of a sorted set one edit changes both trees: the one that is changed just then lies in [`Edit::top`], the other one
 //! [`Edit::beside`] it.
 
-use super::super::build::{Builder, Full};
+use super::super::Lasting;
+use super::super::build::{Builder, Full, NewEntry};
 use super::super::change::Declined;
 use super::super::leaf::Leaf;
+use super::super::times::{NEVER, word_of as word_of_time};
 use super::members::MembersBuilder;
 use super::places::{Growth, PartEnd};
+use super::timed::{children_of, put_time, says_time, soonest_below};
 use super::{
     CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, NODE_BYTES, ORDER_SHIFT, Path,
-    ROOT_BYTES, Root, elements_of, header_of, leaf_at, location_of, moves_of, node_word, word,
+    ROOT_BYTES, Root, TIMES, elements_of, header_of, leaf_at, location_of, moves_of, node_word, word,
 };
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::collection::{DIGITS_MAX, Type};
@@ -35,7 +38,7 @@ use crate::read::{Find, seen};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::worker::{Guard, Local, chunk_facts};
 use crate::write::{Draft, Token, Unpublished};
-use crate::{Attributes, Expect, Key, Refusal, Seen, Store, Stored};
+use crate::{Attributes, Expect, Key, Millis, Refusal, Seen, Store, Stored};
 use std::ops::Range;
 
 /// What a node that grows small joins its neighbour at, and what both may have then.
@@ -53,6 +56,17 @@ pub(super) struct Child {
     /// The least order that it may have.
     pub(super) key: u64,
     pub(super) word: u64,
+    /// The word of the time of the field that expires first below it.
+    pub(super) soonest: u64,
+}
+
+impl Child {
+    pub(super) const NONE: Child = Child { key: 0, word: 0, soonest: NEVER };
+
+    /// One below which no field expires.
+    pub(super) fn without_times(key: u64, word: u64) -> Child {
+        Child { key, word, soonest: NEVER }
+    }
 }
 
 /// Where an entry of a leaf that is cut goes by, and where it is.
@@ -79,6 +93,8 @@ pub(crate) struct Edit {
     /// It is the members tree that is changed.
     pub(super) in_members: bool,
     pub(in crate::collection) elements: u64,
+    /// Fields whose time had passed, and that it has taken out.
+    pub(in crate::collection) expired: u64,
     pub(super) bytes: u64,
     /// The item that has the nodes that are there; none if all are this edit's.
     pub(super) base: Option<Seen>,
@@ -89,7 +105,11 @@ pub(crate) struct Edit {
     /// Somebody was faster.
     pub(in crate::collection) overtaken: bool,
     /// Nodes of this edit.
-    fresh: Vec<u64>,
+    pub(super) fresh: Vec<u64>,
+    /// What is held of the vectors of nodes; none: the owner of the edit counts them.
+    held: Option<i64>,
+    /// So many of them sweeps may look at by now.
+    shown: usize,
     /// Nodes that its tree does not have any more.
     pub(super) gone: Vec<u64>,
     /// What takes the place of some children of the next node.
@@ -104,7 +124,7 @@ pub(crate) struct Edit {
     pub(super) builder: Builder,
 }
 
-/// Who edits, and which key.
+/// What an edit works with: the store, the worker that edits, and the key.
 pub(in crate::collection) struct Hand<'c> {
     pub(in crate::collection) store: &'c Store,
     pub(in crate::collection) local: &'c mut Local,
@@ -112,21 +132,23 @@ pub(in crate::collection) struct Hand<'c> {
 }
 
 impl Edit {
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         debug_assert!(self.fresh.is_empty() && self.news.is_empty());
         self.numbered = false;
         (self.height, self.top, self.elements, self.bytes) = (0, 0, 0, 0);
+        self.expired = 0;
         (self.beside, self.in_members) = ((0, 0), false);
         self.base = None;
         self.unmarked = false;
         self.growth = Growth::Within;
         self.overtaken = false;
+        self.shown = 0;
         self.gone.clear();
         self.row.clear();
     }
 
     /// Nodes for which there is room.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn room_for_nodes(&self) -> usize {
         self.fresh.capacity().max(self.gone.capacity())
     }
@@ -137,19 +159,33 @@ impl Edit {
     /// A tree, reachable in this epoch: that which `seen` says.
     pub(in crate::collection) unsafe fn load(&mut self, item: RawItem, seen: Seen) {
         self.clear();
-        // SAFETY: the caller's obligation. Its moves come first: who sees them later sees what was moved before.
+        // SAFETY: the caller's obligation. Its moves come first: a thread that sees them later sees what was moved before.
         let (root, moves) = unsafe { (item.root(item.header()), moves_of(item)) };
         self.base = Some(Seen { moves, ..seen });
         self.number = root.number;
         self.height = root.height as usize;
         self.top = root.top.load(Ordering::Acquire);
-        self.beside = (root.members_height as usize, root.members.load(Ordering::Acquire));
+        self.beside = match root.members_height {
+            // What is there is a time, which its nodes say, too.
+            0 => (0, 0),
+            height => (height as usize, root.beside.load(Ordering::Acquire)),
+        };
         self.elements = root.elements;
         self.bytes = root.bytes;
     }
 
     /// Begins a tree of what is in `builder`, for an item that has another form, or none.
     pub(in crate::collection) fn plant(
+        &mut self,
+        hand: &mut Hand<'_>,
+        builder: &Builder,
+    ) -> Result<(), Declined> {
+        self.plant_elements(hand, builder)?;
+        if builder.kind() == Type::SortedSet { self.plant_members(hand, &builder.leaf()) } else { Ok(()) }
+    }
+
+    /// The same without the members tree of a sorted set.
+    pub(in crate::collection) fn plant_elements(
         &mut self,
         hand: &mut Hand<'_>,
         builder: &Builder,
@@ -162,13 +198,36 @@ impl Edit {
         self.unmarked = true;
         self.elements = builder.leaf().len() as u64;
         self.write_leaves(hand, builder, 0, None)?;
-        self.write_top(hand, 1)?;
-        if builder.kind() == Type::SortedSet { self.plant_members(hand, &builder.leaf()) } else { Ok(()) }
+        self.write_top(hand, 1)
+    }
+
+    /// What the vectors of nodes take is held from here on, until [`Edit::let_go`].
+    pub(in crate::collection) fn hold(&mut self) {
+        self.held = Some(0);
+    }
+
+    /// What was held is not any more.
+    pub(in crate::collection) fn let_go(&mut self, store: &Store) {
+        if let Some(mut held) = self.held.take() {
+            store.set_scratch(&mut held, 0);
+        }
+    }
+
+    /// There is no room for one more node: for as many again is made, and in time for as many that go.
+    #[cold]
+    fn hold_more(&mut self, store: &Store) {
+        let nodes = 2 * self.fresh.capacity();
+        if let Some(held) = &mut self.held {
+            store.set_scratch(held, 2 * nodes * size_of::<u64>());
+        }
     }
 
     /// Gives everything back: nothing has happened.
     pub(in crate::collection) fn give_up(&mut self, store: &Store, local: &mut Local) {
         self.news.clear();
+        if self.shown > 0 || self.fresh.len() > NODES_KEPT {
+            self.abandon(store);
+        }
         while let Some(chunk) = self.fresh.pop() {
             local.recycle(store, chunk);
         }
@@ -179,6 +238,23 @@ impl Edit {
         if std::mem::take(&mut self.numbered) {
             store.trees.give(self.number);
         }
+    }
+
+    /// Leaves all that was made, and the number, to be taken back some at a time.
+    pub(in crate::collection) fn abandon(&mut self, store: &Store) {
+        let number = std::mem::take(&mut self.numbered).then_some(self.number);
+        store.trees.abandon(&store.arena, std::mem::take(&mut self.fresh), number);
+        self.shown = 0;
+    }
+
+    /// Gives back the nodes that were made since there were so many of them, with so many bytes: none is in the tree.
+    pub(super) fn give_newest(&mut self, hand: &mut Hand<'_>, nodes: usize, bytes: u64) {
+        debug_assert!(self.shown <= nodes);
+        self.news.clear();
+        for chunk in self.fresh.drain(nodes..) {
+            hand.local.recycle(hand.store, chunk);
+        }
+        self.bytes = bytes;
     }
 
     /// A chunk for a node; its header says that it is nobody's yet.
@@ -196,6 +272,9 @@ impl Edit {
         // SAFETY: the chunk is this worker's.
         let node = unsafe { RawItem::new(store.arena.at(chunk)) };
         node.header_word().store(header.moved_piece().0, Ordering::Relaxed);
+        if self.fresh.len() == self.fresh.capacity() {
+            self.hold_more(store);
+        }
         self.fresh.push(chunk);
         self.bytes += bytes as u64;
         // In the same epoch nothing that could be read before was used again.
@@ -258,44 +337,42 @@ impl Edit {
         unsafe { leaf_at(&store.arena, path.leaf) }
     }
 
-    /// Calls `read` with the leaf and place of an element, if it is there.
+    /// Calls `read` with the leaf and place of an element, if it is there at this time.
     pub(in crate::collection) fn with<R>(
         &self,
         store: &Store,
-        name: &[u8],
+        (name, now): (&[u8], Millis),
         read: impl FnOnce(&Leaf<'_>, usize) -> R,
     ) -> Option<R> {
         let hash = store.member_hash(name);
         let path = self.path(store, hash >> ORDER_SHIFT);
         let leaf = self.leaf(store, &path);
-        leaf.find(name, hash as u8).map(|i| read(&leaf, i))
+        leaf.find_live(name, hash as u8, now).map(|i| read(&leaf, i))
     }
 
-    /// Gives a field a value, or puts a member in; whether it is new.
+    /// Gives a field a value, or puts a member in; whether it is new. Fields of the same leaf whose time has passed go.
     pub(in crate::collection) fn put(
         &mut self,
         hand: &mut Hand<'_>,
         kind: Type,
-        name: &[u8],
-        value: &[u8],
+        (name, value): (&[u8], &[u8]),
+        lasting: Lasting,
     ) -> Result<bool, Declined> {
         let hash = hand.store.member_hash(name);
         let path = self.path(hand.store, hash >> ORDER_SHIFT);
-        let leaf = self.leaf(hand.store, &path);
-        let there = leaf.find(name, hash as u8);
         let mut builder = std::mem::take(&mut self.builder);
-        builder.load(&leaf);
-        builder.make_roomy();
+        self.load_live(hand, &path, &mut builder);
+        let end = builder.leaf().len();
+        let there = builder.leaf().find(name, hash as u8);
         let built = match there {
             Some(_) if kind == Type::Set => Ok(()),
             Some(i) => builder.set_value(i, value),
-            None => {
-                let end = leaf.len();
-                builder
-                    .insert(end, super::super::build::NewEntry { tag: hash as u8, name, value, score: 0.0 })
-            }
+            None => builder.insert(end, NewEntry { tag: hash as u8, name, value, score: 0.0 }),
         };
         let new = there.is_none();
+        if built.is_ok() && kind == Type::Hash {
+            lasting.note(&mut builder, there.unwrap_or(end));
+        }
         let done = match built {
             Err(Full) => Err(Declined::TooLarge),
             Ok(()) if new && self.elements + 1 >= ELEMENTS_MAX => Err(Declined::TooLarge),
@@ -313,10 +390,13 @@ impl Edit {
         let hash = hand.store.member_hash(name);
         let path = self.path(hand.store, hash >> ORDER_SHIFT);
         let leaf = self.leaf(hand.store, &path);
-        let Some(i) = leaf.find(name, hash as u8) else { return Ok(false) };
+        if leaf.find_live(name, hash as u8, hand.local.now).is_none() {
+            return Ok(false);
+        }
         let mut builder = std::mem::take(&mut self.builder);
-        builder.load(&leaf);
-        builder.make_roomy();
+        self.load_live(hand, &path, &mut builder);
+        let there = builder.leaf().find(name, hash as u8);
+        let i = there.expect("it was found, and its time has not passed");
         builder.remove(i..i + 1);
         self.elements -= 1;
         let done = self.store_leaf(hand, &path, &mut builder);
@@ -367,7 +447,7 @@ impl Edit {
     }
 
     /// Makes leaves of what is in `builder`, from `low` on, and below `high`: they are [`Edit::news`] then.
-    fn write_leaves(
+    pub(super) fn write_leaves(
         &mut self,
         hand: &mut Hand<'_>,
         builder: &Builder,
@@ -380,8 +460,10 @@ impl Edit {
         if bytes <= LEAF_BYTES || leaf.len() == 1 {
             return self.write_leaf(hand, builder, low);
         }
-        if matches!(leaf.kind(), Type::List | Type::SortedSet) {
-            return self.write_run(hand, builder, low, high);
+        match leaf.kind() {
+            Type::List | Type::SortedSet => return self.write_run(hand, builder, low, high),
+            Type::Stream => return self.write_rows(hand, builder, low),
+            Type::Hash | Type::Set => {}
         }
         let mut cuts = std::mem::take(&mut self.cuts);
         cuts.clear();
@@ -394,7 +476,7 @@ impl Edit {
         }
         cuts.sort_unstable_by_key(|cut| (cut.order, cut.i));
         let parts = bytes.div_ceil(LEAF_BYTES_JOINED).max(2);
-        let part_bytes = bytes.div_ceil(parts);
+        let (part_bytes, each) = (bytes.div_ceil(parts), builder.each_bytes());
         let mut part = std::mem::take(&mut self.part);
         let mut done = Ok(());
         let (mut from, mut key) = (0, low);
@@ -406,7 +488,7 @@ impl Edit {
                 if apart && sum + cut.bytes as usize > part_bytes {
                     break;
                 }
-                sum += cut.bytes as usize + leaf.arrays();
+                sum += cut.bytes as usize + each;
                 to += 1;
             }
             cuts[from..to].sort_unstable_by_key(|cut| cut.i);
@@ -445,7 +527,8 @@ impl Edit {
         if cfg!(debug_assertions) {
             Leaf::of(place).check_form(&|name| hand.store.tag_of(name));
         }
-        self.news.push(Child { key, word: word(builder.leaf().len() as u64, chunk) });
+        let soonest = word_of_time(builder.soonest());
+        self.news.push(Child { key, word: word(builder.leaf().len() as u64, chunk), soonest });
         Ok(())
     }
 
@@ -458,6 +541,16 @@ impl Edit {
         mut range: Range<usize>,
     ) -> Result<(), Declined> {
         let height = self.height;
+        if range.len() == 1
+            && let [new] = self.news[..]
+            && path.steps[..=depth].iter().all(|(location, _)| {
+                self.is_fresh(hand.store, *location) && says_time(hand.store, *location, new.soonest)
+            })
+        {
+            let new = self.news.pop().expect("there is one");
+            self.put_in_place(hand.store, &path.steps[..depth], (path.steps[depth].0, range.start), new);
+            return Ok(());
+        }
         for depth in (0..=depth).rev() {
             let arena = &hand.store.arena;
             let location = path.steps[depth].0;
@@ -466,10 +559,9 @@ impl Edit {
             let low = path.low(arena, depth, 0);
             let mut row = std::mem::take(&mut self.row);
             row.clear();
-            let child = |i: usize| Child { key: inner.keys[i], word: inner.word(i) };
-            row.extend((0..range.start).map(child));
+            row.extend(children_of(arena, location, &inner, 0..range.start));
             row.append(&mut self.news);
-            row.extend((range.end..inner.len()).map(child));
+            row.extend(children_of(arena, location, &inner, range.end..inner.len()));
             if let Some(first) = row.first_mut() {
                 first.key = low;
             }
@@ -502,6 +594,36 @@ impl Edit {
         Ok(())
     }
 
+    /// A node is this edit's, and nobody else sees it.
+    fn is_fresh(&self, store: &Store, location: u64) -> bool {
+        // SAFETY: a node of this edit, or of a tree that is as it was.
+        let header = unsafe { header_of(&store.arena, location) };
+        // One of the tree that was moved a moment ago says so in its header, too: it is not found here.
+        !header.is_node() && self.fresh.get(header.node_number() as usize) == Some(&location)
+    }
+
+    /// Puts a node in the place of a child of a node, which has the same least key: no node above it is made anew.
+    /// `above`: the way to that node. All of them are this edit's.
+    fn put_in_place(&mut self, store: &Store, above: &[(u64, usize)], (parent, i): (u64, usize), new: Child) {
+        // SAFETY: inner nodes of this edit, which nobody else sees; so below.
+        let named = &unsafe { Inner::at(&store.arena, parent) }.words[i];
+        let (old, now) = (elements_of(named.load(Ordering::Relaxed)), elements_of(new.word));
+        named.store(new.word, Ordering::Relaxed);
+        put_time(store, (parent, i), new.soonest);
+        let mut below = parent;
+        for (location, i) in above.iter().rev() {
+            put_time(store, (*location, *i), soonest_below(store, below));
+            below = *location;
+        }
+        for (location, i) in above {
+            // SAFETY: as above.
+            let named = &unsafe { Inner::at(&store.arena, *location) }.words[*i];
+            let there = named.load(Ordering::Relaxed);
+            let elements = (elements_of(there) + now - old) as u64;
+            named.store(word(elements, location_of(there)), Ordering::Relaxed);
+        }
+    }
+
     /// Adds the children of a neighbour under the same parent to a row that has few.
     fn join(
         &mut self,
@@ -522,7 +644,7 @@ impl Edit {
             if row.len() + inner.len() > CHILDREN_JOINED {
                 continue;
             }
-            let children = (0..inner.len()).map(|i| Child { key: inner.keys[i], word: inner.word(i) });
+            let children = children_of(arena, location, &inner, 0..inner.len());
             let at = if j < i { 0 } else { row.len() };
             row.splice(at..at, children);
             // Of its first child a node says nothing.
@@ -568,21 +690,30 @@ impl Edit {
         children: &[Child],
     ) -> Result<(), Declined> {
         let n = children.len();
-        let chunk = self.allocate(hand, level, INNER_BYTES + 16 * n)?;
+        let soonest = children.iter().fold(NEVER, |soonest, child| soonest.min(child.soonest));
+        let timed = soonest != NEVER;
+        let chunk = self.allocate(hand, level, INNER_BYTES + if timed { 24 } else { 16 } * n)?;
         let arena = &hand.store.arena;
         let elements: usize = children.iter().map(|child| elements_of(child.word)).sum();
         // SAFETY: the chunk is this worker's, and has room for so many keys and words behind its first words.
         unsafe {
             node_word(arena, chunk, 8).store(children[0].key, Ordering::Relaxed);
-            node_word(arena, chunk, NODE_BYTES).store(n as u64, Ordering::Relaxed);
+            let count = n as u64 | if timed { TIMES } else { 0 };
+            node_word(arena, chunk, NODE_BYTES).store(count, Ordering::Relaxed);
             let keys = arena.at(chunk).add(INNER_BYTES).cast::<u64>();
             let words = keys.add(n);
             for (i, child) in children.iter().enumerate() {
                 keys.add(i).write(child.key);
                 words.add(i).cast::<AtomicU64>().as_ref().store(child.word, Ordering::Relaxed);
             }
+            if timed {
+                let times = words.add(n).cast::<AtomicU64>();
+                for (i, child) in children.iter().enumerate() {
+                    times.add(i).as_ref().store(child.soonest, Ordering::Relaxed);
+                }
+            }
         }
-        self.news.push(Child { key: children[0].key, word: word(elements as u64, chunk) });
+        self.news.push(Child { key: children[0].key, word: word(elements as u64, chunk), soonest });
         Ok(())
     }
 
@@ -623,6 +754,16 @@ impl Edit {
         (leaf.whole_bytes() <= super::ITEM_LEAF_BYTES / 2).then_some(leaf)
     }
 
+    /// Bytes of all nodes by now.
+    pub(in crate::collection) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of the heap that it takes and that grow with it.
+    pub(in crate::collection) fn heap_bytes(&self) -> usize {
+        self.fresh.capacity() * size_of::<u64>()
+    }
+
     /// What it comes to takes the place of no tree, but has its nodes.
     pub(in crate::collection) fn leave_base(&mut self) {
         self.base = None;
@@ -650,15 +791,24 @@ impl Edit {
         leaf.header_word().fetch_or(Header::FIRST_LEAF, Ordering::Relaxed);
     }
 
-    /// The new nodes are the tree's from here on, as sweeps see them; or are not, again.
-    fn show(&self, store: &Store) {
-        for &chunk in &self.fresh {
+    /// The new nodes, but so many at most, are the tree's from here on, as sweeps see them, which find no key that has the
+    /// tree until it is published; true if all are. No more are made then.
+    pub(in crate::collection) fn show(&mut self, store: &Store, nodes_max: usize) -> bool {
+        let shown = self.fresh.len().min(self.shown.saturating_add(nodes_max));
+        for &chunk in &self.fresh[self.shown..shown] {
             // SAFETY: a node of this edit.
             let node = unsafe { RawItem::new(store.arena.at(chunk)) };
             let header = node.header().with_piece_owner(u64::from(self.number)).shown_node();
             // Release: a sweep that sees a node sees what is in it.
             node.header_word().store(header.0, Ordering::Release);
         }
+        self.shown = shown;
+        shown == self.fresh.len()
+    }
+
+    /// Sweeps may look at some of its nodes.
+    pub(in crate::collection) fn is_shown(&self) -> bool {
+        self.shown > 0
     }
 
     /// Retires nodes that sweeps may have seen.
@@ -687,8 +837,9 @@ impl Guard<'_> {
         let epoch = store.epochs.announced(self.local.id);
         // With all words that an item may have: a change of them copies nothing.
         let shape = Shape::of_leaf(key.bytes.len(), ROOT_BYTES, true, true);
+        let soonest = if kind == Type::Hash { edit.soonest(store) } else { 0 };
         let mut draft = match self.draft_marked(key, &shape, attributes, attributes.marks()) {
-            Ok(draft) => Draft { form: kind.form_of_tree(), ..draft },
+            Ok(draft) => Draft { form: kind.form_of_tree(), ..draft }.timed(soonest),
             Err(refusal) => {
                 edit.give_up(store, self.local);
                 return Err(refusal);
@@ -709,14 +860,14 @@ impl Guard<'_> {
             top: AtomicU64::new(edit.top),
             moves: AtomicU64::new(1),
             state: AtomicU64::new(0),
-            members: AtomicU64::new(edit.beside.1),
+            beside: AtomicU64::new(if kind == Type::Hash { soonest } else { edit.beside.1 }),
         };
         // SAFETY: the draft has room for a root, aligned to 8.
         unsafe { self.draft_leaf(&mut draft, &shape, ROOT_BYTES).as_mut_ptr().cast::<Root>().write(root) };
         if edit.unmarked {
             edit.mark_first(store);
         }
-        edit.show(store);
+        edit.show(store, usize::MAX);
         // Neither the one that this one follows nor this one, if it is refused, takes nodes with it.
         self.local.leaving = [edit.base.map_or(0, |seen| seen.location), draft.chunk];
         let done = self.publish_draft(key, draft, Token::Next(None), expect);
@@ -725,12 +876,16 @@ impl Guard<'_> {
             Ok(stored) => {
                 edit.fresh.clear();
                 edit.fresh.shrink_to(NODES_KEPT);
-                edit.numbered = false;
+                (edit.numbered, edit.shown) = (false, 0);
                 Edit::retire(store, self.local, &mut edit.gone);
                 Ok(stored)
             }
             Err(Unpublished::NeedsExtension) => unreachable!("a root has an extension"),
             Err(Unpublished::Refused(refusal)) => {
+                if edit.fresh.len() > NODES_KEPT {
+                    edit.abandon(store);
+                }
+                edit.shown = 0;
                 Edit::retire(store, self.local, &mut edit.fresh);
                 if std::mem::take(&mut edit.numbered) {
                     store.trees.give(edit.number);

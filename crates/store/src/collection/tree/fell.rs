@@ -3,11 +3,12 @@
 //! ```text
 //! number   the hash of the key that has the tree; of one that nobody has, the next such number
 //! felled   root ─▶ root ─▶ …       their keys are gone, and no worker can see them any more
+//! abandoned  nodes, nodes, …       of trees that were not published
 //! ```
 //!
-//! Whoever takes a collection out retires its root, and no more. When that root has left limbo, it is put here, and its
-//! nodes are taken apart some at a time, the last children first: by upkeep, and by whoever finds no free chunk or has items
-//! give way, which is bounded, too, and counts as work ([`crate::Guard::take_beside_ns`]). A number is given back last, so
+//! A worker that takes a collection out retires its root, and no more. When that root has left limbo, it is put here, and
+//! its nodes are taken apart some at a time, the last children first: by upkeep, and by a worker that finds no free chunk or
+//! has items give way, which is bounded, too, and counts as work ([`crate::Guard::take_beside_ns`]). A number is given back last, so
 //! that a node's number is never another tree's.
 
 use super::{Inner, Root};
@@ -16,7 +17,7 @@ use crate::arena::Arena;
 use crate::item::RawItem;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::worker::Local;
+use crate::worker::{Local, chunk_facts};
 
 /// Numbers that are made at a time.
 const PAGE_NUMBERS: usize = 256;
@@ -35,6 +36,14 @@ struct Numbers {
     free: u64,
 }
 
+/// What was made of a tree that is not published.
+#[derive(Debug)]
+struct Abandoned {
+    /// Nodes that sweeps may have seen, or not.
+    nodes: Vec<u64>,
+    number: Option<u32>,
+}
+
 /// The numbers of all trees of a store, and those that are to be taken apart.
 #[derive(Debug)]
 pub(crate) struct Trees {
@@ -44,6 +53,9 @@ pub(crate) struct Trees {
     felled: Mutex<()>,
     /// The location of the root that was put there last; 0 if there is none. Changed under the lock.
     first_felled: AtomicU64,
+    abandoned: Mutex<Vec<Abandoned>>,
+    /// Bytes of all that is abandoned, which are charged; 0 if nothing is. Changed under the lock.
+    abandoned_bytes: AtomicU64,
 }
 
 impl Default for Trees {
@@ -53,6 +65,8 @@ impl Default for Trees {
             count: AtomicU64::new(0),
             felled: Mutex::new(()),
             first_felled: AtomicU64::new(0),
+            abandoned: Mutex::new(Vec::new()),
+            abandoned_bytes: AtomicU64::new(0),
         }
     }
 }
@@ -109,16 +123,53 @@ impl Trees {
         self.count.load(Ordering::Relaxed) != 0
     }
 
-    /// Bytes of the table, which are charged.
+    /// Bytes of the table, and of lists of nodes that are abandoned, which are charged.
     pub(crate) fn bytes(&self) -> u64 {
         let numbers = self.numbers.lock().expect("no panic under the lock");
-        (numbers.pages.len() * PAGE_BYTES) as u64
+        (numbers.pages.len() * PAGE_BYTES) as u64 + self.abandoned_bytes.load(Ordering::Relaxed)
     }
 
     /// There is something to take apart.
     #[inline]
     pub(crate) fn any_felled(&self) -> bool {
-        self.first_felled.load(Ordering::Relaxed) != 0
+        self.first_felled.load(Ordering::Relaxed) != 0 || self.abandoned_bytes.load(Ordering::Relaxed) != 0
+    }
+
+    /// Takes nodes of a tree that will not be published, and its number if it has one.
+    pub(super) fn abandon(&self, arena: &Arena, nodes: Vec<u64>, number: Option<u32>) {
+        let one = Abandoned { nodes, number };
+        let mut abandoned = self.abandoned.lock().expect("no panic under the lock");
+        arena.charge(one.bytes() as i64);
+        self.abandoned_bytes.fetch_add(one.bytes(), Ordering::Relaxed);
+        abandoned.push(one);
+    }
+
+    /// The tree that was abandoned last.
+    fn take_abandoned(&self) -> Option<Abandoned> {
+        if self.abandoned_bytes.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        self.abandoned.lock().expect("no panic under the lock").pop()
+    }
+
+    /// What is left of a tree that was taken by [`Trees::take_abandoned`].
+    fn put_abandoned(&self, arena: &Arena, one: Abandoned) {
+        let mut abandoned = self.abandoned.lock().expect("no panic under the lock");
+        if one.nodes.is_empty() {
+            arena.charge(-(one.bytes() as i64));
+            self.abandoned_bytes.fetch_sub(one.bytes(), Ordering::Relaxed);
+            drop(abandoned);
+            one.number.into_iter().for_each(|number| self.give(number));
+        } else {
+            abandoned.push(one);
+        }
+    }
+
+    /// Calls `each` with every node that is abandoned; the numbers of such trees. The store is at rest.
+    pub(crate) fn each_abandoned(&self, each: &mut dyn FnMut(u64)) -> u64 {
+        let abandoned = self.abandoned.lock().expect("no panic under the lock");
+        abandoned.iter().flat_map(|one| &one.nodes).for_each(|node| each(*node));
+        abandoned.iter().filter(|one| one.number.is_some()).count() as u64
     }
 
     /// Calls `each` with every root that is to be taken apart. The store is at rest.
@@ -134,6 +185,14 @@ impl Trees {
     }
 }
 
+impl Abandoned {
+    /// Bytes of the list.
+    fn bytes(&self) -> u64 {
+        // A list without a node is charged, too: so it is known that there is one.
+        (size_of::<Abandoned>() + self.nodes.capacity() * size_of::<u64>()) as u64
+    }
+}
+
 impl Local {
     /// Takes a retired root that no worker can see any more, and that has no successor: its nodes are to go.
     pub(crate) fn fell(&mut self, store: &Store, root: &Root, location: u64) {
@@ -146,6 +205,10 @@ impl Local {
     pub(crate) fn take_apart(&mut self, store: &Store) -> bool {
         if !store.trees.any_felled() {
             return false;
+        }
+        if let Some(abandoned) = store.trees.take_abandoned() {
+            self.take_nodes_back(store, abandoned);
+            return true;
         }
         let location = {
             let _felled = store.trees.felled.lock().expect("no panic under the lock");
@@ -168,7 +231,7 @@ impl Local {
         let mut done = true;
         for (top, height) in root.tops() {
             let location = top.load(Ordering::Relaxed);
-            if location != 0 && done {
+            if height > 0 && location != 0 && done {
                 done = self.take_node_apart(store, location, height, &mut left);
                 if done {
                     top.store(0, Ordering::Relaxed);
@@ -184,6 +247,24 @@ impl Local {
             self.fell(store, root, location);
         }
         true
+    }
+
+    /// Takes some nodes of a tree back that was not published.
+    fn take_nodes_back(&mut self, store: &Store, mut abandoned: Abandoned) {
+        let left = abandoned.nodes.len().saturating_sub(STEP_CHUNKS);
+        self.beside_ns += (abandoned.nodes.len() - left) as u64 * CHUNK_NS;
+        for chunk in abandoned.nodes.drain(left..) {
+            // SAFETY: a node that no tree has.
+            let node = unsafe { RawItem::new(store.arena.at(chunk)) };
+            if node.header().is_node() {
+                // A sweep may look at it.
+                let (class, bytes) = chunk_facts(&store.arena, chunk);
+                self.retire_alone(node, node.header().moved_piece(), chunk, class, bytes);
+            } else {
+                self.recycle(store, chunk);
+            }
+        }
+        store.trees.put_abandoned(&store.arena, abandoned);
     }
 
     /// Takes back a node and what is below it, the last children first; true if all of it went.
@@ -210,9 +291,9 @@ impl Local {
 
 impl Root {
     /// Where the topmost nodes are named, and the levels below them: of the tree, and of that of the members of a sorted
-    /// set. None is there where the location is 0.
+    /// set. None is there where the height or the location is 0.
     pub(super) fn tops(&self) -> [(&AtomicU64, usize); 2] {
-        [(&self.top, self.height.into()), (&self.members, self.members_height.into())]
+        [(&self.top, self.height.into()), (&self.beside, self.members_height.into())]
     }
 }
 
@@ -223,7 +304,7 @@ impl Store {
         let root = unsafe { item.root(item.header()) };
         for (top, height) in root.tops() {
             let location = top.load(Ordering::Relaxed);
-            if location != 0 {
+            if height > 0 && location != 0 {
                 self.each_node_below(location, height, each);
             }
         }

@@ -124,7 +124,7 @@ impl Edit {
         }
         // SAFETY: an inner node of this edit, or of a tree that is as it was.
         let inner = unsafe { Inner::at(&hand.store.arena, location) };
-        let (mut children, mut next) = ([Child { key: 0, word: 0 }; CHILDREN_MAX], nth);
+        let (mut children, mut next) = ([Child::NONE; CHILDREN_MAX], nth);
         for (i, child) in children[..inner.len()].iter_mut().enumerate() {
             (*child, next) = self.relabel_below(hand, (inner.location(i), level - 1), labels, next)?;
         }

@@ -1,25 +1,48 @@
-//! Many entries that are put into a tree which has none of them: in the order of the tree, so that each leaf is made anew
-//! once for all that come into it.
+//! Many entries that are put into a tree which has none of them, or is asked whether it has: in the order of the tree, so
+//! that each leaf is made anew once for all that come into it.
 
 use super::super::build::{Full, NewEntry, fits_alone};
 use super::super::change::Declined;
 use super::super::scores::word_of;
-use super::members::{ALIKE_MAX, MembersBuilder, key_of};
-use super::{ELEMENTS_MAX, Edit, Hand, LEAF_BYTES, ORDER_SHIFT};
-use crate::End;
+use super::members::{ALIKE_MAX, ENTRY_BYTES, MembersBuilder, key_of};
+use super::ranked::find_in;
+use super::{ELEMENTS_MAX, Edit, Growth, Hand, LEAF_BYTES, ORDER_SHIFT};
 use crate::collection::{Made, Type};
+use crate::held::Scratch;
+use crate::{End, Store};
 use std::iter::Peekable;
 use std::ops::Range;
 
-/// Entries that are put in order at a time: what is kept of them meanwhile is some mebibytes.
+/// Entries that are put in order at a time, at most: what is kept of them meanwhile is some mebibytes.
 const AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 300 } else { 32 << 10 };
-/// The same of bytes.
-const AT_ONCE_BYTES: usize = 4 << 20;
+/// Of a small store they are fewer: one for so many bytes of the memory limit, …
+const AT_ONCE_SHARE: usize = 8 << 10;
+/// … but as many at least.
+const AT_ONCE_MIN: usize = if cfg!(any(test, feature = "schedule")) { 300 } else { 4 << 10 };
+/// Bytes of names for each of them, about.
+const AT_ONCE_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 1 << 20 } else { 128 };
+/// Room for so many is made at first, and for twice as many whenever it is full.
+const ROOM_AT_FIRST: usize = 64;
 /// Entries of a members tree that come into one leaf at a time, and bytes of their names.
 const INTO_LEAF: usize = if cfg!(any(test, feature = "schedule")) { 100 } else { 4 << 10 };
 const INTO_LEAF_BYTES: usize = 256 << 10;
 /// A leaf of members that is made longer is cut.
 const APPENDED_BYTES: usize = 16 * LEAF_BYTES;
+/// The same where each that comes moves all others.
+const PREPENDED_BYTES: usize = 4 * LEAF_BYTES;
+
+/// Entries of a store that are put in order at a time.
+fn at_once(store: &Store) -> usize {
+    (store.memory_bytes() as usize / AT_ONCE_SHARE).clamp(AT_ONCE_MIN, AT_ONCE)
+}
+
+/// Bytes that entries are put in order in, where there is room for so many, of which names have so many.
+fn scratch_bytes(kind: Type, room: usize, names: usize) -> usize {
+    let each = size_of::<(u64, Made<'_>)>();
+    // Of a sorted set those of the members tree, and as many again while these are sorted.
+    let members = if kind == Type::SortedSet { 2 * ENTRY_BYTES } else { 0 };
+    room * (each + members) + names
+}
 
 impl Edit {
     /// Puts in entries of which none is there; those of a list or a sorted set come behind all others, in their order.
@@ -34,19 +57,26 @@ impl Edit {
         }
         let mut entries = entries.peekable();
         let mut some: Vec<(u64, Made<'p>)> = Vec::new();
+        let (mut held, count_max) = (Scratch::none(hand.store), at_once(hand.store));
         while entries.peek().is_some() {
             some.clear();
             let mut bytes = 0;
-            while some.len() < AT_ONCE
-                && bytes < AT_ONCE_BYTES
+            while some.len() < count_max
+                && bytes < count_max * AT_ONCE_BYTES
                 && let Some(made) = entries.next()
             {
                 if !fits_alone(kind, made.name, made.value) {
                     return Err(Declined::TooLarge);
                 }
                 bytes += made.name.len();
+                if some.len() == some.capacity() {
+                    let room = (2 * some.len()).clamp(ROOM_AT_FIRST, count_max);
+                    held.set(scratch_bytes(kind, room, bytes));
+                    some.reserve_exact(room - some.len());
+                }
                 some.push((hand.store.member_hash(made.name), made));
             }
+            held.set(scratch_bytes(kind, some.capacity(), bytes));
             if self.elements + some.len() as u64 >= ELEMENTS_MAX {
                 return Err(Declined::TooLarge);
             }
@@ -55,11 +85,11 @@ impl Edit {
                     self.append_scores(hand, &some)?;
                     self.add_members(hand, &some)?;
                 }
-                Type::Hash | Type::Set | Type::List => {
+                Type::Hash | Type::Set | Type::List | Type::Stream => {
                     some.sort_unstable_by_key(|(hash, _)| *hash);
                     let mut sorted = some.iter().copied().peekable();
                     while sorted.peek().is_some() {
-                        self.put_into_leaf(hand, &mut sorted)?;
+                        self.put_into_leaf(hand, &mut sorted, false)?;
                     }
                 }
             }
@@ -67,11 +97,76 @@ impl Edit {
         Ok(())
     }
 
-    /// Puts as many entries of a hash or a set as come into the leaf of the first of them.
+    /// Puts in entries of which some may be there, or come twice; those of a list come behind all others, those of a sorted
+    /// set into its scores tree. Not more than a step is for.
+    ///
+    /// # Errors
+    /// [`Declined::Twice`]: one is there, or comes twice. Some are put in then.
+    pub(in crate::collection) fn put_each_once<'p>(
+        &mut self,
+        hand: &mut Hand<'_>,
+        kind: Type,
+        entries: impl Iterator<Item = Made<'p>>,
+    ) -> Result<(), Declined> {
+        if kind == Type::List {
+            return self.push(hand, End::Back, &mut entries.map(|made| made.name).peekable());
+        }
+        let mut some: Vec<(u64, Made<'p>)> = Vec::with_capacity(entries.size_hint().0);
+        for made in entries {
+            if !fits_alone(kind, made.name, made.value) {
+                return Err(Declined::TooLarge);
+            }
+            some.push((hand.store.member_hash(made.name), made));
+        }
+        if self.elements + some.len() as u64 >= ELEMENTS_MAX {
+            return Err(Declined::TooLarge);
+        }
+        if kind == Type::SortedSet {
+            return self.put_scores_once(hand, &mut some);
+        }
+        some.sort_unstable_by_key(|(hash, _)| *hash);
+        let mut sorted = some.iter().copied().peekable();
+        while sorted.peek().is_some() {
+            self.put_into_leaf(hand, &mut sorted, true)?;
+        }
+        Ok(())
+    }
+
+    /// The same of members of a sorted set, of which the members tree is made later ([`super::late`]): what has a member's
+    /// name with another score is found there.
+    fn put_scores_once(&mut self, hand: &mut Hand<'_>, some: &mut [(u64, Made<'_>)]) -> Result<(), Declined> {
+        debug_assert_eq!(self.beside, (0, 0), "the members tree is made later");
+        some.sort_unstable_by(|(_, one), (_, other)| {
+            word_of(one.score).cmp(&word_of(other.score)).then_with(|| one.name.cmp(other.name))
+        });
+        let is_twice = |one: &Made<'_>, other: &Made<'_>| {
+            word_of(one.score) == word_of(other.score) && one.name == other.name
+        };
+        if some.windows(2).any(|two| is_twice(&two[0].1, &two[1].1)) {
+            return Err(Declined::Twice);
+        }
+        let (Some((_, first)), Some((_, last))) = (some.first(), some.last()) else { return Ok(()) };
+        let tree = self.tree(hand.store, Type::SortedSet);
+        let (end, start) = tree.leaf_with(self.elements as usize - 1);
+        if end.place(first.score, first.name) == self.elements as usize - start {
+            return self.append_scores(hand, some);
+        }
+        let front = tree.leaf_with(0).0;
+        let is_in_front = front.place(last.score, last.name) == 0
+            && find_in(&front, word_of(last.score), last.name).is_none();
+        if is_in_front {
+            return self.prepend_scores(hand, some);
+        }
+        some.iter().try_for_each(|(_, made)| self.put_score_once(hand, made.name, made.score))
+    }
+
+    /// Puts as many entries of a hash or a set as come into the leaf of the first of them; `asks`: unless one of them is
+    /// there.
     fn put_into_leaf<'p>(
         &mut self,
         hand: &mut Hand<'_>,
         sorted: &mut Peekable<impl Iterator<Item = (u64, Made<'p>)>>,
+        asks: bool,
     ) -> Result<(), Declined> {
         let Some((hash, _)) = sorted.peek() else { return Ok(()) };
         let path = self.path(hand.store, hash >> ORDER_SHIFT);
@@ -80,20 +175,30 @@ impl Edit {
         builder.load(&self.leaf(hand.store, &path));
         builder.make_roomy();
         let before = builder.leaf().len();
-        let mut full = false;
-        while let Some(&(hash, Made { name, value, .. })) = sorted.peek()
+        let mut fault = None;
+        while let Some(&(hash, Made { name, value, expires_at, .. })) = sorted.peek()
             && high.is_none_or(|high| hash >> ORDER_SHIFT < high)
             && (builder.leaf().len() == before || builder.loose_bytes() < APPENDED_BYTES)
         {
             let end = builder.leaf().len();
-            if builder.insert(end, NewEntry { tag: hash as u8, name, value, score: 0.0 }) == Err(Full) {
-                full = end == before;
+            if asks && builder.leaf().find(name, hash as u8).is_some() {
+                fault = Some(Declined::Twice);
                 break;
+            }
+            if builder.insert(end, NewEntry { tag: hash as u8, name, value, score: 0.0 }) == Err(Full) {
+                fault = (end == before).then_some(Declined::TooLarge);
+                break;
+            }
+            if expires_at != 0 {
+                builder.set_time(end, expires_at);
             }
             sorted.next();
         }
         self.elements += (builder.leaf().len() - before) as u64;
-        let done = if full { Err(Declined::TooLarge) } else { self.store_leaf(hand, &path, &mut builder) };
+        let done = match fault {
+            Some(declined) => Err(declined),
+            None => self.store_leaf(hand, &path, &mut builder),
+        };
         self.builder = builder;
         done
     }
@@ -120,18 +225,41 @@ impl Edit {
         Ok(())
     }
 
-    /// Puts members that are in the scores tree, the last ones there, into the members tree.
+    /// Puts members in front of all others into the scores tree.
+    fn prepend_scores(&mut self, hand: &mut Hand<'_>, some: &[(u64, Made<'_>)]) -> Result<(), Declined> {
+        let mut some = some.iter().rev().peekable();
+        while some.peek().is_some() {
+            self.change_first(hand, |builder| {
+                let before = builder.leaf().len();
+                while let Some(&&(hash, Made { name, score, .. })) = some.peek()
+                    && (builder.leaf().len() == before || builder.loose_bytes() < PREPENDED_BYTES)
+                {
+                    match builder.insert(0, NewEntry { tag: hash as u8, name, value: &[], score }) {
+                        Ok(()) => drop(some.next()),
+                        Err(Full) if builder.leaf().len() == before => return Err(Declined::TooLarge),
+                        Err(Full) => break,
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Puts members that are in the scores tree, behind all others there, into the members tree.
     fn add_members(&mut self, hand: &mut Hand<'_>, some: &[(u64, Made<'_>)]) -> Result<(), Declined> {
+        // They come anywhere there.
+        self.growth = Growth::Within;
         let mut added = MembersBuilder::default();
-        for alike in some.chunk_by(|one, other| one.1.score == other.1.score) {
+        for (i, alike) in some.chunk_by(|one, other| one.1.score == other.1.score).enumerate() {
             let score = alike[0].1.score;
             let mut ranks = 0..alike.len();
-            if std::ptr::eq(alike, &some[..alike.len()]) {
+            if i == 0 {
                 // Others may have it, too.
                 ranks = self.with_score(hand, score);
-                let before = ranks.start..ranks.end - alike.len();
-                if ranks.len() > ALIKE_MAX && before.len() <= ALIKE_MAX {
-                    self.name_ranks(hand, score, before)?;
+                let others = ranks.start..ranks.end - alike.len();
+                if ranks.len() > ALIKE_MAX && others.len() <= ALIKE_MAX {
+                    self.name_ranks(hand, score, others)?;
                 }
             }
             for (hash, made) in alike {

@@ -10,13 +10,13 @@
 //! 1. A hash is 40 bits of the member's seeded one: keys of this tree are orders as those of a hash's, without their last
 //!    8 bits.
 //! 2. Scores are whole numbers, if all of the leaf are, or words in their order (`scores.rs`); neighbours here are strangers.
-//! 3. Members are not here: who has a hash's score looks whether the set has this member with it. Of a score that more
+//! 3. Members are not here: with a hash's score a reader looks whether the set has this member with it. Of a score that more
 //!    than [`ALIKE_MAX`] members have had at once each has its name here, too, as a leaf of a set would have it: so of
-//!    one without a name no more than that many are to be looked at, by who goes through the hashes (`ranked.rs`).
+//!    one without a name a walk through the hashes looks at no more than that many (`ranked.rs`).
 
 use super::super::element::{self, Element, LONG, Packed, extent};
 use super::super::scores::{Packing, Scores, score_of, word_of};
-use super::NODE_BYTES;
+use super::{NODE_BYTES, ORDER_SHIFT};
 use crate::arena::Arena;
 use std::ops::Range;
 
@@ -24,6 +24,8 @@ use std::ops::Range;
 pub(super) const ALIKE_MAX: usize = if cfg!(any(test, feature = "schedule")) { 3 } else { 16 };
 /// Bits of an order that a hash does not have.
 const HASH_SHIFT: u32 = 8;
+/// Bits of a hash.
+pub(super) const HASH_BITS: u32 = u64::BITS - ORDER_SHIFT - HASH_SHIFT;
 /// Bytes before the arrays.
 pub(in crate::collection) const HEAD_BYTES: usize = 24;
 /// Room that is kept for the next leaf.
@@ -246,6 +248,9 @@ struct Entry {
     at: u32,
     bytes: u32,
 }
+
+/// Bytes that an entry takes while a leaf is built.
+pub(super) const ENTRY_BYTES: usize = size_of::<Entry>();
 
 /// A leaf of a members tree that is being built. Its vectors stay for the next one.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! Whose a node is, and which word names it: for who moves it, evicts for its memory, or checks the books.
+//! Whose a node is, and which word names it: for moving it, evicting for its memory, and checking the books.
 //!
 //! ```text
 //! node ─▶ number ─▶ table: hash ─▶ the item in its bucket whose root has the number ─▶ down by the node's least key
@@ -8,14 +8,16 @@
 //!
 //! A node that was seen by a sweep may have been replaced since, or be of a write that is not published, or was given
 //! up. Under the lock of the item's bucket its header is read again: while it says that it is a node of this tree, what is
-//! behind the header stays as it is for this epoch, since whoever takes a node out says so in the header before the node
-//! goes to limbo. Then the tree says whether it has the node.
+//! behind the header stays as it is for this epoch, since a worker that takes a node out says so in the header before the
+//! node goes to limbo. Then the tree says whether it has the node.
 
 use super::members::{ALIKE_MAX, Members, key_of};
 use super::ranked::child_with;
+use super::rows::child_with_row;
 use super::{Inner, Root, Tree, header_of, leaf_at, location_of, node_word, word};
 use crate::Store;
 use crate::arena::Arena;
+use crate::collection::stream::rows::{Rows, first_key};
 use crate::collection::{DIGITS_MAX, Type};
 use crate::item::RawItem;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -90,9 +92,22 @@ pub(crate) unsafe fn word_of(store: &Store, item: RawItem, location: u64) -> Opt
         }
         let least = node_word(arena, location, 8).load(Ordering::Relaxed);
         let mut at = top.load(Ordering::Acquire);
-        if Type::of_form(item.header().form()) == Type::SortedSet && !header.is_of_members() {
+        let kind = Type::of_form(item.header().form());
+        if matches!(kind, Type::SortedSet | Type::Stream) && !header.is_of_members() {
             if level > 0 {
                 return word_among(arena, (at, height), (location, level), least);
+            }
+            if kind == Type::Stream {
+                // A leaf is where its first row is.
+                let first = first_key(&leaf_at(arena, location));
+                for above in (1..=height).rev() {
+                    let inner = Inner::at(arena, at);
+                    let i = child_with_row(arena, &inner, above, &first);
+                    at = inner.location(i);
+                    if above == 1 {
+                        return (at == location).then_some(&inner.words[i]);
+                    }
+                }
             }
             // A leaf is where its first member is.
             let leaf = leaf_at(arena, location);
@@ -171,9 +186,15 @@ impl Store {
         let top = word(root.elements, root.top.load(Ordering::Relaxed));
         let height = usize::from(root.height);
         self.check_node(root, tree.kind(), top, (height, 0, u64::MAX, true), &mut bytes);
-        let members = root.members.load(Ordering::Relaxed);
-        assert_eq!(members != 0, tree.kind() == Type::SortedSet, "sorted sets have members trees");
-        if members != 0 {
+        assert_eq!(root.members_height > 0, tree.kind() == Type::SortedSet, "sorted sets have members trees");
+        let soonest = self.check_times(root.top.load(Ordering::Relaxed), height);
+        assert_eq!(
+            (root.soonest(), header.is_timed()),
+            (soonest, soonest != 0),
+            "when the first field expires"
+        );
+        if root.members_height > 0 {
+            let members = root.beside.load(Ordering::Relaxed);
             let mut there = There::new();
             let members = word(root.elements, members);
             let level = usize::from(root.members_height);
@@ -258,8 +279,9 @@ impl Store {
         assert!(header.is_node(), "a tree names something that is no node");
         assert_eq!((header.node_number(), header.node_level()), (u64::from(root.number), level));
         assert!(!header.is_of_members(), "a node of the other tree");
-        // Members with one score may be in several leaves.
-        let within = |key: u64| low <= key && (key < high || kind == Type::SortedSet && key == high);
+        // Members with one score, and rows with one key, may be in several leaves.
+        let ties = matches!(kind, Type::SortedSet | Type::Stream);
+        let within = |key: u64| low <= key && (key < high || ties && key == high);
         // A node that has become the first of its parent keeps the key that it had.
         assert!(within(least), "a node is not where its key leads");
         *bytes += (header.piece_bytes() + 8) as u64;
@@ -269,10 +291,15 @@ impl Store {
             assert!(!first || header.is_first_leaf(), "the first leaf is not marked");
             assert_eq!(leaf.kind(), kind);
             leaf.check(&|name| self.tag_of(name));
-            for (i, entry) in leaf.entries(0..leaf.len()).enumerate() {
+            if kind == Type::Stream {
+                let all = Rows::of(&leaf).all(|row| within(row.key.word()));
+                assert!(all, "a row in another leaf than its key says");
+            }
+            let named = if kind == Type::Stream { 0 } else { leaf.len() };
+            for (i, entry) in leaf.entries(0..named).enumerate() {
                 let order = match kind {
                     // The order of a list is that of its leaves.
-                    Type::List => break,
+                    Type::List | Type::Stream => break,
                     Type::SortedSet => leaf.word(i),
                     Type::Hash | Type::Set => self.order_of(entry.name.text(&mut [0; DIGITS_MAX])),
                 };
@@ -286,7 +313,7 @@ impl Store {
             for i in 0..inner.len() {
                 let low = if i == 0 { low } else { inner.keys[i] };
                 let high = inner.keys.get(i + 1).copied().unwrap_or(high);
-                assert!(low < high || kind == Type::SortedSet && low == high, "keys of children ascend");
+                assert!(low < high || ties && low == high, "keys of children ascend");
                 self.check_node(root, kind, inner.word(i), (level - 1, low, high, first && i == 0), bytes);
             }
             inner.before(inner.len())

@@ -120,7 +120,8 @@ impl Edit {
         let (len, bytes) = (self.elements as usize, self.bytes as usize);
         let (members_height, members) = self.beside;
         debug_assert!(!self.in_members);
-        Tree { store, kind, top: self.top, height: self.height, len, bytes, members, members_height }
+        let soonest = if kind == Type::Hash { self.soonest(store) } else { 0 };
+        Tree { store, kind, top: self.top, height: self.height, len, bytes, members, members_height, soonest }
     }
 
     /// The leaf with the element at a place below [`Edit::elements`].
@@ -174,6 +175,15 @@ impl Edit {
     ) -> Result<(), Declined> {
         let last = self.elements as usize - 1;
         self.change_leaf(hand, last, Growth::Back, |builder, _| change(builder))
+    }
+
+    /// The same of the first leaf, before which more will come.
+    pub(super) fn change_first(
+        &mut self,
+        hand: &mut Hand<'_>,
+        change: impl FnOnce(&mut Builder) -> Result<(), Declined>,
+    ) -> Result<(), Declined> {
+        self.change_leaf(hand, 0, Growth::Front, |builder, _| change(builder))
     }
 
     /// Puts what is in `builder` in the place of a leaf. One that is cut needs labels before anything is taken out.

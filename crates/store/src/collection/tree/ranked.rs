@@ -25,7 +25,7 @@ use std::ops::Range;
 ///
 /// # Safety
 /// A node of this epoch is at the location, in a tree that is not of members.
-unsafe fn first_leaf_below<'g>(arena: &Arena, mut location: u64, level: usize) -> Leaf<'g> {
+pub(super) unsafe fn first_leaf_below<'g>(arena: &Arena, mut location: u64, level: usize) -> Leaf<'g> {
     // SAFETY: the caller's obligation; a node names nodes of the same epoch.
     unsafe {
         for _ in 0..level {

@@ -41,7 +41,7 @@ impl Edit {
         if self.elements == 0 { None } else { self.tree(store, Type::SortedSet).score_of_member(name) }
     }
 
-    /// Gives a member a score, who had that one, or none.
+    /// Gives a member a score. `old`: the score that it has, if it is there.
     pub(in crate::collection) fn put_score(
         &mut self,
         hand: &mut Hand<'_>,
@@ -75,6 +75,26 @@ impl Edit {
             return self.name_ranks(hand, score, alike);
         }
         Ok(())
+    }
+
+    /// Puts a member into the scores tree, unless it is there with this score.
+    ///
+    /// # Errors
+    /// [`Declined::Twice`]: it is.
+    pub(super) fn put_score_once(
+        &mut self,
+        hand: &mut Hand<'_>,
+        name: &[u8],
+        score: f64,
+    ) -> Result<(), Declined> {
+        let word = word_of(score);
+        let path = self.path_to(hand.store, word, name);
+        let put_once = |builder: &mut Builder, tag| match find_in(&builder.leaf(), word, name) {
+            Some(_) => Err(Declined::Twice),
+            None => put(builder, word, name, tag),
+        };
+        self.elements += 1;
+        self.change_scores(hand, &path, put_once, word, name).map(drop)
     }
 
     /// Takes a member out; whether it was there.
@@ -244,16 +264,28 @@ impl Edit {
 
     /// Makes the members tree of what is in one leaf.
     pub(super) fn plant_members(&mut self, hand: &mut Hand<'_>, leaf: &Leaf<'_>) -> Result<(), Declined> {
+        let store = hand.store;
+        self.plant_members_of(hand, |members| {
+            for (i, entry) in leaf.entries(0..leaf.len()).enumerate() {
+                let room = &mut [0; DIGITS_MAX];
+                let name = entry.name.text(room);
+                let alike = leaf.below(entry.score, true) - leaf.below(entry.score, false);
+                let name_kept = (alike > ALIKE_MAX).then_some(name);
+                members.push(store.hash_of_member(name), leaf.word(i), name_kept);
+            }
+            members.sort();
+        })
+    }
+
+    /// Makes the members tree of what `fill` puts in.
+    pub(super) fn plant_members_of(
+        &mut self,
+        hand: &mut Hand<'_>,
+        fill: impl FnOnce(&mut MembersBuilder),
+    ) -> Result<(), Declined> {
         let mut members = std::mem::take(&mut self.members);
         members.start();
-        for (i, entry) in leaf.entries(0..leaf.len()).enumerate() {
-            let room = &mut [0; DIGITS_MAX];
-            let name = entry.name.text(room);
-            let alike = leaf.below(entry.score, true) - leaf.below(entry.score, false);
-            let name_kept = (alike > ALIKE_MAX).then_some(name);
-            members.push(hand.store.hash_of_member(name), leaf.word(i), name_kept);
-        }
-        members.sort();
+        fill(&mut members);
         self.turn();
         let done = self.write_members(hand, &members, 0).and_then(|()| self.write_top(hand, 1));
         self.turn();
@@ -262,7 +294,7 @@ impl Edit {
     }
 
     /// The other tree is changed from here on.
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         (self.height, self.top, self.beside) = (self.beside.0, self.beside.1, (self.height, self.top));
         self.in_members = !self.in_members;
     }
@@ -366,7 +398,7 @@ impl Edit {
         };
         let elements = range.len() as u64;
         members.write(range, place);
-        self.news.push(Child { key, word: word(elements, chunk) });
+        self.news.push(Child::without_times(key, word(elements, chunk)));
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use crate::collection::{Declined, ScoreRule, Type};
 use crate::worker::Guard;
 use crate::{Attributes, Eviction, Expect, Key, Made, Refusal};
 use proptest::prelude::*;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// Members with their scores.
@@ -441,7 +442,7 @@ fn what_is_stored_at_once_is_as_it_was_given() {
                         _ => (0.0, &names[i]),
                     };
                     let value = if kind == Type::Hash { &names[names.len() - 1 - i][..] } else { b"" };
-                    Made { name, value, score }
+                    Made { name, value, score, expires_at: 0 }
                 };
                 let text_of = |entry: crate::Entry<'_>| (entry.score, text(entry.name), text(entry.value));
                 let mut given: Vec<_> = (0..names.len())
@@ -481,4 +482,55 @@ fn what_is_stored_at_once_is_as_it_was_given() {
     assert!(refused > 100, "{refused}");
     drop(worker);
     store.check();
+}
+
+/// What is kept of entries while they are put in order is held, and is nobody's afterwards.
+#[test]
+fn entries_that_are_put_in_order_are_held_meanwhile() {
+    const COUNT: u32 = 1_000;
+    for kind in [Type::Hash, Type::Set, Type::SortedSet] {
+        let (store, mut worker) = store(32);
+        let mut guard = worker.enter(NOW);
+        let names: Vec<Vec<u8>> = (0..COUNT).map(|n| format!("{n:0>400}").into_bytes()).collect();
+        let most = Cell::new(0);
+        let entries = names.iter().enumerate().map(|(n, name)| {
+            most.set(store.held_bytes().max(most.get()));
+            Made {
+                name,
+                value: b"",
+                score: if kind == Type::SortedSet { n as f64 } else { 0.0 },
+                expires_at: 0,
+            }
+        });
+        let key = guard.key(b"key");
+        guard.collection_store(&key, kind, entries, &Attributes::default(), Expect::Any).unwrap().unwrap();
+        // Of 300 at a time their names, beside what leads to them.
+        assert!((120_000..400_000).contains(&most.get()), "{kind:?}: {} bytes", most.get());
+        assert_eq!(store.held_bytes(), 0);
+        // Few are counted with their worker.
+        most.set(0);
+        let entries = names.iter().take(100).map(|name| {
+            most.set(store.held_bytes().max(most.get()));
+            Made { name, value: b"", score: 0.0, expires_at: 0 }
+        });
+        guard.collection_store(&key, kind, entries, &Attributes::default(), Expect::Any).unwrap().unwrap();
+        assert_eq!(most.get(), 0);
+    }
+}
+
+/// Nodes that a write makes are noted, and that is held while it lasts.
+#[test]
+fn nodes_of_a_long_write_are_held_meanwhile() {
+    let (store, mut worker) = store(32);
+    let mut guard = worker.enter(NOW);
+    let names: Vec<Vec<u8>> = (0..100_000).map(|n| member(n, 20)).collect();
+    let most = Cell::new(0);
+    let entries = names.iter().map(|name| {
+        most.set(store.held_bytes().max(most.get()));
+        Made { name, value: b"", score: 0.0, expires_at: 0 }
+    });
+    let key = guard.key(b"key");
+    guard.collection_store(&key, Type::List, entries, &Attributes::default(), Expect::Any).unwrap().unwrap();
+    assert!(most.get() > 64 << 10, "{} bytes", most.get());
+    assert_eq!(store.held_bytes(), 0);
 }

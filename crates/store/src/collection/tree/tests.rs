@@ -8,11 +8,11 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(super) const NOW: u64 = 1_700_000_000_000;
+pub(in crate::collection) const NOW: u64 = 1_700_000_000_000;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-pub(super) fn store(mebibytes: u64) -> (Arc<Store>, Worker) {
+pub(in crate::collection) fn store(mebibytes: u64) -> (Arc<Store>, Worker) {
     let store = Store::new(Config { memory_bytes: mebibytes << 20, ..Config::default() }).unwrap();
     let worker = store.worker().unwrap();
     (store, worker)
@@ -27,7 +27,7 @@ fn of(entry: Entry<'_>) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Levels of the tree that a key has; 0 if it has none.
-pub(super) fn height(guard: &mut Guard<'_>, key: &Key<'_>) -> usize {
+pub(in crate::collection) fn height(guard: &mut Guard<'_>, key: &Key<'_>) -> usize {
     guard.peek(key).hit().filter(|item| item.raw.header().is_tree()).map_or(0, |item| {
         // SAFETY: a tree of this epoch.
         unsafe { item.raw.root(item.raw.header()) }.height as usize
@@ -95,7 +95,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Has spans of all classes emptied into others.
-pub(super) fn move_all(store: &Arc<Store>, guard: &mut Guard<'_>) {
+pub(in crate::collection) fn move_all(store: &Arc<Store>, guard: &mut Guard<'_>) {
     move_classes(store, guard, 0);
 }
 
@@ -430,7 +430,7 @@ fn what_is_taken_out_goes_in_steps_and_to_the_next_write() {
     assert!(!store.trees.any_felled());
 }
 
-/// A large tree that is taken out is no longer work for who asks for memory next, or for what gives way to a buffer, than
+/// A large tree that is taken out is no longer work for the next allocation, or for what gives way to a buffer, than
 /// a little of it; and that is counted.
 #[test]
 fn no_call_takes_more_than_some_of_a_tree_apart() {

@@ -2,7 +2,7 @@
 
 use crate::behaviour::{NOW, get, set, store};
 use larder_store::{
-    Attributes, Config, Error, Expect, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, Refusal, Store, Worker,
+    Attributes, Config, Error, Expect, Guard, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, Refusal, Store, Worker,
 };
 
 #[test]
@@ -291,12 +291,12 @@ fn a_longer_value_takes_a_span_of_short_ones_and_what_it_needs() {
             for n in 0..2 * BYTES / first {
                 set(&format!("{n:08}"), first);
             }
-            let mut evicted_by = |n: usize| {
+            let mut gone_for = |n| {
                 let before = store.totals().evictions;
                 set(&format!("b{n:07}"), second);
                 (store.totals().evictions - before) as usize
             };
-            let gone: Vec<usize> = (0..200).map(&mut evicted_by).collect();
+            let gone: Vec<usize> = (0..200).map(&mut gone_for).collect();
             // The list of what waits for its epoch takes room, too: where a span has thousands of chunks, nearly half of one.
             // Where all was read, what moves out of a span takes as much elsewhere.
             let spans = if first < 50 || read { 2 } else { 1 };
@@ -308,6 +308,44 @@ fn a_longer_value_takes_a_span_of_short_ones_and_what_it_needs() {
                 "{second} B among values of {first} B (read: {read}): {worst:?} gone, {most} at most; {gone:?}"
             );
         }
+    }
+}
+
+/// The same where many writes share a batch, as in a pipeline: what they retire waits for its end.
+#[test]
+fn writes_that_share_a_batch_leave_no_more_to_evict() {
+    for (first, second, megabytes) in
+        [(100, 1_000, 64), (100, 1_000, 8), (100, 300, 8), (20, 100, 64), (20, 1_000, 16)]
+    {
+        let config = Config { memory_bytes: megabytes << 20, workers_max: 1, ..Config::default() };
+        let store = Store::new(config).unwrap();
+        let mut worker = store.worker().unwrap();
+        let set = |guard: &mut Guard<'_>, name: String, bytes: usize| {
+            let key = guard.key(name.as_bytes());
+            guard.store_value(&key, &vec![b'v'; bytes], &Attributes::default(), Expect::Any).unwrap();
+        };
+        let keys = ((megabytes as usize) << 20) / (first + 16);
+        for n in (0..keys * 3 / 2).step_by(1_000) {
+            let mut guard = worker.enter(NOW);
+            (n..n + 1_000).for_each(|n| set(&mut guard, format!("{n:08}"), first));
+        }
+        for rest in 0..100 {
+            while worker.enter(NOW + rest * 10).maintain() {}
+        }
+        let gone: Vec<u64> = (0..20)
+            .map(|n| {
+                let before = store.totals().evictions;
+                set(&mut worker.enter(NOW + 1_000), format!("b{n:07}"), second);
+                store.totals().evictions - before
+            })
+            .collect();
+        // Of what has thousands of chunks in a span one may have to go for what the index was lent.
+        let spans = if first < 50 { 2 } else { 1 };
+        let most = ((spans << 16) + second).div_ceil(first + 16) as u64;
+        assert!(
+            gone.iter().all(|&gone| gone <= most) && gone[0] > 0,
+            "{second} B among values of {first} B at {megabytes} MB: {gone:?} gone, {most} at most"
+        );
     }
 }
 

@@ -41,7 +41,7 @@ fn watch_sees_writes_of_its_key_and_nothing_else() {
         write(&mut guard);
         assert!(flag.load(Ordering::Relaxed), "{what}");
         store.unwatch(0, b"k", &flag);
-        guard.settle_watches();
+        guard.end_watches();
         flag.store(false, Ordering::Relaxed);
         set(&mut guard, 0, b"k", b"v");
         assert!(!flag.load(Ordering::Relaxed), "after the watch of {what}");
@@ -84,7 +84,7 @@ fn watches_hold_their_share_and_no_more() {
     assert!(watched > 100 && store.watch_bytes() + 400 > share);
     for n in 0..watched {
         store.unwatch(0, &name(n), &flag);
-        guard.settle_watches();
+        guard.end_watches();
     }
     assert_eq!(store.watch_bytes(), 0);
 }
@@ -112,7 +112,7 @@ fn counter_raised_under_watches_counts_exactly() {
                 }
                 guard.finish();
                 store.unwatch(0, b"counter", &flag);
-                guard.settle_watches();
+                guard.end_watches();
                 if !raised {
                     break;
                 }
@@ -156,7 +156,7 @@ fn swapped_databases_take_their_watches_along() {
         flags.iter().zip([(1, &b"there"[..]), (1, b"other"), (1, b"nowhere"), (3, b"there")])
     {
         store.unwatch(name, key, flag);
-        guard.settle_watches();
+        guard.end_watches();
     }
     assert_eq!(store.watch_bytes(), 0);
 }

@@ -1,0 +1,241 @@
+//! Fields that expire: when each does, and what is taken out of a hash when its time has passed.
+//!
+//! ```text
+//! read     a field whose time has passed is not there
+//! write    fields of the same leaf whose time has passed go with it
+//! due      what is due goes, some leaves at a time: before fields are counted, listed or drawn, and by upkeep
+//! ```
+//!
+//! A hash in which no field expires has nothing of this, and a hash loses it with the last field that does.
+
+use super::Type;
+use super::build::Builder;
+use super::change::{Declined, Workpiece};
+use crate::event::Event;
+use crate::worker::Guard;
+use crate::{Key, Lookup, Millis, Value};
+
+/// Leaves from which what is due is taken at a time: some 0.2 ms.
+const LEAVES_AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 3 } else { 64 };
+
+/// How long a field lasts that is given a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lasting {
+    /// For ever.
+    #[default]
+    Never,
+    /// As long as before; a new one for ever.
+    Keep,
+    /// Until this time, which has not passed.
+    Until(Millis),
+}
+
+impl Lasting {
+    /// Notes it of a field in a leaf that is being built.
+    #[inline]
+    pub(super) fn note(self, builder: &mut Builder, i: usize) {
+        match self {
+            Lasting::Never => builder.set_time(i, 0),
+            Lasting::Keep => {}
+            Lasting::Until(at) => builder.set_time(i, at),
+        }
+    }
+}
+
+/// Which fields a write asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fields {
+    /// It does not matter.
+    #[default]
+    Any,
+    /// All are there.
+    Present,
+    /// None is there.
+    Absent,
+}
+
+/// What came of giving a field a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timed {
+    /// There is no such field.
+    Absent,
+    /// What was asked for does not hold of it.
+    Unmet,
+    /// It has the time.
+    Set,
+    /// The time has passed, and the field is gone.
+    Removed,
+}
+
+/// What settling a hash came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing was due, or all of it has gone; so many leaves were made anew, about.
+    Done(usize),
+    /// There is more, for the next time.
+    More(usize),
+}
+
+impl Guard<'_> {
+    /// Gives fields a value, in order, and says how long they last, if `asked` holds of all of them; whether it did.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    pub fn hash_set_lasting<'p>(
+        &mut self,
+        key: &Key<'_>,
+        pairs: impl Iterator<Item = (&'p [u8], &'p [u8])> + Clone,
+        asked: Fields,
+        lasting: Lasting,
+    ) -> Result<bool, Declined> {
+        let changed = self.change_collection(key, Type::Hash, |hash| {
+            let holds = match asked {
+                Fields::Any => true,
+                Fields::Present => pairs.clone().all(|(field, _)| hash.has(field)),
+                Fields::Absent => !pairs.clone().any(|(field, _)| hash.has(field)),
+            };
+            if holds {
+                for (field, value) in pairs.clone() {
+                    hash.put_lasting(field, value, lasting)?;
+                }
+            }
+            Ok::<_, Declined>(holds)
+        })?;
+        Ok(changed.answer)
+    }
+
+    /// Has fields expire at a time, those of which `holds` says so of when they did (0: never). Where it has passed they are
+    /// taken out. `done` has what came of each.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    pub fn hash_expire<'p>(
+        &mut self,
+        key: &Key<'_>,
+        fields: impl Iterator<Item = &'p [u8]> + Clone,
+        at: Millis,
+        holds: impl Fn(Millis) -> bool,
+        done: &mut impl Extend<Timed>,
+    ) -> Result<(), Declined> {
+        let passed = at <= self.now;
+        let mut all = std::mem::take(&mut self.local.timed);
+        let change = |hash: &mut Workpiece<'_>| {
+            all.clear();
+            for field in fields.clone() {
+                all.push(give(hash, field, at, passed, &holds)?);
+            }
+            Ok::<_, Declined>(())
+        };
+        // Times take room, and what is taken out gives some back.
+        let changed = if passed {
+            self.take_out_of_collection(key, Type::Hash, change)
+        } else {
+            self.change_collection(key, Type::Hash, change)
+        };
+        done.extend(all.drain(..));
+        all.shrink_to(FIELDS_KEPT);
+        self.local.timed = all;
+        changed.map(drop)
+    }
+
+    /// Has fields expire no more. `done` has of each whether it would have: [`Timed::Unmet`] if not.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    pub fn hash_persist<'p>(
+        &mut self,
+        key: &Key<'_>,
+        fields: impl Iterator<Item = &'p [u8]> + Clone,
+        done: &mut impl Extend<Timed>,
+    ) -> Result<(), Declined> {
+        let mut all = std::mem::take(&mut self.local.timed);
+        let changed = self.take_out_of_collection(key, Type::Hash, |hash| {
+            all.clear();
+            for field in fields.clone() {
+                all.push(give(hash, field, 0, false, &|old| old != 0)?);
+            }
+            Ok::<_, Declined>(())
+        });
+        done.extend(all.drain(..));
+        all.shrink_to(FIELDS_KEPT);
+        self.local.timed = all;
+        changed.map(drop)
+    }
+
+    /// Takes out fields of a hash whose time has passed, some leaves at a time; anything else stays as it is. The last field
+    /// takes the key with it.
+    ///
+    /// # Errors
+    /// [`Declined::NoMemory`], and nothing done.
+    pub fn hash_take_due(&mut self, key: &Key<'_>) -> Result<Due, Declined> {
+        let now = self.now;
+        match self.peek(key) {
+            Lookup::Hit(item) if item.raw.header().is_timed() => {
+                let Value::Collection(there) = item.value() else { return Ok(Due::Done(0)) };
+                if !there.elements_at(now).is_due() {
+                    return Ok(Due::Done(0));
+                }
+            }
+            Lookup::Hit(_) | Lookup::Miss | Lookup::Expired | Lookup::Flushed => return Ok(Due::Done(0)),
+        }
+        let taken = self.take_out_of_collection(key, Type::Hash, |hash| {
+            let all = hash.drop_due(LEAVES_AT_ONCE)?;
+            Ok::<_, Declined>((all, hash.len() == 0))
+        });
+        let (all, emptied) = match taken {
+            Ok(changed) => changed.answer,
+            // Somebody has put something else there.
+            Err(Declined::Type) => return Ok(Due::Done(0)),
+            Err(declined) => return Err(declined),
+        };
+        if emptied {
+            self.local.note_key(self.store, Event::Emptied, key);
+        }
+        Ok(if all { Due::Done(LEAVES_AT_ONCE) } else { Due::More(LEAVES_AT_ONCE) })
+    }
+
+    /// Tells that fields have gone whose time has passed.
+    #[cold]
+    pub(super) fn count_expired(&mut self, key: &Key<'_>, fields: u64) {
+        self.counters.fields_expired.add(fields as i64);
+        self.local.note_key(self.store, Event::FieldsExpired, key);
+    }
+
+    /// Takes out what is due of hashes that a visit of expiry has found; true if there is more to do.
+    pub(crate) fn take_all_due(&mut self) -> bool {
+        let Some((hash, location)) = self.local.due.pop() else { return false };
+        let Some((number, name)) = self.store.name_at(hash, location) else { return true };
+        let mut copy = std::mem::take(&mut self.local.copy);
+        copy.clear();
+        copy.extend_from_slice(name);
+        let key = Key { hash, bytes: &copy, number };
+        // Without memory it is tried again when its span is visited the next time. Where more is due the hash as it is by
+        // then has told its span so.
+        let _ = self.hash_take_due(&key);
+        self.local.copy = copy;
+        true
+    }
+}
+
+/// Room for so many answers is kept for the next command.
+const FIELDS_KEPT: usize = 1 << 10;
+
+/// Gives one field a time (0: never), if `holds` says so of the one that it has.
+fn give(
+    hash: &mut Workpiece<'_>,
+    field: &[u8],
+    at: Millis,
+    passed: bool,
+    holds: &impl Fn(Millis) -> bool,
+) -> Result<Timed, Declined> {
+    let Some(old) = hash.with(field, |leaf, i| leaf.time(i)) else { return Ok(Timed::Absent) };
+    if !holds(old) {
+        return Ok(Timed::Unmet);
+    }
+    if passed {
+        hash.take(field)?;
+        return Ok(Timed::Removed);
+    }
+    hash.set_time(field, at)?;
+    Ok(Timed::Set)
+}

@@ -1,0 +1,174 @@
+//! Fields that expire: the times in inner nodes, and the way to what is due.
+//!
+//! ```text
+//! inner   … │ child word 8 × n │ time 8 × n        of each child the earliest below it; no times if nothing below expires
+//! ```
+//!
+//! Times never change once a node is published, as keys do not. While an edit has a node to itself, they follow what is put
+//! below it, if the node has room for them: else it is made anew.
+
+use super::super::build::Builder;
+use super::super::change::Declined;
+use super::super::times::{NEVER, time_of};
+use super::edit::Child;
+use super::{
+    Edit, HEIGHT_MAX, Hand, INNER_BYTES, Inner, NODE_BYTES, ORDER_SHIFT, Path, TIMES, leaf_at, node_word,
+};
+use crate::arena::Arena;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::{Millis, Store};
+use std::ops::Range;
+
+/// The times of the children of an inner node; none if nothing below it expires.
+///
+/// # Safety
+/// An inner node of this epoch is at the location.
+unsafe fn times_of<'g>(arena: &Arena, location: u64) -> &'g [AtomicU64] {
+    // SAFETY: the caller's obligation: if the first word says so, there is one time for each child behind their words.
+    unsafe {
+        let count = node_word(arena, location, NODE_BYTES).load(Ordering::Relaxed);
+        if count & TIMES == 0 {
+            return &[];
+        }
+        let n = count as u32 as usize;
+        let times = arena.at(location).add(INNER_BYTES + 16 * n).cast::<AtomicU64>();
+        std::slice::from_raw_parts(times.as_ptr(), n)
+    }
+}
+
+/// Some of the children of the inner node at a location, of an edit or of a tree that is as it was.
+pub(super) fn children_of<'g>(
+    arena: &Arena,
+    location: u64,
+    inner: &Inner<'g>,
+    range: Range<usize>,
+) -> impl Iterator<Item = Child> + use<'g> {
+    // SAFETY: the caller has read the node.
+    let times: &'g [AtomicU64] = unsafe { times_of(arena, location) };
+    let (keys, words) = (&inner.keys[range.clone()], &inner.words[range.clone()]);
+    let mut times = times.get(range).unwrap_or_default().iter();
+    keys.iter().zip(words).map(move |(key, word)| {
+        let soonest = times.next().map_or(NEVER, |time| time.load(Ordering::Relaxed));
+        // Acquire: a reader that finds a node which has moved finds its bytes.
+        Child { key: *key, word: word.load(Ordering::Acquire), soonest }
+    })
+}
+
+/// The inner node, which is an edit's, has room for this time.
+pub(super) fn says_time(store: &Store, location: u64, soonest: u64) -> bool {
+    // SAFETY: a node of an edit.
+    soonest == NEVER || !unsafe { times_of(&store.arena, location) }.is_empty()
+}
+
+/// Notes in an inner node, which is an edit's, when the first field below a child expires.
+pub(super) fn put_time(store: &Store, (location, i): (u64, usize), soonest: u64) {
+    // SAFETY: a node of an edit, which nobody else sees.
+    if let Some(time) = unsafe { times_of(&store.arena, location) }.get(i) {
+        time.store(soonest, Ordering::Relaxed);
+    }
+}
+
+/// The word of the time of the field that expires first below an inner node of an edit, or of a tree that is as it was.
+pub(super) fn soonest_below(store: &Store, location: u64) -> u64 {
+    // SAFETY: as is said.
+    let times = unsafe { times_of(&store.arena, location) };
+    times.iter().map(|time| time.load(Ordering::Relaxed)).min().unwrap_or(NEVER)
+}
+
+impl Edit {
+    /// When the first field expires; 0 for never.
+    pub(in crate::collection) fn soonest(&self, store: &Store) -> Millis {
+        if self.height == 0 { 0 } else { time_of(soonest_below(store, self.top)) }
+    }
+
+    /// Loads the leaf at the end of a path, without fields whose time has passed.
+    pub(super) fn load_live(&mut self, hand: &Hand<'_>, path: &Path, builder: &mut Builder) {
+        builder.load(&self.leaf(hand.store, path));
+        builder.make_roomy();
+        let gone = builder.drop_expired(hand.local.now);
+        self.elements -= gone as u64;
+        self.expired += gone as u64;
+    }
+
+    /// Says when a field, which is there, expires; 0: never. Fields of the same leaf whose time has passed go.
+    pub(in crate::collection) fn set_time(
+        &mut self,
+        hand: &mut Hand<'_>,
+        name: &[u8],
+        at: Millis,
+    ) -> Result<(), Declined> {
+        let hash = hand.store.member_hash(name);
+        let path = self.path(hand.store, hash >> ORDER_SHIFT);
+        let mut builder = std::mem::take(&mut self.builder);
+        self.load_live(hand, &path, &mut builder);
+        let there = builder.leaf().find(name, hash as u8);
+        let done = match there {
+            Some(i) => {
+                builder.set_time(i, at);
+                self.store_leaf(hand, &path, &mut builder)
+            }
+            None => {
+                debug_assert!(false, "it was found");
+                Ok(())
+            }
+        };
+        self.builder = builder;
+        done
+    }
+
+    /// Takes out what is due in so many leaves at most; true if there is nothing more that is.
+    pub(in crate::collection) fn drop_due(
+        &mut self,
+        hand: &mut Hand<'_>,
+        leaves_max: usize,
+    ) -> Result<bool, Declined> {
+        for _ in 0..leaves_max {
+            let Some(path) = self.path_to_due(hand.store, hand.local.now) else { return Ok(true) };
+            let mut builder = std::mem::take(&mut self.builder);
+            self.load_live(hand, &path, &mut builder);
+            let done = self.store_leaf(hand, &path, &mut builder);
+            self.builder = builder;
+            done?;
+        }
+        Ok(self.path_to_due(hand.store, hand.local.now).is_none())
+    }
+
+    /// The way to the first leaf with a field whose time has passed.
+    fn path_to_due(&self, store: &Store, now: Millis) -> Option<Path> {
+        let mut path = Path { steps: [(0, 0); HEIGHT_MAX], leaf: self.top };
+        for step in &mut path.steps[..self.height] {
+            // SAFETY: an inner node of this edit, or of a tree that is as it was.
+            let (inner, times) =
+                unsafe { (Inner::at(&store.arena, path.leaf), times_of(&store.arena, path.leaf)) };
+            let i = times.iter().position(|time| time.load(Ordering::Relaxed) <= now)?;
+            *step = (path.leaf, i);
+            path.leaf = inner.location(i);
+        }
+        (self.height > 0).then_some(path)
+    }
+}
+
+impl Store {
+    /// Checks that inner nodes say when the first field below each child expires; when that is of all, 0 for never. The
+    /// store is at rest.
+    ///
+    /// # Panics
+    /// If it is not so.
+    pub(super) fn check_times(&self, location: u64, level: usize) -> Millis {
+        let arena = &self.arena;
+        if level == 0 {
+            // SAFETY: the store is at rest, and a tree names a leaf there.
+            return unsafe { leaf_at(arena, location) }.soonest();
+        }
+        // SAFETY: as above, an inner node.
+        let (inner, times) = unsafe { (Inner::at(arena, location), times_of(arena, location)) };
+        let mut soonest = NEVER;
+        for i in 0..inner.len() {
+            let below = super::super::times::word_of(self.check_times(inner.location(i), level - 1));
+            let said = times.get(i).map_or(NEVER, |time| time.load(Ordering::Relaxed));
+            assert_eq!(said, below, "when the first field below a child expires");
+            soonest = soonest.min(said);
+        }
+        time_of(soonest)
+    }
+}

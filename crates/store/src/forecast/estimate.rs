@@ -1,0 +1,275 @@
+//! From misses to a curve, with an error.
+//!
+//! ```text
+//! miss(x) = counted × M(x) / M(1)                      while M(1) is worth something
+//!         = counted + (M(x) − M(1)) ÷ reads counted    where next to nothing is missed
+//! ```
+//!
+//! where M of little memory is corrected for what spans lose. The error is a jackknife's: keys are in 16 groups, by other bits of their hash, and the estimate is made without each
+//! of them in turn. `SE² = 15/16 Σ (r_g − r̄)²`. What is told is 2.5 standard errors up to 2 ×, and 4 beyond: there few
+//! keys are left to say anything, and the jackknife is too sure of itself. Beside that stands what the store is known to do
+//! otherwise than the simulation (decision 0012).
+
+use super::cache::State;
+use super::{FACTORS, NOW, SIZES};
+
+/// Groups of keys.
+pub(super) const GROUPS: usize = 16;
+/// Misses of the cache of today's size from which on their quotient is worth something.
+pub const MISSES_MIN: u64 = 400;
+/// Reads without which nothing is told.
+pub const READS_MIN: u64 = 4_000;
+/// Standard errors that are told, up to 2 × and beyond.
+const SIGMAS: f64 = 2.5;
+const SIGMAS_FAR: f64 = 4.0;
+/// In little memory spans of many classes hold what a single queue would have evicted: the store misses more than the
+/// simulation, the more of the limit is lost to spans that are not full. Of what more memory would avoid so many times the
+/// square of that part: measured, in 8 to 32 MiB with eighty classes (decision 0012); and that may be off by its half.
+const LOSS: f64 = 2.0;
+const LOSS_ERROR: f64 = 0.5;
+/// The store is no single queue in other respects either: of what another size changes, so much may be off.
+const MODEL_ERROR: f64 = 0.4;
+/// An error is no less than this.
+const ERROR_MIN: f64 = 0.0005;
+
+/// Sums by groups.
+type Sums = [f64; GROUPS];
+
+/// What was missed.
+#[derive(Debug, Default)]
+pub(super) struct Misses {
+    /// Of each cache, since it is warm, …
+    of: [Sums; SIZES],
+    /// … and of today's size since then.
+    beside: [Sums; SIZES],
+    /// Reads since then, for which so many keys stand.
+    reads: [f64; SIZES],
+    /// What the server missed of these, since today's size is warm.
+    really: Sums,
+    /// Misses of today's size, and reads, without weight.
+    misses_seen: f64,
+    reads_seen: f64,
+    /// Caches that count.
+    warm: [bool; SIZES],
+    /// What the server has counted, since today's size is warm.
+    hits: f64,
+    misses: f64,
+    /// First misses of keys, and others', in keys.
+    fills: f64,
+    herd: f64,
+    /// Memory is used up.
+    is_full: bool,
+    /// The part of each limit that is lost.
+    lost: [f64; SIZES],
+}
+
+/// A size, and what would be missed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Point {
+    /// As a part of the memory limit.
+    pub factor: f64,
+    /// Of all reads.
+    pub miss_ratio: f64,
+    /// Give or take so much.
+    pub error: f64,
+    /// The simulated cache has not been full for long: more may be found than this.
+    pub is_vague: bool,
+}
+
+/// What is known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curve {
+    /// All sizes, ascending; none before it is ready.
+    pub points: Option<[Point; SIZES]>,
+    /// The ratio that the server has counted meanwhile.
+    pub counted_miss_ratio: f64,
+    /// What the simulation of today's size misses of what is sampled, and what the server did.
+    pub simulated: [f64; 2],
+    /// How far it is from being ready, from 0 to 1.
+    pub progress: f64,
+    /// Memory is used up: what more of it would bring is worth asking.
+    pub is_full: bool,
+    /// Sampled keys that the cache of today's size has.
+    pub keys: u64,
+    /// For how many a sampled key stands.
+    pub scale: f64,
+    /// Events that it stands on.
+    pub events: u64,
+    /// Keys that were missed and loaded, and misses of keys that another was loading, both of all keys, about.
+    pub fills: f64,
+    /// As above.
+    pub herd: f64,
+}
+
+impl Curve {
+    /// The point of a size, if it is worth something.
+    pub fn at(&self, factor: f64) -> Option<Point> {
+        self.points?.into_iter().find(|point| point.factor == factor && !point.is_vague)
+    }
+}
+
+impl Misses {
+    /// Today's size counts.
+    pub fn begun(&self) -> bool {
+        self.warm[NOW]
+    }
+
+    /// Memory is used up and something is evicted, or there is room for all that is stored.
+    pub fn set_full(&mut self, is_full: bool) {
+        if is_full && !self.is_full {
+            // What was seen while there was room says nothing about now.
+            let Misses { fills, herd, lost, .. } = *self;
+            *self = Misses { fills, herd, lost, is_full, ..Misses::default() };
+        }
+        self.is_full = is_full;
+    }
+
+    /// Of each limit such a part is lost to spans that are not full.
+    pub fn set_lost(&mut self, lost: [f64; SIZES]) {
+        self.lost = lost;
+    }
+
+    /// Begins with nothing, of caches that are as far as they are.
+    pub fn count_anew(&mut self) {
+        let Misses { fills, herd, is_full, lost, warm, .. } = *self;
+        *self = Misses { fills, herd, is_full, lost, warm, ..Misses::default() };
+    }
+
+    /// Caches are so far. One that begins to count begins with nothing.
+    pub fn warm(&mut self, caches: [State; SIZES]) {
+        for (nth, cache) in caches.into_iter().enumerate() {
+            // Where there is room for all, what has evicted nothing has lost nothing; and what is not full when today's size
+            // has turned over twice as often as it is larger will not be.
+            let has_room = nth > NOW && caches[NOW].turns >= 2.0 * FACTORS[nth];
+            let counts = cache.is_warm || has_room || !self.is_full && !cache.has_evicted;
+            if counts && !self.warm[nth] {
+                (self.of[nth], self.beside[nth], self.reads[nth]) = <_>::default();
+            }
+            self.warm[nth] = counts || nth == NOW && self.warm[nth];
+        }
+    }
+
+    /// A key of this group was read; the bits of `missed` are caches that missed it, and `really` the server did.
+    pub fn read(&mut self, group: usize, missed: u32, really: bool, scale: f64) {
+        if !self.begun() {
+            return;
+        }
+        let of_now = missed >> NOW & 1;
+        self.reads_seen += 1.0;
+        self.misses_seen += f64::from(of_now);
+        self.really[group] += if really { scale } else { 0.0 };
+        for nth in 0..SIZES {
+            self.reads[nth] += scale;
+            self.of[nth][group] += scale * f64::from(missed >> nth & 1);
+            self.beside[nth][group] += scale * f64::from(of_now);
+        }
+    }
+
+    /// The server has counted these.
+    pub fn count(&mut self, hits: u64, misses: u64) {
+        self.hits += hits as f64;
+        self.misses += misses as f64;
+    }
+
+    /// A key was missed, which is loaded, or which another is loading.
+    pub fn load(&mut self, is_herd: bool, scale: f64) {
+        *if is_herd { &mut self.herd } else { &mut self.fills } += scale;
+    }
+
+    /// All of it weighs half.
+    pub fn halve(&mut self) {
+        let sums =
+            self.of.iter_mut().chain(&mut self.beside).chain(std::iter::once(&mut self.really)).flatten();
+        let single = [&mut self.misses_seen, &mut self.reads_seen, &mut self.hits, &mut self.misses];
+        sums.chain(&mut self.reads).chain(single).for_each(|sum| *sum /= 2.0);
+    }
+
+    /// What came of it.
+    pub fn curve(&self, caches: [State; SIZES]) -> Curve {
+        let counted_reads = self.hits + self.misses;
+        let counted = if counted_reads > 0.0 { self.misses / counted_reads } else { 0.0 };
+        let sum = |sums: &Sums| sums.iter().sum::<f64>();
+        let part = |seen: f64, wanted: u64| (seen / wanted as f64).min(1.0);
+        let seen = part(self.reads_seen, READS_MIN).max(part(self.misses_seen, MISSES_MIN));
+        let progress = match self.is_full {
+            true if !self.begun() => caches[NOW].passed / 2.0,
+            true => 0.5 + part(self.misses_seen, MISSES_MIN).max(part(self.reads_seen, 4 * READS_MIN)) / 2.0,
+            false => seen,
+        };
+        let is_ready = progress >= 1.0 && counted_reads > 0.0 && self.begun();
+        let reads = self.reads[NOW].max(1.0);
+        // What four times the memory would miss next to nothing avoids.
+        let far = match sum(&self.beside[SIZES - 1]) {
+            beside if beside > 0.0 => sum(&self.of[SIZES - 1]) / beside,
+            _ => 1.0,
+        };
+        let point = |nth: usize| {
+            let (of, beside) = (&self.of[nth], &self.beside[nth]);
+            let (all_of, all_beside) = (sum(of), sum(beside));
+            // Reads of all keys in the time in which this cache counted.
+            let reads_counted = (counted_reads * self.reads[nth] / reads).max(1.0);
+            let by_quotient = self.misses_seen >= MISSES_MIN as f64;
+            let lost = |quotient: f64, nth: usize| {
+                let avoidable = (quotient - far).max(0.0);
+                quotient + LOSS * self.lost[nth] * self.lost[nth] * avoidable
+            };
+            let estimate = |of: f64, beside: f64, part: f64| match by_quotient {
+                true if beside > 0.0 => counted * lost(of / beside, nth) / lost(1.0, NOW),
+                true => counted,
+                false => counted + (of - beside) / (reads_counted * part),
+            };
+            let without = |group: usize| {
+                let part = (GROUPS - 1) as f64 / GROUPS as f64;
+                estimate(all_of - of[group], all_beside - beside[group], part)
+            };
+            let each: [f64; GROUPS] = std::array::from_fn(without);
+            let mean = each.iter().sum::<f64>() / GROUPS as f64;
+            let squares = each.iter().map(|one| (one - mean) * (one - mean)).sum::<f64>();
+            let deviation = ((GROUPS - 1) as f64 / GROUPS as f64 * squares).sqrt();
+            let sigmas = if FACTORS[nth] > 2.0 { SIGMAS_FAR } else { SIGMAS };
+            let miss_ratio = estimate(all_of, all_beside, 1.0).clamp(0.0, 1.0);
+            let by_loss = match by_quotient {
+                true if all_beside > 0.0 => LOSS_ERROR * (miss_ratio - counted * all_of / all_beside),
+                _ => 0.0,
+            };
+            let by_model = MODEL_ERROR * (miss_ratio - counted);
+            let error = (sigmas * deviation).hypot(by_loss).hypot(by_model).max(ERROR_MIN);
+            let error = if nth == NOW { 0.0 } else { error };
+            let is_vague = !self.warm[nth];
+            Point { factor: FACTORS[nth], miss_ratio, error, is_vague }
+        };
+        let of_sampled = |sums: &Sums| sum(sums) / reads;
+        Curve {
+            points: is_ready.then(|| rising(std::array::from_fn(point))),
+            counted_miss_ratio: counted,
+            simulated: [of_sampled(&self.of[NOW]), of_sampled(&self.really)],
+            progress,
+            is_full: self.is_full,
+            fills: self.fills,
+            herd: self.herd,
+            ..Curve::default()
+        }
+    }
+}
+
+/// More memory is no worse, as far as errors leave that open: from today's size outwards each point is at least as good,
+/// or as bad, as the one before it.
+fn rising(mut points: [Point; SIZES]) -> [Point; SIZES] {
+    for nth in (0..NOW).rev() {
+        let (inner, outer) = (points[nth + 1], &mut points[nth]);
+        if outer.miss_ratio < inner.miss_ratio
+            && outer.miss_ratio + outer.error >= inner.miss_ratio - inner.error
+        {
+            outer.miss_ratio = inner.miss_ratio;
+        }
+    }
+    for nth in NOW + 1..SIZES {
+        let (inner, outer) = (points[nth - 1], &mut points[nth]);
+        if outer.miss_ratio > inner.miss_ratio
+            && outer.miss_ratio - outer.error <= inner.miss_ratio + inner.error
+        {
+            outer.miss_ratio = inner.miss_ratio;
+        }
+    }
+    points
+}
