@@ -1,0 +1,99 @@
+//! What scripts are told of what went wrong, and their callers: the text with the place in the script.
+
+use mlua::prelude::{Lua, LuaError, LuaResult, LuaTable, LuaValue};
+
+/// Where chunks of scripts come from, as Lua names it.
+pub(crate) const CHUNK: &str = "@user_script";
+/// The same of libraries of functions.
+pub(crate) const LIBRARY_CHUNK: &str = "@user_function";
+/// So far up the calls the script's own are looked for.
+const LEVELS_MAX: usize = 200;
+
+/// What Lua says when a state may not grow.
+pub(crate) const NO_MEMORY: &str = "not enough memory";
+
+/// No memory, as an error that is told.
+pub(crate) fn no_memory() -> LuaError {
+    LuaError::MemoryError(NO_MEMORY.to_owned())
+}
+
+/// An error with this text.
+pub(crate) fn error(text: impl Into<String>) -> LuaError {
+    LuaError::RuntimeError(text.into())
+}
+
+/// The text of an error of ours, or Lua's.
+pub(crate) fn text_of(error: &LuaError) -> String {
+    match error {
+        LuaError::RuntimeError(text) | LuaError::MemoryError(text) => text.clone(),
+        LuaError::SyntaxError { message, .. } => message.clone(),
+        LuaError::CallbackError { cause, .. } => text_of(cause),
+        other => other.to_string(),
+    }
+}
+
+/// The field of an error that says that it is a command's, which was counted when that failed. Scripts see it.
+pub(crate) const COUNTED: &str = "ignore_error_stats_update";
+
+/// An error as `redis.pcall` has it: a table with its text.
+pub(crate) fn table_of(lua: &Lua, text: &[u8]) -> LuaResult<LuaTable> {
+    let table = lua.create_table_with_capacity(0, 1)?;
+    table.raw_set("err", lua.create_string(text)?)?;
+    Ok(table)
+}
+
+/// The line of the script that is at work, or has called what is, and where that script comes from.
+fn line(lua: &Lua) -> Option<(usize, &'static str)> {
+    for level in 1..LEVELS_MAX {
+        let found = lua.inspect_stack(level, |debug| {
+            let source = debug.source().source;
+            let chunk = [CHUNK, LIBRARY_CHUNK].into_iter().find(|chunk| source.as_deref() == Some(*chunk))?;
+            Some((debug.current_line()?, chunk))
+        })?;
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+/// What `xpcall` makes of an error that ends a script: a table with its text, and its line if that is known.
+pub(crate) fn explain(lua: &Lua, raised: LuaValue) -> LuaResult<LuaTable> {
+    let table = match raised {
+        LuaValue::Table(table) => table,
+        LuaValue::Error(error) => table_of(lua, format!("ERR {}", text_of(&error)).as_bytes())?,
+        LuaValue::String(text) => table_of(lua, &[b"ERR ", &*text.as_bytes()].concat())?,
+        LuaValue::Integer(n) => table_of(lua, format!("ERR {n}").as_bytes())?,
+        LuaValue::Number(n) => table_of(lua, format!("ERR {n}").as_bytes())?,
+        LuaValue::Boolean(b) => table_of(lua, format!("ERR {b}").as_bytes())?,
+        other => table_of(lua, format!("ERR {}", other.type_name()).as_bytes())?,
+    };
+    // A table of its own: what the script raised it may have sealed, or given a metatable.
+    let told = lua.create_table_with_capacity(0, 4)?;
+    match table.raw_get::<LuaValue>("err")? {
+        LuaValue::String(text) => told.raw_set("err", text)?,
+        LuaValue::Integer(n) => told.raw_set("err", n.to_string())?,
+        LuaValue::Number(n) => told.raw_set("err", n.to_string())?,
+        _ => told.raw_set("err", "ERR unknown error")?,
+    }
+    told.raw_set(COUNTED, table.raw_get::<LuaValue>(COUNTED)?)?;
+    if let Some((line, chunk)) = line(lua) {
+        told.raw_set("line", line)?;
+        told.raw_set("chunk", chunk)?;
+    }
+    Ok(told)
+}
+
+/// The reply of a script that has failed, without its minus sign, and whether it is that of a command.
+pub(crate) fn reply(told: &LuaTable, name: &str) -> LuaResult<(Vec<u8>, bool)> {
+    let LuaValue::String(text) = told.raw_get::<LuaValue>("err")? else {
+        return Ok((format!("ERR Error running script {name}, execution failure").into_bytes(), false));
+    };
+    let mut reply = text.as_bytes().to_vec();
+    // A library has no name yet.
+    if let (Some(line), false) = (told.raw_get::<Option<usize>>("line")?, name.is_empty()) {
+        let chunk = told.raw_get::<Option<String>>("chunk")?.unwrap_or_default();
+        reply.extend_from_slice(format!(" script: {name}, on {chunk}:{line}.").as_bytes());
+    }
+    Ok((reply, told.raw_get::<Option<bool>>(COUNTED)?.unwrap_or(false)))
+}

@@ -1,0 +1,94 @@
+//! A place on one thread for what may not leave it: a Lua state, with a stack of its own.
+//!
+//! What is passed around is the place's number, which may go anywhere. Asked for on another thread there is nothing;
+//! what was left on a thread goes with that thread.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+thread_local! {
+    // A thread has few: a worker's state, and its script that goes on later.
+    static PLACES: RefCell<Vec<(u64, Box<dyn Any>)>> = RefCell::default();
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Where something lies; it is dropped with this on the same thread, else with its thread.
+pub struct Berth<T> {
+    number: u64,
+    kind: PhantomData<fn() -> T>,
+}
+
+impl<T: 'static> Berth<T> {
+    /// Puts something there.
+    pub fn new(what: Box<T>) -> Berth<T> {
+        let mut berth = Berth { number: NEXT.fetch_add(1, Relaxed), kind: PhantomData };
+        berth.put(what);
+        berth
+    }
+
+    /// What lies there, which lies there no more; none on another thread than it was put there by.
+    pub fn take(&mut self) -> Option<Box<T>> {
+        PLACES.with_borrow_mut(|places| take(places, self.number))?.downcast().ok()
+    }
+
+    /// Puts something there, and gives back what lay there.
+    pub fn replace(&mut self, what: Box<T>) -> Option<Box<T>> {
+        let before = self.take();
+        self.put(what);
+        before
+    }
+
+    /// Puts something back.
+    pub fn put(&mut self, what: Box<T>) {
+        PLACES.with_borrow_mut(|places| {
+            debug_assert!(places.iter().all(|(number, _)| *number != self.number), "it was taken");
+            places.push((self.number, what));
+        });
+    }
+}
+
+fn take(places: &mut Vec<(u64, Box<dyn Any>)>, number: u64) -> Option<Box<dyn Any>> {
+    let at = places.iter().position(|(other, _)| *other == number)?;
+    Some(places.swap_remove(at).1)
+}
+
+impl<T> Drop for Berth<T> {
+    fn drop(&mut self) {
+        // Dropped outside: what lies there may have a place for others. None when the thread ends.
+        let left = PLACES.try_with(|places| take(&mut places.borrow_mut(), self.number));
+        drop(left);
+    }
+}
+
+impl<T> std::fmt::Debug for Berth<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Berth").field("number", &self.number).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    #[test]
+    fn what_lies_there_stays_on_its_thread_and_goes_with_its_place() {
+        let one = Rc::new(1);
+        let mut berth = Berth::new(Box::new(Rc::clone(&one)));
+        let mut berth = std::thread::spawn(move || {
+            assert!(berth.take().is_none());
+            berth
+        })
+        .join()
+        .unwrap();
+        assert_eq!(*berth.take().unwrap(), one);
+        assert!(berth.take().is_none());
+        berth.put(Box::new(Rc::clone(&one)));
+        assert_eq!(Rc::strong_count(&one), 2);
+        drop(berth);
+        assert_eq!(Rc::strong_count(&one), 1);
+    }
+}

@@ -1,0 +1,705 @@
+//! The Lua state of one worker: made at its first script, and made anew when it has run out of memory.
+//!
+//! What a state may take is bounded ([`Engine::new`]), and what it takes is told to its account: each time that it is
+//! looked at, after a tenth of a millisecond and with every command, so that between two looks it may have grown by what
+//! is made of it in that time, up to its bound.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use larder_protocol::resp::{Args, format_double};
+use mlua::prelude::{
+    Lua, LuaError, LuaFunction, LuaHookTriggers, LuaMultiValue, LuaOptions, LuaResult, LuaStdLib, LuaString,
+    LuaTable, LuaValue, LuaVmState,
+};
+use rustix::time::{ClockId, clock_gettime};
+use sha1::{Digest, Sha1};
+
+use crate::answer::{self, CHUNK, LIBRARY_CHUNK, NO_MEMORY, table_of, text_of};
+use crate::random::Random;
+use crate::reply::{Budget, Reader, Writer};
+use crate::running::{Account, Caller, Level, Running, Sink, Stop, Tick};
+use crate::sandbox;
+use crate::strand::{Said, Strand, TICK, Told};
+
+/// Instructions between two looks at the clock: one may take a millisecond, where it joins long strings.
+const INSTRUCTIONS: u32 = 200;
+/// Time between two looks at a script. What takes long beside instructions looks at the clock itself.
+const LOOK: Duration = Duration::from_micros(100);
+/// So often it may be too deep in calls to be looked at.
+const MISSED_MAX: u32 = 10;
+/// What it is told then.
+const TOO_DEEP: &[u8] = b"ERR Script ended: calls in calls as deep as may be, for too long";
+/// What a state takes is told in steps of so many bytes.
+const TOLD_BYTES: i64 = 64 << 10;
+/// Of a state with more, what is out of use is not looked for at once: it goes as a whole.
+const COLLECTED_BYTES_MAX: usize = 1 << 20;
+/// Values that Rust may hold without the state growing for it.
+const REFERENCES: usize = 1024;
+
+/// Kinds of questions, as `sandbox.lua` numbers them.
+const CALL: i64 = 1;
+const PCALL: i64 = 2;
+const MAY: i64 = 3;
+const RESP: i64 = 4;
+const LOG: i64 = 5;
+
+/// True and an answer; false and an error to be raised, or nothing if the script ends.
+type Answer = (bool, LuaValue);
+
+/// What the functions of a state share.
+pub(crate) struct Shared {
+    pub running: Arc<Running>,
+    pub random: RefCell<Random>,
+    /// For `os.clock`.
+    pub start: Instant,
+    /// A function that does nothing and makes nothing.
+    idle: LuaFunction,
+    /// What a script is told whose calls are too deep for what it calls.
+    pub overflow: LuaString,
+    account: Account,
+    told_bytes: Cell<i64>,
+    /// Looks in a row that there was no room for.
+    missed: Cell<u32>,
+    /// When the script was looked at, or went on, later by what was done for it since, and what it had worked by then and was
+    /// not told of.
+    looked: Cell<Instant>,
+    worked: Cell<Duration>,
+    pace: Pace,
+    /// The thread's own time when the script was looked at, where that is told: a thread that the system kept from its core
+    /// has not worked meanwhile.
+    own: Cell<Option<Duration>>,
+}
+
+/// What tells how long a script has worked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// The machine's clocks.
+    #[default]
+    Machine,
+    /// So much has passed with each look at the clock, of which there is one every so many instructions, and one behind each
+    /// function in Rust: where time is simulated the same scripts always take as long.
+    Look(Duration),
+}
+
+/// The processor's time of this thread. The system is asked, some 0.2 µs.
+fn own_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+impl Shared {
+    /// Tells the account what the state takes.
+    fn charge(&self, lua: &Lua) {
+        let used = lua.used_memory();
+        self.running.set_used(used);
+        self.tell((used as i64 + TOLD_BYTES - 1) / TOLD_BYTES * TOLD_BYTES);
+    }
+
+    fn tell(&self, bytes: i64) {
+        let before = self.told_bytes.replace(bytes);
+        if bytes != before {
+            (self.account)(bytes - before);
+        }
+    }
+
+    /// What may be made in the state.
+    pub fn budget(&self, lua: &Lua) -> Budget {
+        Budget(self.running.limit().saturating_sub(lua.used_memory()))
+    }
+
+    /// Runs what makes values within a budget: the state's own bound is not asked, so that nothing fails halfway.
+    ///
+    /// Where no bound is, mlua catches nothing that Lua raises, which then jumps to whoever catches it: over our frames, and
+    /// from the worker's stack to the script's, behind which no stack is as it was. What is made may have Lua collect, which
+    /// calls what ends values of Rust. So one call is tried first where errors are caught: what has room for it has it then.
+    /// The bound is off by then, for what tells of an error is made where nothing catches another. What calls Lua again from
+    /// within asks again.
+    ///
+    /// # Errors
+    /// Calls are so deep that there is room for no other.
+    pub fn made<R>(&self, lua: &Lua, make: impl FnOnce(Budget) -> R) -> LuaResult<R> {
+        let budget = self.budget(lua);
+        let limit = lua.set_memory_limit(0).unwrap_or(0);
+        let made = self.idle.call::<()>((LuaValue::Nil, LuaValue::Nil)).map(|()| make(budget));
+        let _ = lua.set_memory_limit(limit);
+        made
+    }
+
+    /// Looks at the clock: true if the script may go on.
+    pub fn look(&self, lua: &Lua) -> bool {
+        if let Pace::Look(each) = self.pace {
+            self.worked.set(self.worked.get() + each);
+        }
+        self.worked.get() + self.since_looked() < LOOK || self.tick(lua)
+    }
+
+    /// What has passed since then, by a clock.
+    fn since_looked(&self) -> Duration {
+        match self.pace {
+            Pace::Machine => self.looked.get().elapsed(),
+            Pace::Look(_) => Duration::ZERO,
+        }
+    }
+
+    /// What the script has worked since it was looked at; from now on it works again.
+    fn took_ns(&self) -> u64 {
+        let took = self.worked.take() + self.since_looked();
+        self.looked.set(Instant::now());
+        let took = self.own.get().map_or(took, |before| {
+            let own = own_time();
+            self.own.set(Some(own));
+            took.min(own.saturating_sub(before))
+        });
+        u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The script has worked for a while: true if it may go on, which it may be told in a later turn.
+    fn tick(&self, lua: &Lua) -> bool {
+        let told = self.made(lua, |_| {
+            let tick = lua.named_registry_value::<LuaFunction>(TICK);
+            tick.and_then(|tick| tick.call::<bool>(()))
+        });
+        let told = told.and_then(|told| told);
+        // So deep in calls that there is room for no other, nobody can look at it: not for long.
+        let missed = if told.is_ok() { 0 } else { self.missed.get() + 1 };
+        if missed > 0 {
+            self.took_ns();
+        }
+        self.missed.set(missed);
+        if missed > MISSED_MAX {
+            self.running.stop();
+        }
+        told.unwrap_or(missed <= MISSED_MAX)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.tell(0);
+        self.running.set_used(0);
+    }
+}
+
+/// A script that was compiled by an engine, and runs on it.
+#[derive(Clone, Debug)]
+pub struct Compiled(LuaFunction);
+
+/// What is compiled and run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A script.
+    Script = 1,
+    /// A function of a library.
+    Function = 2,
+    /// A library.
+    Library = 3,
+}
+
+/// A function that a library has registered.
+#[derive(Debug)]
+pub struct Registered {
+    /// Its name: letters, digits and underscores.
+    pub name: String,
+    /// What it says it does.
+    pub description: Option<Vec<u8>>,
+    /// What it says it is like.
+    pub flags: Vec<String>,
+}
+
+/// The functions of a library, by name, in the state that has loaded it: however many there are, Rust holds one value.
+#[derive(Debug)]
+pub struct Functions(LuaTable);
+
+impl Functions {
+    /// The function of this name, ready to run.
+    pub fn get(&self, name: &str) -> Option<Compiled> {
+        self.0.raw_get(name).ok().map(Compiled)
+    }
+}
+
+/// What a script has come to: its value, for [`Engine::write`].
+#[derive(Debug)]
+pub struct Outcome {
+    value: LuaValue,
+    resp3: bool,
+}
+
+/// How a script has ended.
+#[derive(Debug)]
+pub enum End {
+    /// With a value.
+    Value(Outcome),
+    /// With an error.
+    Failed {
+        /// The reply without its minus sign.
+        text: Vec<u8>,
+        /// It is that of a command, which its caller knows.
+        is_counted: bool,
+    },
+    /// It was ended.
+    Stopped(Stop),
+    /// The state may not grow any more, and is to be made anew.
+    NoMemory,
+}
+
+/// What a script is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// `KEYS`
+    pub keys: Args<'a>,
+    /// `ARGV`
+    pub args: Args<'a>,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// A Lua state with all that scripts see, and the stack that they run on.
+pub struct Engine {
+    /// Ended before the state goes.
+    strand: Strand,
+    lua: Lua,
+    shared: Rc<Shared>,
+    /// The script at work has asked for RESP3.
+    resp3: bool,
+    /// It ends.
+    stop: Option<Stop>,
+    /// What it is told next.
+    next: Option<Told>,
+    /// What it works next is measured by the thread's own time: it is a library, or has been left.
+    is_timed: bool,
+    /// Room for the words of a command.
+    words: Vec<u8>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("running", &self.shared.running).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.running.stop();
+        self.strand.end();
+        self.shared.running.end();
+    }
+}
+
+impl Engine {
+    /// A state of at most so many bytes, told to `account`, whose scripts' time goes by at this pace.
+    ///
+    /// # Errors
+    /// There is no memory for its stack. Lua has no errors in a state that has just been made.
+    pub fn new(
+        limit_bytes: usize,
+        running: Arc<Running>,
+        account: Account,
+        pace: Pace,
+    ) -> Result<Engine, String> {
+        let made = || -> LuaResult<Engine> {
+            let libraries = LuaStdLib::TABLE | LuaStdLib::STRING | LuaStdLib::MATH;
+            let lua = Lua::new_with(libraries, LuaOptions::default())?;
+            running.set_limit(limit_bytes);
+            let shared = Rc::new(Shared {
+                running,
+                random: RefCell::default(),
+                start: Instant::now(),
+                idle: lua.globals().raw_get("rawequal")?,
+                overflow: lua.create_string("stack overflow")?,
+                account,
+                told_bytes: Cell::new(0),
+                missed: Cell::new(0),
+                looked: Cell::new(Instant::now()),
+                worked: Cell::default(),
+                pace,
+                own: Cell::default(),
+            });
+            let run = sandbox::make(&lua, &shared)?;
+            let strand = Strand::new(&lua, &run)?;
+            let hook = Rc::clone(&shared);
+            let every = LuaHookTriggers::new().every_nth_instruction(INSTRUCTIONS);
+            lua.set_global_hook(every, move |lua, _| match hook.look(lua) {
+                true => Ok(LuaVmState::Continue),
+                false => Err(answer::error("script ended")),
+            })?;
+            // What holds values for Rust grows now, and not while a script is at its bound.
+            let held: Vec<LuaTable> =
+                (0..REFERENCES).map(|_| lua.create_table()).collect::<LuaResult<_>>()?;
+            drop(held);
+            lua.gc_collect()?;
+            shared.charge(&lua);
+            let (resp3, stop, next, words) = (false, None, None, Vec::new());
+            Ok(Engine { strand, lua, shared, resp3, stop, next, words, is_timed: false })
+        };
+        made().map_err(|error| text_of(&error))
+    }
+
+    /// Compiles a script, or a library.
+    ///
+    /// # Errors
+    /// What Lua says of it.
+    pub fn compile(&self, source: &[u8], kind: Kind) -> Result<Compiled, String> {
+        let source = crate::tail::untailed(source);
+        let name = if kind == Kind::Script { CHUNK } else { LIBRARY_CHUNK };
+        let _ = self.lua.set_memory_limit(self.shared.running.limit());
+        let chunk = self.lua.load(source.as_ref()).set_name(name).set_mode(mlua::chunk::ChunkMode::Text);
+        let compiled = chunk.set_environment(self.lua.globals()).into_function();
+        let _ = self.lua.set_memory_limit(0);
+        self.shared.charge(&self.lua);
+        compiled.map(Compiled).map_err(|error| text_of(&error))
+    }
+
+    /// Begins a script of this engine: nothing of it runs before [`Engine::go_on`]. False if there is no room for what it
+    /// is given.
+    pub fn begin(&mut self, script: &Compiled, given: Given<'_>) -> bool {
+        let Ok((keys, args)) = self.tables(given) else { return false };
+        self.shared.running.begin(given.kind == Kind::Function);
+        // What the one before had worked is not of this one, nor that nobody could look at it.
+        self.shared.worked.set(Duration::ZERO);
+        self.shared.missed.set(0);
+        (self.resp3, self.stop, self.is_timed) = (false, None, given.kind == Kind::Library);
+        let _ = self.lua.set_memory_limit(self.shared.running.limit());
+        let (script, kind) = (script.0.clone(), given.kind as u32);
+        self.next = Some(Told::Run { script, keys, args, kind });
+        true
+    }
+
+    /// Goes on with the script that was begun, which asks `caller` for what it calls; how it has ended, or nothing if its
+    /// caller pauses. `name`: what errors call it.
+    pub fn go_on(&mut self, name: &str, caller: &mut dyn Caller) -> Option<End> {
+        let (shared, lua) = (Rc::clone(&self.shared), self.lua.clone());
+        let mut told = self.next.take().unwrap_or(Told::GoOn);
+        shared.running.pause(false);
+        shared.looked.set(Instant::now());
+        // What it had worked when it was left is of it, too.
+        let is_timed = self.is_timed && shared.pace == Pace::Machine;
+        shared.own.set(is_timed.then(|| own_time().saturating_sub(shared.worked.get())));
+        // Short scripts do not pay for it.
+        self.is_timed = true;
+        let done = loop {
+            told = match self.strand.resume(told) {
+                Some(Said::Asks(values)) => {
+                    let answer = shared.made(&lua, |budget| self.ask(&lua, caller, values, budget));
+                    let (done, value) =
+                        answer.unwrap_or_else(|_| (false, LuaValue::String(shared.overflow.clone())));
+                    let beside = caller.beside();
+                    if !beside.is_zero() {
+                        shared.looked.set(shared.looked.get() + beside);
+                    }
+                    let tick = if self.stop.is_none() { caller.answered() } else { Ok(Tick::GoOn) };
+                    match tick {
+                        Ok(Tick::GoOn) => Told::Answer(done, value),
+                        Ok(Tick::Pause) => {
+                            shared.worked.set(shared.worked.get() + shared.since_looked());
+                            self.next = Some(Told::Answer(done, value));
+                            shared.running.pause(true);
+                            return None;
+                        }
+                        Err(stop) => {
+                            self.ends(stop);
+                            Told::Answer(false, LuaValue::Nil)
+                        }
+                    }
+                }
+                Some(Said::Ticks) => {
+                    shared.charge(&lua);
+                    let looked = self.looked(caller, shared.took_ns());
+                    shared.looked.set(Instant::now());
+                    match looked {
+                        Ok(Tick::GoOn) => Told::GoOn,
+                        Ok(Tick::Pause) => {
+                            shared.running.pause(true);
+                            return None;
+                        }
+                        Err(stop) => {
+                            self.ends(stop);
+                            Told::End
+                        }
+                    }
+                }
+                Some(Said::Ended(done)) => break done,
+                Some(Said::Ready) | None => break Err(answer::no_memory()),
+            }
+        };
+        let _ = lua.set_memory_limit(0);
+        let was_told = shared.running.end();
+        let failed = |text| End::Failed { text, is_counted: false };
+        let end = match (self.stop, done) {
+            (Some(Stop::Again), _) if was_told => End::Stopped(Stop::Killed),
+            (Some(stop), _) => End::Stopped(stop),
+            (None, _) if shared.running.stops() => failed(TOO_DEEP.to_vec()),
+            (None, Ok((true, value))) => End::Value(Outcome { value, resp3: self.resp3 }),
+            (None, Ok((false, LuaValue::Table(told)))) => match answer::reply(&told, name) {
+                Ok((text, is_counted)) => End::Failed { text, is_counted },
+                Err(_) => End::NoMemory,
+            },
+            (None, Ok((false, LuaValue::String(text)))) if text != NO_MEMORY => {
+                failed([b"ERR ", &*text.as_bytes()].concat())
+            }
+            (None, Err(LuaError::RuntimeError(text))) => failed(format!("ERR {text}").into_bytes()),
+            (None, _) => End::NoMemory,
+        };
+        shared.charge(&lua);
+        Some(end)
+    }
+
+    /// Whether the script may go on.
+    fn looked(&self, caller: &mut dyn Caller, took_ns: u64) -> Result<Tick, Stop> {
+        if let Some(stop) = self.stop {
+            return Err(stop);
+        }
+        self.shared.running.look()?;
+        caller.tick(took_ns)
+    }
+
+    /// `KEYS` and `ARGV`.
+    fn tables(&self, given: Given<'_>) -> LuaResult<(LuaTable, LuaTable)> {
+        let budget = self.shared.budget(&self.lua);
+        let mut left = budget;
+        Ok((left.words(&self.lua, given.keys)?, left.words(&self.lua, given.args)?))
+    }
+
+    /// Writes what a script has come to, for a client that speaks RESP3 or not; false if there is no room for all of it.
+    pub fn write(&self, outcome: &Outcome, resp3: bool, sink: &mut dyn Sink) -> bool {
+        let mut writer = Writer { sink, resp3, script_resp3: outcome.resp3 };
+        writer.value(&outcome.value, 0).is_ok()
+    }
+
+    /// The functions that a library has registered, if it has come to that, and there is room for all of them.
+    pub fn registered(&self, outcome: &Outcome) -> Option<(Vec<Registered>, Functions)> {
+        let LuaValue::Table(all) = &outcome.value else { return None };
+        let functions = self.lua.create_table().ok()?;
+        let read = |made: LuaTable| {
+            let description = made.raw_get::<Option<LuaString>>("description")?;
+            let name: String = made.raw_get("name")?;
+            functions.raw_set(name.as_str(), made.raw_get::<LuaFunction>("callback")?)?;
+            LuaResult::Ok(Registered {
+                name,
+                description: description.map(|text| text.as_bytes().to_vec()),
+                flags: made.raw_get("flags")?,
+            })
+        };
+        let all: LuaResult<_> = all.sequence_values::<LuaTable>().map(|made| read(made?)).collect();
+        self.shared.charge(&self.lua);
+        Some((all.ok()?, Functions(functions)))
+    }
+
+    /// Gives back what scripts have left, where it is much of what the state may take, and not long work. True if so
+    /// much is still in use that the state is to be made anew.
+    pub fn is_full(&self) -> bool {
+        let limit = self.shared.running.limit();
+        if self.lua.used_memory() < limit / 2 {
+            return false;
+        }
+        if self.lua.used_memory() <= COLLECTED_BYTES_MAX {
+            let _ = self.lua.gc_collect();
+            self.shared.charge(&self.lua);
+        }
+        self.lua.used_memory() >= limit / 2
+    }
+
+    /// Answers what the script asks.
+    fn ask(
+        &mut self,
+        lua: &Lua,
+        caller: &mut dyn Caller,
+        mut values: LuaMultiValue,
+        budget: Budget,
+    ) -> Answer {
+        if self.stop.is_none() {
+            self.shared.charge(lua);
+            if let Err(stop) = self.shared.running.look() {
+                self.ends(stop);
+            }
+        }
+        if self.stop.is_some() {
+            return (false, LuaValue::Nil);
+        }
+        let Some(LuaValue::Integer(kind)) = values.pop_front() else { return (true, LuaValue::Nil) };
+        let answer = match kind {
+            CALL | PCALL => self.call(lua, caller, &values, budget, kind == CALL),
+            MAY => self.may(lua, caller, &values),
+            RESP => {
+                self.resp3 = matches!(values.front(), Some(LuaValue::Integer(3)));
+                Ok((true, LuaValue::Nil))
+            }
+            LOG => {
+                log(caller, &values);
+                Ok((true, LuaValue::Nil))
+            }
+            _ => Ok((true, LuaValue::Nil)),
+        };
+        // Nothing is refused within the budget, but where Rust holds as many values as may be.
+        answer.unwrap_or_else(|_| {
+            self.shared.running.stop();
+            (false, LuaValue::Nil)
+        })
+    }
+
+    fn ends(&mut self, stop: Stop) {
+        self.stop = Some(stop);
+        self.shared.running.stop();
+    }
+
+    /// The words of a command; an error's text if they are none.
+    fn words(&mut self, values: &LuaMultiValue) -> Result<usize, &'static str> {
+        if values.is_empty() {
+            return Err("ERR Please specify at least one argument for this redis lib call");
+        }
+        self.words.clear();
+        for value in values {
+            match value {
+                LuaValue::String(text) => push(&mut self.words, &text.as_bytes()),
+                LuaValue::Integer(n) => push(&mut self.words, n.to_string().as_bytes()),
+                // Replies have one NaN; of words the sign is told.
+                LuaValue::Number(n) if n.is_nan() && n.is_sign_negative() => {
+                    push(&mut self.words, b"-nan");
+                }
+                LuaValue::Number(n) => push(&mut self.words, format_double(*n).as_bytes()),
+                _ => return Err("ERR Lua redis lib command arguments must be strings or integers"),
+            }
+        }
+        Ok(values.len())
+    }
+
+    fn call(
+        &mut self,
+        lua: &Lua,
+        caller: &mut dyn Caller,
+        values: &LuaMultiValue,
+        budget: Budget,
+        raises: bool,
+    ) -> LuaResult<Answer> {
+        let count = match self.words(values) {
+            Ok(count) => count,
+            Err(text) => return Ok((!raises, LuaValue::Table(table_of(lua, text.as_bytes())?))),
+        };
+        let reply = match caller.call(Args::decode(&self.words, count), self.resp3) {
+            Ok(reply) => reply,
+            Err(stop) => {
+                self.ends(stop);
+                return Ok((false, LuaValue::Nil));
+            }
+        };
+        let failed = reply.first() == Some(&b'-');
+        match Reader::new(reply, budget).value(lua, 0) {
+            Ok(value) => Ok((!(failed && raises), value)),
+            Err(error) => {
+                let text = format!("ERR {}", text_of(&error));
+                Ok((!raises, LuaValue::Table(table_of(lua, text.as_bytes())?)))
+            }
+        }
+    }
+
+    fn may(&mut self, lua: &Lua, caller: &mut dyn Caller, values: &LuaMultiValue) -> LuaResult<Answer> {
+        let text = match self.words(values) {
+            Ok(count) => match caller.may_call(Args::decode(&self.words, count)) {
+                Some(may) => return Ok((true, LuaValue::Boolean(may))),
+                None => "ERR Invalid command passed to redis.acl_check_cmd()",
+            },
+            Err(text) => text,
+        };
+        Ok((false, LuaValue::Table(table_of(lua, text.as_bytes())?)))
+    }
+}
+
+/// The script has something to log.
+fn log(caller: &mut dyn Caller, values: &LuaMultiValue) {
+    let level = match values.front() {
+        Some(LuaValue::Integer(0)) => Level::Debug,
+        Some(LuaValue::Integer(1)) => Level::Verbose,
+        Some(LuaValue::Integer(2)) => Level::Notice,
+        _ => Level::Warning,
+    };
+    if let Some(LuaValue::String(text)) = values.get(1) {
+        caller.log(level, &text.as_bytes());
+    }
+}
+
+/// Adds a word in the form in which requests carry them.
+fn push(words: &mut Vec<u8>, word: &[u8]) {
+    let mut head = [0; larder_protocol::resp::HEAD_BYTES_MAX];
+    let bytes = larder_protocol::resp::write_bulk_head(&mut head, word.len() as u64);
+    words.extend_from_slice(&head[..bytes]);
+    words.extend_from_slice(word);
+    words.extend_from_slice(b"\r\n");
+}
+
+/// What a script is known by.
+pub fn sha1_hex(source: &[u8]) -> String {
+    let digest = Sha1::digest(source);
+    digest.iter().fold(String::with_capacity(40), |mut text, byte| {
+        text.push(char::from(b"0123456789abcdef"[usize::from(byte >> 4)]));
+        text.push(char::from(b"0123456789abcdef"[usize::from(byte & 15)]));
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOW: Duration = Duration::from_millis(20);
+
+    /// Does everything slowly, and then has the script go on later.
+    #[derive(Default)]
+    struct Slow {
+        calls: u32,
+        beside: Duration,
+        told_ns: u64,
+    }
+
+    impl Caller for Slow {
+        fn call(&mut self, _: Args<'_>, _: bool) -> Result<&[u8], Stop> {
+            self.calls += 1;
+            let began = Instant::now();
+            std::thread::sleep(SLOW);
+            self.beside += began.elapsed();
+            Ok(b":1\r\n")
+        }
+
+        fn may_call(&mut self, _: Args<'_>) -> Option<bool> {
+            None
+        }
+
+        fn log(&mut self, _: Level, _: &[u8]) {}
+
+        fn tick(&mut self, took_ns: u64) -> Result<Tick, Stop> {
+            self.told_ns += took_ns;
+            Ok(Tick::GoOn)
+        }
+
+        fn beside(&mut self) -> Duration {
+            std::mem::take(&mut self.beside)
+        }
+
+        fn answered(&mut self) -> Result<Tick, Stop> {
+            Ok(if self.calls == 1 { Tick::Pause } else { Tick::GoOn })
+        }
+    }
+
+    #[test]
+    fn what_is_done_for_a_script_is_not_its_work_and_what_it_worked_not_the_next_ones() {
+        let mut engine =
+            Engine::new(8 << 20, Arc::default(), Box::new(|_| {}), Pace::Machine).expect("a state");
+        let given = |kind| Given { keys: Args::rest(b"", 0), args: Args::rest(b"", 0), kind };
+        let mut slow = Slow::default();
+        let asks = engine.compile(b"return redis.call('GET', 'k')", Kind::Script).expect("it compiles");
+        assert!(engine.begin(&asks, given(Kind::Script)));
+        assert!(engine.go_on("asks", &mut slow).is_none(), "it is to go on later");
+        assert!(matches!(engine.go_on("asks", &mut slow), Some(End::Value(_))));
+        let works = engine.compile(b"for i = 1, 100000 do end", Kind::Library).expect("it compiles");
+        assert!(engine.begin(&works, given(Kind::Library)));
+        let began = own_time();
+        assert!(matches!(engine.go_on("", &mut slow), Some(End::Value(_))));
+        let worked = own_time() - began;
+        assert!(
+            slow.told_ns > 0 && u128::from(slow.told_ns) <= worked.as_nanos(),
+            "{} of {worked:?}",
+            slow.told_ns
+        );
+    }
+}

@@ -1,0 +1,36 @@
+//! Scripts: Lua 5.1 in a box, with Redis's words for it.
+//!
+//! ```text
+//! source ─► Engine::compile ─► Engine::run ─► redis.call ─► Caller::call ─► a reply, as Lua values
+//!                                   │
+//!                                   └─► End::Value ─► Engine::write ─► Sink: the reply of the script
+//! ```
+//!
+//! - `engine`: the state of one worker, what a run is, its memory; `running`: what others see of it, and who ends it
+//! - `strand`: the stack that scripts run on, which is left for what they ask; `berth`: where a state stays
+//! - `sandbox.lua`: what scripts see, all of it written by nobody; `sandbox`: what of it is Rust
+//! - `reply`: replies into Lua values and back; `answer`: what a failed script is told
+//! - `pattern`, `json`, `msgpack`, `pack`, `bits`, `random`: libraries that scripts have
+//!
+//! Lua calls Rust, and Rust calls no Lua from there: a script's depth is Lua's own, which has a bound. Errors that a
+//! script may catch are Lua values; what ends a script cannot be caught.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod berth;
+mod bits;
+mod engine;
+mod json;
+mod msgpack;
+mod pack;
+mod pattern;
+mod random;
+mod reply;
+mod running;
+mod sandbox;
+mod strand;
+mod tail;
+
+pub use berth::Berth;
+pub use engine::{Compiled, End, Engine, Functions, Given, Kind, Outcome, Pace, Registered, sha1_hex};
+pub use running::{Account, Caller, Kill, Level, Running, Shown, Sink, Stop, Tick};

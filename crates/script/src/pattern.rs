@@ -1,0 +1,452 @@
+//! Lua's patterns, matched within bounds: Lua's own matching goes as deep as the pattern is long, and a short pattern may
+//! take it hours, in which nothing could end the script. Here depth has a bound, and steps are counted.
+//!
+//! ```text
+//! '%a'  a class          '[a-z%d]' a set       '(…)' a capture, '()' a place     '%1' what was captured
+//! '*' '+' '-' '?'  how often      '^' '$'  ends      '%b()' balanced      '%f[…]' a frontier
+//! ```
+
+use mlua::prelude::LuaResult;
+
+use crate::answer::{error, no_memory};
+
+/// Most captures of a pattern.
+const CAPTURES_MAX: usize = 32;
+/// Most choices within choices.
+const DEPTH_MAX: usize = 200;
+/// Steps between two looks at the clock.
+const STEPS: u32 = 1 << 12;
+
+/// What a match has captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Capture {
+    /// The bytes from one place to another.
+    Text(usize, usize),
+    /// A place.
+    Place(usize),
+}
+
+/// A match.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub start: usize,
+    pub end: usize,
+    pub captures: Vec<Capture>,
+}
+
+/// A capture under way.
+#[derive(Clone, Copy, Debug)]
+enum Open {
+    From(usize),
+    Closed(Capture),
+}
+
+struct Matcher<'m> {
+    text: &'m [u8],
+    pattern: &'m [u8],
+    captures: Vec<Open>,
+    steps: u32,
+    go_on: &'m dyn Fn() -> bool,
+}
+
+/// Where what matched ends; none if nothing did.
+type Matched = LuaResult<Option<usize>>;
+
+/// A byte is of a class; an upper-case letter means the others.
+fn is_class(byte: u8, class: u8) -> bool {
+    let is = match class.to_ascii_lowercase() {
+        b'a' => byte.is_ascii_alphabetic(),
+        b'c' => byte.is_ascii_control(),
+        b'd' => byte.is_ascii_digit(),
+        b'l' => byte.is_ascii_lowercase(),
+        b'p' => byte.is_ascii_punctuation(),
+        b's' => byte.is_ascii_whitespace() || byte == 0x0B,
+        b'u' => byte.is_ascii_uppercase(),
+        b'w' => byte.is_ascii_alphanumeric(),
+        b'x' => byte.is_ascii_hexdigit(),
+        b'z' => byte == 0,
+        _ => return class == byte,
+    };
+    is != class.is_ascii_uppercase()
+}
+
+impl Matcher<'_> {
+    fn step(&mut self) -> LuaResult<()> {
+        self.steps += 1;
+        if self.steps.is_multiple_of(STEPS) && !(self.go_on)() {
+            return Err(error("script ended"));
+        }
+        Ok(())
+    }
+
+    /// Where the class that begins at `p` ends.
+    fn class_end(&mut self, p: usize) -> LuaResult<usize> {
+        let byte = |at: usize| self.pattern.get(at).copied();
+        match byte(p) {
+            Some(b'%') if p + 1 >= self.pattern.len() => Err(error("malformed pattern (ends with '%')")),
+            Some(b'%') => Ok(p + 2),
+            Some(b'[') => {
+                let mut at = p + 1 + usize::from(byte(p + 1) == Some(b'^'));
+                // A bracket that comes first is one of the set.
+                loop {
+                    self.step()?;
+                    let first = byte(at).ok_or_else(|| error("malformed pattern (missing ']')"))?;
+                    at += 1 + usize::from(first == b'%');
+                    if byte(at) == Some(b']') {
+                        return Ok(at + 1);
+                    }
+                }
+            }
+            _ => Ok(p + 1),
+        }
+    }
+
+    /// A byte is of the set from `p`, its bracket, to `last`, the other one.
+    fn is_of_set(&mut self, byte: u8, p: usize, last: usize) -> LuaResult<bool> {
+        let pattern = self.pattern;
+        let negated = pattern[p + 1] == b'^';
+        let mut at = p + 1 + usize::from(negated);
+        while at < last {
+            self.step()?;
+            if pattern[at] == b'%' {
+                if is_class(byte, pattern[at + 1]) {
+                    return Ok(!negated);
+                }
+                at += 2;
+            } else if pattern[at + 1] == b'-' && at + 2 < last {
+                if (pattern[at]..=pattern[at + 2]).contains(&byte) {
+                    return Ok(!negated);
+                }
+                at += 3;
+            } else if pattern[at] == byte {
+                return Ok(!negated);
+            } else {
+                at += 1;
+            }
+        }
+        Ok(negated)
+    }
+
+    /// The byte at `s` is of the single class from `p` to `end`.
+    fn is_single(&mut self, s: usize, p: usize, end: usize) -> LuaResult<bool> {
+        let Some(&byte) = self.text.get(s) else { return Ok(false) };
+        match self.pattern[p] {
+            b'.' => Ok(true),
+            b'%' => Ok(is_class(byte, self.pattern[p + 1])),
+            b'[' => self.is_of_set(byte, p, end - 1),
+            only => Ok(only == byte),
+        }
+    }
+
+    /// Matches the pattern from `p` on with the text from `s` on.
+    fn matches(&mut self, mut s: usize, mut p: usize, depth: usize) -> Matched {
+        if depth > DEPTH_MAX {
+            return Err(error("pattern too complex"));
+        }
+        loop {
+            self.step()?;
+            let Some(&first) = self.pattern.get(p) else { return Ok(Some(s)) };
+            let second = self.pattern.get(p + 1).copied();
+            match (first, second) {
+                (b'(', Some(b')')) => return self.open(s, p + 2, Open::Closed(Capture::Place(s)), depth),
+                (b'(', _) => return self.open(s, p + 1, Open::From(s), depth),
+                (b')', _) => return self.close(s, p + 1, depth),
+                (b'$', None) => return Ok((s == self.text.len()).then_some(s)),
+                (b'%', Some(b'b')) => match self.balanced(s, p + 2)? {
+                    Some(end) => (s, p) = (end, p + 4),
+                    None => return Ok(None),
+                },
+                (b'%', Some(b'f')) => {
+                    p += 2;
+                    if self.pattern.get(p) != Some(&b'[') {
+                        return Err(error("missing '[' after '%f' in pattern"));
+                    }
+                    let end = self.class_end(p)?;
+                    let before = s.checked_sub(1).map_or(0, |at| self.text[at]);
+                    let here = self.text.get(s).copied().unwrap_or(0);
+                    if self.is_of_set(before, p, end - 1)? || !self.is_of_set(here, p, end - 1)? {
+                        return Ok(None);
+                    }
+                    p = end;
+                }
+                (b'%', Some(digit)) if digit.is_ascii_digit() => match self.again(s, digit)? {
+                    Some(end) => (s, p) = (end, p + 2),
+                    None => return Ok(None),
+                },
+                _ => {
+                    let end = self.class_end(p)?;
+                    match self.pattern.get(end) {
+                        Some(b'?') => {
+                            if self.is_single(s, p, end)?
+                                && let Some(found) = self.matches(s + 1, end + 1, depth + 1)?
+                            {
+                                return Ok(Some(found));
+                            }
+                            p = end + 1;
+                        }
+                        Some(b'*') => return self.most(s, s, p, end, depth),
+                        Some(b'-') => return self.least(s, p, end, depth),
+                        _ if !self.is_single(s, p, end)? => return Ok(None),
+                        Some(b'+') => return self.most(s + 1, s + 1, p, end, depth),
+                        _ => (s, p) = (s + 1, end),
+                    }
+                }
+            }
+        }
+    }
+
+    /// As many of a class as there are, from `s` on, and then fewer down to `least`.
+    fn most(&mut self, least: usize, s: usize, p: usize, end: usize, depth: usize) -> Matched {
+        let mut at = s;
+        while self.is_single(at, p, end)? {
+            self.step()?;
+            at += 1;
+        }
+        loop {
+            if let Some(found) = self.matches(at, end + 1, depth + 1)? {
+                return Ok(Some(found));
+            }
+            if at == least {
+                return Ok(None);
+            }
+            at -= 1;
+        }
+    }
+
+    /// As few of a class as will do.
+    fn least(&mut self, mut s: usize, p: usize, end: usize, depth: usize) -> Matched {
+        loop {
+            if let Some(found) = self.matches(s, end + 1, depth + 1)? {
+                return Ok(Some(found));
+            }
+            if !self.is_single(s, p, end)? {
+                return Ok(None);
+            }
+            s += 1;
+        }
+    }
+
+    fn open(&mut self, s: usize, p: usize, open: Open, depth: usize) -> Matched {
+        if self.captures.len() >= CAPTURES_MAX {
+            return Err(error("too many captures"));
+        }
+        self.captures.push(open);
+        let found = self.matches(s, p, depth + 1)?;
+        if found.is_none() {
+            self.captures.pop();
+        }
+        Ok(found)
+    }
+
+    fn close(&mut self, s: usize, p: usize, depth: usize) -> Matched {
+        let open = self.captures.iter().rposition(|capture| matches!(capture, Open::From(_)));
+        let open = open.ok_or_else(|| error("invalid pattern capture"))?;
+        let before = self.captures[open];
+        if let Open::From(start) = before {
+            self.captures[open] = Open::Closed(Capture::Text(start, s));
+        }
+        let found = self.matches(s, p, depth + 1)?;
+        if found.is_none() {
+            self.captures[open] = before;
+        }
+        Ok(found)
+    }
+
+    fn balanced(&mut self, s: usize, p: usize) -> Matched {
+        let (Some(&open), Some(&close)) = (self.pattern.get(p), self.pattern.get(p + 1)) else {
+            return Err(error("unbalanced pattern"));
+        };
+        if self.text.get(s) != Some(&open) {
+            return Ok(None);
+        }
+        let mut depth = 1;
+        for at in s + 1..self.text.len() {
+            self.step()?;
+            let byte = self.text[at];
+            if byte == close {
+                depth -= 1;
+                if depth == 0 {
+                    return Ok(Some(at + 1));
+                }
+            } else if byte == open {
+                depth += 1;
+            }
+        }
+        Ok(None)
+    }
+
+    /// What was captured, once more.
+    fn again(&mut self, s: usize, digit: u8) -> Matched {
+        let captured = usize::from(digit).checked_sub(usize::from(b'1')).and_then(|at| self.captures.get(at));
+        let Some(Open::Closed(Capture::Text(start, end))) = captured else {
+            return Err(error("invalid capture index"));
+        };
+        let text = &self.text[*start..*end];
+        Ok(self.text[s..].starts_with(text).then_some(s + text.len()))
+    }
+}
+
+/// The first match from `init` on; `anchors`: a `^` at the beginning means that it begins there.
+pub(crate) fn search(
+    text: &[u8],
+    pattern: &[u8],
+    init: usize,
+    anchors: bool,
+    go_on: &dyn Fn() -> bool,
+) -> LuaResult<Option<Found>> {
+    let anchored = anchors && pattern.first() == Some(&b'^');
+    let pattern = if anchored { &pattern[1..] } else { pattern };
+    let mut matcher = Matcher { text, pattern, captures: Vec::new(), steps: 0, go_on };
+    let last = if anchored { init } else { text.len() };
+    for start in init..=last {
+        matcher.captures.clear();
+        let Some(end) = matcher.matches(start, 0, 0)? else { continue };
+        let closed = |capture: &Open| match capture {
+            Open::Closed(capture) => Ok(*capture),
+            Open::From(_) => Err(error("unfinished capture")),
+        };
+        let captures = matcher.captures.iter().map(closed).collect::<LuaResult<_>>()?;
+        return Ok(Some(Found { start, end, captures }));
+    }
+    Ok(None)
+}
+
+/// Up to `most` matches, from the first on, replaced by `by`, in which `%1` is what was captured; the text and how many
+/// they were. The text has at most so many bytes.
+pub(crate) fn replace(
+    text: &[u8],
+    pattern: &[u8],
+    by: &[u8],
+    most: usize,
+    bytes_max: usize,
+    go_on: &dyn Fn() -> bool,
+) -> LuaResult<(Vec<u8>, usize)> {
+    let anchored = pattern.first() == Some(&b'^');
+    let (mut made, mut at, mut count) = (Vec::new(), 0, 0);
+    while count < most {
+        let Some(found) = search(text, pattern, at, true, go_on)? else { break };
+        count += 1;
+        made.extend_from_slice(&text[at..found.start]);
+        put(&mut made, text, &found, by)?;
+        if made.len() > bytes_max {
+            return Err(no_memory());
+        }
+        at = found.end;
+        if found.end == found.start {
+            let Some(&byte) = text.get(at) else { break };
+            made.push(byte);
+            at += 1;
+        }
+        if anchored {
+            break;
+        }
+    }
+    made.extend_from_slice(text.get(at..).unwrap_or_default());
+    Ok((made, count))
+}
+
+/// Adds what takes the place of a match.
+fn put(made: &mut Vec<u8>, text: &[u8], found: &Found, by: &[u8]) -> LuaResult<()> {
+    let mut bytes = by.iter();
+    while let Some(&byte) = bytes.next() {
+        match (byte, if byte == b'%' { bytes.next() } else { None }) {
+            (b'%', Some(b'0')) => made.extend_from_slice(&text[found.start..found.end]),
+            (b'%', Some(&digit)) if digit.is_ascii_digit() => {
+                let at = usize::from(digit - b'1');
+                match found.captures.get(at) {
+                    Some(Capture::Text(start, end)) => made.extend_from_slice(&text[*start..*end]),
+                    Some(Capture::Place(place)) => {
+                        made.extend_from_slice((place + 1).to_string().as_bytes());
+                    }
+                    None if at == 0 => made.extend_from_slice(&text[found.start..found.end]),
+                    None => return Err(error("invalid capture index")),
+                }
+            }
+            (b'%', Some(&other)) => made.push(other),
+            // Lua takes the zero behind its strings.
+            (b'%', None) => made.push(0),
+            (byte, _) => made.push(byte),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(text: &str, pattern: &str) -> Result<Option<(usize, usize, Vec<Capture>)>, String> {
+        search(text.as_bytes(), pattern.as_bytes(), 0, true, &|| true)
+            .map(|found| found.map(|found| (found.start, found.end, found.captures)))
+            .map_err(|error| crate::answer::text_of(&error))
+    }
+
+    fn gsub(text: &str, pattern: &str, by: &str) -> (String, usize) {
+        let (made, count) =
+            replace(text.as_bytes(), pattern.as_bytes(), by.as_bytes(), usize::MAX, 1000, &|| true).unwrap();
+        (String::from_utf8(made).unwrap(), count)
+    }
+
+    #[test]
+    fn patterns_match_as_luas_do() {
+        let at = |text, pattern| find(text, pattern).unwrap().map(|(start, end, _)| (start, end));
+        assert_eq!(at("hello world", "o w"), Some((4, 7)));
+        assert_eq!(at("hello", "l+"), Some((2, 4)));
+        assert_eq!(at("hello", "l-o"), Some((2, 5)));
+        assert_eq!(at("hello", "^h"), Some((0, 1)));
+        assert_eq!(at("hello", "^e"), None);
+        assert_eq!(at("hello", "o$"), Some((4, 5)));
+        assert_eq!(at("a$b", "$b"), Some((1, 3)));
+        assert_eq!(at("f(a(b)c)d", "%b()"), Some((1, 8)));
+        assert_eq!(at("THE (quick) fox", "%f[%a]%a+%f[%A]"), Some((0, 3)));
+        assert_eq!(at("x-1", "[%a-]+"), Some((0, 2)));
+        assert_eq!(at("]", "[]]"), Some((0, 1)));
+        assert_eq!(at("a^", "[%^x]"), Some((1, 2)));
+        assert_eq!(at("abc123", "[^%a]+"), Some((3, 6)));
+        assert_eq!(at("key=value", "(%w+)=(%w+)"), Some((0, 9)));
+        assert_eq!(at("", "a*"), Some((0, 0)));
+        assert_eq!(at("aXb", "a.?b"), Some((0, 3)));
+        assert_eq!(find("'x' \"y\"", "(['\"])(.-)%1").unwrap().unwrap().2.len(), 2);
+        assert_eq!(find("ab", "a()b").unwrap().unwrap().2, [Capture::Place(1)]);
+    }
+
+    #[test]
+    fn patterns_that_are_none_are_told() {
+        for (pattern, told) in [
+            ("%", "malformed pattern (ends with '%')"),
+            ("[a", "malformed pattern (missing ']')"),
+            ("[%", "malformed pattern (missing ']')"),
+            ("[a-", "malformed pattern (missing ']')"),
+            ("(a", "unfinished capture"),
+            ("a)", "invalid pattern capture"),
+            ("%1", "invalid capture index"),
+            ("%b", "unbalanced pattern"),
+            ("%f", "missing '[' after '%f' in pattern"),
+        ] {
+            assert_eq!(find("aaa", pattern).unwrap_err(), told, "{pattern}");
+        }
+        assert_eq!(find(&"a".repeat(50), &"(a".repeat(40)).unwrap_err(), "too many captures");
+        assert_eq!(find(&"a".repeat(300), &"a?".repeat(300)).unwrap_err(), "pattern too complex");
+    }
+
+    #[test]
+    fn a_search_without_end_is_ended() {
+        let text = "a".repeat(200);
+        let pattern = ".-".repeat(20) + "b";
+        let ended = search(text.as_bytes(), pattern.as_bytes(), 0, true, &|| false);
+        assert_eq!(crate::answer::text_of(&ended.unwrap_err()), "script ended");
+    }
+
+    #[test]
+    fn matches_are_replaced() {
+        assert_eq!(gsub("hello world", "o", "0"), ("hell0 w0rld".into(), 2));
+        assert_eq!(gsub("abc", "", "-"), ("-a-b-c-".into(), 4));
+        assert_eq!(gsub("abc", "%w", "%0%0"), ("aabbcc".into(), 3));
+        assert_eq!(gsub("a b", "(%w) (%w)", "%2 %1"), ("b a".into(), 1));
+        assert_eq!(gsub("abc", "b*", "x"), ("xaxxcx".into(), 4));
+        assert_eq!(gsub("aaa", "^a", "b"), ("baa".into(), 1));
+        assert_eq!(gsub("x", "x", "%%"), ("%".into(), 1));
+        assert!(replace(b"x", b"x", b"%2", 1, 100, &|| true).is_err());
+        assert!(replace(&[b'x'; 100], b"x", &[b'y'; 100], 200, 1000, &|| true).is_err());
+    }
+}

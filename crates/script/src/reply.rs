@@ -1,0 +1,367 @@
+//! Replies into Lua values, as `redis.call` has them, and Lua values into the reply of a script.
+//!
+//! | reply | Lua | reply of a script |
+//! |---|---|---|
+//! | `:1` | number | `:1`, without what is behind the point |
+//! | `$…` | string | `$…` |
+//! | `$-1`, `*-1` | `false` | `$-1`, in RESP3 `_` |
+//! | `_` | `nil` | the same |
+//! | `+OK` | `{ok = "OK"}` | `+OK` |
+//! | `-ERR …` | `{err = "ERR …"}` | `-ERR …` |
+//! | `*2 …` | table | `*…` up to the first `nil` |
+//! | `%1 …` | `{map = {…}}` | `%…`, in RESP2 `*…` |
+//! | `~1 …` | `{set = {… = true}}` | `~…`, in RESP2 `*…` |
+//! | `,1.5` | `{double = 1.5}` | `,…`, in RESP2 `$…` |
+//! | `#t` | boolean | `#t` if the script has RESP3; else `true` is `:1` |
+//! | `(…`, `=…` | `{big_number = …}`, `{verbatim_string = {format = …, string = …}}` | the same, in RESP2 `$…` |
+
+use larder_protocol::resp::{
+    Args, HEAD_BYTES_MAX, format_double, parse_double, parse_integer, write_head, write_integer,
+};
+use mlua::prelude::{Lua, LuaResult, LuaTable, LuaValue};
+
+use crate::answer::{COUNTED, error, no_memory, table_of};
+use crate::running::Sink;
+
+/// Replies and values may lie in one another so deep.
+pub(crate) const DEPTH_MAX: usize = 128;
+/// What a string takes in a state besides its bytes, a table, and an element of one.
+const STRING_BYTES: usize = 64;
+const TABLE_BYTES: usize = 96;
+const SLOT_BYTES: usize = 48;
+
+/// What may be made in a state by what asks for memory beside its limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget(pub usize);
+
+impl Budget {
+    fn take(&mut self, bytes: usize) -> LuaResult<()> {
+        self.0 = self.0.checked_sub(bytes).ok_or_else(no_memory)?;
+        Ok(())
+    }
+
+    /// A string.
+    pub fn string(&mut self, lua: &Lua, bytes: &[u8]) -> LuaResult<LuaValue> {
+        self.take(bytes.len() + STRING_BYTES)?;
+        Ok(LuaValue::String(lua.create_string(bytes)?))
+    }
+
+    /// A table of so many elements, of which each is counted, and that many have room.
+    pub fn table(&mut self, lua: &Lua, elements: usize, fields: usize) -> LuaResult<LuaTable> {
+        self.take(TABLE_BYTES + (elements + fields).saturating_mul(SLOT_BYTES))?;
+        lua.create_table_with_capacity(elements, fields)
+    }
+
+    /// A table of words.
+    pub fn words(&mut self, lua: &Lua, words: Args<'_>) -> LuaResult<LuaTable> {
+        let table = self.table(lua, words.len(), 0)?;
+        for (n, word) in words.enumerate() {
+            self.take(word.len() + STRING_BYTES)?;
+            // A text is put into the table without a reference of Rust's to it.
+            match std::str::from_utf8(word) {
+                Ok(text) => table.raw_set(n + 1, text)?,
+                Err(_) => table.raw_set(n + 1, lua.create_string(word)?)?,
+            }
+        }
+        Ok(table)
+    }
+
+    /// One more element of a table that grows.
+    pub fn element(&mut self) -> LuaResult<()> {
+        self.take(SLOT_BYTES)
+    }
+}
+
+/// Reads a reply.
+pub(crate) struct Reader<'r> {
+    bytes: &'r [u8],
+    budget: Budget,
+}
+
+impl<'r> Reader<'r> {
+    pub fn new(bytes: &'r [u8], budget: Budget) -> Reader<'r> {
+        Reader { bytes, budget }
+    }
+
+    /// The next one, and those in it.
+    pub fn value(&mut self, lua: &Lua, depth: usize) -> LuaResult<LuaValue> {
+        let (kind, line) = self.line()?;
+        let count = || parse_integer(line).and_then(|n| usize::try_from(n).ok());
+        match kind {
+            b':' => {
+                let n = parse_integer(line).unwrap_or(0);
+                Ok(LuaValue::Number(n as f64))
+            }
+            b'$' => match count() {
+                Some(bytes) => {
+                    let text = self.bytes(bytes)?;
+                    self.budget.string(lua, text)
+                }
+                None => Ok(LuaValue::Boolean(false)),
+            },
+            b'+' => self.field(lua, "ok", line),
+            b'-' => {
+                self.budget.take(line.len() + STRING_BYTES + TABLE_BYTES)?;
+                let table = table_of(lua, line)?;
+                table.raw_set(COUNTED, true)?;
+                Ok(LuaValue::Table(table))
+            }
+            b'_' => Ok(LuaValue::Nil),
+            b'#' => Ok(LuaValue::Boolean(line == b"t")),
+            b',' => {
+                let table = self.budget.table(lua, 0, 1)?;
+                table.raw_set("double", parse_double(line).unwrap_or(f64::NAN))?;
+                Ok(LuaValue::Table(table))
+            }
+            b'(' => self.field(lua, "big_number", line),
+            b'=' => self.verbatim(lua, count()),
+            b'*' | b'>' => match count() {
+                Some(count) => self.array(lua, count, depth),
+                None => Ok(LuaValue::Boolean(false)),
+            },
+            b'~' => self.set(lua, count().unwrap_or(0), depth),
+            b'%' => self.map(lua, count().unwrap_or(0), depth),
+            _ => Err(error("a reply that cannot be read")),
+        }
+    }
+
+    fn field(&mut self, lua: &Lua, name: &str, text: &[u8]) -> LuaResult<LuaValue> {
+        let table = self.budget.table(lua, 0, 1)?;
+        table.raw_set(name, self.budget.string(lua, text)?)?;
+        Ok(LuaValue::Table(table))
+    }
+
+    fn verbatim(&mut self, lua: &Lua, bytes: Option<usize>) -> LuaResult<LuaValue> {
+        let text = self.bytes(bytes.unwrap_or(0))?;
+        let (format, text) = text.split_at_checked(4).ok_or_else(|| error("a reply that cannot be read"))?;
+        let inner = self.budget.table(lua, 0, 2)?;
+        inner.raw_set("string", self.budget.string(lua, text)?)?;
+        inner.raw_set("format", self.budget.string(lua, &format[..3])?)?;
+        let table = self.budget.table(lua, 0, 1)?;
+        table.raw_set("verbatim_string", inner)?;
+        Ok(LuaValue::Table(table))
+    }
+
+    fn inside(depth: usize) -> LuaResult<usize> {
+        if depth >= DEPTH_MAX { Err(error("a reply that is too deep")) } else { Ok(depth + 1) }
+    }
+
+    fn array(&mut self, lua: &Lua, count: usize, depth: usize) -> LuaResult<LuaValue> {
+        let depth = Reader::inside(depth)?;
+        let table = self.budget.table(lua, count.min(self.bytes.len()), 0)?;
+        for n in 1..=count {
+            let value = self.value(lua, depth)?;
+            table.raw_set(n, value)?;
+        }
+        Ok(LuaValue::Table(table))
+    }
+
+    fn set(&mut self, lua: &Lua, count: usize, depth: usize) -> LuaResult<LuaValue> {
+        let depth = Reader::inside(depth)?;
+        let inner = self.budget.table(lua, 0, count.min(self.bytes.len()))?;
+        for _ in 0..count {
+            match self.value(lua, depth)? {
+                LuaValue::Nil => {}
+                value => inner.raw_set(value, true)?,
+            }
+        }
+        let table = self.budget.table(lua, 0, 1)?;
+        table.raw_set("set", inner)?;
+        Ok(LuaValue::Table(table))
+    }
+
+    fn map(&mut self, lua: &Lua, count: usize, depth: usize) -> LuaResult<LuaValue> {
+        let depth = Reader::inside(depth)?;
+        let inner = self.budget.table(lua, 0, count.min(self.bytes.len()))?;
+        for _ in 0..count {
+            let (key, value) = (self.value(lua, depth)?, self.value(lua, depth)?);
+            if !key.is_nil() {
+                inner.raw_set(key, value)?;
+            }
+        }
+        let table = self.budget.table(lua, 0, 1)?;
+        table.raw_set("map", inner)?;
+        Ok(LuaValue::Table(table))
+    }
+
+    /// The kind of the next reply, and the rest of its line.
+    fn line(&mut self) -> LuaResult<(u8, &'r [u8])> {
+        let end = memchr::memchr(b'\n', self.bytes).filter(|end| *end >= 2);
+        let end = end.ok_or_else(|| error("a reply that cannot be read"))?;
+        let (line, rest) = self.bytes.split_at(end + 1);
+        self.bytes = rest;
+        Ok((line[0], &line[1..end - 1]))
+    }
+
+    /// So many bytes, and the end of a line.
+    fn bytes(&mut self, count: usize) -> LuaResult<&'r [u8]> {
+        let (text, rest) =
+            self.bytes.split_at_checked(count).ok_or_else(|| error("a reply that cannot be read"))?;
+        self.bytes = rest.get(2..).unwrap_or_default();
+        Ok(text)
+    }
+}
+
+/// A text in one line: what would end it becomes spaces.
+fn lined(text: &[u8]) -> Vec<u8> {
+    text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }).collect()
+}
+
+/// What C has of a text.
+pub(crate) fn up_to_zero(text: &[u8]) -> &[u8] {
+    &text[..memchr::memchr(0, text).unwrap_or(text.len())]
+}
+
+/// Writes the reply of a script.
+pub(crate) struct Writer<'s> {
+    pub sink: &'s mut dyn Sink,
+    /// The client speaks RESP3.
+    pub resp3: bool,
+    /// The script has asked for RESP3.
+    pub script_resp3: bool,
+}
+
+/// There is no room for the rest of a reply.
+#[derive(Debug)]
+pub(crate) struct Full;
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        if self.sink.put(bytes) { Ok(()) } else { Err(Full) }
+    }
+
+    fn head(&mut self, kind: u8, n: usize) -> Result<(), Full> {
+        let mut head = [0; HEAD_BYTES_MAX];
+        let bytes = write_head(&mut head, kind, n as u64);
+        self.put(&head[..bytes])
+    }
+
+    fn bulk(&mut self, text: &[u8]) -> Result<(), Full> {
+        if self.sink.put_bulk(text) { Ok(()) } else { Err(Full) }
+    }
+
+    fn integer(&mut self, n: i64) -> Result<(), Full> {
+        let mut line = [0; HEAD_BYTES_MAX];
+        line[0] = b':';
+        let end = 1 + write_integer(&mut line[1..], n);
+        line[end..end + 2].copy_from_slice(b"\r\n");
+        self.put(&line[..end + 2])
+    }
+
+    /// A line; what would end it becomes spaces.
+    fn line(&mut self, kind: &[u8], text: &[u8]) -> Result<(), Full> {
+        self.put(kind)?;
+        self.put(&lined(text))?;
+        self.put(b"\r\n")
+    }
+
+    fn null(&mut self) -> Result<(), Full> {
+        self.put(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" })
+    }
+
+    /// A value and what is in it.
+    pub fn value(&mut self, value: &LuaValue, depth: usize) -> Result<(), Full> {
+        match value {
+            LuaValue::String(text) => self.bulk(&text.as_bytes()),
+            LuaValue::Integer(n) => self.integer(*n),
+            LuaValue::Number(n) => {
+                // What is no 64-bit number is the least of them, as C has it on x86.
+                let fits = n.abs() < 9_223_372_036_854_775_808.0;
+                self.integer(if fits { *n as i64 } else { i64::MIN })
+            }
+            LuaValue::Boolean(is) if self.script_resp3 && self.resp3 => {
+                self.put(if *is { b"#t\r\n" } else { b"#f\r\n" })
+            }
+            LuaValue::Boolean(false) if self.script_resp3 => self.put(b":0\r\n"),
+            LuaValue::Boolean(true) => self.put(b":1\r\n"),
+            LuaValue::Table(table) if depth < DEPTH_MAX => self.table(table, depth + 1),
+            LuaValue::Table(_) => self.line(b"-", b"ERR reached lua stack limit"),
+            _ => self.null(),
+        }
+    }
+
+    fn table(&mut self, table: &LuaTable, depth: usize) -> Result<(), Full> {
+        let field = |name: &str| table.raw_get::<LuaValue>(name).unwrap_or(LuaValue::Nil);
+        if let LuaValue::String(text) = field("err") {
+            let text = text.as_bytes();
+            let text = up_to_zero(&text);
+            self.sink.failed(text, field(COUNTED) == LuaValue::Boolean(true));
+            return self.line(b"-", text);
+        }
+        if let LuaValue::String(text) = field("ok") {
+            return self.line(b"+", up_to_zero(&text.as_bytes()));
+        }
+        match field("double") {
+            LuaValue::Integer(n) => return self.double(n as f64),
+            LuaValue::Number(n) => return self.double(n),
+            _ => {}
+        }
+        if let LuaValue::String(text) = field("big_number") {
+            let text = lined(&text.as_bytes());
+            return if self.resp3 { self.line(b"(", &text) } else { self.bulk(&text) };
+        }
+        if let LuaValue::Table(inner) = field("verbatim_string") {
+            let part = |name: &str| inner.raw_get::<LuaValue>(name).unwrap_or(LuaValue::Nil);
+            if let (LuaValue::String(format), LuaValue::String(text)) = (part("format"), part("string")) {
+                return self.verbatim(&format.as_bytes(), &text.as_bytes());
+            }
+        }
+        if let LuaValue::Table(inner) = field("map") {
+            return self.pairs(&inner, b'%', 2, depth);
+        }
+        if let LuaValue::Table(inner) = field("set") {
+            return self.pairs(&inner, b'~', 1, depth);
+        }
+        let element = |n: usize| table.raw_get::<LuaValue>(n).unwrap_or(LuaValue::Nil);
+        let count = (1..).take_while(|n| !element(*n).is_nil()).count();
+        self.head(b'*', count)?;
+        for n in 1..=count {
+            self.value(&element(n), depth)?;
+        }
+        Ok(())
+    }
+
+    fn double(&mut self, n: f64) -> Result<(), Full> {
+        let text = format_double(n);
+        if self.resp3 { self.line(b",", text.as_bytes()) } else { self.bulk(text.as_bytes()) }
+    }
+
+    fn verbatim(&mut self, format: &[u8], text: &[u8]) -> Result<(), Full> {
+        if !self.resp3 {
+            return self.bulk(text);
+        }
+        let mut kind = [b' '; 4];
+        kind.iter_mut().zip(format.iter().take(3)).for_each(|(to, from)| *to = *from);
+        kind[3] = b':';
+        self.head(b'=', text.len() + kind.len())?;
+        self.put(&kind)?;
+        self.put(text)?;
+        self.put(b"\r\n")
+    }
+
+    /// The keys of a table, with their values if that is `words` 2.
+    fn pairs(&mut self, table: &LuaTable, kind: u8, words: usize, depth: usize) -> Result<(), Full> {
+        let mut count = 0usize;
+        let counted = table.for_each(|_: LuaValue, _: LuaValue| {
+            count += 1;
+            Ok(())
+        });
+        if counted.is_err() {
+            return self.null();
+        }
+        if self.resp3 {
+            self.head(kind, count)?
+        } else {
+            self.head(b'*', count * words)?
+        }
+        let mut done = Ok(());
+        let _ = table.for_each(|key: LuaValue, value: LuaValue| {
+            done = self.value(&key, depth);
+            if words == 2 && done.is_ok() {
+                done = self.value(&value, depth);
+            }
+            if done.is_ok() { Ok(()) } else { Err(no_memory()) }
+        });
+        done
+    }
+}

@@ -1,0 +1,905 @@
+-- What scripts see. Everything they can name is in a table that nobody can write: they see an empty one in front of it,
+-- whose metatable reads what is behind. `raw`: the libraries as Lua has them, which no script reaches. `rust`: functions
+-- that answer `true` and their result, or `false` and why not; they are never called with more arguments than they have
+-- places for, and never raise anything.
+local raw, rust, constants = ...
+local shown = {}
+-- From here on every function has what scripts see as its environment, so that `getfenv` shows no more.
+raw.setfenv(1, shown)
+
+local error, type, select, tostring = raw.error, raw.type, raw.select, raw.tostring
+local next, pairs, ipairs = raw.next, raw.pairs, raw.ipairs
+local rawget, rawset, getmetatable, setmetatable = raw.rawget, raw.rawset, raw.getmetatable, raw.setmetatable
+local pcall, xpcall, unpack, loadstring = raw.pcall, raw.xpcall, raw.unpack, raw.loadstring
+local getfenv, setfenv, collectgarbage = raw.getfenv, raw.setfenv, raw.collectgarbage
+local byte, sub, rep = raw.string.byte, raw.string.sub, raw.string.rep
+local concat, insert, remove, sort = raw.table.concat, raw.table.insert, raw.table.remove, raw.table.sort
+local resume = raw.coroutine.resume
+
+-- Values of one call that Rust holds at once, with room for its own.
+local ARGUMENTS_MAX = 7500
+local RESULTS_MAX = 7999
+local INTEGER_MAX = 2147483647
+-- Functions of a library.
+local FUNCTIONS_MAX = 1000
+local READONLY = 'Attempt to modify a readonly table'
+-- Chunks have no name of a script's choice: what is not held by anybody else might be collected while it is compiled.
+local CHUNK = '@user_script'
+-- What ends a script, as an error.
+local STOP = {}
+
+-- What is behind the tables that are shown, and whose functions nobody gives another environment.
+local behind, own = {}, {}
+
+local function refuse() error(READONLY, 2) end
+
+local function seal(content, front)
+  front = front or {}
+  behind[front] = content
+  for _, value in pairs(content) do
+    if type(value) == 'function' then own[value] = true end
+  end
+  return setmetatable(front, { __index = content, __newindex = refuse, __metatable = false })
+end
+
+-- Behind what may have been long work: the script ends here if it is to.
+local function looks()
+  if not rust.look() then error(STOP, 0) end
+end
+
+-- Whatever was raised: while a script ends, nothing that it caught is its own any more.
+local function stops(err) return err == STOP or rust.stops() end
+
+-- Errors ------------------------------------------------------------------------------------------------------------
+
+-- What `pcall` caught: of an error that is a table its text, as Redis has it.
+local function caught(ok, ...)
+  if ok then return true, ... end
+  local err = ...
+  if stops(err) then error(err, 0) end
+  if type(err) == 'table' then
+    local text = rawget(err, 'err')
+    -- What is no text comes behind it.
+    if type(text) ~= 'string' and type(text) ~= 'number' then return false, err, text end
+    err = text
+  elseif type(err) == 'userdata' and err ~= constants.null then
+    err = tostring(err)
+  end
+  return false, err
+end
+
+local function ended(ok, ...)
+  if not ok and stops((...)) then error((...), 0) end
+  return ok, ...
+end
+
+-- What a function of Lua's has come to: its errors say where it was called, and not where here.
+local function told(name, ok, ...)
+  if ok then return ... end
+  local err = ...
+  if type(err) == 'string' then
+    local from, to = raw.string.find(err, "^sandbox:%d+: ")
+    if from then err = sub(err, to + 1) end
+    err = raw.string.gsub(err, "to '%?'", "to '" .. name .. "'", 1)
+  end
+  error(err, err == STOP and 0 or 3)
+end
+
+local base = {}
+
+function base.pcall(...) return caught(pcall(...)) end
+
+function base.xpcall(run, handler)
+  return ended(xpcall(run, function(err)
+    if stops(err) then return err end
+    return handler(err)
+  end))
+end
+
+-- Tables ------------------------------------------------------------------------------------------------------------
+
+function base.rawset(t, k, v)
+  if behind[t] then error(READONLY, 2) end
+  if type(t) == 'table' then return rawset(t, k, v) end
+  return told('rawset', pcall(rawset, t, k, v))
+end
+
+function base.rawget(t, k)
+  t = behind[t] or t
+  if type(t) == 'table' then return rawget(t, k) end
+  return told('rawget', pcall(rawget, t, k))
+end
+
+function base.setmetatable(t, m)
+  if behind[t] then error(READONLY, 2) end
+  return told('setmetatable', pcall(setmetatable, t, m))
+end
+
+-- It is called with a table, or that is an error of its caller's.
+local function is_table(name, ...)
+  if type((...)) ~= 'table' then
+    local got = select('#', ...) == 0 and 'no value' or type((...))
+    error("bad argument #1 to '" .. name .. "' (table expected, got " .. got .. ')', 3)
+  end
+end
+
+-- A whole number in an optional place.
+local function place(value, usual, n, name)
+  if value == nil then return usual end
+  local number = raw.tonumber(value)
+  if not number then
+    error('bad argument #' .. n .. " to '" .. name .. "' (number expected, got " .. type(value) .. ')', 3)
+  end
+  return number
+end
+
+function base.next(...)
+  is_table('next', ...)
+  local t, k = ...
+  -- It may have passed many places that are empty.
+  looks()
+  local ok, key, value = pcall(next, behind[t] or t, k)
+  if not ok then error(key, 0) end
+  return key, value
+end
+
+function base.pairs(...)
+  is_table('pairs', ...)
+  local t = ...
+  local content = behind[t]
+  looks()
+  if not content then return next, t, nil end
+  local copy = {}
+  for k, v in pairs(content) do copy[k] = v end
+  return pairs(copy)
+end
+
+function base.ipairs(...)
+  is_table('ipairs', ...)
+  local t = ...
+  return ipairs(t)
+end
+
+function base.unpack(...)
+  is_table('unpack', ...)
+  local t, i, j = ...
+  i, j = place(i, 1, 2, 'unpack'), place(j, #t, 3, 'unpack')
+  if i > j then return end
+  -- Lua takes them for numbers of 32 bits, whatever they are.
+  if not (i >= -INTEGER_MAX and j <= INTEGER_MAX and j - i < RESULTS_MAX) then
+    error('too many results to unpack', 2)
+  end
+  return unpack(t, i, j)
+end
+
+-- Chunks ------------------------------------------------------------------------------------------------------------
+
+-- Bytes of a chunk that a script compiles: that is one step.
+local CHUNK_BYTES_MAX = 512 * 1024
+
+local function compile(source)
+  if byte(source, 1) == 27 then return nil, 'attempt to load chunk with wrong mode' end
+  if #source > CHUNK_BYTES_MAX then return nil, 'chunk is too long' end
+  local made, err = loadstring(source, CHUNK)
+  looks()
+  if made then return made end
+  return nil, err
+end
+
+function base.loadstring(source)
+  if type(source) == 'number' then source = tostring(source) end
+  if type(source) ~= 'string' then error("bad argument #1 to 'loadstring' (string expected, got " .. type(source) .. ')', 2) end
+  return compile(source)
+end
+
+function base.load(read)
+  if type(read) ~= 'function' then
+    error("bad argument #1 to 'load' (function expected, got " .. (read == nil and 'no value' or type(read)) .. ')', 2)
+  end
+  local pieces, n, bytes = {}, 0, 0
+  while true do
+    local piece = read()
+    bytes = bytes + (type(piece) == 'string' and #piece or 0)
+    if bytes > CHUNK_BYTES_MAX then return nil, 'chunk is too long' end
+    if piece == nil or piece == '' then return compile(concat(pieces)) end
+    if type(piece) ~= 'string' then return nil, 'reader function must return a string' end
+    n = n + 1
+    pieces[n] = piece
+  end
+end
+
+-- A place among the calls, as Lua takes it: a number, or a text that is one.
+local function level_of(f)
+  local level = type(f) ~= 'function' and raw.tonumber(f)
+  return level and level - level % 1
+end
+
+function base.getfenv(f)
+  if f == nil then f = 1 end
+  local level = level_of(f)
+  if level then f = level > 0 and level + 1 or level end
+  return getfenv(f)
+end
+
+-- The script at work; and one that has changed what its functions see, of which the next run is to see what the first did.
+local at_work, refitted
+
+function base.setfenv(f, t)
+  local level = level_of(f)
+  if level == 0 then error(READONLY, 2) end
+  -- The function that is there. It is known by what it sees, which is given to it as it is.
+  if level and level > 0 then
+    f = told('setfenv', pcall(setfenv, level + 2, told('setfenv', pcall(getfenv, level + 2))))
+  end
+  if own[f] then error(READONLY, 2) end
+  refitted = at_work
+  return told('setfenv', pcall(setfenv, f, t))
+end
+
+function base.collectgarbage(what, arg)
+  if what == nil or what == 'collect' or what == 'count' or what == 'step' then return collectgarbage(what, arg) end
+  return 0
+end
+
+for _, name in ipairs({ 'assert', 'error', 'gcinfo', 'getmetatable', 'rawequal', 'select', 'tonumber', 'tostring',
+  'type', '_VERSION' }) do
+  base[name] = raw[name]
+end
+
+-- Libraries ---------------------------------------------------------------------------------------------------------
+
+local function chosen(library, names)
+  local content = {}
+  for _, name in ipairs(names) do content[name] = library[name] end
+  return content
+end
+
+-- What is wrong with an argument, and of which function.
+local function called(text, name)
+  return (raw.string.gsub(text, '^bad argument #(%d+) %(', "bad argument #%1 to '" .. name .. "' ("))
+end
+
+-- A function of Rust with one result, and one with several, which come in a table.
+local function one(f, name)
+  return function(...)
+    if select('#', ...) > ARGUMENTS_MAX then error('too many arguments', 2) end
+    local ok, result = f(...)
+    if not ok then error(called(result, name), 2) end
+    return result
+  end
+end
+
+local function several(too_many)
+  return function(f, name)
+    return function(...)
+      if select('#', ...) > ARGUMENTS_MAX then error('too many arguments', 2) end
+      local ok, results, count = f(...)
+      if not ok then error(called(results, name), 2) end
+      if count >= RESULTS_MAX then error('stack overflow (' .. too_many .. ')', 2) end
+      return unpack(results, 1, count)
+    end
+  end
+end
+
+local function each(functions, wrap, content)
+  for name, f in pairs(functions) do content[name] = wrap(f, name) end
+  return content
+end
+
+local function word(value, n, name)
+  if type(value) == 'string' then return value end
+  if type(value) == 'number' then return tostring(value) end
+  error('bad argument #' .. n .. " to '" .. name .. "' (string expected, got " .. type(value) .. ')', 3)
+end
+
+local text = chosen(raw.string, { 'byte', 'char', 'len' })
+
+-- Work on more bytes, or elements, is looked at.
+local LONG = 4096
+
+for _, name in ipairs({ 'lower', 'reverse', 'upper' }) do
+  local make = raw.string[name]
+  text[name] = function(s)
+    s = word(s, 1, name)
+    local made = make(s)
+    if #s > LONG then looks() end
+    return made
+  end
+end
+
+function text.sub(s, i, j)
+  if type(s) ~= 'string' then s = word(s, 1, 'sub') end
+  if type(i) ~= 'number' then i = place(i, nil, 2, 'sub') end
+  if not i then error("bad argument #2 to 'sub' (number expected, got no value)", 2) end
+  local made = sub(s, i, j == nil and -1 or place(j, -1, 3, 'sub'))
+  if #made > LONG then looks() end
+  return made
+end
+
+function text.rep(s, n)
+  s, n = word(s, 1, 'rep'), place(n, nil, 2, 'rep')
+  if not n then error("bad argument #2 to 'rep' (number expected, got no value)", 2) end
+  if s == '' then return s end
+  local made = rep(s, n)
+  if #made > LONG then looks() end
+  return made
+end
+
+local format = raw.string.format
+function text.format(...)
+  local made = told('format', pcall(format, ...))
+  if #made > LONG then looks() end
+  return made
+end
+
+function text.find(s, pattern, init, plain)
+  s, pattern = word(s, 1, 'find'), word(pattern, 2, 'find')
+  local ok, from, to, captures, count = rust.find(s, pattern, init, plain)
+  if not ok then error(from, 2) end
+  if not from then return nil end
+  if not captures then return from, to end
+  return from, to, unpack(captures, 1, count)
+end
+
+function text.match(s, pattern, init)
+  s, pattern = word(s, 1, 'match'), word(pattern, 2, 'match')
+  local ok, from, _, captures, count = rust.scan(s, pattern, init, false)
+  if not ok then error(from, 2) end
+  if not from then return nil end
+  return unpack(captures, 1, count)
+end
+
+function text.gmatch(s, pattern)
+  s, pattern = word(s, 1, 'gmatch'), word(pattern, 2, 'gmatch')
+  local at, last = 1, #s + 1
+  return function()
+    if at > last then return nil end
+    local ok, from, to, captures, count = rust.scan(s, pattern, at, true)
+    if not ok then error(from, 2) end
+    if not from then
+      at = last + 1
+      return nil
+    end
+    at = to > from and to or to + 1
+    return unpack(captures, 1, count)
+  end
+end
+text.gfind = text.gmatch
+
+-- What takes the place of a match.
+local function replaced(by, kind, whole, captures, count)
+  local value
+  if kind == 'function' then value = by(unpack(captures, 1, count)) else value = by[captures[1]] end
+  if not value then return whole end
+  if type(value) ~= 'string' and type(value) ~= 'number' then
+    error('invalid replacement value (a ' .. type(value) .. ')', 3)
+  end
+  return value
+end
+
+function text.gsub(s, pattern, by, most)
+  s, pattern = word(s, 1, 'gsub'), word(pattern, 2, 'gsub')
+  local kind = type(by)
+  if kind == 'string' or kind == 'number' then
+    local ok, result, count = rust.gsub(s, pattern, tostring(by), most)
+    if not ok then error(result, 2) end
+    return result, count
+  end
+  if kind ~= 'function' and kind ~= 'table' then
+    error("bad argument #3 to 'gsub' (string/function/table expected)", 2)
+  end
+  local pieces, n, count, at, last = {}, 0, 0, 1, #s
+  while most == nil or count < most do
+    local ok, from, to, captures, of = rust.scan(s, pattern, at, false)
+    if not ok then error(from, 2) end
+    if not from then break end
+    count = count + 1
+    pieces[n + 1] = sub(s, at, from - 1)
+    pieces[n + 2] = replaced(by, kind, sub(s, from, to - 1), captures, of)
+    n = n + 2
+    at = to
+    if to == from then
+      if from > last then break end
+      n = n + 1
+      pieces[n] = sub(s, from, from)
+      at = from + 1
+    end
+    if byte(pattern, 1) == 94 then break end
+  end
+  n = n + 1
+  pieces[n] = sub(s, at)
+  return concat(pieces), count
+end
+
+local tables = chosen(raw.table, { 'foreach', 'foreachi', 'getn', 'setn' })
+
+function tables.concat(...)
+  local made = told('concat', pcall(concat, ...))
+  if #made > LONG then looks() end
+  return made
+end
+
+function tables.maxn(...)
+  is_table('maxn', ...)
+  looks()
+  return raw.table.maxn((...))
+end
+
+-- What moves many elements does so here, where the script can be looked at.
+function tables.insert(t, ...)
+  if behind[t] then error(READONLY, 2) end
+  is_table('insert', t)
+  local count, at, value = select('#', ...), ...
+  local last = #t + 1
+  if count == 1 then
+    rawset(t, last, at)
+    return
+  end
+  if count ~= 2 then error("wrong number of arguments to 'insert'", 2) end
+  at = place(at, nil, 2, 'insert')
+  if not at then error("bad argument #2 to 'insert' (number expected, got nil)", 2) end
+  if at > last then
+    rawset(t, at - at % 1, value)
+    return
+  end
+  if last - at <= LONG then return insert(t, at, value) end
+  at = at - at % 1
+  for n = last, at + 1, -1 do rawset(t, n, rawget(t, n - 1)) end
+  rawset(t, at, value)
+end
+
+function tables.remove(t, at)
+  if behind[t] then error(READONLY, 2) end
+  is_table('remove', t)
+  local last = #t
+  at = place(at, last, 2, 'remove')
+  if at < 1 or at > last then return end
+  if last - at <= LONG then return remove(t, at) end
+  at = at - at % 1
+  local value = rawget(t, at)
+  for n = at, last - 1 do rawset(t, n, rawget(t, n + 1)) end
+  rawset(t, last, nil)
+  return value
+end
+
+-- Lua's own sort takes the square of their number for some orders of elements, within one step: of more than these they
+-- are merged.
+local SORTED_MAX = 512
+
+local function merge(t, count, less)
+  local from, to, width = {}, {}, 1
+  for n = 1, count do from[n] = rawget(t, n) end
+  while width < count do
+    for low = 1, count, 2 * width do
+      local a, b, middle, high = low, low + width, low + width, low + 2 * width
+      if middle > count + 1 then middle, b = count + 1, count + 1 end
+      if high > count + 1 then high = count + 1 end
+      for n = low, high - 1 do
+        local right
+        if a >= middle then right = true elseif b >= high then right = false else
+          local x, y = from[b], from[a]
+          if less then right = less(x, y) else right = x < y end
+        end
+        if right then
+          to[n], b = from[b], b + 1
+        else
+          to[n], a = from[a], a + 1
+        end
+      end
+    end
+    from, to, width = to, from, 2 * width
+  end
+  for n = 1, count do rawset(t, n, from[n]) end
+end
+
+function tables.sort(t, less)
+  if behind[t] then error(READONLY, 2) end
+  is_table('sort', t)
+  if less ~= nil and type(less) ~= 'function' then
+    error("bad argument #2 to 'sort' (function expected, got " .. type(less) .. ')', 2)
+  end
+  local count = #t
+  if count <= SORTED_MAX then return sort(t, less) end
+  local ok, err = pcall(merge, t, count, less)
+  if ok then return end
+  if type(err) == 'string' then
+    local from, to = raw.string.find(err, '^sandbox:%d+: ')
+    if from then err = sub(err, to + 1) end
+  end
+  error(err, 0)
+end
+
+local math = {}
+for name, value in pairs(raw.math) do math[name] = value end
+
+local function whole(value, n, name)
+  local number = raw.tonumber(value)
+  if not number then
+    error('bad argument #' .. n .. " to '" .. name .. "' (number expected, got " .. type(value) .. ')', 3)
+  end
+  return number - number % 1
+end
+
+function math.random(...)
+  local count = select('#', ...)
+  local drawn, low, high = rust.random(), 1, nil
+  if count == 0 then return drawn end
+  if count > 2 then error('wrong number of arguments', 2) end
+  if count == 1 then high = whole(..., 1, 'random') else
+    low = whole(..., 1, 'random')
+    high = whole(select(2, ...), 2, 'random')
+  end
+  if low > high then error('bad argument #' .. count .. " to 'random' (interval is empty)", 2) end
+  return raw.math.floor(drawn * (high - low + 1)) + low
+end
+
+function math.randomseed(seed) rust.seed(whole(seed, 1, 'randomseed')) end
+
+local threads = chosen(raw.coroutine, { 'create', 'running', 'status', 'wrap', 'yield' })
+
+function threads.resume(...) return ended(resume(...)) end
+
+-- How an instance of cjson works, as a script has set it: for the time of a run, or for one of the script's own.
+local function settings()
+  return { usual = true, converts = false, ratio = 2, safe = 10, encode_depth = 1000, decode_depth = 1000, precision = 14,
+    keeps = true, invalid = 0, reads_invalid = true }
+end
+
+-- A number, or what it was.
+local function whole_of(given, was, n, name, low, high)
+  if given == nil then return was end
+  local number = raw.tonumber(given)
+  if not number or number < low or number > high then
+    error('bad argument #' .. n .. " to '" .. name .. "' (expected integer between " .. low .. ' and ' .. high .. ')', 3)
+  end
+  return number - number % 1
+end
+
+local function truth_of(given, was, n, name)
+  if given == nil then return was end
+  if type(given) == 'boolean' then return given end
+  if given == 'on' or given == 'off' then return given == 'on' end
+  error('bad argument #' .. n .. " to '" .. name .. "' (invalid option '" .. tostring(given) .. "')", 3)
+end
+
+local function json_of(set)
+  local made = {}
+  local encode, decode = rust.json.encode, rust.json.decode
+
+  function made.encode(...)
+    if select('#', ...) ~= 1 then error("bad argument #1 to 'encode' (expected 1 argument)", 2) end
+    local ok, result
+    if set.usual then ok, result = encode((...)) else
+      ok, result = encode((...), set.converts, set.ratio, set.safe, set.encode_depth, set.precision, set.invalid)
+    end
+    if not ok then error(called(result, 'encode'), 2) end
+    return result
+  end
+
+  function made.decode(...)
+    if select('#', ...) ~= 1 then error("bad argument #1 to 'decode' (expected 1 argument)", 2) end
+    local ok, result
+    if set.usual then ok, result = decode((...)) else ok, result = decode((...), set.decode_depth, set.reads_invalid) end
+    if not ok then error(called(result, 'decode'), 2) end
+    return result
+  end
+
+  local function few(count, most, name)
+    if count > most then error('bad argument #' .. (most + 1) .. " to '" .. name .. "' (found too many arguments)", 3) end
+    set.usual = false
+  end
+
+  function made.encode_sparse_array(...)
+    local name, converts, ratio, safe = 'encode_sparse_array', ...
+    few(select('#', ...), 3, name)
+    set.converts = truth_of(converts, set.converts, 1, name)
+    set.ratio = whole_of(ratio, set.ratio, 2, name, 0, INTEGER_MAX)
+    set.safe = whole_of(safe, set.safe, 3, name, 0, INTEGER_MAX)
+    return set.converts, set.ratio, set.safe
+  end
+
+  local function number(name, field, high)
+    made[name] = function(...)
+      few(select('#', ...), 1, name)
+      set[field] = whole_of((...), set[field], 1, name, 1, high)
+      return set[field]
+    end
+  end
+  number('encode_max_depth', 'encode_depth', INTEGER_MAX)
+  number('decode_max_depth', 'decode_depth', INTEGER_MAX)
+  number('encode_number_precision', 'precision', 14)
+
+  local function truth(name, field)
+    made[name] = function(...)
+      few(select('#', ...), 1, name)
+      set[field] = truth_of((...), set[field], 1, name)
+      return set[field]
+    end
+  end
+  truth('encode_keep_buffer', 'keeps')
+  truth('decode_invalid_numbers', 'reads_invalid')
+
+  function made.encode_invalid_numbers(...)
+    local name, given = 'encode_invalid_numbers', ...
+    few(select('#', ...), 1, name)
+    if given == 'null' then set.invalid = 2 elseif given ~= nil then
+      set.invalid = truth_of(given, false, 1, name) and 1 or 0
+    end
+    if set.invalid == 2 then return 'null' end
+    return set.invalid == 1
+  end
+
+  made.null, made._NAME, made._VERSION = constants.null, 'cjson', '2.1.0'
+  return made
+end
+
+local json_settings = settings()
+local json = json_of(json_settings)
+function json.new() return json_of(settings()) end
+
+local msgpack = each(rust.msgpack.one, one, each(rust.msgpack.several,
+  several('too many return values at once; use unpack_one or unpack_limit instead.'), {}))
+msgpack._NAME, msgpack._VERSION = 'cmsgpack', 'lua-cmsgpack 0.4.0'
+msgpack._COPYRIGHT, msgpack._DESCRIPTION =
+  'Copyright (C) 2012, Salvatore Sanfilippo', 'MessagePack C implementation for Lua'
+
+-- The server --------------------------------------------------------------------------------------------------------
+
+-- Asks the server around the script; set for the time of a run.
+local host
+
+local function failed(message) return { err = 'ERR ' .. message } end
+
+local CALL, PCALL, MAY, RESP, LOG = 1, 2, 3, 4, 5
+
+-- What the server has answered.
+local function answered(ok, result)
+  if ok then return result end
+  if result == nil then error(STOP, 0) end
+  error(result, 0)
+end
+
+-- Nothing asks the server but a script at work, and that with no more arguments than Rust has places for.
+local function check(name, count)
+  if not host then error(failed('redis.' .. name .. ' can only be called inside a script invocation'), 0) end
+  if count > ARGUMENTS_MAX then error(failed('too many arguments'), 0) end
+end
+
+local function ask(name, what, ...)
+  check(name, select('#', ...))
+  return answered(host(what, ...))
+end
+
+local redis = {}
+
+-- As `ask`, without its call: this is what scripts do most.
+local function asks(what)
+  return function(...)
+    local count = select('#', ...)
+    if not host or count > ARGUMENTS_MAX then check('call/pcall', count) end
+    local ok, result = host(what, ...)
+    if ok then return result end
+    return answered(ok, result)
+  end
+end
+redis.call, redis.pcall = asks(CALL), asks(PCALL)
+
+function redis.acl_check_cmd(...) return (ask('acl_check_cmd', MAY, ...)) end
+
+function redis.setresp(...)
+  if select('#', ...) ~= 1 then error(failed('redis.setresp() requires one argument.'), 0) end
+  local version = raw.tonumber((...))
+  version = version and version - version % 1
+  if version ~= 2 and version ~= 3 then error(failed('RESP version must be 2 or 3.'), 0) end
+  ask('setresp', RESP, version)
+end
+
+function redis.log(level, ...)
+  if select('#', ...) < 1 then error(failed('redis.log() requires two arguments or more.'), 0) end
+  level = raw.tonumber(level)
+  if not level then error(failed('First argument must be a number (log level).'), 0) end
+  if level < 0 or level > 3 then error(failed('Invalid log level.'), 0) end
+  local words, n = {}, 0
+  for i = 1, select('#', ...) do
+    local value = select(i, ...)
+    if type(value) == 'string' or type(value) == 'number' then
+      n = n + 1
+      words[n] = value
+    end
+  end
+  ask('log', LOG, level, concat(words, ' '))
+end
+
+local function reply(field, make)
+  return function(...)
+    local value = ...
+    if select('#', ...) ~= 1 or type(value) ~= 'string' then return failed('wrong number or type of arguments') end
+    return { [field] = make(value) }
+  end
+end
+
+redis.status_reply = reply('ok', function(value) return value end)
+-- A code, and the text behind it.
+redis.error_reply = reply('err', function(value)
+  local found, zero = rust.find(value, '\0', 1, true)
+  if not found then error(zero, 0) end
+  if zero then value = sub(value, 1, zero - 1) end
+  if byte(value, 1) == 45 then value = sub(value, 2) end
+  local ok, from = rust.find(value, ' ', 1, true)
+  if not (ok and from) then value = 'ERR ' .. value end
+  return value
+end)
+
+function redis.sha1hex(...)
+  local value = ...
+  if select('#', ...) ~= 1 then error(failed('wrong number of arguments'), 0) end
+  if type(value) == 'number' then value = tostring(value) end
+  if type(value) ~= 'string' then value = '' end
+  local ok, digest = rust.sha1hex(value)
+  if not ok then error(digest, 0) end
+  return digest
+end
+
+function redis.set_repl(...)
+  if select('#', ...) ~= 1 then error(failed('redis.set_repl() requires two arguments.'), 0) end
+  local flags = raw.tonumber((...)) or 0
+  if flags < 0 or flags > 3 then
+    error(failed('Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.'), 0)
+  end
+end
+
+-- What a library registers while it is loaded: name, function, description, flags.
+local registered
+local FLAGS = {}
+for _, name in ipairs({ 'no-writes', 'allow-oom', 'allow-stale', 'no-cluster', 'allow-cross-slot-keys' }) do
+  FLAGS[name] = true
+end
+
+local function refused(message) error(failed(message), 0) end
+
+local function flags_of(given)
+  if type(given) ~= 'table' then
+    refused('flags argument to redis.register_function must be a table representing function flags')
+  end
+  local flags = {}
+  for n, flag in ipairs(given) do
+    if not FLAGS[flag] then refused('unknown flag given') end
+    flags[n] = flag
+  end
+  return flags
+end
+
+-- What is said by names.
+local function named(given)
+  local made = { flags = {} }
+  for key, value in next, given do
+    if type(key) ~= 'string' then
+      refused('named argument key given to redis.register_function is not a string')
+    elseif key == 'function_name' then
+      if type(value) ~= 'string' then
+        refused('function_name argument given to redis.register_function must be a string')
+      end
+      made.name = value
+    elseif key == 'description' then
+      if type(value) ~= 'string' then
+        refused('description argument given to redis.register_function must be a string')
+      end
+      made.description = value
+    elseif key == 'callback' then
+      if type(value) ~= 'function' then
+        refused('callback argument given to redis.register_function must be a function')
+      end
+      made.callback = value
+    elseif key == 'flags' then
+      made.flags = flags_of(value)
+    else
+      refused('unknown argument given to redis.register_function')
+    end
+  end
+  if not made.name then refused('redis.register_function must get a function name argument') end
+  if not made.callback then refused('redis.register_function must get a callback argument') end
+  return made
+end
+
+local function register_function(...)
+  -- Kept from when it was there.
+  if not registered then refused('redis.register_function can only be called on FUNCTION LOAD command') end
+  local count, name, callback, made = select('#', ...), ...
+  if count == 1 then
+    if type(name) ~= 'table' then
+      refused('calling redis.register_function with a single argument is only applicable to Lua table (representing named arguments).')
+    end
+    made = named(name)
+  elseif count == 2 then
+    if type(name) ~= 'string' then refused('first argument to redis.register_function must be a string') end
+    if type(callback) ~= 'function' then
+      refused('second argument to redis.register_function must be a function')
+    end
+    made = { name = name, callback = callback, flags = {} }
+  else
+    refused('wrong number of arguments to redis.register_function')
+  end
+  if #registered >= FUNCTIONS_MAX then refused('too many functions in one library') end
+  if made.name == '' or raw.string.find(made.name, '[^%w_]') then
+    refused('Library names can only contain letters, numbers, or underscores(_) and must be at least one character long')
+  end
+  for _, other in ipairs(registered) do
+    if other.name == made.name then refused('Function already exists in the library') end
+  end
+  registered[#registered + 1] = made
+end
+
+function redis.replicate_commands() return true end
+function redis.breakpoint() return false end
+function redis.debug() end
+
+redis.LOG_DEBUG, redis.LOG_VERBOSE, redis.LOG_NOTICE, redis.LOG_WARNING = 0, 1, 2, 3
+redis.REPL_NONE, redis.REPL_AOF, redis.REPL_SLAVE, redis.REPL_REPLICA, redis.REPL_ALL = 0, 1, 2, 2, 3
+redis.REDIS_VERSION, redis.REDIS_VERSION_NUM = constants.version, constants.version_number
+
+-- All of it ---------------------------------------------------------------------------------------------------------
+
+base.string, base.table, base.math, base.coroutine = seal(text), seal(tables), seal(math), seal(threads)
+base.cjson, base.cmsgpack = seal(json), seal(msgpack)
+base.bit = seal(each(rust.bit, one, {}))
+base.struct = seal(each(rust.struct.one, one, each(rust.struct.several, several('too many results'), {})))
+base.os = seal({ clock = rust.clock })
+base.redis = seal(redis)
+base.server = base.redis
+base._G = shown
+seal(base, shown)
+setmetatable(base, { __index = function(_, name)
+  error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+end })
+
+-- A string's methods are what scripts see of the library, and its metatable is no way to change them.
+local strings = getmetatable('')
+strings.__index = text
+strings.__metatable = seal({ __index = base.string })
+
+own[register_function] = true
+
+local SCRIPT, FUNCTION = 1, 2
+
+local explain = rust.explain
+local call, protected = redis.call, redis.pcall
+
+-- A library is loaded.
+local loading
+
+local function unload()
+  redis.register_function, redis.call, redis.pcall = nil, call, protected
+  loading = nil
+end
+
+-- A run: a script, which finds what it is given in KEYS and ARGV, a function of a library, which is given it, or a
+-- library, which registers functions; and who answers what it asks.
+local function run(script, server, keys, argv, kind)
+  local ok, result
+  -- What the last one has left, if it was ended before it could put it back itself.
+  if refitted then setfenv(refitted, shown) end
+  if loading then unload() end
+  host, at_work, refitted, registered = nil, kind == SCRIPT and script or nil, nil, nil
+  if not json_settings.usual then
+    for name, value in pairs(settings()) do json_settings[name] = value end
+  end
+  if kind == SCRIPT then
+    host, base.KEYS, base.ARGV = server, keys, argv
+    ok, result = xpcall(script, explain)
+  elseif kind == FUNCTION then
+    host, base.KEYS, base.ARGV = server, nil, nil
+    ok, result = xpcall(function() return (script(keys, argv)) end, explain)
+  else
+    -- It may register, and nothing else.
+    loading, registered, base.KEYS, base.ARGV = true, {}, nil, nil
+    redis.register_function, redis.call, redis.pcall = register_function, nil, nil
+    ok, result = xpcall(script, explain)
+    if ok then result = registered end
+    unload()
+  end
+  host, registered = nil, nil
+  return ok, result
+end
+
+own[run] = true
+return run

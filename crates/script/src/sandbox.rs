@@ -1,0 +1,265 @@
+//! What scripts see (`sandbox.lua`), and what of it is written in Rust: functions that answer `true` and a result, or
+//! `false` and why not.
+
+use std::rc::Rc;
+
+use mlua::prelude::{
+    IntoLuaMulti, Lua, LuaFunction, LuaMultiValue, LuaResult, LuaString, LuaTable, LuaValue,
+};
+
+use crate::answer::{CHUNK, LIBRARY_CHUNK, error, explain, text_of};
+use crate::engine::{Shared, sha1_hex};
+use crate::reply::Budget;
+use crate::{bits, json, msgpack, pack, pattern};
+
+const SOURCE: &str = include_str!("sandbox.lua");
+
+/// Redis's version, whose scripts are spoken: clients look at it for what they may call.
+const VERSION: &str = "8.0.0";
+const VERSION_NUMBER: u32 = 0x0008_0000;
+
+/// Steps of a function's work between two looks at the clock.
+const STEPS: u32 = 1024;
+/// What nobody sees: the script has ended.
+const ENDED: &str = "script ended";
+
+/// What a function of Rust is given and makes.
+pub(crate) struct Making<'l> {
+    pub lua: &'l Lua,
+    pub budget: Budget,
+    shared: &'l Shared,
+    steps: u32,
+}
+
+impl Making<'_> {
+    /// One step of its work, some tens of nanoseconds.
+    ///
+    /// # Errors
+    /// The script ends.
+    pub fn step(&mut self) -> LuaResult<()> {
+        self.steps += 1;
+        if self.steps.is_multiple_of(STEPS) && !self.shared.look(self.lua) {
+            return Err(error(ENDED));
+        }
+        Ok(())
+    }
+}
+
+/// The answer of a function: its results behind `true`, or why there are none behind `false`.
+fn answer(lua: &Lua, made: LuaResult<impl IntoLuaMulti>) -> LuaResult<LuaMultiValue> {
+    match made.and_then(|made| made.into_lua_multi(lua)) {
+        Ok(mut values) => {
+            values.push_front(LuaValue::Boolean(true));
+            Ok(values)
+        }
+        Err(error) => (false, lua.create_string(text_of(&error))?).into_lua_multi(lua),
+    }
+}
+
+/// A function that makes values.
+fn function<A, R>(
+    lua: &Lua,
+    shared: &Rc<Shared>,
+    make: impl Fn(&mut Making<'_>, A) -> LuaResult<R> + 'static,
+) -> LuaResult<LuaFunction>
+where
+    A: mlua::FromLuaMulti,
+    R: IntoLuaMulti,
+{
+    let shared = Rc::clone(shared);
+    lua.create_function(move |lua, args: A| {
+        let made = shared.made(lua, |budget| {
+            let made = make(&mut Making { lua, budget, shared: &shared, steps: 0 }, args);
+            answer(lua, made)
+        });
+        let Ok(made) = made else { return (false, &shared.overflow).into_lua_multi(lua) };
+        let made = made?;
+        // It may have been long work.
+        if shared.look(lua) { Ok(made) } else { answer(lua, Err::<(), _>(error(ENDED))) }
+    })
+}
+
+/// A library of functions that take any values.
+pub(crate) type Library<R> = &'static [(&'static str, fn(&mut Making<'_>, LuaMultiValue) -> LuaResult<R>)];
+
+fn library<R: IntoLuaMulti + 'static>(
+    lua: &Lua,
+    shared: &Rc<Shared>,
+    functions: Library<R>,
+) -> LuaResult<LuaTable> {
+    let table = lua.create_table()?;
+    for &(name, make) in functions {
+        table.raw_set(name, function(lua, shared, make)?)?;
+    }
+    Ok(table)
+}
+
+/// A library of functions with one result, and of such with several.
+fn libraries<R: IntoLuaMulti + 'static, S: IntoLuaMulti + 'static>(
+    lua: &Lua,
+    shared: &Rc<Shared>,
+    one: Library<R>,
+    several: Library<S>,
+) -> LuaResult<LuaTable> {
+    let table = lua.create_table()?;
+    table.raw_set("one", library(lua, shared, one)?)?;
+    table.raw_set("several", library(lua, shared, several)?)?;
+    Ok(table)
+}
+
+/// Where a search begins: from the first byte on, or so many from the last.
+fn from(init: &LuaValue, length: usize) -> usize {
+    let init = match init {
+        LuaValue::Integer(n) => *n as f64,
+        LuaValue::Number(n) => *n,
+        LuaValue::String(text) => text.to_str().ok().and_then(|text| text.trim().parse().ok()).unwrap_or(1.0),
+        _ => 1.0,
+    };
+    let at = if init < 0.0 { init + length as f64 + 1.0 } else { init };
+    (at.max(1.0) as usize - 1).min(length)
+}
+
+/// What a match has captured, and how many.
+fn captures(
+    making: &mut Making<'_>,
+    text: &[u8],
+    found: &pattern::Found,
+    whole: bool,
+) -> LuaResult<(LuaValue, usize)> {
+    let count = found.captures.len().max(usize::from(whole));
+    if count == 0 {
+        return Ok((LuaValue::Nil, 0));
+    }
+    let table = making.budget.table(making.lua, count, 0)?;
+    if found.captures.is_empty() {
+        table.raw_set(1, making.budget.string(making.lua, &text[found.start..found.end])?)?;
+    }
+    for (n, capture) in found.captures.iter().enumerate() {
+        let value = match *capture {
+            pattern::Capture::Place(at) => LuaValue::Integer(at as i64 + 1),
+            pattern::Capture::Text(start, end) => making.budget.string(making.lua, &text[start..end])?,
+        };
+        table.raw_set(n + 1, value)?;
+    }
+    Ok((LuaValue::Table(table), count))
+}
+
+type Scanned = (Option<usize>, Option<usize>, LuaValue, usize);
+
+/// `string.find`: where the first match begins and ends, and what it captured.
+fn find(
+    shared: &Shared,
+    making: &mut Making<'_>,
+    (text, pattern, init, plain): (LuaString, LuaString, LuaValue, LuaValue),
+) -> LuaResult<Scanned> {
+    let (lua, text, pattern) = (making.lua, text.as_bytes(), pattern.as_bytes());
+    let init = from(&init, text.len());
+    let is_plain = !matches!(plain, LuaValue::Nil | LuaValue::Boolean(false));
+    if is_plain || !pattern.iter().any(|byte| b"^$*+?.([%-".contains(byte)) {
+        let found = memchr::memmem::find(&text[init..], &pattern);
+        return Ok(match found {
+            Some(at) => (Some(init + at + 1), Some(init + at + pattern.len()), LuaValue::Nil, 0),
+            None => (None, None, LuaValue::Nil, 0),
+        });
+    }
+    let Some(found) = pattern::search(&text, &pattern, init, true, &|| shared.look(lua))? else {
+        return Ok((None, None, LuaValue::Nil, 0));
+    };
+    let (captured, count) = captures(making, &text, &found, false)?;
+    Ok((Some(found.start + 1), Some(found.end), captured, count))
+}
+
+/// The next match from a place on: where it begins, where it is over, and what it captured.
+fn scan(
+    shared: &Shared,
+    making: &mut Making<'_>,
+    (text, pattern, init, unanchored): (LuaString, LuaString, LuaValue, bool),
+) -> LuaResult<Scanned> {
+    let (lua, text, pattern) = (making.lua, text.as_bytes(), pattern.as_bytes());
+    let init = from(&init, text.len());
+    let found = pattern::search(&text, &pattern, init, !unanchored, &|| shared.look(lua))?;
+    let Some(found) = found else { return Ok((None, None, LuaValue::Nil, 0)) };
+    let (captured, count) = captures(making, &text, &found, true)?;
+    Ok((Some(found.start + 1), Some(found.end + 1), captured, count))
+}
+
+/// `string.gsub` by a string.
+fn gsub(
+    shared: &Shared,
+    making: &mut Making<'_>,
+    (text, pattern, by, most): (LuaString, LuaString, LuaString, Option<f64>),
+) -> LuaResult<(LuaValue, usize)> {
+    let most = most.map_or(usize::MAX, |most| most.max(0.0) as usize);
+    let (lua, bound) = (making.lua, making.budget.0);
+    let (made, count) =
+        pattern::replace(&text.as_bytes(), &pattern.as_bytes(), &by.as_bytes(), most, bound, &|| {
+            shared.look(lua)
+        })?;
+    Ok((making.budget.string(making.lua, &made)?, count))
+}
+
+/// What `sandbox.lua` is given of Rust.
+fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
+    let rust = lua.create_table()?;
+    let own = Rc::clone(shared);
+    rust.raw_set("find", function(lua, shared, move |making, args| find(&own, making, args))?)?;
+    let own = Rc::clone(shared);
+    rust.raw_set("scan", function(lua, shared, move |making, args| scan(&own, making, args))?)?;
+    let own = Rc::clone(shared);
+    rust.raw_set("gsub", function(lua, shared, move |making, args| gsub(&own, making, args))?)?;
+    rust.raw_set(
+        "sha1hex",
+        function(lua, shared, |making: &mut Making<'_>, text: LuaString| {
+            making.budget.string(making.lua, sha1_hex(&text.as_bytes()).as_bytes())
+        })?,
+    )?;
+    let own = Rc::clone(shared);
+    rust.raw_set("stops", lua.create_function(move |_, ()| Ok(own.running.stops()))?)?;
+    let own = Rc::clone(shared);
+    rust.raw_set("look", lua.create_function(move |lua, ()| Ok(own.look(lua)))?)?;
+    let own = Rc::clone(shared);
+    rust.raw_set("clock", lua.create_function(move |_, ()| Ok(own.start.elapsed().as_secs_f64()))?)?;
+    let own = Rc::clone(shared);
+    rust.raw_set("random", lua.create_function(move |_, ()| Ok(own.random.borrow_mut().next()))?)?;
+    let own = Rc::clone(shared);
+    rust.raw_set(
+        "seed",
+        lua.create_function(move |_, seed: f64| {
+            own.random.borrow_mut().seed(seed as i64 as i32);
+            Ok(())
+        })?,
+    )?;
+    let own = Rc::clone(shared);
+    rust.raw_set(
+        "explain",
+        lua.create_function(move |lua, raised: LuaValue| {
+            // Where there is no room for another call its text is all that is told.
+            let explained = own.made(lua, |_| explain(lua, raised.clone()));
+            explained.map_or(Ok(raised), |told| told.map(LuaValue::Table))
+        })?,
+    )?;
+    rust.raw_set("json", library(lua, shared, json::FUNCTIONS)?)?;
+    rust.raw_set("msgpack", libraries(lua, shared, msgpack::ONE, msgpack::SEVERAL)?)?;
+    rust.raw_set("struct", libraries(lua, shared, pack::ONE, pack::SEVERAL)?)?;
+    rust.raw_set("bit", library(lua, shared, bits::FUNCTIONS)?)?;
+    Ok(rust)
+}
+
+/// Makes what scripts see, and gives what runs them.
+pub(crate) fn make(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaFunction> {
+    let raw = lua.globals();
+    let constants = lua.create_table()?;
+    constants.raw_set("null", LuaValue::NULL)?;
+    constants.raw_set("version", VERSION)?;
+    constants.raw_set("version_number", VERSION_NUMBER)?;
+    let chunk = lua.load(SOURCE).set_name("=sandbox").into_function()?;
+    let run: LuaFunction = chunk.call((raw, rust(lua, shared)?, constants))?;
+    // What scripts see is what new chunks and threads have as their globals.
+    if let Some(shown) = run.environment() {
+        lua.set_globals(shown)?;
+    }
+    // Held, so that the names of all chunks are.
+    lua.set_named_registry_value("chunk", CHUNK)?;
+    lua.set_named_registry_value("chunk of a library", LIBRARY_CHUNK)?;
+    Ok(run)
+}

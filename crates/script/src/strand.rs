@@ -1,0 +1,112 @@
+//! The stack that scripts of one state run on: what they ask, and looks at them, leave it for the stack of their worker,
+//! which comes back with an answer, at once or in a later turn.
+//!
+//! ```text
+//! worker's stack      resume(Told) ──┐                      ┌──► Said
+//! script's stack                     └─► Lua … redis.call ──┘
+//! ```
+//!
+//! It has one life: it waits for a script, runs it, and waits for the next. It is over when it is told so.
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use mlua::prelude::{Lua, LuaError, LuaFunction, LuaMultiValue, LuaResult, LuaTable, LuaValue};
+
+/// Bytes of the stack, of which those are memory that were used. Lua's depth has a bound, 200 calls of C, and so have
+/// libraries in Rust.
+const STACK_BYTES: usize = 1 << 20;
+/// Where the state has what its hook calls.
+pub(crate) const TICK: &str = "tick";
+/// So often it is told to end; what has not ended then is left as it is.
+const ENDS_MAX: usize = 10_000;
+
+/// What a script's stack is told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// Run this.
+    Run { script: LuaFunction, keys: LuaTable, args: LuaTable, kind: u32 },
+    /// The answer to what the script asked: true and a value; false and an error to be raised.
+    Answer(bool, LuaValue),
+    /// Go on.
+    GoOn,
+    /// The script ends; if none is at work, the stack does.
+    End,
+}
+
+/// What it says.
+#[derive(Debug)]
+pub(crate) enum Said {
+    /// It waits for a script.
+    Ready,
+    /// The script asks something.
+    Asks(LuaMultiValue),
+    /// The script has worked for a while.
+    Ticks,
+    /// The script has ended.
+    Ended(LuaResult<(bool, LuaValue)>),
+}
+
+/// A stack.
+pub(crate) struct Strand(Option<Coroutine<Told, Said, ()>>);
+
+impl Strand {
+    /// The stack of a state, in which `run` runs a script.
+    ///
+    /// # Errors
+    /// There is no memory for it, or Lua's.
+    pub fn new(lua: &Lua, run: &LuaFunction) -> LuaResult<Strand> {
+        let stack = DefaultStack::new(STACK_BYTES).map_err(LuaError::external)?;
+        let (lua, run) = (lua.clone(), run.clone());
+        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<Told, Said>, _: Told| {
+            // What it says last it has said.
+            let _ = live(&lua, &run, yielder);
+        });
+        let mut strand = Strand(Some(coroutine));
+        match strand.resume(Told::GoOn) {
+            Some(Said::Ready) => Ok(strand),
+            _ => Err(LuaError::runtime("no stack for scripts")),
+        }
+    }
+
+    /// Tells it something, and hears what it says; nothing if it is over.
+    pub fn resume(&mut self, told: Told) -> Option<Said> {
+        match self.0.as_mut()?.resume(told) {
+            CoroutineResult::Yield(said) => Some(said),
+            CoroutineResult::Return(()) => {
+                self.0 = None;
+                None
+            }
+        }
+    }
+
+    /// Ends it, with what is at work on it, whose state raises an error that nothing catches.
+    pub fn end(&mut self) {
+        for _ in 0..ENDS_MAX {
+            if self.resume(Told::End).is_none() {
+                return;
+            }
+        }
+        // A stack that is not left cannot be freed.
+        std::mem::forget(self.0.take());
+    }
+}
+
+/// What happens on the stack.
+fn live(lua: &Lua, run: &LuaFunction, yielder: &Yielder<Told, Said>) -> LuaResult<()> {
+    lua.scope(|scope| {
+        let ask = scope.create_function(|_, values: LuaMultiValue| {
+            Ok(match yielder.suspend(Said::Asks(values)) {
+                Told::Answer(done, value) => (done, value),
+                Told::Run { .. } | Told::GoOn | Told::End => (false, LuaValue::Nil),
+            })
+        })?;
+        let tick = scope.create_function(|_, ()| Ok(matches!(yielder.suspend(Said::Ticks), Told::GoOn)))?;
+        lua.set_named_registry_value(TICK, tick)?;
+        let mut told = yielder.suspend(Said::Ready);
+        while let Told::Run { script, keys, args, kind } = told {
+            let done = run.call::<(bool, LuaValue)>((script, &ask, keys, args, kind));
+            told = yielder.suspend(Said::Ended(done));
+        }
+        Ok(())
+    })
+}
