@@ -6,10 +6,11 @@
   const LEVELS = { 1: 300, 15: 240, 120: 720 };
   const PAUSES_MS = [1000, 2000, 5000, 10000];
   const SLOWLY_EVERY = 5, SETTINGS_EVERY = 30;
+  const HOT_KEY_BYTES = 250;
 
   // ---- State
 
-  const state = { run: null, step: 1, ends: [], series: {}, offset: 0, marks: [], failed: 0, heard: null, paused: false, beats: 0, version: null, figures: null, restarted: [] };
+  const state = { run: null, step: 1, choice: 0, ends: [], series: {}, offset: 0, marks: [], failed: 0, heard: null, paused: false, beats: 0, version: null, figures: null, restarted: [] };
 
   // The server did not answer, or not as it should: anything else that is thrown is a mistake of this page.
   class Unanswered extends Error {}
@@ -91,17 +92,23 @@
     return parts;
   };
   const share = (part, all) => all > 0 ? part / all : 0;
+  // No more digits than the error leaves.
+  const giveOrTake = (part, error) => {
+    const digits = error > 0 ? Math.min(3, Math.max(0, Math.ceil(-Math.log10(error * 100)))) : 2;
+    return `${(part * 100).toFixed(digits)} % ± ${(error * 100).toFixed(digits)}`;
+  };
 
   // ---- History
 
   const forget = () => { state.ends = []; state.series = {}; };
 
+  // Has what is new since the newest point added; tells whether it is of the range that is chosen by then.
   const history = async () => {
     const last = state.ends[state.ends.length - 1];
     const since = last === undefined ? '' : `&since=${last}`;
-    const step = state.step;
+    const { step, choice } = state;
     const told = await get(`/api/v1/history?step=${step}${since}`);
-    if (step !== state.step) return;
+    if (choice !== state.choice) return false;
     if (state.run !== null && told.run !== state.run) {
       // Another server: its figures are of its own.
       state.restarted.push(told.time_ms / 1000);
@@ -123,7 +130,7 @@
       state.ends.splice(0, beyond);
       Object.values(state.series).forEach(values => values.splice(0, beyond));
     }
-    return undefined;
+    return true;
   };
 
   const times = () => state.ends.map(end => (end + state.offset) / 1000);
@@ -288,6 +295,45 @@
     ].filter(row => row.aged > 0 || row.due > 0));
   };
 
+  // ---- Expiry and age
+
+  const TIMES = { '10s': '10 s', '1m': '1 min', '10m': '10 min', '1h': '1 h', '6h': '6 h', '1d': 'a day' };
+  const within = (part, before) => part.within === 'never' ? 'never' : part.within === 'more' ? `more than ${TIMES[before.within]}` : `up to ${TIMES[part.within]}`;
+  const bar = row => {
+    const node = element('meter');
+    node.value = row.share;
+    node.setAttribute('aria-label', Format.percent(row.share));
+    return node;
+  };
+  const ageTable = (id, caption, name) => table(id, caption, [
+    text(name, row => row.name),
+    { name: 'share of bytes', number: true, value: row => row.share, show: row => giveOrTake(row.share, row.error) },
+    { name: 'as a bar', value: row => row.share, show: bar },
+    number('bytes', row => row.bytes, Format.bytes),
+    number('share of items', row => row.items, Format.percent),
+  ]);
+  ageTable('left-table', 'What items have left until they expire', 'expires in');
+  ageTable('idle-table', 'How long ago items were read or written', 'last used');
+  table('evicted-table', 'How long ago what was evicted had been read or written, since the start', [
+    text('last used', row => row.name),
+    number('share of items', row => row.share, Format.percent),
+    { name: 'as a bar', value: row => row.share, show: bar },
+    number('items', row => row.items),
+  ]);
+  const showAges = told => {
+    const evicted = told.evicted.reduce((sum, part) => sum + part.items, 0);
+    const ages = told.evicted.map(({ seconds, items }, at) => ({
+      name: seconds === null ? `more than ${Format.seconds(told.evicted[at - 1].seconds)}` : `up to ${Format.seconds(seconds)}`,
+      share: share(items, evicted), items,
+    }));
+    tables['evicted-table'].show(ages.slice(0, 1 + ages.findLastIndex(part => part.items > 0)));
+    const named = parts => parts.map((part, at) => ({ ...part, name: within(part, parts[at - 1]) }));
+    tables['left-table'].show(named(told.left));
+    tables['idle-table'].show(named(told.idle));
+    const looked = told.whole ? `All ${Format.whole(told.items)} items were looked at.` : `By ${Format.whole(told.items)} items that were looked at, some at a time.`;
+    byId('ages-words').textContent = told.items === 0 ? 'Nothing was looked at yet, or nothing is there.' : `${looked} ${giveOrTake(told.unread.share, told.unread.error)} of the bytes were never read.`;
+  };
+
   // ---- Classes
 
   table('classes-table', 'Slab classes that own memory; shares are of all classes', [
@@ -383,6 +429,17 @@
     text('from', row => row.address, 'text'),
     text('client', row => row.client, 'text'),
   ], -1);
+  table('large-table', 'Commands with large requests or replies (COMMANDLOG), without their values', [
+    text('what is large', row => row.kind.replace('large-', '')),
+    number('number', row => row.id),
+    { name: 'time', value: row => row.at_s, show: row => new Date(row.at_s * 1000).toLocaleString('en-GB') },
+    number('bytes', row => row.bytes, Format.bytes),
+    text('command', row => row.command),
+    number('words', row => row.words),
+    text('first key', row => keyOf(row.key), 'key'),
+    text('from', row => row.address, 'text'),
+    text('client', row => row.client, 'text'),
+  ], -3);
   table('events-table', 'Events of LATENCY', [
     text('event', row => row.event),
     { name: 'latest', value: row => row.at_s, show: row => new Date(row.at_s * 1000).toLocaleString('en-GB') },
@@ -390,9 +447,100 @@
   ], -2);
   const showSlow = told => {
     const from = told.from_us < 0 ? 'Nothing is listed (slowlog-log-slower-than is -1).' : `RESP commands that took ${Format.seconds(told.from_us / 1e6)} or more.`;
-    byId('slow-words').textContent = from + (told.keys_hidden ? ' Keys are not shown here: clients have to say who they are, or may not list them.' : '');
+    byId('slow-words').textContent = from + (told.keys_hidden ? KEYS_HIDDEN : '');
     tables['slow-table'].show(told.commands);
+    tables['large-table'].show(told.large);
     tables['events-table'].show(told.events);
+  };
+
+  // ---- Where time goes
+
+  const latency = new Latency.Picture(byId('latency'), byId('latency-seen'), byId('latency-stage'));
+  table('latency-table', 'How long requests took, of those that were timed', [
+    text('stage', row => row.name),
+    text('requests', row => row.what),
+    number('median now', row => row.median, Latency.time),
+    number('99 % now within', row => row.p99, Latency.time),
+    number('99 % within, at worst', row => row.worst, Latency.time),
+  ]);
+  const showLatency = async () => {
+    const { step, choice } = state, since = latency.story.last === undefined ? '' : `&since=${latency.story.last}`;
+    let told = await get(`/api/v1/latency?step=${step}${since}`);
+    if (latency.story.run !== null && told.run !== latency.story.run) told = await get(`/api/v1/latency?step=${step}`);
+    if (choice !== state.choice) return;
+    latency.show(told, LEVELS[step]);
+    tables['latency-table'].show(latency.story.summary());
+  };
+
+  // ---- Hot keys
+
+  // Of a long key the beginning is known.
+  const hotKey = row => row.key === null ? 'not shown' : keyOf(row.key) + (row.key_bytes > HOT_KEY_BYTES ? ` … (${Format.whole(row.key_bytes)} bytes)` : '');
+  table('hot-table', 'Keys that are asked for most; each share with how sure it is', [
+    { name: 'key', value: row => hotKey(row), className: 'key' },
+    { name: 'share of requests', number: true, value: row => row.share, show: row => giveOrTake(row.share, row.error) },
+    number('requests a second', row => row.requests_per_second, Format.rate),
+    number('bytes a second', row => row.bytes_per_second, Format.bytes),
+    number('reads', row => row.reads, Format.percent),
+    number('writes', row => Math.max(0, 1 - row.reads - row.deletes), Format.percent),
+    number('deletes', row => row.deletes, Format.percent),
+    { name: 'hit ratio', number: true, value: row => row.hit_ratio ?? -1, show: row => row.hit_ratio === null ? null : Format.percent(row.hit_ratio) },
+    number('value', row => row.value_bytes, Format.bytes),
+    number('db', row => row.db),
+  ], -2);
+  const standsOn = told => {
+    const stands = told.samples === told.requests ? 'each was counted' : `by a sample of ${Format.whole(told.samples)}`;
+    return told.requests === 0 ? 'Nothing was asked for in the last seconds.' : `Of ${Format.whole(told.requests)} keys asked for in ${Format.plain(told.seconds)} s; ${stands}.`;
+  };
+  const KEYS_HIDDEN = ' Keys are not shown here: clients have to say who they are, or may not list them.';
+  const showHot = told => {
+    byId('hot-words').textContent = standsOn(told) + (told.keys_hidden ? KEYS_HIDDEN : '');
+    tables['hot-table'].show(told.keys);
+  };
+
+  // ---- Prefixes
+
+  const prefixOf = row => row.none ? 'none' : row.prefix === null ? 'not shown' : keyOf(row.prefix);
+  const bytesOrSo = row => row.bytes_error < 1 ? Format.bytes(row.bytes_per_second) : `${Format.bytes(row.bytes_per_second)} ± ${Format.bytes(row.bytes_error)}`;
+  table('prefixes-table', 'Prefixes whose keys are asked for most; share, bytes and hit ratio with how sure they are', [
+    { name: 'prefix', value: prefixOf, show: row => row.none ? element('em', 'none') : prefixOf(row), className: 'key' },
+    { name: 'share of requests', number: true, value: row => row.share, show: row => giveOrTake(row.share, row.error) },
+    number('requests a second', row => row.requests_per_second, Format.rate),
+    { name: 'bytes a second', number: true, value: row => row.bytes_per_second, show: bytesOrSo },
+    number('reads', row => row.reads, Format.percent),
+    number('writes', row => Math.max(0, 1 - row.reads - row.deletes), Format.percent),
+    number('deletes', row => row.deletes, Format.percent),
+    { name: 'hit ratio', number: true, value: row => row.hit_ratio ?? -1, show: row => row.hit_ratio === null ? null : giveOrTake(row.hit_ratio, row.hit_ratio_error) },
+    number('misses a second', row => row.misses_per_second, Format.rate),
+    number('mean value', row => row.value_bytes, Format.bytes),
+    { name: 'share of memory', number: true, value: row => row.memory_share ?? -1, show: row => row.memory_share === null ? null : giveOrTake(row.memory_share, row.memory_error) },
+    number('db', row => row.db),
+  ], -2);
+  // What takes a tenth of the memory at least, and has a hundredth of the requests at most.
+  const isIdle = row => row.memory_share - row.memory_error > 0.1 && row.share + row.error < 0.01;
+  const showPrefixes = told => {
+    const idle = told.requests > 0 ? told.prefixes.filter(isIdle).map(prefixOf) : [];
+    const costs = idle.length > 0 ? ` Hardly asked for, with a tenth of the memory and more each: ${idle.join(', ')}.` : '';
+    byId('prefixes-words').textContent = standsOn(told) + costs + (told.keys_hidden ? KEYS_HIDDEN : '');
+    tables['prefixes-table'].show(told.prefixes);
+  };
+
+  // ---- More or less memory
+
+  const forecast = new Forecast.Picture(byId('forecast'));
+  table('forecast-table', 'What other memory limits would bring', [
+    { name: 'memory limit', number: true, value: row => row.factor, show: row => Forecast.limit(row.limit_bytes) },
+    number('of today\'s', row => row.factor, factor => `${factor} ×`),
+    { name: 'hit ratio', number: true, value: row => row.hit_ratio, show: row => Forecast.ratio(row) },
+    { name: '', value: row => row.vague ? 1 : 0, show: row => row.factor === 1 ? 'counted' : row.vague ? 'vague: its cache was not full for long' : '' },
+  ], 1);
+  const showForecast = told => {
+    forecast.show(told);
+    byId('forecast-words').textContent = Forecast.words(told);
+    byId('forecast-stands').textContent = Forecast.stands(told);
+    tables['forecast-table'].show(told.ready ? Forecast.shown(told) : []);
+    const misses = told.fills + told.herd_misses || 0;
+    byId('forecast-herds').textContent = misses > 0 ? `Of misses ${Format.percent(share(told.herd_misses, misses))} were of keys that another client was loading at that time, about: leases (mg with N and R) would save these loads.` : '';
   };
 
   // ---- Settings
@@ -429,8 +577,13 @@
 
   const slowly = async () => {
     showFindings((await get('/api/v1/findings')).findings);
+    await showLatency();
+    showHot(await get('/api/v1/hotkeys'));
+    showPrefixes(await get('/api/v1/prefixes'));
+    showForecast(await get('/api/v1/forecast'));
     showMemory(await get('/api/v1/memory'));
     showMap(await get('/api/v1/map'));
+    showAges(await get('/api/v1/ages'));
     showClasses((await get('/api/v1/classes')).classes);
     showConnections(await get('/api/v1/connections?max=1024'), await get('/api/v1/clients?max=256'));
     tables['commands-table'].show(Object.entries((await get('/api/v1/commands')).commands).map(([name, row]) => ({ name, ...row })));
@@ -441,19 +594,23 @@
     timer = null;
     if (working || document.hidden || state.paused) return;
     working = true;
+    const { choice } = state;
     try {
-      await history();
       const now = await get('/api/v1/now');
       [state.version, state.figures] = [now.version, now.figures];
+      // What another range held stays until the first points of the chosen one are there.
+      const known = await history();
       showHead();
-      showTiles();
-      showHistory();
+      if (known) {
+        showTiles();
+        showHistory();
+      }
       if (state.beats % SLOWLY_EVERY === 0 || state.failed > 0) await slowly();
       if (state.beats % SETTINGS_EVERY === 0 || state.failed > 0) {
         settings = await get('/api/v1/settings');
         showSettings();
       }
-      state.beats += 1;
+      state.beats = choice === state.choice ? state.beats + 1 : 0;
       state.failed = 0;
       state.heard = Date.now();
       document.body.classList.remove('stale');
@@ -465,7 +622,9 @@
       verdict('gone', `The server has not answered ${since}: what is below is as old as that.`);
     }
     working = false;
-    plan(PAUSES_MS[Math.min(state.failed, PAUSES_MS.length - 1)]);
+    // A range that was chosen meanwhile is not waited for.
+    const chosen = state.failed === 0 && choice !== state.choice;
+    plan(chosen ? 0 : PAUSES_MS[Math.min(state.failed, PAUSES_MS.length - 1)]);
   };
   const plan = ms => {
     if (timer !== null) clearTimeout(timer);
@@ -478,8 +637,11 @@
     const button = event.target.closest('button');
     if (!button) return;
     state.step = Number(button.dataset.step);
+    state.choice += 1;
     byId('ranges').querySelectorAll('button').forEach(one => one.setAttribute('aria-pressed', String(one === button)));
     forget();
+    latency.story.forget();
+    state.beats = 0;
     plan(0);
   });
   byId('pause').addEventListener('click', () => {
@@ -493,7 +655,7 @@
 
   const root = document.documentElement;
   const dark = () => root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
-  const redraw = () => { charts.draw(); map.draw(); showMapLegend(); };
+  const redraw = () => { charts.draw(); map.draw(); latency.draw(); showMapLegend(); };
   const showMapLegend = () => { if (tables['map-owners'].rows.length > 0) { tables['map-owners'].show(tables['map-owners'].rows); tables['classes-table'].show(tables['classes-table'].rows); } };
   const sayTheme = () => { byId('theme').textContent = dark() ? 'light' : 'dark'; };
   // Where nothing may be stored, the theme is the system's at each visit.

@@ -4,11 +4,13 @@
 //! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`
-//! - who speaks: `access`, `strangers`; who listens: `topics`, `glob`; what is told of keys: `events`, `telling`
+//! - which clients may speak: `access`, `strangers`; which listen: `topics`, `glob`; what is told of keys: `events`, `telling`
+//! - what is asked for, and what is there: `traffic`; which clients are told of it: `watchers`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`, `lately`,
 //!   `findings`, `shown`, `system`
 //!
-//! Knows no protocol: `memcached` and `redis` stand on it, and not on each other.
+//! Decodes no request and words no reply of a protocol: `memcached` and `redis` stand on it, and not on each other. What is
+//! told in one protocol's words of what both do is here: names of keyspace events, and the lines of `watch`.
 
 pub(crate) mod access;
 pub(crate) mod batch;
@@ -37,5 +39,7 @@ pub(crate) mod system;
 pub(crate) mod tally;
 pub(crate) mod telling;
 pub(crate) mod topics;
+pub(crate) mod traffic;
 pub(crate) mod usual;
+pub(crate) mod watchers;
 pub(crate) mod work;

@@ -8,8 +8,8 @@
 //!
 //! [`Session`] is one connection without its socket, [`Output`] the replies on their way out,
 //! [`Context`] what a call works with: a store guard, the worker's [`Counters`], what workers
-//! [`Shared`], and the [`Host`] around it. No I/O but INFO's look into
-//! `/proc`, no clock of its own.
+//! [`Shared`], and the [`Host`] around it. No I/O but a look into `/proc` and at the memory limit of the process's
+//! group, for INFO, metrics and findings (`core/system.rs`); no clock of its own.
 //!
 //! Requests on items allocate nothing (`testkit/tests/allocations.rs` says which are counted). What keeps something
 //! for its client does (MULTI and its queue, WATCH, SUBSCRIBE, names), so do commands in steps, those of very many keys,
@@ -34,17 +34,21 @@ pub use crate::core::exposition::{Exposition, Family, Sample, TRUNCATED, Told};
 pub use crate::core::figures::series::{Reading, SERIES, SERIES_COUNT, Series};
 pub use crate::core::figures::table::{ClassFigure, Figure, Kind, Row, Unit};
 pub use crate::core::findings::{Finding, Rule, Severity};
-pub use crate::core::host::{Connection, Host, Peer, Process};
+pub use crate::core::host::{Connection, Host, Machine, Peer, Process, WorkerTime};
 pub use crate::core::input::STRANGERS_SHARE;
 pub use crate::core::output::{Mark, Output};
 pub use crate::core::prefix::{PrefixCount, Prefixes};
 pub use crate::core::progress::{Next, Progress};
 pub use crate::core::shared::DebugCommand;
 pub use crate::core::shared::{Clock, Settings, VERSION};
-pub use crate::core::shown::{RespClient, Slow};
+pub use crate::core::shown::{Logged, RespClient};
 pub use crate::core::strangers::Strangers;
-pub use crate::core::topics::{Letter, Message, POST_BYTES_MAX, Post, Target};
+pub use crate::core::topics::{Delivery, Message, OUTBOX_BYTES_MAX, Outbox, Target};
+pub use crate::core::traffic::{
+    AgeShare, Ages, Gain, HotKey, HotKeys, Outlook, PrefixShare, PrefixShares, Shares,
+};
 pub use crate::core::work::{SLICE_NS, Work};
+pub use larder_script::Pace;
 pub use memcached::tuning::{Kept, Tuning};
 pub use redis::connection::limits::OutputLimit;
 pub use session::{Context, Session, Speaks};

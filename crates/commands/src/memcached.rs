@@ -12,6 +12,7 @@ pub mod class_stats;
 mod classic;
 mod dump;
 mod flow;
+mod incoming;
 pub(crate) mod join;
 mod meta;
 pub(crate) mod metrics;
@@ -25,8 +26,8 @@ mod text;
 mod time;
 mod told;
 pub(crate) mod tuning;
-mod upload;
 mod verbs;
+mod watch;
 
 pub(crate) use session::Conversation;
 pub(crate) use text::TOO_MANY_CONNECTIONS;

@@ -8,7 +8,7 @@
 
 mod shown;
 
-use larder_store::{ClassTotals, Ledger, Millis, Store};
+use larder_store::{ClassTotals, Ledger, Millis, Point, Store};
 
 use crate::core::counters::{ClassCounter, Counter};
 use crate::core::exposition::{Exposition, Sample};
@@ -17,6 +17,7 @@ use crate::core::figures::table::{ClassFigure, Figure, Kind, Unit};
 use crate::core::figures::{self, Place};
 use crate::core::findings::{self, Finding, RULES};
 use crate::core::host::Host;
+use crate::core::traffic::{AgeShare, Ages, Outlook};
 use crate::memcached;
 use crate::redis;
 use crate::redis::figures::RedisFigure;
@@ -90,6 +91,14 @@ enum Source {
     Findings,
     /// Of each use of memory.
     Ledger,
+    /// A part of something.
+    Share(fn(&figures::Figures) -> f64),
+    /// Of what was evicted, how long ago its last access was.
+    EvictedIdle,
+    /// Of each part of what is there by time; none before something was looked at.
+    Ages(fn(&Ages) -> &[AgeShare]),
+    /// Of each memory limit that is forecast; none before that is ready.
+    Forecast(fn(&Point) -> f64),
 }
 
 struct Metric {
@@ -107,7 +116,7 @@ const fn labelled(name: &'static str, kind: Kind, help: &'static str, from: Sour
     Metric { name, kind, help, from }
 }
 
-use Kind::{Counter as Grows, Gauge};
+use Kind::{Counter as Grows, Gauge, Histogram};
 
 const METRICS: &[Metric] = &[
     labelled("larder_finding", Gauge, "Whether a rule of `larder doctor` finds something.", Source::Findings),
@@ -143,18 +152,70 @@ const METRICS: &[Metric] = &[
     metric("larder_chunks_moved_total", Grows, Source::Figure(Figure::ChunksMoved)),
     metric("larder_evictions_total", Grows, Source::Figure(Figure::Evictions)),
     metric("larder_evicted_unread_total", Grows, Source::Figure(Figure::EvictedUnfetched)),
+    labelled(
+        "larder_evicted_idle_seconds",
+        Histogram,
+        "How long ago what was evicted had been read or written last; what is more than two minutes is known in steps of half an hour.",
+        Source::EvictedIdle,
+    ),
+    labelled(
+        "larder_expired_total",
+        Grows,
+        "Times that an item's time was found to have passed, by a reader, or by upkeep and who needs memory.",
+        Source::Figures("by", EXPIRED),
+    ),
     metric("larder_expired_unread_total", Grows, Source::Figure(Figure::ExpiredUnfetched)),
     metric("larder_ghost_hits_total", Grows, Source::Figure(Figure::GhostHits)),
     metric("larder_out_of_memory_total", Grows, Source::Figure(Figure::OutOfMemory)),
     metric("larder_type_misses_total", Grows, Source::Counter(Counter::TypeMisses)),
+    metric("larder_stalls_total", Grows, Source::Counter(Counter::Stalls)),
+    metric("larder_upkeep_seconds_total", Grows, Source::Counter(Counter::Upkeep)),
     metric("larder_accept_paused_seconds_total", Grows, Source::Figure(Figure::AcceptPaused)),
     metric("larder_keyspace_events_lost_total", Grows, Source::Figure(Figure::EventsLost)),
     metric("larder_whole_holds_total", Grows, Source::Figure(Figure::WholeHolds)),
     metric("larder_log_lines_total", Grows, Source::Figure(Figure::LogLines)),
     metric("larder_log_lines_dropped_total", Grows, Source::Figure(Figure::LogLinesDropped)),
+    labelled(
+        "larder_hottest_key_ratio",
+        Gauge,
+        "The part of all requests that the key has which is asked for most.",
+        Source::Share(|f| f.traffic.hottest.share),
+    ),
+    metric("larder_hot_keys", Gauge, Source::Figure(Figure::HotKeys)),
+    labelled(
+        "larder_forecast_miss_ratio",
+        Gauge,
+        "The part of reads that would be missed with another memory limit, of so many times today's; none before the forecast is ready, nor of what is vague.",
+        Source::Forecast(|point| point.miss_ratio),
+    ),
+    labelled(
+        "larder_forecast_error_ratio",
+        Gauge,
+        "How much that may be off: 2.5 standard errors up to twice the memory, 4 beyond.",
+        Source::Forecast(|point| point.error),
+    ),
+    labelled(
+        "larder_ttl_left_bytes",
+        Gauge,
+        "Bytes of items that expire within this time, and not within a shorter one: an estimate by some thousand items.",
+        Source::Ages(|ages| &ages.left),
+    ),
+    labelled(
+        "larder_idle_bytes",
+        Gauge,
+        "Bytes of items that were read or written within this time, and not within a shorter one: an estimate as well.",
+        Source::Ages(|ages| &ages.idle),
+    ),
+    metric("larder_forecast_keys", Gauge, Source::Figure(Figure::ForecastKeys)),
+    metric("larder_fills_total", Grows, Source::Figure(Figure::Fills)),
+    metric("larder_herd_misses_total", Grows, Source::Figure(Figure::HerdMisses)),
+    metric("larder_samples_total", Grows, Source::Figure(Figure::Samples)),
+    metric("larder_samples_dropped_total", Grows, Source::Figure(Figure::SamplesDropped)),
+    metric("larder_sample_bytes", Gauge, Source::Figure(Figure::SampleBytes)),
     metric("larder_class_spans", Gauge, Source::Class(ClassFigure::Spans)),
     metric("larder_class_items", Gauge, Source::Class(ClassFigure::Items)),
     metric("larder_class_used_bytes", Gauge, Source::Class(ClassFigure::RequestedBytes)),
+    metric("larder_class_waste_bytes", Gauge, Source::Class(ClassFigure::WasteBytes)),
     metric("larder_class_age_seconds", Gauge, Source::Class(ClassFigure::Age)),
     metric("larder_class_sets_total", Grows, Source::ClassCounter(ClassCounter::CmdSet)),
     metric("larder_class_hits_total", Grows, Source::ClassCounter(ClassCounter::GetHits)),
@@ -183,12 +244,18 @@ const CLOSED: &[(&str, Read)] = &[
     ("subscriber_too_slow", |f| f.process.listeners_cut),
 ];
 
+const EXPIRED: &[(&str, Read)] = &[
+    ("reader", |f| f.sums.of(Counter::GetExpired) + f.sums.of(Counter::RedisExpired)),
+    ("upkeep", |f| f.totals.reclaimed),
+];
+
 /// What metrics are told from.
 struct Told<'a> {
     figures: &'a figures::Figures,
     classes: &'a [ClassTotals],
     findings: &'a [Finding],
     ledger: &'a Ledger,
+    ages: Option<&'a Ages>,
 }
 
 impl Metric {
@@ -198,26 +265,38 @@ impl Metric {
             Source::Counter(counter) => counter.help(),
             Source::Class(figure) => figure.row().help,
             Source::ClassCounter(counter) => counter.help(),
-            Source::Figures(..) | Source::Pairs(..) | Source::Findings | Source::Ledger => self.help,
+            Source::Figures(..)
+            | Source::Pairs(..)
+            | Source::Findings
+            | Source::Ledger
+            | Source::Share(_)
+            | Source::EvictedIdle
+            | Source::Ages(_)
+            | Source::Forecast(_) => self.help,
         }
     }
 
     fn labels(&self) -> Vec<&'static str> {
         match &self.from {
-            Source::Figure(_) | Source::Counter(_) => vec![],
+            Source::Figure(_) | Source::Counter(_) | Source::Share(_) | Source::EvictedIdle => vec![],
             Source::Figures(label, _) => vec![label],
             Source::Pairs(labels, _) => labels.to_vec(),
             Source::Class(_) | Source::ClassCounter(_) => vec!["chunk_bytes"],
             Source::Findings => vec!["rule", "severity"],
             Source::Ledger => vec!["use"],
+            Source::Forecast(_) => vec!["memory"],
+            Source::Ages(_) => vec!["within"],
         }
     }
 
     fn tell(&self, told: &Told<'_>, page: &mut Exposition<'_>) {
-        let Told { figures, classes, findings, ledger } = *told;
+        let Told { figures, classes, findings, ledger, ages } = *told;
         page.family(self.name, self.kind, self.help(), |family| match &self.from {
             Source::Figure(figure) => family.put(&[], Sample::of(figure.row().unit, figure.of(figures))),
-            Source::Counter(counter) => family.put(&[], Sample::Whole(figures.sums.of(*counter))),
+            Source::Counter(counter) => {
+                family.put(&[], Sample::of(counter.unit(), figures.sums.of(*counter)));
+            }
+            Source::Share(read) => family.put(&[], Sample::Ratio(read(figures))),
             Source::Figures(label, rows) => {
                 rows.iter().for_each(|(of, read)| family.put(&[(label, of)], Sample::Whole(read(figures))));
             }
@@ -237,6 +316,27 @@ impl Metric {
                     let found = findings.iter().any(|finding| finding.rule.name == rule.name);
                     let labels = [("rule", rule.name), ("severity", rule.severity.name())];
                     family.put(&labels, Sample::Whole(found.into()));
+                }
+            }
+            Source::Forecast(read) => {
+                let outlook = figures.traffic.outlook.as_deref();
+                let points = outlook.and_then(|outlook| outlook.curve.points).into_iter().flatten();
+                for point in points.filter(|point| !point.is_vague) {
+                    let memory = point.factor.to_string();
+                    family.put(&[("memory", &memory)], Sample::Ratio(read(&point)));
+                }
+            }
+            Source::EvictedIdle => {
+                let totals = &figures.totals;
+                let [parts @ .., beyond] = &totals.evicted_idle;
+                let bounds = (0..).map(|power| 4f64.powi(power));
+                let sum = Sample::Micros(totals.evicted_idle_s.saturating_mul(1_000_000));
+                family.put_histogram(&[], bounds.zip(parts.iter().copied()), *beyond, sum);
+            }
+            Source::Ages(parts) => {
+                let bytes = Figure::ItemBytes.of(figures) as f64;
+                for part in ages.into_iter().flat_map(parts) {
+                    family.put(&[("within", part.within)], Sample::Whole((part.share * bytes) as u64));
                 }
             }
             Source::Ledger => {
@@ -270,9 +370,16 @@ impl Shared {
         if wanted.larder {
             let of_classes = if wanted.classes == Classes::Larder { &classes[..] } else { &[] };
             let findings;
-            (common, findings) = findings::find_in(&self.common, common);
+            (common, findings) = findings::find_in(place, common);
             let ledger = scene.store.ledger();
-            let told = Told { figures: &common, classes: of_classes, findings: &findings, ledger: &ledger };
+            let ages = self.ages();
+            let told = Told {
+                figures: &common,
+                classes: of_classes,
+                findings: &findings,
+                ledger: &ledger,
+                ages: ages.as_ref(),
+            };
             METRICS.iter().for_each(|metric| metric.tell(&told, page));
         }
         let common = if wanted.memcached {
@@ -321,6 +428,20 @@ impl Shared {
     /// What a history keeps, as it is now.
     pub fn reading(&self, scene: Scene<'_>) -> Reading {
         series::read(&figures::Figures::since_start(self.place(scene)))
+    }
+
+    /// Looks at what other memory limits would bring, once a second, while traffic is sampled; at a time of the server's
+    /// own clock.
+    pub fn look_ahead(&self, scene: Scene<'_>, now: Millis) {
+        let place = self.place(scene);
+        let figures = figures::Figures::since_start(place);
+        let reads = [Figure::Hits.of(&figures), Figure::Misses.of(&figures)];
+        self.common.traffic.look_ahead(place.store, now, reads);
+    }
+
+    /// What other memory limits would bring, as it was seen last; none if traffic is not sampled.
+    pub fn outlook(&self) -> Option<std::sync::Arc<Outlook>> {
+        self.common.traffic.told().outlook
     }
 
     /// A number that this run of the server has alone.

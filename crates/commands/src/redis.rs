@@ -4,7 +4,8 @@
 //!   has to pass before it runs; `steps`: commands that take more than one turn
 //! - `table`: the rows; `call`: what a command works with; `reply`, `fail`: what it answers; `shared`: what all
 //!   RESP clients share; `figures`, `metrics`: what is told of it
-//! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `connection`, `server`
+//! - commands, by what they are about: `strings`, `collections`, `keys`, `pubsub`, `transactions`, `scripts`,
+//!   `connection`, `server`
 
 mod call;
 mod collections;
@@ -15,6 +16,7 @@ mod keys;
 pub(crate) mod metrics;
 mod pubsub;
 mod reply;
+mod scripts;
 pub(crate) mod server;
 pub(crate) mod session;
 pub(crate) mod shared;

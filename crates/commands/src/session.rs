@@ -7,7 +7,8 @@
 //!                    └─ else ──► Memcached   for good
 //! ```
 //!
-//! A protocol is a module beside [`memcached`] and [`redis`], and an arm here.
+//! A protocol is a module beside [`memcached`] and [`redis`] with its part of [`Shared`], and here what it is known by and
+//! an arm of each `match`.
 
 use larder_store::{Guard, Millis, Spaces};
 
@@ -16,7 +17,7 @@ use crate::core::counters::Counters;
 use crate::core::host::{Host, Peer};
 use crate::core::output::Output;
 use crate::core::progress::{Next, Progress};
-use crate::core::topics::Letter;
+use crate::core::topics::Delivery;
 use crate::redis::connection::limits::OutputLimit;
 use crate::shared::Shared;
 use crate::{memcached, redis};
@@ -143,6 +144,15 @@ impl Session {
         self.receive(cx, input, out)
     }
 
+    /// The number by which others know who may wait here: a RESP client, or one who watches.
+    pub fn waiter(&self) -> Option<u64> {
+        match &self.0 {
+            Conversation::Memcached(conversation) => conversation.watcher(),
+            Conversation::Redis(conversation) => Some(conversation.client_id()),
+            Conversation::New | Conversation::Closed => None,
+        }
+    }
+
     /// The number of the RESP client, if it is one.
     pub fn redis_client(&self) -> Option<u64> {
         match &self.0 {
@@ -167,9 +177,9 @@ impl Session {
     }
 
     /// Writes a message that was sent to this client, if it is still to be told.
-    pub fn deliver(&self, letter: &Letter, out: &mut Output) {
+    pub fn deliver(&self, delivery: &Delivery, out: &mut Output) {
         if let Conversation::Redis(conversation) = &self.0 {
-            conversation.deliver(letter, out);
+            conversation.deliver(delivery, out);
         }
     }
 

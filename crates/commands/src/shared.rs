@@ -2,9 +2,12 @@
 
 use larder_store::{Guard, Millis, Store};
 
+use crate::core::context::Room;
 use crate::core::figures::Place;
-use crate::core::host::Host;
+use crate::core::host::{Host, Peer};
 use crate::core::shared::Settings;
+use crate::core::traffic::{Ages, Delimiters, HotKeys, PrefixShares};
+use crate::core::watchers::{Scene, stream};
 use crate::redis::Serving;
 use crate::{core, memcached, redis};
 
@@ -22,11 +25,10 @@ pub struct Shared {
 impl Shared {
     /// With nothing turned yet.
     pub fn new(settings: Settings) -> Shared {
-        Shared {
-            memcached: memcached::shared::Shared::new(&settings),
-            redis: redis::shared::Shared::new(),
-            common: core::shared::Shared::new(settings),
-        }
+        let memcached = memcached::shared::Shared::new(&settings);
+        let common = core::shared::Shared::new(settings);
+        common.watchers.show_classes(|class| memcached.slabs.of(class));
+        Shared { memcached, redis: redis::shared::Shared::new(), common }
     }
 
     /// The server's time when the system's is `system`: what guards are entered at.
@@ -48,6 +50,16 @@ impl Shared {
         self.common.tell_events(guard, host);
     }
 
+    /// Ends the scripts that go on in later turns of their workers, which may be for ever; they have changed nothing. For who
+    /// stops the server.
+    pub fn end_scripts(&self) {
+        self.redis.scripts.each_running(|running| {
+            if running.is_paused() {
+                running.kill();
+            }
+        });
+    }
+
     /// Goes on telling keyspace events that wait, for so many nanoseconds or a little longer. True if there are more.
     pub fn go_on_telling(&self, host: &dyn Host, store: &Store, ns_max: u64) -> bool {
         if !self.common.telling.waits() {
@@ -57,12 +69,21 @@ impl Shared {
         self.common.telling.waits()
     }
 
+    /// Forgets some of what clients that are gone have listened to; true if there is more.
+    pub fn forget_subscriptions(&self, store: &Store) -> bool {
+        self.common.topics.forget_left(store)
+    }
+
     /// Does what clients have left that waited, and whose connections have ended: what was popped for one of them is put
-    /// back. Whoever ends connections asks for it behind that, and upkeep now and then.
+    /// back. And tells those who wait for a stream of what happened to it without a command of Redis's: a text client's,
+    /// expiry, eviction. Whoever ends connections asks for it behind that, and upkeep now and then.
     #[inline]
     pub fn serve_left(&self, guard: &mut Guard<'_>, host: &dyn Host) {
-        if self.redis.waiters.has_left() {
-            Serving { guard, common: &self.common, waiters: &self.redis.waiters, host }.left();
+        let (left, called) = (self.redis.waiters.has_left(), guard.has_called());
+        if left || called {
+            let mut serving = Serving { guard, common: &self.common, waiters: &self.redis.waiters, host };
+            serving.called();
+            serving.left();
         }
     }
 
@@ -76,6 +97,81 @@ impl Shared {
     pub fn look(&self, now: Millis, host: &dyn Host, store: &Store) {
         self.redis.look(now, host, store.used_bytes());
         self.common.lately.look(Place { shared: &self.common, host, store, now });
+    }
+
+    /// From here on traffic of so many workers is sampled, which [`Shared::count_samples`] counts; at a time of the server's
+    /// own clock.
+    pub fn show_traffic(&self, store: &Store, workers: u32, now: Millis) {
+        let settings = &self.common.settings;
+        let delimiters = Delimiters::new(settings.detail.then_some(settings.prefix_delimiter));
+        self.common.traffic.show(store, workers, now, delimiters);
+    }
+
+    /// It is no more.
+    pub fn hide_traffic(&self, store: &Store) {
+        self.common.traffic.hide(store);
+    }
+
+    /// Counts samples that wait, some of each worker, at a time of the server's own clock; how many.
+    pub fn count_samples(&self, store: &Store, now: Millis) -> usize {
+        self.common.traffic.count(store, now)
+    }
+
+    /// Does what is asked of a worker that samples, whose room this is, and frees some of what was counted by prefix and
+    /// forgotten. From its upkeep, at a time of the server's own clock.
+    pub fn tend_samples(&self, room: &Room, store: &Store, now: Millis) {
+        self.common.prefixes.free_some(store);
+        room.tap().tend(&self.common.traffic, store, now);
+    }
+
+    /// Somebody shows what is sampled.
+    #[inline]
+    pub fn shows_traffic(&self) -> bool {
+        self.common.traffic.is_shown()
+    }
+
+    /// Samples are taken which nobody counts but upkeep.
+    pub fn counts_samples(&self) -> bool {
+        self.common.traffic.is_left_to_upkeep()
+    }
+
+    /// The keys that were asked for most in the last seconds, so many at most; none if traffic is not sampled.
+    pub fn hot_keys(&self, store: &Store, most: usize) -> Option<HotKeys> {
+        self.common.traffic.hot_keys(store, most)
+    }
+
+    /// The prefixes whose keys were asked for most in the last seconds, so many at most; none if traffic is not sampled.
+    pub fn prefix_shares(&self, store: &Store, most: usize) -> Option<PrefixShares> {
+        self.common.traffic.prefix_shares(store, most)
+    }
+
+    /// Looks at some of what is there, while traffic is sampled. From one worker's upkeep, at a time of the server's own clock.
+    pub fn sample_items(&self, guard: &mut Guard<'_>, now: Millis) {
+        self.common.traffic.items.step(guard, now);
+    }
+
+    /// How long what is there has left, and how long it was not read; none if nobody looks, or nothing was seen.
+    pub fn ages(&self) -> Option<Ages> {
+        self.common.traffic.items.ages()
+    }
+
+    /// Somebody watches connections.
+    #[inline]
+    pub fn watches_connections(&self) -> bool {
+        self.common.watchers.wants(stream::CONNEVENTS)
+    }
+
+    /// Tells those who watch that this connection was opened, or, for this reason, closed.
+    #[cold]
+    pub fn watch_connection(
+        &self,
+        host: &dyn Host,
+        store: &Store,
+        now: Millis,
+        peer: &dyn Peer,
+        closed: Option<&'static str>,
+    ) {
+        self.common.watchers.tell_connection(Scene { host, store, now }, peer, closed);
     }
 
     /// Upkeep is to be measured, for [`Shared::note_upkeep`].

@@ -1,4 +1,4 @@
-//! The connections of a loop: a slab of slots with generations, so that an event for a connection
+//! The connections of a loop: a slab of entries with generations, so that an event for a connection
 //! that has gone never reaches its successor.
 
 use crate::Millis;
@@ -91,24 +91,24 @@ impl<S, C> Connection<S, C> {
 }
 
 #[derive(Debug)]
-enum Slot<T> {
+enum Entry<T> {
     Free { next: u32 },
     Used(T),
 }
 
-/// Ends the list of free slots.
+/// Ends the list of free entries.
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Connections<T> {
-    slots: Vec<(u32, Slot<T>)>,
+    entries: Vec<(u32, Entry<T>)>,
     free: u32,
     count: usize,
 }
 
 impl<T> Connections<T> {
     pub fn new() -> Connections<T> {
-        Connections { slots: Vec::new(), free: NONE, count: 0 }
+        Connections { entries: Vec::new(), free: NONE, count: 0 }
     }
 
     pub fn len(&self) -> usize {
@@ -118,20 +118,20 @@ impl<T> Connections<T> {
     /// The id the next [`Connections::insert`] will give.
     pub fn next_id(&self) -> Id {
         if self.free == NONE {
-            return Id { index: self.slots.len() as u32, generation: 0 };
+            return Id { index: self.entries.len() as u32, generation: 0 };
         }
-        Id { index: self.free, generation: self.slots[self.free as usize].0 }
+        Id { index: self.free, generation: self.entries[self.free as usize].0 }
     }
 
     pub fn insert(&mut self, value: T) -> Id {
         let id = self.next_id();
         assert!(id.index < NONE, "fewer connections than that fit any machine");
-        match self.slots.get_mut(id.index()) {
-            None => self.slots.push((0, Slot::Used(value))),
-            Some((_, slot)) => {
-                let Slot::Free { next } = *slot else { unreachable!("the free list holds free slots") };
+        match self.entries.get_mut(id.index()) {
+            None => self.entries.push((0, Entry::Used(value))),
+            Some((_, entry)) => {
+                let Entry::Free { next } = *entry else { unreachable!("the free list holds free entries") };
                 self.free = next;
-                *slot = Slot::Used(value);
+                *entry = Entry::Used(value);
             }
         }
         self.count += 1;
@@ -140,18 +140,18 @@ impl<T> Connections<T> {
 
     #[inline]
     pub fn find(&mut self, id: Id) -> Option<&mut T> {
-        match self.slots.get_mut(id.index()) {
-            Some((generation, Slot::Used(value))) if *generation == id.generation => Some(value),
+        match self.entries.get_mut(id.index()) {
+            Some((generation, Entry::Used(value))) if *generation == id.generation => Some(value),
             _ => None,
         }
     }
 
     pub fn remove(&mut self, id: Id) -> Option<T> {
         self.find(id)?;
-        let (generation, slot) = &mut self.slots[id.index()];
+        let (generation, entry) = &mut self.entries[id.index()];
         // 2^32 - 1 is left out so that no token is the waker's.
         *generation = (*generation + 1) % u32::MAX;
-        let Slot::Used(value) = std::mem::replace(slot, Slot::Free { next: self.free }) else {
+        let Entry::Used(value) = std::mem::replace(entry, Entry::Free { next: self.free }) else {
             unreachable!("find has just seen it")
         };
         self.free = id.index;
@@ -159,19 +159,19 @@ impl<T> Connections<T> {
         Some(value)
     }
 
-    /// Id of the connection in slot `index`, if there is one.
+    /// Id of the connection in entry `index`, if there is one.
     pub fn at(&self, index: usize) -> Option<(Id, &T)> {
-        match &self.slots[index] {
-            (generation, Slot::Used(value)) => {
+        match &self.entries[index] {
+            (generation, Entry::Used(value)) => {
                 Some((Id { index: index as u32, generation: *generation }, value))
             }
-            (_, Slot::Free { .. }) => None,
+            (_, Entry::Free { .. }) => None,
         }
     }
 
     /// Slots there are, used or free.
-    pub fn slots(&self) -> usize {
-        self.slots.len()
+    pub fn entries(&self) -> usize {
+        self.entries.len()
     }
 }
 

@@ -14,8 +14,8 @@
 //!
 //! A request in its own packet costs one wait, one receive, one send and one look at the clock.
 //! Connections that go on with what they have kept come after those that have something new to say, as many in
-//! a turn as the handler's strength allows, in the order in which they stopped; so do those for whom much was done
-//! when they last had something new to say. However many ask for much, who asks for little waits for one turn.
+//! a turn as the handler's strength allows, in the order in which they stopped; so do those for which much was done
+//! when they last had something new to say. However many ask for much, one that asks for little waits for one turn.
 //! Bounds: a connection keeps at most [`RECEIVE_BYTES`] of input; it is read no further while more
 //! than `reply_bytes_max` of its replies wait; one whose replies wait without progress for `stall_ms` is
 //! closed, and one whose request has come in part and does not go on for `request_ms`. With nothing to do
@@ -56,7 +56,7 @@ pub struct Limits {
 
 /// What one turn of the loop saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct WakeUp {
     /// The waker has fired.
     pub woken: bool,
     /// Events of connections.
@@ -67,9 +67,9 @@ pub struct Turn {
 
 /// Connections, a receive buffer, and the wait for both.
 #[derive(Debug)]
-pub struct EventLoop<B: Backend, H: Handler> {
+pub struct EventLoop<B: Backend, C> {
     backend: B,
-    connections: Connections<Connection<B::Stream, H::Connection>>,
+    connections: Connections<Connection<B::Stream, C>>,
     /// Connections whose turn comes without a wait.
     queue: VecDeque<Id>,
     /// Connections that sleep, by the time at which they are queued. One that is woken before is taken out: many may
@@ -102,9 +102,9 @@ pub struct EventLoop<B: Backend, H: Handler> {
     draining: bool,
 }
 
-impl<B: Backend, H: Handler> EventLoop<B, H> {
+impl<B: Backend, C> EventLoop<B, C> {
     /// A loop without connections.
-    pub fn new(backend: B, limits: Limits) -> EventLoop<B, H> {
+    pub fn new(backend: B, limits: Limits) -> EventLoop<B, C> {
         EventLoop {
             backend,
             connections: Connections::new(),
@@ -130,7 +130,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     ///
     /// # Errors
     /// When the backend cannot watch it; stream and state are dropped then.
-    pub fn adopt(&mut self, stream: B::Stream, state: H::Connection) -> io::Result<Id> {
+    pub fn adopt(&mut self, stream: B::Stream, state: C) -> io::Result<Id> {
         let now = self.backend.now();
         let id = self.connections.next_id();
         let opening = stream.between().is_some_and(|between| between.opening);
@@ -209,7 +209,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     /// Those that waited for their streams to have room are looked at as usual.
     #[cold]
     fn unblock(&mut self) {
-        for index in 0..self.connections.slots() {
+        for index in 0..self.connections.entries() {
             let Some((id, _)) = self.connections.at(index) else { continue };
             let Some(connection) = self.connections.find(id) else { continue };
             if std::mem::take(&mut connection.blocked) && !connection.queued {
@@ -220,23 +220,23 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     }
 
     /// The handler's state of a connection, if it still lives.
-    pub fn state(&mut self, id: Id) -> Option<&mut H::Connection> {
+    pub fn state(&mut self, id: Id) -> Option<&mut C> {
         self.connections.find(id).map(|connection| &mut connection.state)
     }
 
     /// Has the handler look at a connection that has sent nothing.
-    pub fn look_at(&mut self, handler: &mut H, id: Id) {
+    pub fn look_at<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         self.process(handler, id, 0);
     }
 
-    /// Has the handler look again at a connection that waits for it ([`Next::Await`](crate::Next::Await)), in the next
+    /// Has the handler look again at a connection that waits for it ([`Wait::Wake`](crate::Wait::Wake)), in the next
     /// turn.
     pub fn wake(&mut self, id: Id) {
         let Some(connection) = self.connections.find(id) else { return };
         if !std::mem::take(&mut connection.awaits) {
             return;
         }
-        // Who is woken was not idle.
+        // A connection that is woken was not idle.
         connection.received_at = self.backend.now();
         if let Some(at) = connection.sleeps.take() {
             self.asleep.remove(&(at, id));
@@ -254,25 +254,29 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     }
 
     /// Sends what the handler has left for a connection outside of its turn.
-    pub fn push(&mut self, handler: &mut H, id: Id) {
-        self.settle(handler, id, None);
+    pub fn push<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
+        self.send_and_arrange(handler, id, None);
     }
 
     /// The connection at an index, if there is one.
     pub fn id_at(&mut self, index: usize) -> Option<Id> {
-        (index < self.connections.slots()).then(|| self.connections.at(index))?.map(|(id, _)| id)
+        (index < self.connections.entries()).then(|| self.connections.at(index))?.map(|(id, _)| id)
     }
 
     /// Waits for something to do, `timeout` at most, and does it.
     ///
     /// # Errors
     /// When the backend cannot wait, which does not happen in correct use.
-    pub fn turn(&mut self, handler: &mut H, timeout: Option<Duration>) -> io::Result<Turn> {
+    pub fn turn<H: Handler<Connection = C>>(
+        &mut self,
+        handler: &mut H,
+        timeout: Option<Duration>,
+    ) -> io::Result<WakeUp> {
         let timeout = self.wait_for(handler, timeout);
         let events = self.backend.wait(timeout)?;
         let now = self.backend.now();
         handler.woke(now);
-        let mut turn = Turn { woken: false, events: 0, now };
+        let mut turn = WakeUp { woken: false, events: 0, now };
         for index in 0..events {
             let event = self.backend.event(index);
             match event.token {
@@ -319,7 +323,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         Ok(turn)
     }
 
-    fn wait_for(&self, handler: &H, timeout: Option<Duration>) -> Option<Duration> {
+    fn wait_for<H: Handler<Connection = C>>(
+        &self,
+        handler: &H,
+        timeout: Option<Duration>,
+    ) -> Option<Duration> {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
@@ -338,7 +346,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     }
 
     /// Some connection can come to its time.
-    fn times(&self, handler: &H) -> bool {
+    fn times<H: Handler<Connection = C>>(&self, handler: &H) -> bool {
         self.sweep_from > 0
             || self.waiting > 0 && self.limits.stall_ms > 0
             || (self.receiving > 0 || self.keeping) && self.limits.request_ms > 0
@@ -346,7 +354,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             || self.limits.stranger_ms > 0 && (self.opening > 0 || handler.has_strangers())
     }
 
-    fn ready(&mut self, handler: &mut H, id: Id, event: Event) {
+    fn ready<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, event: Event) {
         if event.writable || event.hangup {
             self.send_held(handler);
         }
@@ -371,7 +379,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     }
 
     /// Waits for what the connection can make use of, and for nothing else.
-    fn arrange(&mut self, handler: &mut H, id: Id) {
+    fn arrange<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let Some(connection) = self.connections.find(id) else { return };
         let between = connection.stream.between();
         if let Some(between) = between {

@@ -6,20 +6,20 @@ use crate::{Between, Id, Millis, Stream};
 
 /// What a connection waits for after its bytes were looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum Wait {
     /// More bytes.
-    Receive,
+    Input,
     /// Room for replies: there are bytes it could take once those it has left are out.
-    Again,
+    Room,
     /// Its next turn: others are to have their share first, those too who say something only now.
-    Yield,
+    Turn,
     /// So many milliseconds to pass: nothing is received or taken until then.
-    Sleep(Millis),
+    Time(Millis),
     /// To be woken ([`crate::EventLoop::wake`]), or so many milliseconds to pass if that is said. Nothing is received or
     /// taken until then; that the peer sends no more ends the connection.
-    Await(Option<Millis>),
-    /// The end: send the replies, then close.
-    Close,
+    Wake(Option<Millis>),
+    /// Its end, once the replies are sent.
+    End,
 }
 
 /// What [`Handler::received`] did.
@@ -29,7 +29,7 @@ pub struct Taken {
     /// is received next.
     pub bytes: usize,
     /// What the connection waits for.
-    pub next: Next,
+    pub wait: Wait,
 }
 
 /// Slices of one receive: as many as Linux takes without allocating room for their list.
@@ -143,9 +143,9 @@ pub trait Handler {
 
     /// `bytes` bytes have come into the start of [`Handler::destination`]. When that leaves no
     /// destination, [`Handler::received`] is called next, with what came behind or with nothing.
-    fn filled(&mut self, connection: &mut Self::Connection, bytes: usize) -> Next {
+    fn filled(&mut self, connection: &mut Self::Connection, bytes: usize) -> Wait {
         let _ = (connection, bytes);
-        Next::Receive
+        Wait::Input
     }
 
     /// Connections keep input now that takes `all` bytes of memory, `own` of them this one. True if that is more

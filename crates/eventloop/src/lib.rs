@@ -24,8 +24,8 @@ mod handler;
 
 pub use backend::{Backend, Between, Epoll, Stream};
 pub use connections::Id;
-pub use event_loop::{EventLoop, Limits, RECEIVE_BYTES, Turn};
-pub use handler::{Closed, Handler, Next, Outgoing, Place, Taken};
+pub use event_loop::{EventLoop, Limits, RECEIVE_BYTES, WakeUp};
+pub use handler::{Closed, Handler, Outgoing, Place, Taken, Wait};
 
 /// Milliseconds of a clock that only moves forward; where it started means nothing.
 pub type Millis = u64;

@@ -6,8 +6,8 @@
 //! the connection. Each wait reports an arbitrary part of the events that are due.
 //!
 //! A loop alone has its network to itself ([`Sim::new`]): the clock only moves when nothing is due, by the
-//! timeout of the wait. Where several loops are at one [`Network`], a wait never moves the clock. Who runs them
-//! asks which is to take a turn ([`Network::due`]), and has [`Time`] pass.
+//! timeout of the wait. Where several loops are at one [`Network`], a wait never moves the clock. The test that runs
+//! them asks which is to take a turn ([`Network::due`]), and has [`Time`] pass.
 
 mod stream;
 mod wire;

@@ -304,10 +304,11 @@ fn delete<'a>(text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
 }
 
 fn arithmetic<'a>(decrement: bool, text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
-    let noreply = ends_in_noreply(text);
+    // Words are counted first: of a line that has too few, `noreply` is the key.
     let (Some(key), Some(delta)) = (tokens.next(), tokens.next()) else {
-        return fault(Fault::BadLine, 0, noreply);
+        return fault(Fault::BadLine, 0, false);
     };
+    let noreply = ends_in_noreply(text);
     if !is_key(key) {
         return fault(Fault::BadLine, 0, noreply);
     }
@@ -318,10 +319,11 @@ fn arithmetic<'a>(decrement: bool, text: &'a [u8], mut tokens: Tokens<'a>) -> Re
 }
 
 fn touch<'a>(text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
-    let noreply = ends_in_noreply(text);
+    // As in `arithmetic`.
     let (Some(key), Some(exptime)) = (tokens.next(), tokens.next()) else {
-        return fault(Fault::BadLine, 0, noreply);
+        return fault(Fault::BadLine, 0, false);
     };
+    let noreply = ends_in_noreply(text);
     if !is_key(key) {
         return fault(Fault::BadLine, 0, noreply);
     }

@@ -1,8 +1,9 @@
 //! Bytes ⇄ requests and replies of memcached's text protocols and of Redis.
 //!
-//! Decoding borrows from the input, copies nothing, allocates nothing, and takes up again after any
-//! byte: what is not complete is presented again with more behind it. No I/O, no meaning: what a
-//! request does is the commands' business.
+//! Decoding borrows from the input, copies and allocates nothing, and takes up again after any byte: what is not complete
+//! is presented again with more behind it. What allocates are inline requests, whose words are not as they came, words that
+//! are put together ([`resp::Encoder`]), and requests of [`client`]. No I/O, no meaning: what a request does is the
+//! commands' business.
 //!
 //! - [`classic`]: the line and its dispatch, the classic commands
 //! - [`meta`]: `mg ms md ma mn me` and their flags

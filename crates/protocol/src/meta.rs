@@ -268,6 +268,14 @@ impl<'a> Flags<'a> {
         self.token(letter).map(|token| parse_u64(token).ok_or(Fault::BadToken)).transpose()
     }
 
+    /// The version that E gives, if it is there; 0 leaves the choice to the server.
+    ///
+    /// # Errors
+    /// When its token is no number.
+    pub fn version(&self) -> Result<Option<u64>, Fault> {
+        Ok(self.number(b'E')?.filter(|version| *version != 0))
+    }
+
     /// The exptime of a flag, if it is there.
     ///
     /// # Errors

@@ -12,6 +12,7 @@
 //! answer (a property test holds them to it).
 
 mod args;
+mod digits;
 mod fault;
 mod inline;
 mod plain;

@@ -3,7 +3,7 @@
 //!
 //! It waits in one place only, and there it hears everything. Where it cannot take a connection in it pauses:
 //! while the server has as many as it may, until one ends; when the system refuses one, or no worker has room
-//! for it, for [`PAUSE_MS`]. The listeners are not watched meanwhile, so that those who wait there cost nothing.
+//! for it, for [`PAUSE_MS`]. The listeners are not watched meanwhile, so that clients that wait there cost nothing.
 
 use std::io;
 use std::os::unix::net::UnixStream;

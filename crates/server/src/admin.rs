@@ -1,23 +1,28 @@
 //! The HTTP listener: metrics, what else a monitor asks, and a page that shows it.
 //!
 //! A thread of its own, which is no worker: it reads counters that workers write, and takes no lock that a request
-//! waits for. It answers one request at a time and rests thereafter, so that whoever asks without end has a quarter of
-//! a core at most. There are few connections; one more takes the place of who has been idle for longest.
+//! waits for. It answers one request at a time and rests thereafter, so that a client that asks without end has a quarter of
+//! a core at most. There are few connections; one more takes the place of the one that has been idle for longest.
 //!
 //! - `http`: heads and answers; `client`: a connection; `route`: what is where
 //! - `page`: what a browser shows it with
-//! - `observer`: looks at figures once a second, for `history`
-//! - `metrics`, `api`, `span_map`: what is told
+//! - `observer`: looks at figures once a second, for `history`, and `latency`, which keep `points`; samples of traffic are counted ten times, while there are any
+//! - `machine`: looks at the machine, and at what workers have of its processors, every five seconds
+//! - `metrics`, `api`, `traffic`, `span_map`: what is told
 
 mod api;
 mod client;
 mod history;
 pub mod http;
+mod latency;
+mod machine;
 mod metrics;
 mod observer;
 mod page;
+mod points;
 mod route;
 mod span_map;
+mod traffic;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -38,9 +43,9 @@ use route::Routes;
 /// Connections.
 pub const CLIENTS_MAX: usize = 16;
 
-/// Memory counted for the thread: its stack, heads, what an answer is gathered from, and the history.
-pub const THREAD_BYTES: u64 = 768 << 10;
-const _: () = assert!(history::HISTORY_BYTES <= 256 << 10);
+/// Memory counted for the thread: its stack, heads, what an answer is gathered from, the history, and that of times.
+pub const THREAD_BYTES: u64 = 960 << 10;
+const _: () = assert!(history::HISTORY_BYTES <= 256 << 10 && latency::LATENCY_BYTES <= 192 << 10);
 
 /// Answers that wait to be sent together hold so much; beyond it requests are refused.
 const ANSWERS_BYTES_MAX: usize = 2 << 20;
@@ -76,12 +81,12 @@ impl Admin {
     /// When there can be no thread, or no descriptors for it.
     pub fn start(hub: &Arc<Hub>, listener: TcpListener) -> io::Result<Admin> {
         let (stop, waker) = (Arc::new(AtomicBool::new(false)), Arc::new(Waker::new()?));
-        let desk = Desk::new(Arc::clone(hub), listener, &waker)?;
+        let server = HttpServer::new(Arc::clone(hub), listener, &waker)?;
         let (stops, woken) = (Arc::clone(&stop), Arc::clone(&waker));
         let thread = std::thread::Builder::new()
             .name("http".into())
             .stack_size(STACK_BYTES)
-            .spawn(move || desk.run(&stops, &woken))?;
+            .spawn(move || server.run(&stops, &woken))?;
         Ok(Admin { thread, stop, waker })
     }
 
@@ -101,9 +106,9 @@ struct Seat {
     held: usize,
 }
 
-/// What the thread works with.
+/// The listener, its connections, and what answers them.
 #[derive(Debug)]
-struct Desk {
+struct HttpServer {
     hub: Arc<Hub>,
     listener: TcpListener,
     poller: Poller,
@@ -113,13 +118,13 @@ struct Desk {
     deaf_until: Option<Millis>,
 }
 
-impl Desk {
-    fn new(hub: Arc<Hub>, listener: TcpListener, waker: &Waker) -> io::Result<Desk> {
+impl HttpServer {
+    fn new(hub: Arc<Hub>, listener: TcpListener, waker: &Waker) -> io::Result<HttpServer> {
         listener.set_nonblocking(true)?;
         let poller = Poller::new()?;
         poller.add(&listener, LISTENER, Interest::Read)?;
         poller.add(waker, WOKEN, Interest::Read)?;
-        Ok(Desk {
+        Ok(HttpServer {
             routes: Routes::new(Arc::clone(&hub)),
             hub,
             listener,
@@ -160,14 +165,17 @@ impl Desk {
     fn due(&self) -> Option<Millis> {
         let seats = self.seats.iter().flatten();
         let due = seats.map(|seat| if seat.client.has_more() { 0 } else { seat.client.due() });
-        due.chain(self.deaf_until).chain([self.routes.observer.due()]).min()
+        due.chain(self.deaf_until).chain([self.routes.observer.due(), self.routes.samples_due()]).min()
     }
 
-    /// Figures are looked at; those who have more to be answered, and those whose time is over.
+    /// Figures are looked at, samples counted; those who have more to be answered, and those whose time is over.
     fn look_round(&mut self) {
         let now = self.now();
         if now >= self.routes.observer.due() {
             self.routes.observe(now);
+        }
+        if now >= self.routes.samples_due() {
+            self.routes.count_samples(now);
         }
         if self.deaf_until.is_some_and(|until| now >= until) {
             self.deaf_until = None;
@@ -179,7 +187,7 @@ impl Desk {
                 self.turn(index, None);
             } else if now >= seat.client.due() {
                 let over = seat.client.expire(now);
-                self.settle(index, over);
+                self.after_turn(index, over);
             }
         }
     }
@@ -218,7 +226,7 @@ impl Desk {
         Ok(())
     }
 
-    /// A place: a free one, or that of who waits for longest and is not being answered.
+    /// A place: a free one, or that of the connection that waits for longest and is not being answered.
     fn free_seat(&mut self) -> Option<usize> {
         if let Some(free) = self.seats.iter().position(Option::is_none) {
             return Some(free);
@@ -247,14 +255,14 @@ impl Desk {
             took = begun.elapsed();
             answer
         });
-        self.settle(index, went);
+        self.after_turn(index, went);
         if !took.is_zero() {
             std::thread::sleep((took * REST_SHARE).min(REST_MAX));
         }
     }
 
-    /// After a turn: it is waited for, and counted with what it holds.
-    fn settle(&mut self, index: usize, went: Result<(), Gone>) {
+    /// A connection had its turn: it is waited for, and counted with what it holds.
+    fn after_turn(&mut self, index: usize, went: Result<(), Gone>) {
         let Some(seat) = &mut self.seats[index] else { return };
         if went.is_err() {
             return self.close(index);

@@ -1,8 +1,8 @@
-//! RESP clients of a worker that wait, and are to be looked at: by who gave them what they wait for, or has ended their
+//! RESP clients of a worker that wait, and are to be looked at: a worker gave them what they wait for, or has ended their
 //! wait.
 //!
-//! Apart from the mailbox, which is bounded and may be full: who is not woken waits for ever. One that waits is here a few
-//! times at most.
+//! Apart from the mailbox, which is bounded and may be full: a client that is not woken waits for ever. One that
+//! waits is here a few times at most.
 
 use std::sync::Mutex;
 

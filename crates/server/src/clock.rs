@@ -11,9 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use larder_commands::Pace;
 use larder_eventloop::cpu::{CpuTime, process_time};
 use larder_eventloop::sim::Time;
 use larder_store::Millis;
+
+/// Where time is simulated, scripts work for so long from one look at them to the next, so that one that goes on in later
+/// turns is soon run.
+const SIMULATED_LOOK: Duration = Duration::from_micros(20);
 
 /// The time of a server.
 #[derive(Clone, Debug)]
@@ -46,6 +51,14 @@ impl Clock {
         match self {
             Clock::Machine { .. } => process_time(std::process::id()).unwrap_or_default(),
             Clock::Simulated { .. } => CpuTime::default(),
+        }
+    }
+
+    /// What tells how long a script has worked: a simulation's time stands still while a worker takes its turn.
+    pub fn script_pace(&self) -> Pace {
+        match self {
+            Clock::Machine { .. } => Pace::Machine,
+            Clock::Simulated { .. } => Pace::Look(SIMULATED_LOOK),
         }
     }
 

@@ -93,6 +93,8 @@ pub struct Config {
     pub flush: bool,
     /// Not `-X`.
     pub dump: bool,
+    /// Not `-W`: clients may watch.
+    pub watch: bool,
     /// `--reply-bytes-max`, if given.
     pub reply_bytes_max: Option<u64>,
     /// `--request-timeout`, seconds; 0 never.
@@ -198,6 +200,7 @@ impl Default for Config {
             shutdown: false,
             flush: true,
             dump: true,
+            watch: true,
             reply_bytes_max: None,
             request_timeout_s: REQUEST_TIMEOUT_S,
             idle_timeout_s: 0,

@@ -1,4 +1,4 @@
-//! Requests that are on their way in: who goes when they hold more memory than they may.
+//! Requests that are on their way in: which connection goes when they hold more memory than they may.
 //!
 //! ```text
 //! received bytes that are kept   ─┐
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Kept bytes are there already: beyond the share the connection goes whose request did not go on for longest, at
-//! once, and its memory is back before the next is received. Who gathers or uploads waits a little instead, and is
+//! once, and its memory is back before the next is received. One that gathers or uploads waits a little instead, and is
 //! refused then; for it only those go that have stood for [`STANDS_MS`]. One request may be larger than the share
 //! while the others hold no more than half of it, and does not count then.
 
@@ -18,7 +18,7 @@ use larder_eventloop::{Backend, Closed, EventLoop, Millis};
 
 use crate::hub::Shed;
 use crate::table::HalfOpen;
-use crate::worker::Service;
+use crate::worker::{Connection, Service};
 
 /// A request that has not gone on for so long has to make room for one that does: longer than any round trip.
 const STANDS_MS: Millis = 250;
@@ -69,7 +69,7 @@ impl Service {
     }
 
     /// Behind a turn: closes those that are to go. `wanted`: somebody waits for room.
-    pub(crate) fn thin_out<B: Backend>(&mut self, events: &mut EventLoop<B, Service>, wanted: bool) {
+    pub(crate) fn thin_out<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>, wanted: bool) {
         if self.is_crowded() {
             self.choose(0, None);
         } else if wanted {

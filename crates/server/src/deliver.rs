@@ -1,4 +1,4 @@
-//! Letters from other connections: messages that a worker's clients have subscribed to.
+//! Deliveries from other connections: messages that a worker's clients have subscribed to.
 //!
 //! They are written behind what the connection's replies already hold, and sent at once. A subscriber
 //! that reads more slowly than others publish is closed when too much waits for it.
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_eventloop::{Backend, Closed, EventLoop, Id};
 
 use crate::pending_closes::PendingClose;
-use crate::worker::Service;
+use crate::worker::{Connection, Service};
 
 /// Part of what all connections may hold that one listener may.
 const LISTENER_SHARE: u64 = 4;
@@ -20,11 +20,11 @@ const SHORT_BYTES: u64 = 4 << 10;
 const PUSH_AT_BYTES: u64 = 256 << 10;
 /// Work of delivering that is done in one turn. With all 16 MiB that may wait in one, others of the worker waited
 /// for 11 ms and more.
-const DELIVERY_NS: u64 = 2_000_000;
+const DELIVERING_NS_MAX: u64 = 2_000_000;
 /// Connections that are closed in one turn because others want it: some 20 µs each.
 const CLOSED_MAX: usize = 32;
-/// What a letter takes beside its bytes, and each listener for a send.
-const LETTER_NS: u64 = 150;
+/// What a delivery takes beside its bytes, and each listener for a send.
+const DELIVERY_NS: u64 = 150;
 const SEND_NS: u64 = 3000;
 
 /// What it takes to write and send so many bytes.
@@ -33,48 +33,48 @@ fn bytes_ns(bytes: usize) -> u64 {
 }
 
 impl Service {
-    /// Delivers some of what waits in this worker's post; the rest after the next turn.
-    pub(crate) fn deliver<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) {
+    /// Delivers some of what waits in this worker's outbox; the rest after the next turn.
+    pub(crate) fn deliver<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) {
         let hub = Arc::clone(self.hub());
         let handle = &hub.handles[self.index()];
         let (mut listeners, mut ns) = (HashSet::new(), 0);
-        let (letters, mut held, more) = handle.post.take_until(|letter| {
-            ns += LETTER_NS + bytes_ns(letter.bytes());
-            ns += if listeners.insert(letter.target.place) { SEND_NS } else { 0 };
-            ns >= DELIVERY_NS
+        let (deliveries, mut held, more) = handle.outbox.take_until(|delivery| {
+            ns += DELIVERY_NS + bytes_ns(delivery.bytes());
+            ns += if listeners.insert(delivery.target.place) { SEND_NS } else { 0 };
+            ns >= DELIVERING_NS_MAX
         });
         if more {
             // After the next turn of the others.
             handle.waker.wake();
         }
-        // Behind the letters: who has missed one is not given those that came after it.
-        self.close_doomed(events);
+        // Behind the deliveries: who has missed one is not given those that came after it.
+        self.close_pending(events);
         self.wake_waiting(events);
-        if letters.is_empty() {
+        if deliveries.is_empty() {
             return;
         }
-        // The letters are charged for as many copies as they are to be: items give way to them first.
+        // The deliveries are charged for as many copies as they are to be: items give way to them first.
         self.give_way();
         // Beside what `client-output-buffer-limit` says.
         let bytes_max = hub.store.held_bytes_max() / LISTENER_SHARE;
         let mut told: Vec<Id> = Vec::new();
-        // What letters were charged whose copies are written.
+        // What deliveries were charged whose copies are written.
         let mut copied = 0;
-        for letter in letters {
-            copied += letter.bytes();
-            let Some(id) = events.id_at(letter.target.index()) else { continue };
+        for delivery in deliveries {
+            copied += delivery.bytes();
+            let Some(id) = events.id_at(delivery.target.index()) else { continue };
             let Some(connection) = events.state(id) else { continue };
-            if connection.session.redis_client() != Some(letter.target.client) {
+            if connection.session.redis_client() != Some(delivery.target.client) {
                 continue;
             }
-            let rest = self.outbox.own(&mut connection.replies);
+            let rest = self.turn_replies.own(&mut connection.replies);
             let before = rest.capacity_bytes();
             rest.set_limit(hub.config.reply_bytes_max());
-            connection.session.deliver(&letter, rest);
+            connection.session.deliver(&delivery, rest);
             let (waits, grown) = (rest.len(), rest.capacity_bytes() > before);
-            drop(letter);
+            drop(delivery);
             if grown {
-                // The copies are charged from here on, the letters no more.
+                // The copies are charged from here on, the deliveries no more.
                 self.count_held(connection);
                 hub.store.hold(-(copied as i64));
                 held -= std::mem::take(&mut copied);
@@ -83,18 +83,18 @@ impl Service {
                 told.push(id);
                 continue;
             }
-            self.push_letters(events, id, bytes_max);
+            self.push_deliveries(events, id, bytes_max);
         }
         hub.store.hold(-(held as i64));
         told.sort_unstable();
         told.dedup();
         for id in told {
-            self.push_letters(events, id, bytes_max);
+            self.push_deliveries(events, id, bytes_max);
         }
     }
 
     /// Closes some of those whom others want closed; the rest after the next turn.
-    fn close_doomed<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) {
+    fn close_pending<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) {
         let handle = &self.hub().handles[self.index()];
         let (pending_closes, more) = handle.pending_closes.take(CLOSED_MAX);
         if more {
@@ -111,10 +111,10 @@ impl Service {
     }
 
     /// Has those looked at in the next turn who wait, and were given something.
-    fn wake_waiting<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) {
+    fn wake_waiting<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) {
         for (index, client) in self.hub().handles[self.index()].awake.take() {
             if let Some(id) = events.id_at(index)
-                && events.state(id).is_some_and(|at| at.session.redis_client() == Some(client))
+                && events.state(id).is_some_and(|at| at.session.waiter() == Some(client))
             {
                 events.wake(id);
             }
@@ -123,7 +123,7 @@ impl Service {
 
     /// Sends what a listener was told. It is closed if more than `bytes_max` waits then, or anything to
     /// speak of while connections hold all the memory they may: who publishes does not wait for it.
-    fn push_letters<B: Backend>(&mut self, events: &mut EventLoop<B, Service>, id: Id, bytes_max: u64) {
+    fn push_deliveries<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>, id: Id, bytes_max: u64) {
         events.push(self, id);
         let store = &self.hub().store;
         let most =

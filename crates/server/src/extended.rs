@@ -55,7 +55,7 @@ const ONE_POLICY: &str = "eviction is one policy without segments; reported by `
 const MEMORY_MOVES: &str =
     "memory moves between classes as fast as items need it; reported by `stats settings`";
 const EXPIRY: &str = "expired items are taken back when they are read or when memory is short, not by crawling; reported by `stats settings`";
-const NO_WATCHERS: &str = "there is no watch command; reported by `stats settings`";
+const NO_WORKER_LOG: &str = "lines go to watchers at once; reported by `stats settings`";
 const BUFFERS: &str = "connections hold no buffer while nothing is under way";
 const OLD: &str = "it has none in memcached either";
 
@@ -312,7 +312,7 @@ pub const EXTENDED: &[Extended] = &[
         "10 to 4294967295",
     ),
     takes(
-        nothing("watcher_logbuf_size", "buffer of a watcher", NO_WATCHERS, |config, value| {
+        works("watcher_logbuf_size", "lines that may wait for one who watches", |config, value| {
             config.reported.watcher_logbuf_bytes = number::<u32>(need(value)?, 1, 1 << 20)? << 10;
             Ok(())
         }),
@@ -321,7 +321,7 @@ pub const EXTENDED: &[Extended] = &[
         "1 to 1048576",
     ),
     takes(
-        nothing("worker_logbuf_size", "buffer of a worker's log", NO_WATCHERS, |config, value| {
+        nothing("worker_logbuf_size", "buffer of a worker's log", NO_WORKER_LOG, |config, value| {
             config.reported.worker_logbuf_bytes = number::<u32>(need(value)?, 1, 1 << 20)? << 10;
             Ok(())
         }),

@@ -1,11 +1,12 @@
 //! What all threads of a server share, and the sessions' view of it.
 
 use std::fmt::{self, Display};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_commands::{
-    Connection, Counters, Host, Letter, POST_BYTES_MAX, Post, Process, Settings, Shared, Speaks, Target,
+    Connection, Counters, Delivery, Host, Machine, OUTBOX_BYTES_MAX, Outbox, Pace, Process, Settings, Shared,
+    Speaks, Target,
 };
 use larder_eventloop::poll::Waker;
 use larder_eventloop::socket::Address;
@@ -22,6 +23,7 @@ use crate::pending_closes::{PendingClose, PendingCloses};
 use crate::process;
 use crate::settings::tuning;
 use crate::table::Table;
+use crate::worker::timing::Stages;
 
 /// Asks a worker to close the connection at this place if its replies, or its request that has come in part, have
 /// stood since then: others need the memory.
@@ -45,15 +47,19 @@ pub struct Handle {
     /// It is to come to its end.
     pub stop: AtomicBool,
     /// What other connections have for its own.
-    pub post: Post,
+    pub outbox: Outbox,
     /// Those of its own that others want closed.
     pub pending_closes: PendingCloses,
     /// Those of its own that wait, and are to be looked at.
     pub awake: Awake,
     /// Its counters.
     pub counters: Counters,
+    /// Where the time of its requests goes.
+    pub stages: Stages,
     /// Its connections, those on their way to it included.
     pub connections: AtomicUsize,
+    /// The system's number of its thread; 0 before that has begun.
+    pub thread: AtomicU32,
 }
 
 /// What the connections of a server came to.
@@ -98,6 +104,8 @@ pub struct Hub {
     pub stop: AtomicBool,
     /// When a line last said that requests on their way in hold too much.
     pub crowded_out: Mutex<Rarely>,
+    /// The machine, as the thread that shows figures saw it last.
+    pub machine: Mutex<Machine>,
     /// The log's level.
     pub log: Log,
     /// Its time, which the loops' clocks count from its start.
@@ -131,11 +139,13 @@ impl Hub {
                 mailbox: Mailbox::new(&waker),
                 waker,
                 stop: AtomicBool::new(false),
-                post: Post::default(),
+                outbox: Outbox::default(),
                 pending_closes: PendingCloses::default(),
                 awake: Awake::default(),
                 counters: Counters::default(),
+                stages: Stages::default(),
                 connections: AtomicUsize::new(0),
+                thread: AtomicU32::new(0),
             })
         };
         let handles = (0..config.threads).map(handle).collect::<std::io::Result<_>>()?;
@@ -151,6 +161,7 @@ impl Hub {
             stop: AtomicBool::new(false),
             connections_max: AtomicUsize::new(config.connections_max),
             crowded_out: Mutex::default(),
+            machine: Mutex::default(),
             clock,
             config,
             store,
@@ -171,6 +182,12 @@ impl Hub {
         };
         // One of Redis's own before one that is both's.
         self.listeners.iter().filter_map(port).min().map_or(0, |(_, port)| port)
+    }
+
+    /// The number of the connection at this place.
+    pub fn number(&self, place: u64) -> u64 {
+        let (worker, index) = (place >> 32, place & u64::from(u32::MAX));
+        self.listeners.len() as u64 + 1 + index * self.handles.len() as u64 + worker
     }
 
     /// Connections open now, those on their way to a worker included.
@@ -203,6 +220,8 @@ fn settings(config: &Config) -> Settings {
         cas: config.cas,
         flush: config.flush,
         dump: config.dump,
+        watch: config.watch,
+        watch_bytes_max: config.reported.watcher_logbuf_bytes as usize,
         shutdown: config.shutdown,
         debugtime: config.relaxed_privileges,
         requests_per_event: config.requests_per_event,
@@ -234,7 +253,7 @@ fn shown(address: &Address) -> String {
     }
 }
 
-/// Part of what all connections may hold that letters for one worker may.
+/// Part of what all connections may hold that deliveries for one worker may.
 const POST_SHARE: u64 = 4;
 
 /// Places of `Host::connections` from here on are connections; below are listeners.
@@ -278,6 +297,11 @@ impl Host for Hub {
         }
     }
 
+    fn machine(&self) -> Machine {
+        let seen = self.machine.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Machine { idle_options: crate::options::given_for_nothing(&self.config), ..seen }
+    }
+
     fn set_connections_max(&self, max: u64) -> Result<(), u64> {
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         process::allow_more_descriptors(max, self.config.threads)?;
@@ -300,29 +324,33 @@ impl Host for Hub {
         }
     }
 
-    fn post(&self, worker: usize, letters: Vec<Letter>) {
+    fn post(&self, worker: usize, deliveries: Vec<Delivery>) {
         let handle = &self.handles[worker];
-        let bytes_max = POST_BYTES_MAX.min((self.store.held_bytes_max() / POST_SHARE) as usize);
+        let bytes_max = OUTBOX_BYTES_MAX.min((self.store.held_bytes_max() / POST_SHARE) as usize);
         // Counted before they are there: the worker may take them, and count them out, at once.
-        let counted: usize = letters.iter().map(Letter::bytes).sum();
+        let counted: usize = deliveries.iter().map(Delivery::bytes).sum();
         self.store.hold(counted as i64);
-        // Noted with the post in hand: the worker knows of it when it takes letters that follow.
+        // Noted with the outbox in hand: the worker knows of it when it takes deliveries that follow.
         let mut missed = |target: Target| self.have_closed(target.place, target.client, true);
-        let (first, bytes) = handle.post.add(letters, bytes_max, &mut missed);
+        let (first, bytes) = handle.outbox.add(deliveries, bytes_max, &mut missed);
         self.store.hold(bytes as i64 - counted as i64);
         if first {
             handle.waker.wake();
         }
     }
 
-    fn fetch(&self, place: u64, client: u64) -> Vec<Letter> {
-        let (letters, bytes) = self.handles[(place >> 32) as usize].post.take_for(client);
+    fn fetch(&self, place: u64, client: u64) -> Vec<Delivery> {
+        let (deliveries, bytes) = self.handles[(place >> 32) as usize].outbox.take_for(client);
         self.store.hold(-(bytes as i64));
-        letters
+        deliveries
     }
 
     fn clock_us(&self) -> u64 {
         self.clock.elapsed().as_micros() as u64
+    }
+
+    fn script_pace(&self) -> Pace {
+        self.clock.script_pace()
     }
 
     fn settings(&self, visit: &mut dyn FnMut(&str, &dyn Display)) {
@@ -349,10 +377,7 @@ impl Host for Hub {
         let next = self.table.visit(start, max - visited, &mut |place, facts| {
             visit(&Connection {
                 // Unlike a descriptor, free of what the system hands out; unique all the same.
-                id: self.listeners.len() as u64
-                    + 1
-                    + (place & u64::from(u32::MAX)) * self.handles.len() as u64
-                    + (place >> 32),
+                id: self.number(place),
                 address: shown(&facts.peer),
                 listen_address: Some(shown(&self.listeners[facts.listener].address)),
                 state: facts.state(),
@@ -366,6 +391,15 @@ impl Host for Hub {
         tracing::info!(graceful, "a client asked the server to stop");
         self.stop.store(true, SeqCst);
         self.waker.wake();
+    }
+
+    fn note(&self, level: u8, text: &str) {
+        match level {
+            0 => tracing::trace!(text, "script"),
+            1 => tracing::debug!(text, "script"),
+            2 => tracing::info!(text, "script"),
+            _ => tracing::warn!(text, "script"),
+        }
     }
 
     fn verbosity(&self, level: u8) {

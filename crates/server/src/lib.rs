@@ -9,7 +9,7 @@
 //! signal ──► every worker is told ────► drain, end
 //! ```
 //!
-//! A thread of its own, which is no worker, answers monitors by HTTP (`admin`).
+//! Two threads are no workers: one answers monitors by HTTP (`admin`), one has memory mapped ahead (`mapper`).
 //!
 //! Where to read:
 //!
@@ -17,16 +17,18 @@
 //! how it starts     command_line, options, extended, values ─▶ config ─▶ listen, listener, process, log
 //! a connection      acceptor ─▶ mailbox ─▶ worker (service, handling, replies), from its arrival to its end
 //! all of them       hub, table, clock, settings
-//! who has to go     crowd (requests that came in part), overflow (replies that wait), pending_closes (CLIENT KILL)
+//! which have to go  crowd (requests that came in part), overflow (replies that wait), pending_closes (CLIENT KILL)
 //! between workers   deliver (messages to subscribers), awake (clients that waited)
 //! monitors          admin
+//! memory            mapper
 //! ```
 //!
 //! [`serve`] is all of it. Its parts are public for a test that brings its own sockets and its own time: a [`Hub`]
 //! with a [`Clock`], a [`Worker`] over a backend, an [`Acceptor`] over an [`Entrance`].
 //!
-//! Nothing here knows a command or a byte of a protocol: that is `larder-commands`; nothing here
-//! touches a socket's bytes: that is `larder-eventloop`.
+//! Nothing here knows a command, or a byte of what is spoken on a connection of a worker: that is `larder-commands`. These
+//! connections' sockets are read and written by `larder-eventloop`; what is here is the monitors' HTTP (`admin`), and a
+//! last word for connections that are not taken in (`acceptor`).
 
 #![forbid(unsafe_code)]
 
@@ -44,6 +46,7 @@ mod listen;
 mod listener;
 mod log;
 mod mailbox;
+mod mapper;
 mod options;
 mod overflow;
 mod pending_closes;
@@ -58,7 +61,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -85,6 +88,7 @@ pub use worker::Worker;
 use crate::acceptor::Listeners;
 use crate::admin::Admin;
 use crate::listen::Bound;
+use crate::mapper::Mapper;
 
 /// What the machine's connections are made of.
 type Line = Socket;
@@ -176,6 +180,11 @@ pub fn serve(config: Config) -> Result<(), String> {
     let started = Instant::now();
     let hub = Hub::new(config, store, listeners, log, Clock::Machine { started });
     let hub = Arc::new(hub.map_err(|error| format!("cannot start: {error}"))?);
+    if http.is_some() {
+        // Before workers begin: so that each samples from its first request on.
+        hub.shared.show_traffic(&hub.store, hub.config.threads as u32, 0);
+    }
+    let mapper = Mapper::start(&hub.store).map_err(|error| format!("cannot start a thread: {error}"))?;
     let (workers, arrivals) = start_workers(&hub, started)?;
     let told_at = http.as_ref().map(|http| http.address);
     let admin = http.map(|http| Admin::start(&hub, http.listener)).transpose();
@@ -194,6 +203,7 @@ pub fn serve(config: Config) -> Result<(), String> {
     for worker in workers {
         let _ = worker.join();
     }
+    mapper.end();
     drop(pid_file);
     accepted.map_err(|error| format!("cannot accept connections: {error}"))
 }
@@ -215,6 +225,8 @@ fn start_workers(hub: &Arc<Hub>, started: Instant) -> Result<(Vec<JoinHandle<()>
         let store = hub.store.worker().map_err(|error| format!("cannot make a worker: {error:?}"))?;
         let (hub, arrivals) = (Arc::clone(hub), Arc::clone(arrivals));
         let work = move || {
+            let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+            hub.handles[index].thread.store(thread, SeqCst);
             let backend = Epoll::new(&hub.handles[index].waker, started)?;
             Worker::new(hub, index, store, backend, arrivals).run()
         };

@@ -1,4 +1,4 @@
-//! A worker's mailboxes: bounded, written by others, read by the worker, who is woken.
+//! A worker's mailboxes: bounded, written by other threads, read by the worker, which is woken.
 //!
 //! The data path never uses them.
 

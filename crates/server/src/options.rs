@@ -71,6 +71,19 @@ pub fn markdown() -> String {
     page
 }
 
+/// Options that were given and have no effect here, as they are written, each once, and why.
+pub(crate) fn given_for_nothing(config: &Config) -> Vec<(String, &'static str)> {
+    let plain = OPTIONS.iter().map(|row| ("--", row.name, row.effect));
+    let extended = extended::EXTENDED.iter().map(|row| ("-o ", row.name, row.effect));
+    let all = plain.chain(extended).filter_map(|(before, name, effect)| match effect {
+        Effect::Accepted(why) => {
+            config.given.iter().any(|(given, _)| *given == name).then(|| (format!("{before}{name}"), why))
+        }
+        Effect::Works | Effect::Refused(_) => None,
+    });
+    all.collect()
+}
+
 /// Help text with what the option does here.
 pub(crate) fn described(help: &str, effect: Effect) -> String {
     match effect {

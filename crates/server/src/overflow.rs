@@ -1,4 +1,4 @@
-//! RESP clients for whom more waits than `client-output-buffer-limit` says: closed at once, or when it
+//! RESP clients for which more waits than `client-output-buffer-limit` says: closed at once, or when it
 //! has been so for some seconds.
 //!
 //! Looked at where a send leaves something behind, so that connections whose peers read cost nothing.
@@ -10,13 +10,13 @@ use larder_commands::OutputLimit;
 use larder_eventloop::{Backend, Closed, EventLoop};
 use larder_store::Millis;
 
-use crate::table::Facts;
-use crate::worker::Service;
+use crate::table::ConnectionFacts;
+use crate::worker::{Connection, Service};
 
 /// A connection above its soft limit, or its hard one.
 #[derive(Debug)]
 pub(crate) struct Above {
-    facts: Arc<Facts>,
+    facts: Arc<ConnectionFacts>,
     /// When it is to be closed.
     at: Millis,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Overflow(Vec<Above>);
 
 impl Overflow {
     /// A send left so many bytes behind.
-    pub fn left_behind(&mut self, facts: &Arc<Facts>, bytes: u64, limit: OutputLimit, now: Millis) {
+    pub fn left_behind(&mut self, facts: &Arc<ConnectionFacts>, bytes: u64, limit: OutputLimit, now: Millis) {
         let above = |max: u64| max > 0 && bytes > max;
         let known = self.0.iter().position(|above| Arc::ptr_eq(&above.facts, facts));
         let at = match (above(limit.hard_bytes), above(limit.soft_bytes)) {
@@ -54,7 +54,7 @@ impl Overflow {
     }
 
     /// One whose time has come.
-    fn due(&mut self, now: Millis) -> Option<Arc<Facts>> {
+    fn due(&mut self, now: Millis) -> Option<Arc<ConnectionFacts>> {
         let at = self.0.iter().position(|above| above.at <= now)?;
         Some(self.0.swap_remove(at).facts)
     }
@@ -62,7 +62,7 @@ impl Overflow {
 
 impl Service {
     /// Closes connections that are above their limits; true while there are others that may come to be.
-    pub(crate) fn cut<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) -> bool {
+    pub(crate) fn cut<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) -> bool {
         while let Some(facts) = self.overflow.due(events.now()) {
             let index = (facts.place() & u64::from(u32::MAX)) as usize;
             // It may have ended since, and another have its place.
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn hard_limit_is_due_at_once_and_soft_one_after_its_time_unless_it_sinks() {
-        let facts = || Arc::new(Facts::new(Address::Unix("/x".into()), 0, 0));
+        let facts = || Arc::new(ConnectionFacts::new(Address::Unix("/x".into()), 0, 0));
         let limit = OutputLimit { hard_bytes: 100, soft_bytes: 50, soft_ms: 1000 };
         let (one, two, three) = (facts(), facts(), facts());
         let mut overflow = Overflow::default();

@@ -1,7 +1,7 @@
-//! RESP clients of a worker that others want closed: by CLIENT KILL, or since they have missed a letter.
+//! RESP clients of a worker that others want closed: by CLIENT KILL, or since they have missed a delivery.
 //!
-//! Apart from the mailbox, which is bounded and may be full: who is to be closed may be one that never
-//! sends anything again, and has to be closed all the same. A client is here once, however often it was
+//! Apart from the mailbox, which is bounded and may be full: a client that is to be closed may be one that
+//! never sends anything again, and has to be closed all the same. A client is here once, however often it was
 //! named, so there are never more than the worker had since it last looked.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::sync::Mutex;
 pub struct PendingClose {
     /// The connection's index in the worker's loop.
     pub index: usize,
-    /// It has missed a letter, and is counted as closed for that.
+    /// It has missed a delivery, and is counted as closed for that.
     pub missed: bool,
 }
 

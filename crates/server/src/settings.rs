@@ -41,7 +41,6 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     let inter = if inter.is_empty() { "127.0.0.1".to_owned() } else { inter.join(",") };
     let socket = config.unix_socket.as_ref().map_or("NULL".to_owned(), |path| path.display().to_string());
     let evictions = if config.evict { "on" } else { "off" };
-    let oldest: u64 = 0;
     let tuning = &hub.shared.memcached.tuning;
     visit("maxbytes", &hub.store.totals().memory_bytes);
     visit("maxconns", &hub.connections_max());
@@ -49,7 +48,7 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("udpport", &0);
     visit("inter", &inter);
     visit("verbosity", &hub.log.level());
-    visit("oldest", &oldest);
+    visit("oldest", &hub.shared.memcached.oldest_s.get());
     visit("evictions", &evictions);
     visit("domain_socket", &socket);
     visit("umask", &format_args!("{:o}", config.unix_mode));

@@ -12,7 +12,7 @@ use larder_eventloop::socket::Address;
 
 /// What is known of a connection.
 #[derive(Debug)]
-pub struct Facts {
+pub struct ConnectionFacts {
     /// The other end.
     pub peer: Address,
     /// Index of the listener it came through.
@@ -34,10 +34,10 @@ pub struct Facts {
 /// No replies wait.
 const MOVES: Millis = Millis::MAX;
 
-impl Facts {
-    /// Facts of a new connection.
-    pub fn new(peer: Address, listener: usize, now: Millis) -> Facts {
-        Facts {
+impl ConnectionFacts {
+    /// ConnectionFacts of a new connection.
+    pub fn new(peer: Address, listener: usize, now: Millis) -> ConnectionFacts {
+        ConnectionFacts {
             peer,
             listener,
             place: AtomicU64::new(0),
@@ -97,7 +97,7 @@ impl Facts {
     }
 }
 
-type Rows = Vec<Option<Arc<Facts>>>;
+type Rows = Vec<Option<Arc<ConnectionFacts>>>;
 
 /// A connection whose replies wait, and have for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Table {
     }
 
     /// Enters a connection.
-    pub fn enter(&self, worker: usize, index: usize, facts: Arc<Facts>) {
+    pub fn enter(&self, worker: usize, index: usize, facts: Arc<ConnectionFacts>) {
         let mut rows = self.rows(worker);
         if rows.len() <= index {
             rows.resize(index + 1, None);
@@ -224,7 +224,7 @@ impl Table {
     }
 
     /// Visits up to `max` connections from place `from` on; the place to go on from, none at the end.
-    pub fn visit(&self, from: u64, max: usize, visit: &mut dyn FnMut(u64, &Facts)) -> Option<u64> {
+    pub fn visit(&self, from: u64, max: usize, visit: &mut dyn FnMut(u64, &ConnectionFacts)) -> Option<u64> {
         let mut visited = 0;
         let (first, mut start) = ((from >> 32) as usize, (from & u64::from(u32::MAX)) as usize);
         for worker in first..self.workers.len() {
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(longest(0), (vec![], 0));
         let since = [(0, 0, Some(7), 100), (0, 1, None, 0), (1, 0, Some(5), 99), (1, 3, Some(9), 200)];
         for (worker, index, since, bytes) in since {
-            let facts = Arc::new(Facts::new(Address::Unix("/x".into()), 0, 5));
+            let facts = Arc::new(ConnectionFacts::new(Address::Unix("/x".into()), 0, 5));
             if let Some(since) = since {
                 facts.stands(false, since, bytes);
             }
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn a_visit_in_pieces_sees_every_connection_once() {
         let table = Table::new(3);
-        let facts = || Arc::new(Facts::new(Address::Unix("/x".into()), 0, 5));
+        let facts = || Arc::new(ConnectionFacts::new(Address::Unix("/x".into()), 0, 5));
         for (worker, index) in [(0, 0), (0, 1), (2, 0), (2, 5)] {
             table.enter(worker, index, facts());
         }

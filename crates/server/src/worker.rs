@@ -1,9 +1,9 @@
 //! A worker: one thread, one loop, one view of the store.
 //!
 //! ```text
-//! turn ─► the loop's turn ─► mail: arrivals, who is to be shed, the post ─► balance ─► upkeep, at its time
-//!  ▲                                                                                     │
-//!  └─────────────────────────────────────────────────────────────────────────────────────┘
+//! turn ─► the loop's turn ─► mail: arrivals, what is to be shed, the outbox ─► balance ─► upkeep, at its time
+//!  ▲                                                                                      │
+//!  └──────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! [`Service`] is the loop's handler: it gives received bytes to the connection's session and offers the loop
@@ -17,18 +17,21 @@ pub(crate) mod handling;
 mod on_sim;
 mod replies;
 mod service;
+pub(crate) mod timing;
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use larder_eventloop::{Backend, Closed, EventLoop, Limits, Millis};
+use larder_commands::Counter;
+use larder_eventloop::{Backend, Closed, EventLoop, Limits, Millis, WakeUp};
 
 use crate::hub::{Hub, Shed};
 use crate::mailbox::{Arrival, Mailbox};
 use service::STALL_MS;
-pub(crate) use service::{Service, WORKER_BYTES};
+pub(crate) use service::{Connection, Service, WORKER_BYTES};
+use timing::{Timed, Timing};
 
 /// While requests come, upkeep is due this often.
 const TICK_BUSY_MS: Millis = 100;
@@ -36,6 +39,9 @@ const TICK_BUSY_MS: Millis = 100;
 const TICK_IDLE_MS: Millis = 250;
 /// The pause between two rounds of upkeep that had more to do.
 const TICK_MORE_MS: Millis = 2;
+
+/// Upkeep that comes so late says that the worker was held up.
+const LATE_MS: Millis = 10;
 
 /// When the server stops, a connection whose client reads nothing of its replies for so long is closed.
 const DRAIN_STALL_MS: Millis = 5_000;
@@ -51,7 +57,7 @@ const DRAIN_MS: Millis = 30_000;
 pub struct Worker<B: Backend> {
     hub: Arc<Hub>,
     index: usize,
-    events: EventLoop<B, Service>,
+    events: EventLoop<B, Connection>,
     service: Service,
     /// Connections on their way to it.
     arrivals: Arc<Mailbox<Arrival<B::Stream>>>,
@@ -61,6 +67,9 @@ pub struct Worker<B: Backend> {
     busy: bool,
     /// It has been told to stop, and waits so long for its connections.
     stops_at: Option<Millis>,
+    timing: Timing,
+    /// Turns are timed.
+    times: bool,
 }
 
 impl<B: Backend> Worker<B> {
@@ -88,6 +97,8 @@ impl<B: Backend> Worker<B> {
             tick_at: (index == 0).then_some(0),
             busy: false,
             stops_at: None,
+            timing: Timing::default(),
+            times: false,
         }
     }
 
@@ -105,9 +116,40 @@ impl<B: Backend> Worker<B> {
     /// # Errors
     /// As [`Worker::run`].
     pub fn turn(&mut self) -> io::Result<bool> {
-        let due = self.stops_at.or(self.tick_at);
-        let wait = due.map(|at| Duration::from_millis(at.saturating_sub(self.events.now())));
+        let wait = self.wait();
         let turn = self.events.turn(&mut self.service, wait)?;
+        self.after(turn)
+    }
+
+    /// How long the next turn may wait.
+    #[inline]
+    fn wait(&self) -> Option<Duration> {
+        let due = self.stops_at.or(self.tick_at);
+        due.map(|at| Duration::from_millis(at.saturating_sub(self.events.now())))
+    }
+
+    /// Takes some turns that are timed; false when it has come to its end.
+    #[cold]
+    fn time_turns(&mut self) -> io::Result<bool> {
+        self.times = true;
+        let mut goes_on = true;
+        for _ in 0..timing::TURNS {
+            let wait = self.wait();
+            let mut timed = Timed::new(&mut self.service, &mut self.timing);
+            let turn = self.events.turn(&mut timed, wait)?;
+            timed.ended();
+            goes_on = self.after(turn)?;
+            if !goes_on {
+                break;
+            }
+        }
+        self.times = false;
+        Ok(goes_on)
+    }
+
+    /// What else there is to do after a turn of the loop; false when it has come to its end.
+    #[inline]
+    fn after(&mut self, turn: WakeUp) -> io::Result<bool> {
         if turn.woken {
             let handle = &self.hub.handles[self.index];
             // Before the boxes are looked at: what is left behind them wakes again.
@@ -123,25 +165,34 @@ impl<B: Backend> Worker<B> {
         }
         self.service.balance(&mut self.events);
         match self.stops_at {
-            None => self.tick(turn.now, turn.events > 0),
+            None => {
+                if self.tick(turn.now, turn.events > 0) {
+                    return self.time_turns();
+                }
+            }
             Some(until) if self.events.is_empty() || turn.now >= until => {
                 tracing::debug!(worker = self.index, left = self.events.len(), "worker stopped");
                 return Ok(false);
             }
+            // A script without end is waited for as long as a client that reads nothing.
+            Some(until) if turn.now + DRAIN_MS >= until + DRAIN_STALL_MS => self.hub.shared.end_scripts(),
             Some(_) => {}
         }
         Ok(true)
     }
 
-    /// Upkeep, if it is due, and when it is due next.
+    /// Upkeep, if it is due, and when it is due next. True: turns are to be timed.
     #[inline]
-    fn tick(&mut self, now: Millis, events: bool) {
+    fn tick(&mut self, now: Millis, events: bool) -> bool {
         if self.service.overflow.any() {
             // Looked at again with the next upkeep.
             self.busy |= self.service.cut(&mut self.events);
         }
         self.busy |= events;
-        if self.tick_at.is_some_and(|at| now >= at) {
+        if let Some(at) = self.tick_at
+            && now >= at
+        {
+            self.note_late(at, now);
             let more = self.service.upkeep(self.busy);
             self.busy |= self.service.shed(&mut self.events);
             self.tick_at = match (more, self.busy, self.index) {
@@ -154,12 +205,25 @@ impl<B: Backend> Worker<B> {
                 }
             };
             self.busy = false;
+            return !self.times && self.hub.shared.shows_traffic();
         } else if self.tick_at.is_none() && self.busy {
             self.tick_at = Some(now + TICK_BUSY_MS);
+            // It has slept, and may not have heard.
+            self.service.tend_samples();
+        }
+        false
+    }
+
+    /// Upkeep was due at `at`. What held the worker up for as long as this, or longer, nobody has measured: this costs requests
+    /// nothing.
+    fn note_late(&self, at: Millis, now: Millis) {
+        // The first round is due before the worker has begun.
+        if at > 0 && now - at >= LATE_MS {
+            self.hub.handles[self.index].counters.add(Counter::Stalls, 1);
         }
     }
 
-    /// Takes its connections over, and closes who is to be shed.
+    /// Takes its connections over, and closes those that are to be shed.
     fn take_mail(&mut self) {
         let handle = &self.hub.handles[self.index];
         for Arrival { stream, peer, listener } in self.arrivals.take() {

@@ -1,4 +1,4 @@
-//! Who may speak: users and their passwords, and whether a connection has said who it is.
+//! Which clients may speak: users and their passwords, and whether a connection has said who it is.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::context::Context;
 use super::strangers::Stranger;
 
-/// Who may speak: passwords of the default user and of named ones.
+/// Which clients may speak: passwords of the default user and of named ones.
 #[derive(Debug, Default)]
 pub struct Access {
     users: Mutex<Users>,

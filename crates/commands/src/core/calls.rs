@@ -138,7 +138,7 @@ impl RowSum {
     }
 
     /// A worker may have taken calls back that it will count in a moment.
-    fn settle(&mut self) {
+    fn at_least_zero(&mut self) {
         self.calls = u64::try_from(self.calls as i64).unwrap_or(0);
     }
 
@@ -182,7 +182,7 @@ impl RowSum {
 pub(crate) fn sums(each: impl FnOnce(&mut dyn FnMut(&Counters)), before: &[RowSum]) -> Vec<RowSum> {
     let mut sums = vec![RowSum::default(); ROWS_MAX];
     each(&mut |counters| sums.iter_mut().zip(&counters.rows.rows).for_each(|(sum, row)| sum.add(row)));
-    sums.iter_mut().for_each(RowSum::settle);
+    sums.iter_mut().for_each(RowSum::at_least_zero);
     sums.iter_mut().zip(before).for_each(|(sum, before)| sum.since(before));
     let end = sums.iter().rposition(RowSum::any).map_or(0, |last| last + 1);
     sums.truncate(end);
@@ -195,6 +195,8 @@ pub(crate) fn sums(each: impl FnOnce(&mut dyn FnMut(&Counters)), before: &[RowSu
 pub(crate) struct Meter {
     row: Option<RowId>,
     calls: u32,
+    /// How many of them go on in later turns, and are timed when they end.
+    go_on: u32,
     /// When the calls began; none: they are not measured.
     since_us: Option<u64>,
 }
@@ -204,7 +206,7 @@ impl Meter {
     #[inline]
     pub fn begin(rows: &Rows, measures: bool, clock_us: impl FnOnce() -> u64) -> Meter {
         let measured = rows.is_measured() || measures;
-        Meter { row: None, calls: 0, since_us: measured.then(clock_us) }
+        Meter { row: None, calls: 0, go_on: 0, since_us: measured.then(clock_us) }
     }
 
     /// This receive is measured.
@@ -219,6 +221,12 @@ impl Meter {
         let same = self.row == Some(row);
         self.calls += u32::from(same);
         !same
+    }
+
+    /// The last call goes on in later turns: what it takes is counted when it ends.
+    #[cold]
+    pub fn last_goes_on(&mut self) {
+        self.go_on += 1;
     }
 
     /// There are calls that [`Meter::settle`] has not counted.
@@ -248,15 +256,18 @@ impl Meter {
             let now = clock_us();
             if let Some(row) = self.row {
                 let us = now.saturating_sub(since);
-                rows.took(row, self.calls, us);
-                took = Some((row, us));
+                let ended = self.calls.saturating_sub(self.go_on);
+                if ended > 0 {
+                    rows.took(row, ended, us);
+                    took = Some((row, us));
+                }
             }
             self.since_us = Some(now);
         }
         if let Some(row) = self.row {
             rows.called(row, self.calls);
         }
-        (self.row, self.calls) = (next, 1);
+        (self.row, self.calls, self.go_on) = (next, 1, 0);
         took
     }
 }

@@ -8,7 +8,10 @@ use larder_store::{Guard, Millis};
 use super::counters::Counters;
 use super::host::{Host, Peer};
 use super::output::Output;
+use super::prefix::WorkerPrefixes;
 use super::shared::Shared;
+use super::traffic::Tap;
+use super::watchers::Scene;
 use super::work::Work;
 
 /// Everything around a session while it works; made once per batch of receives.
@@ -28,14 +31,18 @@ pub struct Context<'c, 'w> {
 }
 
 /// What a worker keeps from one request to the next: room for a value that is read, changed and written, so
-/// that these allocate nothing, and its account of work.
+/// that these allocate nothing, its account of work, what it samples of its traffic by, and where it counts for `stats detail`.
 #[derive(Default)]
 pub struct Room {
     bytes: Cell<Vec<u8>>,
     work: Work,
+    tap: Tap,
+    prefixes: WorkerPrefixes,
     again: Cell<Again>,
     /// What the request at work comes to, if it goes on in the next turn: its conversation knows what that is.
     later: Cell<Option<Box<dyn Any + Send>>>,
+    /// What a protocol keeps with its worker, which knows what that is.
+    kept: Cell<Option<Box<dyn Any + Send>>>,
 }
 
 /// What becomes of a request that found no memory, where some may come.
@@ -68,10 +75,32 @@ impl Room {
         self.bytes.set(bytes);
     }
 
+    /// What was kept, until it is kept again; none if nothing was, or it is lent already.
+    pub(crate) fn take_kept<T: 'static>(&self) -> Option<Box<T>> {
+        self.kept.take()?.downcast().ok()
+    }
+
+    /// Keeps something from one request to the next.
+    pub(crate) fn keep(&self, what: Box<dyn Any + Send>) {
+        self.kept.set(Some(what));
+    }
+
     /// The worker's account of work.
     #[inline]
     pub fn work(&self) -> &Work {
         &self.work
+    }
+
+    /// Where the worker counts for `stats detail`.
+    #[inline]
+    pub(crate) fn prefixes(&self) -> &WorkerPrefixes {
+        &self.prefixes
+    }
+
+    /// What the worker samples of its traffic by.
+    #[inline]
+    pub(crate) fn tap(&self) -> &Tap {
+        &self.tap
     }
 }
 
@@ -135,7 +164,7 @@ impl Room {
 
 impl Context<'_, '_> {
     /// A request found no memory: true if it is to be asked again later, as if it had not been looked at yet. The turn
-    /// of who replies into `out` ends, and nothing is replied to it.
+    /// of the connection that has `out` ends, and nothing is replied to it.
     #[cold]
     pub(crate) fn asks_again(&self, out: &mut Output) -> bool {
         if !self.guard.memory_comes() || self.room.again.get() != Again::May {
@@ -146,13 +175,18 @@ impl Context<'_, '_> {
         true
     }
 
+    /// Where and when something happens, for those who watch.
+    pub(crate) fn watched(&self) -> Scene<'_> {
+        Scene { host: self.host, store: self.guard.store(), now: self.now() }
+    }
+
     /// The time of this batch, milliseconds since the Unix epoch.
     #[inline]
     pub fn now(&self) -> Millis {
         self.guard.now()
     }
 
-    /// Spends work; with the last of the slice the turn of who replies into `out` ends.
+    /// Spends work; with the last of the slice the turn of the connection that has `out` ends.
     pub(crate) fn spend(&self, out: &mut Output, ns: u64) {
         self.room.work().spend(ns);
         self.end_turn_if_due(out);
@@ -173,7 +207,7 @@ impl Context<'_, '_> {
         self.spend(out, ns);
     }
 
-    /// Ends the turn of who replies into `out` if the slice is used up.
+    /// Ends the turn of the connection that has `out` if the slice is used up.
     pub(crate) fn end_turn_if_due(&self, out: &mut Output) {
         if self.room.work().is_used_up() {
             out.end_turn();

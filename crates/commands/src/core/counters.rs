@@ -1,4 +1,4 @@
-//! What a worker counts: plain numbers written by their worker alone, summed by whoever reads.
+//! What a worker counts: plain numbers written by their worker alone, summed by the thread that reads.
 //!
 //! A load and a store, no locked instruction; the alignment keeps another worker's counters out of
 //! the cache lines (two, because processors fetch lines in pairs).
@@ -34,7 +34,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Keys asked for by get, gets, mg and binary gets.
+    /// Keys asked for by get, gets and mg.
     CmdGet = "cmd_get",
     /// Of these, found (also those found by gat, gats).
     GetHits = "get_hits",
@@ -108,7 +108,30 @@ counters! {
     RedisCommands = "redis_commands",
     /// RESP commands that were answered with an error.
     RedisErrors = "redis_errors",
+    /// Receives whose time was taken.
+    TimedReceives = "timed_receives",
+    /// Keys of memcached's commands, and RESP commands, that came with these.
+    TimedRequests = "timed_requests",
+    /// Times that upkeep of a worker came 10 ms late or later: something had held the worker up. What holds it up between
+    /// two rounds of upkeep nobody sees.
+    Stalls = "stalls",
+    /// Time of upkeep.
+    Upkeep = "upkeep",
 }
+
+/// What is asked for: keys of memcached's commands, and RESP commands.
+const REQUESTS: [Counter; 10] = [
+    Counter::CmdGet,
+    Counter::CmdSet,
+    Counter::CmdTouch,
+    Counter::DeleteHits,
+    Counter::DeleteMisses,
+    Counter::IncrHits,
+    Counter::IncrMisses,
+    Counter::DecrHits,
+    Counter::DecrMisses,
+    Counter::RedisCommands,
+];
 
 /// What is counted by slab class too: memcached's statistics of the same name, in its order. Over all
 /// classes each is what [`Counter`] of that name is.
@@ -202,6 +225,11 @@ impl Counters {
     pub fn value(&self, counter: Counter) -> u64 {
         self.values[counter as usize].load(Relaxed)
     }
+
+    /// Keys of memcached's commands, and RESP commands; any thread.
+    pub fn requests(&self) -> u64 {
+        REQUESTS.iter().map(|counter| self.value(*counter)).sum()
+    }
 }
 
 /// Sums over workers, less what they were at the last `stats reset`.
@@ -248,6 +276,11 @@ impl Sums {
     /// The sum.
     pub fn of(&self, counter: Counter) -> u64 {
         self.values[counter as usize]
+    }
+
+    /// Keys of memcached's commands, and RESP commands.
+    pub fn requests(&self) -> u64 {
+        REQUESTS.iter().map(|counter| self.of(*counter)).sum()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Keyspace events: messages about what happens to keys, for those who subscribe to them.
+//! Keyspace events: messages about what happens to keys, for clients that subscribe to them.
 //!
 //! ```text
 //! __keyspace@0__:mykey   del          (K)
@@ -7,18 +7,19 @@
 //!
 //! While any class is wanted, a writing command's keys are looked at before and after it, of either
 //! protocol: what changed says what happened, and [`Change`] how it is called, as Redis names it. What the store does
-//! by itself (expire, evict) it notes, and whoever ends a batch next tells it. With nothing wanted it costs a look at
+//! by itself (expire, evict) it notes, and the next worker that ends a batch tells it. With nothing wanted it costs a look at
 //! one word for each receive.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use larder_store::{Event, Guard, Store};
+use larder_store::{Event, Guard, Lookup, Store};
 
 use super::context::Context;
 use super::host::Host;
 use super::shared::Shared;
 use super::telling::Happened;
+use super::watchers::{Scene, Watchers, stream};
 
 /// Classes of events, by their letters; A stands for those before it.
 const CLASSES: &[u8] = b"g$lshzxetdA";
@@ -46,6 +47,8 @@ pub enum Class {
     Hash = 1 << 4,
     /// Of sorted sets.
     SortedSet = 1 << 5,
+    /// Of streams.
+    Stream = 1 << 8,
 }
 
 /// How a command's changes of a key are called.
@@ -94,14 +97,20 @@ impl Change {
     }
 }
 
+/// Keys are looked at for those who watch.
+const WATCHED: u32 = 1 << 31;
+
 /// Which events are wanted.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
+    /// What was set, and [`WATCHED`].
     mask: AtomicU32,
+    /// What was set.
+    set: Mutex<u32>,
 }
 
 impl Events {
-    /// Some event is wanted, and a way to tell it.
+    /// Some event is wanted, and a way to tell it, or somebody watches.
     #[inline]
     pub fn any(&self) -> bool {
         self.mask.load(Relaxed) != 0
@@ -115,7 +124,7 @@ impl Events {
     ///
     /// # Errors
     /// Why the letters mean nothing.
-    pub fn set(&self, store: &Store, letters: &str) -> Result<(), &'static str> {
+    pub fn set(&self, store: &Store, watchers: &Watchers, letters: &str) -> Result<(), &'static str> {
         let mut mask = 0;
         for letter in letters.bytes() {
             mask |= match letter {
@@ -130,12 +139,26 @@ impl Events {
                 },
             };
         }
-        self.mask.store(mask, Relaxed);
-        let noted = [(EXPIRED, Event::Expired), (EVICTED, Event::Evicted)];
-        let noted: Vec<Event> =
-            noted.into_iter().filter(|(class, _)| mask & class != 0).map(|(_, event)| event).collect();
-        store.note_events(&noted);
+        *self.set.lock().unwrap_or_else(PoisonError::into_inner) = mask;
+        self.apply(store, watchers);
         Ok(())
+    }
+
+    /// Has workers and the store look for what was set, and for what is watched.
+    fn apply(&self, store: &Store, watchers: &Watchers) {
+        let set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
+        let watched = if watchers.wants(stream::KEYS) { WATCHED } else { 0 };
+        self.mask.store(*set | watched, Relaxed);
+        let evicted = *set & EVICTED != 0 || watchers.wants(stream::EVICTIONS);
+        let noted = [
+            (*set & EXPIRED != 0, Event::Expired),
+            (evicted, Event::Evicted),
+            (*set & Class::Hash as u32 != 0, Event::FieldsExpired),
+            (*set & Class::Generic as u32 != 0, Event::Emptied),
+        ];
+        let noted: Vec<Event> =
+            noted.into_iter().filter(|(wanted, _)| *wanted).map(|(_, event)| event).collect();
+        store.note_events(&noted);
     }
 
     /// The letters of what is wanted.
@@ -189,17 +212,43 @@ impl Shared {
 
     #[cold]
     fn tell_all_of(&self, guard: &mut Guard<'_>, host: &dyn Host) {
-        let (store, mut ns) = (Arc::clone(guard.store()), 0);
-        guard.take_events(&mut |event, db, key| {
-            let (class, name) = match event {
+        let (store, now, mut ns) = (Arc::clone(guard.store()), guard.now(), 0);
+        let watched = self.watchers.wants(stream::EVICTIONS);
+        let by_itself = EXPIRED | EVICTED | Class::Hash as u32 | Class::Generic as u32;
+        if !watched && !self.events.wants(by_itself) {
+            // The watcher has gone.
+            self.apply_watch(&store);
+        }
+        guard.take_gone(&mut |gone| {
+            let (class, name) = match gone.event {
                 Event::Expired => (EXPIRED, "expired"),
                 Event::Evicted => (EVICTED, "evicted"),
+                Event::FieldsExpired => (Class::Hash as u32, "hexpired"),
+                Event::Emptied => (Class::Generic as u32, "del"),
             };
-            ns += self.tell_of(host, &store, class, (name, db, key), ns < TOLD_NS_MAX);
+            if watched && gone.event == Event::Evicted {
+                self.watchers.tell_evicted(Scene { host, store: &store, now }, gone);
+            }
+            ns += self.tell_of(host, &store, class, (name, gone.database, gone.key), ns < TOLD_NS_MAX);
         });
     }
 
-    /// As [`Context::tell_change`], where nobody's slice is at hand: it is told by who goes on telling.
+    /// Somebody watches keys. Where nobody does any more, they are looked at for that no longer.
+    pub(crate) fn watches_keys(&self, store: &Store) -> bool {
+        let watched = self.watchers.wants(stream::KEYS);
+        if !watched && self.events.wants(WATCHED) {
+            self.apply_watch(store);
+        }
+        watched
+    }
+
+    /// Has workers and the store look for what is watched now.
+    #[cold]
+    pub(crate) fn apply_watch(&self, store: &Store) {
+        self.events.apply(store, &self.watchers);
+    }
+
+    /// As [`Context::tell_change`], where nobody's slice is at hand: it is told by the worker that goes on telling.
     pub(crate) fn tell_change_later(
         &self,
         (host, store): (&dyn Host, &Store),
@@ -224,7 +273,12 @@ pub(crate) type Seen = Option<(u64, u64)>;
 /// What a key of this database is like.
 pub(crate) fn seen(guard: &mut Guard<'_>, db: u8, key: &[u8]) -> Seen {
     let key = guard.key_in(db, key);
-    guard.peek(&key).hit().map(|item| (item.cas(), item.expires_at()))
+    seen_at(guard.peek(&key))
+}
+
+/// What a search found.
+pub(crate) fn seen_at(found: Lookup<'_>) -> Seen {
+    found.hit().map(|item| (item.cas(), item.expires_at()))
 }
 
 /// Calls `tell` with class and name of each event that a change of a key is.
@@ -299,7 +353,7 @@ mod tests {
     #[test]
     fn letters_come_back_in_order() {
         let store = Store::new(larder_store::Config::default()).expect("a store");
-        let events = Events::default();
+        let (events, watchers) = (Events::default(), Watchers::default());
         for (set, told) in [
             ("", ""),
             ("KEA", "AKE"),
@@ -308,10 +362,10 @@ mod tests {
             ("K$g", "g$K"),
             ("AKEmn", "AKEmn"),
         ] {
-            events.set(&store, set).expect(set);
+            events.set(&store, &watchers, set).expect(set);
             assert_eq!(events.letters(), told);
             assert_eq!(events.any(), !set.is_empty());
         }
-        assert!(events.set(&store, "Kq").is_err());
+        assert!(events.set(&store, &watchers, "Kq").is_err());
     }
 }

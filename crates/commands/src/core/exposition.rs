@@ -6,7 +6,7 @@
 //! larder_spans_moved_total 17
 //! ```
 //!
-//! A counter never falls: to who scrapes, that is a server that was started anew. Workers write while others sum, and
+//! A counter never falls: to a scraper, that is a server that was started anew. Workers write while others sum, and
 //! what is taken from two sums may be less than it was a moment ago; [`Told`] remembers what each counter was.
 
 use std::collections::HashMap;
@@ -125,8 +125,33 @@ pub struct Family<'a> {
 impl Family<'_> {
     /// A series with these labels.
     pub fn put(&mut self, labels: &[(&str, &str)], value: Sample) {
+        self.put_part("", labels, value);
+    }
+
+    /// The series of a histogram: of each part, from the smallest on, its bound in seconds and how many are in it and in none
+    /// before; how many are beyond all of them, and what all are together.
+    pub fn put_histogram(
+        &mut self,
+        labels: &[(&str, &str)],
+        parts: impl Iterator<Item = (f64, u64)>,
+        beyond: u64,
+        sum: Sample,
+    ) {
+        let mut count = 0;
+        let last = (f64::INFINITY, beyond);
+        for (bound, of) in parts.chain([last]) {
+            count += of;
+            let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
+            self.put_part("_bucket", &[labels, &[("le", &bound)]].concat(), Sample::Whole(count));
+        }
+        self.put_part("_sum", labels, sum);
+        self.put_part("_count", labels, Sample::Whole(count));
+    }
+
+    fn put_part(&mut self, part: &str, labels: &[(&str, &str)], value: Sample) {
         let start = self.text.len();
         self.text.push_str(self.name);
+        self.text.push_str(part);
         for (at, (label, of)) in labels.iter().enumerate() {
             self.text.push(if at == 0 { '{' } else { ',' });
             self.text.push_str(label);
@@ -138,9 +163,13 @@ impl Family<'_> {
             self.text.push('}');
         }
         let value = match (self.kind, value) {
-            (Kind::Counter, Sample::Whole(n)) => Sample::Whole(self.told.at_least(&self.text[start..], n)),
-            (Kind::Counter, Sample::Micros(n)) => Sample::Micros(self.told.at_least(&self.text[start..], n)),
-            (Kind::Counter | Kind::Gauge, value) => value,
+            (Kind::Counter | Kind::Histogram, Sample::Whole(n)) => {
+                Sample::Whole(self.told.at_least(&self.text[start..], n))
+            }
+            (Kind::Counter | Kind::Histogram, Sample::Micros(n)) => {
+                Sample::Micros(self.told.at_least(&self.text[start..], n))
+            }
+            (Kind::Counter | Kind::Gauge | Kind::Histogram, value) => value,
         };
         let _ = match value {
             Sample::Whole(n) | Sample::Exact(n) => writeln!(self.text, " {n}"),
@@ -183,6 +212,29 @@ mod tests {
              # HELP larder_exposition_truncated Whether families were left out of this answer, because it has too \
              many series.\n# TYPE larder_exposition_truncated gauge\nlarder_exposition_truncated 0\n"
         );
+    }
+
+    #[test]
+    fn a_histogram_counts_what_is_up_to_each_bound() {
+        let mut told = Told::default();
+        let mut page = Exposition::new(&mut told);
+        page.family("h_seconds", Kind::Histogram, "H.", |family| {
+            let parts = [(0.000_000_064, 2), (1.0, 0), (4.0, 3)];
+            family.put_histogram(&[("x", "y")], parts.into_iter(), 1, Sample::Micros(17));
+        });
+        let text = page.finish();
+        let lines: Vec<&str> = text.lines().take(8).collect();
+        let wanted = [
+            "# HELP h_seconds H.",
+            "# TYPE h_seconds histogram",
+            "h_seconds_bucket{x=\"y\",le=\"0.000000064\"} 2",
+            "h_seconds_bucket{x=\"y\",le=\"1\"} 2",
+            "h_seconds_bucket{x=\"y\",le=\"4\"} 5",
+            "h_seconds_bucket{x=\"y\",le=\"+Inf\"} 6",
+            "h_seconds_sum{x=\"y\"} 0.000017",
+            "h_seconds_count{x=\"y\"} 6",
+        ];
+        assert_eq!(lines, wanted);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::counters::Sums;
 use super::host::{Host, Process};
 use super::shared::Shared;
 use super::system::System;
+use super::traffic;
 use super::work::{CALLS_NS, CLASSES_NS, COUNTERS_NS, FIGURES_NS, RULES_NS};
 
 /// Where figures are gathered: what all workers share, the server, and the time.
@@ -58,6 +59,10 @@ pub struct Figures {
     pub resident_bytes: u64,
     /// What the system says besides.
     pub(crate) system: System,
+    /// What is sampled of traffic.
+    pub(crate) traffic: traffic::Told,
+    /// How many watch, lines that they were sent, and lines that were skipped.
+    pub watched: [u64; 3],
 }
 
 impl Figures {
@@ -90,6 +95,8 @@ impl Figures {
             events_lost: store.events_lost() + shared.telling.lost(),
             prefixes_missed: shared.prefixes.missed(),
             whole_holds: store.whole_holds(),
+            traffic: shared.traffic.told(),
+            watched: shared.watchers.counts(),
             topics: [
                 topics.channels.channels() as u64,
                 topics.pattern_count() as u64,
@@ -110,9 +117,6 @@ pub(crate) struct Base {
     /// Commands, by their numbers.
     rows: Vec<RowSum>,
 }
-
-/// What it takes to forget what was counted of a prefix.
-const PREFIX_NS: u64 = 100;
 
 /// Spends so much, and so much for each worker.
 fn spend_each(cx: &Context<'_, '_>, ns: u64, worker_ns: u64) {
@@ -165,8 +169,7 @@ pub(crate) fn reset(cx: &Context<'_, '_>) {
         classes: store.all_classes(now),
         rows: all_row_sums(host),
     };
-    let prefixes = shared.prefixes.clear(cx.guard.store());
-    cx.room.work().spend(prefixes as u64 * PREFIX_NS);
+    shared.prefixes.clear();
     shared.errors.reset();
 }
 

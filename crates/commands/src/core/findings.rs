@@ -5,9 +5,10 @@
 
 use super::context::Context;
 use super::figures::{self, Figures, Place};
+use super::host::{Machine, WorkerTime};
 use super::lately::{Event, Happened};
-use super::shared::Shared;
 use super::system::System;
+use super::traffic::Gain;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +52,7 @@ pub struct Rule {
     pub severity: Severity,
     /// What it is about.
     pub about: About,
-    /// When it is found, for who reads about it.
+    /// When it is found, for people who read about it.
     pub when: &'static str,
     /// What to do.
     pub advice: &'static str,
@@ -73,6 +74,7 @@ struct Look {
     figures: Figures,
     lately: Happened,
     system: System,
+    machine: Machine,
 }
 
 /// Events in a minute below which a share says nothing.
@@ -81,6 +83,14 @@ const FEW: u64 = 100;
 const PROGRAM_BYTES: u64 = 6 << 20;
 
 const MIB: u64 = 1 << 20;
+/// Bytes of a span.
+const SPAN_BYTES: u64 = 64 << 10;
+/// From this limit on huge pages are worth a word.
+const HUGE_FROM_BYTES: u64 = 256 * MIB;
+/// Workers were observed for so long, or nothing is said of how they fare: what a start takes is no trouble.
+const OBSERVED_S: u64 = 55;
+/// Options that are named.
+const OPTIONS_NAMED: usize = 6;
 
 /// One part in a hundred of `all`, and more than a few.
 fn share(part: u64, all: u64, percent: u64) -> bool {
@@ -89,6 +99,11 @@ fn share(part: u64, all: u64, percent: u64) -> bool {
 
 fn percent(part: u64, all: u64) -> u64 {
     part * 100 / all.max(1)
+}
+
+/// Parts of a whole as percent.
+fn of_hundred(part: f64) -> f64 {
+    part * 100.0
 }
 
 use About::{Latency, Memory, Server};
@@ -214,6 +229,74 @@ pub static RULES: &[Rule] = &[
         },
     },
     Rule {
+        name: "memory-short",
+        severity: Warning,
+        about: Memory,
+        when: "twice the memory would find more than one in a hundred reads more, by the forecast and beyond its error",
+        advice: "raise -m; what each step brings the page shows, and larder_forecast_miss_ratio",
+        find: |look| {
+            let outlook = look.figures.traffic.outlook.as_deref()?;
+            let twice = outlook.change(2.0)?;
+            if !outlook.curve.is_full || twice.found_more - twice.error <= 0.01 {
+                return None;
+            }
+            let said = |factor: f64| {
+                Some(format!("-m {} {}", outlook.megabytes(factor), changed(&outlook.change(factor)?)))
+            };
+            let steps: Vec<String> = [1.5, 2.0, 4.0].into_iter().filter_map(said).collect();
+            let ratio = (1.0 - outlook.curve.counted_miss_ratio) * 100.0;
+            Some(format!("{ratio:.1} % of reads are found; {}", steps.join("; ")))
+        },
+    },
+    Rule {
+        name: "cpu-starved",
+        severity: Warning,
+        about: Latency,
+        when: "a worker could have run for more than 5 % of the last minute and did not, since others had its processor, or the machine's host gave more than 5 % of the processors' time to others",
+        advice: "fewer threads (-t), or fewer other programs on these processors; a higher limit, where a container has one; if the host takes the time, a machine of its own",
+        find: |look| {
+            let Machine { seconds, workers, stolen, .. } = &look.machine;
+            let delayed = workers.iter().map(|worker| worker.delayed).fold(0.0, f64::max);
+            if *seconds < OBSERVED_S || delayed.max(*stolen) <= 0.05 {
+                return None;
+            }
+            let [delayed, stolen] = [delayed, *stolen].map(of_hundred);
+            Some(format!(
+                "in {seconds} s a worker waited for a processor for {delayed:.0} % of the time, and the host took {stolen:.0} % of the processors'"
+            ))
+        },
+    },
+    Rule {
+        name: "stalls",
+        severity: Warning,
+        about: Latency,
+        when: "upkeep was held up for 10 ms or longer in the last minute, more than four times for each worker",
+        advice: "look which commands take long (SLOWLOG, the page): whole keyspaces (KEYS, lru_crawler metadump), long scripts, collections of very many elements; where none do, the machine is slow or shared",
+        find: |look| {
+            let (stalls, seconds) = (look.lately.of(Event::Stalls), look.lately.seconds);
+            // A pause of the machine holds up each worker once.
+            let workers = look.machine.workers.len().max(1) as u64;
+            (stalls > 4 * workers && seconds >= OBSERVED_S).then(|| {
+                format!("workers were held up for 10 ms or longer at least {stalls} times in {seconds} s")
+            })
+        },
+    },
+    Rule {
+        name: "memory-spare",
+        severity: Note,
+        about: Memory,
+        when: "half of the memory would miss no more than one in two hundred reads more, by the forecast and its error",
+        advice: "lower -m, if the memory is worth something elsewhere",
+        find: |look| {
+            let outlook = look.figures.traffic.outlook.as_deref()?;
+            let half = outlook.change(0.5)?;
+            (half.error - half.found_more < 0.005).then(|| {
+                let (least, half) = (outlook.megabytes(0.5), changed(&half));
+                format!("-m {least} {half}")
+            })
+        },
+    },
+    Rule {
         name: "written-unread",
         severity: Note,
         about: Memory,
@@ -261,6 +344,176 @@ pub static RULES: &[Rule] = &[
         },
     },
     Rule {
+        name: "hot-key",
+        severity: Note,
+        about: Latency,
+        when: "one key has more than 10 % of all requests, which are more than 1,000 a second",
+        advice: "keep a copy of it in the clients for a moment, or spread it over several names; which it is the page says, `stats hotkeys` and `larder top`",
+        find: |look| {
+            let hottest = look.figures.traffic.hottest;
+            (hottest.share - hottest.error > 0.1 && hottest.all_per_second > 1000.0).then(|| {
+                let [share, error] = [hottest.share, hottest.error].map(|part| part * 100.0);
+                format!(
+                    "one key has {share:.1} % (give or take {error:.1}) of {:.0} requests a second",
+                    hottest.all_per_second
+                )
+            })
+        },
+    },
+    Rule {
+        name: "large-values",
+        severity: Note,
+        about: Latency,
+        when: "more than 20 % of the bytes of replies to reads, which are more than 1 MiB a second, are of replies above 100 KiB",
+        advice: "compress these values, or split them: while one is sent, others wait; which keys bring most bytes a second the page says, and `stats hotkeys`",
+        find: |look| {
+            let large = look.figures.traffic.large;
+            (large.share - large.error > 0.2 && large.bytes_per_second > MIB as f64).then(|| {
+                let [share, error] = [large.share, large.error].map(of_hundred);
+                format!(
+                    "{share:.0} % (give or take {error:.0}) of {:.1} MiB a second are of replies above 100 KiB",
+                    large.bytes_per_second / MIB as f64
+                )
+            })
+        },
+    },
+    Rule {
+        name: "size-shift",
+        severity: Note,
+        about: Memory,
+        when: "more than 5 % of the memory was taken from items of one size for items of another in the last minute, or given up for a lower limit",
+        advice: "nothing, if what is stored has changed its sizes, or -m was lowered: fewer keys are found until the new ones were stored once; if it goes on for hours, sizes alternate, and more memory helps",
+        find: |look| {
+            let (moved, all) =
+                (look.lately.of(Event::SpansMoved), look.figures.totals.memory_bytes / SPAN_BYTES);
+            (share(moved, all, 5) && look.lately.seconds >= OBSERVED_S).then(|| {
+                let percent = percent(moved, all);
+                format!(
+                    "{moved} of {all} spans of 64 KiB ({percent} %) changed hands in {} s",
+                    look.lately.seconds
+                )
+            })
+        },
+    },
+    Rule {
+        name: "no-pipelining",
+        severity: Note,
+        about: Latency,
+        when: "more than 20,000 keys or RESP commands a second came in the last minute, fewer than 1.5 with each receive",
+        advice: "have clients send several requests at once, or ask for several keys (get k1 k2 …, MGET): most of the processor's time goes for receiving and sending them one by one; who sends most CLIENT LIST says, and the page",
+        find: |look| {
+            let lately = &look.lately;
+            let (receives, requests) = (lately.of(Event::TimedReceives), lately.of(Event::TimedRequests));
+            let a_second = lately.of(Event::Requests) / lately.seconds.max(1);
+            let few = receives >= FEW && requests * 2 < receives * 3;
+            (a_second > 20_000 && few && lately.seconds >= OBSERVED_S).then(|| {
+                format!(
+                    "{a_second} requests a second, {:.1} with each of {receives} receives that were looked at in {} s",
+                    requests as f64 / receives as f64,
+                    lately.seconds
+                )
+            })
+        },
+    },
+    Rule {
+        name: "one-worker",
+        severity: Note,
+        about: Latency,
+        when: "one worker ran for more than 90 % of the last minute, and each other for less than 30 %",
+        advice: "a connection stays with its worker: have clients open more of them, or use fewer threads (-t)",
+        find: |look| {
+            let Machine { seconds, workers, .. } = &look.machine;
+            let mut busy: Vec<f64> = workers.iter().map(|WorkerTime { busy, .. }| *busy).collect();
+            busy.sort_by(|one, other| other.total_cmp(one));
+            let [first, second, ..] = busy[..] else { return None };
+            (*seconds >= OBSERVED_S && first > 0.9 && second < 0.3).then(|| {
+                let [first, second] = [first, second].map(of_hundred);
+                format!("in {seconds} s one of {} workers ran for {first:.0} % of the time, the next for {second:.0} %", workers.len())
+            })
+        },
+    },
+    Rule {
+        name: "thp-off",
+        severity: Note,
+        about: Latency,
+        when: "-m is 256 MiB or more, and the system gives no huge pages",
+        advice: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled: with small pages a processor looks up addresses far more often",
+        find: |look| {
+            let why = look.machine.no_huge_pages?;
+            let most = look.figures.totals.memory_bytes;
+            (most >= HUGE_FROM_BYTES).then(|| format!("-m is {} MiB in small pages: {why}", most / MIB))
+        },
+    },
+    Rule {
+        name: "slow-clock",
+        severity: Note,
+        about: Latency,
+        when: "a look at the clock takes more than 100 ns",
+        advice: "a clock source that programs read without the system (on x86 tsc, in virtual machines kvm-clock too), as far as the machine has one: each turn of a worker looks at the clock",
+        find: |look| {
+            let Machine { clock_ns, clock_source, .. } = &look.machine;
+            let ns = (*clock_ns)?;
+            (ns > 100).then(|| format!("a look at the clock takes {ns} ns; its source is {clock_source}"))
+        },
+    },
+    Rule {
+        name: "ineffective-option",
+        severity: Note,
+        about: Server,
+        when: "an option was given that has no effect here",
+        advice: "leave it out; what it is for elsewhere docs/options.md says",
+        find: |look| {
+            let idle = &look.machine.idle_options;
+            let words = |(option, why): &(String, &'static str)| format!("{option} ({why})");
+            let named: Vec<String> = idle.iter().take(OPTIONS_NAMED).map(words).collect();
+            let others = idle.len() - named.len();
+            let others = if others > 0 { format!(" and {others} more") } else { String::new() };
+            (!idle.is_empty()).then(|| format!("without effect: {}{others}", named.join(", ")))
+        },
+    },
+    Rule {
+        name: "prefix-cold",
+        severity: Note,
+        about: Memory,
+        when: "keys of one prefix take more than 10 % of the bytes of items and are less than 1 % of those asked for, which are more than 100 a second",
+        advice: "shorter expiries for them, or keep them where memory is cheaper; which prefix it is the page says, `stats prefixes` and `larder top`",
+        find: |look| {
+            let coldest = look.figures.traffic.coldest?;
+            (coldest.share_most < 0.01 && coldest.all_per_second > 100.0).then(|| {
+                let [memory, error, most] =
+                    [coldest.memory, coldest.memory_error, coldest.share_most].map(|part| part * 100.0);
+                format!(
+                    "one prefix takes {memory:.1} % (give or take {error:.1}) of the bytes of items, and at most {most:.1} % of {:.0} keys a second are its",
+                    coldest.all_per_second
+                )
+            })
+        },
+    },
+    Rule {
+        name: "herd",
+        severity: Note,
+        about: Latency,
+        when: "more than 5 % of misses in the last minute were of keys that had been missed less than 2 s before and were not stored yet, by keys that are followed",
+        advice: "have one client load while others wait or take the old value (mg with N and R); where a key is not to be had at all, remember that",
+        find: |look| {
+            let outlook = look.figures.traffic.outlook.as_deref()?;
+            let (herd, fills) = (look.lately.of(Event::HerdMisses), look.lately.of(Event::Fills));
+            // By those that were seen, not by those for which they stand. Before it began each stood for others.
+            if outlook.seconds < look.lately.seconds as f64 {
+                return None;
+            }
+            let seen = |count: u64| (count as f64 / outlook.curve.scale.max(1.0)) as u64;
+            share(seen(herd), seen(herd + fills), 5).then(|| {
+                format!(
+                    "{} % of about {} misses in {} s were of keys that had been missed less than 2 s before and were not stored yet",
+                    percent(herd, herd + fills),
+                    herd + fills,
+                    look.lately.seconds
+                )
+            })
+        },
+    },
+    Rule {
         name: "cas-contention",
         severity: Note,
         about: Latency,
@@ -301,6 +554,19 @@ pub static RULES: &[Rule] = &[
         },
     },
     Rule {
+        name: "samples-dropped",
+        severity: Note,
+        about: Server,
+        when: "more than 1 % of the samples of requests, and of requests for keys that are followed, were dropped in the last minute",
+        advice: "hot keys, prefixes and the forecast are less exact than they say: leave the thread that counts a core's time",
+        find: |look| {
+            let dropped = look.lately.of(Event::SamplesDropped);
+            let all = dropped + look.lately.of(Event::Sampled);
+            share(dropped, all, 1)
+                .then(|| format!("{dropped} of {all} were dropped in {} s", look.lately.seconds))
+        },
+    },
+    Rule {
         name: "log-unread",
         severity: Note,
         about: Server,
@@ -313,6 +579,16 @@ pub static RULES: &[Rule] = &[
     },
 ];
 
+/// What another limit would change, in words.
+fn changed(change: &Gain) -> String {
+    let (points, error) = (change.found_more * 100.0, change.error * 100.0);
+    let (found, missed) = if points >= 0.0 { ("found", "fewer") } else { ("missed", "more") };
+    let (points, a_second) = (points.abs(), change.missed_less.abs());
+    format!(
+        "would have {points:.1} points more {found}, give or take {error:.1}: {a_second:.0} misses a second {missed}"
+    )
+}
+
 /// What is found now, what matters most first. Spends what that takes.
 pub(crate) fn find_for(cx: &Context<'_, '_>) -> Vec<Finding> {
     figures::spend_on_findings(cx);
@@ -321,13 +597,13 @@ pub(crate) fn find_for(cx: &Context<'_, '_>) -> Vec<Finding> {
 
 /// What is found now, what matters most first.
 pub(crate) fn find(place: Place<'_>) -> Vec<Finding> {
-    find_in(place.shared, Figures::since_start(place)).1
+    find_in(place, Figures::since_start(place)).1
 }
 
 /// The same in figures that were gathered, which are given back.
-pub(crate) fn find_in(shared: &Shared, figures: Figures) -> (Figures, Vec<Finding>) {
-    let lately = shared.lately.until(&figures);
-    let look = Look { system: figures.system, figures, lately };
+pub(crate) fn find_in(place: Place<'_>, figures: Figures) -> (Figures, Vec<Finding>) {
+    let lately = place.shared.lately.until(&figures);
+    let look = Look { system: figures.system, figures, lately, machine: place.host.machine() };
     let found = judge(&look);
     (look.figures, found)
 }

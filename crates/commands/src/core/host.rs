@@ -5,8 +5,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use larder_script::Pace;
+
 use super::counters::Counters;
-use super::topics::Letter;
+use super::topics::Delivery;
 
 /// Figures of the process and its listeners, as `stats` reports them.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +74,35 @@ impl Process {
     }
 }
 
+/// The machine, and how workers fare on it, as the thread that shows figures saw it last. Without that thread nothing of it
+/// is known but the options.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// A look at the clock takes so many nanoseconds.
+    pub clock_ns: Option<u64>,
+    /// What the system takes the time from.
+    pub clock_source: String,
+    /// Why the system gives no huge pages, if it gives none.
+    pub no_huge_pages: Option<&'static str>,
+    /// Workers were observed for so many seconds, …
+    pub seconds: u64,
+    /// … a minute at most: these.
+    pub workers: Vec<WorkerTime>,
+    /// Part of the processors' time that the machine's host gave to others meanwhile.
+    pub stolen: f64,
+    /// Options that were given and have no effect here, as they are written, and why.
+    pub idle_options: Vec<(String, &'static str)>,
+}
+
+/// Parts of a worker's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WorkerTime {
+    /// It ran.
+    pub busy: f64,
+    /// It could have run, and others had the processor.
+    pub delayed: f64,
+}
+
 /// One line group of `stats conns`.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
@@ -97,6 +128,8 @@ pub trait Peer: Sync {
     fn listen_address(&self) -> Arc<str>;
     /// Where the server finds the connection again.
     fn place(&self) -> u64;
+    /// Its number in `stats conns`.
+    fn number(&self) -> u64;
 }
 
 /// The server around a session. All of it is called from workers, none of it on the data path.
@@ -106,6 +139,11 @@ pub trait Host: Sync {
 
     /// Figures of the process.
     fn process(&self) -> Process;
+
+    /// The machine, and how workers fare on it; what is not known of it is the default's.
+    fn machine(&self) -> Machine {
+        Machine::default()
+    }
 
     /// Lets so many connections be open at most; those above it stay.
     ///
@@ -124,21 +162,29 @@ pub trait Host: Sync {
     /// the calling session ends by itself.
     fn kill(&self, place: u64, client: u64);
 
-    /// Has the connection at this place be looked at, if it is still that of this RESP client and waits for it
-    /// ([`super::progress::Next::Await`]).
+    /// Has the connection at this place be looked at, if it is still that of this RESP client, or of the watcher with
+    /// this number, and waits for it ([`super::progress::Next::Await`]).
     fn wake(&self, place: u64, client: u64);
 
-    /// Leaves letters for clients of a worker, in order; a client for whom there is no room is closed.
-    fn post(&self, worker: usize, letters: Vec<Letter>);
+    /// Leaves deliveries for clients of a worker, in order; a client for whom there is no room is closed.
+    fn post(&self, worker: usize, deliveries: Vec<Delivery>);
 
-    /// Takes the letters that wait for a client of the calling worker, in order.
-    fn fetch(&self, place: u64, client: u64) -> Vec<Letter>;
+    /// Takes the deliveries that wait for a client of the calling worker, in order.
+    fn fetch(&self, place: u64, client: u64) -> Vec<Delivery>;
 
     /// A clock that only goes on, microseconds; for measuring commands that may take long.
     fn clock_us(&self) -> u64;
 
+    /// What tells how long a script has worked.
+    fn script_pace(&self) -> Pace {
+        Pace::Machine
+    }
+
     /// `shutdown` (already allowed): stop, or drain and stop if `graceful`.
     fn shutdown(&self, graceful: bool);
+
+    /// A script has something to say to the operator: 0 (for debugging) to 3 (a warning).
+    fn note(&self, level: u8, text: &str);
 
     /// `verbosity`: 0 to 2.
     fn verbosity(&self, level: u8);

@@ -28,6 +28,8 @@ pub const STRANGERS_SHARE: u64 = 4;
 const LOOKS_MAX: u8 = 24;
 /// Time between two.
 const LOOK_MS: Millis = 10;
+/// Looks of a request while what was flushed is found, which are not among those: it is found in a second or two.
+const LOOKS_MAX_CLEANING: u16 = 500;
 
 /// How often a request on its way in has looked in vain for memory that others' requests hold.
 #[derive(Debug, Default)]
@@ -82,20 +84,28 @@ const ASKED_MS: Millis = 100;
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     looks: Looks,
+    /// The same while what was flushed was found.
+    cleaning: u16,
     at: Millis,
 }
 
 impl Asked {
     /// The request that begins at `begins` of the input found no memory: if it waits for it, how.
     #[cold]
-    pub fn again(&mut self, now: Millis, begins: usize) -> Option<Next> {
+    pub fn again(&mut self, cx: &Context<'_, '_>, begins: usize) -> Option<Next> {
+        let now = cx.now();
         if begins > 0 || now > self.at + ASKED_MS {
-            self.looks = Looks::default();
+            *self = Asked::default();
         }
         self.at = now;
+        // What was flushed is memory: it comes for certain.
+        if self.cleaning < LOOKS_MAX_CLEANING && cx.guard.store().is_cleaning() {
+            self.cleaning += 1;
+            return Some(Next::Sleep(LOOK_MS));
+        }
         let next = self.looks.once_more();
         if next.is_none() {
-            self.looks = Looks::default();
+            *self = Asked::default();
         }
         next
     }

@@ -41,6 +41,15 @@ events! {
     RequestsHeld: |f| f.sums.of(Counter::Crowded),
     LinesDropped: |f| Figure::LogLinesDropped.of(f),
     EventsLost: |f| Figure::EventsLost.of(f),
+    Fills: |f| Figure::Fills.of(f),
+    HerdMisses: |f| Figure::HerdMisses.of(f),
+    Sampled: |f| f.traffic.samples + f.traffic.followed,
+    SamplesDropped: |f| Figure::SamplesDropped.of(f),
+    SpansMoved: |f| Figure::SpansMoved.of(f),
+    Requests: |f| f.sums.requests(),
+    TimedReceives: |f| f.sums.of(Counter::TimedReceives),
+    TimedRequests: |f| f.sums.of(Counter::TimedRequests),
+    Stalls: |f| f.sums.of(Counter::Stalls),
 }
 
 /// Counts of all events.

@@ -51,6 +51,8 @@ pub struct Output {
     buf: Vec<u8>,
     start: usize,
     end: usize,
+    /// How long the buffer may become without being charged for it again: it is charged already.
+    reserved: usize,
     splices: VecDeque<Splice>,
     /// Bytes of the splices not sent.
     pinned_bytes: u64,
@@ -261,23 +263,39 @@ impl Output {
         self.end += bytes;
     }
 
-    /// Bytes that can be written before the buffer has to grow.
+    /// Bytes that can be written before more is charged.
     pub fn free_bytes(&self) -> usize {
-        self.buf.len() - self.end
+        self.buf.len().max(self.reserved) - self.end
     }
 
     /// Charges what the buffer takes when it has room for `bytes` more, which are to be written next; nothing is
     /// allocated yet. [`Output::room`] does so, or [`Output::give_up_room`] takes it back.
     #[cold]
     pub fn charge_room(&mut self, bytes: usize) {
-        let len = self.len_for(bytes).max(self.buf.len());
+        let len = self.len_for(bytes).max(self.buf.len()).max(self.reserved);
         self.set_account(touched_bytes(len, block_bytes(len)));
     }
 
-    /// Charges what the buffer takes, and no more.
+    /// As [`Output::charge_room`], for what may be much and is perhaps not written: it stays charged until
+    /// [`Output::end_reserve`], and takes memory only as it is written to.
+    #[cold]
+    pub fn reserve_room(&mut self, bytes: usize) {
+        self.charge_room(bytes);
+        self.reserved = self.len_for(bytes).max(self.buf.len());
+    }
+
+    /// Nothing is reserved any more.
+    #[cold]
+    pub fn end_reserve(&mut self) {
+        self.reserved = 0;
+        self.give_up_room();
+    }
+
+    /// Charges what the buffer takes, or what is reserved, and no more.
     #[cold]
     pub fn give_up_room(&mut self) {
-        self.set_account(self.capacity_bytes());
+        let reserved = touched_bytes(self.reserved, block_bytes(self.reserved));
+        self.set_account(self.capacity_bytes().max(reserved));
     }
 
     /// How long the buffer is made for `bytes` more.
@@ -304,8 +322,8 @@ impl Output {
         if len > self.buf.len() {
             // Exactly: what is taken is counted as held. Of a block that goes back to the system when it is
             // freed only what is used is touched, and it grows without a copy.
-            let room = block_bytes(len);
-            self.set_account(touched_bytes(len, room));
+            let room = block_bytes(len.max(self.reserved));
+            self.set_account(touched_bytes(len.max(self.reserved), room));
             self.buf.reserve_exact(room - self.buf.len());
             self.buf.resize(len, 0);
         }
@@ -473,7 +491,7 @@ impl Output {
         if let Some(account) = &mut rest.account {
             account.free = 0;
         }
-        rest.give_up_room();
+        rest.end_reserve();
         rest.forget_until(from);
         (rest.limit_bytes, rest.next_limit_bytes) = (0, None);
         rest
@@ -656,6 +674,26 @@ mod tests {
         }
         assert_eq!(out.to_vec(), expected);
         assert!(out.capacity_bytes() <= 64 << 10, "{}", out.capacity_bytes());
+    }
+
+    #[test]
+    fn room_that_is_reserved_is_charged_and_takes_memory_as_it_is_written() {
+        let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).unwrap();
+        let mut out = Output::charged(1 << 20, &store, 4096);
+        let before = store.held_bytes();
+        out.reserve_room(8 << 20);
+        assert!(store.held_bytes() - before >= 8 << 20 && out.free_bytes() >= 8 << 20);
+        out.put(&[b'x'; 10_000]);
+        assert!(out.capacity_bytes() <= 2 * ROOM_STEP, "{}", out.capacity_bytes());
+        assert!(store.held_bytes() - before >= 8 << 20, "it stays charged");
+        (0..100).for_each(|_| out.put(&[b'y'; 10_000]));
+        assert_eq!(out.len(), 1_010_000);
+        // A request for more than there is gives up what it asked for, and nothing of what was reserved.
+        out.charge_room(16 << 20);
+        out.give_up_room();
+        assert!(store.held_bytes() - before >= 8 << 20 && out.free_bytes() > 6 << 20);
+        out.end_reserve();
+        assert!(store.held_bytes() - before < 2 << 20 && out.capacity_bytes() < 2 << 20);
     }
 
     #[test]

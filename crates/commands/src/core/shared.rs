@@ -1,5 +1,5 @@
-//! What conversations of every protocol share beside the store: settings, the clock, who may speak, what waits,
-//! who is told of what.
+//! What conversations of every protocol share beside the store: settings, the clock, which clients may speak, what waits,
+//! which are told of what.
 //!
 //! Read on the data path (settings, one atomic each for flush, events and prefix statistics), written by
 //! administrative commands only.
@@ -20,12 +20,14 @@ use super::strangers::Strangers;
 use super::system::Said;
 use super::telling::Telling;
 use super::topics::Topics;
+use super::traffic::Traffic;
+use super::watchers::Watchers;
 
 /// What `version` and `stats` report: the memcached that is spoken, then ours. Clients compare it
 /// with the versions that brought the commands they want to use.
 pub const VERSION: &str = concat!("1.6.45-larder-", env!("CARGO_PKG_VERSION"));
 
-/// Who may use DEBUG.
+/// Which clients may use DEBUG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugCommand {
     /// Nobody.
@@ -58,6 +60,10 @@ pub struct Settings {
     pub flush: bool,
     /// Not `-X`: keys may be dumped.
     pub dump: bool,
+    /// Not `-W`: clients may watch.
+    pub watch: bool,
+    /// `-o watcher_logbuf_size`: bytes of lines that may wait for one who watches.
+    pub watch_bytes_max: usize,
     /// `-A`: shutdown is allowed.
     pub shutdown: bool,
     /// `-o relaxed_privileges`: debugtime exists.
@@ -116,6 +122,8 @@ impl Default for Settings {
             cas: true,
             flush: true,
             dump: true,
+            watch: true,
+            watch_bytes_max: 256 << 10,
             shutdown: false,
             debugtime: false,
             requests_per_event: None,
@@ -228,8 +236,12 @@ pub struct Shared {
     pub(crate) events: Events,
     /// What was not told yet.
     pub(crate) telling: Telling,
-    /// Who listens to what.
+    /// Which clients listen to what.
     pub(crate) topics: Arc<Topics>,
+    /// What is asked for.
+    pub(crate) traffic: Traffic,
+    /// Connections that watch what happens.
+    pub(crate) watchers: Arc<Watchers>,
 }
 
 impl Shared {
@@ -253,6 +265,8 @@ impl Shared {
             events: Events::default(),
             telling: Telling::default(),
             topics: Arc::default(),
+            traffic: Traffic::default(),
+            watchers: Arc::default(),
             settings,
         }
     }

@@ -1,21 +1,21 @@
 //! What is shown of commands that took long and of clients, beside figures: on pages, not to scrapers.
 
-/// A command that took long.
+/// A command that took long, or had a large request or reply.
 #[derive(Clone, Debug)]
-pub struct Slow {
-    /// Its number, as SLOWLOG tells it.
+pub struct Logged {
+    /// Its number, as COMMANDLOG tells it.
     pub id: u64,
     /// When it was, seconds since 1970.
     pub at_s: u64,
-    /// How long it took, microseconds.
-    pub took_us: u64,
+    /// How long it took, microseconds; or bytes of its request, or of its reply.
+    pub value: u64,
     /// The command; of a subcommand, the container's name and a `|` in front.
     pub command: &'static str,
     /// Its words, the name counted.
     pub words: u64,
     /// The beginning of its first key.
     pub key: Option<Vec<u8>>,
-    /// Who asked.
+    /// The client that asked.
     pub address: Box<str>,
     /// What the client calls itself.
     pub client: Box<str>,

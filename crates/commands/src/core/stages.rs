@@ -29,9 +29,11 @@ pub(crate) trait Ahead<'w> {
 
 /// Requests that go through the stages together.
 struct Group<S> {
-    slots: ArrayVec<S, GROUP>,
+    keys: ArrayVec<S, GROUP>,
     /// A bit for each that has to be looked for again.
     again: u32,
+    /// A bit for each whose key is followed.
+    followed: u32,
 }
 
 /// All that are on their way.
@@ -43,14 +45,16 @@ pub(crate) struct Stages<S> {
     /// No more come.
     ended: bool,
     keys: usize,
+    /// A key is followed if these bits of its hash are 0.
+    mask: u64,
 }
 
 impl<'w, S: Ahead<'w>> Stages<S> {
-    /// Nothing on its way.
+    /// Nothing on its way. Keys are followed of whose hashes the bits of `mask` are 0.
     #[inline(always)]
-    pub fn new() -> Stages<S> {
-        let groups = std::array::from_fn(|_| Group { slots: ArrayVec::new(), again: 0 });
-        Stages { groups, turn: GROUPS, left: GROUPS, ended: false, keys: 0 }
+    pub fn new(mask: u64) -> Stages<S> {
+        let groups = std::array::from_fn(|_| Group { keys: ArrayVec::new(), again: 0, followed: 0 });
+        Stages { groups, turn: GROUPS, left: GROUPS, ended: false, keys: 0, mask }
     }
 
     /// Moves every group on, and decodes the next one from `input` with `next`, which adds a request until it
@@ -68,23 +72,29 @@ impl<'w, S: Ahead<'w>> Stages<S> {
         let turn = self.turn;
         self.turn += 1;
         let group = &mut self.groups[turn % GROUPS];
-        group.slots.clear();
+        group.keys.clear();
         if !self.ended {
             group.decode(input, next);
-            self.keys += group.slots.len();
-            self.ended = !group.slots.is_full();
+            self.keys += group.keys.len();
+            self.ended = !group.keys.is_full();
         }
         self.left -= usize::from(self.ended);
-        self.groups[(turn - 1) % GROUPS].items(guard);
+        self.groups[(turn - 1) % GROUPS].items(guard, self.mask);
         self.groups[(turn - 2) % GROUPS].again(guard);
         true
     }
 
     /// The group that is to be answered in this turn.
     #[inline(always)]
-    pub fn slots(&self) -> &[S] {
+    pub fn group(&self) -> &[S] {
         // It has been decoded three turns ago, and its place is the next one's.
-        &self.groups[self.turn % GROUPS].slots
+        &self.groups[self.turn % GROUPS].keys
+    }
+
+    /// Of these a bit for each whose key is followed.
+    #[inline(always)]
+    pub fn followed(&self) -> u32 {
+        self.groups[self.turn % GROUPS].followed
     }
 
     /// No more come.
@@ -110,15 +120,18 @@ impl<'w, S: Ahead<'w>> Group<S> {
     ) {
         // A copy that nobody else can see stays in registers.
         let mut from = input.clone();
-        while !self.slots.is_full() && next(&mut from, &mut self.slots) {}
+        while !self.keys.is_full() && next(&mut from, &mut self.keys) {}
         *input = from;
     }
 
     #[inline(always)]
-    fn items(&mut self, guard: &Guard<'w>) {
-        self.again = 0;
-        for (i, slot) in self.slots.iter_mut().enumerate() {
-            let (key, hint) = slot.ahead();
+    fn items(&mut self, guard: &Guard<'w>, mask: u64) {
+        (self.again, self.followed) = (0, 0);
+        for (i, staged) in self.keys.iter_mut().enumerate() {
+            let (key, hint) = staged.ahead();
+            if key.hash() & mask == 0 {
+                follow(&mut self.followed, i);
+            }
             self.again |= u32::from(guard.prefetch_item(key, hint)) << i;
         }
     }
@@ -126,9 +139,9 @@ impl<'w, S: Ahead<'w>> Group<S> {
     #[inline(always)]
     fn again(&mut self, guard: &Guard<'w>) {
         while self.again != 0 {
-            let slot = &mut self.slots[self.again.trailing_zeros() as usize];
-            let stores = slot.stores();
-            let (key, hint) = slot.ahead();
+            let staged = &mut self.keys[self.again.trailing_zeros() as usize];
+            let stores = staged.stores();
+            let (key, hint) = staged.ahead();
             guard.prefetch_again(key, hint);
             if stores {
                 guard.prefetch_insert(key, hint);
@@ -136,4 +149,11 @@ impl<'w, S: Ahead<'w>> Group<S> {
             self.again &= self.again - 1;
         }
     }
+}
+
+/// A call, so that what is usual is a comparison that is not taken.
+#[cold]
+#[inline(never)]
+fn follow(followed: &mut u32, nth: usize) {
+    *followed |= 1 << nth;
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! a change ─► cheap, and nothing waits? ─► posted at once
-//!                └── no: the queue ─► matched in steps, by who is at work and by upkeep ─► posted, one after another
+//!                └── no: the queue ─► matched in steps, by workers at work and by upkeep ─► posted, one after another
 //! ```
 //!
 //! While something waits everything does, so that events are told in order. What waits is charged; what comes while as
@@ -71,7 +71,7 @@ pub(crate) struct Telling {
     /// How many, with the one under way.
     waiting: AtomicUsize,
     queue: Mutex<Queue>,
-    /// The one that is being matched, held by who matches it.
+    /// The one that is being matched, held by the worker that matches it.
     under_way: Mutex<Option<UnderWay>>,
     lost: AtomicU64,
 }

@@ -1,18 +1,19 @@
-//! Who has subscribed to what, and what waits for them.
+//! Which clients have subscribed to what, and what waits for them.
 //!
 //! ```text
-//! PUBLISH ─► channel's part of the table ─► one letter a subscriber ─► Host::post(worker, letters)
+//! PUBLISH ─► channel's part of the table ─► one delivery a subscriber ─► Host::post(worker, deliveries)
 //!            then the patterns that match                                  │
-//! worker, between two receives ◄──────────── its Post, in order ◄──────────┘
+//! worker, between two receives ◄──────────── its Outbox, in order ◄──────────┘
 //! ```
 //!
-//! A publisher's letters reach a worker's post in the order it published, and a worker delivers in
-//! the order of its post: so each subscriber has each publisher's messages in order. Letters of one
+//! A publisher's deliveries reach a worker's outbox in the order it published, and a worker delivers in
+//! the order of its outbox: so each subscriber has each publisher's messages in order. Deliveries of one
 //! channel are posted under its lock, those to patterns under the lock of all patterns: all subscribers of a
 //! channel agree on the order. Nothing is matched nor copied under these locks: a text is kept once for all
-//! who are told it, and written where it is delivered.
+//! subscribers that are told it, and written where it is delivered.
 
 mod matching;
+mod names;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -23,6 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::glob::Weight;
 use super::host::Host;
 pub(crate) use matching::Matching;
+use names::Left;
+pub(crate) use names::{Kind, Names, subscription_bytes};
 
 /// A time that is so much before the last is of a clock that was set, microseconds.
 const CLOCK_SET_US: u64 = 1_000_000;
@@ -30,8 +33,8 @@ const CLOCK_SET_US: u64 = 1_000_000;
 /// Parts of a table of channels, each under its lock.
 const SHARDS: usize = 16;
 
-/// Bytes of letters that wait for one worker at most; who would miss one is closed.
-pub const POST_BYTES_MAX: usize = 16 << 20;
+/// Bytes of deliveries that wait for one worker at most; who would miss one is closed.
+pub const OUTBOX_BYTES_MAX: usize = 16 << 20;
 
 /// A subscriber: the connection's place in the server, and its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,95 +94,100 @@ impl Message {
 
 /// A message on its way to one subscriber.
 #[derive(Clone, Debug)]
-pub struct Letter {
+pub struct Delivery {
     /// For whom.
     pub target: Target,
     /// What.
     pub message: Arc<Message>,
 }
 
-impl Letter {
+impl Delivery {
     /// Bytes that it counts for.
     pub fn bytes(&self) -> usize {
-        self.message.bytes() + size_of::<Letter>()
+        self.message.bytes() + size_of::<Delivery>()
     }
 }
 
 /// What waits for the clients of one worker.
 #[derive(Debug, Default)]
-pub struct Post {
+pub struct Outbox {
     waiting: Mutex<Waiting>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
-    letters: VecDeque<Letter>,
+    deliveries: VecDeque<Delivery>,
     bytes: usize,
+    /// Deliveries that ever came.
+    came: u64,
+    /// The client that looked last for its own, and how many had come by then: of those none is its own any more.
+    looked: (u64, u64),
 }
 
-impl Post {
-    /// Adds letters, `bytes_max` waiting at most; true if there were none, so that the worker is to be
+impl Outbox {
+    /// Adds deliveries, `bytes_max` waiting at most; true if there were none, so that the worker is to be
     /// woken, and the bytes that it holds more. Those for which there is no room go to `missed`.
     pub fn add(
         &self,
-        letters: Vec<Letter>,
+        deliveries: Vec<Delivery>,
         bytes_max: usize,
         missed: &mut dyn FnMut(Target),
     ) -> (bool, usize) {
         let mut waiting = self.waiting();
-        let (first, before) = (waiting.letters.is_empty(), waiting.bytes);
-        for letter in letters {
-            if waiting.bytes + letter.bytes() > bytes_max {
-                missed(letter.target);
+        let (first, before) = (waiting.deliveries.is_empty(), waiting.bytes);
+        for delivery in deliveries {
+            if waiting.bytes + delivery.bytes() > bytes_max {
+                missed(delivery.target);
             } else {
-                waiting.bytes += letter.bytes();
-                waiting.letters.push_back(letter);
+                waiting.bytes += delivery.bytes();
+                waiting.came += 1;
+                waiting.deliveries.push_back(delivery);
             }
         }
         (first, waiting.bytes - before)
     }
 
-    /// Takes all letters, in order, and the bytes that they held.
-    pub fn take(&self) -> (Vec<Letter>, usize) {
-        let Waiting { letters, bytes } = std::mem::take(&mut *self.waiting());
-        (letters.into(), bytes)
+    /// Takes all deliveries, in order, and the bytes that they held.
+    pub fn take(&self) -> (Vec<Delivery>, usize) {
+        let mut waiting = self.waiting();
+        let bytes = std::mem::take(&mut waiting.bytes);
+        (std::mem::take(&mut waiting.deliveries).into(), bytes)
     }
 
-    /// Takes the first letters, in order, one at least, and those behind it until `enough` says so of the last; the
+    /// Takes the first deliveries, in order, one at least, and those behind it until `enough` says so of the last; the
     /// bytes that they held, and whether more are left, for which nobody wakes the worker.
-    pub fn take_until(&self, mut enough: impl FnMut(&Letter) -> bool) -> (Vec<Letter>, usize, bool) {
+    pub fn take_until(&self, mut enough: impl FnMut(&Delivery) -> bool) -> (Vec<Delivery>, usize, bool) {
         let mut waiting = self.waiting();
         let (mut some, mut bytes) = (Vec::new(), 0);
-        while let Some(letter) = waiting.letters.pop_front() {
-            bytes += letter.bytes();
-            let last = enough(&letter);
-            some.push(letter);
+        while let Some(delivery) = waiting.deliveries.pop_front() {
+            bytes += delivery.bytes();
+            let last = enough(&delivery);
+            some.push(delivery);
             if last {
                 break;
             }
         }
         waiting.bytes -= bytes;
-        let more = !waiting.letters.is_empty();
+        let more = !waiting.deliveries.is_empty();
         if !more {
             // What many took is given back.
-            waiting.letters = VecDeque::new();
+            waiting.deliveries = VecDeque::new();
         }
         (some, bytes, more)
     }
 
-    /// Takes the letters for one client, in order, and the bytes that they held.
-    pub fn take_for(&self, client: u64) -> (Vec<Letter>, usize) {
+    /// Takes the deliveries for one client, in order, and the bytes that they held.
+    pub fn take_for(&self, client: u64) -> (Vec<Delivery>, usize) {
         let mut waiting = self.waiting();
-        let (mut taken, mut left) = (Vec::new(), VecDeque::new());
-        for letter in std::mem::take(&mut waiting.letters) {
-            if letter.target.client == client {
-                taken.push(letter);
-            } else {
-                left.push_back(letter);
-            }
-        }
-        waiting.letters = left;
-        let bytes = taken.iter().map(Letter::bytes).sum();
+        let looked = (client, waiting.came);
+        let (who, came) = std::mem::replace(&mut waiting.looked, looked);
+        let new = if who == client { waiting.came - came } else { u64::MAX };
+        let old = waiting.deliveries.len().saturating_sub(usize::try_from(new).unwrap_or(usize::MAX));
+        let new = waiting.deliveries.split_off(old);
+        let (taken, left): (Vec<Delivery>, Vec<Delivery>) =
+            new.into_iter().partition(|delivery| delivery.target.client == client);
+        waiting.deliveries.extend(left);
+        let bytes = taken.iter().map(Delivery::bytes).sum();
         waiting.bytes -= bytes;
         (taken, bytes)
     }
@@ -192,7 +200,7 @@ impl Post {
 type Patterns = BTreeMap<Arc<[u8]>, Listeners>;
 type Subscribers = HashMap<Arc<[u8]>, Vec<Target>>;
 
-/// Who listens to a pattern.
+/// Clients that listen to a pattern.
 #[derive(Debug)]
 struct Listeners {
     targets: Vec<Target>,
@@ -280,16 +288,16 @@ fn forget(targets: &mut Vec<Target>, target: Target) {
 
 /// Posts a message to each target, worker by worker.
 pub(crate) fn post(host: &dyn Host, targets: &[Target], message: &Arc<Message>) {
-    let mut by_worker: Vec<(usize, Vec<Letter>)> = Vec::new();
+    let mut by_worker: Vec<(usize, Vec<Delivery>)> = Vec::new();
     for &target in targets {
-        let letter = Letter { target, message: Arc::clone(message) };
+        let delivery = Delivery { target, message: Arc::clone(message) };
         match by_worker.iter_mut().find(|(worker, _)| *worker == target.worker()) {
-            Some((_, letters)) => letters.push(letter),
-            None => by_worker.push((target.worker(), vec![letter])),
+            Some((_, deliveries)) => deliveries.push(delivery),
+            None => by_worker.push((target.worker(), vec![delivery])),
         }
     }
-    for (worker, letters) in by_worker {
-        host.post(worker, letters);
+    for (worker, deliveries) in by_worker {
+        host.post(worker, deliveries);
     }
 }
 
@@ -308,6 +316,8 @@ pub(crate) struct Topics {
     monitor_count: AtomicUsize,
     /// The time of the last line.
     shown_us: AtomicU64,
+    /// What clients that are gone have listened to, and is to be forgotten.
+    left: Mutex<Vec<Left>>,
     /// Bytes that subscriptions take.
     pub bytes: Arc<AtomicU64>,
 }
@@ -420,55 +430,80 @@ mod tests {
         assert_eq!(&stamp(7_000_012), b"+0000000007.000012");
     }
 
-    fn letter(client: u64, bytes: usize) -> Letter {
+    fn delivery(client: u64, bytes: usize) -> Delivery {
         let text = vec![0; bytes.saturating_sub(MESSAGE_BYTES)];
         let message = Message { topic: Topic::Commands, channel: [].into(), text: text.into() };
-        Letter { target: Target { place: 0, client }, message: Arc::new(message) }
+        Delivery { target: Target { place: 0, client }, message: Arc::new(message) }
+    }
+
+    #[test]
+    fn who_looks_again_for_its_own_is_given_what_has_come_since() {
+        let outbox = Outbox::default();
+        let add = |clients: &[u64]| {
+            let deliveries = clients.iter().map(|&client| delivery(client, 0)).collect();
+            outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |_| panic!("there is room"));
+        };
+        let taken = |client: u64| outbox.take_for(client).0.len();
+        add(&[1, 2, 2, 1]);
+        assert_eq!((taken(1), taken(1), taken(2), taken(2)), (2, 0, 2, 0));
+        add(&[1, 2, 3]);
+        assert_eq!((taken(2), taken(1)), (1, 1));
+        add(&[1, 1]);
+        // What the worker has taken meanwhile is nobody's any more.
+        assert_eq!(outbox.take_until(|delivery| delivery.target.client == 1).0.len(), 2);
+        add(&[1, 4]);
+        assert_eq!((taken(1), taken(4), outbox.take().0.len()), (2, 1, 0));
     }
 
     #[test]
     fn post_holds_its_limit_and_names_who_misses_a_letter() {
-        let post = Post::default();
-        let most = POST_BYTES_MAX - size_of::<Letter>();
+        let outbox = Outbox::default();
+        let most = OUTBOX_BYTES_MAX - size_of::<Delivery>();
         let mut missed = Vec::new();
-        let mut add = |letters| post.add(letters, POST_BYTES_MAX, &mut |target| missed.push(target.client));
-        assert_eq!(add(vec![letter(1, most)]), (true, POST_BYTES_MAX));
-        assert_eq!(add(vec![letter(2, 0)]), (false, 0));
-        let (letters, bytes) = post.take();
-        assert_eq!((letters.len(), bytes), (1, POST_BYTES_MAX));
-        let mut add = |letters| post.add(letters, POST_BYTES_MAX, &mut |target| missed.push(target.client)).0;
-        assert!(add(vec![letter(3, most - size_of::<Letter>() - MESSAGE_BYTES), letter(4, 0), letter(5, 0)]));
-        let order: Vec<u64> = post.take().0.iter().map(|letter| letter.target.client).collect();
+        let mut add =
+            |deliveries| outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |target| missed.push(target.client));
+        assert_eq!(add(vec![delivery(1, most)]), (true, OUTBOX_BYTES_MAX));
+        assert_eq!(add(vec![delivery(2, 0)]), (false, 0));
+        let (deliveries, bytes) = outbox.take();
+        assert_eq!((deliveries.len(), bytes), (1, OUTBOX_BYTES_MAX));
+        let mut add =
+            |deliveries| outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |target| missed.push(target.client)).0;
+        assert!(add(vec![
+            delivery(3, most - size_of::<Delivery>() - MESSAGE_BYTES),
+            delivery(4, 0),
+            delivery(5, 0)
+        ]));
+        let order: Vec<u64> = outbox.take().0.iter().map(|delivery| delivery.target.client).collect();
         assert_eq!((order, missed), (vec![3, 4], vec![2, 5]));
     }
 
     #[test]
     fn letters_of_one_client_are_taken_in_order_and_counted_out() {
-        let post = Post::default();
-        let letters = vec![letter(1, 110), letter(2, 120), letter(1, 130)];
-        post.add(letters, POST_BYTES_MAX, &mut |_| panic!("there is room"));
-        let (letters, bytes) = post.take_for(1);
-        let sizes: Vec<usize> = letters.iter().map(|letter| letter.message.bytes()).collect();
-        assert_eq!((sizes, bytes), (vec![110, 130], 240 + 2 * size_of::<Letter>()));
-        assert_eq!(post.take().1, 120 + size_of::<Letter>());
+        let outbox = Outbox::default();
+        let deliveries = vec![delivery(1, 110), delivery(2, 120), delivery(1, 130)];
+        outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |_| panic!("there is room"));
+        let (deliveries, bytes) = outbox.take_for(1);
+        let sizes: Vec<usize> = deliveries.iter().map(|delivery| delivery.message.bytes()).collect();
+        assert_eq!((sizes, bytes), (vec![110, 130], 240 + 2 * size_of::<Delivery>()));
+        assert_eq!(outbox.take().1, 120 + size_of::<Delivery>());
     }
 
     #[test]
     fn letters_are_taken_some_at_a_time_in_order_and_one_at_least() {
-        let post = Post::default();
-        let letters = (1..=6).map(|client| letter(client, 100 * client as usize)).collect();
-        let (_, all) = post.add(letters, POST_BYTES_MAX, &mut |_| panic!("there is room"));
+        let outbox = Outbox::default();
+        let deliveries = (1..=6).map(|client| delivery(client, 100 * client as usize)).collect();
+        let (_, all) = outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |_| panic!("there is room"));
         let mut sum = 0;
         for (last, clients, more) in
             [(2, &[1, 2][..], true), (0, &[3], true), (5, &[4, 5], true), (9, &[6], false)]
         {
-            let (some, bytes, left) = post.take_until(|letter| letter.target.client >= last);
-            assert_eq!(some.iter().map(|letter| letter.target.client).collect::<Vec<_>>(), clients);
+            let (some, bytes, left) = outbox.take_until(|delivery| delivery.target.client >= last);
+            assert_eq!(some.iter().map(|delivery| delivery.target.client).collect::<Vec<_>>(), clients);
             assert_eq!(left, more);
             sum += bytes;
         }
         assert_eq!(sum, all);
-        assert_eq!(post.take_until(|_| false).1, 0);
+        assert_eq!(outbox.take_until(|_| false).1, 0);
     }
 
     #[test]

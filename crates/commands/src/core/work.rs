@@ -1,8 +1,8 @@
-//! Work: how much a worker does before it looks who else has something to say.
+//! Work: how much a worker does before it looks which other connections have something to say.
 //!
 //! Each wake-up of a worker has a slice of work, which all its connections share. What does more than a fixed
-//! small amount (looks through values or keys, copies them, makes long replies) spends of it; who spends
-//! the last of it has its turn ended, and those who come after it do the least they can. So commands that
+//! small amount (looks through values or keys, copies them, makes long replies) spends of it; the
+//! connection that spends the last of it has its turn ended, and those that come after it do the least they can. So commands that
 //! are dear do not add up before the worker looks again, however many send them, while those that are not
 //! go on as if nothing were.
 //!

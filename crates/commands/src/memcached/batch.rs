@@ -1,13 +1,13 @@
-//! Reading ahead: up to [`SLOTS`] keys are decoded and hashed, and their buckets and items on the way
+//! Reading ahead: up to [`BATCH_KEYS`] keys are decoded and hashed, and their buckets and items on the way
 //! from memory, before the first of them is executed.
 //!
 //! ```text
 //! fill      decode ─ hash ─ prefetch bucket      per key, until the batch is full or something
-//! ready     prefetch item                        has to be done that cannot wait in a slot
-//! execute   one function per slot, in order
+//! ready     prefetch item                        has to be done that cannot be staged
+//! execute   one function per key, in order
 //! ```
 //!
-//! A batch spans requests, and a line of keys spans batches. A slot knows where it began, so that a
+//! A batch spans requests, and a line of keys spans batches. A staged key knows where it began, so that a
 //! batch can be left in the middle when the replies fill up. Anything that is not one key with, at
 //! most, a value that is all there ends the batch and comes as an [`Event`] after it.
 
@@ -22,7 +22,7 @@ use larder_protocol::scan::line_feed;
 use larder_store::{Guard, Hint, Key};
 
 use super::verbs::fits;
-use crate::core::batch::SLOTS;
+use crate::core::batch::BATCH_KEYS;
 use crate::core::shared::Settings;
 
 /// A store that is not whole yet is waited for if it is no longer than this, and received into its
@@ -35,7 +35,7 @@ pub(crate) struct Keys {
     pub fetch: Fetch,
     /// No key was taken yet.
     pub first: bool,
-    /// It was begun in an earlier call: its start is no more in the input.
+    /// It was begun in an earlier turn: its start is no more in the input.
     pub resumed: bool,
 }
 
@@ -48,7 +48,7 @@ impl Keys {
 
 /// One key and what is asked of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot<'a, 'w> {
+pub(crate) struct Staged<'a, 'w> {
     pub key: Key<'a>,
     /// Where its item probably is.
     pub hint: Hint<'w>,
@@ -63,17 +63,17 @@ pub(crate) struct Slot<'a, 'w> {
     pub last: bool,
 }
 
-impl<'a, 'w> Slot<'a, 'w> {
+impl<'a, 'w> Staged<'a, 'w> {
     /// A request of one key: hashes it and starts loading its bucket.
     #[inline]
     fn new(guard: &Guard<'w>, key: &'a [u8], at: usize, request: Request<'a>, value: &'a [u8]) -> Self {
         let key = guard.key(key);
-        Slot { key, hint: guard.prefetch_bucket(&key), at, request, value, first: true, last: true }
+        Staged { key, hint: guard.prefetch_bucket(&key), at, request, value, first: true, last: true }
     }
 }
 
 /// Keys that are executed together.
-pub(crate) type Batch<'a, 'w> = ArrayVec<Slot<'a, 'w>, SLOTS>;
+pub(crate) type Batch<'a, 'w> = ArrayVec<Staged<'a, 'w>, BATCH_KEYS>;
 
 /// The data block of a store, as far as it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub(crate) enum Block<'a> {
     Long,
 }
 
-/// What cannot wait in a slot.
+/// What cannot be staged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event<'a> {
     /// A line that names no item.
@@ -125,7 +125,7 @@ pub(crate) struct Reader<'a> {
     /// The line of keys that is being read.
     pub keys: Option<Keys>,
     /// Requests left in this turn.
-    pub turn: u32,
+    pub left: u32,
 }
 
 impl<'a> Reader<'a> {
@@ -153,14 +153,14 @@ impl<'a> Reader<'a> {
             if start == input.len() {
                 return Stop::NeedMore;
             }
-            if batch.is_full() || self.turn == 0 {
+            if batch.is_full() || self.left == 0 {
                 return Stop::Full;
             }
             let rest = &input[start..];
-            self.turn -= 1;
+            self.left -= 1;
             if let Some((key, bytes)) = decode_get(rest) {
                 let request = Request::Fetch(Fetch { cas: false, touch: None });
-                batch.push(Slot::new(guard, key, start, request, &[]));
+                batch.push(Staged::new(guard, key, start, request, &[]));
                 start += bytes;
                 self.at = start;
                 continue;
@@ -189,11 +189,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where what follows a store that came in a slot begins.
+    /// Where what follows a staged store begins.
     #[cold]
-    pub fn behind(&self, slot: &Slot<'_, '_>) -> usize {
-        let line = line_feed(&self.input[slot.at..]).map_or(0, |feed| feed + 1);
-        slot.at + line + slot.value.len() + 2
+    pub fn behind(&self, staged: &Staged<'_, '_>) -> usize {
+        let line = line_feed(&self.input[staged.at..]).map_or(0, |feed| feed + 1);
+        staged.at + line + staged.value.len() + 2
     }
 
     /// Reads a request that has no path of its own.
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
         let (request, bytes) = match decode(&self.input[start..]) {
             Decoded::Request(request, bytes) => (request, bytes),
             Decoded::Incomplete => {
-                self.turn += 1;
+                self.left += 1;
                 return Some(Stop::NeedMore);
             }
             Decoded::TooLong => return Some(Stop::Event(Event::LongLine)),
@@ -222,7 +222,7 @@ impl<'a> Reader<'a> {
             Request::Store(store) => self.store(guard, settings, start, store, batch),
             Request::Meta(meta) => self.meta(guard, settings, start, meta, batch),
             Request::Delete { key, .. } | Request::Arithmetic { key, .. } | Request::Touch { key, .. } => {
-                batch.push(Slot::new(guard, key, start, request, &[]));
+                batch.push(Staged::new(guard, key, start, request, &[]));
                 None
             }
             Request::Line(line) => Some(Stop::Event(Event::Line(line))),
@@ -270,13 +270,13 @@ impl<'a> Reader<'a> {
             }
         }
         let request = Request::Fetch(fetch);
-        batch.push(Slot { first, last, ..Slot::new(guard, key, start, request, &[]) });
+        batch.push(Staged { first, last, ..Staged::new(guard, key, start, request, &[]) });
         self.at += bytes;
         self.keys = if last { None } else { Some(Keys { fetch, first: false, resumed: false }) };
         None
     }
 
-    /// A store: a slot if its value is at hand and not too large.
+    /// A store: staged if its value is at hand and not too large.
     #[inline]
     fn store<'w>(
         &mut self,
@@ -290,7 +290,7 @@ impl<'a> Reader<'a> {
         match block {
             Block::Whole(value) if fits(settings, store.key.len(), store.flags, value.len() as u64) => {
                 self.at += value.len() + 2;
-                batch.push(Slot::new(guard, store.key, start, Request::Store(store), value));
+                batch.push(Staged::new(guard, store.key, start, Request::Store(store), value));
                 None
             }
             _ => Some(Stop::Event(Event::Store(store, block))),
@@ -303,7 +303,7 @@ impl<'a> Reader<'a> {
     fn wait_for_keys(&mut self, keys: Keys, start: usize, spaces: usize) -> Stop<'a> {
         if keys.first && !keys.resumed && self.input.len() - start <= KEYS_BYTES_MAX {
             self.at = start;
-            self.turn += 1;
+            self.left += 1;
             self.keys = None;
         } else {
             self.at += spaces;
@@ -322,13 +322,13 @@ impl<'a> Reader<'a> {
             None if end - start > WAIT_BYTES_MAX => Some(Block::Long),
             None => {
                 self.at = start;
-                self.turn += 1;
+                self.left += 1;
                 None
             }
         }
     }
 
-    /// A meta command: a slot if it is simply a key with, at most, a value at hand.
+    /// A meta command: staged if it is simply a key with, at most, a value at hand.
     #[inline]
     fn meta<'w>(
         &mut self,
@@ -355,7 +355,7 @@ impl<'a> Reader<'a> {
         } else if meta.verb == Verb::Noop || meta.flags.has(b'b') {
             return Some(Stop::Event(Event::Meta(meta, Block::Whole(&[]))));
         }
-        batch.push(Slot::new(guard, meta.key, start, Request::Meta(meta), value));
+        batch.push(Staged::new(guard, meta.key, start, Request::Meta(meta), value));
         None
     }
 }

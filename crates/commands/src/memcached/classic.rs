@@ -1,11 +1,14 @@
 //! The classic commands on items, in their words.
 
+mod store;
+
 use larder_protocol::classic::Store;
 use larder_protocol::number::{U64_BYTES_MAX, write_u64};
 use larder_store::{Hint, Key};
 
+pub(crate) use self::store::{append, attributes, expect, outcome};
 use super::text::{END, NO_MEMORY, NOT_A_NUMBER, put_value};
-use super::verbs::{self, Change, Changed, Outcome, Removed, Told, Touched};
+use super::verbs::{self, Arithmetic, Changed, Outcome, Removed, Told, Touched};
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
@@ -72,7 +75,7 @@ pub fn store(
     store: &Store<'_>,
     value: &[u8],
 ) {
-    if let Some(outcome) = verbs::store(cx, out, tally, key, hint, store, value) {
+    if let Some(outcome) = store::store(cx, out, tally, key, hint, store, value) {
         put_stored(out, outcome, store.noreply);
     }
 }
@@ -86,7 +89,7 @@ pub fn add(
     store: &Store<'_>,
     value: &[u8],
 ) {
-    if let Some(outcome) = verbs::store_if(cx, out, tally, key, store, value) {
+    if let Some(outcome) = store::store_if(cx, out, tally, key, store, value) {
         put_stored(out, outcome, store.noreply);
     }
 }
@@ -144,7 +147,7 @@ pub fn arithmetic(
     decrement: bool,
     noreply: bool,
 ) {
-    let by = Change { delta, decrement, expect_cas: None, cas: None, expires_at: None };
+    let by = Arithmetic { delta, decrement, expect_cas: None, cas: None, expires_at: None };
     let mut room = [0; U64_BYTES_MAX + 2];
     let reply: &[u8] = match verbs::change(cx, key, &by) {
         Changed::Done { value, .. } => {

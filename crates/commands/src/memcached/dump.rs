@@ -31,6 +31,10 @@ const ROWS_PER_STEP: usize = 128;
 const CONNECTION_NS: u64 = 500;
 /// … and one of the latter.
 const PREFIX_NS: u64 = 300;
+/// What it takes to find one in a worker's table, …
+const PREFIX_TABLE_NS: u64 = 150;
+/// … and with however many tables there are rows at a time.
+const PREFIXES_MIN: usize = 16;
 /// What it takes to move a span full of short items.
 const SPAN_NS: u64 = 250_000;
 /// What `stats cachedump` writes at most: memcached's.
@@ -136,7 +140,9 @@ impl Dump {
             Dump::Sizes(sizes) => sizes.step(cx, out),
             Dump::Prefixes { after } => {
                 let mut rows = 0;
-                let next = cx.shared.prefixes.walk(after.as_deref(), ROWS_PER_STEP, |prefix, count| {
+                let tables = cx.shared.prefixes.tables().max(1);
+                let most = (ROWS_PER_STEP / tables).max(PREFIXES_MIN);
+                let next = cx.shared.prefixes.walk(after.as_deref(), most, |prefix, count| {
                     rows += 1;
                     out.put(b"PREFIX ");
                     put_key(out, prefix);
@@ -151,7 +157,7 @@ impl Dump {
                     }
                     out.put(b"\r\n");
                 });
-                cx.spend(out, COMMAND_NS + rows * PREFIX_NS);
+                cx.spend(out, COMMAND_NS + rows * (PREFIX_NS + tables as u64 * PREFIX_TABLE_NS));
                 ended(out, next.map(|next| *after = Some(next)).is_some())
             }
             Dump::Connections { from } => {

@@ -1,6 +1,7 @@
 //! What an administrative command leaves behind: more output to make, or an end.
 
 use super::dump::Dump;
+use crate::core::watchers::Watching;
 
 /// How a session goes on after a line.
 #[derive(Debug)]
@@ -11,6 +12,8 @@ pub(crate) enum Flow {
     Dump(Dump),
     /// With a context entered anew.
     Yield,
+    /// With nothing but what it is told.
+    Watch(Watching),
     /// Not at all.
     Close,
 }

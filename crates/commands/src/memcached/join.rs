@@ -6,7 +6,7 @@
 //! new   |■■■■■■■■■■|bytes|    ◄─ some of it at each step        then, in one step: unchanged? publish, reply
 //! ```
 //!
-//! If it is not, all over again, three times, and then in one step. For all who look it is one step, the last. One
+//! If it is not, all over again, three times, and then in one step. For readers it is one step, the last. One
 //! connection of a worker makes one value at a time ([`crate::core::work::Work::take_lane`]).
 
 use larder_store::{Attributes, End, Expect, Key, Pinned, Refusal, Upload, Value};
@@ -16,11 +16,11 @@ use crate::core::input::Input;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
 use crate::core::work::{Lane, STEP_NS_MIN, STEPS_BYTES_MIN, copying_ns};
-use crate::memcached::classic::put_stored;
+use crate::memcached::classic::{append, attributes, put_stored};
+use crate::memcached::incoming::Purpose;
 use crate::memcached::meta;
 use crate::memcached::told::Before;
-use crate::memcached::upload::Purpose;
-use crate::memcached::verbs::{Outcome, account, append, attributes, fits, string};
+use crate::memcached::verbs::{Outcome, account, fits, string};
 
 /// So often what is there may change meanwhile.
 const TRIES_MAX: u8 = 3;
@@ -59,23 +59,38 @@ pub(crate) fn is_long(cx: &Context<'_, '_>, old_bytes: u64, more: u64) -> bool {
         && cx.room.may_go_on_later()
 }
 
-/// Has these bytes added in steps; false if there is no memory to keep them until then.
-#[cold]
-pub(crate) fn begin(
+/// Adds bytes to the value of a key at once, or begins to do so in steps where the value is long: then none, and nothing
+/// is replied yet. `append` adds at once; told that it may be in steps, it gives none where it should be. `purpose`: what
+/// the steps keep of the command.
+#[inline]
+pub(crate) fn add(
     cx: &mut Context<'_, '_>,
     out: &mut Output,
     key: &Key<'_>,
     value: &[u8],
-    purpose: Purpose,
-) -> bool {
+    append: impl Fn(&mut Context<'_, '_>, bool) -> Option<Outcome>,
+    purpose: impl FnOnce() -> Purpose,
+) -> Option<Outcome> {
+    let outcome = match append(cx, true) {
+        Some(outcome) => outcome,
+        None if begin(cx, out, key, value, purpose()) => return None,
+        None => append(cx, false).expect("it is not to be done later"),
+    };
+    cx.end_turn_if_due(out);
+    Some(outcome)
+}
+
+/// Has these bytes added in steps; false if there is no memory to keep them until then.
+#[cold]
+fn begin(cx: &mut Context<'_, '_>, out: &mut Output, key: &Key<'_>, value: &[u8], purpose: Purpose) -> bool {
     let max = cx.shared.settings.append_bytes_max;
     let Some(input) = Input::kept(cx.guard.store(), value.len() as u64, max) else { return false };
-    begin_with(cx, out, key.bytes().into(), value.to_vec(), purpose, input);
+    begin_gathered(cx, out, key.bytes().into(), value.to_vec(), purpose, input);
     true
 }
 
 /// As [`begin`], of bytes that were gathered.
-pub(crate) fn begin_with(
+pub(crate) fn begin_gathered(
     cx: &Context<'_, '_>,
     out: &mut Output,
     key: Box<[u8]>,
@@ -249,7 +264,8 @@ impl Joining {
                 meta::end_append(cx, out, tally, &key, plan, self.value.len(), outcome);
             }
         }
-        before.tell(cx, self.purpose.row(), &self.key);
+        let asked = self.purpose.asked(cx.now(), &key, self.value.len() as u64);
+        before.tell_stored(cx, self.purpose.row(), &self.key, Some(asked));
         true
     }
 }

@@ -7,11 +7,12 @@
 //!   Keys: inside an endless line   │  │  └────► Upload    value received into its item
 //!   Skip: the rest of a bad one    │  └───────► Gather    value to be added to another
 //!                                  ├──────────► Swallow   block of a store that failed
-//!                                  └──────────► Join      value that is added to a large one, in steps
+//!                                  ├──────────► Join      value that is added to a large one, in steps
+//!                                  └──────────► Watch     it is told what happens, and asks nothing more
 //! ```
 //!
-//! Work per call is bounded by the input, by the output's limit, and by the worker's slice (`work.rs`). Nothing
-//! here blocks, and a call that made no reply costs no more than reading its input once.
+//! Work per turn is bounded by the input, by the output's limit, and by the worker's slice (`core/work.rs`). Nothing
+//! here blocks, and a turn that made no reply costs no more than reading its input once.
 
 mod execute;
 mod pause;
@@ -21,22 +22,23 @@ mod value;
 use larder_protocol::Tokens;
 use larder_protocol::base64;
 use larder_protocol::classic::{KEY_BYTES_MAX, Request, Store};
-use larder_protocol::meta::{Meta, Verb};
+use larder_protocol::meta::{Meta, Verb as MetaVerb};
 use larder_protocol::scan::line_feed;
 use larder_protocol::{Fault, ends_in_noreply, last_token};
-use larder_store::Upload;
+use larder_store::{Key, Upload};
 
 use super::admin::Line;
-use super::batch::{Batch, Block, Event, Keys, Reader, Slot, Stop};
+use super::batch::{Batch, Block, Event, Keys, Reader, Staged, Stop};
 use super::dump::{Dump, Step};
 use super::flow::Flow;
+use super::incoming::{Gathering, Purpose};
 use super::join::Joining;
 use super::meta;
 use super::shared::Shared;
-use super::table::{answers_always, line_command, row_of_meta};
+use super::table::{line_command, row_of_meta};
 use super::text::{END, ERROR};
 use super::told::Before;
-use super::upload::{Gathering, Purpose};
+use super::watch;
 use crate::core::batch::prefetch_items;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
@@ -44,6 +46,8 @@ use crate::core::input::{Asked, Looks};
 use crate::core::output::{Mark, Output};
 use crate::core::progress::{Next, Progress};
 use crate::core::tally::Tally;
+use crate::core::traffic::{self, READ_NS, Seen, Verb, WRITE_NS};
+use crate::core::watchers::Watching;
 use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 use pause::Pace;
 
@@ -78,12 +82,14 @@ enum State {
     Join(Box<Joining>),
     /// A request, after a long reply.
     Dump(Dump),
+    /// Nothing that is listened to: it is told what happens.
+    Watch(Watching),
     /// Nothing more.
     Closed,
 }
 
-/// One call of [`Conversation::receive`].
-struct Call<'x, 'a, 'c, 'w> {
+/// One turn: what [`Conversation::receive`] does.
+struct Turn<'x, 'a, 'c, 'w> {
     cx: &'x mut Context<'c, 'w>,
     /// What memcached's conversations share.
     shared: &'c Shared,
@@ -92,7 +98,7 @@ struct Call<'x, 'a, 'c, 'w> {
     tally: Tally,
     /// So far the input was a run of plain requests.
     runs: bool,
-    /// Where the replies to the current line of keys begin, if it began in this call.
+    /// Where the replies to the current line of keys begin, if it began in this turn.
     line_mark: Option<Mark>,
     /// The current line of keys has failed: its other keys are passed over.
     skips: bool,
@@ -100,13 +106,49 @@ struct Call<'x, 'a, 'c, 'w> {
     again_at: usize,
 }
 
-impl Call<'_, '_, '_, '_> {
+impl Turn<'_, '_, '_, '_> {
     /// Runs `f`, which asks for memory once: it waits for it where another would be asked again.
     fn once<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
         let (room, again) = (self.cx.room, self.cx.guard.ask_again(false));
         let done = room.for_the_last_time(|| f(self));
         self.cx.guard.ask_again(again);
         done
+    }
+
+    /// A key was asked for: it may be sampled.
+    #[inline(always)]
+    fn pass_key(&mut self, key: &Key<'_>, verb: impl FnOnce() -> Verb) {
+        if self.cx.room.tap().pass(1) {
+            self.sample_key(key, verb());
+        }
+    }
+
+    /// What was asked for was done: the key may be followed.
+    #[inline(always)]
+    fn done_key(&mut self, key: &Key<'_>, verb: impl FnOnce() -> Verb) {
+        let tap = self.cx.room.tap();
+        if tap.follows(key) {
+            traffic::follow(tap, &mut self.cx.guard, key, verb());
+        }
+    }
+
+    #[cold]
+    fn sample_key(&mut self, key: &Key<'_>, verb: Verb) {
+        let tap = self.cx.room.tap();
+        if tap.next(1).is_some() {
+            let cost_ns = if verb == Verb::Read { READ_NS } else { WRITE_NS };
+            let seen = Seen { verb, db: 0, cost_ns };
+            traffic::sample(tap, &mut self.cx.guard, key, seen, verb.text_bytes());
+        }
+    }
+}
+
+/// What a meta command does with its key.
+fn verb_of_meta(verb: MetaVerb) -> Verb {
+    match verb {
+        MetaVerb::Get | MetaVerb::Debug | MetaVerb::Noop => Verb::Read,
+        MetaVerb::Set | MetaVerb::Arithmetic => Verb::Write,
+        MetaVerb::Delete => Verb::Delete,
     }
 }
 
@@ -119,18 +161,18 @@ impl Conversation {
         input: &[u8],
         out: &mut Output,
     ) -> Progress {
-        let mut turn = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
+        let mut left = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         let run_bytes_min = cx.shared.settings.run_bytes_min.unwrap_or(RUN_BYTES_MIN);
         let mut runs = input.len() >= run_bytes_min && !cx.shared.events.any();
         if cx.shared.is_to_look(cx.guard.now()) {
             match self.pace(cx, input) {
                 Pace::Free => {}
-                Pace::OneByOne => (turn, runs) = (1, false),
+                Pace::OneByOne => (left, runs) = (1, false),
                 Pace::Wait(next) => return Progress { consumed: 0, next },
             }
         }
-        let reader = Reader { input, at: 0, keys: None, turn };
-        let mut call = Call {
+        let reader = Reader { input, at: 0, keys: None, left };
+        let mut turn = Turn {
             cx,
             shared,
             out,
@@ -141,17 +183,17 @@ impl Conversation {
             skips: false,
             again_at: 0,
         };
-        let next = self.steps(&mut call);
-        let next = if call.out.take_end() { self.end_turn(&mut call, next) } else { next };
-        call.tally.settle(call.cx.counters);
-        call.cx.shared.tell_events(&mut call.cx.guard, call.cx.host);
-        Progress { consumed: call.reader.at, next }
+        let next = self.steps(&mut turn);
+        let next = if turn.out.take_end() { self.end_turn(&mut turn, next) } else { next };
+        turn.tally.settle(turn.cx.counters);
+        turn.cx.shared.tell_events(&mut turn.cx.guard, turn.cx.host);
+        Progress { consumed: turn.reader.at, next }
     }
 
     #[inline(always)]
-    fn steps(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Next {
+    fn steps(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Next {
         loop {
-            if let Some(next) = self.step(call) {
+            if let Some(next) = self.step(turn) {
                 return next;
             }
         }
@@ -160,31 +202,31 @@ impl Conversation {
     /// The turn has ended before its time: others are to have theirs, or a request is to be asked again, for which
     /// there was no memory.
     #[cold]
-    fn end_turn(&mut self, call: &mut Call<'_, '_, '_, '_>, next: Next) -> Next {
-        if let Some(joining) = call.cx.room.take_later() {
-            return self.join(call, joining);
+    fn end_turn(&mut self, turn: &mut Turn<'_, '_, '_, '_>, next: Next) -> Next {
+        if let Some(joining) = turn.cx.room.take_later() {
+            return self.join(turn, joining);
         }
-        if !call.cx.room.take_again() {
+        if !turn.cx.room.take_again() {
             return if next == Next::Flush { Next::Yield } else { next };
         }
-        (call.reader.at, call.reader.keys, call.runs) = (call.again_at, None, false);
+        (turn.reader.at, turn.reader.keys, turn.runs) = (turn.again_at, None, false);
         self.state = State::Ready;
-        if let Some(next) = self.asked.again(call.cx.now(), call.again_at) {
+        if let Some(next) = self.asked.again(turn.cx, turn.again_at) {
             return next;
         }
-        call.cx.guard.memory_did_not_come();
-        let room = call.cx.room;
-        let next = room.for_the_last_time(|| self.steps(call));
-        let ended = call.out.take_end();
+        turn.cx.guard.memory_did_not_come();
+        let room = turn.cx.room;
+        let next = room.for_the_last_time(|| self.steps(turn));
+        let ended = turn.out.take_end();
         if let Some(joining) = room.take_later() {
-            return self.join(call, joining);
+            return self.join(turn, joining);
         }
         if ended && next == Next::Flush { Next::Yield } else { next }
     }
 
     /// A value is added to a large one in the next turns; what comes behind it waits.
-    fn join(&mut self, call: &mut Call<'_, '_, '_, '_>, joining: Box<Joining>) -> Next {
-        (call.reader.at, call.reader.keys) = (call.again_at, None);
+    fn join(&mut self, turn: &mut Turn<'_, '_, '_, '_>, joining: Box<Joining>) -> Next {
+        (turn.reader.at, turn.reader.keys) = (turn.again_at, None);
         self.state = State::Join(joining);
         Next::Yield
     }
@@ -203,7 +245,7 @@ impl Conversation {
             | State::Swallow { .. }
             | State::Skip
             | State::Keys(_) => true,
-            State::Ready | State::Join(_) | State::Dump(_) | State::Closed => false,
+            State::Ready | State::Join(_) | State::Dump(_) | State::Watch(_) | State::Closed => false,
         }
     }
 
@@ -211,7 +253,7 @@ impl Conversation {
     #[inline]
     pub fn input_bytes(&self) -> u64 {
         match &self.state {
-            State::Ready => 0,
+            State::Ready | State::Watch(_) => 0,
             State::Upload { upload, .. } => upload.held_bytes().max(1),
             State::Gather(gathering) => gathering.held_bytes().max(1),
             State::Keys(_)
@@ -231,54 +273,55 @@ impl Conversation {
             State::Join(_) => "conn_parse_cmd",
             State::Upload { .. } | State::Gather(_) => "conn_nread",
             State::Dump(_) => "conn_mwrite",
+            State::Watch(_) => "conn_watch",
             State::Closed => "conn_closing",
         }
     }
 
     #[inline]
-    fn step(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
+    fn step(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         match &mut self.state {
-            State::Ready => self.batch(call, None),
+            State::Ready => self.batch(turn, None),
             State::Keys(keys) => {
                 let keys = *keys;
-                self.batch(call, Some(keys))
+                self.batch(turn, Some(keys))
             }
             State::Skip => {
-                let rest = &call.reader.input[call.reader.at..];
+                let rest = &turn.reader.input[turn.reader.at..];
                 match line_feed(rest) {
                     Some(feed) => {
-                        call.reader.at += feed + 1;
+                        turn.reader.at += feed + 1;
                         self.state = State::Ready;
                         None
                     }
                     None => {
-                        call.reader.at += rest.len();
+                        turn.reader.at += rest.len();
                         Some(Next::Receive)
                     }
                 }
             }
             State::Swallow { left, reply } => {
-                let there = (call.reader.input.len() - call.reader.at) as u64;
+                let there = (turn.reader.input.len() - turn.reader.at) as u64;
                 let taken = there.min(*left);
-                call.reader.at += taken as usize;
+                turn.reader.at += taken as usize;
                 *left -= taken;
                 if *left > 0 {
                     return Some(Next::Receive);
                 }
-                call.out.put(reply.unwrap_or_default());
+                turn.out.put(reply.unwrap_or_default());
                 self.state = State::Ready;
                 None
             }
-            State::Upload { .. } => self.upload(call),
-            State::Gather(_) => self.gather(call),
+            State::Upload { .. } => self.upload(turn),
+            State::Gather(_) => self.gather(turn),
             State::Join(joining) => {
-                if !joining.step(call.cx, call.out, &mut call.tally) {
+                if !joining.step(turn.cx, turn.out, &mut turn.tally) {
                     return Some(Next::Yield);
                 }
                 self.state = State::Ready;
                 None
             }
-            State::Dump(dump) => match dump.step(call.shared, call.cx, call.out) {
+            State::Dump(dump) => match dump.step(turn.shared, turn.cx, turn.out) {
                 Step::Done => {
                     self.state = State::Ready;
                     None
@@ -286,7 +329,19 @@ impl Conversation {
                 Step::Full => Some(Next::Flush),
                 Step::More => Some(Next::Yield),
             },
+            State::Watch(watching) => {
+                turn.reader.at = turn.reader.input.len();
+                Some(watch::step(watching, turn.out))
+            }
             State::Closed => Some(Next::Close),
+        }
+    }
+
+    /// The number by which who watches is woken.
+    pub fn watcher(&self) -> Option<u64> {
+        match &self.state {
+            State::Watch(watching) => Some(watching.number()),
+            _ => None,
         }
     }
 
@@ -297,75 +352,77 @@ impl Conversation {
 
     /// Reads a batch ahead, executes it, and does what ended it.
     #[inline]
-    fn batch(&mut self, call: &mut Call<'_, '_, '_, '_>, keys: Option<Keys>) -> Option<Next> {
-        if call.out.is_full() {
+    fn batch(&mut self, turn: &mut Turn<'_, '_, '_, '_>, keys: Option<Keys>) -> Option<Next> {
+        if turn.out.is_full() {
             return Some(Next::Flush);
         }
         if keys.is_none()
-            && call.runs
-            && let Some(next) = self.run(call)
+            && turn.runs
+            && let Some(next) = self.run(turn)
         {
             return Some(next);
         }
         let mut batch = Batch::new();
-        call.reader.keys = keys;
-        let stop = call.reader.fill(&call.cx.guard, &call.cx.shared.settings, &mut batch);
-        prefetch_items(&call.cx.guard, &mut batch, |slot| (&slot.key, &mut slot.hint));
-        for slot in &batch {
-            if call.skips {
-                call.skips = !slot.last;
+        turn.reader.keys = keys;
+        let stop = turn.reader.fill(&turn.cx.guard, &turn.cx.shared.settings, &mut batch);
+        prefetch_items(&turn.cx.guard, &mut batch, |staged| (&staged.key, &mut staged.hint));
+        for staged in &batch {
+            if turn.skips {
+                turn.skips = !staged.last;
                 continue;
             }
-            if call.out.is_full() {
-                if call.cx.room.is_again() {
-                    let before = batch.iter().map(|slot| slot.at).rfind(|&at| at < slot.at);
+            if turn.out.is_full() {
+                if turn.cx.room.is_again() {
+                    let before = batch.iter().map(|staged| staged.at).rfind(|&at| at < staged.at);
                     // What goes on in the next turn is done with here.
-                    let at = if call.cx.room.is_later() { Some(slot.at) } else { before };
-                    call.again_at = at.unwrap_or(call.again_at);
+                    let at = if turn.cx.room.is_later() { Some(staged.at) } else { before };
+                    turn.again_at = at.unwrap_or(turn.again_at);
                     return Some(Next::Flush);
                 }
-                self.state = leave_at(slot);
-                call.reader.at = slot.at;
+                self.state = leave_at(staged);
+                turn.reader.at = staged.at;
                 return Some(Next::Flush);
             }
-            call.execute(slot);
-            call.cx.spend_beside(call.out);
+            turn.execute(staged);
+            turn.cx.spend_beside(turn.out);
+            turn.pass_key(&staged.key, || staged.verb());
+            turn.done_key(&staged.key, || staged.verb());
         }
-        if call.cx.room.is_again() {
-            let behind = call.cx.room.is_later();
-            let at = |slot: &Slot<'_, '_>| if behind { call.reader.behind(slot) } else { slot.at };
-            call.again_at = batch.last().map_or(call.again_at, at);
+        if turn.cx.room.is_again() {
+            let behind = turn.cx.room.is_later();
+            let at = |staged: &Staged<'_, '_>| if behind { turn.reader.behind(staged) } else { staged.at };
+            turn.again_at = batch.last().map_or(turn.again_at, at);
             return Some(Next::Flush);
         }
-        if std::mem::take(&mut call.skips) {
-            let ended = call.reader.keys.is_none() && matches!(stop, Stop::Event(Event::EndOfKeys));
+        if std::mem::take(&mut turn.skips) {
+            let ended = turn.reader.keys.is_none() && matches!(stop, Stop::Event(Event::EndOfKeys));
             self.state = if ended { State::Ready } else { State::Skip };
             return None;
         }
-        self.state = call.reader.keys.map_or(State::Ready, State::Keys);
+        self.state = turn.reader.keys.map_or(State::Ready, State::Keys);
         match stop {
-            Stop::Full if call.reader.turn == 0 && call.reader.keys.is_none() => {
-                call.cx.counters.add(Counter::ConnYields, 1);
+            Stop::Full if turn.reader.left == 0 && turn.reader.keys.is_none() => {
+                turn.cx.counters.add(Counter::ConnYields, 1);
                 Some(Next::Yield)
             }
             Stop::Full => None,
             Stop::NeedMore => Some(Next::Receive),
             Stop::Event(event) => {
-                // What does not come in a slot is not asked again.
-                let next = call.once(|call| self.event(call, event));
-                call.again_at = call.reader.at;
+                // What is not staged is not asked again.
+                let next = turn.once(|turn| self.event(turn, event));
+                turn.again_at = turn.reader.at;
                 next
             }
         }
     }
 
     #[inline(never)]
-    fn event(&mut self, call: &mut Call<'_, '_, '_, '_>, event: Event<'_>) -> Option<Next> {
+    fn event(&mut self, turn: &mut Turn<'_, '_, '_, '_>, event: Event<'_>) -> Option<Next> {
         match event {
-            Event::Line(text) => return self.line(call, text),
+            Event::Line(text) => return self.line(turn, text),
             Event::Fault { fault, swallow, noreply } => {
                 if !noreply {
-                    call.out.put(fault.reply());
+                    turn.out.put(fault.reply());
                 }
                 if fault.closes() {
                     return self.close();
@@ -374,48 +431,54 @@ impl Conversation {
                     self.state = State::Swallow { left: swallow, reply: None };
                 }
             }
-            Event::EndOfKeys => call.out.put(END),
+            Event::EndOfKeys => turn.out.put(END),
             Event::LongKey => {
-                call.out.put(Fault::BadLine.reply());
+                turn.out.put(Fault::BadLine.reply());
                 self.state = State::Skip;
             }
             Event::LongLine => return self.close(),
             Event::Store(store, block) => {
-                let key = call.cx.guard.key(store.key);
+                let key = turn.cx.guard.key(store.key);
                 let flags = store.flags;
                 let purpose = Purpose::Classic(Store { key: &[], ..store });
-                call.cx.shared.prefixes.count(call.cx.guard.store(), store.key, |count| count.sets += 1);
-                self.block(call, &key, flags, store.value_bytes, purpose, block);
+                turn.pass_key(&key, || Verb::Write);
+                let cx = &turn.cx;
+                cx.shared
+                    .prefixes
+                    .count(cx.room.prefixes(), cx.guard.store(), store.key, |count| count.sets += 1);
+                self.block(turn, &key, flags, store.value_bytes, purpose, block);
             }
-            Event::Meta(meta, block) => self.meta(call, &meta, block),
+            Event::Meta(meta, block) => self.meta(turn, &meta, block),
         }
         None
     }
 
     /// A line that names no item.
-    fn line(&mut self, call: &mut Call<'_, '_, '_, '_>, text: &[u8]) -> Option<Next> {
+    fn line(&mut self, turn: &mut Turn<'_, '_, '_, '_>, text: &[u8]) -> Option<Next> {
         let mut tokens = Tokens::new(text);
         let Some(name) = tokens.next() else {
-            call.out.put(Fault::BadLine.reply());
+            turn.out.put(Fault::BadLine.reply());
             return None;
         };
-        let noreply = ends_in_noreply(text) && !answers_always(name);
-        let Some(command) = line_command(name) else {
+        let found = line_command(name);
+        let answers_always = found.is_some_and(|(_, row)| row.answers_always);
+        let noreply = ends_in_noreply(text) && !answers_always;
+        let Some((command, _)) = found else {
             if last_token(text).is_some_and(|token| token.starts_with(b"HTTP/")) {
                 return self.close();
             }
             if !noreply {
-                call.out.put(ERROR);
+                turn.out.put(ERROR);
             }
             return None;
         };
-        let (mark, before) = (call.out.mark(), call.out.own_bytes());
-        let flow = command.run(&mut Line::new(call.shared, call.cx, call.out, tokens, noreply));
-        let replied_bytes = call.out.own_bytes().saturating_sub(before);
+        let (mark, before) = (turn.out.mark(), turn.out.own_bytes());
+        let flow = command.run(&mut Line::new(turn.shared, turn.cx, turn.out, tokens, noreply));
+        let replied_bytes = turn.out.own_bytes().saturating_sub(before);
         let words_ns = copying_ns(text.len() as u64);
-        call.cx.spend(call.out, COMMAND_NS + words_ns + REPLY_BYTE_NS * replied_bytes);
+        turn.cx.spend(turn.out, COMMAND_NS + words_ns + REPLY_BYTE_NS * replied_bytes);
         if noreply && !matches!(flow, Flow::Dump(_)) {
-            call.out.rewind(mark);
+            turn.out.rewind(mark);
         }
         match flow {
             Flow::Next => None,
@@ -424,55 +487,73 @@ impl Conversation {
                 None
             }
             Flow::Yield => Some(Next::Yield),
+            Flow::Watch(watching) => {
+                self.state = State::Watch(watching);
+                None
+            }
             Flow::Close => self.close(),
         }
     }
 
     /// A meta command with an encoded key, a block that is not simply there, or mn.
-    fn meta(&mut self, call: &mut Call<'_, '_, '_, '_>, meta: &Meta<'_>, block: Block<'_>) {
-        if meta.verb == Verb::Noop {
-            return call.out.put(b"MN\r\n");
+    fn meta(&mut self, turn: &mut Turn<'_, '_, '_, '_>, meta: &Meta<'_>, block: Block<'_>) {
+        if meta.verb == MetaVerb::Noop {
+            return turn.out.put(b"MN\r\n");
         }
-        let block_bytes = if meta.verb == Verb::Set { u64::from(meta.value_bytes) + 2 } else { 0 };
+        let block_bytes = if meta.verb == MetaVerb::Set { u64::from(meta.value_bytes) + 2 } else { 0 };
         let mut room = [0; KEY_BYTES_MAX];
         let key = if meta.flags.has(b'b') {
             match base64::decode(meta.key, &mut room) {
                 Ok(bytes) => &room[..bytes],
-                Err(_) => return self.fail(call, Fault::BadBase64Key, block_bytes),
+                Err(_) => return self.fail(turn, Fault::BadBase64Key, block_bytes),
             }
         } else {
             meta.key
         };
-        let key = call.cx.guard.key(key);
-        if meta.verb != Verb::Set {
-            let hint = call.cx.guard.prefetch_bucket(&key);
-            let before = Before::look(call.cx, key.bytes());
-            call.meta(&key, &hint, meta, &[]);
-            return before.tell(call.cx, row_of_meta(meta.verb), key.bytes());
+        let key = turn.cx.guard.key(key);
+        turn.pass_key(&key, || verb_of_meta(meta.verb));
+        if meta.verb != MetaVerb::Set {
+            let hint = turn.cx.guard.prefetch_bucket(&key);
+            let before = Before::look(turn.cx, key.bytes());
+            turn.meta(&key, &hint, meta, &[]);
+            turn.done_key(&key, || verb_of_meta(meta.verb));
+            return before.tell(turn.cx, row_of_meta(meta.verb), key.bytes());
         }
-        match meta::plan_set(call.cx, &meta.flags) {
+        match meta::plan_set(turn.cx, &meta.flags) {
             Ok(mut plan) => {
                 if block == Block::Long {
-                    plan.settle_stale(call.cx, &key);
+                    plan.decide_stale(turn.cx, &key);
                 }
                 let flags = plan.attributes.flags;
-                self.block(call, &key, flags, meta.value_bytes, Purpose::Meta(plan), block);
+                self.block(turn, &key, flags, meta.value_bytes, Purpose::Meta(plan), block);
             }
-            Err(fault) => self.fail(call, fault, block_bytes),
+            Err(fault) => self.fail(turn, fault, block_bytes),
         }
     }
 
     /// Says what is wrong and throws the block away.
-    fn fail(&mut self, call: &mut Call<'_, '_, '_, '_>, fault: Fault, block_bytes: u64) {
-        call.out.put(fault.reply());
+    fn fail(&mut self, turn: &mut Turn<'_, '_, '_, '_>, fault: Fault, block_bytes: u64) {
+        turn.out.put(fault.reply());
         self.state = State::Swallow { left: block_bytes, reply: None };
     }
 }
 
-/// Where a session goes on that left a batch at this slot.
-fn leave_at(slot: &Slot<'_, '_>) -> State {
-    match slot.request {
-        Request::Fetch(fetch) if !slot.first => State::Keys(Keys { fetch, first: false, resumed: true }),
+impl Staged<'_, '_> {
+    /// What is done with its key.
+    fn verb(&self) -> Verb {
+        match &self.request {
+            Request::Fetch(_) | Request::Line(_) | Request::Fault { .. } => Verb::Read,
+            Request::Store(_) | Request::Arithmetic { .. } | Request::Touch { .. } => Verb::Write,
+            Request::Delete { .. } => Verb::Delete,
+            Request::Meta(meta) => verb_of_meta(meta.verb),
+        }
+    }
+}
+
+/// Where a session goes on that left a batch at this key.
+fn leave_at(staged: &Staged<'_, '_>) -> State {
+    match staged.request {
+        Request::Fetch(fetch) if !staged.first => State::Keys(Keys { fetch, first: false, resumed: true }),
         _ => State::Ready,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use super::slabs::{SlabClasses, slab_sizes};
-use super::tuning::Tuning;
+use super::tuning::{Kept, Tuning};
 use crate::core::shared::Settings;
 
 /// Shared by all of memcached's conversations.
@@ -21,6 +21,8 @@ pub struct Shared {
     pub(crate) crawler: AtomicBool,
     /// Crawls started.
     pub(crate) crawls: AtomicU64,
+    /// What the last `flush_all` leaves is no older, in seconds of memcached's clock; 0 before the first.
+    pub oldest_s: Kept,
 }
 
 impl Shared {
@@ -41,6 +43,7 @@ impl Shared {
             reassigning: Arc::default(),
             crawler: AtomicBool::new(settings.lru_crawler),
             crawls: AtomicU64::new(u64::from(settings.lru_crawler)),
+            oldest_s: Kept::new(0),
         }
     }
 }

@@ -144,7 +144,6 @@ use Value::{Number, Word};
 
 const NO_RESPONSE_OBJECTS: &str = "replies are written into one buffer, not into objects";
 const NO_AUTH: &str = "there is no authentication on the memcached port";
-const NO_WATCHERS: &str = "there are no watchers";
 pub(crate) const NO_LRU_LISTS: &str = "there are no LRU lists";
 pub(crate) const NOT_EVICTED_ACTIVE: &str = "no item is evicted while its frequency says it is active";
 pub(crate) const NOT_BY_CRAWLING: &str = "expired items are taken back when they are met, not by crawling";
@@ -225,9 +224,9 @@ pub static KEYS: &[Key] = &[
     absent("malloc_fails", "a failed allocation ends the process"),
     figure("log_worker_dropped", Figure::LogLinesDropped),
     figure("log_worker_written", Figure::LogLines),
-    absent("log_watcher_skipped", NO_WATCHERS),
-    absent("log_watcher_sent", NO_WATCHERS),
-    absent("log_watchers", NO_WATCHERS),
+    own("log_watcher_skipped", |f| Value::Number(f.common.watched[2])),
+    own("log_watcher_sent", |f| Value::Number(f.common.watched[1])),
+    own("log_watchers", |f| Value::Number(f.common.watched[0])),
     absent("unexpected_napi_ids", NO_NAPI),
     absent("round_robin_fallback", NO_NAPI),
     figure("bytes", Figure::ItemBytes),

@@ -8,6 +8,7 @@ use larder_protocol::meta::Verb;
 
 use super::admin::{self, Line};
 use super::flow::Flow;
+use super::watch;
 use crate::core::events::Change;
 
 /// How a command is run.
@@ -51,6 +52,8 @@ pub struct Command {
     pub replies: &'static [&'static str],
     /// What it does to what there is.
     pub effect: Effect,
+    /// A `noreply` behind it is a word like any other: clients ask for the version with words behind it.
+    pub answers_always: bool,
     /// How it is run.
     pub run: Run,
 }
@@ -64,6 +67,10 @@ pub enum Effect {
     Asks,
     /// It changes keys, and a change is called so.
     Writes(Change),
+    /// It takes keys away, or changes them, and a change is called so.
+    Removes(Change),
+    /// It changes numbers, or makes them if its line says so, and a change is called so.
+    Counts(Change),
     /// Both, if its line has such tokens.
     AsksAndWrites(Change, LineTest),
     /// It changes what is no key.
@@ -86,14 +93,17 @@ impl Command {
         match self.effect {
             Effect::Reads | Effect::Asks => false,
             Effect::AsksAndWrites(_, LineTest(holds)) => holds(tokens),
-            Effect::Writes(_) | Effect::Turns => true,
+            Effect::Writes(_) | Effect::Removes(_) | Effect::Counts(_) | Effect::Turns => true,
         }
     }
 
     /// What its changes of a key are called.
     pub(crate) fn change(&self) -> Option<&Change> {
         match &self.effect {
-            Effect::Writes(change) | Effect::AsksAndWrites(change, _) => Some(change),
+            Effect::Writes(change)
+            | Effect::Removes(change)
+            | Effect::Counts(change)
+            | Effect::AsksAndWrites(change, _) => Some(change),
             Effect::Reads | Effect::Asks | Effect::Turns => None,
         }
     }
@@ -112,7 +122,7 @@ const fn item(
     summary: &'static str,
     replies: &'static [&'static str],
 ) -> Command {
-    Command { name, usage, summary, replies, effect, run: Run::Item }
+    Command { name, usage, summary, replies, effect, answers_always: false, run: Run::Item }
 }
 
 const SETS: Effect = Effect::Writes(Change::SET);
@@ -132,7 +142,15 @@ const fn line(
     replies: &'static [&'static str],
     run: fn(&mut Line<'_, '_, '_, '_>) -> Flow,
 ) -> Command {
-    Command { name, usage, summary, replies, effect: Effect::Turns, run: Run::Line(LineCommand(run)) }
+    Command {
+        name,
+        usage,
+        summary,
+        replies,
+        effect: Effect::Turns,
+        answers_always: false,
+        run: Run::Line(LineCommand(run)),
+    }
 }
 
 /// The same of a command that changes nothing.
@@ -140,9 +158,9 @@ const fn reads(command: Command) -> Command {
     Command { effect: Effect::Reads, ..command }
 }
 
-/// A `noreply` behind these is a word like any other: clients ask for the version with words behind it.
-pub(crate) fn answers_always(name: &[u8]) -> bool {
-    matches!(name, b"version" | b"stats" | b"refresh_certs")
+/// The same of a command that is answered whatever follows it.
+const fn answered(command: Command) -> Command {
+    Command { answers_always: true, ..command }
 }
 
 const STORE: &str = "<key> <flags> <exptime> <bytes> [noreply]";
@@ -184,7 +202,7 @@ const CLASSIC_ROWS: &[Command] = &[
     item(
         "delete",
         "<key> [noreply]",
-        Effect::Writes(Change::KEY),
+        Effect::Removes(Change::KEY),
         "Removes an item.",
         &["DELETED", "NOT_FOUND"],
     ),
@@ -218,7 +236,7 @@ const CLASSIC_ROWS: &[Command] = &[
         &["OK", "CLIENT_ERROR invalid exptime argument", "CLIENT_ERROR flush_all not allowed"],
         admin::flush_all,
     ),
-    reads(line("version", "", "The version.", &["VERSION"], admin::version)),
+    answered(reads(line("version", "", "The version.", &["VERSION"], admin::version))),
     reads(line(
         "verbosity",
         "<level> [noreply]",
@@ -241,13 +259,20 @@ const CLASSIC_ROWS: &[Command] = &[
         &["OK", "ERROR", "MEMLIMIT_TOO_SMALL", "MEMLIMIT_ADJUST_FAILED"],
         admin::cache_memlimit,
     ),
-    reads(line(
+    answered(line(
+        "watch",
+        "[fetchers|mutations|evictions|connevents|deletions|sysevents|rawcmds|proxyreqs|proxyevents|proxyuser …]",
+        "Tells what happens, a line for each, until the connection ends; what comes on it is not read.",
+        &["OK", "CLIENT_ERROR", "WATCHER_TOO_MANY", "ERROR"],
+        watch::watch,
+    )),
+    reads(answered(line(
         "stats",
-        "[settings|items|slabs|sizes|conns|doctor|reset|detail on|off|dump|cachedump <class> <items>]",
+        "[settings|items|slabs|sizes|conns|doctor|hotkeys|prefixes|forecast|reset|detail on|off|dump|cachedump <class> <items>]",
         "Figures of the server, its store and its connections.",
         &["STAT", "END", "RESET", "OK", "PREFIX", "ITEM", "CLIENT_ERROR", "ERROR"],
         admin::stats,
-    )),
+    ))),
     line(
         "lru",
         "tune <hot%> <warm%> <hot factor> <warm factor> | mode flat|segmented | temp_ttl <seconds>",
@@ -270,13 +295,13 @@ const CLASSIC_ROWS: &[Command] = &[
         &["OK", "BADCLASS invalid class id", "CLIENT_ERROR", "ERROR"],
         admin::lru_crawler,
     ),
-    line(
+    answered(line(
         "refresh_certs",
         "",
         "Reads TLS certificates anew; there is no TLS.",
         &["Error TLS not enabled"],
         admin::refresh_certs,
-    ),
+    )),
     line(
         "debugtime",
         "p | r | <seconds>",
@@ -304,14 +329,14 @@ const META_ROWS: &[Command] = &[
     item(
         "md",
         "<key> <flag>*",
-        SETS,
+        Effect::Removes(Change::SET),
         "Deletes or marks stale; flags b C E I k O q T x.",
         &["HD", "NF", "EX"],
     ),
     item(
         "ma",
         "<key> <flag>*",
-        COUNTS,
+        Effect::Counts(Change::INCRBY),
         "Adds to or takes from a number; flags b c C D E J k M N O q t T v.",
         &["HD", "VA", "NF", "EX"],
     ),
@@ -397,10 +422,10 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
     CLASSIC.iter().chain(META).find(|row| row.name.as_bytes() == name)
 }
 
-/// The line command of this name.
-pub(crate) fn line_command(name: &[u8]) -> Option<LineCommand> {
+/// The line command of this name, and its row.
+pub(crate) fn line_command(name: &[u8]) -> Option<(LineCommand, &'static Command)> {
     CLASSIC.iter().find(|row| row.name.as_bytes() == name).and_then(|row| match row.run {
-        Run::Line(command) => Some(command),
+        Run::Line(command) => Some((command, row)),
         Run::Item => None,
     })
 }

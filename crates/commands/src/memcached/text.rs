@@ -46,7 +46,7 @@ pub fn put_value(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>
     true
 }
 
-/// As [`put_value`], of a value in pieces; a collection is not there to who asks for a string.
+/// As [`put_value`], of a value in pieces; a collection is not there to a command that asks for a string.
 #[cold]
 #[inline(never)]
 fn put_other(out: &mut Output, key: &[u8], item: &Item<'_>, cas: Option<u64>, last: bool) -> bool {

@@ -5,10 +5,10 @@ mod fetch;
 mod remove;
 mod store;
 
-pub(crate) use arithmetic::{Change, Changed, change, count_no_number};
+pub(crate) use arithmetic::{Arithmetic, Changed, change, count_no_number};
 pub(crate) use fetch::{Told, fetch, fetch_and_touch};
 pub(crate) use remove::{Removal, Removed, Touched, class_there, delete, remove, touch};
 pub(crate) use store::{
-    NO_CLASS, Outcome, account, append, attributes, class_compared, classic_expect, classic_outcome, concat,
-    count_too_large, fits, fitting_value_bytes, has_collection, refuse, store, store_if, string,
+    NO_CLASS, Outcome, account, class_compared, concat, count_too_large, fits, fitting_value_bytes,
+    has_collection, refuse, string,
 };

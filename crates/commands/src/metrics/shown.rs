@@ -1,11 +1,12 @@
 //! What a page shows beside figures: commands that took long, clients, what was set while the server ran.
 //!
-//! Values are shown nowhere. Keys and what clients say of themselves are theirs: whoever shows them knows to whom.
+//! Values are shown nowhere. Keys and what clients say of themselves are theirs: the caller that shows them knows to which clients.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Scene;
-use crate::core::shown::{RespClient, Slow};
+use crate::core::shown::{Logged, RespClient};
+use crate::redis::server::commandlog::Kind;
 use crate::redis::table::row;
 use crate::shared::Shared;
 
@@ -16,13 +17,22 @@ impl Shared {
     }
 
     /// The last commands that took long, so many at most, the last one first.
-    pub fn slow_commands(&self, most: usize) -> Vec<Slow> {
-        self.redis.slowlog.last_of(most)
+    pub fn slow_commands(&self, most: usize) -> Vec<Logged> {
+        self.redis.commandlog.last_of(Kind::Slow, most)
     }
 
     /// How long a command may take without being listed, microseconds; less than 0: none is listed.
     pub fn slow_from_us(&self) -> i64 {
-        self.redis.slowlog.slower_us()
+        self.redis.commandlog.from(Kind::Slow)
+    }
+
+    /// The last commands with large requests, and those with large replies, so many of each at most, the last one first;
+    /// and from how many bytes on each are listed.
+    pub fn large_commands(&self, most: usize) -> [(&'static str, i64, Vec<Logged>); 2] {
+        [Kind::LargeRequest, Kind::LargeReply].map(|kind| {
+            let log = &self.redis.commandlog;
+            (kind.name(), log.from(kind), log.last_of(kind, most))
+        })
     }
 
     /// Calls `visit` with RESP clients, one after another, those with the most commands first, so many at most and as

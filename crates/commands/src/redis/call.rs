@@ -79,7 +79,10 @@ impl Call<'_, '_, '_> {
     /// A key of the selected database.
     #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        self.cx.guard.key_in(self.client.db, bytes)
+        let key = self.cx.guard.key_in(self.client.db, bytes);
+        // Behind the command it is looked what happened to it.
+        self.cx.room.tap().mark(&key);
+        key
     }
 
     /// The live string of a key, read without a trace.
@@ -131,17 +134,38 @@ impl Call<'_, '_, '_> {
     /// # Errors
     /// Connections hold as much as they may; or, in a transaction, in which no item gives way, there is no room.
     pub fn make_room(&mut self, bytes: usize) -> Done {
+        if !self.has_room(bytes) {
+            self.charge(bytes, Output::charge_room)?;
+            self.out.room(bytes);
+        }
+        Ok(())
+    }
+
+    /// Charges room in some way, and has items give way to it.
+    fn charge(&mut self, bytes: usize, charge: fn(&mut Output, usize)) -> Done {
+        self.may_hold(bytes)?;
+        charge(self.out, bytes);
+        if self.give_way() {
+            return Ok(());
+        }
+        self.out.give_up_room();
+        Err(Fail::HELD)
+    }
+
+    /// As [`Call::make_room`], for replies that may be far shorter: room takes memory as it is written to. The caller has
+    /// what is left of it given up.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reserve_room(&mut self, bytes: usize) -> Done {
         if self.has_room(bytes) {
             return Ok(());
         }
-        self.may_hold(bytes)?;
-        self.out.charge_room(bytes);
-        if !self.give_way() {
-            self.out.give_up_room();
-            return Err(Fail::HELD);
+        let reserved = self.charge(bytes, Output::reserve_room);
+        if reserved.is_err() {
+            self.out.end_reserve();
         }
-        self.out.room(bytes);
-        Ok(())
+        reserved
     }
 
     /// A reply of so many bytes more needs no room to be made.

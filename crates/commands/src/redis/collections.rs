@@ -4,12 +4,16 @@
 pub(crate) mod block;
 pub(crate) mod bounds;
 mod combine;
-mod copied;
+pub(crate) mod copied;
+mod fields;
+pub(crate) mod geo;
 pub(crate) mod hash;
 pub(crate) mod list;
 mod listing;
+pub(crate) mod making;
 mod members;
 mod mpop;
+pub(crate) mod payload;
 mod pick;
 mod popping;
 pub(crate) mod ranging;
@@ -18,7 +22,9 @@ mod seeking;
 pub(crate) mod set;
 mod sifting;
 pub(crate) mod sorted;
+pub(crate) mod sorting;
 mod storing;
+pub(crate) mod stream;
 mod taking;
 mod words;
 
@@ -28,11 +34,14 @@ pub(crate) use scan::SCAN_NS;
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Collection, DIGITS_MAX, Element, Entry, Guard, Hint, Item, Key, Type, Value};
+use larder_store::{
+    Attributes, Collection, DIGITS_MAX, Element, Entry, Expect, Guard, Hint, Item, Key, Made, Millis, Type,
+    Value,
+};
 
 use super::call::{Call, ELEMENT_BYTES, find, integer};
 use super::fail::{Done, Fail};
-use super::reply::{put_array, put_bulk, put_double};
+use super::reply::{put_array, put_bulk, put_double, put_null_array};
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
@@ -54,6 +63,8 @@ pub(crate) const WRITE_NS: u64 = 1_500;
 pub(crate) const SCORED_NS: u64 = 3_000;
 /// What it takes to store one of many elements at once.
 pub(crate) const STORED_NS: u64 = 1_000;
+/// What it takes to bring an element into its order, among a million.
+pub(crate) const SORTED_NS: u64 = 1_000;
 /// What it takes to put a member together with those of other collections.
 pub(crate) const MEMBER_NS: u64 = 200;
 /// So many elements, or so many bytes of them, are more than are replied in one step.
@@ -69,14 +80,22 @@ const ELEMENT_FRAME: usize = 10;
 /// A score in a reply, at most, and that it is one of a pair.
 const SCORE_ROOM: usize = 40;
 
-/// The collection of an item.
+/// The collection of an item, which is no hash.
 ///
 /// # Errors
 /// It has another type of value.
 fn of_type<'r>(item: Option<Item<'r>>, kind: Type) -> Result<Option<Collection<'r>>, Fail> {
+    of_type_at(item, kind, 0)
+}
+
+/// The collection of an item, as it is at this time, the batch's.
+///
+/// # Errors
+/// It has another type of value.
+fn of_type_at<'r>(item: Option<Item<'r>>, kind: Type, now: Millis) -> Result<Option<Collection<'r>>, Fail> {
     let Some(item) = item else { return Ok(None) };
     match item.value() {
-        Value::Collection(collection) if collection.kind() == kind => Ok(Some(collection.elements())),
+        Value::Collection(collection) if collection.kind() == kind => Ok(Some(collection.elements_at(now))),
         Value::Collection(_) | Value::Whole(_) | Value::Pieces(_) => Err(Fail::WRONG_TYPE),
     }
 }
@@ -93,7 +112,8 @@ pub(crate) fn read_as<'r>(
     hint: &Hint<'_>,
     kind: Type,
 ) -> Result<Option<Collection<'r>>, Fail> {
-    of_type(find(cx, tally, key, hint), kind)
+    let now = cx.guard.now();
+    of_type_at(find(cx, tally, key, hint), kind, now)
 }
 
 /// The collection of a key, read without a trace.
@@ -105,7 +125,8 @@ pub(crate) fn peek_as<'r>(
     key: &Key<'_>,
     kind: Type,
 ) -> Result<Option<Collection<'r>>, Fail> {
-    of_type(guard.peek(key).hit(), kind)
+    let now = guard.now();
+    of_type_at(guard.peek(key).hit(), kind, now)
 }
 
 /// Bytes that a reply of all of a collection takes at most, as far as is known without a look at its elements: of short ones
@@ -114,7 +135,7 @@ fn reply_bytes_max(collection: &Collection<'_>) -> usize {
     // Of a field its value, too, of a member its score.
     let each = match collection.kind() {
         Type::Hash | Type::SortedSet => 2,
-        Type::Set | Type::List => 1,
+        Type::Set | Type::List | Type::Stream => 1,
     };
     collection.bytes() + each * collection.len() * ELEMENT_ROOM
 }
@@ -131,7 +152,7 @@ fn entry_bytes_max(entry: &Entry<'_>, kind: Type) -> usize {
         // What tells pairs apart is no longer than the frame.
         Type::Hash => name + entry.value.len() + 2 * ELEMENT_FRAME,
         Type::SortedSet => name + SCORE_ROOM,
-        Type::Set | Type::List => name,
+        Type::Set | Type::List | Type::Stream => name,
     }
 }
 
@@ -214,9 +235,25 @@ impl Call<'_, '_, '_> {
         self.spend_on(elements, WRITE_NS);
     }
 
-    /// Spends what it takes to store so many elements at once, if they are more than a few.
-    pub fn spend_on_stored(&mut self, elements: usize) {
-        self.spend_on(elements, STORED_NS);
+    /// Stores so many elements in place of whatever is there, all at once, and replies how many they are. None: nothing is
+    /// there then.
+    pub fn store_elements<'p>(
+        &mut self,
+        target: &Key<'_>,
+        kind: Type,
+        count: usize,
+        made: impl Iterator<Item = Made<'p>>,
+    ) -> Done {
+        if count == 0 {
+            // It may not be there: that is as good.
+            let _ = self.cx.guard.delete(target, Expect::Present);
+            return self.integer(0);
+        }
+        let stored =
+            self.cx.guard.collection_store(target, kind, made, &Attributes::default(), Expect::Any)?;
+        stored.map_err(|_| Fail::OUT_OF_MEMORY)?;
+        self.spend_on(count, STORED_NS);
+        self.length(count)
     }
 
     /// Spends what it takes to reply so many elements, if they are more than a few.

@@ -1,4 +1,4 @@
-//! A connection's own commands: who it is, how it speaks, what it has selected.
+//! A connection's own commands: which user it is, how it speaks, what it has selected.
 
 pub(crate) mod client;
 pub(crate) mod clients;
@@ -12,43 +12,44 @@ use larder_store::DATABASES;
 use super::call::{Call, Flow, is, next};
 use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_simple};
+use super::steps::job::{Job, Step};
 use super::table::flag::{
-    ALLOW_BUSY, AT_ONCE, ENDS_LISTENING, FAST, LOADING, NO_AUTH, NOSCRIPT, SELECTS, STALE, WHILE_LISTENING,
+    ALLOW_BUSY, AT_ONCE, ENDS_LISTENING, FAST, LOADING, NO_AUTH, NOSCRIPT, SELECTS, STALE, WEIGHTLESS,
+    WHILE_LISTENING,
 };
-use super::table::{Command, NO_KEYS};
+use super::table::{Command, NO_KEYS, Secret, Weighs};
 use client::Replies;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The version of Redis that is spoken: libraries turn features on by it.
 pub(crate) const REDIS_VERSION: &str = "7.4.0";
 
-const ANY_TIME: u32 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY;
+const ANY_TIME: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | WEIGHTLESS;
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("ping", -1, FAST, NO_KEYS, ping).with(WHILE_LISTENING).doc(
+    Command::args("ping", -1, FAST | WEIGHTLESS, NO_KEYS, ping).with(WHILE_LISTENING).doc(
         "1.0.0",
         "[message]",
         "Answers PONG or the message.",
     ),
-    Command::args("echo", 2, LOADING | STALE | FAST, NO_KEYS, echo).doc(
+    Command::args("echo", 2, LOADING | STALE | FAST | WEIGHTLESS, NO_KEYS, echo).doc(
         "1.0.0",
         "message",
         "Answers the message.",
     ),
-    Command::args("select", 2, LOADING | STALE | FAST, NO_KEYS, select).with(SELECTS).doc(
-        "1.0.0",
-        "index",
-        "Selects a database.",
-    ),
+    Command::args("select", 2, LOADING | STALE | FAST, NO_KEYS, select)
+        .with(SELECTS)
+        .weighs(Weighs::Selection)
+        .doc("1.0.0", "index", "Selects a database."),
     Command::args("quit", -1, ANY_TIME | NO_AUTH, NO_KEYS, quit)
         .with(AT_ONCE | WHILE_LISTENING | ENDS_LISTENING)
         .doc("1.0.0", "", "Closes the connection."),
-    Command::args("hello", -1, ANY_TIME | NO_AUTH, NO_KEYS, hello).doc(
+    Command::args("hello", -1, ANY_TIME | NO_AUTH, NO_KEYS, hello).secret(Secret::Credentials).doc(
         "6.0.0",
         "[protover [AUTH username password] [SETNAME clientname]]",
         "Says who speaks and how.",
     ),
-    Command::args("auth", -2, ANY_TIME | NO_AUTH, NO_KEYS, auth).doc(
+    Command::args("auth", -2, ANY_TIME | NO_AUTH, NO_KEYS, auth).secret(Secret::Behind(0)).doc(
         "1.0.0",
         "[username] password",
         "Says who speaks.",
@@ -227,6 +228,27 @@ fn auth(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn reset(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    match call.listens_to_many() {
+        true => call.work(Resetting),
+        false => reset_now(call),
+    }
+}
+
+/// What a client listens to is forgotten before it is reset.
+#[derive(Debug)]
+struct Resetting;
+
+impl Job for Resetting {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if call.forget_some_names() {
+            return Ok(Step::More);
+        }
+        reset_now(call)?;
+        Ok(Step::Done)
+    }
+}
+
+fn reset_now(call: &mut Call<'_, '_, '_>) -> Done {
     let client = &mut *call.client;
     client.select(0);
     client.speak(false);

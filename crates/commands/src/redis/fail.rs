@@ -9,7 +9,11 @@ use crate::core::calls::{RowId, Rows};
 
 /// An error reply, without its minus sign and line end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fail(Cow<'static, str>);
+pub(crate) struct Fail {
+    text: Cow<'static, str>,
+    /// A client that counts errors by their first words has it already.
+    is_counted: bool,
+}
 
 /// What a command comes to: its reply is written, or this is.
 pub(crate) type Done = Result<(), Fail>;
@@ -25,6 +29,8 @@ impl Fail {
         Fail::of("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub const COLLECTION_TOO_LARGE: Fail =
         Fail::of("ERR collection exceeds maximum allowed size (16384 bytes with its key)");
+    pub const BUSY: Fail =
+        Fail::of("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");
     pub const HELD: Fail = Fail::of("OOM connections hold as much memory as they may");
     pub const TOO_LONG: Fail = Fail::of("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
     pub const KEY_TOO_LONG: Fail = Fail::of("ERR key exceeds maximum allowed size (65536 bytes)");
@@ -35,13 +41,23 @@ impl Fail {
 
     /// A fixed text.
     pub const fn of(text: &'static str) -> Fail {
-        Fail(Cow::Borrowed(text))
+        Fail { text: Cow::Borrowed(text), is_counted: false }
     }
 
     /// A text made for the occasion. Line ends at its end are left out, others become spaces.
     pub fn with(mut text: String) -> Fail {
         text.truncate(text.trim_end_matches(['\r', '\n']).len());
-        Fail(Cow::Owned(text))
+        Fail { text: Cow::Owned(text), is_counted: false }
+    }
+
+    /// The same, of which the text was counted where it came from.
+    pub fn counted(self) -> Fail {
+        Fail { is_counted: true, ..self }
+    }
+
+    /// Its text was counted.
+    pub fn is_counted(&self) -> bool {
+        self.is_counted
     }
 
     /// The name is no command's.
@@ -112,7 +128,7 @@ impl Fail {
 
     /// The text.
     pub fn text(&self) -> &str {
-        &self.0
+        &self.text
     }
 }
 
@@ -123,6 +139,7 @@ impl From<Declined> for Fail {
             Declined::Type => Fail::WRONG_TYPE,
             Declined::TooLarge => Fail::COLLECTION_TOO_LARGE,
             Declined::NoMemory => Fail::OUT_OF_MEMORY,
+            Declined::Twice => Fail::of("ERR Bad data format"),
             Declined::NotANumber => Fail::of("ERR resulting score is not a number (NaN)"),
         }
     }

@@ -1,10 +1,11 @@
-//! What INFO and the metrics tell beside what every protocol does: clients, who waits, the process's memory.
+//! What INFO and the metrics tell beside what every protocol does: clients, waiters, the process's memory.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_store::Store;
 
-use super::connection::client::Facts;
+use super::connection::client::ClientFacts;
+use super::server::commandlog::Kind;
 use super::server::config::memory_limit;
 use super::shared::Shared;
 use crate::core::context::Context;
@@ -44,14 +45,15 @@ struct Clients {
 impl Clients {
     fn count(shared: &Shared) -> Clients {
         let clients = shared.clients.list();
-        let count = |holds: fn(&Facts) -> bool| clients.iter().filter(|facts| holds(facts)).count() as u64;
-        let most = |of: fn(&Facts) -> &AtomicU64| {
+        let count =
+            |holds: fn(&ClientFacts) -> bool| clients.iter().filter(|facts| holds(facts)).count() as u64;
+        let most = |of: fn(&ClientFacts) -> &AtomicU64| {
             clients.iter().map(|facts| of(facts).load(Relaxed)).max().unwrap_or(0)
         };
         Clients {
             all: clients.len() as u64,
             waiting: count(|facts| facts.waits.load(Relaxed)),
-            listening: count(Facts::listens),
+            listening: count(ClientFacts::listens),
             watching: count(|facts| facts.watched.load(Relaxed) > 0),
             watched_keys: clients.iter().map(|facts| u64::from(facts.watched.load(Relaxed))).sum(),
             query_bytes_max: most(|facts| &facts.query_bytes),
@@ -76,8 +78,8 @@ impl Figures {
             awaited_keys: shared.waiters.keys() as u64,
             used_peak: shared.used_peak.load(Relaxed).max(used),
             limit: memory_limit(shared, store),
-            slow_commands: shared.slowlog.len() as u64,
-            slowest: shared.slowlog.last().unwrap_or_default(),
+            slow_commands: shared.commandlog.len(Kind::Slow) as u64,
+            slowest: shared.commandlog.last().unwrap_or_default(),
             common,
         }
     }

@@ -1,8 +1,11 @@
 //! Commands on keys, whatever their values are.
 
 pub(crate) mod copy;
+mod copying;
 pub(crate) mod expiry;
+pub(crate) mod loading;
 pub(crate) mod object;
+pub(crate) mod packings;
 pub(crate) mod restore;
 pub(crate) mod scan;
 pub(crate) mod serialize;
@@ -15,100 +18,103 @@ use larder_store::{Expect, Hint, Key};
 use super::call::{Call, is};
 use super::fail::{Done, Fail};
 use super::strings::throttle;
-use super::table::flag::{BLOCKING, DENYOOM, FAST, MOMENTS, READONLY, SHOWS_KEYS, TAKES_ALL, WRITE};
-use super::table::{ALL_KEYS, Access, Command, NO_KEYS, ONE_KEY, TWO_KEYS, Tells};
-use crate::core::batch::{SLOTS, prefetch_items};
+use super::table::flag::{
+    BLOCKING, DENYOOM, FAST, MOMENTS, READONLY, SHOWS_KEYS, TAKES_ALL, WEIGHTLESS, WRITE,
+};
+use super::table::{ALL_KEYS, Access, Command, NO_KEYS, ONE_KEY, Replaces, TWO_KEYS, Tells, Weighs};
+use crate::core::batch::{BATCH_KEYS, prefetch_items};
 use crate::core::events::Change;
+use crate::redis::collections::sorting::{SORT, SORT_RO};
 use crate::redis::strings::set::{Condition, equals};
 use expiry::{Clock, expire, persist, remove, ttl};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("del", -2, WRITE | MOMENTS, ALL_KEYS, del)
+    Command::args("del", -2, WRITE | MOMENTS | WEIGHTLESS, ALL_KEYS, del)
         .tells(Tells::Each(Change::KEY))
         .access(&[Access::Remove])
         .doc("1.0.0", "key [key ...]", "Removes keys."),
-    Command::args("unlink", -2, WRITE | FAST | MOMENTS, ALL_KEYS, del)
+    Command::args("unlink", -2, WRITE | FAST | MOMENTS | WEIGHTLESS, ALL_KEYS, del)
         .tells(Tells::Each(Change::KEY))
         .access(&[Access::Remove])
         .doc("4.0.0", "key [key ...]", "Removes keys."),
-    Command::args("exists", -2, READONLY | FAST | MOMENTS, ALL_KEYS, exists).access(&[Access::Look]).doc(
-        "1.0.0",
-        "key [key ...]",
-        "How many of the keys are there.",
-    ),
-    Command::args("touch", -2, READONLY | FAST | MOMENTS, ALL_KEYS, touch).access(&[Access::Look]).doc(
-        "3.2.1",
-        "key [key ...]",
-        "Counts as an access of keys; how many are there.",
-    ),
-    Command::key("type", 2, READONLY | FAST, kind).access(&[Access::Look]).doc(
+    Command::args("exists", -2, READONLY | FAST | MOMENTS | WEIGHTLESS, ALL_KEYS, exists)
+        .access(&[Access::Look])
+        .doc("1.0.0", "key [key ...]", "How many of the keys are there."),
+    Command::args("touch", -2, READONLY | FAST | MOMENTS | WEIGHTLESS, ALL_KEYS, touch)
+        .access(&[Access::Look])
+        .doc("3.2.1", "key [key ...]", "Counts as an access of keys; how many are there."),
+    Command::key("type", 2, READONLY | FAST | WEIGHTLESS, kind).access(&[Access::Look]).doc(
         "1.0.0",
         "key",
         "The type of a value.",
     ),
-    Command::key("expire", -3, WRITE | FAST, |call, key, _, args| {
+    Command::key("expire", -3, WRITE | FAST | WEIGHTLESS, |call, key, _, args| {
         expire(call, key, args, "expire", Clock::Seconds)
     })
     .tells(Tells::Each(Change::KEY))
+    .replaces(Replaces::IfPast(Clock::Seconds))
     .doc("1.0.0", "key seconds [NX|XX|GT|LT]", "Sets when a key expires."),
-    Command::key("pexpire", -3, WRITE | FAST, |call, key, _, args| {
+    Command::key("pexpire", -3, WRITE | FAST | WEIGHTLESS, |call, key, _, args| {
         expire(call, key, args, "pexpire", Clock::Milliseconds)
     })
     .tells(Tells::Each(Change::KEY))
+    .replaces(Replaces::IfPast(Clock::Milliseconds))
     .doc("2.6.0", "key milliseconds [NX|XX|GT|LT]", "Sets when a key expires."),
-    Command::key("expireat", -3, WRITE | FAST, |call, key, _, args| {
+    Command::key("expireat", -3, WRITE | FAST | WEIGHTLESS, |call, key, _, args| {
         expire(call, key, args, "expireat", Clock::UnixSeconds)
     })
     .tells(Tells::Each(Change::KEY))
+    .replaces(Replaces::IfPast(Clock::UnixSeconds))
     .doc("1.2.0", "key unix-time-seconds [NX|XX|GT|LT]", "Sets when a key expires."),
-    Command::key("pexpireat", -3, WRITE | FAST, |call, key, _, args| {
+    Command::key("pexpireat", -3, WRITE | FAST | WEIGHTLESS, |call, key, _, args| {
         expire(call, key, args, "pexpireat", Clock::UnixMilliseconds)
     })
     .tells(Tells::Each(Change::KEY))
+    .replaces(Replaces::IfPast(Clock::UnixMilliseconds))
     .doc("2.6.0", "key unix-time-milliseconds [NX|XX|GT|LT]", "Sets when a key expires."),
-    Command::key("ttl", 2, READONLY | FAST, |call, key, _, _| ttl(call, key, Clock::Seconds)).doc(
-        "1.0.0",
-        "key",
-        "Seconds until a key expires.",
-    ),
-    Command::key("pttl", 2, READONLY | FAST, |call, key, _, _| ttl(call, key, Clock::Milliseconds)).doc(
-        "2.6.0",
-        "key",
-        "Milliseconds until a key expires.",
-    ),
-    Command::key("expiretime", 2, READONLY | FAST, |call, key, _, _| ttl(call, key, Clock::UnixSeconds)).doc(
-        "7.0.0",
-        "key",
-        "The Unix time in seconds at which a key expires.",
-    ),
-    Command::key("pexpiretime", 2, READONLY | FAST, |call, key, _, _| {
+    Command::key("ttl", 2, READONLY | FAST | WEIGHTLESS, |call, key, _, _| ttl(call, key, Clock::Seconds))
+        .doc("1.0.0", "key", "Seconds until a key expires."),
+    Command::key("pttl", 2, READONLY | FAST | WEIGHTLESS, |call, key, _, _| {
+        ttl(call, key, Clock::Milliseconds)
+    })
+    .doc("2.6.0", "key", "Milliseconds until a key expires."),
+    Command::key("expiretime", 2, READONLY | FAST | WEIGHTLESS, |call, key, _, _| {
+        ttl(call, key, Clock::UnixSeconds)
+    })
+    .doc("7.0.0", "key", "The Unix time in seconds at which a key expires."),
+    Command::key("pexpiretime", 2, READONLY | FAST | WEIGHTLESS, |call, key, _, _| {
         ttl(call, key, Clock::UnixMilliseconds)
     })
     .doc("7.0.0", "key", "The Unix time in milliseconds at which a key expires."),
-    Command::key("persist", 2, WRITE | FAST, persist).tells(Tells::Each(Change::KEY)).doc(
-        "2.2.0",
-        "key",
-        "Lets a key not expire.",
-    ),
+    Command::key("persist", 2, WRITE | FAST | WEIGHTLESS, persist)
+        .tells(Tells::Each(Change::KEY))
+        .replaces(Replaces::Never)
+        .doc("2.2.0", "key", "Lets a key not expire."),
     Command::args("rename", 3, WRITE, TWO_KEYS, |call, args| copy::rename(call, args, false))
         .tells(copy::RENAMED)
         .access(&[Access::Take, Access::Replace])
+        .weighs(Weighs::Rename)
         .doc("1.0.0", "key newkey", "Renames a key, over another if that is there."),
     Command::args("renamenx", 3, WRITE | FAST, TWO_KEYS, |call, args| copy::rename(call, args, true))
         .tells(copy::RENAMED)
         .access(&[Access::Take, Access::Replace])
+        .weighs(Weighs::Rename)
         .doc("1.0.0", "key newkey", "Renames a key if the new name is free."),
     Command::args("copy", -3, WRITE | DENYOOM, TWO_KEYS, copy::copy)
         .tells(Tells::Each(Change::made("copy_to")))
         .access(&[Access::Read, Access::Replace])
         .takes_all_if(|args| args.len() > 2)
+        .weighs(Weighs::Copy)
+        .replaces(Replaces::AlsoElsewhere)
         .doc("6.2.0", "source destination [DB destination-db] [REPLACE]", "Copies a value with its expiry."),
     Command::args("move", 3, WRITE | FAST, ONE_KEY, copy::move_to)
         .tells(copy::MOVED)
         .access(&[Access::Take])
         .with(TAKES_ALL)
+        .weighs(Weighs::Move)
+        .replaces(Replaces::AlsoElsewhere)
         .doc("1.0.0", "key db", "Moves a key to another database."),
-    Command::key("dump", 2, READONLY, serialize::dump).doc(
+    Command::key("dump", 2, READONLY, serialize::dump).weighs(Weighs::Dump).doc(
         "2.6.0",
         "key",
         "A value in a form that RESTORE reads.",
@@ -116,39 +122,44 @@ pub(crate) const ROWS: &[Command] = &[
     Command::key("restore", -4, WRITE | DENYOOM, restore::restore)
         .tells(Tells::Each(Change::made("restore")))
         .access(&[Access::Replace])
+        .weighs(Weighs::Restore)
+        .categories(&["keyspace", "dangerous"])
         .doc(
             "2.6.0",
             "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]",
             "Sets a key to what DUMP gave.",
         ),
-    Command::args("scan", -2, READONLY | SHOWS_KEYS, NO_KEYS, scan::scan).with(TAKES_ALL).doc(
-        "2.8.0",
-        "cursor [MATCH pattern] [COUNT count] [TYPE type]",
-        "Some of the keys, and where to go on.",
-    ),
-    Command::args("keys", 2, READONLY | SHOWS_KEYS, NO_KEYS, scan::keys).with(TAKES_ALL).doc(
-        "1.0.0",
-        "pattern",
-        "All keys that match.",
-    ),
-    Command::args("randomkey", 1, READONLY | SHOWS_KEYS, NO_KEYS, scan::random_key).with(TAKES_ALL).doc(
-        "1.0.0",
-        "",
-        "Some key.",
-    ),
+    Command::args("scan", -2, READONLY | SHOWS_KEYS, NO_KEYS, scan::scan)
+        .with(TAKES_ALL)
+        .weighs(Weighs::Scan)
+        .doc(
+            "2.8.0",
+            "cursor [MATCH pattern] [COUNT count] [TYPE type]",
+            "Some of the keys, and where to go on.",
+        ),
+    Command::args("keys", 2, READONLY | SHOWS_KEYS, NO_KEYS, scan::keys)
+        .with(TAKES_ALL)
+        .weighs(Weighs::Names)
+        .categories(&["keyspace", "dangerous"])
+        .doc("1.0.0", "pattern", "All keys that match."),
+    Command::args("randomkey", 1, READONLY | SHOWS_KEYS, NO_KEYS, scan::random_key)
+        .with(TAKES_ALL)
+        .weighs(Weighs::Sample)
+        .doc("1.0.0", "", "Some key."),
     Command::container("object", object::OBJECT).doc("2.2.3", "", "What a value looks like inside."),
-    Command::key("delex", -2, WRITE | FAST, delex)
+    Command::key("delex", -2, WRITE | FAST | WEIGHTLESS, delex)
         .tells(Tells::Each(Change::KEY))
         .access(&[Access::Remove])
         .doc("8.4.0", "key [IFEQ value|IFNE value]", "Removes a key, on a condition if one is given."),
-    Command::key("delifeq", 3, WRITE | FAST, |call, key, _, mut args| {
+    Command::key("delifeq", 3, WRITE | FAST | WEIGHTLESS, |call, key, _, mut args| {
         let value = args.next().unwrap_or_default();
         delete_if(call, key, Condition::Equal(value))
     })
     .tells(Tells::Each(Change::KEY))
     .access(&[Access::Remove])
+    .categories(&["string"])
     .doc("9.0.0", "key value", "Removes a key that has this value: how a lock is let go."),
-    Command::key("cl.throttle", -5, WRITE | DENYOOM | FAST, throttle::throttle)
+    Command::key("cl.throttle", -5, WRITE | DENYOOM | FAST | WEIGHTLESS, throttle::throttle)
         .tells(Tells::Each(Change::string("cl.throttle")))
         .access(&[Access::Change])
         .doc(
@@ -156,7 +167,9 @@ pub(crate) const ROWS: &[Command] = &[
             "key max_burst count period [quantity]",
             "A rate limiter: whether something may be done now.",
         ),
-    Command::args("wait", 3, BLOCKING, NO_KEYS, wait).doc(
+    SORT,
+    SORT_RO,
+    Command::args("wait", 3, BLOCKING | WEIGHTLESS, NO_KEYS, wait).categories(&["connection"]).doc(
         "3.0.0",
         "numreplicas timeout",
         "How many replicas have what was written: none, there are none.",
@@ -171,8 +184,8 @@ pub(crate) fn count(
 ) -> usize {
     let mut count = 0;
     while !args.is_empty() {
-        let mut batch = ArrayVec::<(Key<'_>, Hint<'_>), SLOTS>::new();
-        for name in args.by_ref().take(SLOTS) {
+        let mut batch = ArrayVec::<(Key<'_>, Hint<'_>), BATCH_KEYS>::new();
+        for name in args.by_ref().take(BATCH_KEYS) {
             let key = call.key(name);
             batch.push((key, call.cx.guard.prefetch_bucket(&key)));
         }

@@ -279,7 +279,7 @@ fn each_expiring(seen: &Seen<'_>, mut tell: impl FnMut(&str, u64, u64)) {
     for db in 0..DATABASES {
         let keys = seen.store.database_items(db);
         if keys > 0 || db == 0 {
-            let (expiring, left_ms) = census.of(db, keys);
+            let (expiring, left_ms, _) = census.of(db, keys);
             tell(&format!("db{db}"), expiring, left_ms);
         }
     }

@@ -3,8 +3,8 @@
 mod channels;
 pub(crate) mod monitor;
 mod publish;
+mod subscribe;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,27 +13,26 @@ use larder_store::Store;
 
 use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
-use super::reply::{put_array, put_bulk, put_head, put_integer, put_null};
+use super::reply::{put_array, put_bulk, put_head, put_integer};
 use super::table::flag::{
     ADMIN, ENDS_LISTENING, FAST, IS_TOLD, LOADING, NOSCRIPT, PUBLISHES, PUBSUB, SHOWS_KEYS, STALE,
-    SUBSCRIBES, WHILE_LISTENING,
+    SUBSCRIBES, WEIGHTLESS, WHILE_LISTENING,
 };
-use super::table::{Command, NO_KEYS};
+use super::table::{Command, NO_KEYS, Weighs};
 use crate::core::output::Output;
-use crate::core::topics::{Message, Space, Target, Topic, Topics};
+use crate::core::topics::{Kind, Message, Names, Space, Target, Topic, Topics, subscription_bytes};
 use crate::redis::call::bounded;
 use channels::channels;
 pub(crate) use channels::look_ns;
 use publish::{publish, spublish};
+use subscribe::{subscribe, unsubscribe};
 
 /// Subscriptions of all clients together take at most one part in this many of the memory limit.
 const TOPIC_SHARE: u64 = 16;
-/// What a subscription takes beside its name, about.
-const TOPIC_BYTES: usize = 256;
 
-const LISTENS: u32 = PUBSUB | NOSCRIPT | LOADING | STALE;
-const SPEAKS: u32 = PUBSUB | LOADING | STALE | FAST;
-const ASKS: u32 = PUBSUB | LOADING | STALE;
+const LISTENS: u64 = PUBSUB | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
+const SPEAKS: u64 = PUBSUB | LOADING | STALE | FAST;
+const ASKS: u64 = PUBSUB | LOADING | STALE;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("subscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Channel))
@@ -54,12 +53,11 @@ pub(crate) const ROWS: &[Command] = &[
     Command::args("sunsubscribe", -1, LISTENS, NO_KEYS, |call, args| unsubscribe(call, args, Kind::Shard))
         .with(SUBSCRIBES | WHILE_LISTENING | ENDS_LISTENING)
         .doc("7.0.0", "[shardchannel [shardchannel ...]]", "Listens to sharded channels no more."),
-    Command::args("publish", 3, SPEAKS, NO_KEYS, publish).with(PUBLISHES | IS_TOLD).doc(
-        "2.0.0",
-        "channel message",
-        "Sends a message to all who listen to a channel.",
-    ),
-    Command::args("spublish", 3, SPEAKS, NO_KEYS, spublish).with(PUBLISHES | IS_TOLD).doc(
+    Command::args("publish", 3, SPEAKS, NO_KEYS, publish)
+        .with(PUBLISHES | IS_TOLD)
+        .weighs(Weighs::Topics)
+        .doc("2.0.0", "channel message", "Sends a message to all who listen to a channel."),
+    Command::args("spublish", 3, SPEAKS | WEIGHTLESS, NO_KEYS, spublish).with(PUBLISHES | IS_TOLD).doc(
         "7.0.0",
         "shardchannel message",
         "Sends a message to all who listen to a sharded channel.",
@@ -70,12 +68,13 @@ pub(crate) const ROWS: &[Command] = &[
             Command::args("pubsub|channels", -2, ASKS, NO_KEYS, |call, args| {
                 channels(call, "CHANNELS", args, |topics| &topics.channels)
             })
+            .weighs(Weighs::Channels)
             .doc("2.8.0", "[pattern]", "Channels that somebody listens to."),
-            Command::args("pubsub|numsub", -2, ASKS, NO_KEYS, |call, args| {
+            Command::args("pubsub|numsub", -2, ASKS | WEIGHTLESS, NO_KEYS, |call, args| {
                 counts(call, args, |topics| &topics.channels)
             })
             .doc("2.8.0", "[channel [channel ...]]", "How many listen to channels."),
-            Command::args("pubsub|numpat", 2, ASKS, NO_KEYS, |call, _| {
+            Command::args("pubsub|numpat", 2, ASKS | WEIGHTLESS, NO_KEYS, |call, _| {
                 let patterns = call.cx.shared.topics.pattern_count();
                 call.length(patterns)
             })
@@ -83,8 +82,9 @@ pub(crate) const ROWS: &[Command] = &[
             Command::args("pubsub|shardchannels", -2, ASKS, NO_KEYS, |call, args| {
                 channels(call, "SHARDCHANNELS", args, |topics| &topics.shards)
             })
+            .weighs(Weighs::Channels)
             .doc("7.0.0", "[pattern]", "Sharded channels that somebody listens to."),
-            Command::args("pubsub|shardnumsub", -2, ASKS, NO_KEYS, |call, args| {
+            Command::args("pubsub|shardnumsub", -2, ASKS | WEIGHTLESS, NO_KEYS, |call, args| {
                 counts(call, args, |topics| &topics.shards)
             })
             .doc(
@@ -92,27 +92,24 @@ pub(crate) const ROWS: &[Command] = &[
                 "[shardchannel [shardchannel ...]]",
                 "How many listen to sharded channels.",
             ),
-            Command::args("pubsub|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+            Command::args("pubsub|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
                 crate::redis::server::introspect::help(call, "pubsub")
             })
+            .categories(&[])
             .doc("6.2.0", "", "What PUBSUB can do."),
         ],
     )
     .doc("2.8.0", "", "Asks about channels and who listens to them."),
-    Command::args("monitor", 1, ADMIN | NOSCRIPT | LOADING | STALE | SHOWS_KEYS, NO_KEYS, monitor).doc(
-        "1.0.0",
-        "",
-        "Shows every command as it is carried out.",
-    ),
+    Command::args(
+        "monitor",
+        1,
+        ADMIN | NOSCRIPT | LOADING | STALE | SHOWS_KEYS | WEIGHTLESS,
+        NO_KEYS,
+        monitor,
+    )
+    .categories(&[])
+    .doc("1.0.0", "", "Shows every command as it is carried out."),
 ];
-
-/// What is listened to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Channel,
-    Pattern,
-    Shard,
-}
 
 /// What a client listens to.
 #[derive(Debug)]
@@ -120,22 +117,24 @@ pub(crate) struct Subscriptions {
     topics: Arc<Topics>,
     store: Arc<Store>,
     target: Target,
-    channels: BTreeSet<Box<[u8]>>,
-    patterns: BTreeSet<Box<[u8]>>,
-    shards: BTreeSet<Box<[u8]>>,
+    channels: Names,
+    patterns: Names,
+    shards: Names,
     monitors: bool,
-    bytes: u64,
 }
 
 impl Drop for Subscriptions {
     fn drop(&mut self) {
-        self.channels.iter().for_each(|name| self.topics.channels.remove(name, self.target));
-        self.patterns.iter().for_each(|name| self.topics.remove_pattern(name, self.target));
-        self.shards.iter().for_each(|name| self.topics.shards.remove(name, self.target));
+        for (kind, names) in [
+            (Kind::Channel, std::mem::take(&mut self.channels)),
+            (Kind::Pattern, std::mem::take(&mut self.patterns)),
+            (Kind::Shard, std::mem::take(&mut self.shards)),
+        ] {
+            self.topics.leave(&self.store, kind, names, self.target);
+        }
         if self.monitors {
             self.topics.remove_monitor(self.target);
         }
-        self.charge(-(self.bytes as i64));
     }
 }
 
@@ -145,21 +144,14 @@ impl Subscriptions {
             topics: Arc::clone(topics),
             store: Arc::clone(store),
             target,
-            channels: BTreeSet::new(),
-            patterns: BTreeSet::new(),
-            shards: BTreeSet::new(),
+            channels: Names::new(),
+            patterns: Names::new(),
+            shards: Names::new(),
             monitors: false,
-            bytes: 0,
         }
     }
 
-    fn charge(&mut self, bytes: i64) {
-        self.bytes = self.bytes.wrapping_add_signed(bytes);
-        self.topics.bytes.fetch_add(bytes as u64, Relaxed);
-        self.store.hold(bytes);
-    }
-
-    fn names(&mut self, kind: Kind) -> &mut BTreeSet<Box<[u8]>> {
+    fn names(&mut self, kind: Kind) -> &mut Names {
         match kind {
             Kind::Channel => &mut self.channels,
             Kind::Pattern => &mut self.patterns,
@@ -200,30 +192,18 @@ impl Subscriptions {
         if self.names(kind).contains(name) {
             return true;
         }
-        let bytes = bytes_of(name);
         let max = self.store.memory_bytes() / TOPIC_SHARE;
-        if self.topics.bytes.load(Relaxed) + bytes as u64 > max {
+        if self.topics.bytes.load(Relaxed) + subscription_bytes(name) > max {
             return false;
         }
-        self.charge(bytes);
         self.names(kind).insert(name.into());
-        match kind {
-            Kind::Channel => self.topics.channels.add(name, self.target),
-            Kind::Pattern => self.topics.add_pattern(name, self.target),
-            Kind::Shard => self.topics.shards.add(name, self.target),
-        }
+        self.topics.add(&self.store, kind, name, self.target);
         true
     }
 
     fn remove(&mut self, kind: Kind, name: &[u8]) {
-        if !self.names(kind).remove(name) {
-            return;
-        }
-        self.charge(-bytes_of(name));
-        match kind {
-            Kind::Channel => self.topics.channels.remove(name, self.target),
-            Kind::Pattern => self.topics.remove_pattern(name, self.target),
-            Kind::Shard => self.topics.shards.remove(name, self.target),
+        if self.names(kind).remove(name) {
+            self.topics.remove(&self.store, kind, name, self.target);
         }
     }
 
@@ -261,10 +241,6 @@ fn put_message(out: &mut Output, resp3: bool, message: &Message) {
     put_bulk(out, &message.text);
 }
 
-fn bytes_of(name: &[u8]) -> i64 {
-    (TOPIC_BYTES + 2 * name.len()) as i64
-}
-
 impl Call<'_, '_, '_> {
     fn subscriptions(&mut self) -> &mut Subscriptions {
         let (topics, store) = (&self.cx.shared.topics, self.cx.guard.store());
@@ -279,87 +255,14 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// What it takes to listen to a channel or a pattern, or to do so no more, …
-const SUBSCRIBE_NS: u64 = 1_000;
-/// … and to look how many do.
+/// What it takes to look how many listen to a channel.
 const LOOK_NS: u64 = 50;
-
-fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
-    let word: &[u8] = match kind {
-        Kind::Channel => b"subscribe",
-        Kind::Pattern => b"psubscribe",
-        Kind::Shard => b"ssubscribe",
-    };
-    for name in args {
-        bounded_name(kind, name)?;
-    }
-    call.spend(args.len() as u64 * SUBSCRIBE_NS);
-    call.make_room(answers_bytes(args))?;
-    for name in args {
-        if !call.subscriptions().add(kind, name) {
-            return Err(Fail::of("ERR too many subscriptions"));
-        }
-        let count = call.subscriptions().len(kind);
-        call.push(3);
-        put_bulk(call.out, word);
-        put_bulk(call.out, name);
-        put_integer(call.out, count as i64);
-        if count.is_multiple_of(SUBSCRIPTIONS_AT_ONCE) {
-            // In a transaction, items do afterwards.
-            call.give_way();
-        }
-    }
-    call.client.show_subscriptions();
-    Ok(())
-}
-
-/// Items give way to subscriptions when so many have come.
-const SUBSCRIPTIONS_AT_ONCE: usize = 1 << 10;
-
 /// What is answered for each name, beside the name.
 const ANSWER_BYTES: usize = 64;
 
 /// What is answered at most, if each name is told.
 fn answers_bytes(names: Args<'_>) -> usize {
     names.encoded().len() + names.len() * ANSWER_BYTES
-}
-
-fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
-    let word: &[u8] = match kind {
-        Kind::Channel => b"unsubscribe",
-        Kind::Pattern => b"punsubscribe",
-        Kind::Shard => b"sunsubscribe",
-    };
-    let remove = |call: &mut Call<'_, '_, '_>, name: &[u8]| {
-        call.spend(SUBSCRIBE_NS);
-        call.subscriptions().remove(kind, name);
-        let count = call.subscriptions().len(kind);
-        call.push(3);
-        put_bulk(call.out, word);
-        put_bulk(call.out, name);
-        put_integer(call.out, count as i64);
-    };
-    if !args.is_empty() {
-        call.make_room(answers_bytes(args))?;
-        args.for_each(|name| remove(call, name));
-    } else if call.subscriptions().names(kind).is_empty() {
-        let count = call.subscriptions().len(kind);
-        call.push(3);
-        put_bulk(call.out, word);
-        put_null(call.out, call.client.resp3);
-        put_integer(call.out, count as i64);
-    } else {
-        let bytes = call.subscriptions().names(kind).iter().map(|name| name.len() + ANSWER_BYTES).sum();
-        call.make_room(bytes)?;
-        while let Some(name) = call.subscriptions().names(kind).first().cloned() {
-            remove(call, &name);
-        }
-    }
-    if call.client.subscriptions.as_ref().is_some_and(|all| all.count() == 0 && !all.monitors) {
-        call.client.subscriptions = None;
-    }
-    call.client.show_subscriptions();
-    Ok(())
 }
 
 /// Most bytes of a channel's name: that of a keyspace event has a key in it.

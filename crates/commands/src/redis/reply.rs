@@ -46,12 +46,10 @@ pub(crate) fn put_value(out: &mut Output, item: &Item<'_>) {
 }
 
 /// In an array, too, an error may stand in place of a value.
-pub(crate) const UNPINNED: &[u8] = b"-OOM connections hold as much memory as they may\r\n";
-
 #[inline(never)]
 fn put_pinned(out: &mut Output, item: &Item<'_>) {
     let Some(pinned) = item.pin_for_reply() else {
-        return out.put(UNPINNED);
+        return put_fail(out, &Fail::HELD);
     };
     put_head(out, b'$', item.value_bytes());
     out.splice(pinned);
@@ -67,7 +65,7 @@ pub(crate) fn put_part(out: &mut Output, item: &Item<'_>, part: std::ops::Range<
         put_head(out, b'$', part.len() as u64);
         each_part(item.value(), part, &mut |bytes| out.put(bytes));
     } else {
-        let Some(pinned) = item.pin_for_reply() else { return out.put(UNPINNED) };
+        let Some(pinned) = item.pin_for_reply() else { return put_fail(out, &Fail::HELD) };
         put_head(out, b'$', part.len() as u64);
         out.splice_part(pinned, part.start as u64..part.end as u64);
     }

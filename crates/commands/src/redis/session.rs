@@ -1,7 +1,7 @@
 //! One RESP connection's conversation, without I/O: bytes in, replies out.
 //!
 //! ```text
-//! Ready ──► run      GET and SET as they mostly come, in slots of their own        (runs.rs)
+//! Ready ──► run      GET and SET as they mostly come, in groups of their own        (runs.rs)
 //!   │ ────► batch    commands of one key: decode, hash and prefetch all, then execute
 //!   │ ────► single   everything else, one at a time
 //!   ├─────► Gather   a request too long to wait for in the receive buffer         (gather.rs)
@@ -32,7 +32,7 @@ use super::reply::put_fail;
 use super::shared::Shared;
 use super::table::{self, flag};
 use crate::core::access::Access;
-use crate::core::batch::{SLOTS, prefetch_items};
+use crate::core::batch::{BATCH_KEYS, prefetch_items};
 use crate::core::calls::Meter;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
@@ -41,12 +41,12 @@ use crate::core::output::Output;
 use crate::core::progress::{Next, Progress};
 use crate::core::strangers::Stranger;
 use crate::core::tally::Tally;
-use crate::core::topics::Letter;
-use crate::redis::connection::client::{Client, Facts};
+use crate::core::topics::Delivery;
+use crate::redis::connection::client::{Client, ClientFacts};
 use crate::redis::connection::limits::{Class, OutputLimit};
 use crate::redis::steps::job::UnderWay;
 use gather::{Discard, Gathering};
-use turn::{Slot, Stop, Turn};
+use turn::{Staged, Stop, Turn};
 use upload::Incoming;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -119,13 +119,13 @@ impl Conversation {
     }
 
     /// Writes a message that was sent to this client; nothing if it listens no more.
-    pub fn deliver(&self, letter: &Letter, out: &mut Output) {
-        if letter.target.client == self.client_id()
+    pub fn deliver(&self, delivery: &Delivery, out: &mut Output) {
+        if delivery.target.client == self.client_id()
             && let Some(subscriptions) = &self.client.subscriptions
         {
             let before = out.len();
-            subscriptions.deliver(self.client.resp3, &letter.message, out);
-            Facts::raise(&self.client.facts.replied_bytes, out.len() - before);
+            subscriptions.deliver(self.client.resp3, &delivery.message, out);
+            ClientFacts::raise(&self.client.facts.replied_bytes, out.len() - before);
         }
     }
 
@@ -212,17 +212,18 @@ impl Conversation {
             stopped_at: 0,
             row,
             again_at: 0,
+            reply_from: shared.commandlog.reply_from(),
         };
         let next = self.steps(&mut turn);
         let next = if turn.out.take_end() { self.end_turn(&mut turn, next) } else { next };
         turn.settle_any();
-        Facts::raise(&self.client.facts.commands, u64::from(turn.tally.commands));
+        ClientFacts::raise(&self.client.facts.commands, u64::from(turn.tally.commands));
         turn.tally.settle_redis(turn.cx.counters);
         turn.cx.shared.tell_events(&mut turn.cx.guard, turn.cx.host);
         let facts = &self.client.facts;
         facts.row.store(turn.row, Relaxed);
-        Facts::raise(&facts.received_bytes, turn.at as u64);
-        Facts::raise(&facts.replied_bytes, turn.out.len() - before);
+        ClientFacts::raise(&facts.received_bytes, turn.at as u64);
+        ClientFacts::raise(&facts.replied_bytes, turn.out.len() - before);
         if self.client.no_touch {
             turn.cx.guard.leave_traces(true);
         }
@@ -247,7 +248,7 @@ impl Conversation {
             return if next == Next::Flush { Next::Yield } else { next };
         }
         (turn.at, turn.runs) = (turn.again_at, false);
-        if let Some(next) = self.asked.again(turn.cx.now(), turn.again_at) {
+        if let Some(next) = self.asked.again(turn.cx, turn.again_at) {
             return next;
         }
         turn.cx.guard.memory_did_not_come();
@@ -317,7 +318,7 @@ impl Conversation {
             && self.client.is_plain()
             && !common.topics.monitored()
             && !common.events.any()
-            && !shared.slowlog.measures_all()
+            && !shared.commandlog.is_each_alone()
             && shared.starved_bytes.load(Relaxed) == 0
     }
 
@@ -328,31 +329,41 @@ impl Conversation {
 
     /// Reads a batch ahead, executes it, and does what ended it.
     fn batch(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
-        let mut batch = ArrayVec::<Slot<'_, '_>, SLOTS>::new();
+        let mut batch = ArrayVec::<Staged<'_, '_>, BATCH_KEYS>::new();
         let stop = turn.fill(self.client.db, &mut batch);
-        prefetch_items(&turn.cx.guard, &mut batch, |slot| (&slot.key, &mut slot.hint));
-        for slot in &batch {
+        prefetch_items(&turn.cx.guard, &mut batch, |staged| (&staged.key, &mut staged.hint));
+        for staged in &batch {
             if turn.out.is_full() {
-                return self.begin_job(turn, slot.at).or_else(|| {
-                    turn.at = slot.at;
+                return self.begin_job(turn, staged.at).or_else(|| {
+                    turn.at = staged.at;
                     Some(Next::Flush)
                 });
             }
-            if turn.meter.call(slot.row) {
-                turn.settle(Some(slot.row));
+            if turn.meter.call(staged.row) {
+                turn.settle(Some(staged.row));
             }
+            let replied = turn.out.len();
+            let tap = turn.cx.room.tap();
+            let sampled = (tap.pass(1) || tap.follows(&staged.key)).then(|| turn.begin_sample());
             let mut call = turn.call(&mut self.client);
-            if let Err(fail) = (slot.run)(&mut call, &slot.key, &slot.hint, slot.args) {
+            if let Err(fail) = (staged.run)(&mut call, &staged.key, &staged.hint, staged.args) {
                 if fail.is_no_memory() && call.cx.asks_again(call.out) {
-                    turn.again_at = slot.at;
+                    turn.again_at = staged.at;
                     return Some(Next::Flush);
                 }
                 call.fail(&fail);
-                fail.count(&call.cx.counters.rows, slot.row);
+                fail.count(&call.cx.counters.rows, staged.row);
             }
             // What was read ahead, and is left to the next turn, is read again then.
             turn.tally.commands += 1;
             turn.beside();
+            if let Some(begun) = sampled {
+                turn.end_sample(self.client.db, staged, begun);
+            }
+            let replied = turn.out.len().wrapping_sub(replied);
+            if replied >= turn.reply_from || self.client.job.is_some() {
+                turn.note_batched(&mut self.client, staged.at, replied);
+            }
         }
         if self.client.job.is_some() {
             // What was read behind it is read again.
@@ -371,7 +382,7 @@ impl Conversation {
         self.client.facts.waits.store(false, Relaxed);
         let start = turn.at;
         let stop = turn.next_single();
-        // Who has to say who it is may do nothing else, and is told so at once.
+        // A client that has to say who it is may do nothing else, and is told so at once.
         let is_known = |access: &Access| self.client.standing.is_admitted() || !access.asks();
         if paused_ms > 0 && is_known(&turn.cx.shared.access) {
             let all = !turn.cx.shared.pause.writes_only();

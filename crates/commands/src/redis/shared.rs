@@ -12,21 +12,27 @@ use crate::redis::collections::block::Waiters;
 use crate::redis::connection::client::Clients;
 use crate::redis::connection::limits::Limits;
 use crate::redis::keys::scan::Sample;
+use crate::redis::scripts::cache::Scripts;
+use crate::redis::scripts::library::Libraries;
+use crate::redis::server::commandlog::Commandlog;
 use crate::redis::server::config::Parameters;
 use crate::redis::server::latency::{EXPIRE_CYCLE, Latency};
-use crate::redis::server::slowlog::Slowlog;
 
 /// Shared by all RESP clients.
 #[derive(Debug)]
 pub struct Shared {
     pub(crate) clients: Arc<Clients>,
-    /// Who waits for what.
+    /// Clients that wait for keys.
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) limits: Limits,
     /// Bytes that commands take between MULTI and EXEC.
     pub(crate) queued_bytes: Arc<AtomicU64>,
     pub(crate) parameters: Parameters,
-    pub(crate) slowlog: Slowlog,
+    pub(crate) commandlog: Commandlog,
+    /// Scripts that are known, and those at work.
+    pub(crate) scripts: Scripts,
+    /// Libraries of functions.
+    pub(crate) libraries: Libraries,
     /// Events that took long.
     pub(crate) latency: Latency,
     /// How much there is to do, lately.
@@ -86,7 +92,9 @@ impl Shared {
             waiters: Arc::default(),
             limits: Limits::default(),
             parameters: Parameters::default(),
-            slowlog: Slowlog::default(),
+            commandlog: Commandlog::default(),
+            scripts: Scripts::default(),
+            libraries: Libraries::default(),
             latency: Latency::default(),
             rates: Rates::default(),
             used_peak: AtomicU64::new(0),

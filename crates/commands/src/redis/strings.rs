@@ -4,6 +4,7 @@ mod bitfield;
 pub(crate) mod bitmap;
 mod bitop;
 pub(crate) mod float;
+pub(crate) mod hyperloglog;
 mod lcs;
 pub(crate) mod making;
 pub(crate) mod rewrite;
@@ -16,12 +17,12 @@ use crate::redis::steps::moments::{KEYS_AT_ONCE, keys_ns};
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
 
-use super::call::{Call, integer, kept, peek, read};
+use super::call::{Call, integer, is, kept, peek, read};
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
-use super::table::flag::{ASKS, DENYOOM, FAST, MOMENTS, READONLY, WRITE};
-use super::table::{ALL_KEYS, Access, Command, Keys, Tells};
-use crate::core::batch::SLOTS;
+use super::table::flag::{ASKS, DENYOOM, FAST, MOMENTS, READONLY, WEIGHTLESS, WRITE};
+use super::table::{ALL_KEYS, Access, Command, Keys, Replaces, Tells, Uploads, Weighs};
+use crate::core::batch::BATCH_KEYS;
 use crate::core::events::Change;
 use crate::core::work::copying_ns;
 use crate::redis::keys::expiry::{Clock, Expiry, deadline};
@@ -35,107 +36,110 @@ use set::{Condition, Set, set};
 const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::key("get", 2, READONLY | FAST, |call, key, hint, _| fetch(call, key, hint)).doc(
+    Command::key("get", 2, READONLY | FAST | WEIGHTLESS, |call, key, hint, _| fetch(call, key, hint)).doc(
         "1.0.0",
         "key",
         "The value of a key.",
     ),
-    Command::key("set", -3, WRITE | DENYOOM, set).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).doc(
+    Command::key("set", -3, WRITE | DENYOOM, set).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).uses(|args| {
+        // A value, and options with words of their own: as Redis has it, any GET counts.
+        if args.skip(2).any(|word| is(word, "GET")) { Access::Change } else { Access::Replace }
+    }).uploads(Uploads { clock: None }).weighs(Weighs::Value(1)).doc(
         "1.0.0",
         "key value [NX|XX|IFEQ value|IFNE value] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         "Sets a key to a value, on a condition if one is given.",
     ),
-    Command::args("mget", -2, READONLY | FAST | MOMENTS, ALL_KEYS, mget).doc(
+    Command::args("mget", -2, READONLY | FAST | MOMENTS | WEIGHTLESS, ALL_KEYS, mget).doc(
         "1.0.0",
         "key [key ...]",
         "The values of several keys.",
     ),
-    Command::key("getset", 3, WRITE | DENYOOM | FAST, getset).tells(Tells::Each(Change::SET)).access(&[Access::Change]).with(ASKS).doc(
+    Command::key("getset", 3, WRITE | DENYOOM | FAST, getset).tells(Tells::Each(Change::SET)).access(&[Access::Change]).with(ASKS).weighs(Weighs::Value(1)).doc(
         "1.0.0",
         "key value",
         "Sets a key and returns what it had.",
     ),
-    Command::key("getdel", 2, WRITE | FAST, getdel).tells(Tells::Each(Change::KEY)).access(&[Access::Take]).with(ASKS).doc(
+    Command::key("getdel", 2, WRITE | FAST | WEIGHTLESS, getdel).tells(Tells::Each(Change::KEY)).access(&[Access::Take]).with(ASKS).doc(
         "6.2.0",
         "key",
         "Removes a key and returns what it had.",
     ),
-    Command::key("getex", -2, WRITE | FAST, getex).tells(Tells::Each(Change::KEY)).access(&[Access::Change]).with(ASKS).doc(
+    Command::key("getex", -2, WRITE | FAST | WEIGHTLESS, getex).tells(Tells::Each(Change::KEY)).access(&[Access::Change]).with(ASKS).doc(
         "6.2.0",
         "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST]",
         "The value of a key, whose expiry is set.",
     ),
-    Command::key("setnx", 3, WRITE | DENYOOM | FAST, setnx).tells(Tells::Each(Change::SET)).access(&[Access::Make]).doc(
+    Command::key("setnx", 3, WRITE | DENYOOM | FAST, setnx).tells(Tells::Each(Change::SET)).access(&[Access::Make]).weighs(Weighs::Value(1)).doc(
         "1.0.0",
         "key value",
         "Sets a key that is not there.",
     ),
-    Command::key("setex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, false)).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).doc(
+    Command::key("setex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, false)).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).uploads(Uploads { clock: Some(Clock::Seconds) }).weighs(Weighs::Value(2)).doc(
         "2.0.0",
         "key seconds value",
         "Sets a key that expires.",
     ),
-    Command::key("psetex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, true)).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).doc(
+    Command::key("psetex", 4, WRITE | DENYOOM, |call, key, hint, args| setex(call, key, hint, args, true)).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).uploads(Uploads { clock: Some(Clock::Milliseconds) }).weighs(Weighs::Value(2)).doc(
         "2.6.0",
         "key milliseconds value",
         "Sets a key that expires.",
     ),
-    Command::key("strlen", 2, READONLY | FAST, strlen).access(&[Access::Look]).doc("2.2.0", "key", "Bytes of a value."),
-    Command::key("append", 3, WRITE | DENYOOM | FAST, append).tells(Tells::Each(Change::APPEND)).access(&[Access::Extend]).doc(
+    Command::key("strlen", 2, READONLY | FAST | WEIGHTLESS, strlen).access(&[Access::Look]).doc("2.2.0", "key", "Bytes of a value."),
+    Command::key("append", 3, WRITE | DENYOOM | FAST, append).tells(Tells::Each(Change::APPEND)).access(&[Access::Extend]).weighs(Weighs::Append).replaces(Replaces::Never).doc(
         "2.0.0",
         "key value",
         "Adds behind a value; expiry and flags stay.",
     ),
-    Command::key("getrange", 4, READONLY, getrange).doc("2.4.0", "key start end", "A part of a value."),
-    Command::key("substr", 4, READONLY, getrange).doc("1.0.0", "key start end", "As GETRANGE."),
-    Command::key("setrange", 4, WRITE | DENYOOM, setrange).tells(Tells::Each(Change::string("setrange"))).doc(
+    Command::key("getrange", 4, READONLY | WEIGHTLESS, getrange).doc("2.4.0", "key start end", "A part of a value."),
+    Command::key("substr", 4, READONLY | WEIGHTLESS, getrange).doc("1.0.0", "key start end", "As GETRANGE."),
+    Command::key("setrange", 4, WRITE | DENYOOM, setrange).tells(Tells::Each(Change::string("setrange"))).weighs(Weighs::Overlay).replaces(Replaces::Never).doc(
         "2.2.0",
         "key offset value",
         "Writes over a part of a value.",
     ),
-    Command::key("incr", 2, WRITE | DENYOOM | FAST, |call, key, hint, _| add(call, key, hint, 1)).tells(Tells::Each(Change::INCRBY)).access(&[Access::Change]).doc(
+    Command::key("incr", 2, WRITE | DENYOOM | FAST | WEIGHTLESS, |call, key, hint, _| add(call, key, hint, 1)).tells(Tells::Each(Change::INCRBY)).access(&[Access::Change]).replaces(Replaces::Never).doc(
         "1.0.0",
         "key",
         "Adds one to a number.",
     ),
-    Command::key("decr", 2, WRITE | DENYOOM | FAST, |call, key, hint, _| add(call, key, hint, -1)).tells(Tells::Each(Change::INCRBY)).access(&[Access::Change]).doc(
+    Command::key("decr", 2, WRITE | DENYOOM | FAST | WEIGHTLESS, |call, key, hint, _| add(call, key, hint, -1)).tells(Tells::Each(Change::INCRBY)).access(&[Access::Change]).replaces(Replaces::Never).doc(
         "1.0.0",
         "key",
         "Takes one from a number.",
     ),
-    Command::key("incrby", 3, WRITE | DENYOOM | FAST, |call, key, hint, mut args| {
+    Command::key("incrby", 3, WRITE | DENYOOM | FAST | WEIGHTLESS, |call, key, hint, mut args| {
         let by = integer(args.next().unwrap_or_default())?;
         add(call, key, hint, by)
     }).tells(Tells::Each(Change::INCRBY)).access(&[Access::Change])
-    .doc("1.0.0", "key increment", "Adds to a number."),
-    Command::key("decrby", 3, WRITE | DENYOOM | FAST, |call, key, hint, mut args| {
+    .replaces(Replaces::Never).doc("1.0.0", "key increment", "Adds to a number."),
+    Command::key("decrby", 3, WRITE | DENYOOM | FAST | WEIGHTLESS, |call, key, hint, mut args| {
         let by = integer(args.next().unwrap_or_default())?;
         let by = by.checked_neg().ok_or(Fail::of("ERR decrement would overflow"))?;
         add(call, key, hint, by)
     }).tells(Tells::Each(Change::INCRBY)).access(&[Access::Change])
-    .doc("1.0.0", "key decrement", "Takes from a number."),
-    Command::key("incrbyfloat", 3, WRITE | DENYOOM | FAST, float::incrbyfloat).tells(Tells::Each(Change::string("incrbyfloat"))).access(&[Access::Change]).doc(
+    .replaces(Replaces::Never).doc("1.0.0", "key decrement", "Takes from a number."),
+    Command::key("incrbyfloat", 3, WRITE | DENYOOM | FAST | WEIGHTLESS, float::incrbyfloat).tells(Tells::Each(Change::string("incrbyfloat"))).access(&[Access::Change]).replaces(Replaces::Never).doc(
         "2.6.0",
         "key increment",
         "Adds to a number with a fraction.",
-    ),
-    Command::args("mset", -3, WRITE | DENYOOM, PAIRS, mset).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).doc(
+    ).doubles(&["increment"]),
+    Command::args("mset", -3, WRITE | DENYOOM, PAIRS, mset).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).weighs(Weighs::Pairs).doc(
         "1.0.1",
         "key value [key value ...]",
         "Sets several keys.",
     ),
-    Command::args("msetnx", -3, WRITE | DENYOOM, PAIRS, msetnx).tells(Tells::Each(Change::SET)).access(&[Access::Make]).doc(
+    Command::args("msetnx", -3, WRITE | DENYOOM, PAIRS, msetnx).tells(Tells::Each(Change::SET)).access(&[Access::Make]).weighs(Weighs::Pairs).doc(
         "1.0.1",
         "key value [key value ...]",
         "Sets several keys if none of them is there.",
     ),
     Command::args("msetex", -4, WRITE | DENYOOM | super::table::flag::MOVABLEKEYS, NUMBERED_PAIRS, set::msetex).tells(Tells::Each(Change::SET)).access(&[Access::Replace])
-        .doc(
+        .weighs(Weighs::CountedPairs).doc(
             "8.4.0",
             "numkeys key value [key value ...] [NX|XX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
             "Sets several keys with one expiry.",
         ),
-    Command::args("lcs", -3, READONLY, super::table::TWO_KEYS, lcs::lcs).doc(
+    Command::args("lcs", -3, READONLY, super::table::TWO_KEYS, lcs::lcs).weighs(Weighs::Subsequence).doc(
         "7.0.0",
         "key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]",
         "The longest common subsequence of two values.",
@@ -193,7 +197,7 @@ fn fetch_some(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
     let (all, before) = (*args, args.len());
     fetch_moment(call, args);
     let count = before - args.len();
-    if count > SLOTS {
+    if count > BATCH_KEYS {
         call.spend(keys_ns(count));
     }
     if call.cx.shared.tells_misses() {
@@ -242,8 +246,8 @@ fn fetch_each(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, piece: Piece, mo
         if before.is_empty() {
             return count;
         }
-        let mut batch = ArrayVec::<(Key<'_>, Hint<'_>), SLOTS>::new();
-        for name in args.by_ref().take(SLOTS) {
+        let mut batch = ArrayVec::<(Key<'_>, Hint<'_>), BATCH_KEYS>::new();
+        for name in args.by_ref().take(BATCH_KEYS) {
             let key = call.key(name);
             batch.push((key, call.cx.guard.prefetch_bucket(&key)));
         }

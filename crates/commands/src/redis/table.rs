@@ -1,80 +1,88 @@
 //! The RESP commands: one row each, from which they are run, and from which COMMAND and the
 //! documentation speak.
 
+mod weighs;
+
 use larder_protocol::resp::{Args, parse_integer};
 
+pub(crate) use self::weighs::{Elements, Weighs};
 use super::call::{Call, OfArgs, OfKey};
+use super::keys::expiry::Clock;
 use crate::core::calls::{ROWS_MAX, RowSum};
 use crate::core::events::Change;
+use crate::core::traffic::Verb;
 
 /// What a command is like: Redis's own names for it.
 pub mod flag {
     /// It may change a key.
-    pub const WRITE: u32 = 1 << 0;
+    pub const WRITE: u64 = 1 << 0;
     /// It reads keys only.
-    pub const READONLY: u32 = 1 << 1;
+    pub const READONLY: u64 = 1 << 1;
     /// It may need memory.
-    pub const DENYOOM: u32 = 1 << 2;
+    pub const DENYOOM: u64 = 1 << 2;
     /// For administrators.
-    pub const ADMIN: u32 = 1 << 3;
+    pub const ADMIN: u64 = 1 << 3;
     /// Publishing and subscribing.
-    pub const PUBSUB: u32 = 1 << 4;
+    pub const PUBSUB: u64 = 1 << 4;
     /// Not in scripts.
-    pub const NOSCRIPT: u32 = 1 << 5;
+    pub const NOSCRIPT: u64 = 1 << 5;
     /// It may wait.
-    pub const BLOCKING: u32 = 1 << 6;
+    pub const BLOCKING: u64 = 1 << 6;
     /// Also while loading.
-    pub const LOADING: u32 = 1 << 7;
+    pub const LOADING: u64 = 1 << 7;
     /// Also on a stale replica.
-    pub const STALE: u32 = 1 << 8;
+    pub const STALE: u64 = 1 << 8;
     /// MONITOR does not show it.
-    pub const SKIP_MONITOR: u32 = 1 << 9;
+    pub const SKIP_MONITOR: u64 = 1 << 9;
     /// SLOWLOG does not list it.
-    pub const SKIP_SLOWLOG: u32 = 1 << 10;
+    pub const SKIP_SLOWLOG: u64 = 1 << 10;
     /// It takes a short time, whatever the data.
-    pub const FAST: u32 = 1 << 11;
+    pub const FAST: u64 = 1 << 11;
     /// Before a client has said who it is.
-    pub const NO_AUTH: u32 = 1 << 12;
+    pub const NO_AUTH: u64 = 1 << 12;
     /// Its keys are not at fixed places.
-    pub const MOVABLEKEYS: u32 = 1 << 13;
+    pub const MOVABLEKEYS: u64 = 1 << 13;
     /// Not in transactions.
-    pub const NO_MULTI: u32 = 1 << 14;
+    pub const NO_MULTI: u64 = 1 << 14;
     /// Also while a script hangs.
-    pub const ALLOW_BUSY: u32 = 1 << 15;
+    pub const ALLOW_BUSY: u64 = 1 << 15;
 
     // What Larder alone says of a command, and COMMAND does not tell: bits behind those that have names.
     /// It shows keys that nobody named: not with `-X`.
-    pub const SHOWS_KEYS: u32 = 1 << 16;
+    pub const SHOWS_KEYS: u64 = 1 << 16;
     /// It takes all keys of a database away: not with `-F`.
-    pub const FLUSHES: u32 = 1 << 17;
+    pub const FLUSHES: u64 = 1 << 17;
     /// Only with `--enable-debug-command`.
-    pub const GUARDED: u32 = 1 << 18;
+    pub const GUARDED: u64 = 1 << 18;
     /// It is told to others: it waits while writes are paused, as those do.
-    pub const IS_TOLD: u32 = 1 << 19;
+    pub const IS_TOLD: u64 = 1 << 19;
     /// It is carried out while all are paused.
-    pub const WHILE_PAUSED: u32 = 1 << 20;
+    pub const WHILE_PAUSED: u64 = 1 << 20;
     /// Clients that speak RESP2 and listen to channels may say it.
-    pub const WHILE_LISTENING: u32 = 1 << 21;
+    pub const WHILE_LISTENING: u64 = 1 << 21;
     /// It tells of subscriptions, whether replies are sent or not.
-    pub const SUBSCRIBES: u32 = 1 << 22;
+    pub const SUBSCRIBES: u64 = 1 << 22;
     /// Behind it, messages may be for nobody any more.
-    pub const ENDS_LISTENING: u32 = 1 << 23;
+    pub const ENDS_LISTENING: u64 = 1 << 23;
     /// It may have sent something to the client itself.
-    pub const PUBLISHES: u32 = 1 << 24;
+    pub const PUBLISHES: u64 = 1 << 24;
     /// It is carried out at once also while commands are queued.
-    pub const AT_ONCE: u32 = 1 << 25;
+    pub const AT_ONCE: u64 = 1 << 25;
     /// It runs what was queued.
-    pub const RUNS_QUEUE: u32 = 1 << 26;
+    pub const RUNS_QUEUE: u64 = 1 << 26;
     /// It selects the database that its argument names.
-    pub const SELECTS: u32 = 1 << 27;
+    pub const SELECTS: u64 = 1 << 27;
     /// It concerns no key but all, or keys of another database: EXEC takes the store as a whole for it.
-    pub const TAKES_ALL: u32 = 1 << 28;
+    pub const TAKES_ALL: u64 = 1 << 28;
     /// It leaves a database empty, of which there may be so many together.
-    pub const EMPTIES: u32 = 1 << 29;
+    pub const EMPTIES: u64 = 1 << 29;
     /// It says what a key had, though it writes: that the key is not there is told.
-    pub const ASKS: u32 = 1 << 30;
+    pub const ASKS: u64 = 1 << 30;
     /// It goes through its keys in moments (`moments.rs`, `pieces.rs`), and tells of each itself.
-    pub const MOMENTS: u32 = 1 << 31;
+    pub const MOMENTS: u64 = 1 << 31;
+    /// In EXEC it weighs nothing beside what each command does: it takes as long whatever its keys have, but for the
+    /// elements that it names.
+    pub const WEIGHTLESS: u64 = 1 << 32;
 
     /// Names, in the order of the bits.
     pub const NAMES: &[&str] = &[
@@ -120,14 +128,23 @@ pub enum Keys {
     },
     /// Where the arguments say.
     By(KeysFunction),
+    /// Behind a word, which is behind this argument or is it: the first half of the words behind it.
+    Behind {
+        /// The word.
+        word: &'static str,
+        /// The first argument that may be it.
+        from: i32,
+        /// What finds them.
+        keys: KeysFunction,
+    },
 }
 
 /// A function that finds the keys among a command's arguments.
 #[derive(Clone, Copy)]
 pub struct KeysFunction(pub(crate) KeysOf);
 
-/// Calls the function with each key among the arguments behind the name.
-pub(crate) type KeysOf = for<'a> fn(Args<'a>, &mut dyn FnMut(&'a [u8]));
+/// Calls the function with each key among the arguments behind the name; false if these do not say which they are.
+pub(crate) type KeysOf = for<'a> fn(Args<'a>, &mut dyn FnMut(&'a [u8])) -> bool;
 
 impl std::fmt::Debug for KeysFunction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -155,16 +172,18 @@ impl Keys {
         match self {
             Keys::None => false,
             Keys::Range { last, .. } => *last < 0,
-            Keys::Counted { .. } | Keys::By(_) => true,
+            Keys::Counted { .. } | Keys::By(_) | Keys::Behind { .. } => true,
         }
     }
 
     /// The first, the last and the step, as COMMAND tells them.
     pub(crate) fn range(&self) -> [i32; 3] {
         match *self {
-            Keys::None | Keys::By(_) => [0; 3],
+            // Clients ask where they are.
+            Keys::None | Keys::Counted { .. } | Keys::Behind { .. } => [0; 3],
+            // The first is told; for the others clients ask.
+            Keys::By(_) => [1; 3],
             Keys::Range { first, last, step } => [first, last, step],
-            Keys::Counted { count, step } => [count + 1, -1, step],
         }
     }
 }
@@ -186,6 +205,8 @@ pub enum Access {
     Update,
     /// Changes its value, and says what it is or was.
     Change,
+    /// Says what it has, and notes to whom: for Redis its value is as it was.
+    Deliver,
     /// Takes something out of its value.
     Reduce,
     /// Removes it.
@@ -198,7 +219,7 @@ impl Access {
     /// In Redis's words.
     pub fn words(self) -> &'static [&'static str] {
         match self {
-            Access::Read => &["RO", "access"],
+            Access::Read | Access::Deliver => &["RO", "access"],
             Access::Look => &["RO"],
             Access::Replace => &["OW", "update"],
             Access::Make => &["OW", "insert"],
@@ -208,6 +229,22 @@ impl Access {
             Access::Reduce => &["RW", "delete"],
             Access::Remove => &["RM", "delete"],
             Access::Take => &["RW", "access", "delete"],
+        }
+    }
+
+    /// What it comes to.
+    pub(crate) fn verb(self) -> Verb {
+        match self {
+            Access::Read | Access::Look => Verb::Read,
+            Access::Remove => Verb::Delete,
+            Access::Replace
+            | Access::Make
+            | Access::Extend
+            | Access::Update
+            | Access::Change
+            | Access::Deliver
+            | Access::Reduce
+            | Access::Take => Verb::Write,
         }
     }
 
@@ -250,6 +287,50 @@ impl std::fmt::Debug for ArgsTold {
     }
 }
 
+/// Which words of a command are secret: neither SLOWLOG nor MONITOR shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Secret {
+    /// None.
+    None,
+    /// All behind this one, the name being 0.
+    Behind(usize),
+    /// A name and a password behind AUTH.
+    Credentials,
+    /// Values of parameters that are passwords.
+    Parameters,
+    /// Those of another command, which is its first argument.
+    OfAnother,
+}
+
+/// A command whose value comes last, behind its key and perhaps a time: all that decides where it is stored is known
+/// before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Uploads {
+    /// In what the time is given, if there is one.
+    pub clock: Option<Clock>,
+}
+
+impl Uploads {
+    /// Words of such a request, the name and the value among them.
+    pub fn words(self) -> usize {
+        3 + usize::from(self.clock.is_some())
+    }
+}
+
+/// Whether a writing command may put another value in the place of what its keys hold, or none. What EXEC knows of their
+/// values says nothing behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replaces {
+    /// It may; of elements of collections, if it [stores](Weighs::stores_elements) them.
+    Usual,
+    /// The same, of its keys in its own database and in those that its words may name.
+    AlsoElsewhere,
+    /// It changes what is there, or when that expires.
+    Never,
+    /// It takes its keys away if the time that it names, in this, has passed.
+    IfPast(Clock),
+}
+
 /// How a command is run.
 #[derive(Clone, Copy)]
 pub enum Run {
@@ -286,21 +367,35 @@ pub struct Command {
     /// How many arguments it takes, the name counted; negative: at least so many.
     pub arity: i32,
     /// [`flag`]s.
-    pub flags: u32,
+    pub flags: u64,
     /// Where its keys are.
     pub keys: Keys,
     /// What it does with the first of them, the second and so on; with those behind them as with the last.
     pub access: &'static [Access],
+    /// What these arguments, which begin behind the name, have it do with its keys, where it is not always that.
+    pub(crate) uses: Option<fn(Args<'_>) -> Access>,
     /// What it tells of those that it changes; a command that writes says so, or does not compile.
     pub tells: Option<Tells>,
     /// Arguments with which it [takes all](flag::TAKES_ALL).
     pub(crate) takes_all_if: fn(Args<'_>) -> bool,
     /// It works at elements of collections: what it takes goes by how large they are.
     pub(crate) elements: bool,
+    /// What it takes in EXEC; a command that is not [`flag::WEIGHTLESS`] says so, or does not compile.
+    pub(crate) weighs: Weighs,
+    /// Whether its keys may have another value behind it, if it writes.
+    pub(crate) replaces: Replaces,
+    /// Which of its words nobody is shown.
+    pub(crate) secret: Secret,
+    /// Its value is received straight into its item, if it is long.
+    pub(crate) uploads: Option<Uploads>,
+    /// Its ACL categories, if they are others than its group's.
+    pub(crate) categories: Option<&'static [&'static str]>,
     /// The first version of Redis that had it.
     pub since: &'static str,
     /// What follows the name.
     pub usage: &'static str,
+    /// Words of the usage that are numbers with a fraction here, and whole numbers elsewhere.
+    pub(crate) doubles: &'static [&'static str],
     /// What it does, in one sentence.
     pub summary: &'static str,
     /// How it is run.
@@ -311,24 +406,24 @@ impl Command {
     /// Where its first key is among its arguments, the name being 0; none if it has none, or these say where.
     pub(crate) fn first_key_at(&self) -> Option<usize> {
         match self.keys {
-            Keys::None | Keys::By(_) => None,
+            Keys::None | Keys::By(_) | Keys::Behind { .. } => None,
             Keys::Range { first, .. } => usize::try_from(first).ok(),
             Keys::Counted { count, .. } => usize::try_from(count + 1).ok(),
         }
     }
 
     /// A command of one key.
-    pub(crate) const fn key(name: &'static str, arity: i32, flags: u32, run: OfKey) -> Command {
+    pub(crate) const fn key(name: &'static str, arity: i32, flags: u64, run: OfKey) -> Command {
         Command::with_keys(ONE_KEY, Command::bare(name, arity, flags, Run::Key(KeyFunction(run))))
     }
 
     /// Any other command.
-    pub(crate) const fn args(name: &'static str, arity: i32, flags: u32, keys: Keys, run: OfArgs) -> Command {
+    pub(crate) const fn args(name: &'static str, arity: i32, flags: u64, keys: Keys, run: OfArgs) -> Command {
         Command::with_keys(keys, Command::bare(name, arity, flags, Run::Args(ArgsFunction(run))))
     }
 
     /// A command of one key that has a collection.
-    pub(crate) const fn of_collection(name: &'static str, arity: i32, flags: u32, run: OfKey) -> Command {
+    pub(crate) const fn of_collection(name: &'static str, arity: i32, flags: u64, run: OfKey) -> Command {
         Command { elements: true, ..Command::key(name, arity, flags, run) }
     }
 
@@ -336,7 +431,7 @@ impl Command {
     pub(crate) const fn of_collections(
         name: &'static str,
         arity: i32,
-        flags: u32,
+        flags: u64,
         keys: Keys,
         run: OfArgs,
     ) -> Command {
@@ -348,29 +443,38 @@ impl Command {
         Command::bare(name, -2, 0, Run::Container(rows))
     }
 
-    const fn bare(name: &'static str, arity: i32, flags: u32, run: Run) -> Command {
+    const fn bare(name: &'static str, arity: i32, flags: u64, run: Run) -> Command {
         Command {
             name,
             arity,
             flags,
             keys: NO_KEYS,
             access: &[],
+            uses: None,
             tells: None,
             takes_all_if: |_| false,
             elements: false,
+            weighs: Weighs::Nothing,
+            replaces: Replaces::Usual,
+            secret: Secret::None,
+            uploads: None,
+            categories: None,
             since: "1.0.0",
             usage: "",
+            doubles: &[],
             summary: "",
             run,
         }
     }
 
-    /// Of whose keys it changes values if it writes, and says what they have if it does not.
+    /// Says what its keys have if it does not write, and changes the value of its key if it does; of several keys a row has
+    /// to say what a write does with them.
     const fn with_keys(keys: Keys, row: Command) -> Command {
         let access: &[Access] = match (&keys, row.has(flag::WRITE)) {
             (Keys::None, _) => &[],
-            (_, true) => &[Access::Update],
             (_, false) => &[Access::Read],
+            (Keys::Range { first, last, .. }, true) if *first == *last => &[Access::Update],
+            (_, true) => &[],
         };
         Command { keys, access, ..row }
     }
@@ -378,6 +482,11 @@ impl Command {
     /// With what it does with its keys, if that is something else.
     pub(crate) const fn access(self, access: &'static [Access]) -> Command {
         Command { access, ..self }
+    }
+
+    /// With what it does with its keys, as its arguments say.
+    pub(crate) const fn uses(self, uses: fn(Args<'_>) -> Access) -> Command {
+        Command { uses: Some(uses), ..self }
     }
 
     /// With what it tells of the keys that it changes.
@@ -390,6 +499,31 @@ impl Command {
         Command { takes_all_if, ..self }
     }
 
+    /// With what it takes in EXEC.
+    pub(crate) const fn weighs(self, weighs: Weighs) -> Command {
+        Command { weighs, ..self }
+    }
+
+    /// With what becomes of the values that its keys hold, if that is not usual.
+    pub(crate) const fn replaces(self, replaces: Replaces) -> Command {
+        Command { replaces, ..self }
+    }
+
+    /// With words that nobody is shown.
+    pub(crate) const fn secret(self, secret: Secret) -> Command {
+        Command { secret, ..self }
+    }
+
+    /// With a value that is received straight into its item.
+    pub(crate) const fn uploads(self, uploads: Uploads) -> Command {
+        Command { uploads: Some(uploads), ..self }
+    }
+
+    /// With ACL categories that are not its group's.
+    pub(crate) const fn categories(self, categories: &'static [&'static str]) -> Command {
+        Command { categories: Some(categories), ..self }
+    }
+
     /// With what COMMAND DOCS and people are told.
     pub(crate) const fn doc(
         self,
@@ -400,14 +534,19 @@ impl Command {
         Command { since, usage, summary, ..self }
     }
 
+    /// With words of its usage that are numbers with a fraction.
+    pub(crate) const fn doubles(self, words: &'static [&'static str]) -> Command {
+        Command { doubles: words, ..self }
+    }
+
     /// With these flags besides.
-    pub(crate) const fn with(self, flags: u32) -> Command {
+    pub(crate) const fn with(self, flags: u64) -> Command {
         Command { flags: self.flags | flags, ..self }
     }
 
     /// Has this flag.
     #[inline]
-    pub const fn has(&self, flag: u32) -> bool {
+    pub const fn has(&self, flag: u64) -> bool {
         self.flags & flag != 0
     }
 
@@ -441,6 +580,20 @@ impl Command {
         1 + self.name.matches('|').count() as i32
     }
 
+    /// How many keys there are among `args`, which begin behind the name.
+    pub(crate) fn key_count(&self, args: Args<'_>) -> usize {
+        match self.keys {
+            Keys::None => 0,
+            Keys::Range { first: 1, last: 1, .. } => 1,
+            Keys::Range { first: 1, last: -1, step: 1 } if self.words() == 1 => args.len(),
+            Keys::Range { .. } | Keys::Counted { .. } | Keys::By(_) | Keys::Behind { .. } => {
+                let mut count = 0;
+                self.each_key(args, &mut |_| count += 1);
+                count
+            }
+        }
+    }
+
     /// Calls `visit` with each key among `args`, which begin behind the name.
     pub(crate) fn each_key<'a>(&self, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8])) {
         let words = self.words();
@@ -452,12 +605,29 @@ impl Command {
                 let most = counted.and_then(parse_integer).and_then(|n| usize::try_from(n).ok());
                 (count + 1, -1, step, most.unwrap_or(0))
             }
-            Keys::By(keys) => return (keys.0)(args, visit),
+            Keys::By(keys) | Keys::Behind { keys, .. } => {
+                (keys.0)(args, visit);
+                return;
+            }
         };
         let last = if last < 0 { i64::from(words + last) + args.len() as i64 } else { i64::from(last) };
         let (skipped, step) = ((first - words).max(0) as usize, step.max(1) as usize);
         let among = (last - i64::from(first) + 1).max(0) as usize;
         args.skip(skipped).take(among).step_by(step).take(most).for_each(visit);
+    }
+
+    /// Its words say which are keys: where one says how many there are, there are so many, one at least. `args` begin
+    /// behind the name.
+    pub(crate) fn counts_its_keys(&self, args: Args<'_>) -> bool {
+        let (count, step) = match self.keys {
+            Keys::None | Keys::Range { .. } => return true,
+            Keys::By(keys) | Keys::Behind { keys, .. } => return (keys.0)(args, &mut |_| ()),
+            Keys::Counted { count, step } => (count, step),
+        };
+        let Some(at) = usize::try_from(count - self.words()).ok() else { return true };
+        let keys = args.at(at).and_then(parse_integer).and_then(|n| usize::try_from(n).ok());
+        let words = args.len().saturating_sub(at + 1);
+        keys.is_some_and(|keys| keys > 0 && keys.saturating_mul(step.max(1) as usize) <= words)
     }
 
     /// It may write, or is told to others: it waits while writes are paused.
@@ -471,20 +641,50 @@ impl Command {
         self.access.get(nth).copied().unwrap_or(last)
     }
 
+    /// It runs a script, which is shown to MONITOR before what it calls.
+    pub fn runs_script(&self) -> bool {
+        self.has(flag::SKIP_MONITOR) && self.has(flag::MOVABLEKEYS)
+    }
+
     /// EXEC takes the store as a whole for it.
     pub(crate) fn takes_all(&self, args: Args<'_>) -> bool {
         self.has(flag::TAKES_ALL) || (self.takes_all_if)(args)
     }
 
-    /// A command that writes says what it tells, and only such a one; so do the accesses to its keys.
-    const fn is_coherent(&self) -> bool {
+    /// What its row leaves out, or says against itself.
+    const fn fault(&self) -> Option<&'static str> {
         let writes = self.has(flag::WRITE);
         let (mut at, mut changes) = (0, false);
         while at < self.access.len() {
             changes |= self.access[at].writes();
             at += 1;
         }
-        writes == self.tells.is_some() && (changes == writes || !self.keys.any())
+        if matches!(self.run, Run::Container(_)) {
+            return None;
+        }
+        if writes && self.tells.is_none() {
+            return Some("it writes and does not say what it tells of its keys");
+        }
+        if !writes && self.tells.is_some() {
+            return Some("it tells of changes and does not write");
+        }
+        if self.keys.any() && changes != writes {
+            return Some(
+                "what it does with its keys is not what WRITE says, or it does not say it of several",
+            );
+        }
+        if !self.keys.any() && !matches!(self.tells, None | Some(Tells::Nothing)) {
+            return Some("it tells of changes of its keys and has none");
+        }
+        if self.has(flag::WEIGHTLESS) != matches!(self.weighs, Weighs::Nothing) {
+            return Some(
+                "it does not say what it takes in EXEC, or says it of a command that weighs nothing",
+            );
+        }
+        if !self.elements && matches!(self.weighs, Weighs::Elements(_)) {
+            return Some("it weighs elements and is not a command of collections");
+        }
+        None
     }
 }
 
@@ -508,10 +708,18 @@ const GROUPS: &[Group] = &[
     Group { name: "list", category: Some("list"), rows: super::collections::list::ROWS },
     Group { name: "set", category: Some("set"), rows: super::collections::set::ROWS },
     Group { name: "sorted-set", category: Some("sortedset"), rows: super::collections::sorted::ROWS },
+    Group { name: "stream", category: Some("stream"), rows: super::collections::stream::ROWS },
     Group { name: "generic", category: Some("keyspace"), rows: super::keys::ROWS },
     Group { name: "bitmap", category: Some("bitmap"), rows: crate::redis::strings::bitmap::ROWS },
+    Group { name: "geo", category: Some("geo"), rows: super::collections::geo::ROWS },
+    Group {
+        name: "hyperloglog",
+        category: Some("hyperloglog"),
+        rows: crate::redis::strings::hyperloglog::ROWS,
+    },
     Group { name: "pubsub", category: Some("pubsub"), rows: super::pubsub::ROWS },
     Group { name: "transactions", category: Some("transaction"), rows: super::transactions::ROWS },
+    Group { name: "scripting", category: Some("scripting"), rows: super::scripts::ROWS },
     Group { name: "connection", category: Some("connection"), rows: super::connection::ROWS },
     Group { name: "cluster", category: None, rows: crate::redis::server::absent::ROWS },
     Group { name: "server", category: None, rows: super::server::ROWS },
@@ -544,6 +752,27 @@ struct Numbered {
     subcommands: u16,
 }
 
+/// A row that does not say all does not compile: the compiler says its name, and what is wrong.
+const fn check(row: &Command) {
+    let Some(fault) = row.fault() else { return };
+    let (mut text, mut len) = ([0; 256], 0);
+    let parts = [row.name, ": ", fault];
+    let mut part = 0;
+    while part < parts.len() {
+        let bytes = parts[part].as_bytes();
+        let mut at = 0;
+        while at < bytes.len() && len < text.len() {
+            text[len] = bytes[at];
+            (at, len) = (at + 1, len + 1);
+        }
+        part += 1;
+    }
+    match std::str::from_utf8(text.split_at(len).0) {
+        Ok(text) => panic!("{}", text),
+        Err(_) => panic!("a row's name is no text"),
+    }
+}
+
 /// All rows by their numbers: commands, group by group, and behind them the subcommands of each.
 static NUMBERED: [Numbered; ROWS_COUNT] = {
     let mut all = [Numbered { row: &GROUPS[0].rows[0], subcommands: 0 }; ROWS_COUNT];
@@ -553,15 +782,12 @@ static NUMBERED: [Numbered; ROWS_COUNT] = {
         let rows = GROUPS[group].rows;
         let mut row = 0;
         while row < rows.len() {
-            assert!(rows[row].is_coherent(), "a command that writes says what it tells of its keys");
+            check(&rows[row]);
             all[at] = Numbered { row: &rows[row], subcommands: next as u16 };
             let subcommands = rows[row].subcommands();
             let mut sub = 0;
             while sub < subcommands.len() {
-                assert!(
-                    subcommands[sub].is_coherent(),
-                    "a command that writes says what it tells of its keys"
-                );
+                check(&subcommands[sub]);
                 all[next] = Numbered { row: &subcommands[sub], subcommands: 0 };
                 next += 1;
                 sub += 1;
@@ -587,25 +813,54 @@ const COMMANDS_COUNT: usize = {
 /// Slots of [`INDEX`]: a power of two, several times as many as there are commands.
 const INDEX_SLOTS: usize = 1024;
 
-/// A command by the hash of its name; its number, or [`NO_ROW`].
+/// A command by the hash of its name.
 #[derive(Clone, Copy)]
 struct Entry {
     hash: u64,
+    /// Of a name of up to eight bytes: its bytes, and the bits by which its letters may differ from them.
+    bytes: u64,
+    cases: u64,
+    /// Its number, or [`NO_ROW`].
     row: u16,
+    len: u16,
+}
+
+impl Entry {
+    const NONE: Entry = Entry { hash: 0, bytes: 0, cases: 0, row: NO_ROW, len: 0 };
+
+    const fn of(name: &[u8], row: usize) -> Entry {
+        let (bytes, mut cases, mut at) = (short(name), 0, 0);
+        while at < name.len() && at < 8 {
+            if name[at].is_ascii_alphabetic() {
+                cases |= 0x20 << (8 * at);
+            }
+            at += 1;
+        }
+        Entry { hash: hash(name), bytes, cases, row: row as u16, len: name.len() as u16 }
+    }
+
+    /// It is the command of this name, whose hash it has.
+    #[inline(always)]
+    fn is(&self, name: &[u8]) -> bool {
+        if name.len() > 8 {
+            return name.eq_ignore_ascii_case(NUMBERED[usize::from(self.row)].row.name.as_bytes());
+        }
+        usize::from(self.len) == name.len() && (short(name) ^ self.bytes) & !self.cases == 0
+    }
 }
 
 const NO_ROW: u16 = u16::MAX;
 
 static INDEX: [Entry; INDEX_SLOTS] = {
-    let mut index = [Entry { hash: 0, row: NO_ROW }; INDEX_SLOTS];
+    let mut index = [Entry::NONE; INDEX_SLOTS];
     let mut row = 0;
     while row < COMMANDS_COUNT {
-        let hash = hash(NUMBERED[row].row.name.as_bytes());
-        let mut at = slot(hash);
+        let entry = Entry::of(NUMBERED[row].row.name.as_bytes(), row);
+        let mut at = slot(entry.hash);
         while index[at].row != NO_ROW {
             at = (at + 1) % INDEX_SLOTS;
         }
-        index[at] = Entry { hash, row: row as u16 };
+        index[at] = entry;
         row += 1;
     }
     index
@@ -614,13 +869,32 @@ static INDEX: [Entry; INDEX_SLOTS] = {
 /// The bytes in lower case, folded; different for all names up to eight bytes.
 #[inline(always)]
 const fn hash(name: &[u8]) -> u64 {
-    let mut hash = 0u64;
-    let mut at = 0;
-    while at < name.len() {
-        hash = hash.rotate_left(8) ^ (name[at] | 0x20) as u64;
-        at += 1;
+    const LOWER: u64 = 0x2020_2020_2020_2020;
+    match (name.first_chunk(), name.last_chunk()) {
+        (Some(first), Some(last)) => {
+            let (first, last) = (u64::from_le_bytes(*first) | LOWER, u64::from_le_bytes(*last) | LOWER);
+            if name.len() == 8 { first } else { first ^ last.rotate_left(29) ^ name.len() as u64 }
+        }
+        _ => short(name) | (LOWER & !(u64::MAX << (8 * name.len()))),
     }
-    hash
+}
+
+/// The first bytes of a name, at most eight, as a number: in few steps, for this is done for each request.
+#[inline(always)]
+const fn short(name: &[u8]) -> u64 {
+    if let Some(all) = name.first_chunk() {
+        return u64::from_le_bytes(*all);
+    }
+    let len = name.len();
+    if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+        return u32::from_le_bytes(*first) as u64 | (u32::from_le_bytes(*last) as u64) << (8 * (len - 4));
+    }
+    match *name {
+        [] => 0,
+        [a] => a as u64,
+        [a, b] => a as u64 | (b as u64) << 8,
+        [a, b, c, ..] => a as u64 | (b as u64) << 8 | (c as u64) << 16,
+    }
 }
 
 #[inline(always)]
@@ -634,13 +908,12 @@ pub(crate) fn find(name: &[u8]) -> Option<(&'static Command, RowId)> {
     let hash = hash(name);
     let mut at = slot(hash);
     loop {
-        let entry = INDEX[at];
+        let entry = &INDEX[at];
         if entry.row == NO_ROW {
             return None;
         }
-        let row = NUMBERED[usize::from(entry.row)].row;
-        if entry.hash == hash && name.eq_ignore_ascii_case(row.name.as_bytes()) {
-            return Some((row, RowId::from(entry.row)));
+        if entry.hash == hash && entry.is(name) {
+            return Some((NUMBERED[usize::from(entry.row)].row, RowId::from(entry.row)));
         }
         at = (at + 1) % INDEX_SLOTS;
     }
@@ -715,6 +988,19 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_differs_in_any_bit_is_another() {
+        for (_, row) in rows() {
+            for bit in 0..8 * row.name.len() {
+                let mut name = row.name.as_bytes().to_vec();
+                name[bit / 8] ^= 1 << (bit % 8);
+                let is = |row: &&Command| row.name.as_bytes().eq_ignore_ascii_case(&name);
+                let expected = rows().map(|(_, row)| row).find(is).map(|row| row.name);
+                assert_eq!(find(&name).map(|(row, _)| row.name), expected, "{name:?}");
+            }
+        }
+    }
+
+    #[test]
     fn rows_say_what_they_are() {
         for (_, row) in rows() {
             assert!(!row.summary.is_empty(), "{}", row.name);
@@ -752,7 +1038,13 @@ mod tests {
         }
         assert_eq!(keys(Keys::Counted { count: 2, step: 1 }, &["d", "2", "a", "b", "WEIGHTS"]), "a b");
         assert_eq!(
-            keys(Keys::By(KeysFunction(|args, visit| args.skip(1).for_each(visit))), &["a", "b"]),
+            keys(
+                Keys::By(KeysFunction(|args, visit| {
+                    args.skip(1).for_each(visit);
+                    true
+                })),
+                &["a", "b"]
+            ),
             "b"
         );
     }

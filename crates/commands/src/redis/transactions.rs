@@ -20,12 +20,14 @@ use super::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX, REPLY_BYTES_FREE};
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
 use super::table::flag::{
-    ALLOW_BUSY, AT_ONCE, DENYOOM, EMPTIES, ENDS_LISTENING, FAST, LOADING, NO_MULTI, NOSCRIPT, PUBLISHES,
-    READONLY, RUNS_QUEUE, SELECTS, SKIP_SLOWLOG, STALE, SUBSCRIBES,
+    ALLOW_BUSY, AT_ONCE, EMPTIES, ENDS_LISTENING, FAST, LOADING, NO_MULTI, NOSCRIPT, PUBLISHES, READONLY,
+    RUNS_QUEUE, SELECTS, SKIP_SLOWLOG, STALE, SUBSCRIBES, WEIGHTLESS,
 };
 use super::table::{ALL_KEYS, Access, Command, NO_KEYS, RowId};
 use crate::core::held::Held;
 use crate::core::work::{CLEANING_NS, copying_ns};
+use crate::redis::scripts;
+use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::session::execute::{KEY_EVENT_BYTES, KEY_HASH_BYTES};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
@@ -40,7 +42,7 @@ const WATCHES_AT_ONCE: usize = 1 << 10;
 /// What an item takes beside its key and value, at least.
 const ITEM_HEADER_BYTES: usize = 8;
 
-const ANY_TIME: u32 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY;
+const ANY_TIME: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | WEIGHTLESS;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("multi", 1, ANY_TIME, NO_KEYS, multi).with(AT_ONCE).doc(
@@ -48,7 +50,7 @@ pub(crate) const ROWS: &[Command] = &[
         "",
         "Queues what follows until EXEC.",
     ),
-    Command::args("exec", 1, LOADING | STALE | NOSCRIPT | SKIP_SLOWLOG, NO_KEYS, exec)
+    Command::args("exec", 1, LOADING | STALE | NOSCRIPT | SKIP_SLOWLOG | WEIGHTLESS, NO_KEYS, exec)
         .with(AT_ONCE | RUNS_QUEUE | ENDS_LISTENING | PUBLISHES)
         .doc("1.2.0", "", "Runs what was queued as one, unless a watched key was touched."),
     Command::args("discard", 1, ANY_TIME, NO_KEYS, discard).with(AT_ONCE).doc(
@@ -84,18 +86,21 @@ struct Queue {
 struct Queued {
     row: &'static Command,
     id: Option<RowId>,
-    /// Where its words begin, how many they are, and how many of them are its name.
+    /// Where its words begin and end, how many they are, and how many of them are its name.
     at: usize,
+    end: usize,
     words: usize,
     name: usize,
     /// [`item_bytes`] of its arguments.
     item_bytes: usize,
+    /// Where a full store refuses writes it is refused.
+    needs_memory: bool,
 }
 
 impl Queued {
     /// All words, and those behind the name.
     fn words<'q>(&self, bytes: &'q [u8]) -> (Args<'q>, Args<'q>) {
-        let words = Args::decode(&bytes[self.at..], self.words);
+        let words = Args::decode(&bytes[self.at..self.end], self.words);
         let mut args = words;
         args.nth(self.name - 1);
         (words, args)
@@ -171,7 +176,7 @@ impl Transaction {
 }
 
 /// Bytes of an item that is made of these arguments, about.
-fn item_bytes(args: Args<'_>) -> usize {
+pub(crate) fn item_bytes(args: Args<'_>) -> usize {
     ITEM_HEADER_BYTES + args.map(<[u8]>::len).sum::<usize>()
 }
 
@@ -207,7 +212,8 @@ impl Call<'_, '_, '_> {
             return Ok(false);
         }
         let (touched, id) = (self.client.transaction.touched(), self.row);
-        if self.client.transaction.is_open() && !self.has_room_for(row, item_bytes(args)) {
+        let needs_memory = self.client.transaction.is_open() && scripts::needs_memory(self, row, args);
+        if needs_memory && !self.cx.guard.has_room(item_bytes(args)) {
             return Err(Fail::OUT_OF_MEMORY);
         }
         let Some(queue) = &mut self.client.transaction.queue else { return Ok(false) };
@@ -228,18 +234,15 @@ impl Call<'_, '_, '_> {
                 row,
                 id,
                 at,
+                end: queue.bytes.len(),
                 words: words.len(),
                 name,
                 item_bytes: item_bytes(args),
+                needs_memory,
             });
         }
         put_simple(self.out, "QUEUED");
         Ok(true)
-    }
-
-    /// A command finds the room that it may need, where a full store refuses writes.
-    fn has_room_for(&mut self, row: &Command, item_bytes: usize) -> bool {
-        !row.has(DENYOOM) || self.cx.guard.has_room(item_bytes)
     }
 
     /// EXEC may begin: there is room for the longest of its writes. Whether there is for all of them is found
@@ -249,21 +252,16 @@ impl Call<'_, '_, '_> {
     /// There is none, and nothing will be run.
     pub fn admit_exec(&mut self) -> Done {
         let queued = self.client.transaction.queue.iter().filter(|queue| !queue.spoilt);
-        let longest = queued
-            .flat_map(|queue| &queue.commands)
-            .filter(|queued| queued.row.has(DENYOOM))
-            .max_by_key(|queued| queued.item_bytes)
-            .copied();
-        match longest {
-            Some(queued) if !self.has_room_for(queued.row, queued.item_bytes) => Err(Fail::OUT_OF_MEMORY),
-            _ => Ok(()),
-        }
+        let needing = queued.flat_map(|queue| &queue.commands).filter(|queued| queued.needs_memory);
+        let Some(longest) = needing.map(|queued| queued.item_bytes).max() else { return Ok(()) };
+        let starved = self.shared.starved_bytes.load(Relaxed) > 0;
+        if starved || !self.cx.guard.has_room(longest) { Err(Fail::OUT_OF_MEMORY) } else { Ok(()) }
     }
 
     /// A command was refused before it could run or be queued: what EXEC and its client are told.
     #[cold]
-    pub fn refuse(&mut self, name: &[u8], fail: Fail) -> Fail {
-        if name.eq_ignore_ascii_case(b"exec") {
+    pub fn refuse(&mut self, row: Option<&Command>, fail: Fail) -> Fail {
+        if row.is_some_and(|row| row.has(RUNS_QUEUE)) {
             self.client.transaction.clear();
             let why = fail.text().strip_prefix("ERR ").unwrap_or(fail.text());
             return Fail::with(format!("EXECABORT Transaction discarded because of: {why}"));
@@ -334,7 +332,7 @@ fn discard(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         return Err(Fail::of("ERR DISCARD without MULTI"));
     }
     call.client.transaction.clear();
-    call.cx.guard.settle_watches();
+    call.cx.guard.end_watches();
     call.ok()
 }
 
@@ -370,7 +368,7 @@ fn unwatch(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     // Inside EXEC it comes too late, and the watches go with it.
     if !call.cx.guard.in_transaction() {
         call.client.transaction.watches = None;
-        call.cx.guard.settle_watches();
+        call.cx.guard.end_watches();
     }
     call.ok()
 }
@@ -396,6 +394,13 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         ));
     };
     make_room_for(call, &queue);
+    let done = run(call, queue, watches);
+    call.out.end_reserve();
+    done
+}
+
+/// Takes the keys, or the store, and runs all of them.
+fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watches>>) -> Done {
     if queue.commands().any(|(row, args)| row.takes_all(args)) {
         call.cx.guard.begin_whole();
     } else {
@@ -438,7 +443,7 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     }
     call.cx.guard.finish();
     drop(watches);
-    call.cx.guard.settle_watches();
+    call.cx.guard.end_watches();
     Ok(())
 }
 
@@ -504,7 +509,7 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
     }
     let short = queue.commands.len() * SHORT_REPLY_BYTES as usize;
     // Where there is none, each that needs some is refused.
-    let _ = call.make_room(bytes.min(most) + short);
+    let _ = call.reserve_room(bytes.min(most) + short);
 }
 
 /// What a queue does beside what was weighed is bounded where nothing is lost by it: what only looks.
@@ -516,9 +521,9 @@ const LOOKED_ENOUGH: Fail =
 fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8], began_ns: u64) {
     let (words, args) = queued.words(bytes);
     if queued.row.has(ENDS_LISTENING) {
-        keep_letters(call);
+        keep_deliveries(call);
     }
-    let (mark, before) = (call.out.mark(), call.out.own_bytes());
+    let (mark, before, replied) = (call.out.mark(), call.out.own_bytes(), call.out.len());
     let may = call.may_reply_more();
     let slept_ms = call.flow.sleep_ms();
     let began_us = call.measures(queued.row).then(|| call.cx.host.clock_us());
@@ -529,7 +534,11 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8], began_
     } else if looks && call.cx.room.work().done_ns().saturating_sub(began_ns) > EXEC_NS_MAX {
         Err(LOOKED_ENOUGH)
     } else {
-        call.execute(queued.row, args, words)
+        // A script says by its reply that it has failed.
+        let exec = std::mem::replace(&mut call.row, queued.id);
+        let done = call.execute(queued.row, args, words);
+        call.row = exec;
+        done
     };
     call.spend(copying_ns(call.out.own_bytes().saturating_sub(before)));
     if !may && call.out.own_bytes() > before + SHORT_REPLY_BYTES && done.is_ok() {
@@ -541,9 +550,8 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8], began_
         let slept_us = (call.flow.sleep_ms() - slept_ms) * 1000;
         call.cx.host.clock_us().saturating_sub(began_us) + slept_us
     });
-    if let Some(took_us) = took_us {
-        call.note_time(queued.row, words, took_us);
-    }
+    let reply_bytes = call.out.len().saturating_sub(replied);
+    call.note(queued.row, words, Measured { took_us, request_bytes: request_bytes(words), reply_bytes });
     if let Some(id) = queued.id {
         call.cx.counters.rows.called(id, 1);
         if let Some(took_us) = took_us {
@@ -563,11 +571,11 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8], began_
 }
 
 /// Keeps the messages that wait for the client for after EXEC: what comes next may stop it from listening.
-fn keep_letters(call: &mut Call<'_, '_, '_>) {
+fn keep_deliveries(call: &mut Call<'_, '_, '_>) {
     let Some(subscriptions) = &call.client.subscriptions else { return };
     let late = call.client.late.get_or_insert_with(|| Box::new(call.out.beside(&[])));
-    for letter in call.cx.host.fetch(call.client.facts.place, call.client.facts.id) {
-        subscriptions.deliver(call.client.resp3, &letter.message, late);
+    for delivery in call.cx.host.fetch(call.client.facts.place, call.client.facts.id) {
+        subscriptions.deliver(call.client.resp3, &delivery.message, late);
     }
 }
 

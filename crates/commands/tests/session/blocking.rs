@@ -1,4 +1,4 @@
-//! Commands that wait: who is woken, what is put back, what it takes.
+//! Commands that wait: which client is woken, what is put back, what it takes.
 
 use super::survey::command;
 use super::{Bench, START, bench};
@@ -6,7 +6,7 @@ use larder_commands::{Next, Session, Settings};
 use larder_store::{Config, Store};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Those who are served at a time.
+/// Clients that are served at a time.
 const SERVED_AT_ONCE: usize = 64;
 
 impl Bench {
@@ -74,7 +74,7 @@ fn what_was_popped_for_one_that_has_gone_is_put_back_where_it_was() {
         assert_eq!(bench.told(&mut me, shows), list(there), "{waits}");
         assert_eq!(bench.told(&mut me, "DEL k"), ":1\r\n");
     }
-    bench.worker.enter(START).settle_watches();
+    bench.worker.enter(START).end_watches();
     assert_eq!(bench.worker.store().watch_bytes(), 0);
 }
 
@@ -186,7 +186,7 @@ fn those_who_wait_are_shown_and_hold_nothing_when_they_have_gone() {
     bench.ended(other);
     let info = bench.told(&mut me, "INFO clients");
     assert!(info.contains("blocked_clients:0\r\n") && info.contains("total_blocking_keys:0\r\n"), "{info}");
-    bench.worker.enter(START).settle_watches();
+    bench.worker.enter(START).end_watches();
     assert_eq!((bench.worker.store().watch_bytes(), bench.worker.store().heap_bytes()), (0, before));
 }
 
@@ -215,7 +215,7 @@ fn keys_that_are_waited_for_take_their_share_of_the_memory_and_no_more() {
     }
     assert!(sessions.len() > 2 && store.watch_bytes() <= (4 << 20) / 16);
     sessions.clear();
-    bench.worker.enter(START).settle_watches();
+    bench.worker.enter(START).end_watches();
     assert_eq!(store.watch_bytes(), 0);
     bench.blocked("BLPOP k 0");
 }

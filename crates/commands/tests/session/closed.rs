@@ -67,6 +67,62 @@ fn keys_that_no_text_can_say_end_no_line() {
     assert!(lines(&dump, "PREFIX ", "END\r\n") >= 1 && dump.contains("PREFIX p%07%0D get "), "{dump:?}");
 }
 
+/// Nor where it is told what was asked for: hot keys, their prefixes, and what watchers are shown.
+#[test]
+fn keys_that_no_text_can_say_end_no_line_of_what_is_told_of_traffic() {
+    let mut bench = bench();
+    bench.shared.show_traffic(bench.worker.store(), 1, 0);
+    bench.shared.tend_samples(&bench.room, bench.worker.store(), 0);
+    let (mut watcher, mut session) = (Session::new(), Session::new());
+    assert_eq!(bench.turns(&mut watcher, b"watch fetchers mutations deletions\r\n").0, b"OK\r\n");
+    let started =
+        bench.says(&mut session, &["HOTKEYS", "START", "METRICS", "2", "CPU", "NET", "COUNT", "64"]);
+    assert_eq!(started, "+OK\r\n");
+    let long = b"\r\nSTAT x y\r\n:".repeat(30);
+    let keys: Vec<&[u8]> = HOSTILE.into_iter().chain([&long[..], b"plain"]).collect();
+    bench.set_all(&keys, "0");
+    for verb in ["GET", "DEL"] {
+        for key in &keys {
+            let head = format!("*2\r\n$3\r\n{verb}\r\n${}\r\n", key.len());
+            bench.turns(&mut session, &[head.as_bytes(), key, b"\r\n"].concat());
+        }
+    }
+    let hot = bench.turns(&mut session, &command(&["HOTKEYS", "GET"])).0;
+    for key in &keys {
+        // Of a long one its beginning.
+        let told = &key[..key.len().min(250)];
+        let bulk = [format!("${}\r\n", told.len()).as_bytes(), told, b"\r\n:"].concat();
+        assert!(hot.windows(bulk.len()).any(|bytes| bytes == bulk), "{:?}", String::from_utf8_lossy(&hot));
+    }
+    bench.shared.count_samples(bench.worker.store(), 100);
+    bench.shared.tend_samples(&bench.room, bench.worker.store(), 100);
+    let is_text = |line: &str| line.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    for (what, name) in [("hotkeys", "key"), ("prefixes", "prefix")] {
+        let told = bench.ask(&format!("stats {what}\r\n"));
+        let rows = told.strip_suffix("END\r\n").expect("an end");
+        let named = rows.split_terminator("\r\n").filter(|line| line.contains(&format!(":{name} "))).count();
+        assert!(named >= if name == "key" { keys.len() } else { 3 }, "{told:?}");
+        for line in rows.split_terminator("\r\n") {
+            assert!(is_text(line) && line.starts_with("STAT ") && line.split(' ').count() == 3, "{line:?}");
+        }
+        let told = bench.says(&mut session, &["INFO", what]);
+        let (_, rows) = told.split_once("\r\n").expect("a length");
+        let title = format!("# {}{}", what[..1].to_uppercase(), &what[1..]);
+        let told = |line: &str| line.is_empty() || line == title || line.starts_with(&what[..3]);
+        assert!(rows.split("\r\n").all(|line| is_text(line) && told(line)), "{rows:?}");
+    }
+    let (lines, _) = bench.run(&mut watcher, b"get a\r\n", 1000);
+    let lines = String::from_utf8(lines).expect("text");
+    // A write looks first; `set_all` and the two verbs.
+    assert!(lines.lines().count() >= 3 * keys.len(), "{lines:?}");
+    for line in lines.split_terminator('\n') {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let words = |name: &str| line.split(' ').filter(|word| word.starts_with(name)).count();
+        assert!(is_text(line) && line.starts_with("ts="), "{line:?}");
+        assert_eq!((words("type="), words("key=")), (1, 1), "{line:?}");
+    }
+}
+
 /// In what meta commands reply of a key that was sent in base64 there is no byte of it but in base64.
 #[test]
 fn meta_commands_say_a_key_of_any_bytes_in_base64() {
@@ -166,6 +222,48 @@ fn what_forbids_text_clients_forbids_the_others_too() {
     assert!(bench.says(&mut session, &["EXEC"]).starts_with("-EXECABORT"));
 }
 
+/// Whoever calls them: a script, one that only reads, or a function.
+#[test]
+fn what_is_forbidden_outside_of_scripts_is_forbidden_in_them() {
+    let mut bench = Bench::new(Settings { dump: false, flush: false, ..Settings::default() });
+    let mut session = Session::new();
+    assert_eq!(bench.says(&mut session, &["SET", "secret", "1"]), "+OK\r\n");
+    let library = "#!lua name=mine\nredis.register_function('call', function(_, args) \
+                   return redis.call(unpack(args)) end)";
+    assert_eq!(bench.says(&mut session, &["FUNCTION", "LOAD", library]), "$4\r\nmine\r\n");
+    let script = "return redis.call(unpack(ARGV))";
+    for (words, option) in [
+        (&["KEYS", "*"][..], "(-X)"),
+        (&["SCAN", "0"], "(-X)"),
+        (&["RANDOMKEY"], "(-X)"),
+        (&["FLUSHALL"], "(-F)"),
+        (&["FLUSHALL", "ASYNC"], "(-F)"),
+        (&["FLUSHDB"], "(-F)"),
+        (&["SWAPDB", "0", "1"], "(-F)"),
+        (&["SLOWLOG", "GET"], ""),
+        (&["MONITOR"], ""),
+        (&["HOTKEYS", "GET"], ""),
+        (&["CONFIG", "SET", "notify-keyspace-events", "KEA"], ""),
+    ] {
+        let caught = "local done = redis.pcall(unpack(ARGV)) return done.err or 'done'";
+        for head in [
+            &["EVAL", script, "0"][..],
+            &["EVAL_RO", script, "0"],
+            &["EVAL", caught, "0"],
+            &["FCALL", "call", "0"],
+        ] {
+            let reply = bench.says(&mut session, &[head, words].concat());
+            // A script that only reads may not flush anyway.
+            let is_refused = reply.contains(option) || head[0] == "EVAL_RO" && reply.contains("read-only");
+            assert!(is_refused && reply.contains("ERR "), "{head:?} {words:?}: {reply}");
+            assert!(!reply.contains("secret"), "{reply}");
+        }
+        let outside = bench.says(&mut session, words);
+        assert!(outside.starts_with("-ERR ") && outside.contains(option), "{words:?}: {outside}");
+    }
+    assert_eq!(bench.says(&mut session, &["GET", "secret"]), "$1\r\n1\r\n");
+}
+
 #[test]
 fn nobody_is_shown_a_password() {
     const CANARY: &str = "canary-7f3a";
@@ -196,14 +294,14 @@ fn nobody_is_shown_a_password() {
         let reply = bench.says(&mut session, words);
         assert!(!reply.contains(CANARY), "{words:?}: {reply}");
     }
-    // Who says it in the place of something else is told what he has said, and nobody but he is.
+    // A client that says it in the place of something else is told what it has said, and no other client is.
     for words in [&["AUTHX", CANARY][..], &["AUTH CANARY", CANARY], &["ACL", "NOTHING", CANARY]] {
         assert!(bench.says(&mut session, words).starts_with("-ERR "), "{words:?}");
     }
-    let letters = bench.host.post.take().0;
-    assert!(letters.len() > 5);
-    for letter in letters {
-        let text = format!("{letter:?}");
+    let deliveries = bench.host.outbox.take().0;
+    assert!(deliveries.len() > 5);
+    for delivery in deliveries {
+        let text = format!("{delivery:?}");
         let bytes: Vec<String> = CANARY.bytes().map(|byte| byte.to_string()).collect();
         assert!(!text.contains(CANARY) && !text.contains(&bytes.join(", ")), "{text}");
     }
@@ -225,7 +323,7 @@ fn nobody_is_shown_a_password() {
         assert!(!reply.contains(CANARY), "{words:?}: {reply}");
     }
     assert!(bench.says(&mut session, &["SLOWLOG", "GET", "-1"]).contains("(redacted)"));
-    // Who may change a password may ask for it, as in Redis: by its parameter, among others, too.
+    // A client that may change a password may ask for it, as in Redis: by its parameter, among others, too.
     for words in [&["CONFIG", "GET", "requirepass"][..], &["CONFIG", "GET", "*"]] {
         assert!(bench.says(&mut session, words).contains(CANARY), "{words:?}");
         let refused = bench.says(&mut Session::new(), words);
@@ -276,6 +374,10 @@ fn patterns_and_channels_have_their_lengths() {
     let (plain, longer) = ("p".repeat(65_536), "p".repeat(65_537));
     for most in [&most, &plain] {
         assert!(bench.says(&mut session, &["KEYS", most]).starts_with("*0"));
+        assert!(bench.says(&mut session, &["KEYS", &most[1..]]).starts_with("*0"));
+    }
+    for bytes in [(128 << 10) - 1, 128 << 10] {
+        assert_eq!(bench.says(&mut session, &["PUBLISH", &"c".repeat(bytes), "text"]), ":0\r\n");
     }
     for words in [
         &["KEYS", &more][..],
@@ -309,6 +411,7 @@ fn many_patterns_of_one_client_are_heard_and_end_with_it() {
     let text = "t".repeat(100_000);
     assert_eq!(bench.says(&mut session, &["PUBLISH", "pattern-7-x", &text]), ":1\r\n");
     drop(listener);
+    while bench.shared.forget_subscriptions(bench.worker.store()) {}
     assert_eq!(bench.says(&mut session, &["PUBSUB", "NUMPAT"]), ":0\r\n");
 }
 
@@ -330,11 +433,11 @@ fn a_text_for_many_patterns_is_kept_once() {
     bench.turns(&mut listener, &command(&words));
     let text = "t".repeat(200_000);
     assert_eq!(bench.says(&mut session, &["PUBLISH", "channel", &text]), ":500\r\n");
-    let (letters, bytes) = bench.host.post.take();
-    assert_eq!(letters.len(), 500);
+    let (deliveries, bytes) = bench.host.outbox.take();
+    assert_eq!(deliveries.len(), 500);
     assert!(bytes > 500 * text.len(), "each copy that is to be written counts");
     let places: std::collections::BTreeSet<_> =
-        letters.iter().map(|letter| letter.message.text().as_ptr()).collect();
+        deliveries.iter().map(|delivery| delivery.message.text().as_ptr()).collect();
     assert_eq!(places.len(), 1);
 }
 
@@ -352,7 +455,7 @@ fn who_has_said_the_password_may_send_what_is_long_at_once() {
 fn a_pause_can_always_be_ended() {
     let mut bench = bench();
     let (mut one, mut other) = (Session::new(), Session::new());
-    bench.says(&mut one, &["CLIENT", "PAUSE", "9223372036854775807", "ALL"]);
+    bench.says(&mut one, &["CLIENT", "PAUSE", "9000000000000000000", "ALL"]);
     // PING waits; what ends the pause does not.
     let (next, reply) = bench.wait_for(&mut other, &command(&["PING"]));
     assert!(matches!(next, Next::Sleep(_)) && reply.is_empty());
@@ -366,7 +469,7 @@ fn who_has_to_say_who_he_is_may_do_so_in_a_pause_and_end_it() {
     let mut known = Session::new();
     assert_eq!(bench.says(&mut known, &["AUTH", "secret"]), "+OK\r\n");
     for entering in [&["AUTH", "secret"][..], &["HELLO", "2", "AUTH", "default", "secret"]] {
-        bench.says(&mut known, &["CLIENT", "PAUSE", "9223372036854775807", "ALL"]);
+        bench.says(&mut known, &["CLIENT", "PAUSE", "9000000000000000000", "ALL"]);
         // What a stranger is refused he is refused at once: he does not stand there until his time is over.
         let mut session = Session::new();
         assert!(bench.says(&mut session, &["GET", "key"]).starts_with("-NOAUTH "));
@@ -398,7 +501,7 @@ fn a_transaction_that_is_to_sleep_replies_as_one() {
     assert!(matches!(next, Next::Sleep(50)), "{next:?}");
     bench.system += 60;
     assert_eq!(bench.says(&mut session, &["PING"]), "+PONG\r\n");
-    // Who wants no replies hears nothing later either.
+    // A client that wants no replies hears nothing later either.
     let input = [command(&["CLIENT", "REPLY", "OFF"]), command(&["DEBUG", "SLEEP", "0.05"])].concat();
     bench.wait_for(&mut session, &input);
     bench.system += 60;

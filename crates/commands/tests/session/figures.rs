@@ -193,3 +193,11 @@ fn a_line_that_is_read_twice_is_counted_once() {
     let hits = format!("STAT 1:get_hits {}\r\n", bench.counted(Counter::GetHits));
     assert!(bench.ask("stats slabs\r\n").contains(&hits));
 }
+
+#[test]
+fn info_says_the_hz_that_was_set() {
+    let mut bench = bench();
+    assert_eq!(bench.reply("CONFIG SET hz 50"), b"+OK\r\n");
+    let info = String::from_utf8_lossy(&bench.reply("INFO server")).into_owned();
+    assert!(info.contains("\r\nhz:50\r\nconfigured_hz:50\r\n"), "{info}");
+}

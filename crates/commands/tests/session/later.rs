@@ -1,6 +1,7 @@
-//! Memory that is on its way: who asks for it is asked again later, and its worker serves others meanwhile.
+//! Memory that is on its way: a command that needs it is begun again later, and its worker serves others meanwhile.
 
 use super::{Bench, START};
+use crate::survey::command;
 use larder_commands::{Next, Room, Session, Settings, Shared};
 use larder_store::{Attributes, Config, Expect, Store};
 use larder_testkit::host::LocalHost;
@@ -20,26 +21,36 @@ fn full() -> (Bench, Arc<Store>) {
 /// As [`full`], of a store that evicts or does not.
 fn full_of(evict: bool) -> (Bench, Arc<Store>) {
     let config = Config { memory_bytes: 16 << 20, workers_max: 2, evict, ..Config::default() };
+    let bench = full_with(config, KEYS, 1000);
+    let store = Arc::clone(bench.worker.store());
+    (bench, store)
+}
+
+/// As [`full`], of so many keys, if there is room, with values of so many bytes.
+fn full_with(config: Config, keys: u32, value_bytes: usize) -> Bench {
+    let evict = config.evict;
     let store = Store::new(config).unwrap();
     let mut worker = store.worker().unwrap();
-    for n in 0..KEYS {
+    for n in 0..keys {
         let mut guard = worker.enter(START);
         let name = n.to_be_bytes();
         let key = guard.key(&name);
-        let stored = guard.store_value(&key, &[1; 1000], &Attributes::default(), Expect::Any);
+        let stored = guard.store_value(&key, &vec![1; value_bytes], &Attributes::default(), Expect::Any);
         assert!(stored.is_ok() || !evict);
+        if stored.is_err() {
+            break;
+        }
     }
     worker.set_patient(false);
     worker.set_asked_again(true);
-    let bench = Bench {
+    Bench {
         worker,
         shared: Shared::new(Settings::default()),
         host: LocalHost::default(),
         room: Room::default(),
         system: START,
         limit: 1 << 20,
-    };
-    (bench, store)
+    }
 }
 
 impl Bench {
@@ -178,5 +189,42 @@ fn sets_behind_a_flush_of_a_full_store_that_evicts_nothing_wait_for_their_memory
         drop(batch);
         bench.until_all_are_set(&mut session, resp, &mut left, &mut replies);
         drop(stuck);
+    }
+}
+
+/// What was flushed is memory: a write that needs it waits until it is found, however much was flushed.
+#[test]
+fn behind_a_flush_of_a_full_store_nothing_is_refused() {
+    for (value, key) in [(300, "k".to_owned()), (1000, "k".repeat(200)), (6000, "k".to_owned())] {
+        let config = Config { memory_bytes: 64 << 20, workers_max: 2, evict: false, ..Config::default() };
+        let mut bench = full_with(config, 1_000_000, 40);
+        assert_eq!(bench.call_on(&mut Session::new(), b"flush_all\r\n").1, b"OK\r\n");
+        let (mut refused, mut most) = (0, 0);
+        for n in 0..400 {
+            let text = "v".repeat(value);
+            let (input, stored) = match n % 4 {
+                0 => (
+                    command(&["MSET", &format!("{key}{n}"), &text, &format!("{key}{n} too"), &text]),
+                    "+OK\r\n",
+                ),
+                _ => (format!("set {key}{n} 0 0 {value}\r\n{text}\r\n").into_bytes(), "STORED\r\n"),
+            };
+            let mut session = Session::new();
+            let (mut left, mut looks, mut said) = (&input[..], 0, Vec::new());
+            loop {
+                let (next, more, consumed) = bench.call_on(&mut session, left);
+                left = &left[consumed..];
+                said.extend(more);
+                match next {
+                    Next::Receive => break,
+                    Next::Sleep(_) => looks += 1,
+                    _ => {}
+                }
+            }
+            most = most.max(looks);
+            refused += usize::from(said != stored.as_bytes());
+        }
+        assert_eq!(refused, 0, "{value}");
+        assert!(most <= 20, "{value}: {most} looks");
     }
 }

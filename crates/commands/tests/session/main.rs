@@ -3,18 +3,30 @@
 mod blocking;
 mod closed;
 mod collections;
+mod commandlog;
 mod dear;
+mod fields;
 mod figures;
+mod forecast;
 mod full;
+mod geo;
 mod held;
+mod hyperloglog;
 mod later;
 mod lists;
 mod meta;
+mod payloads;
+mod scripts;
 mod slices;
 mod sorted;
+mod sorting;
 mod steps;
+mod stored;
+mod streams;
 mod survey;
+mod traffic;
 mod types;
+mod watch;
 mod weight;
 
 use larder_commands::{Context, Counter, DebugCommand, Next, Output, Room, Session, Settings, Shared};
@@ -35,13 +47,12 @@ struct Bench {
 
 impl Bench {
     fn new(settings: Settings) -> Bench {
-        let config = Config {
-            memory_bytes: 64 << 20,
-            memory_bytes_max: 64 << 20,
-            workers_max: 1,
-            evict: true,
-            seed: 1,
-        };
+        Bench::of(settings, 64 << 20)
+    }
+
+    fn of(settings: Settings, memory_bytes: u64) -> Bench {
+        let config =
+            Config { memory_bytes, memory_bytes_max: memory_bytes, workers_max: 1, evict: true, seed: 1 };
         let store = Store::new(config).unwrap();
         Bench {
             worker: store.worker().unwrap(),
@@ -76,7 +87,7 @@ impl Bench {
                 match progress.next {
                     Next::Receive => break,
                     Next::Flush | Next::Yield | Next::Sleep(_) => {}
-                    // Its time passes; who waits for ever is left alone.
+                    // Its time passes; a client that waits for ever is left alone.
                     Next::Await(Some(ms)) => drop(self.host.clock_us.fetch_add(1000 * ms, Relaxed)),
                     Next::Await(None) => break,
                     Next::Close => return (replies, true),

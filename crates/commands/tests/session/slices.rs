@@ -167,7 +167,7 @@ fn no_pipeline_of_flushes_has_a_turn_longer_than_a_slice() {
     assert!((1..10_000).contains(&looks), "{looks} looks");
 }
 
-/// What a flush has left is cleaned up by whoever comes by, a part of the index at a time: those that come by many
+/// What a flush has left is cleaned up by the requests that come by, a part of the index at a time: those that come by many
 /// parts have their turns ended as those that do what is dear.
 #[test]
 fn what_a_flush_has_left_is_no_longer_turn_for_who_comes_by() {
@@ -267,7 +267,7 @@ fn no_pipeline_of_messages_beside_many_patterns_has_a_turn_longer_than_a_slice()
     let (replies, said) = turns(&mut bench, &mut Session::new(), &input);
     assert!(replies == b":1\r\n".repeat(500));
     assert!(said >= 200, "{said} turns");
-    assert_eq!(bench.host.post.take().0.len(), 500);
+    assert_eq!(bench.host.outbox.take().0.len(), 500);
     // Patterns that have to be searched for, and what one that matches takes.
     let mut bench = self::bench();
     let dear = |n: usize| format!("*{n:04}{}*", "?".repeat(1_000));
@@ -283,7 +283,7 @@ fn no_pipeline_of_messages_beside_many_patterns_has_a_turn_longer_than_a_slice()
     assert!(String::from_utf8_lossy(&reply).contains("-EXECABORT"));
     let group = [command(&["MULTI"]), command(&["PUBLISH", "c", "m"]), command(&["EXEC"])].concat();
     assert!(bench.turns(&mut session, &group).0.ends_with(b"*1\r\n:1\r\n"));
-    // Who listens no more when all is matched is not told.
+    // A client that listens no more when all is matched is not told.
     assert_eq!(bench.turn(&mut session, &input).0, Next::Yield);
     drop(listener);
     assert_eq!(bench.turns(&mut session, b"").0, b":0\r\n");
@@ -300,7 +300,7 @@ fn keyspace_events_that_many_patterns_are_matched_for_are_told_in_order_and_in_s
     let words: Vec<&str> = ["DEL"].into_iter().chain(keys.iter().map(String::as_str)).collect();
     let (replies, _) = turns(&mut bench, &mut session, &command(&words));
     assert_eq!(replies, b":400\r\n");
-    let mut told = bench.host.post.take().0;
+    let mut told = bench.host.outbox.take().0;
     assert!(told.len() < 50, "{} events in a turn", told.len());
     // What comes meanwhile is told behind it, what expires, too.
     set(&mut bench, "last", b"value");
@@ -313,8 +313,8 @@ fn keyspace_events_that_many_patterns_are_matched_for_are_told_in_order_and_in_s
     }
     assert!(steps >= 20, "{steps} steps");
     assert!(store.held_bytes() < held, "what waits is charged");
-    told.extend(bench.host.post.take().0);
-    let told: Vec<&[u8]> = told.iter().map(|letter| letter.message.text()).collect();
+    told.extend(bench.host.outbox.take().0);
+    let told: Vec<&[u8]> = told.iter().map(|delivery| delivery.message.text()).collect();
     let expected = keys.iter().map(String::as_str).chain(["last"]).map(str::as_bytes);
     assert!(told == expected.collect::<Vec<_>>(), "{} events", told.len());
     // What there is no room for is lost, and counted.
@@ -329,6 +329,28 @@ fn keyspace_events_that_many_patterns_are_matched_for_are_told_in_order_and_in_s
     let most = store.memory_bytes() / 16;
     assert!(lost >= 10_000 && store.held_bytes() - held <= most + (64 << 10), "{lost} lost");
     assert!((80_000 - lost) * 72 <= most, "{lost} lost");
+}
+
+/// An event for which there is time is told behind those for which there was none.
+#[test]
+fn keyspace_events_for_which_a_slice_had_no_time_are_told_before_later_ones() {
+    let mut bench = bench();
+    let _listener = listens(&mut bench, ["__nothing*".to_owned()]);
+    let keys: Vec<String> = (0..2_000).map(|n| format!("key:{n}")).collect();
+    keys.iter().for_each(|key| set(&mut bench, key, b"value"));
+    let mut session = Session::new();
+    bench.turns(&mut session, &command(&["CONFIG", "SET", "notify-keyspace-events", "Eg"]));
+    for some in [&keys[..1_999], &keys[1_999..]] {
+        let words: Vec<&str> = ["DEL"].into_iter().chain(some.iter().map(String::as_str)).collect();
+        bench.turns(&mut session, &command(&words));
+    }
+    let at_once = bench.host.outbox.take().0;
+    let store = std::sync::Arc::clone(bench.worker.store());
+    while bench.shared.go_on_telling(&bench.host, &store, 300_000) {}
+    let later = bench.host.outbox.take().0;
+    assert!(!at_once.is_empty() && !later.is_empty(), "{} and {}", at_once.len(), later.len());
+    let told: Vec<&[u8]> = at_once.iter().chain(&later).map(|delivery| delivery.message.text()).collect();
+    assert!(told.iter().copied().eq(keys.iter().map(String::as_bytes)), "{} events", told.len());
 }
 
 #[test]
@@ -353,12 +375,56 @@ fn names_by_the_hundred_thousand_are_looked_through_in_turns_or_refused() {
     assert!(reply.starts_with(b"*1904\r\n"), "{}", String::from_utf8_lossy(&reply[..9]));
     let (reply, _) = bench.turns(&mut session, &command(&["PUBSUB", "CHANNELS"]));
     assert!(reply.starts_with(b"*6000\r\n"));
+    drop(listener);
+    while bench.shared.forget_subscriptions(bench.worker.store()) {}
+    listens_to_thousands_in_steps(&mut bench, &of);
     for name in [&["LATENCY", "HISTOGRAM"][..], &["INFO"]] {
         let (reply, _) = bench.turns(&mut session, &of(name, (64 << 10) + 1));
         assert_eq!(reply, b"-ERR too many arguments\r\n");
         let (reply, _) = bench.turns(&mut session, &of(name, 64 << 10));
         assert!(!reply.starts_with(b"-"), "{name:?}");
     }
+}
+
+/// To listen to thousands of channels, and to do so no more, takes turns; where a client goes upkeep forgets them.
+fn listens_to_thousands_in_steps(bench: &mut Bench, of: &dyn Fn(&[&str], usize) -> Vec<u8>) {
+    let held = bench.worker.store().held_bytes();
+    let named =
+        |bench: &mut Bench| bench.turns(&mut Session::new(), &command(&["PUBSUB", "NUMSUB", "bb7"])).0;
+    let many = |bench: &mut Bench, session: &mut Session, input: &[u8], word: &str| {
+        let (replies, turns) = turns(bench, session, input);
+        assert!(turns >= 4, "{word}: {turns} turns");
+        let word = format!("*3\r\n${}\r\n{word}\r\n", word.len());
+        let answers = replies.windows(word.len()).filter(|bytes| *bytes == word.as_bytes()).count();
+        assert_eq!(answers, 3_000, "{word}");
+        replies
+    };
+    let mut session = Session::new();
+    for (adds, forgets) in
+        [("SUBSCRIBE", "UNSUBSCRIBE"), ("PSUBSCRIBE", "PUNSUBSCRIBE"), ("SSUBSCRIBE", "SUNSUBSCRIBE")]
+    {
+        for named in [3_000, 0] {
+            let replies = many(bench, &mut session, &of(&[adds], 3_000), &adds.to_lowercase());
+            assert!(replies.ends_with(b"$3\r\nbb7\r\n:3000\r\n"));
+            let replies = many(bench, &mut session, &of(&[forgets], named), &forgets.to_lowercase());
+            assert!(replies.ends_with(b":0\r\n"));
+        }
+    }
+    // RESET does, and a close.
+    many(bench, &mut session, &of(&["SUBSCRIBE"], 3_000), "subscribe");
+    assert_eq!(named(bench), b"*2\r\n$3\r\nbb7\r\n:1\r\n");
+    let (reply, resets) = turns(bench, &mut session, &command(&["RESET"]));
+    assert_eq!((&*reply, resets >= 4), (&b"+RESET\r\n"[..], true), "{resets} turns");
+    assert_eq!(named(bench), b"*2\r\n$3\r\nbb7\r\n:0\r\n");
+    many(bench, &mut session, &of(&["SUBSCRIBE"], 3_000), "subscribe");
+    drop(session);
+    let mut steps = 1;
+    while bench.shared.forget_subscriptions(bench.worker.store()) {
+        steps += 1;
+    }
+    assert!(steps >= 20, "{steps} steps");
+    assert_eq!(named(bench), b"*2\r\n$3\r\nbb7\r\n:0\r\n");
+    assert_eq!(bench.worker.store().held_bytes(), held);
 }
 
 fn lines(reply: &[u8]) -> Vec<&[u8]> {
@@ -577,7 +643,7 @@ fn several_who_work_at_large_values_do_so_one_after_another() {
     assert!(replies[1].starts_with("+PONG\r\n:") && replies[1].ends_with("\r\n+PONG\r\n"), "{}", replies[1]);
     assert_eq!(replies[2], ":1\r\n");
     assert_eq!(replies[3], format!(":{}\r\n", LARGE + 1));
-    // Who goes in the middle of it leaves the way free.
+    // A client that goes in the middle of it leaves the way free.
     let mut session = Session::new();
     assert_eq!(bench.turn(&mut session, &command(&["BITCOUNT", "a"])).0, Next::Yield);
     drop(session);
@@ -756,7 +822,7 @@ fn a_transaction_that_selects_a_database_that_is_none_goes_on_in_its_own() {
 }
 
 /// What the store does beside a command in steps, such as growing or cleaning up after a flush, is spent by that command:
-/// who asks for a key between two of its steps has done next to nothing.
+/// another client's request for a key, between two of its steps, has done next to nothing.
 #[test]
 fn who_comes_between_two_steps_does_not_pay_for_what_was_done_beside_them() {
     let mut bench = bench();
@@ -796,7 +862,7 @@ fn who_comes_between_two_steps_does_not_pay_for_what_was_done_beside_them() {
 }
 
 /// EXEC that waits until earlier flushes are cleaned up ends as one that does not: the messages that came before its
-/// client stopped listening are behind it, and who sleeps in it sleeps.
+/// client stopped listening are behind it, and a command that sleeps in it sleeps.
 #[test]
 fn a_transaction_that_waits_for_flushes_ends_as_any_other() {
     let ask = |delayed: bool| {
@@ -851,4 +917,50 @@ fn a_transaction_that_waits_for_flushes_ends_as_any_other() {
     let second = ">3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$6\r\nsecond\r\n";
     assert_eq!(delayed.matches(second).count(), 1, "{delayed}");
     assert_eq!(delayed.replace(second, ""), at_once);
+}
+
+/// EXEC that waits until earlier flushes are cleaned up replies as little as its client asked for, whether it is done or refused
+/// then, and what comes behind it is replied.
+#[test]
+fn a_transaction_that_waits_for_flushes_is_as_silent_as_any_other() {
+    for (replies, queued) in [("OFF", "PING"), ("OFF", "BITCOUNT"), ("ON", "CLIENT")] {
+        let mut bench = bench();
+        let sets = (0..200_000).map(|n| format!("set {n:07} 0 0 1 noreply\r\nx\r\n")).collect::<String>();
+        bench.run(&mut Session::new(), sets.as_bytes(), 60_000);
+        let flushes = command(&["FLUSHDB"]);
+        let group = [command(&["MULTI"]), flushes.repeat(27), command(&["EXEC"])].concat();
+        bench.turns(&mut Session::new(), &[flushes.repeat(100), group].concat());
+        let mut session = Session::new();
+        let queued = match queued {
+            // More than EXEC may do, which it finds out when it has waited.
+            "BITCOUNT" => {
+                bench.turns(&mut session, &command(&["SETBIT", "long", "8000000", "1"]));
+                command(&["BITCOUNT", "long"]).repeat(1_000)
+            }
+            "CLIENT" => command(&["CLIENT", "REPLY", "SKIP"]),
+            _ => command(&["PING"]),
+        };
+        bench.turns(&mut session, &command(&["CLIENT", "REPLY", replies]));
+        bench.turns(&mut session, &[command(&["MULTI"]), flushes.repeat(27), queued].concat());
+        let behind =
+            [command(&["PING", "one"]), command(&["CLIENT", "REPLY", "ON"]), command(&["PING", "two"])];
+        let (mut got, mut turns) = (Vec::new(), 0);
+        for mut input in [command(&["EXEC"]), behind.concat()] {
+            loop {
+                let (next, more, consumed) = bench.call(&mut session, &input);
+                got.extend(more);
+                input.drain(..consumed);
+                turns += 1;
+                if next == Next::Receive {
+                    break;
+                }
+            }
+        }
+        assert!(turns > 3, "it has not waited");
+        let wanted = match replies {
+            "OFF" => "+OK\r\n$3\r\ntwo\r\n".to_owned(),
+            _ => format!("*28\r\n{}+OK\r\n$3\r\ntwo\r\n", "+OK\r\n".repeat(27)),
+        };
+        assert_eq!(String::from_utf8_lossy(&got), wanted);
+    }
 }

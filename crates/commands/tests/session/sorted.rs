@@ -299,3 +299,22 @@ fn a_member_is_as_long_as_a_chunk_lets_it() {
     assert!(refused.starts_with("-ERR collection exceeds"), "{refused}");
     assert_eq!(bench.said("ZCARD z"), ":2\r\n");
 }
+
+/// Also where all of it is done in the first of its steps.
+#[test]
+fn what_is_stored_of_a_sorted_set_is_told_once() {
+    let mut bench = bench();
+    bench.scored("z", 0..6_000);
+    bench.reply("CONFIG SET notify-keyspace-events EA");
+    let mut listens = Session::new();
+    let sent = [bench.asked("HELLO 3"), bench.asked("SUBSCRIBE __keyevent@0__:zrangestore")].concat();
+    bench.turns(&mut listens, &sent);
+    let ping = bench.asked("PING");
+    for members in (1_800..2_600).step_by(100).chain([6_000]) {
+        let sent = bench.asked(&format!("ZRANGESTORE d z 0 {}", members - 1));
+        assert_eq!(bench.turns(&mut Session::new(), &sent).0, format!(":{members}\r\n").as_bytes());
+        let told = [bench.turns(&mut listens, &ping).0, bench.turns(&mut listens, &ping).0].concat();
+        let told = String::from_utf8_lossy(&told).into_owned();
+        assert_eq!(told.matches("__keyevent@0__:zrangestore\r\n").count(), 1, "{members}: {told}");
+    }
+}

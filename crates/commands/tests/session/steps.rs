@@ -94,6 +94,51 @@ fn commands_of_many_keys_are_done_in_moments() {
     assert_eq!(String::from_utf8_lossy(&said), expected);
 }
 
+/// The words of such a request are handed over when it is whole.
+#[test]
+fn names_of_a_request_that_comes_in_parts_are_listened_to() {
+    let mut bench = bench();
+    let names: Vec<String> = (0..12_000).map(|n| format!("{n:x}")).collect();
+    let mut session = Session::new();
+    for (name, end) in [
+        ("SUBSCRIBE", 12_000),
+        ("UNSUBSCRIBE", 0),
+        ("PSUBSCRIBE", 12_000),
+        ("PUNSUBSCRIBE", 0),
+        ("UNSUBSCRIBE", 0),
+    ] {
+        let words: Vec<&str> = std::iter::once(name).chain(names.iter().map(|name| &name[..])).collect();
+        let (said, count) = received(&mut bench, &mut session, &command(&words));
+        assert!(said.ends_with(format!(":{end}\r\n").as_bytes()) && count >= 4, "{name}: {count} turns");
+        assert_eq!(said.iter().filter(|byte| **byte == b'*').count(), names.len(), "{name}");
+    }
+}
+
+/// However many are asked for, no more are taken than there were.
+#[test]
+fn what_is_added_while_many_elements_are_taken_stays() {
+    for (fill, take, add, count) in [
+        ("RPUSH", ["LPOP", "many", "1000000"], ["RPUSH", "many", "late"].as_slice(), "LLEN"),
+        ("ZADD", ["ZPOPMAX", "many", "1000000"], &["ZADD", "many", "-1", "late"], "ZCARD"),
+    ] {
+        let mut bench = bench();
+        let (mut takes, mut adds) = (Session::new(), Session::new());
+        let names: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
+        for some in names.chunks(5_000) {
+            let twice = if fill == "ZADD" { 2 } else { 1 };
+            let words = some.iter().flat_map(|name| std::iter::repeat_n(name.as_str(), twice));
+            bench.turns(&mut adds, &command(&[fill, "many"].into_iter().chain(words).collect::<Vec<_>>()));
+        }
+        let (next, ..) = bench.turn(&mut takes, &command(&take));
+        assert_eq!(next, Next::Yield, "{}", take[0]);
+        bench.turns(&mut adds, &command(add));
+        let (reply, _) = bench.turns(&mut takes, b"");
+        let words = if fill == "ZADD" { 40_000 } else { 20_000 };
+        assert!(reply.starts_with(format!("*{words}\r\n").as_bytes()), "{}", take[0]);
+        assert_eq!(bench.turns(&mut adds, &command(&[count, "many"])).0, b":1\r\n", "{}", take[0]);
+    }
+}
+
 #[test]
 fn keyspace_events_of_many_keys_are_told() {
     let mut bench = bench();
@@ -276,7 +321,7 @@ fn thousands_of_clients_are_closed_in_steps() {
     assert!(count >= 10, "{count} turns");
     assert_eq!(bench.turns(&mut session, &command(&many)).0, b":0\r\n", "they are gone for all others");
     assert_eq!(bench.call(&mut others[0], &command(&["PING"])).0, Next::Close);
-    // Who closes itself has its reply, and no more: at once, and in a later turn.
+    // A client that closes itself has its reply, and no more: at once, and in a later turn.
     let also = [&many[..], &["SKIPME", "no"]].concat();
     for times in [1, 4000] {
         let mut all: Vec<Session> = (0..times).map(|_| Session::new()).collect();
@@ -395,7 +440,7 @@ fn appends_in_steps_are_answered_in_order_with_what_is_around_them() {
     let input = format!("ms large 1 MA C{token} E77 c s\r\nx\r\n");
     let said = String::from_utf8(bench.turns(&mut session, input.as_bytes()).0).expect("text");
     assert_eq!(said, format!("HD c77 s{}\r\n", value.len() + 1));
-    // Who goes in the middle of it leaves nothing behind.
+    // A client that goes in the middle of it leaves nothing behind.
     assert_eq!(bench.turn(&mut session, b"append large 0 0 1\r\nx\r\n").0, Next::Yield);
     drop(session);
     assert_eq!(bench.turns(&mut Session::new(), b"append large 0 0 1\r\nx\r\n").0, b"STORED\r\n");

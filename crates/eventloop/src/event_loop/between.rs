@@ -7,10 +7,10 @@ use crate::backend::{Backend, Between, Stream};
 use crate::connections::Id;
 use crate::handler::Handler;
 
-impl<B: Backend, H: Handler> EventLoop<B, H> {
+impl<B: Backend, C> EventLoop<B, C> {
     /// A receive has ended with nothing more to do for the loop; there may be for its stream.
     #[inline]
-    pub(super) fn look_below(&mut self, handler: &mut H, id: Id) {
+    pub(super) fn look_below<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         if self.connections.find(id).is_some_and(|connection| connection.stream.between().is_some()) {
             self.arrange(handler, id);
         }
@@ -18,7 +18,12 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
 
     /// Takes note of what a connection's stream has of its own.
     #[inline(never)]
-    pub(super) fn note_between(&mut self, handler: &mut H, id: Id, between: Between) {
+    pub(super) fn note_between<H: Handler<Connection = C>>(
+        &mut self,
+        handler: &mut H,
+        id: Id,
+        between: Between,
+    ) {
         let now = self.backend.now();
         let Some(connection) = self.connections.find(id) else { return };
         if connection.below != between.unsent {
@@ -56,7 +61,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
 
     /// The turn of a connection has come that was queued for what it, or its stream, has received or is to receive.
     #[inline(never)]
-    pub(super) fn receive_rest(&mut self, handler: &mut H, id: Id) {
+    pub(super) fn receive_rest<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let Some(connection) = self.connections.find(id) else { return };
         let Some(between) = connection.stream.between() else {
             if connection.is_read() {

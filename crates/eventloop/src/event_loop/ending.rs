@@ -18,35 +18,37 @@ const SWEEP_CLOSES_MAX: usize = 32;
 /// Receives that a drained connection's late bytes are taken by and thrown away.
 const LATE_RECEIVES_MAX: usize = 64;
 
-impl<B: Backend, H: Handler> EventLoop<B, H> {
+impl<B: Backend, C> EventLoop<B, C> {
     /// From now on connections end as soon as they have the replies to all requests that have come: those
     /// kept here for want of room for replies, and those that wait in the system. What comes later is
     /// not received, and a connection that takes nothing of its replies for `stall_ms` is closed. Turn
     /// on until [`EventLoop::is_empty`] or patience ends.
-    pub fn drain(&mut self, handler: &mut H, stall_ms: Millis) {
+    pub fn drain<H: Handler<Connection = C>>(&mut self, handler: &mut H, stall_ms: Millis) {
         self.draining = true;
         (self.limits.stall_ms, self.limits.request_ms) = (stall_ms, stall_ms);
         self.sweep_at = self.sweep_at.min(self.backend.now() + SWEEP_MS);
-        for index in 0..self.connections.slots() {
+        for index in 0..self.connections.entries() {
             let Some((id, _)) = self.connections.at(index) else { continue };
             if let Some(connection) = self.connections.find(id) {
                 connection.owed = connection.stream.pending();
             }
-            self.settle(handler, id, None);
+            self.send_and_arrange(handler, id, None);
         }
     }
 
     /// While the loop is drained: a connection that has been given all it can be given ends, at once or
     /// when its replies are out. True if it is gone.
     #[cold]
-    pub(super) fn had_all(&mut self, handler: &mut H, id: Id) -> bool {
+    pub(super) fn had_all<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) -> bool {
         let Some(connection) = self.connections.find(id) else { return true };
         if connection.stream.between().is_some() {
             // What the system had come to other bytes, or to none that are whole.
             connection.owed = connection.owed.min(connection.stream.pending());
         }
-        // What one waits for that is to be woken may never come.
-        if connection.owed == 0 && !connection.again || connection.awaits {
+        // What one waits for that is to be woken may never come, but one whose time has come goes on in the next turn.
+        let now = self.backend.now();
+        let awaits = connection.awaits && connection.sleeps.is_none_or(|at| at > now);
+        if connection.owed == 0 && !connection.again || awaits {
             let why = *connection.closing.get_or_insert(Closed::Drained);
             if connection.unsent == 0 {
                 self.close(handler, id, why);
@@ -57,7 +59,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     }
 
     /// Ends a connection at once, whatever it waits for.
-    pub fn close(&mut self, handler: &mut H, id: Id, why: Closed) {
+    pub fn close<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, why: Closed) {
         self.send_held(handler);
         if let Some(mut connection) = self.connections.remove(id) {
             self.waiting -= usize::from(connection.unsent > 0);
@@ -83,13 +85,13 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     }
 
     /// No more is received; the connection ends when its replies are out.
-    pub(super) fn finish(&mut self, handler: &mut H, id: Id, why: Closed) {
-        self.settle(handler, id, Some(why));
+    pub(super) fn finish<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, why: Closed) {
+        self.send_and_arrange(handler, id, Some(why));
     }
 
     /// Closes those whose time has come, some of them: the rest in the next turns.
     #[cold]
-    pub(super) fn sweep(&mut self, handler: &mut H, now: Millis) {
+    pub(super) fn sweep<H: Handler<Connection = C>>(&mut self, handler: &mut H, now: Millis) {
         if self.sweep_from == 0 {
             if !self.times(handler) {
                 self.sweep_at = now + SWEEP_MS;
@@ -100,7 +102,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         let Limits { idle_ms, stall_ms, request_ms, stranger_ms, .. } = self.limits;
         let is_due = |since: Millis, ms: Millis| ms > 0 && now.saturating_sub(since) >= ms;
         let (from, mut closed) = (std::mem::take(&mut self.sweep_from), 0);
-        for index in from..self.connections.slots() {
+        for index in from..self.connections.entries() {
             if index - from == SWEEP_LOOKS_MAX || closed == SWEEP_CLOSES_MAX {
                 (self.sweep_from, self.sweep_at) = (index, now);
                 return;
@@ -126,7 +128,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
 
     /// Connections go whose input holds memory that others need; not `id`, which is being looked at.
     #[cold]
-    pub(super) fn relieve(&mut self, handler: &mut H, id: Id) {
+    pub(super) fn relieve<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         while let Some(index) = handler.crowded_out(id) {
             if let Some(other) = self.id_at(index) {
                 debug_assert!(other != id, "it is not among those that go");

@@ -7,7 +7,7 @@ use super::output::{Sent, send};
 use super::{EventLoop, RECEIVE_BYTES};
 use crate::backend::{Backend, Stream};
 use crate::connections::{Connection, Id};
-use crate::handler::{Closed, Handler, Next};
+use crate::handler::{Closed, Handler, Wait};
 
 /// Most bytes received into a handler's own place before other connections have their turn.
 const DIRECT_BYTES_PER_TURN: usize = 1 << 20;
@@ -20,7 +20,7 @@ const HEAD_BYTES: usize = 2 << 10;
 const RECEIVE_BYTES_SHORT: usize = 4 << 10;
 
 /// Bytes received at a time when the handler is weary.
-const RECEIVE_BYTES_WEARY: usize = 4 << 10;
+const RECEIVE_BYTES_WEARY: usize = 1 << 10;
 
 /// Rounds of kept input that a connection gets in a row while all its replies go out at once.
 const ROUNDS_PER_TURN: usize = 8;
@@ -32,9 +32,9 @@ const HELD_BYTES_MAX: u64 = 128 << 10;
 /// in a turn for those that go on, and as much as a dozen short requests take with their system calls.
 const DEAR_NS: u64 = 100_000;
 
-impl<B: Backend, H: Handler> EventLoop<B, H> {
+impl<B: Backend, C> EventLoop<B, C> {
     /// One receive, and what follows from it.
-    pub(super) fn receive(&mut self, handler: &mut H, id: Id) {
+    pub(super) fn receive<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let now = self.backend.now();
         let Some(connection) = self.connections.find(id) else { return };
         let kept = connection.kept.len();
@@ -73,7 +73,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
     }
 
     /// After a receive that filled its room: if it began an upload, the socket holds more of it.
-    fn go_on(&mut self, handler: &mut H, id: Id) {
+    fn go_on<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let Some(connection) = self.connections.find(id) else { return };
         connection.uploads = connection.closing.is_none()
             && !connection.again
@@ -88,7 +88,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
 
     /// Receives into the handler's own places until the socket is empty, the bytes belong to the
     /// buffer again, or others have waited long enough.
-    fn receive_directly(&mut self, handler: &mut H, id: Id) {
+    fn receive_directly<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let now = self.backend.now();
         let mut total = 0;
         while total < DIRECT_BYTES_PER_TURN {
@@ -115,20 +115,20 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
             connection.owed = connection.owed.saturating_sub(bytes);
             total += bytes;
             match handler.filled(&mut connection.state, bytes.min(room)) {
-                Next::Receive if bytes > room => return self.process(handler, id, bytes - room),
-                Next::Receive if bytes < room => return self.settle(handler, id, None),
-                Next::Receive => {}
-                next @ (Next::Again | Next::Yield | Next::Sleep(_) | Next::Await(_)) => {
+                Wait::Input if bytes > room => return self.process(handler, id, bytes - room),
+                Wait::Input if bytes < room => return self.send_and_arrange(handler, id, None),
+                Wait::Input => {}
+                wait @ (Wait::Room | Wait::Turn | Wait::Time(_) | Wait::Wake(_)) => {
                     keep(
                         &mut connection.kept,
                         &self.buffer[..bytes.saturating_sub(room)],
                         &mut self.kept_bytes,
                     );
                     connection.again = true;
-                    self.rest(id, next);
-                    return self.settle(handler, id, None);
+                    self.rest(id, wait);
+                    return self.send_and_arrange(handler, id, None);
                 }
-                Next::Close => return self.settle(handler, id, Some(Closed::Handler)),
+                Wait::End => return self.send_and_arrange(handler, id, Some(Closed::Handler)),
             }
         }
         self.look_below(handler, id);
@@ -136,7 +136,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
 
     /// Has the handler take kept bytes and `fresh` new ones, which lie in the buffer behind the
     /// place of the kept ones.
-    pub(super) fn process(&mut self, handler: &mut H, id: Id, fresh: usize) {
+    pub(super) fn process<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, fresh: usize) {
         let Some(connection) = self.connections.find(id) else { return };
         (connection.again, connection.awaits) = (false, false);
         let kept = connection.kept.len();
@@ -147,25 +147,25 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         let mut at = 0;
         let mut rounds = 0;
         let before = handler.spent_ns();
-        let next = loop {
+        let wait = loop {
             if self.short && is_blocked(connection) {
-                break Next::Again;
+                break Wait::Room;
             }
             let taken = handler.received(&mut connection.state, &self.buffer[at..len]);
             at += taken.bytes;
             debug_assert!(at <= len, "a handler takes no more than there is");
             rounds += 1;
-            if taken.next != Next::Again {
-                break taken.next;
+            if taken.wait != Wait::Room {
+                break taken.wait;
             }
             // What is held goes out before it, when it comes next.
             if !self.held.is_empty() {
-                break Next::Again;
+                break Wait::Room;
             }
             // Others' replies must not wait for this one's, so its own go out first.
             match send(handler, connection, &mut self.waiting, self.backend.now()) {
                 Ok(Sent { unsent: 0, .. }) if rounds < ROUNDS_PER_TURN && !handler.is_tired() => {}
-                Ok(_) => break Next::Again,
+                Ok(_) => break Wait::Room,
                 Err(_) => return self.close(handler, id, Closed::Error),
             }
         };
@@ -182,11 +182,11 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                 }
             }
         }
-        match next {
-            Next::Receive if connection.kept.len() == RECEIVE_BYTES => {
-                self.settle(handler, id, Some(Closed::Input));
+        match wait {
+            Wait::Input if connection.kept.len() == RECEIVE_BYTES => {
+                self.send_and_arrange(handler, id, Some(Closed::Input));
             }
-            Next::Receive => match handler.held(&connection.state) {
+            Wait::Input => match handler.held(&connection.state) {
                 Some(bytes) if connection.closing.is_none() => {
                     // If it were not so they would go out all the same: the handler knows whose they are.
                     debug_assert!(!connection.held, "what is held goes out before more is made");
@@ -198,23 +198,23 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                         self.send_held(handler);
                     }
                 }
-                _ => self.settle(handler, id, None),
+                _ => self.send_and_arrange(handler, id, None),
             },
-            Next::Again | Next::Yield | Next::Sleep(_) | Next::Await(_) => {
+            Wait::Room | Wait::Turn | Wait::Time(_) | Wait::Wake(_) => {
                 connection.again = true;
-                self.rest(id, next);
-                self.settle(handler, id, None);
+                self.rest(id, wait);
+                self.send_and_arrange(handler, id, None);
             }
-            Next::Close => self.settle(handler, id, Some(Closed::Handler)),
+            Wait::End => self.send_and_arrange(handler, id, Some(Closed::Handler)),
         }
     }
 
     /// A connection whose turn is over is looked at again when its time comes, or it is woken, if it waits for that.
     #[inline]
-    fn rest(&mut self, id: Id, next: Next) {
-        match next {
-            Next::Sleep(ms) => self.put_to_sleep(id, ms),
-            Next::Await(ms) => {
+    fn rest(&mut self, id: Id, wait: Wait) {
+        match wait {
+            Wait::Time(ms) => self.put_to_sleep(id, ms),
+            Wait::Wake(ms) => {
                 if let Some(connection) = self.connections.find(id) {
                     (connection.queued, connection.awaits) = (true, true);
                 }
@@ -222,7 +222,7 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
                     self.put_to_sleep(id, ms);
                 }
             }
-            Next::Receive | Next::Again | Next::Yield | Next::Close => {}
+            Wait::Input | Wait::Room | Wait::Turn | Wait::End => {}
         }
     }
 }

@@ -1,5 +1,5 @@
 //! How replies go out: what a connection's handler offers, by one send, or by several where they lie in very many
-//! slices; and the account of who waits for room.
+//! slices; and the account of connections that wait for room.
 
 use std::io::{self, IoSlice};
 
@@ -21,16 +21,16 @@ pub(super) struct Sent {
     pub unsent: u64,
 }
 
-impl<B: Backend, H: Handler> EventLoop<B, H> {
+impl<B: Backend, C> EventLoop<B, C> {
     /// Sends what is held, each connection's replies by one send.
     #[inline]
-    pub(super) fn send_held(&mut self, handler: &mut H) {
+    pub(super) fn send_held<H: Handler<Connection = C>>(&mut self, handler: &mut H) {
         if !self.held.is_empty() {
             self.send_all_held(handler);
         }
     }
 
-    fn send_all_held(&mut self, handler: &mut H) {
+    fn send_all_held<H: Handler<Connection = C>>(&mut self, handler: &mut H) {
         let now = self.backend.now();
         let mut held = std::mem::take(&mut self.held);
         self.held_bytes = 0;
@@ -50,7 +50,12 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
 
     /// Sends what can be sent, then brings the connection into the state that fits: closed,
     /// queued, waiting for room, for bytes, or both.
-    pub(super) fn settle(&mut self, handler: &mut H, id: Id, closing: Option<Closed>) {
+    pub(super) fn send_and_arrange<H: Handler<Connection = C>>(
+        &mut self,
+        handler: &mut H,
+        id: Id,
+        closing: Option<Closed>,
+    ) {
         self.send_held(handler);
         let now = self.backend.now();
         let Some(connection) = self.connections.find(id) else { return };
@@ -68,8 +73,8 @@ impl<B: Backend, H: Handler> EventLoop<B, H> {
         self.arrange(handler, id);
     }
 
-    /// Room has come: sends, then as [`EventLoop::settle`].
-    pub(super) fn flush(&mut self, handler: &mut H, id: Id) -> io::Result<()> {
+    /// Room has come: sends, then as [`EventLoop::send_and_arrange`].
+    pub(super) fn flush<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) -> io::Result<()> {
         let now = self.backend.now();
         let Some(connection) = self.connections.find(id) else { return Ok(()) };
         send(handler, connection, &mut self.waiting, now)?;
@@ -162,7 +167,7 @@ fn or_none(sent: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// Keeps the account of who waits for room.
+/// Keeps the account of connections that wait for room.
 #[inline]
 pub(super) fn note_sent<S, C>(
     connection: &mut Connection<S, C>,

@@ -79,8 +79,12 @@ fn a_load_on_a_server_whose_core_others_have_is_no_result() {
         let output = load(words);
         refused(&output, "result not valid: nobody was kept from a core (a: the server waited for its core ");
         let said = said(&output);
-        let share = said.split_once("waited for its core ").and_then(|(_, rest)| rest.split_once(" %"));
-        assert!(share.is_some_and(|(share, _)| share.parse::<f64>().unwrap() > 5.0), "{said}");
+        // A generator that is kept from its core itself leaves the server little to wait with.
+        let share = |who: &str| {
+            let (_, rest) = said.split_once(who).unwrap();
+            rest.split_once(" %").unwrap().0.parse::<f64>().unwrap()
+        };
+        assert!(share("waited for its core ") > 5.0 || share("the generator ") > 5.0, "{said}");
         let output = load(&[words, &["--wait-max", "100"]].concat());
         assert!(output.status.success(), "{}", super::said(&output));
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
@@ -79,6 +80,17 @@ impl Web {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// The system stops the server for a while.
+    pub fn stop_for(&self, pause: Duration) {
+        let signal = |name: &str| {
+            let status = Command::new("kill").args([name, &self.server.id().to_string()]).status();
+            assert!(status.is_ok_and(|status| status.success()), "kill {name}");
+        };
+        signal("-STOP");
+        std::thread::sleep(pause);
+        signal("-CONT");
+    }
+
     pub fn text(&self) -> Talk {
         Talk { stream: self.server.connect().expect("it listens") }
     }
@@ -88,6 +100,39 @@ impl Web {
         let mut talk = self.text();
         assert_eq!(talk.ask("*1\r\n$4\r\nPING\r\n"), "+PONG\r\n");
         talk
+    }
+}
+
+/// Keys of a flat stream, of which half have room in 16 MiB.
+const SHORT_KEYS: u64 = 100_000;
+const SHORT_VALUE_BYTES: usize = 200;
+
+impl Web {
+    /// Has a client of a server of 16 MiB ask for more than has room there, and store what is not there, until the server
+    /// says what more memory would bring: the text that it is told by.
+    pub fn be_short(&self) -> String {
+        let (mut text, mut random, began) = (self.text(), 1u64, Instant::now());
+        let value = "v".repeat(SHORT_VALUE_BYTES);
+        loop {
+            for _ in 0..100 {
+                let keys = [(); 200].map(|()| {
+                    random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                    format!("key-{:08}", (random >> 33) % SHORT_KEYS)
+                });
+                let gets = keys.iter().map(|key| format!("mg {key} k\r\n")).collect::<String>();
+                let found = text.until(&(gets + "mn\r\n"), "MN\r\n");
+                let missed = keys.iter().zip(found.lines()).filter(|(_, line)| line.starts_with("EN"));
+                let sets = missed.map(|(key, _)| format!("ms {key} {SHORT_VALUE_BYTES} q\r\n{value}\r\n"));
+                text.until(&(sets.collect::<String>() + "mn\r\n"), "MN\r\n");
+            }
+            let told = self.get("/api/v1/forecast");
+            // Twice as much has room for all: that is known last.
+            let is_told = told.matches("\"vague\":false").count() >= 6;
+            if is_told && told.contains("\"ready\":true") {
+                return told;
+            }
+            assert!(began.elapsed() < PATIENCE, "{told}");
+        }
     }
 }
 
@@ -191,12 +236,18 @@ impl Page {
             } else if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').expect("a kind");
                 assert_eq!(name, helped, "the help comes first");
-                assert!(["counter", "gauge"].contains(&kind), "{line}");
+                assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
                 kinds.insert(name.to_owned(), kind.to_owned());
                 name.clone_into(&mut family);
             } else {
                 let (name, value) = line.rsplit_once(' ').expect("a value");
-                assert_eq!(name.split('{').next(), Some(&family[..]), "{line} lies in another family");
+                let own = name.split('{').next().expect("a name");
+                let part = own.strip_prefix(&family[..]).unwrap_or_else(|| panic!("{line}: another family"));
+                let parts: &[&str] = match &kinds[&family][..] {
+                    "histogram" => &["_bucket", "_sum", "_count"],
+                    _ => &[""],
+                };
+                assert!(parts.contains(&part), "{line}");
                 labels(name);
                 let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
                 assert!(value.is_finite() && value >= 0.0, "{line}");
@@ -204,7 +255,28 @@ impl Page {
             }
         }
         assert_eq!(kinds.len(), done.len());
-        Page { series, kinds, bytes: text.len() }
+        let page = Page { series, kinds, bytes: text.len() };
+        page.kinds.iter().filter(|(_, kind)| *kind == "histogram").for_each(|(name, _)| page.histogram(name));
+        page
+    }
+
+    /// Bounds of a histogram ascend in the order in which they are told, and so do counts up to them, to that of all.
+    fn histogram(&self, name: &str) {
+        let mut of: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+        for (series, count) in &self.series {
+            let Some(labels) = series.strip_prefix(&format!("{name}_bucket{{")) else { continue };
+            let (labels, bound) = labels.split_once("le=\"").expect("a bound");
+            let bound = bound.trim_end_matches("\"}").parse().expect("a number");
+            of.entry(labels.trim_end_matches(',').to_owned()).or_default().push((bound, *count));
+        }
+        assert!(!of.is_empty(), "{name}");
+        for (labels, mut parts) in of {
+            parts.sort_by(|one, other| one.0.total_cmp(&other.0));
+            assert!(parts.is_sorted_by(|one, next| one.0 < next.0 && one.1 <= next.1), "{name}: {parts:?}");
+            let all =
+                if labels.is_empty() { format!("{name}_count") } else { format!("{name}_count{{{labels}}}") };
+            assert_eq!(parts.last().expect("parts"), &(f64::INFINITY, self.series[&all]), "{name}");
+        }
     }
 }
 

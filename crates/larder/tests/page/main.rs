@@ -181,6 +181,162 @@ fn numbers_on_the_page_are_the_servers() {
 
 #[test]
 #[ignore = "browser: chromium"]
+fn prefixes_are_shown_with_what_they_take() {
+    let web = Web::start(&["-t", "2", "-m", "64"]);
+    traffic(&web, 4);
+    let mut browser = open(&web, 1280, 900);
+    browser.wait("document.querySelectorAll('#prefixes-table td.key, #prefixes-table th.key').length >= 3");
+    // The page, other:, user: and page: of eight keys; nothing has come since, so that both are told the same.
+    let shown = rows(&mut browser, "prefixes-table");
+    let told = data(&web, "prefixes");
+    let prefixes = told["prefixes"].as_array().expect("prefixes");
+    assert_eq!(prefixes.len(), 3, "{told}");
+    for prefix in prefixes {
+        let name = prefix["prefix"]["text"].as_str().expect("text");
+        let row = shown.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("{name}: {shown:?}"));
+        let percent = |text: &str| text.split(' ').next().and_then(|text| text.parse::<f64>().ok());
+        let near = |text: &str, told: &Value| {
+            let (shown, told) = (percent(text).expect("a number"), told.as_f64().expect("a number") * 100.0);
+            (shown - told).abs() < 5.0
+        };
+        assert!(near(&row[1], &prefix["share"]) && row[1].contains(" % ± "), "{row:?}: {prefix}");
+        assert!(near(&row[7], &prefix["hit_ratio"]), "{row:?}: {prefix}");
+    }
+    let of = |name: &str| shown.iter().find(|row| row[0] == name).expect("it is there");
+    assert!(of("page:")[10].contains(" % ± ") && of("other:")[10] == "–", "{shown:?}");
+    assert!(of("other:")[7].starts_with("0"), "{shown:?}");
+    assert!(of("page:")[9] != "0 B" && of("other:")[9] == "0 B", "{shown:?}");
+    let said = browser.text("document.getElementById('prefixes-words').textContent");
+    assert!(said.starts_with("Of ") && said.contains(" keys asked for in "), "{said}");
+    browser.value("document.getElementById('h-prefixes').scrollIntoView()");
+    browser.picture("prefixes");
+    browser.is_quiet(&origin(&web), false);
+}
+
+#[test]
+#[ignore = "browser: chromium"]
+fn what_is_there_is_shown_by_what_it_has_left_and_when_it_was_used() {
+    let web = Web::start(&["-t", "1", "-m", "64"]);
+    traffic(&web, 3);
+    let mut browser = open(&web, 1280, 900);
+    browser.wait("document.querySelectorAll('#left-table meter').length === 7 && document.querySelectorAll('#idle-table meter').length === 6");
+    let percent =
+        |text: &str| text.split(' ').next().and_then(|text| text.parse::<f64>().ok()).expect("a number");
+    for (table, parts) in [("left-table", "left"), ("idle-table", "idle")] {
+        let shown = rows(&mut browser, table);
+        let told = data(&web, "ages");
+        let parts = told[parts].as_array().expect("parts");
+        assert_eq!(shown.len(), parts.len());
+        let sum: f64 = shown.iter().map(|row| percent(&row[1])).sum();
+        assert!((sum - 100.0).abs() < 5.0, "{shown:?}");
+    }
+    let shown = rows(&mut browser, "left-table");
+    let names: Vec<&str> = shown.iter().map(|row| row[0].as_str()).collect();
+    let expected =
+        ["up to 10 s", "up to 1 min", "up to 10 min", "up to 1 h", "up to a day", "more than a day", "never"];
+    assert_eq!(names, expected);
+    // A third of what was set expires in half a minute, the rest never; those of RESP in a quarter of an hour.
+    assert!(
+        percent(&shown[1][1]) + percent(&shown[0][1]) > 20.0 && percent(&shown[6][1]) > 40.0,
+        "{shown:?}"
+    );
+    let said = browser.text("document.getElementById('ages-words').textContent");
+    assert!(said.starts_with("By ") && said.contains(" of the bytes were never read."), "{said}");
+    browser.value("document.getElementById('h-ages').scrollIntoView()");
+    browser.picture("ages");
+    browser.is_quiet(&origin(&web), false);
+}
+
+#[test]
+#[ignore = "browser: chromium"]
+fn times_of_requests_are_drawn_in_three_parts() {
+    let web = Web::start(&["-t", "1", "-m", "64"]);
+    let mut browser = open(&web, 1280, 900);
+    traffic(&web, 6);
+    browser.wait("document.querySelectorAll('#latency-table tbody tr').length === 3 && document.getElementById('latency').getAttribute('aria-label').includes('service median')");
+    let told = data(&web, "latency");
+    let of = |stage: &str, name: &str| -> f64 {
+        let all = told["stages"][stage][name].as_array().expect("numbers").iter();
+        all.map(|ns| ns.as_f64().expect("a number")).fold(0.0, f64::max)
+    };
+    let ns = |text: &str| -> f64 {
+        let (number, unit) = text.split_once(' ').unwrap_or_else(|| panic!("{text}"));
+        let size = match unit {
+            "ns" => 1.0,
+            "µs" => 1e3,
+            "ms" => 1e6,
+            _ => 1e9,
+        };
+        number.replace(',', "").parse::<f64>().expect("a number") * size
+    };
+    for (row, stage) in rows(&mut browser, "latency-table").iter().zip(["queue", "service", "reply"]) {
+        assert_eq!(row[0], stage);
+        let (shown, worst) = (ns(&row[4]), of(stage, "p99_ns"));
+        // The picture may be of some seconds before.
+        assert!(shown > 0.0 && shown <= worst * 1.02 + 1.0 && ns(&row[2]) <= ns(&row[3]), "{row:?}: {worst}");
+    }
+    // It is drawn, and a keyboard moves through it.
+    let painted = "(() => { const c = document.getElementById('latency'); const d = c.getContext('2d').getImageData(70, 0, c.width - 70, c.height - 24).data; let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n; })()";
+    assert!(browser.value(painted).as_u64() > Some(200));
+    browser.value("document.getElementById('latency').focus()");
+    browser.press("ArrowLeft");
+    browser.wait("/^\\d\\d:\\d\\d:\\d\\d/.test(document.getElementById('latency-seen').textContent)");
+    browser.value("document.getElementById('latency-stage').value = 'reply'; document.getElementById('latency-stage').dispatchEvent(new Event('change'))");
+    browser
+        .wait("/reply: median|nothing was timed/.test(document.getElementById('latency-seen').textContent)");
+    browser.press("Escape");
+    browser.wait("document.getElementById('latency-seen').textContent.trim() === ''");
+    browser.value("document.getElementById('latency-stage').value = 'service'; document.getElementById('latency-stage').dispatchEvent(new Event('change'))");
+    browser.value("document.getElementById('h-latency').scrollIntoView()");
+    browser.picture("latency");
+    browser.is_quiet(&origin(&web), false);
+}
+
+#[test]
+#[ignore = "browser: chromium"]
+fn what_other_memory_limits_would_bring_is_drawn_once_it_is_known() {
+    let web = Web::start(&["-t", "1", "-m", "16"]);
+    let mut browser = open(&web, 1280, 900);
+    browser.wait("document.getElementById('forecast').classList.contains('unready')");
+    let said = browser.text("document.getElementById('forecast-words').textContent");
+    assert!(said.starts_with("Not enough was seen yet: "), "{said}");
+    assert_eq!(browser.value("document.querySelectorAll('#forecast .band').length"), 0);
+    web.be_short();
+    browser.wait("document.querySelectorAll('#forecast .band').length === 1 && !document.getElementById('forecast').classList.contains('unready')");
+    // The picture, the table and the words are what the server says.
+    let told = data(&web, "forecast");
+    assert_eq!(browser.value("document.querySelectorAll('#forecast .line').length"), 6);
+    assert_eq!(browser.value("document.querySelectorAll('#forecast .now').length"), 1);
+    let shown = rows(&mut browser, "forecast-table");
+    let limits: Vec<&str> = shown.iter().map(|row| row[0].as_str()).collect();
+    assert_eq!(limits, ["4 MB", "8 MB", "12 MB", "16 MB", "24 MB", "32 MB", "64 MB"]);
+    let points = told["points"].as_array().expect("points");
+    for (row, point) in shown.iter().zip(points) {
+        let percent = point["hit_ratio"].as_f64().expect("a number") * 100.0;
+        let shown: f64 = row[2].split(' ').next().and_then(|text| text.parse().ok()).expect("a number");
+        // The picture may be of some seconds before.
+        assert!((shown - percent).abs() < 3.0, "{row:?}: {percent}");
+    }
+    let said = browser.text("document.getElementById('forecast-words').textContent");
+    assert!(said.contains("twice as much (-m 32): ") && said.contains("misses a second fewer"), "{said}");
+    let label = browser.text("document.getElementById('forecast').getAttribute('aria-label')");
+    assert!(label.starts_with("Hit ratio by memory limit: 4 MB "), "{label}");
+    browser.value("document.getElementById('h-forecast').scrollIntoView()");
+    browser.picture("forecast");
+    // What gave way for it, by when it had been used.
+    browser.wait("document.querySelectorAll('#evicted-table meter').length > 1");
+    let evicted = rows(&mut browser, "evicted-table");
+    let number =
+        |text: &str| text.split(' ').next().and_then(|text| text.parse::<f64>().ok()).expect("a number");
+    let sum: f64 = evicted.iter().map(|row| number(&row[1])).sum();
+    assert!((sum - 100.0).abs() < 5.0 && evicted[0][0] == "up to 1 s", "{evicted:?}");
+    browser.value("document.getElementById('h-ages').scrollIntoView()");
+    browser.picture("evicted");
+    browser.is_quiet(&origin(&web), false);
+}
+
+#[test]
+#[ignore = "browser: chromium"]
 fn keys_of_any_bytes_are_text() {
     let web = Web::start(&["-t", "1"]);
     let mut redis = web.redis();
@@ -213,6 +369,11 @@ fn keys_of_any_bytes_are_text() {
         assert!(shown.iter().any(|one| one == key), "{key}: {shown:?}");
     }
     assert!(shown.iter().any(|one| one.contains("\\u0000\\u001b[31m")), "{shown:?}");
+    browser.wait("document.querySelectorAll('#hot-table td.key, #hot-table th.key').length >= 6");
+    let hot: Vec<String> = rows(&mut browser, "hot-table").into_iter().map(|row| row[0].clone()).collect();
+    for key in &shown {
+        assert!(key.is_empty() || hot.contains(key), "{key}: {hot:?}");
+    }
     assert_eq!(
         browser.value(
             "document.querySelectorAll('main img, main script, main b b, main svg[onload], td b').length"
@@ -286,6 +447,57 @@ fn the_page_is_used_by_keyboard_and_everything_on_it_has_a_name() {
         assert!(node["name"]["value"].as_str().is_some_and(|name| !name.trim().is_empty()), "{node}");
     }
     assert!(count > 40, "{count}");
+    browser.is_quiet(&origin(&web), false);
+}
+
+/// Holds the page's next request for what begins with a path, until `window.release()`, whose promise is kept when the
+/// page has taken the answer; `window.emptied` says whether a chart that has values showed none meanwhile.
+fn hold(browser: &mut Browser, path: &str) {
+    browser.value(&format!(
+        r#"(() => {{
+  const ask = window.fetch;
+  const legend = document.querySelector('#chart-reads .legend b');
+  window.emptied = false;
+  window.held = false;
+  new MutationObserver(() => {{ window.emptied ||= legend.textContent === '–'; }})
+    .observe(legend, {{ childList: true, characterData: true, subtree: true }});
+  window.fetch = async (...what) => {{
+    if (window.held || !what[0].startsWith('{path}')) return ask(...what);
+    const answer = await ask(...what);
+    window.held = true;
+    await new Promise(go => {{ window.release = go; }});
+    window.fetch = ask;
+    return answer;
+  }};
+}})()"#
+    ));
+    browser.wait("window.held");
+}
+
+#[test]
+#[ignore = "browser: chromium"]
+fn a_range_that_is_chosen_while_answers_are_on_their_way_is_shown_whole() {
+    let web = Web::start(&["-t", "1"]);
+    traffic(&web, 3);
+    let mut browser = open(&web, 1280, 900);
+    for path in ["/api/v1/history", "/api/v1/now"] {
+        browser.wait("document.querySelector('#chart-reads .legend b').textContent !== '–'");
+        hold(&mut browser, path);
+        browser.value("document.querySelector('[data-step=\"15\"]').click()");
+        browser.value("document.querySelector('[data-step=\"1\"]').click()");
+        browser.value("document.querySelector('#chart-reads .plot').focus()");
+        browser.value("window.release()");
+        // What is known stays until the chosen range is there, and an answer for the range before does not begin it.
+        std::thread::sleep(Duration::from_secs(3));
+        assert_eq!(browser.value("window.emptied"), false, "{path}");
+        let points = data(&web, "history?step=1")["end_ms"].as_array().expect("times").len();
+        browser.press("Home");
+        for _ in 0..points - 3 {
+            browser.press("ArrowRight");
+        }
+        assert_ne!(browser.text("document.querySelector('#chart-reads .head p').textContent"), "", "{path}");
+        browser.press("Escape");
+    }
     browser.is_quiet(&origin(&web), false);
 }
 

@@ -67,7 +67,12 @@ impl<'a> Args<'a> {
         Args { encoded, left: count as u32, longest: 0 }
     }
 
-    /// The arguments that [`Args::encoded`] or an [`Encoder`] wrote.
+    /// The arguments of [`Args::encoded`], none longer than `longest` bytes.
+    pub fn kept(encoded: &'a [u8], count: usize, longest: u64) -> Args<'a> {
+        Args { encoded, left: count as u32, longest }
+    }
+
+    /// The arguments that [`Args::encoded`] or an [`Encoder`] wrote, each of which is looked at.
     pub fn decode(encoded: &'a [u8], count: usize) -> Args<'a> {
         let mut args = Args { encoded, left: count as u32, longest: 0 };
         args.longest = args.map(|arg| arg.len() as u64).max().unwrap_or(0);

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::digits::Digits;
 use crate::number::{with_line_end, write_u64};
 use crate::reply::{SMALL_BYTES_MAX, SMALL_ROOM, copy};
 
@@ -217,8 +218,8 @@ impl Write for DoubleText {
     }
 }
 
-/// Writes a floating-point number as Redis prints scores and RESP3 doubles from 7.2 on: the shortest digits that read
-/// back as the same number; whole numbers below 2^62 and what has few zeros without an exponent.
+/// Writes a floating-point number as Redis prints scores and RESP3 doubles from 7.2 on: as few digits as read back as
+/// the same number, nearly always (by Grisu2, as Redis writes it); whole numbers below 2^62 and what has few zeros without an exponent.
 pub fn format_double(n: f64) -> DoubleText {
     let mut text = DoubleText::default();
     write_double(&mut text, n).expect("room for any number");
@@ -241,17 +242,12 @@ fn write_double(to: &mut DoubleText, n: f64) -> std::fmt::Result {
     if n.fract() == 0.0 && n < WHOLE_MAX {
         return write!(to, "{}", n as u64);
     }
-    // `d.ddde-7`: digits and the power of ten that they are multiplied by.
-    let mut shown = DoubleText::default();
-    write!(shown, "{n:e}")?;
-    let (mantissa, exponent) = shown.split_once('e').ok_or(std::fmt::Error)?;
-    let exponent: i32 = exponent.parse().map_err(|_| std::fmt::Error)?;
-    let mut digits = DoubleText::default();
-    mantissa.split('.').try_for_each(|part| digits.write_str(part))?;
+    let found = Digits::of(n);
+    let (digits, power) = (found.text(), found.power);
     let count = digits.len() as i32;
-    let power = exponent - (count - 1);
+    let exponent = power + count - 1;
     if power >= 0 && exponent < count + 7 {
-        to.write_str(&digits)?;
+        to.write_str(digits)?;
         return (0..power).try_for_each(|_| to.write_char('0'));
     }
     if power < 0 && (power > -7 || exponent.abs() < 4) {
@@ -259,11 +255,12 @@ fn write_double(to: &mut DoubleText, n: f64) -> std::fmt::Result {
         if before <= 0 {
             to.write_str("0.")?;
             (before..0).try_for_each(|_| to.write_char('0'))?;
-            return to.write_str(&digits);
+            return to.write_str(digits);
         }
         let (whole, fraction) = digits.split_at(before as usize);
         return write!(to, "{whole}.{fraction}");
     }
-    let sign = if exponent < 0 { '-' } else { '+' };
-    write!(to, "{mantissa}e{sign}{}", exponent.abs())
+    let (first, rest) = digits.split_at(1);
+    let (point, sign) = (if rest.is_empty() { "" } else { "." }, if exponent < 0 { '-' } else { '+' });
+    write!(to, "{first}{point}{rest}e{sign}{}", exponent.abs())
 }

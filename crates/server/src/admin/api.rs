@@ -6,12 +6,12 @@ use std::fmt::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use larder_commands::{Host, SERIES};
-use larder_eventloop::Millis;
 use larder_store::{SPAN_SEEN_BYTES, chunk_sizes};
 use serde_json::{Map, Value, json};
 
-use super::history::{LEVELS, Mark, What};
+use super::history::{Mark, What};
 use super::http::{Answer, JSON, Status};
+use super::points::{asked, head};
 use super::route::{Query, Routes};
 use super::span_map::{SpanMap, number};
 use crate::extended::EXTENDED;
@@ -33,10 +33,12 @@ const CONNECTION_BYTES_MAX: usize = 2 << 10;
 const CLIENT_BYTES: usize = 16;
 /// Commands that took long, of one answer.
 const SLOW_MAX: usize = 128;
+/// Commands with large requests, and with large replies, of one answer.
+const LARGE_MAX: usize = 64;
 /// Cells of a map.
 const CELLS_MAX: u64 = 16_384;
 
-fn answer(value: &Value) -> Answer {
+pub(super) fn answer(value: &Value) -> Answer {
     Answer::ok(JSON, format!("{value}\n"))
 }
 
@@ -67,23 +69,17 @@ pub fn figures(routes: &Routes) -> Answer {
 
 /// What figures were. Written as it comes: as values it would take several times the memory of its text.
 pub fn history(routes: &Routes, query: &Query) -> Result<Answer, Status> {
-    let seconds = query.number("step", LEVELS[0].seconds)?;
-    let level = LEVELS.iter().position(|level| level.seconds == seconds).ok_or(Status::BadRequest)?;
-    let since = query.value("since").map(|_| query.number("since", 0)).transpose()?;
+    let (level, since) = asked(query)?;
     let names = query.words("series");
     if names.iter().any(|name| SERIES.iter().all(|series| series.name != *name)) {
         return Err(Status::BadRequest);
     }
     let history = &routes.observer.history;
     let (ends, values) = history.points(level, since);
-    let hub = &routes.hub;
-    let (now_ms, time_ms) = (hub.clock.elapsed().as_millis() as Millis, hub.clock.system_ms());
     let marks: Vec<Value> = history.marks(since).map(mark).collect();
-    let run = format!("{:032x}", hub.shared.run_id());
-    let mut text = format!(
-        "{{\"run\":\"{run}\",\"now_ms\":{now_ms},\"time_ms\":{time_ms},\"step_seconds\":{seconds},\"marks\":{},\"end_ms\":[",
-        Value::from(marks),
-    );
+    let mut text = head(&routes.hub, level);
+    // Writing into a string cannot fail.
+    let _ = write!(text, ",\"marks\":{},\"end_ms\":[", Value::from(marks));
     put_list(&mut text, ends.iter().map(|end| *end as f64));
     text.push_str("],\"series\":{");
     let mut first = true;
@@ -103,7 +99,7 @@ pub fn history(routes: &Routes, query: &Query) -> Result<Answer, Status> {
 }
 
 /// Numbers with commas between them, with as many digits as are worth something.
-fn put_list(text: &mut String, numbers: impl Iterator<Item = f64>) {
+pub(super) fn put_list(text: &mut String, numbers: impl Iterator<Item = f64>) {
     for (nth, number) in numbers.enumerate() {
         if nth > 0 {
             text.push(',');
@@ -172,7 +168,7 @@ pub fn findings(routes: &Routes) -> Answer {
 
 /// An answer of many rows, written as they come, up to [`ANSWER_BYTES_MAX`], and charged as what connections hold before it
 /// grows; what it holds when it is made is charged to its connection.
-struct Rows<'h> {
+pub(super) struct Rows<'h> {
     hub: &'h Hub,
     charged: i64,
     text: String,
@@ -184,7 +180,7 @@ impl<'h> Rows<'h> {
     ///
     /// # Errors
     /// Connections hold as much as they may.
-    fn new(hub: &'h Hub, head: &str, beside: usize) -> Result<Rows<'h>, Status> {
+    pub fn new(hub: &'h Hub, head: &str, beside: usize) -> Result<Rows<'h>, Status> {
         let mut rows = Rows { hub, charged: 0, text: head.to_owned(), rows: 0 };
         if rows.take(beside) { Ok(rows) } else { Err(Status::Unavailable) }
     }
@@ -219,7 +215,7 @@ impl<'h> Rows<'h> {
     }
 
     /// Adds a row; false if there is no room for it.
-    fn add(&mut self, row: &Value) -> bool {
+    pub fn add(&mut self, row: &Value) -> bool {
         let row = row.to_string();
         let has_room = self.has_room(row.len() + 1);
         if has_room {
@@ -233,7 +229,7 @@ impl<'h> Rows<'h> {
     }
 
     /// With what is behind the rows.
-    fn end(mut self, tail: &str) -> Answer {
+    pub fn end(mut self, tail: &str) -> Answer {
         debug_assert!(tail.len() < TAIL_BYTES);
         self.text.push_str(tail);
         Answer::ok(JSON, std::mem::take(&mut self.text))
@@ -252,7 +248,7 @@ pub fn connections(routes: &Routes, query: &Query) -> Result<Answer, Status> {
     let max = usize::try_from(max).unwrap_or(CONNECTIONS_MAX).clamp(1, CONNECTIONS_MAX);
     let mut rows = Rows::new(&routes.hub, "{\"connections\":[", 0)?;
     let mut next = Some(from);
-    // Some at a time: a worker that takes a connection in waits for who visits.
+    // Some at a time: a worker that takes a connection in waits for the thread that visits.
     while let Some(place) = next
         && rows.rows < max
         && rows.has_room(CONNECTIONS_AT_ONCE * CONNECTION_BYTES_MAX)
@@ -318,7 +314,7 @@ pub fn settings(routes: &Routes) -> Answer {
     answer(&json!({ "settings": settings, "at_start": before, "options": options, "parameters": parameters }))
 }
 
-/// Commands that took long, and events of LATENCY.
+/// Commands that took long, those with large requests and replies, and events of LATENCY.
 pub fn slow(routes: &Routes) -> Answer {
     let hidden = routes.hides_keys();
     let shared = &routes.hub.shared;
@@ -327,7 +323,7 @@ pub fn slow(routes: &Routes) -> Answer {
         json!({
             "id": slow.id,
             "at_s": slow.at_s,
-            "took_us": slow.took_us,
+            "took_us": slow.value,
             "command": slow.command,
             "words": slow.words,
             "key": key.map(text_of),
@@ -340,12 +336,38 @@ pub fn slow(routes: &Routes) -> Answer {
     shared.each_latency_event(&mut |event, at_s, ms| {
         events.push(json!({ "event": event, "at_s": at_s, "ms": ms }));
     });
+    let mut large = Vec::new();
+    let mut large_from = Map::new();
+    for (kind, from, logged) in shared.large_commands(LARGE_MAX) {
+        large_from.insert(kind.to_owned(), from.into());
+        large.extend(logged.into_iter().map(|one| {
+            let key = one.key.filter(|_| !hidden);
+            json!({
+                "kind": kind,
+                "id": one.id,
+                "at_s": one.at_s,
+                "bytes": one.value,
+                "command": one.command,
+                "words": one.words,
+                "key": key.map(text_of),
+                "address": one.address,
+                "client": one.client,
+            })
+        }));
+    }
     let from_us = shared.slow_from_us();
-    answer(&json!({ "from_us": from_us, "commands": commands, "events": events, "keys_hidden": hidden }))
+    answer(&json!({
+        "from_us": from_us,
+        "commands": commands,
+        "events": events,
+        "large": large,
+        "large_from": large_from,
+        "keys_hidden": hidden,
+    }))
 }
 
 /// Bytes that a client has chosen: text, or what is no text in base64.
-fn text_of(bytes: Vec<u8>) -> Value {
+pub(super) fn text_of(bytes: Vec<u8>) -> Value {
     match String::from_utf8(bytes) {
         Ok(text) => json!({ "text": text }),
         Err(error) => json!({ "base64": STANDARD.encode(error.as_bytes()) }),

@@ -7,7 +7,7 @@
 //!    └───────────────────────►└────────► Leaving ──► closed
 //! ```
 //!
-//! One who leaves is read a little longer, so that what it still sends does not take the answer away from it.
+//! A connection that leaves is read a little longer, so that what its client still sends does not take the answer away from it.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -1,13 +1,7 @@
 //! What figures were, for a day, in memory that is taken at start and never grows.
 //!
-//! ```text
-//! a look a second ─┬─► 300 points of 1 s      the last five minutes
-//!                  ├─► 240 points of 15 s     the last hour
-//!                  └─► 720 points of 2 min    the last day
-//! ```
-//!
-//! A point of a counter is how much it grew a second, one of a gauge its mean over the point's time. A point ends when
-//! its time is over at the latest look: who looks late makes a longer point, whose rates are right all the same. Beside
+//! A point ([`Points`]) of a counter is how much it grew a second, one of a gauge its mean over the point's time. A point ends when
+//! its time is over at the latest look: a late look makes a longer point, whose rates are right all the same. Beside
 //! them, marks: what happened at one moment.
 //!
 //! It reads no clock and gathers nothing: looks come as arguments.
@@ -17,21 +11,7 @@ use std::collections::VecDeque;
 use larder_commands::{Kind, Reading, SERIES, SERIES_COUNT};
 use larder_eventloop::Millis;
 
-/// Points of one length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Level {
-    /// How long each is.
-    pub seconds: u64,
-    /// How many are kept.
-    pub points: usize,
-}
-
-/// The levels, the shortest points first.
-pub const LEVELS: [Level; 3] = [
-    Level { seconds: 1, points: 300 },
-    Level { seconds: 15, points: 240 },
-    Level { seconds: 120, points: 720 },
-];
+use super::points::{LEVELS, Level, Points};
 
 /// Marks that are kept.
 const MARKS: usize = 128;
@@ -39,19 +19,8 @@ const MARKS: usize = 128;
 /// A look is due so often.
 pub const LOOK_MS: Millis = 1000;
 
-/// A look may be early by so much: points are not to wait for the next one for it.
-const EARLY_MS: Millis = 250;
-
 /// Bytes of the history, all of which are there from the start.
-pub const HISTORY_BYTES: usize = {
-    let point = size_of::<[f32; SERIES_COUNT]>() + size_of::<Millis>();
-    let (mut points, mut level) = (0, 0);
-    while level < LEVELS.len() {
-        points += LEVELS[level].points;
-        level += 1;
-    }
-    points * point + MARKS * size_of::<Mark>()
-};
+pub const HISTORY_BYTES: usize = Points::<Values>::BYTES + MARKS * size_of::<Mark>();
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,73 +50,38 @@ pub struct Mark {
 /// Values of a point, in the order of [`SERIES`].
 type Values = [f32; SERIES_COUNT];
 
-/// Points of one level, the last ones.
+/// What figures were, by points of one level.
 #[derive(Debug)]
 struct Ring {
-    level: Level,
-    /// When each ended, since the start.
-    ends: Box<[Millis]>,
-    values: Box<[Values]>,
-    /// Points that there ever were: the next one's place is the remainder.
-    made: usize,
-    point: Point,
-}
-
-/// A point that is not over.
-#[derive(Clone, Debug)]
-struct Point {
-    since: Millis,
+    points: Points<Values>,
+    /// Of the point that is not over: what was read when it began, …
     at_start: Reading,
-    /// Of gauges, their values by the milliseconds that they had them.
+    /// … and of gauges, their values by the milliseconds that they had them.
     sums: [f64; SERIES_COUNT],
-}
-
-impl Point {
-    fn begin(since: Millis, at_start: Reading) -> Point {
-        Point { since, at_start, sums: [0.0; SERIES_COUNT] }
-    }
 }
 
 impl Ring {
     fn new(level: Level, now: Millis, reading: &Reading) -> Ring {
-        Ring {
-            level,
-            ends: vec![0; level.points].into(),
-            values: vec![[0.0; SERIES_COUNT]; level.points].into(),
-            made: 0,
-            point: Point::begin(now, *reading),
-        }
+        let points = Points::new(level, now, [0.0; SERIES_COUNT]);
+        Ring { points, at_start: *reading, sums: [0.0; SERIES_COUNT] }
     }
 
     /// Takes a look, `ms` after the one before.
     fn add(&mut self, now: Millis, ms: Millis, reading: &Reading) {
-        for (sum, value) in self.point.sums.iter_mut().zip(reading) {
+        for (sum, value) in self.sums.iter_mut().zip(reading) {
             *sum += *value as f64 * ms as f64;
         }
-        let took = now - self.point.since;
-        if took + EARLY_MS < self.level.seconds * 1000 {
-            return;
-        }
-        let place = self.made % self.level.points;
-        self.ends[place] = now;
-        self.values[place] = std::array::from_fn(|at| {
+        let Some(took) = self.points.over(now) else { return };
+        let values = std::array::from_fn(|at| {
             let of_all = match SERIES[at].kind {
                 // The server counts for itself: nothing is taken back.
-                Kind::Counter => reading[at].saturating_sub(self.point.at_start[at]) as f64 * 1000.0,
-                Kind::Gauge => self.point.sums[at],
+                Kind::Counter => reading[at].saturating_sub(self.at_start[at]) as f64 * 1000.0,
+                Kind::Gauge | Kind::Histogram => self.sums[at],
             };
             (of_all / took as f64) as f32
         });
-        self.made += 1;
-        self.point = Point::begin(now, *reading);
-    }
-
-    /// Places of the points that ended after `since`, the oldest first.
-    fn after(&self, since: Option<Millis>) -> impl Iterator<Item = usize> + '_ {
-        let kept = self.made.min(self.level.points);
-        (self.made - kept..self.made)
-            .map(|number| number % self.level.points)
-            .filter(move |place| since.is_none_or(|since| self.ends[*place] > since))
+        self.points.push(now, values);
+        (self.at_start, self.sums) = (*reading, [0.0; SERIES_COUNT]);
     }
 }
 
@@ -199,10 +133,8 @@ impl History {
         level: usize,
         since: Option<Millis>,
     ) -> (Vec<Millis>, impl Fn(usize) -> Vec<f32> + '_) {
-        let ring = &self.rings[level];
-        let places: Vec<usize> = ring.after(since).collect();
-        let ends = places.iter().map(|place| ring.ends[*place]).collect();
-        (ends, move |series| places.iter().map(|place| ring.values[*place][series]).collect())
+        let (ends, values): (Vec<Millis>, Vec<&Values>) = self.rings[level].points.after(since).unzip();
+        (ends, move |series| values.iter().map(|values| values[series]).collect())
     }
 
     /// Marks behind `since`, the oldest first.
@@ -343,8 +275,7 @@ mod tests {
     fn its_memory_is_what_is_said() {
         const { assert!(HISTORY_BYTES <= 256 << 10) }
         let history = History::new(0, &[0; SERIES_COUNT]);
-        let points: usize =
-            history.rings.iter().map(|ring| ring.ends.len() * 8 + ring.values.len() * 4 * SERIES_COUNT).sum();
+        let points: usize = history.rings.iter().map(|ring| ring.points.bytes()).sum();
         assert_eq!(points + MARKS * size_of::<Mark>(), HISTORY_BYTES);
     }
 }

@@ -4,11 +4,14 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_commands::metrics::{Documented, documented};
-use larder_commands::{Exposition, Family, Host, Kind, Sample};
+use larder_commands::{Counter, Exposition, Family, Host, Kind, Sample, Sums};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::latency;
+use super::machine::ThreadTime;
 use super::route::Routes;
+use crate::worker::timing::{MANY, STAGES, STEPS, step_ns};
 
 struct Metric {
     name: &'static str,
@@ -120,13 +123,62 @@ const METRICS: &[Metric] = &[
         labels: &["worker"],
         help: "Connections of a worker.",
         tell: |seen, family| {
-            let handles = &seen.routes.hub.handles;
-            let counts = handles.iter().map(|handle| handle.connections.load(Relaxed) as u64);
-            if handles.len() > WORKERS_MAX {
-                return family.put(&[("worker", "all")], Sample::Whole(counts.sum()));
-            }
-            for (worker, count) in counts.enumerate() {
-                family.put(&[("worker", &worker.to_string())], Sample::Whole(count));
+            let handles = seen.routes.hub.handles.iter();
+            let counts = handles.map(|handle| handle.connections.load(Relaxed) as u64);
+            put_workers(family, counts.collect(), Sample::Whole);
+        },
+    },
+    Metric {
+        name: "larder_worker_cpu_seconds_total",
+        kind: Kind::Counter,
+        labels: &["worker"],
+        help: "The processor's time of a worker.",
+        tell: |seen, family| put_workers(family, worker_us(seen, |time| time.ran), Sample::Micros),
+    },
+    Metric {
+        name: "larder_worker_run_delay_seconds_total",
+        kind: Kind::Counter,
+        labels: &["worker"],
+        help: "How long a worker could have run, and others had its processor.",
+        tell: |seen, family| put_workers(family, worker_us(seen, |time| time.waited), Sample::Micros),
+    },
+    Metric {
+        name: "larder_turn_seconds",
+        kind: Kind::Histogram,
+        labels: &[],
+        help: "How long turns of workers took, from the wake-up until all that had come was answered and sent, of the turns that are timed: some each tenth of a second.",
+        tell: |seen, family| {
+            let mut counts = [0; STEPS];
+            let handles = seen.routes.hub.handles.iter();
+            handles.for_each(|handle| handle.stages.add_turns_to(&mut counts));
+            put_times(family, &[], &counts);
+        },
+    },
+    Metric {
+        name: "larder_requests_per_receive",
+        kind: Kind::Histogram,
+        labels: &[],
+        help: "How many keys of memcached's commands, or RESP commands, were taken at once from what was received, of the turns that are timed.",
+        tell: |seen, family| {
+            let mut counts = [0; MANY];
+            let handles = seen.routes.hub.handles.iter();
+            handles.for_each(|handle| handle.stages.add_receives_to(&mut counts));
+            let [parts @ .., beyond] = &counts;
+            let bounds = (0..).map(|power| f64::from(1u32 << power));
+            let mut sums = Sums::default();
+            seen.routes.hub.counters(&mut |counters| sums.add(counters));
+            let sum = Sample::Whole(sums.of(Counter::TimedRequests));
+            family.put_histogram(&[], bounds.zip(parts.iter().copied()), *beyond, sum);
+        },
+    },
+    Metric {
+        name: "larder_request_seconds",
+        kind: Kind::Histogram,
+        labels: &["stage"],
+        help: "How long requests waited for their turn (queue), were worked on (service) and waited to be sent (reply), of those that were timed: some turns of each worker, ten times a second.",
+        tell: |seen, family| {
+            for (stage, counts) in STAGES.iter().zip(&latency::counts(&seen.routes.hub)) {
+                put_times(family, &[("stage", stage)], counts);
             }
         },
     },
@@ -143,6 +195,44 @@ const METRICS: &[Metric] = &[
         family.put(&[], Sample::Micros(us));
     }),
 ];
+
+/// Two to these powers of nanoseconds are the first bound of times and the last: 64 ns and 8.6 s.
+const TIMES_LOG: std::ops::RangeInclusive<u32> = 6..=33;
+
+/// Values of workers, or their sum where there are too many; none where one is not known.
+fn put_workers(family: &mut Family<'_>, values: Vec<u64>, sample: fn(u64) -> Sample) {
+    if values.len() > WORKERS_MAX {
+        return family.put(&[("worker", "all")], sample(values.iter().sum()));
+    }
+    for (worker, value) in values.into_iter().enumerate() {
+        family.put(&[("worker", &worker.to_string())], sample(value));
+    }
+}
+
+/// Microseconds of workers' times; none if the system does not say.
+fn worker_us(seen: &Seen<'_>, of: fn(ThreadTime) -> u64) -> Vec<u64> {
+    let hub = &seen.routes.hub;
+    let times = (0..hub.handles.len()).map(|worker| ThreadTime::of_worker(hub, worker));
+    times.map(|time| Some(of(time?) / 1000)).collect::<Option<_>>().unwrap_or_default()
+}
+
+/// Times of a stage. A step's are told as if they all were in its middle: from 8 ns to 32 s a sixteenth off at most.
+fn put_times(family: &mut Family<'_>, labels: &[(&str, &str)], counts: &[u64; STEPS]) {
+    let mut step = 0;
+    let parts = TIMES_LOG.map(|log| {
+        let from = step;
+        while step < STEPS && step_ns(step + 1) <= 1 << log {
+            step += 1;
+        }
+        ((1u64 << log) as f64 / 1e9, counts[from..step].iter().sum())
+    });
+    let parts: Vec<(f64, u64)> = parts.collect();
+    let beyond = counts[step..].iter().sum();
+    let middle_ns = |step: usize| (step_ns(step) + step_ns(step + 1)) as f64 / 2.0;
+    let sum_ns: f64 = counts.iter().enumerate().map(|(step, count)| *count as f64 * middle_ns(step)).sum();
+    let sum = Sample::Micros((sum_ns / 1e3) as u64);
+    family.put_histogram(labels, parts.into_iter(), beyond, sum);
+}
 
 const STARTED: &str = "When the server was started, since 1970.";
 
@@ -206,6 +296,33 @@ mod tests {
         assert_eq!((status.virtual_bytes, status.resident_bytes), (200 << 10, 7 << 10));
         assert_eq!((status.swapped_bytes, status.threads), (0, 5));
         assert_eq!(Status::parse("").threads, 0);
+    }
+
+    #[test]
+    fn times_are_told_by_doublings_and_none_is_lost() {
+        let mut counts = [0; STEPS];
+        let at = |ns: u64| (0..STEPS).rfind(|step| step_ns(*step) <= ns).expect("a step");
+        for (ns, count) in [(3, 1), (63, 2), (64, 4), (1_000, 8), (8_000_000_000, 16), (9_000_000_000, 32)] {
+            counts[at(ns)] += count;
+        }
+        let mut told = larder_commands::Told::default();
+        let mut page = Exposition::new(&mut told);
+        page.family("t", Kind::Histogram, "T.", |family| put_times(family, &[("stage", "queue")], &counts));
+        let text = page.finish();
+        for line in [
+            "t_bucket{stage=\"queue\",le=\"0.000000064\"} 3",
+            "t_bucket{stage=\"queue\",le=\"0.000000128\"} 7",
+            "t_bucket{stage=\"queue\",le=\"0.000001024\"} 15",
+            "t_bucket{stage=\"queue\",le=\"8.589934592\"} 31",
+            "t_bucket{stage=\"queue\",le=\"+Inf\"} 63",
+            "t_count{stage=\"queue\"} 63",
+        ] {
+            assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
+        }
+        assert_eq!(text.matches("_bucket").count(), 29);
+        let sum = text.lines().find_map(|line| line.strip_prefix("t_sum{stage=\"queue\"} "));
+        let sum: f64 = sum.and_then(|sum| sum.parse().ok()).expect("a sum");
+        assert!((sum - 416.0).abs() < 26.0, "{sum}");
     }
 
     #[test]

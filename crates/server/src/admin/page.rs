@@ -28,6 +28,8 @@ pub const ASSETS: &[Asset] = &[
     asset("/app.js", JAVASCRIPT, include_str!("../../../../dashboard/app.js")),
     asset("/charts.js", JAVASCRIPT, include_str!("../../../../dashboard/charts.js")),
     asset("/map.js", JAVASCRIPT, include_str!("../../../../dashboard/map.js")),
+    asset("/forecast.js", JAVASCRIPT, include_str!("../../../../dashboard/forecast.js")),
+    asset("/latency.js", JAVASCRIPT, include_str!("../../../../dashboard/latency.js")),
     asset(
         "/vendor/uPlot-1.6.32.js",
         JAVASCRIPT,

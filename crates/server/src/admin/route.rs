@@ -7,9 +7,11 @@ use larder_commands::{Host, Told};
 use larder_eventloop::Millis;
 
 use super::http::{Answer, METRICS, Request, Status, TEXT, pairs};
+use super::latency::{self, Latency};
+use super::machine::Observed;
 use super::observer::Observer;
 use super::page::ASSETS;
-use super::{api, metrics};
+use super::{api, metrics, traffic};
 use crate::hub::Hub;
 
 /// What answers are made from, and what was told before.
@@ -18,11 +20,23 @@ pub struct Routes {
     pub(super) hub: Arc<Hub>,
     told: Told,
     pub(super) observer: Observer,
+    pub(super) latency: Latency,
+    machine: Observed,
     /// Settings, as the server was started.
     pub(super) settings_before: Vec<(String, String)>,
     /// Requests that were answered, this one included.
     pub(super) requests: u64,
+    /// When samples of traffic are to be counted.
+    samples_due: Millis,
 }
+
+/// Between two looks whether there are samples of traffic, where there were some, …
+const SAMPLES_MS: Millis = 100;
+/// … where there were more than are counted at a time, …
+const SAMPLES_MORE_MS: Millis = 10;
+const SAMPLES_MANY: usize = 1000;
+/// … and where there were none.
+const SAMPLES_IDLE_MS: Millis = 1000;
 
 /// A place.
 pub struct Route {
@@ -84,8 +98,33 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/slow",
-        help: "commands that took long, without their values",
+        help: "commands that took long, or had large requests or replies, without their values",
         tell: |routes, _| Ok(api::slow(routes)),
+    },
+    Route {
+        path: "/api/v1/hotkeys",
+        help: "keys that were asked for most in the last seconds, with their shares and how sure these are: max=",
+        tell: |routes, query| traffic::hot_keys(routes, query),
+    },
+    Route {
+        path: "/api/v1/prefixes",
+        help: "prefixes whose keys were asked for most in the last seconds, by the same sample: max=",
+        tell: |routes, query| traffic::prefixes(routes, query),
+    },
+    Route {
+        path: "/api/v1/latency",
+        help: "how long requests waited, were worked on, and their replies waited: step=, since= as of history",
+        tell: |routes, query| latency::told(routes, query),
+    },
+    Route {
+        path: "/api/v1/ages",
+        help: "how long what is there has left, and how long it was not read, by a look at some thousand items",
+        tell: |routes, _| Ok(traffic::ages(routes)),
+    },
+    Route {
+        path: "/api/v1/forecast",
+        help: "the hit ratio that other memory limits would bring, with its error",
+        tell: |routes, _| Ok(traffic::forecast(routes)),
     },
     Route {
         path: "/api/v1/clients",
@@ -168,15 +207,46 @@ impl Routes {
         let now = hub.clock.elapsed().as_millis() as Millis;
         let observer = Observer::new(now, &hub.shared.reading(scene(&hub)));
         let settings_before = settings(&hub);
-        Routes { hub, told: Told::default(), observer, settings_before, requests: 0 }
+        let latency = Latency::new(now, &hub);
+        let mut machine = Observed::default();
+        machine.look(now, &hub);
+        Routes {
+            hub,
+            told: Told::default(),
+            observer,
+            latency,
+            machine,
+            settings_before,
+            requests: 0,
+            samples_due: now,
+        }
+    }
+
+    /// When samples of traffic are to be counted.
+    pub fn samples_due(&self) -> Millis {
+        self.samples_due
+    }
+
+    /// Counts some.
+    pub fn count_samples(&mut self, now: Millis) {
+        let pause_ms = match self.hub.shared.count_samples(&self.hub.store, now) {
+            0 => SAMPLES_IDLE_MS,
+            SAMPLES_MANY.. => SAMPLES_MORE_MS,
+            _ => SAMPLES_MS,
+        };
+        // With nothing to do one wakes up once, for both.
+        self.samples_due = (now + pause_ms).min(self.observer.due().max(now + SAMPLES_MS));
     }
 
     /// Looks at the figures, for the history.
     pub fn observe(&mut self, now: Millis) {
         let scene = scene(&self.hub);
         let reading = self.hub.shared.reading(scene);
+        self.machine.look(now, &self.hub);
         let findings = || self.hub.shared.findings(scene).iter().map(|finding| finding.rule.name).collect();
         self.observer.look(now, &reading, findings);
+        self.hub.shared.look_ahead(scene, now);
+        self.latency.look(now, &self.hub);
     }
 
     /// What a request is answered; `has_room` for an answer that may be long.

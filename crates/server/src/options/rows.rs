@@ -328,7 +328,10 @@ pub const OPTIONS: &[Row] = &[
         ..row('X', "disable-dumping", "clients may not list keys (cachedump, metadump)")
     },
     Row {
-        effect: Effect::Accepted("there is no watch command to switch off"),
+        apply: |config, _| {
+            config.watch = false;
+            Ok(())
+        },
         ..row('W', "disable-watch", "clients may not watch")
     },
     Row {

@@ -1,4 +1,4 @@
-//! Requests that come in part and stand still, in virtual time: who goes first, and when.
+//! Requests that come in part and stand still, in virtual time: which connection goes first, and when.
 
 use larder_commands::Counter;
 use larder_eventloop::sim::{Peer, Weather};
@@ -66,8 +66,8 @@ fn those_that_stand_for_longest_go_first_and_the_others_stay_within_the_share() 
     world.exchange(&typing, "ing\r\n", "END\r\n");
 }
 
-/// A crowd that sends a part of a request each at once: a turn takes some of them, and who asks for a key is answered
-/// by its end.
+/// A crowd that sends a part of a request each at once: a turn takes some of them, and a client that asks for a key is
+/// answered by its end.
 #[test]
 fn a_turn_takes_little_of_a_crowd_and_answers_who_asks_for_a_key() {
     let mut world = world(config());
@@ -129,7 +129,7 @@ fn a_request_that_is_answered_in_steps_stands_in_the_way_of_none_behind_it() {
         asks.send(bytes);
         world.settle();
     }
-    // It is whole, and its reply waits for who reads it.
+    // It is whole, and its reply waits for the client to read it.
     assert_eq!(world.service.hub().store.input_bytes(), 0);
     assert!(world.service.hub().store.held_bytes() as usize > request.len());
     asks.send([resp(&["PING"]).as_bytes(), &part(0)].concat().as_slice());
@@ -142,8 +142,8 @@ fn a_request_that_is_answered_in_steps_stands_in_the_way_of_none_behind_it() {
     assert_eq!(reply.matches("$-1\r\n").count(), KEYS);
 }
 
-/// Requests that are whole are held while they are answered, and who reads no answers holds them for long: further
-/// ones are kept within what connections may hold.
+/// Requests that are whole are held while they are answered, and a client that reads no answers holds them for long:
+/// further ones are kept within what connections may hold.
 #[test]
 fn whole_requests_of_those_who_read_nothing_stay_within_what_connections_hold() {
     const KEYS: usize = 200_000;
@@ -164,7 +164,7 @@ fn whole_requests_of_those_who_read_nothing_stay_within_what_connections_hold() 
         world.pass(20);
     }
     assert!(!small.closed());
-    // Who reads has an answer each: the values, or that there is no room.
+    // A client that reads has an answer each: the values, or that there is no room.
     let last = world.connect_to(1);
     drop(peers);
     world.settle();

@@ -5,14 +5,14 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_commands::{Context, Counter, Next as Wish, Output, Peer};
-use larder_eventloop::{Closed, Handler, Id, Millis, Next, Outgoing, Place, Taken};
+use larder_commands::{Context, Counter, Next, Output, Peer};
+use larder_eventloop::{Closed, Handler, Id, Millis, Outgoing, Place, Taken, Wait};
 
 use super::replies::Replies;
 use super::service::{CLOCK_MS, CONNECTION_BYTES, Connection, SEND_AT_BYTES, Service};
 use crate::hub::Hub;
 use crate::listener::ip_and_port;
-use crate::table::Facts;
+use crate::table::ConnectionFacts;
 
 /// Replies of a connection that may be held for a common send: what a socket surely takes at once.
 const HELD_REPLIES_MAX: u64 = 32 << 10;
@@ -25,7 +25,7 @@ const KEPT_TOLD_BYTES: usize = 16 << 10;
 
 /// A connection as its session sees it.
 pub(super) struct At<'h> {
-    pub(super) facts: &'h Facts,
+    pub(super) facts: &'h ConnectionFacts,
     pub(super) hub: &'h Hub,
 }
 
@@ -42,6 +42,26 @@ impl Peer for At<'_> {
     }
     fn place(&self) -> u64 {
         self.facts.place()
+    }
+    fn number(&self) -> u64 {
+        self.hub.number(self.facts.place())
+    }
+}
+
+/// Why a connection was closed, in memcached's words.
+fn told_as(why: Closed) -> &'static str {
+    match why {
+        Closed::Handler => "normal",
+        Closed::Idle => "idle_timeout",
+        Closed::Drained => "shutdown",
+        Closed::Peer
+        | Closed::Error
+        | Closed::Stalled
+        | Closed::Unfinished
+        | Closed::Stranger
+        | Closed::Shed
+        | Closed::Crowded
+        | Closed::Input => "error",
     }
 }
 
@@ -91,7 +111,7 @@ impl Handler for Service {
 
     #[inline]
     fn woke(&mut self, now: Millis) {
-        debug_assert!(self.outbox.is_empty(), "what a turn has left of replies went out with it");
+        debug_assert!(self.turn_replies.is_empty(), "what a turn has left of replies went out with it");
         self.now = now;
         if now >= self.wall_read_at + CLOCK_MS {
             self.read_wall_clock(now);
@@ -127,22 +147,22 @@ impl Handler for Service {
         let mut context = Context::new(guard, counters, &hub.shared, hub, &peer, &self.room);
         let session = &mut connection.session;
         let progress =
-            self.outbox.write(&mut connection.replies, |out| session.receive(&mut context, input, out));
+            self.turn_replies.write(&mut connection.replies, |out| session.receive(&mut context, input, out));
         counters.add(Counter::BytesRead, progress.consumed as u64);
         let kept = (input.len() - progress.consumed) as u64;
         connection.facts.received(self.now, kept + connection.session.input_bytes());
-        let next = match progress.next {
-            Wish::Receive => Next::Receive,
-            Wish::Flush => {
+        let wait = match progress.next {
+            Next::Receive => Wait::Input,
+            Next::Flush => {
                 self.room.work().spend(FLUSH_NS);
-                Next::Again
+                Wait::Room
             }
-            Wish::Yield => Next::Yield,
-            Wish::Sleep(ms) => Next::Sleep(ms),
-            Wish::Await(ms) => Next::Await(ms),
-            Wish::Close => Next::Close,
+            Next::Yield => Wait::Turn,
+            Next::Sleep(ms) => Wait::Time(ms),
+            Next::Await(ms) => Wait::Wake(ms),
+            Next::Close => Wait::End,
         };
-        Taken { bytes: progress.consumed, next }
+        Taken { bytes: progress.consumed, wait }
     }
 
     fn destination<'d>(&'d mut self, connection: &'d mut Connection) -> Option<Place<'d>> {
@@ -158,13 +178,13 @@ impl Handler for Service {
         Some(Place::new(connection.session.upload_spaces(&mut context)?, missing))
     }
 
-    fn filled(&mut self, connection: &mut Connection, bytes: usize) -> Next {
+    fn filled(&mut self, connection: &mut Connection, bytes: usize) -> Wait {
         connection.session.upload_filled(bytes);
         connection.facts.received(self.now, connection.session.input_bytes());
         self.counters().add(Counter::BytesRead, bytes as u64);
         // The system copies them.
         self.room.work().spend(bytes as u64 / 4);
-        Next::Receive
+        Wait::Input
     }
 
     #[inline]
@@ -210,17 +230,17 @@ impl Handler for Service {
 
     #[inline]
     fn replies<'r>(&'r mut self, connection: &'r mut Connection) -> Outgoing<'r> {
-        self.outbox.offer(&mut connection.replies)
+        self.turn_replies.offer(&mut connection.replies)
     }
 
     fn slices<'r>(&'r mut self, connection: &'r mut Connection, into: &mut [IoSlice<'r>]) -> usize {
-        self.outbox.slices(&connection.replies, into)
+        self.turn_replies.slices(&connection.replies, into)
     }
 
     #[inline]
     fn sent(&mut self, connection: &mut Connection, bytes: u64) -> u64 {
         let waited = connection.replies.rest().is_some();
-        let unsent = self.outbox.sent(&mut connection.replies, bytes);
+        let unsent = self.turn_replies.sent(&mut connection.replies, bytes);
         self.hub.handles[self.index].counters.add(Counter::BytesWritten, bytes);
         if waited || unsent > 0 {
             self.keep_account(connection, bytes > 0);
@@ -235,7 +255,12 @@ impl Handler for Service {
     }
 
     fn closed(&mut self, id: Id, mut connection: Connection, why: Closed) {
-        self.outbox.forget(std::mem::take(&mut connection.replies));
+        let hub = Arc::clone(&self.hub);
+        if hub.shared.watches_connections() {
+            let peer = At { facts: &connection.facts, hub: &hub };
+            hub.shared.watch_connection(&*hub, &hub.store, self.wall, &peer, Some(told_as(why)));
+        }
+        self.turn_replies.forget(std::mem::take(&mut connection.replies));
         self.count_strange(&mut connection, 0);
         self.hub.table.strike(self.index, id.index());
         self.keep_account(&mut connection, true);

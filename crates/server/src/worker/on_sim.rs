@@ -12,7 +12,7 @@ use larder_eventloop::socket::Address;
 use larder_eventloop::{EventLoop, Limits, RECEIVE_BYTES};
 use larder_store::Store;
 
-use super::service::{CONNECTION_BYTES, STALL_MS, Service};
+use super::service::{CONNECTION_BYTES, Connection, STALL_MS, Service};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::hub::Hub;
@@ -33,7 +33,7 @@ fn address() -> Address {
 }
 
 pub(super) struct World {
-    pub(super) events: EventLoop<Sim, Service>,
+    pub(super) events: EventLoop<Sim, Connection>,
     pub(super) service: Service,
 }
 

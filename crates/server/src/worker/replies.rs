@@ -73,16 +73,16 @@ impl Replies {
 
 /// The output of a worker, and how many connections have a part of it.
 #[derive(Debug)]
-pub(crate) struct Outbox {
+pub(crate) struct TurnReplies {
     out: Output,
     parts: usize,
 }
 
-impl Outbox {
+impl TurnReplies {
     /// An empty one, of which a connection fills `limit_bytes`. What it takes beyond `free` bytes, and what its
     /// connections' own outputs take, is charged to the store.
-    pub fn new(limit_bytes: u64, store: &Arc<Store>, free: usize) -> Outbox {
-        Outbox { out: Output::charged(limit_bytes, store, free), parts: 0 }
+    pub fn new(limit_bytes: u64, store: &Arc<Store>, free: usize) -> TurnReplies {
+        TurnReplies { out: Output::charged(limit_bytes, store, free), parts: 0 }
     }
 
     /// Connections fill so many bytes from now on.
@@ -110,7 +110,7 @@ impl Outbox {
         result
     }
 
-    /// Where a connection writes, until [`Outbox::close`].
+    /// Where a connection writes, until [`TurnReplies::close`].
     #[inline]
     fn open<'o>(&'o mut self, replies: &'o mut Replies) -> &'o mut Output {
         if !replies.is_none() || !self.out.is_plain() {
@@ -122,7 +122,7 @@ impl Outbox {
         &mut self.out
     }
 
-    /// As [`Outbox::open`], for one that has replies, or where another has spliced values in.
+    /// As [`TurnReplies::open`], for one that has replies, or where another has spliced values in.
     #[inline(never)]
     fn open_again<'o>(&'o mut self, replies: &'o mut Replies) -> &'o mut Output {
         match replies {
@@ -170,7 +170,7 @@ impl Outbox {
         rest
     }
 
-    /// What is to be sent of a connection's replies, where it lies. [`Outbox::sent`] comes next, or [`Outbox::forget`].
+    /// What is to be sent of a connection's replies, where it lies. [`TurnReplies::sent`] comes next, or [`TurnReplies::forget`].
     #[inline]
     pub fn offer<'o>(&'o mut self, replies: &'o mut Replies) -> Outgoing<'o> {
         match *replies {
@@ -180,7 +180,7 @@ impl Outbox {
         }
     }
 
-    /// As [`Outbox::offer`], of replies that are not a part without values.
+    /// As [`TurnReplies::offer`], of replies that are not a part without values.
     #[inline(never)]
     fn offer_rest<'o>(&'o mut self, replies: &'o mut Replies) -> Outgoing<'o> {
         if let Replies::Part(part) = &*replies
@@ -231,7 +231,7 @@ impl Outbox {
         Replies::Rest(Box::new(self.out.beside(self.out.between(from, to))))
     }
 
-    /// As [`Outbox::sent`], of replies that are not a part without values.
+    /// As [`TurnReplies::sent`], of replies that are not a part without values.
     #[inline(never)]
     fn rest_sent(&mut self, replies: &mut Replies, bytes: u64) -> u64 {
         let unsent = match replies {
@@ -317,8 +317,8 @@ mod tests {
 
     impl Client {
         /// As the loop sends.
-        fn send(&mut self, outbox: &mut Outbox) {
-            let taken = match outbox.offer(&mut self.replies) {
+        fn send(&mut self, replies: &mut TurnReplies) {
+            let taken = match replies.offer(&mut self.replies) {
                 Outgoing::None => return,
                 Outgoing::Bytes(bytes) => {
                     assert!(!bytes.is_empty());
@@ -326,22 +326,22 @@ mod tests {
                 }
                 Outgoing::Slices => {
                     let mut slices = [IoSlice::new(&[]); 4];
-                    let used = outbox.slices(&self.replies, &mut slices);
+                    let used = replies.slices(&self.replies, &mut slices);
                     self.stream.take(&slices[..used])
                 }
             };
             if let Ok(taken) = taken {
-                let unsent = outbox.sent(&mut self.replies, taken) as usize;
+                let unsent = replies.sent(&mut self.replies, taken) as usize;
                 assert_eq!(unsent, self.written.len() - self.stream.taken.len());
             }
             assert!(self.written.starts_with(&self.stream.taken), "its own, and nothing else");
         }
 
         /// Sends until everything is sent.
-        fn send_all(&mut self, outbox: &mut Outbox) {
+        fn send_all(&mut self, replies: &mut TurnReplies) {
             self.stream.room = usize::MAX;
             while !self.replies.is_none() {
-                self.send(outbox);
+                self.send(replies);
             }
         }
     }
@@ -367,7 +367,7 @@ mod tests {
         let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).expect("a store");
         let mut worker = store.worker().expect("a worker of the store");
         for mut seed in 0..300 {
-            let mut outbox = Outbox::new(1 << 20, &store, 0);
+            let mut replies = TurnReplies::new(1 << 20, &store, 0);
             let mut clients: Vec<Client> = (0..4).map(|_| Client::default()).collect();
             for _ in 0..60 {
                 let index = draw(&mut seed, clients.len());
@@ -375,56 +375,56 @@ mod tests {
                 let client = &mut clients[index];
                 match draw(&mut seed, 12) {
                     0..4 => {
-                        outbox.write(&mut client.replies, |out| out.put(&vec![byte; bytes]));
+                        replies.write(&mut client.replies, |out| out.put(&vec![byte; bytes]));
                         client.written.resize(client.written.len() + bytes, byte);
                     }
                     4 => {
                         let value = pinned(&mut worker, byte);
-                        outbox.write(&mut client.replies, |out| {
+                        replies.write(&mut client.replies, |out| {
                             out.put(&vec![byte; bytes]);
                             out.splice(value);
                         });
                         client.written.resize(client.written.len() + bytes + 20_000, byte);
                     }
                     5 => {
-                        outbox.own(&mut client.replies).put(b"message");
+                        replies.own(&mut client.replies).put(b"message");
                         client.written.extend_from_slice(b"message");
                     }
                     6..9 => {
                         client.stream.room = if bytes.is_multiple_of(4) { 30_000 } else { bytes };
-                        client.send(&mut outbox);
+                        client.send(&mut replies);
                     }
                     9 => {
                         client.stream.reset = true;
-                        client.send(&mut outbox);
-                        outbox.forget(std::mem::take(client).replies);
+                        client.send(&mut replies);
+                        replies.forget(std::mem::take(client).replies);
                     }
-                    _ => outbox.forget(std::mem::take(client).replies),
+                    _ => replies.forget(std::mem::take(client).replies),
                 }
             }
             for client in &mut clients {
-                client.send_all(&mut outbox);
+                client.send_all(&mut replies);
                 assert!(client.stream.taken == client.written && client.replies.is_none());
             }
-            assert!(outbox.is_empty() && outbox.out.is_empty());
+            assert!(replies.is_empty() && replies.out.is_empty());
             // What is charged is what there is.
             drop(clients);
-            assert_eq!(store.held_bytes(), outbox.out.capacity_bytes() as u64);
+            assert_eq!(store.held_bytes(), replies.out.capacity_bytes() as u64);
         }
     }
 
     #[test]
     fn a_part_grows_until_others_have_written_behind_it() {
         let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).expect("a store");
-        let mut outbox = Outbox::new(1 << 20, &store, 0);
+        let mut replies = TurnReplies::new(1 << 20, &store, 0);
         let (mut one, mut other) = (Replies::None, Replies::None);
-        outbox.write(&mut one, |_| ());
-        assert!(one.is_none() && outbox.is_empty(), "who writes nothing has no part");
-        outbox.write(&mut one, |out| out.put(b"ab"));
-        outbox.write(&mut one, |out| out.put(b"c"));
+        replies.write(&mut one, |_| ());
+        assert!(one.is_none() && replies.is_empty(), "who writes nothing has no part");
+        replies.write(&mut one, |out| out.put(b"ab"));
+        replies.write(&mut one, |out| out.put(b"c"));
         assert_eq!(one.plain_bytes(), Some(3));
-        outbox.write(&mut other, |out| out.put(b"x"));
-        outbox.write(&mut one, |out| out.put(b"d"));
+        replies.write(&mut other, |out| out.put(b"x"));
+        replies.write(&mut one, |out| out.put(b"d"));
         assert_eq!(one.rest().map(Output::to_vec), Some(b"abcd".to_vec()));
         assert_eq!(other.plain_bytes(), Some(1));
     }

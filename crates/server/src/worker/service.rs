@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use larder_commands::{Context, Counters, Host, Room, Session, Speaks};
+use larder_commands::{Context, Counter, Counters, Host, Room, Session, Speaks};
 use larder_eventloop::socket::Address;
 use larder_eventloop::{Backend, Closed, EventLoop, Millis};
 use larder_store::Millis as WallMillis;
 
 use super::handling::At;
-use super::replies::{Outbox, Replies};
+use super::replies::{Replies, TurnReplies};
 use crate::crowd::Crowd;
 use crate::hub::{Hub, Shed};
 use crate::log::Rarely;
 use crate::overflow::Overflow;
-use crate::table::{Facts, Standing};
+use crate::table::{ConnectionFacts, Standing};
 
 /// A session stops and its replies are sent when so many bytes of them wait: what a socket takes at
 /// once, and what a processor's second cache holds.
@@ -76,7 +76,7 @@ pub struct Connection {
     pub(super) held: usize,
     /// Bytes of its input, as they were counted while it had not said who it is.
     pub(super) strange_bytes: usize,
-    pub(crate) facts: Arc<Facts>,
+    pub(crate) facts: Arc<ConnectionFacts>,
 }
 
 /// The handler of a worker's loop.
@@ -86,7 +86,7 @@ pub struct Service {
     pub(super) index: usize,
     pub(super) store: larder_store::Worker,
     /// Replies of this turn.
-    pub(crate) outbox: Outbox,
+    pub(crate) turn_replies: TurnReplies,
     /// Room for values that commands work on.
     pub(super) room: Room,
     /// The loop's time.
@@ -123,12 +123,12 @@ impl Service {
     /// The handler of worker `index`.
     pub fn new(hub: Arc<Hub>, index: usize, mut store: larder_store::Worker) -> Service {
         store.set_asked_again(true);
-        let outbox = Outbox::new(SEND_AT_BYTES, &hub.store, OUTPUT_KEPT_BYTES);
+        let turn_replies = TurnReplies::new(SEND_AT_BYTES, &hub.store, OUTPUT_KEPT_BYTES);
         let mut service = Service {
             hub,
             index,
             store,
-            outbox,
+            turn_replies,
             room: Room::default(),
             now: 0,
             wall_base: 0,
@@ -143,6 +143,7 @@ impl Service {
             crowd: Crowd::default(),
         };
         service.read_wall_clock(0);
+        service.tend_samples();
         service
     }
 
@@ -170,6 +171,11 @@ impl Service {
         &self.hub.handles[self.index].counters
     }
 
+    /// Does what was asked of the worker that samples traffic.
+    pub(super) fn tend_samples(&self) {
+        self.hub.shared.tend_samples(&self.room, &self.hub.store, self.now);
+    }
+
     /// Before a long sleep: the store's chunks in its hands go back.
     pub(super) fn rest(&mut self) {
         self.store.rest();
@@ -177,8 +183,8 @@ impl Service {
 
     /// A round of upkeep, `beside_requests` or at leisure; true when there is more to do.
     pub(super) fn upkeep(&mut self, beside_requests: bool) -> bool {
-        self.outbox.shrink(OUTPUT_KEPT_BYTES);
-        let started_us = self.hub.shared.watches_latency().then(|| self.hub.clock_us());
+        self.turn_replies.shrink(OUTPUT_KEPT_BYTES);
+        let begun_us = self.hub.clock_us();
         let mut guard = self.store.enter(self.wall);
         self.hub.shared.flush_if_due(&mut guard);
         let us_max = if beside_requests { STEPS_US_BESIDE_MAX } else { STEPS_US_MAX };
@@ -190,20 +196,27 @@ impl Service {
                 break;
             }
         }
-        if let Some(started_us) = started_us {
-            self.hub.shared.note_upkeep(self.wall, self.hub.clock_us().saturating_sub(started_us));
+        if self.hub.shared.watches_latency() {
+            self.hub.shared.note_upkeep(self.wall, self.hub.clock_us().saturating_sub(begun_us));
         }
         self.hub.shared.tell_events(&mut guard, &*self.hub);
         self.hub.shared.serve_left(&mut guard, &*self.hub);
         if self.index == 0 {
             self.hub.shared.take_census(&mut guard);
+            self.hub.shared.sample_items(&mut guard, self.now);
+            if self.hub.shared.counts_samples() {
+                self.hub.shared.count_samples(&self.hub.store, self.now);
+            }
         }
         drop(guard);
+        self.tend_samples();
         more |= self.hub.shared.go_on_telling(&*self.hub, &self.hub.store, us_max * 1000);
+        more |= self.hub.shared.forget_subscriptions(&self.hub.store);
         if self.index == 0 {
             self.trim_heap();
             self.hub.shared.look(self.wall, &*self.hub, &self.hub.store);
         }
+        self.counters().add(Counter::Upkeep, self.hub.clock_us().saturating_sub(begun_us));
         more
     }
 
@@ -229,7 +242,7 @@ impl Service {
     /// After each turn: tells the store what connections hold, has items give way to it, and lets
     /// connections take less while they hold all they may.
     #[inline]
-    pub(super) fn balance<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) {
+    pub(super) fn balance<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) {
         let short = self.hub.store.held_bytes() >= self.hub.store.held_bytes_max();
         // Of the turn that is over, a connection may have made it so already.
         self.set_short(short);
@@ -246,7 +259,7 @@ impl Service {
     #[inline]
     pub(super) fn set_short(&mut self, short: bool) {
         self.short = short;
-        self.outbox.set_limit(self.room(SEND_AT_BYTES));
+        self.turn_replies.set_limit(self.room(SEND_AT_BYTES));
     }
 
     /// Bytes of replies that a connection may have more, `most` at most: the less may still be held, the
@@ -268,7 +281,7 @@ impl Service {
 
     /// Closes connections that stand still and hold memory that others need: one for a value that was
     /// refused, more while they hold more than they may. True while there may be more to close.
-    pub(super) fn shed<B: Backend>(&mut self, events: &mut EventLoop<B, Service>) -> bool {
+    pub(super) fn shed<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) -> bool {
         let hub = Arc::clone(&self.hub);
         let now = events.now();
         if hub.store.take_refusal() {
@@ -300,7 +313,7 @@ impl Service {
 
     pub(super) fn shed_one<B: Backend>(
         &mut self,
-        events: &mut EventLoop<B, Service>,
+        events: &mut EventLoop<B, Connection>,
         index: usize,
         why: Closed,
     ) {
@@ -310,7 +323,7 @@ impl Service {
     }
 
     /// A session of a connection of a listener whose connections speak this, whatever their first byte is.
-    fn session_of(&mut self, speaks: Speaks, facts: &Facts) -> Session {
+    fn session_of(&mut self, speaks: Speaks, facts: &ConnectionFacts) -> Session {
         let hub = &*self.hub;
         let counters = &hub.handles[self.index].counters;
         let guard = self.store.enter(self.wall);
@@ -320,13 +333,13 @@ impl Service {
     /// Has the loop watch a connection, and begins its conversation.
     pub(super) fn enter<B: Backend>(
         &mut self,
-        events: &mut EventLoop<B, Service>,
+        events: &mut EventLoop<B, Connection>,
         stream: B::Stream,
         peer: Address,
         listener: usize,
     ) {
         tracing::debug!(peer = %peer, worker = self.index, "connection opened");
-        let facts = Arc::new(Facts::new(peer, listener, events.now()));
+        let facts = Arc::new(ConnectionFacts::new(peer, listener, events.now()));
         let connection = Connection {
             session: Session::new(),
             replies: Replies::None,
@@ -339,6 +352,10 @@ impl Service {
                 self.store.set_patient(events.len() <= 1);
                 self.hub.store.set_aside(CONNECTION_BYTES);
                 self.hub.table.enter(self.index, id.index(), Arc::clone(&facts));
+                if self.hub.shared.watches_connections() {
+                    let (hub, facts) = (&*self.hub, &*facts);
+                    hub.shared.watch_connection(hub, &hub.store, self.wall, &At { facts, hub }, None);
+                }
                 let speaks = self.hub.listeners[listener].speaks;
                 if speaks != Speaks::Any
                     && let Some(connection) = events.state(id)

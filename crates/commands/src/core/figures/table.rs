@@ -7,6 +7,7 @@ use larder_store::ClassTotals;
 
 use super::Figures;
 use crate::core::counters::{ClassCounter, Counter};
+use crate::core::traffic::Outlook;
 
 /// What becomes of a figure from one look to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum Kind {
     Counter,
     /// It is what it is now.
     Gauge,
+    /// It counts events by how large each was, and only grows.
+    Histogram,
 }
 
 impl Kind {
@@ -23,6 +26,7 @@ impl Kind {
         match self {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         }
     }
 }
@@ -104,6 +108,11 @@ macro_rules! figures {
     };
 }
 pub(crate) use figures;
+
+/// What the forecast says, if there is one.
+fn ahead(figures: &Figures, read: fn(&Outlook) -> u64) -> u64 {
+    figures.traffic.outlook.as_deref().map_or(0, read)
+}
 
 figures! {
     /// A figure of the server as a whole.
@@ -216,6 +225,20 @@ figures! {
         Patterns = "patterns": Gauge, Count, |f| f.topics[1];
         /// Sharded channels that somebody listens to.
         ShardChannels = "shard_channels": Gauge, Count, |f| f.topics[2];
+        /// Keys that have more than a hundredth of all requests.
+        HotKeys = "hot_keys": Gauge, Count, |f| f.traffic.hottest.hot_keys;
+        /// Samples of requests that were counted.
+        Samples = "samples": Counter, Count, |f| f.traffic.samples;
+        /// Samples of requests that were dropped, because those before them were not counted yet.
+        SamplesDropped = "samples_dropped": Counter, Count, |f| f.traffic.dropped;
+        /// Keys that are followed for the forecast, of those that are there now.
+        ForecastKeys = "forecast_keys": Gauge, Count, |f| ahead(f, |outlook| outlook.curve.keys);
+        /// Misses of keys that nobody was loading: an estimate by keys that are followed.
+        Fills = "fills": Counter, Count, |f| ahead(f, |outlook| outlook.fills);
+        /// Misses of keys that another client had missed less than 2 s before, and had not stored yet: an estimate as well.
+        HerdMisses = "herd_misses": Counter, Count, |f| ahead(f, |outlook| outlook.herd_misses);
+        /// Memory of samples, and of what is counted of them.
+        SampleBytes = "sample_bytes": Gauge, Bytes, |f| f.traffic.bytes;
     }
 }
 
@@ -236,6 +259,9 @@ figures! {
         Items = "items": Gauge, Count, |c| c.items;
         /// Bytes that were asked for by what is in the chunks.
         RequestedBytes = "requested_bytes": Gauge, Bytes, |c| c.requested_bytes;
+        /// Bytes of chunks in use that nobody asked for: what is rounded up.
+        WasteBytes = "waste_bytes": Gauge, Bytes,
+            |c| (c.used_chunks * u64::from(c.chunk_bytes)).saturating_sub(c.requested_bytes);
         /// Seconds since eviction last looked where it is to look next.
         Age = "age_seconds": Gauge, Seconds, |c| c.age_ms / 1000;
         /// Items that were evicted for their memory.
@@ -262,6 +288,7 @@ impl Counter {
     pub fn unit(self) -> Unit {
         match self {
             Counter::BytesRead | Counter::BytesWritten => Unit::Bytes,
+            Counter::Upkeep => Unit::Micros,
             _ => Unit::Count,
         }
     }

@@ -1,7 +1,8 @@
 //! version, verbosity, flush_all, cache_memlimit, shutdown, quit, refresh_certs, debugtime.
 
 use larder_protocol::Fault;
-use larder_protocol::number::{parse_c_u64, parse_i32, parse_u64};
+use larder_protocol::number::{parse_c_u64, parse_i32, parse_u32};
+use larder_store::Millis;
 
 use super::Line;
 use crate::core::counters::Counter;
@@ -12,7 +13,9 @@ use crate::memcached::text::{ERROR, OK};
 use crate::memcached::time::expires_at;
 
 /// Highest level of verbosity.
-const VERBOSITY_MAX: u64 = 2;
+const VERBOSITY_MAX: u32 = 2;
+/// What memcached's clock says when it starts, seconds.
+const CLOCK_AT_START_S: u64 = 62;
 /// Fewest megabytes that cache_memlimit takes.
 const MEMLIMIT_MIN_MB: u64 = 8;
 /// Above this cache_memlimit was given bytes.
@@ -33,7 +36,7 @@ pub(crate) fn quit(_line: &mut Line<'_, '_, '_, '_>) -> Flow {
 
 /// `verbosity <level>`
 pub(crate) fn verbosity(line: &mut Line<'_, '_, '_, '_>) -> Flow {
-    line.out.put(match line.tokens.first().map(|level| parse_u64(level)) {
+    line.out.put(match line.tokens.first().map(|level| parse_u32(level)) {
         None | Some(None) => Fault::BadLine.reply(),
         Some(Some(level)) => {
             line.cx.host.verbosity(level.min(VERBOSITY_MAX) as u8);
@@ -61,6 +64,7 @@ pub(crate) fn flush_all(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         },
     };
     let now = line.cx.now();
+    note_oldest(line, if delay <= 0 { now } else { expires_at(delay, now) });
     if delay <= 0 {
         if !line.cx.shared.flush_now(&mut line.cx.guard) {
             return Flow::Dump(Dump::Flush { noreply: line.noreply });
@@ -73,10 +77,21 @@ pub(crate) fn flush_all(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     Flow::Next
 }
 
+/// Notes for `stats settings` from when on items stay, as memcached does: with versions, of the flush's own second those go
+/// that were there before.
+fn note_oldest(line: &Line<'_, '_, '_, '_>, at: Millis) {
+    let moved_s = line.cx.shared.clock.moved_ms() / 1000;
+    let clock_s = CLOCK_AT_START_S + line.cx.host.clock_us() / 1_000_000;
+    let due_s = clock_s.saturating_add_signed(moved_s) + at.saturating_sub(line.cx.now()) / 1000;
+    line.shared.oldest_s.set(due_s.saturating_sub(u64::from(line.cx.shared.settings.cas)));
+}
+
 /// `cache_memlimit <megabytes>`
 pub(crate) fn cache_memlimit(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     // Words behind the number are let pass, whatever they say, as memcached does.
     let megabytes = line.tokens.first().and_then(|number| parse_c_u64(number));
+    // Its numbers have 32 bits.
+    let megabytes = megabytes.filter(|&mb| mb <= u64::from(u32::MAX));
     line.out.put(match megabytes {
         None => ERROR,
         Some(mb) if mb < MEMLIMIT_MIN_MB => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::Fault;
-use larder_protocol::number::parse_u64;
+use larder_protocol::number::parse_u32;
 
 use super::Line;
 use crate::memcached::dump::{Classes, Dump};
@@ -11,7 +11,7 @@ use crate::memcached::flow::Flow;
 use crate::memcached::text::{ERROR, OK};
 
 /// Longest sleep between two items, microseconds.
-const SLEEP_MAX_US: u64 = 1_000_000;
+const SLEEP_MAX_US: u32 = 1_000_000;
 
 /// lru_crawler enable | disable | sleep | tocrawl | crawl | metadump | mgdump
 pub(crate) fn lru_crawler(line: &mut Line<'_, '_, '_, '_>) -> Flow {
@@ -29,18 +29,18 @@ pub(crate) fn lru_crawler(line: &mut Line<'_, '_, '_, '_>) -> Flow {
             crawler.store(false, Relaxed);
             OK
         }
-        [b"sleep", us] => match parse_u64(us) {
+        [b"sleep", us] => match parse_u32(us) {
             None => Fault::BadLine.reply(),
             Some(us) if us > SLEEP_MAX_US => b"CLIENT_ERROR sleep must be one second or less\r\n",
             Some(us) => {
-                line.shared.tuning.crawler_sleep_us.set(us);
+                line.shared.tuning.crawler_sleep_us.set(us.into());
                 OK
             }
         },
-        [b"tocrawl", items] => match parse_u64(items) {
+        [b"tocrawl", items] => match parse_u32(items) {
             None => Fault::BadLine.reply(),
             Some(items) => {
-                line.shared.tuning.crawler_items.set(items);
+                line.shared.tuning.crawler_items.set(items.into());
                 OK
             }
         },

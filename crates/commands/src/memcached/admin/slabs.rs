@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::Fault;
-use larder_protocol::number::{parse_i32, parse_u64};
+use larder_protocol::number::{parse_i32, parse_u32};
 use larder_store::Automove;
 
 use super::Line;
@@ -164,7 +164,7 @@ fn reassign(line: &mut Line<'_, '_, '_, '_>, from: i32, to: i32) -> Result<PageM
 }
 
 fn automove(line: &mut Line<'_, '_, '_, '_>, mode: &[u8]) -> &'static [u8] {
-    let mode = match parse_u64(mode) {
+    let mode = match parse_u32(mode) {
         Some(0) => Automove::Off,
         Some(1) => Automove::Ages,
         Some(2) => Automove::Always,
@@ -179,11 +179,11 @@ fn automove(line: &mut Line<'_, '_, '_, '_>, mode: &[u8]) -> &'static [u8] {
 fn pace(line: &mut Line<'_, '_, '_, '_>, name: &[u8], value: &[u8]) -> &'static [u8] {
     let tuning = &line.shared.tuning;
     if name == b"window" {
-        return match parse_u64(value) {
+        return match parse_u32(value) {
             None => Fault::BadLine.reply(),
             Some(seconds) if !(3..=1800).contains(&seconds) => BAD_WINDOW,
             Some(seconds) => {
-                tuning.automove_window_s.set(seconds);
+                tuning.automove_window_s.set(seconds.into());
                 OK
             }
         };

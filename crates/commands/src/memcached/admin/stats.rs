@@ -4,13 +4,14 @@ use std::fmt::Display;
 use std::io::Write;
 
 use larder_protocol::Fault;
-use larder_protocol::number::parse_u64;
+use larder_protocol::number::parse_u32;
 
 use super::Line;
 use crate::core::counters::Sums;
 use crate::core::figures;
 use crate::core::findings;
 use crate::core::output::Output;
+use crate::core::traffic::{Parts, Shares};
 use crate::memcached::class_stats::{ClassKey, ITEM_KEYS, SLAB_KEYS};
 use crate::memcached::dump::Dump;
 use crate::memcached::flow::Flow;
@@ -18,7 +19,7 @@ use crate::memcached::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE, Slab};
 use crate::memcached::stats::{Figures, KEYS};
 use crate::memcached::text::{END, ERROR, OK};
 
-/// stats [settings | items | slabs | sizes | conns | doctor | reset | detail | cachedump]
+/// stats [settings | items | slabs | sizes | conns | doctor | hotkeys | prefixes | forecast | reset | detail | cachedump]
 pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     match line.tokens.first().copied() {
         None => general(line),
@@ -33,6 +34,15 @@ pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         }
         Some(b"sizes") => put_stat(line.out, &"sizes_status", &"disabled"),
         Some(b"doctor") => doctor(line),
+        Some(name @ (b"hotkeys" | b"prefixes")) if !line.cx.shared.settings.dump => {
+            line.out.put(b"CLIENT_ERROR stats ");
+            line.out.put(name);
+            line.out.put(b" not allowed\r\n");
+            return Flow::Next;
+        }
+        Some(b"hotkeys") => shares(line, "hotkeys", line.cx.hot_keys()),
+        Some(b"prefixes") => shares(line, "prefixes", line.cx.prefix_shares()),
+        Some(b"forecast") => forecast(line),
         Some(b"conns") => return Flow::Dump(Dump::connections()),
         Some(b"reset") => {
             figures::reset(line.cx);
@@ -70,6 +80,31 @@ fn doctor(line: &mut Line<'_, '_, '_, '_>) {
         for (name, text) in lines {
             put_stat(line.out, &format_args!("{}:{name}", rule.name), &text);
         }
+    }
+}
+
+/// What is asked for most: of each key or prefix, by its rank, its parts.
+fn shares<R: Parts>(line: &mut Line<'_, '_, '_, '_>, name: &str, told: Option<Shares<R>>) {
+    let Some(told) = told else {
+        return put_stat(line.out, &format_args!("{name}_status"), &"disabled");
+    };
+    put_stat(line.out, &"seconds", &format_args!("{:.1}", told.seconds));
+    put_stat(line.out, &"requests", &told.all);
+    put_stat(line.out, &"samples", &told.samples);
+    for (nth, row) in told.rows.iter().enumerate() {
+        row.each_part(&mut |name, value| {
+            put_stat(line.out, &format_args!("{}:{name}", nth + 1), value);
+            Ok(())
+        })
+        .expect("nothing fails");
+    }
+}
+
+/// What other memory limits would bring.
+fn forecast(line: &mut Line<'_, '_, '_, '_>) {
+    match line.cx.shared.traffic.told().outlook {
+        Some(outlook) => outlook.each(&mut |name, value| put_stat(line.out, &name, value)),
+        None => put_stat(line.out, &"forecast_status", &"disabled"),
     }
 }
 
@@ -124,9 +159,9 @@ fn detail(line: &mut Line<'_, '_, '_, '_>) -> Flow {
 fn cachedump(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     let reply: &[u8] = match line.tokens[1..] {
         _ if !line.cx.shared.settings.dump => b"CLIENT_ERROR stats cachedump not allowed\r\n",
-        [class, items, ..] => match (parse_u64(class), parse_u64(items)) {
-            (Some(class), Some(items)) if class < u64::from(CLASSES_END) => {
-                return Flow::Dump(Dump::cache(class as u8, items));
+        [class, items, ..] => match (parse_u32(class), parse_u32(items)) {
+            (Some(class), Some(items)) if class < u32::from(CLASSES_END) => {
+                return Flow::Dump(Dump::cache(class as u8, items.into()));
             }
             (Some(_), Some(_)) => b"CLIENT_ERROR Illegal slab id\r\n",
             _ => Fault::BadLine.reply(),

@@ -1,4 +1,4 @@
-//! ma
+//! ma: adds to a number or takes from it, and may make one that is not there.
 
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
@@ -11,11 +11,11 @@ use crate::core::output::Output;
 use crate::core::tally::Tally;
 use crate::memcached::text::{NO_MEMORY, NOT_A_NUMBER, put_number};
 use crate::memcached::time::{expires_at, seconds_left};
-use crate::memcached::verbs::{Change, Changed, change, count_no_number, has_collection};
+use crate::memcached::verbs::{Arithmetic, Changed, change, count_no_number, has_collection};
 
 /// What an ma was given.
 struct Given {
-    change: Change,
+    change: Arithmetic,
     /// N: the exptime of a counter made on a miss.
     vivify: Option<i32>,
     /// J: its value.
@@ -32,7 +32,7 @@ impl Given {
             Some(Some(b'D' | b'-')) => true,
             Some(_) => return Err(Fault::BadArithmeticMode),
         };
-        let change = Change {
+        let change = Arithmetic {
             delta: flags.number(b'D').map_err(bad)?.unwrap_or(1),
             decrement,
             // 0 compares nothing, as in memcached.
@@ -40,7 +40,7 @@ impl Given {
                 None | Some(0) => None,
                 Some(cas) => Some(cx.shared.settings.token(cas)),
             },
-            cas: flags.number(b'E').map_err(bad)?,
+            cas: flags.version().map_err(bad)?,
             expires_at: touch.map(|exptime| expires_at(exptime, cx.now())),
         };
         let initial = flags.number(b'J').map_err(bad)?.unwrap_or(0);

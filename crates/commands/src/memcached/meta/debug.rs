@@ -1,4 +1,4 @@
-//! me
+//! me: what an item is like inside, as text.
 
 use larder_store::{Key, Lookup};
 

@@ -1,4 +1,4 @@
-//! mg
+//! mg: replies what its flags ask of an item, and may touch it, or make one that is not there.
 
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
@@ -33,7 +33,7 @@ impl Given {
             recache: flags.exptime(b'R')?,
             touch: flags.exptime(b'T')?,
             compare: flags.number(b'C')?,
-            cas: flags.number(b'E')?,
+            cas: flags.version()?,
         })
     }
 }

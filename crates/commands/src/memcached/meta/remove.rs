@@ -1,4 +1,4 @@
-//! md
+//! md: removes an item, or its value alone, or marks it stale.
 
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
@@ -42,6 +42,6 @@ fn removal(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Removal, Fault> {
     };
     let touch = flags.exptime(b'T')?.map(|exptime| expires_at(exptime, cx.now()));
     let (stales, empties) = (flags.has(b'I'), flags.has(b'x'));
-    let cas = flags.number(b'E')?;
+    let cas = flags.version()?;
     Ok(Removal { expect_cas, cas, expires_at: touch.filter(|_| stales || empties), empties, stales })
 }

@@ -1,4 +1,4 @@
-//! ms
+//! ms: stores a value in the mode and under the condition that its flags say, and replies.
 
 use larder_protocol::Fault;
 use larder_protocol::meta::Flags;
@@ -9,13 +9,14 @@ use super::reply::Tail;
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
+use crate::memcached::incoming::Purpose;
 use crate::memcached::join;
 use crate::memcached::text::NO_MEMORY;
 use crate::memcached::time::expires_at;
-use crate::memcached::upload::Purpose;
 use crate::memcached::verbs::{
     NO_CLASS, Outcome, account, class_compared, concat, has_collection, refuse, string,
 };
+use crate::memcached::watch::Asked;
 
 /// What an ms is to do, read from its flags; all that is kept of it while its value arrives.
 #[derive(Clone, Debug)]
@@ -69,6 +70,20 @@ impl Plan {
         }
     }
 
+    /// What it asks to store, for those who watch.
+    pub(crate) fn asked(&self, key: &Key<'_>, value_bytes: u64) -> Asked {
+        let cmd = match self.mode {
+            _ if self.compares() => "cas",
+            Mode::Set => "set",
+            Mode::Add => "add",
+            Mode::Replace => "replace",
+            Mode::Append => "append",
+            Mode::Prepend => "prepend",
+        };
+        let (class, expires_at) = (self.attributes.class(key, value_bytes), self.attributes.expires_at);
+        Asked { cmd, expires_at, class, value_bytes }
+    }
+
     /// Set or replace with a token is a compare-and-swap.
     fn compares(&self) -> bool {
         self.compare.is_some() && matches!(self.mode, Mode::Set | Mode::Replace)
@@ -115,7 +130,7 @@ pub fn plan(cx: &Context<'_, '_>, flags: &Flags<'_>) -> Result<Plan, Fault> {
         Some(0) if plan.concats() => None,
         compare => compare.map(|cas| cx.shared.settings.token(cas)),
     };
-    plan.attributes.cas = flags.number(b'E')?;
+    plan.attributes.cas = flags.version()?;
     if let Some(exptime) = flags.exptime(b'N')?
         && plan.concats()
     {
@@ -154,13 +169,11 @@ pub fn set(
     let outcome = if compared == Some(NO_CLASS) {
         Outcome::NotFound
     } else if plan.concats() {
-        let outcome = match append(cx, key, plan, value, true) {
+        let append = |cx: &mut Context<'_, '_>, in_steps| append(cx, key, plan, value, in_steps);
+        match join::add(cx, out, key, value, append, || Purpose::Meta(plan.clone())) {
             Some(outcome) => outcome,
-            None if join::begin(cx, out, key, value, Purpose::Meta(plan.clone())) => return,
-            None => append(cx, key, plan, value, false).expect("it is not to be done later"),
-        };
-        cx.end_turn_if_due(out);
-        outcome
+            None => return,
+        }
     } else {
         let attributes = &plan.attributes;
         match cx.guard.store_value_hinted(key, value, attributes, plan.expect(), hint) {
@@ -276,7 +289,7 @@ fn store_stale(cx: &mut Context<'_, '_>, key: &Key<'_>, plan: &Plan, value: &[u8
 impl Plan {
     /// What an upload may be published under when the item's token is not C but I allows an older
     /// one: the attributes change, so they have to be known before the value arrives.
-    pub fn settle_stale(&mut self, cx: &mut Context<'_, '_>, key: &Key<'_>) {
+    pub fn decide_stale(&mut self, cx: &mut Context<'_, '_>, key: &Key<'_>) {
         let (true, Some(compare)) = (self.invalidate, self.compare) else { return };
         if let Some(item) = string(&mut cx.guard, key)
             && (1..item.cas()).contains(&compare)

@@ -4,58 +4,74 @@ use larder_protocol::classic::Request;
 use larder_protocol::meta::{Meta, Verb};
 use larder_store::{Hint, Key};
 
-use super::Call;
-use crate::memcached::batch::Slot;
+use super::Turn;
+use crate::core::watchers::stream;
+use crate::memcached::batch::Staged;
 use crate::memcached::table::row_of;
 use crate::memcached::text::NO_MEMORY_FOR_REPLY;
 use crate::memcached::told::Before;
+use crate::memcached::watch::Asked;
 use crate::memcached::{classic, meta};
 
-impl Call<'_, '_, '_, '_> {
+impl Turn<'_, '_, '_, '_> {
     /// One key of a batch.
     #[inline]
-    pub(super) fn execute(&mut self, slot: &Slot<'_, '_>) {
+    pub(super) fn execute(&mut self, staged: &Staged<'_, '_>) {
         if self.cx.shared.events.any() {
-            self.execute_and_tell(slot);
+            self.execute_and_tell(staged);
         } else {
-            self.execute_slot(slot);
+            self.execute_slot(staged);
         }
     }
 
     /// Keyspace events are wanted: looks at the key before and after.
     #[cold]
-    fn execute_and_tell(&mut self, slot: &Slot<'_, '_>) {
-        let name = slot.key.bytes();
+    fn execute_and_tell(&mut self, staged: &Staged<'_, '_>) {
+        let name = staged.key.bytes();
         let before = Before::look(self.cx, name);
-        self.execute_slot(slot);
-        before.tell(self.cx, row_of(&slot.request), name);
+        self.execute_slot(staged);
+        let asked = if self.cx.shared.watchers.wants(stream::KEYS) { self.asked(staged) } else { None };
+        before.tell_stored(self.cx, row_of(&staged.request), name, asked);
         self.cx.end_turn_if_due(self.out);
     }
 
+    /// What a staged request asks to store.
+    fn asked(&self, staged: &Staged<'_, '_>) -> Option<Asked> {
+        let value_bytes = staged.value.len() as u64;
+        match &staged.request {
+            Request::Store(store) => Some(Asked::of_store(store, self.cx.now(), &staged.key, value_bytes)),
+            Request::Meta(meta) if meta.verb == Verb::Set => {
+                let plan = meta::plan_set(self.cx, &meta.flags).ok()?;
+                Some(plan.asked(&staged.key, value_bytes))
+            }
+            _ => None,
+        }
+    }
+
     #[inline(always)]
-    fn execute_slot(&mut self, slot: &Slot<'_, '_>) {
-        let Call { cx, out, tally, .. } = self;
-        let key = &slot.key;
-        match &slot.request {
+    fn execute_slot(&mut self, staged: &Staged<'_, '_>) {
+        let Turn { cx, out, tally, .. } = self;
+        let key = &staged.key;
+        match &staged.request {
             Request::Fetch(fetch) => {
-                if slot.first && !slot.last {
+                if staged.first && !staged.last {
                     self.line_mark = Some(out.mark());
                 }
                 let done = match fetch.touch {
-                    None => classic::fetch(cx, out, tally, key, &slot.hint, fetch.cas, slot.last),
-                    Some(exptime) => classic::fetch_and_touch(cx, out, key, fetch.cas, exptime, slot.last),
+                    None => classic::fetch(cx, out, tally, key, &staged.hint, fetch.cas, staged.last),
+                    Some(exptime) => classic::fetch_and_touch(cx, out, key, fetch.cas, exptime, staged.last),
                 };
                 if !done {
-                    self.fail_keys(slot);
+                    self.fail_keys(staged);
                 }
             }
-            Request::Store(store) => classic::store(cx, out, tally, key, &slot.hint, store, slot.value),
+            Request::Store(store) => classic::store(cx, out, tally, key, &staged.hint, store, staged.value),
             Request::Delete { noreply, .. } => classic::delete(cx, out, key, *noreply),
             Request::Arithmetic { delta, decrement, noreply, .. } => {
                 classic::arithmetic(cx, out, key, *delta, *decrement, *noreply);
             }
             Request::Touch { exptime, noreply, .. } => classic::touch(cx, out, key, *exptime, *noreply),
-            Request::Meta(meta) => self.meta(key, &slot.hint, meta, slot.value),
+            Request::Meta(meta) => self.meta(key, &staged.hint, meta, staged.value),
             Request::Line(_) | Request::Fault { .. } => unreachable!("these come as events"),
         }
     }
@@ -63,18 +79,18 @@ impl Call<'_, '_, '_, '_> {
     /// No memory to send a value of a line of keys from: the line is answered by that alone, unless
     /// other values of it are out already.
     #[cold]
-    fn fail_keys(&mut self, slot: &Slot<'_, '_>) {
-        if let Some(mark) = self.line_mark.filter(|_| !slot.first) {
+    fn fail_keys(&mut self, staged: &Staged<'_, '_>) {
+        if let Some(mark) = self.line_mark.filter(|_| !staged.first) {
             self.out.rewind(mark);
         }
         self.out.put(NO_MEMORY_FOR_REPLY);
-        self.skips = !slot.last;
+        self.skips = !staged.last;
     }
 
     /// A meta command with its key decoded and its value at hand.
     #[inline]
     pub(super) fn meta(&mut self, key: &Key<'_>, hint: &Hint<'_>, meta: &Meta<'_>, value: &[u8]) {
-        let Call { cx, shared, out, tally, .. } = self;
+        let Turn { cx, shared, out, tally, .. } = self;
         match meta.verb {
             Verb::Get => meta::get(cx, out, tally, key, hint, &meta.flags),
             Verb::Set => match meta::plan_set(cx, &meta.flags) {

@@ -1,4 +1,4 @@
-//! A run of plain requests: the most usual pipeline, in slots that hold nothing else, through
+//! A run of plain requests: the most usual pipeline, in groups that hold nothing else, through
 //! [`crate::core::stages`]. Whatever else comes goes through [`crate::memcached::batch`]; the answers are the same.
 
 use arrayvec::ArrayVec;
@@ -9,11 +9,12 @@ use larder_protocol::plain::{Ask, Part, Plain, PlainLines, PlainSet};
 use larder_protocol::reply::{SMALL_ROOM, write_small_meta_value, write_small_value};
 use larder_store::{Guard, Hint, Key, plain_class};
 
-use super::{Call, Conversation, Keys, Next, State};
+use super::{Conversation, Keys, Next, State, Turn};
 use crate::core::counters::{ClassCounter, Counter, Counters};
 use crate::core::output::Mark;
 use crate::core::stages::{Ahead, GROUP, Stages};
 use crate::core::tally::Tally;
+use crate::core::traffic::{self, READ_NS, Seen, Verb, WRITE_NS};
 use crate::core::usual::add;
 use crate::memcached::classic;
 use crate::memcached::text::{END, META_MISS, NO_MEMORY_FOR_REPLY};
@@ -25,7 +26,7 @@ const VALUE_BYTES_MAX: usize = 4096;
 const KEYS_MIN: usize = 16;
 
 /// One key on its way.
-struct Slot<'a, 'w> {
+struct Staged<'a, 'w> {
     key: Key<'a>,
     hint: Hint<'w>,
     /// Where in the input it begins: its line does, if it is the first.
@@ -34,7 +35,7 @@ struct Slot<'a, 'w> {
     ask: Ask<'a>,
 }
 
-impl<'w> Ahead<'w> for Slot<'_, 'w> {
+impl<'w> Ahead<'w> for Staged<'_, 'w> {
     #[inline(always)]
     fn ahead(&mut self) -> (&Key<'_>, &mut Hint<'w>) {
         (&self.key, &mut self.hint)
@@ -55,57 +56,60 @@ struct Line {
 impl Conversation {
     /// Answers the plain requests that the input goes on with. None: they are done, and something else
     /// follows.
-    pub(super) fn run(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
-        call.runs = false;
-        if call.cx.shared.prefixes.is_on() {
+    pub(super) fn run(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        turn.runs = false;
+        if turn.cx.shared.prefixes.is_on() {
             return None;
         }
-        let input = call.reader.input;
-        let value_bytes_max = VALUE_BYTES_MAX.min(fitting_value_bytes(&call.cx.shared.settings));
-        let mut lines = PlainLines::new(input, call.reader.at, call.reader.turn, value_bytes_max);
-        let mut stages = Stages::new();
+        let input = turn.reader.input;
+        let value_bytes_max = VALUE_BYTES_MAX.min(fitting_value_bytes(&turn.cx.shared.settings));
+        let mut lines = PlainLines::new(input, turn.reader.at, turn.reader.left, value_bytes_max);
+        let mut stages = Stages::new(turn.cx.room.tap().mask());
         let mut line = None;
         // Keys from here on belong to a line that turned out not to be plain.
         let mut end = usize::MAX;
-        while stages.turn(&call.cx.guard, &mut lines, |lines, slots| Slot::next(&call.cx.guard, lines, slots))
+        while stages
+            .turn(&turn.cx.guard, &mut lines, |lines, group| Staged::next(&turn.cx.guard, lines, group))
         {
             if end == usize::MAX && stages.has_ended() && lines.is_inside() {
                 // The general way says what is wrong with the line: as if it had not begun.
                 lines.give_back();
                 end = lines.at();
-                call.take_back(line.take().filter(|line: &Line| line.at == end));
+                turn.take_back(line.take().filter(|line: &Line| line.at == end));
             }
-            if let Some(next) = self.answer(call, stages.slots(), &mut line, end) {
+            if let Some(next) = self.answer(turn, stages.group(), stages.followed(), &mut line, end) {
                 return Some(next);
             }
         }
-        call.reader.at = lines.at();
-        call.reader.turn = lines.lines_left();
-        call.runs = stages.keys() >= KEYS_MIN;
-        (call.reader.at == input.len()).then_some(Next::Receive)
+        turn.reader.at = lines.at();
+        turn.reader.left = lines.lines_left();
+        turn.runs = stages.keys() >= KEYS_MIN;
+        (turn.reader.at == input.len()).then_some(Next::Receive)
     }
 
     /// The last stage, of the keys that begin before `end`.
     #[inline(always)]
     fn answer(
         &mut self,
-        call: &mut Call<'_, '_, '_, '_>,
-        slots: &[Slot<'_, '_>],
+        turn: &mut Turn<'_, '_, '_, '_>,
+        group: &[Staged<'_, '_>],
+        followed: u32,
         line: &mut Option<Line>,
         end: usize,
     ) -> Option<Next> {
-        let mut rest = slots;
+        let mut group = group;
         if end != usize::MAX {
-            rest = &slots[..slots.partition_point(|slot| slot.at < end)];
+            group = &group[..group.partition_point(|staged| staged.at < end)];
         }
-        while let Some(slot) = rest.first() {
-            let Slot { part, at, .. } = *slot;
-            if call.skips {
-                call.skips = !part.is_last();
+        let mut rest = group;
+        while let Some(staged) = rest.first() {
+            let Staged { part, at, .. } = *staged;
+            if turn.skips {
+                turn.skips = !part.is_last();
                 rest = &rest[1..];
                 continue;
             }
-            let Call { cx, out, tally, .. } = &mut *call;
+            let Turn { cx, out, tally, .. } = &mut *turn;
             if out.is_full() {
                 if cx.room.is_again() {
                     return Some(Next::Flush);
@@ -114,7 +118,8 @@ impl Conversation {
                     let fetch = Fetch { cas: false, touch: None };
                     self.state = State::Keys(Keys { fetch, first: false, resumed: true });
                 }
-                call.reader.at = at;
+                turn.reader.at = at;
+                turn.pass(&group[..group.len() - rest.len()], followed);
                 return Some(Next::Flush);
             }
             if part == Part::First {
@@ -122,21 +127,22 @@ impl Conversation {
             }
             let done = usual(&mut cx.guard, cx.counters, rest, out.room_for());
             out.filled(done.bytes);
-            if done.slots > 0 {
+            if done.keys > 0 {
                 done.count(tally);
-                rest = &rest[done.slots..];
+                rest = &rest[done.keys..];
                 continue;
             }
-            if !slot.answer(call) {
+            if !staged.answer(turn) {
                 // The line is answered by that alone.
                 if let Some(line) = line.take().filter(|_| !part.is_first()) {
-                    call.out.rewind(line.mark);
+                    turn.out.rewind(line.mark);
                 }
-                call.out.put(NO_MEMORY_FOR_REPLY);
-                call.skips = !part.is_last();
+                turn.out.put(NO_MEMORY_FOR_REPLY);
+                turn.skips = !part.is_last();
             }
             rest = &rest[1..];
         }
+        turn.pass(group, followed);
         None
     }
 }
@@ -144,7 +150,7 @@ impl Conversation {
 /// What [`usual`] did.
 #[derive(Default)]
 struct Done {
-    slots: usize,
+    keys: usize,
     metas: u32,
     /// Reads of what is not there.
     misses: u32,
@@ -156,10 +162,10 @@ struct Done {
 }
 
 impl Done {
-    /// Adds what was done to the counts of the call.
+    /// Adds what was done to the counts of the turn.
     #[inline(always)]
     fn count(&self, tally: &mut Tally) {
-        let gets = self.slots as u32 - self.sets - self.sums;
+        let gets = self.keys as u32 - self.sets - self.sums;
         tally.gets += gets;
         tally.get_hits += gets - self.misses;
         tally.get_misses += self.misses;
@@ -169,50 +175,51 @@ impl Done {
         tally.in_place += self.in_place;
     }
 
-    /// Goes on with slots until `answer`, which says how many bytes it wrote, does none; how many it did.
+    /// Goes on with the group until `answer`, which says how many bytes it wrote, does none; how many it did.
     /// `LINES`: also up to one that begins a line of several keys, which only a `get` does.
     #[inline(always)]
     fn row<const LINES: bool>(
         &mut self,
-        slots: &[Slot<'_, '_>],
+        group: &[Staged<'_, '_>],
         room: &mut [u8; GROUP * SMALL_ROOM],
-        mut answer: impl FnMut(&Slot<'_, '_>, &mut [u8; SMALL_ROOM]) -> Option<usize>,
+        mut answer: impl FnMut(&Staged<'_, '_>, &mut [u8; SMALL_ROOM]) -> Option<usize>,
     ) -> u32 {
-        let (mut count, mut at) = (self.slots, self.bytes);
-        for slot in &slots[count..] {
+        let (mut count, mut at) = (self.keys, self.bytes);
+        for staged in &group[count..] {
             let Some(room) = room.get_mut(at..).and_then(|room| room.first_chunk_mut()) else { break };
-            let Some(written) = answer(slot, room) else { break };
+            let Some(written) = answer(staged, room) else { break };
             at += written;
             count += 1;
-            if LINES && slot.part.is_last() && slots.get(count).is_some_and(|next| next.part == Part::First) {
+            if LINES && staged.part.is_last() && group.get(count).is_some_and(|next| next.part == Part::First)
+            {
                 break;
             }
         }
-        let done = count - self.slots;
-        (self.slots, self.bytes) = (count, at);
+        let done = count - self.keys;
+        (self.keys, self.bytes) = (count, at);
         done as u32
     }
 }
 
-/// Answers hits on small items and misses, and writes over what has nothing unusual, up to the next slot that
+/// Answers hits on small items and misses, and writes over what has nothing unusual, up to the next key that
 /// is none of these, or that begins a line of several keys.
 #[inline(always)]
 fn usual(
     guard: &mut Guard<'_>,
     counters: &Counters,
-    slots: &[Slot<'_, '_>],
+    group: &[Staged<'_, '_>],
     room: &mut [u8; GROUP * SMALL_ROOM],
 ) -> Done {
     let mut done = Done::default();
     // The most usual two apart, for how little they are.
-    while let Some(slot) = slots.get(done.slots) {
-        if slot.part == Part::First && done.slots > 0 {
+    while let Some(staged) = group.get(done.keys) {
+        if staged.part == Part::First && done.keys > 0 {
             break;
         }
-        let count = match slot.ask {
-            Ask::Get => gets(guard, counters, slots, room, &mut done),
-            Ask::Set(_) => sets(guard, counters, slots, room, &mut done),
-            _ => others(guard, counters, slots, room, &mut done),
+        let count = match staged.ask {
+            Ask::Get => gets(guard, counters, group, room, &mut done),
+            Ask::Set(_) => sets(guard, counters, group, room, &mut done),
+            _ => others(guard, counters, group, room, &mut done),
         };
         if count == 0 {
             break;
@@ -226,14 +233,14 @@ fn usual(
 fn gets(
     guard: &Guard<'_>,
     counters: &Counters,
-    slots: &[Slot<'_, '_>],
+    group: &[Staged<'_, '_>],
     room: &mut [u8; GROUP * SMALL_ROOM],
     done: &mut Done,
 ) -> u32 {
     let mut alike = Alike::new(counters);
     let mut misses = 0;
-    let count = done.row::<true>(slots, room, |slot, room| {
-        let Slot { key, hint, ask: Ask::Get, part, .. } = slot else { return None };
+    let count = done.row::<true>(group, room, |staged, room| {
+        let Staged { key, hint, ask: Ask::Get, part, .. } = staged else { return None };
         let Some(value) = guard.plain_value(key, hint) else {
             return guard.is_absent(key, hint).then(|| {
                 misses += 1;
@@ -255,14 +262,14 @@ fn gets(
 fn sets(
     guard: &mut Guard<'_>,
     counters: &Counters,
-    slots: &[Slot<'_, '_>],
+    group: &[Staged<'_, '_>],
     room: &mut [u8; GROUP * SMALL_ROOM],
     done: &mut Done,
 ) -> u32 {
     let mut alike = Alike::new(counters);
-    let count = done.row::<false>(slots, room, |slot, room| {
-        let Ask::Set(value) = slot.ask else { return None };
-        store(guard, slot, value, &mut alike)?;
+    let count = done.row::<false>(group, room, |staged, room| {
+        let Ask::Set(value) = staged.ask else { return None };
+        store(guard, staged, value, &mut alike)?;
         room[..8].copy_from_slice(b"STORED\r\n");
         Some(8)
     });
@@ -276,17 +283,17 @@ fn sets(
 fn others(
     guard: &mut Guard<'_>,
     counters: &Counters,
-    slots: &[Slot<'_, '_>],
+    group: &[Staged<'_, '_>],
     room: &mut [u8; GROUP * SMALL_ROOM],
     done: &mut Done,
 ) -> u32 {
     let mut alike = Alike::new(counters);
     let (mut metas, mut misses, mut sets, mut sums, mut in_place) = (0, 0, 0, 0, 0);
-    let count = done.row::<false>(slots, room, |slot, room| {
-        let Slot { key, hint, .. } = slot;
-        match slot.ask {
+    let count = done.row::<false>(group, room, |staged, room| {
+        let Staged { key, hint, .. } = staged;
+        match staged.ask {
             Ask::MetaSet(value) => {
-                store(guard, slot, value, &mut alike)?;
+                store(guard, staged, value, &mut alike)?;
                 (sets, metas) = (sets + 1, metas + 1);
                 room[..4].copy_from_slice(b"HD\r\n");
                 Some(4)
@@ -327,8 +334,8 @@ fn others(
 
 /// Stores a value without flags and expiry; none if that is not usual here.
 #[inline(always)]
-fn store(guard: &mut Guard<'_>, slot: &Slot<'_, '_>, value: &[u8], alike: &mut Alike<'_>) -> Option<()> {
-    let Slot { key, hint, .. } = slot;
+fn store(guard: &mut Guard<'_>, staged: &Staged<'_, '_>, value: &[u8], alike: &mut Alike<'_>) -> Option<()> {
+    let Staged { key, hint, .. } = staged;
     if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {
         return None;
     }
@@ -369,7 +376,30 @@ impl<'c> Alike<'c> {
     }
 }
 
-impl Call<'_, '_, '_, '_> {
+impl Turn<'_, '_, '_, '_> {
+    /// These were answered: some may be sampled, or followed.
+    #[inline(always)]
+    fn pass(&mut self, group: &[Staged<'_, '_>], followed: u32) {
+        if self.cx.room.tap().pass(group.len()) || followed != 0 {
+            self.sample(group, followed);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn sample(&mut self, group: &[Staged<'_, '_>], followed: u32) {
+        let tap = self.cx.room.tap();
+        for (_, staged) in group.iter().enumerate().filter(|(nth, _)| followed >> nth & 1 == 1) {
+            traffic::follow(tap, &mut self.cx.guard, &staged.key, staged.verb());
+        }
+        while let Some(staged) = tap.next(group.len()).and_then(|at| group.get(at)) {
+            let verb = staged.verb();
+            let cost_ns = if verb == Verb::Read { READ_NS } else { WRITE_NS };
+            let seen = Seen { verb, db: 0, cost_ns };
+            traffic::sample(tap, &mut self.cx.guard, &staged.key, seen, verb.text_bytes());
+        }
+    }
+
     /// Drops the answers of a line, and what they counted.
     #[cold]
     fn take_back(&mut self, line: Option<Line>) {
@@ -390,21 +420,21 @@ impl Call<'_, '_, '_, '_> {
     }
 }
 
-impl<'a, 'w> Slot<'a, 'w> {
+impl<'a, 'w> Staged<'a, 'w> {
     /// Adds the next of the input; false if there is none.
     #[inline(always)]
     fn next(
         guard: &Guard<'w>,
         lines: &mut PlainLines<'a>,
-        slots: &mut ArrayVec<Slot<'a, 'w>, GROUP>,
+        group: &mut ArrayVec<Staged<'a, 'w>, GROUP>,
     ) -> bool {
         // The most usual two apart, for how little they are.
         if let Some((key, at)) = lines.next_get() {
-            slots.push(Slot::new(guard, key, at, Part::Whole, Ask::Get));
+            group.push(Staged::new(guard, key, at, Part::Whole, Ask::Get));
         } else if let Some((key, at, value)) = lines.next_set() {
-            slots.push(Slot::new(guard, key, at, Part::Whole, Ask::Set(value)));
+            group.push(Staged::new(guard, key, at, Part::Whole, Ask::Set(value)));
         } else if let Some(Plain { key, at, part, ask }) = lines.next() {
-            slots.push(Slot::new(guard, key, at, part, ask));
+            group.push(Staged::new(guard, key, at, part, ask));
         } else {
             return false;
         }
@@ -412,41 +442,48 @@ impl<'a, 'w> Slot<'a, 'w> {
     }
 
     #[inline(always)]
-    fn new(guard: &Guard<'w>, key: &'a [u8], at: usize, part: Part, ask: Ask<'a>) -> Slot<'a, 'w> {
+    fn new(guard: &Guard<'w>, key: &'a [u8], at: usize, part: Part, ask: Ask<'a>) -> Staged<'a, 'w> {
         let key = guard.key(key);
-        Slot { key, hint: guard.prefetch_bucket(&key), at, part, ask }
+        Staged { key, hint: guard.prefetch_bucket(&key), at, part, ask }
+    }
+
+    fn verb(&self) -> Verb {
+        match self.ask {
+            Ask::Get | Ask::MetaGet => Verb::Read,
+            Ask::Set(_) | Ask::MetaSet(_) | Ask::SetWith(_) | Ask::Add(_) => Verb::Write,
+        }
     }
 
     /// What is not usual. False: a line of keys has failed.
     #[inline(never)]
-    fn answer(&self, call: &mut Call<'_, '_, '_, '_>) -> bool {
-        let Slot { key, hint, .. } = self;
+    fn answer(&self, turn: &mut Turn<'_, '_, '_, '_>) -> bool {
+        let Staged { key, hint, .. } = self;
         if !matches!(self.ask, Ask::Get | Ask::MetaGet) {
-            call.again_at = self.at;
+            turn.again_at = self.at;
         }
-        let Call { cx, out, tally, .. } = &mut *call;
+        let Turn { cx, out, tally, .. } = &mut *turn;
         match self.ask {
             Ask::Get => return classic::fetch(cx, out, tally, key, hint, false, self.part.is_last()),
-            Ask::Set(value) => self.set(call, PlainSet { value, flags: 0, exptime: 0 }),
-            Ask::SetWith(set) => self.set(call, set),
+            Ask::Set(value) => self.set(turn, PlainSet { value, flags: 0, exptime: 0 }),
+            Ask::SetWith(set) => self.set(turn, set),
             Ask::Add(delta) => classic::arithmetic(cx, out, key, delta, false, false),
-            Ask::MetaGet => self.meta(call, &[]),
-            Ask::MetaSet(value) => self.meta(call, value),
+            Ask::MetaGet => self.meta(turn, &[]),
+            Ask::MetaSet(value) => self.meta(turn, value),
         }
-        call.cx.spend_beside(call.out);
+        turn.cx.spend_beside(turn.out);
         true
     }
 
-    fn set(&self, call: &mut Call<'_, '_, '_, '_>, set: PlainSet<'_>) {
+    fn set(&self, turn: &mut Turn<'_, '_, '_, '_>, set: PlainSet<'_>) {
         let PlainSet { value, flags, exptime } = set;
         let (verb, value_bytes, key) = (StoreVerb::Set, value.len() as u32, self.key.bytes());
         let store = Store { verb, noreply: false, flags, exptime, value_bytes, cas: 0, key };
-        classic::store(call.cx, call.out, &mut call.tally, &self.key, &self.hint, &store, value);
+        classic::store(turn.cx, turn.out, &mut turn.tally, &self.key, &self.hint, &store, value);
     }
 
     /// A meta command, whose line is read again in full.
-    fn meta(&self, call: &mut Call<'_, '_, '_, '_>, value: &[u8]) {
-        let (meta, _) = decode_start(&call.reader.input[self.at..]).expect("it was read before");
-        call.meta(&self.key, &self.hint, &meta, value);
+    fn meta(&self, turn: &mut Turn<'_, '_, '_, '_>, value: &[u8]) {
+        let (meta, _) = decode_start(&turn.reader.input[self.at..]).expect("it was read before");
+        turn.meta(&self.key, &self.hint, &meta, value);
     }
 }

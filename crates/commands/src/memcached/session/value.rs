@@ -4,17 +4,19 @@ use larder_protocol::Fault;
 use larder_protocol::classic::StoreVerb;
 use larder_store::{Expect, Key, Spaces};
 
-use super::{Call, Conversation, Next, State};
+use super::{Conversation, Next, State, Turn};
 use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
+use crate::core::watchers::stream;
 use crate::memcached::batch::Block;
 use crate::memcached::classic;
+use crate::memcached::incoming::{Gathering, Purpose, publish, refused_early};
 use crate::memcached::meta;
 use crate::memcached::text::{NO_MEMORY, NO_MEMORY_DURING_READ, TOO_LARGE};
 use crate::memcached::told::Before;
-use crate::memcached::upload::{Gathering, Purpose, publish, refused_early};
 use crate::memcached::verbs;
+use crate::memcached::watch::tell_too_large;
 
 impl Conversation {
     /// Where to receive the next bytes of a large value, straight into its item and in order; none
@@ -46,7 +48,7 @@ impl Conversation {
         }
     }
 
-    /// Says that `bytes` of [`Conversation::upload_spaces`] were filled. Call [`Conversation::receive`] (with
+    /// Says that `bytes` of [`Conversation::upload_spaces`] were filled. Turn [`Conversation::receive`] (with
     /// nothing, or with what follows) once the space is gone.
     pub fn upload_filled(&mut self, bytes: usize) {
         if let State::Upload { upload, .. } = &mut self.state {
@@ -57,7 +59,7 @@ impl Conversation {
     /// A store whose block is too large, broken, not all there, or there for an encoded key.
     pub(super) fn block(
         &mut self,
-        call: &mut Call<'_, '_, '_, '_>,
+        turn: &mut Turn<'_, '_, '_, '_>,
         key: &Key<'_>,
         flags: u32,
         value_bytes: u32,
@@ -65,48 +67,53 @@ impl Conversation {
         block: Block<'_>,
     ) {
         let left = purpose.block_bytes(u64::from(value_bytes));
-        if !verbs::fits(&call.cx.shared.settings, key.bytes().len(), flags, u64::from(value_bytes)) {
-            verbs::count_too_large(call.cx, key, purpose.overwrites());
+        if !verbs::fits(&turn.cx.shared.settings, key.bytes().len(), flags, u64::from(value_bytes)) {
+            verbs::count_too_large(turn.cx, key, purpose.overwrites());
+            if turn.cx.shared.watchers.wants(stream::MUTATIONS) {
+                let asked = purpose.asked(turn.cx.now(), key, u64::from(value_bytes));
+                tell_too_large(turn.cx, key.bytes(), asked.cmd);
+            }
             self.state = State::Swallow { left, reply: (!purpose.is_silent()).then_some(TOO_LARGE) };
             return;
         }
         match block {
             Block::Whole(value) => {
-                call.reader.at += left as usize;
-                let hint = call.cx.guard.prefetch_bucket(key);
-                let before = Before::look(call.cx, key.bytes());
-                let (cx, out, tally) = (&mut *call.cx, &mut *call.out, &mut call.tally);
+                turn.reader.at += left as usize;
+                let hint = turn.cx.guard.prefetch_bucket(key);
+                let before = Before::look(turn.cx, key.bytes());
+                let (cx, out, tally) = (&mut *turn.cx, &mut *turn.out, &mut turn.tally);
                 match &purpose {
                     Purpose::Classic(store) => classic::store(cx, out, tally, key, &hint, store, value),
                     Purpose::Meta(plan) => meta::set(cx, out, tally, key, &hint, plan, value),
                 }
-                before.tell(cx, purpose.row(), key.bytes());
+                let asked = purpose.asked(cx.now(), key, u64::from(value_bytes));
+                before.tell_stored(cx, purpose.row(), key.bytes(), Some(asked));
             }
             Block::Bad => {
-                call.reader.at += left as usize;
+                turn.reader.at += left as usize;
                 if !purpose.is_silent() {
-                    call.out.put(Fault::BadChunk.reply());
+                    turn.out.put(Fault::BadChunk.reply());
                 }
             }
-            Block::Long => self.begin(call, key, value_bytes, purpose),
+            Block::Long => self.begin(turn, key, value_bytes, purpose),
         }
     }
 
     /// Begins to receive a long value.
-    fn begin(&mut self, call: &mut Call<'_, '_, '_, '_>, key: &Key<'_>, value_bytes: u32, purpose: Purpose) {
+    fn begin(&mut self, turn: &mut Turn<'_, '_, '_, '_>, key: &Key<'_>, value_bytes: u32, purpose: Purpose) {
         let left = purpose.block_bytes(u64::from(value_bytes));
         if purpose.concats() {
             self.state =
-                State::Gather(Gathering::new(call.cx.guard.store(), key.bytes(), value_bytes, purpose));
+                State::Gather(Gathering::new(turn.cx.guard.store(), key.bytes(), value_bytes, purpose));
             return;
         }
         let attributes = match &purpose {
             Purpose::Classic(store) => {
-                let attributes = verbs::attributes(store, call.cx.now());
-                if let Some(outcome) = refused_early(call.cx, key, store) {
+                let attributes = classic::attributes(store, turn.cx.now());
+                if let Some(outcome) = refused_early(turn.cx, key, store) {
                     let class = attributes.class(key, u64::from(value_bytes));
-                    let compared = (store.verb == StoreVerb::Cas).then(|| verbs::class_there(call.cx, key));
-                    verbs::account(call.cx, &mut call.tally, key, outcome, class, compared, false);
+                    let compared = (store.verb == StoreVerb::Cas).then(|| verbs::class_there(turn.cx, key));
+                    verbs::account(turn.cx, &mut turn.tally, key, outcome, class, compared, false);
                     let reply = (!store.noreply).then_some(classic::stored_reply(outcome));
                     self.state = State::Swallow { left, reply };
                     return;
@@ -115,7 +122,7 @@ impl Conversation {
             }
             Purpose::Meta(plan) => plan.attributes,
         };
-        self.state = match call.cx.guard.upload(key, u64::from(value_bytes), &attributes) {
+        self.state = match turn.cx.guard.upload(key, u64::from(value_bytes), &attributes) {
             Ok(upload) => State::Upload {
                 upload,
                 value_bytes: u64::from(value_bytes),
@@ -123,41 +130,41 @@ impl Conversation {
                 looks: Looks::default(),
             },
             Err(_) => {
-                no_memory(call.cx, key, &purpose);
+                no_memory(turn.cx, key, &purpose);
                 State::Swallow { left, reply: (!purpose.is_silent()).then_some(NO_MEMORY) }
             }
         };
     }
 
     /// Goes on with a value for its item.
-    pub(super) fn upload(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
+    pub(super) fn upload(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Upload { upload, looks, .. } = &mut self.state else { return None };
         while upload.missing() > 0 {
-            let rest = &call.reader.input[call.reader.at..];
+            let rest = &turn.reader.input[turn.reader.at..];
             if rest.is_empty() && !looks.any() {
                 return Some(Next::Receive);
             }
             let missing = upload.missing();
             let rest = &rest[..missing.min(rest.len() as u64) as usize];
             let filled = match rest {
-                [] => call.cx.guard.upload_reserve(upload, 1),
-                rest => call.cx.guard.upload_fill(upload, rest),
+                [] => turn.cx.guard.upload_reserve(upload, 1),
+                rest => turn.cx.guard.upload_fill(upload, rest),
             };
-            call.reader.at += (missing - upload.missing()) as usize;
+            turn.reader.at += (missing - upload.missing()) as usize;
             if filled.is_ok() {
                 *looks = Looks::default();
                 continue;
             }
-            let next = looks.for_upload(call.cx, upload);
+            let next = looks.for_upload(turn.cx, upload);
             if next.is_none() {
-                self.fail_upload(call.cx);
+                self.fail_upload(turn.cx);
             }
             return next;
         }
-        match self.end_block(call) {
+        match self.end_block(turn) {
             Err(next) => return next,
             Ok(State::Upload { upload, value_bytes, purpose, .. }) => {
-                publish(call.cx, call.out, &mut call.tally, upload, value_bytes, &purpose);
+                publish(turn.cx, turn.out, &mut turn.tally, upload, value_bytes, &purpose);
             }
             Ok(_) => {}
         }
@@ -174,19 +181,19 @@ impl Conversation {
     }
 
     /// Goes on with a value to be added to another.
-    pub(super) fn gather(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Option<Next> {
+    pub(super) fn gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Gather(gathering) = &mut self.state else { return None };
-        let rest = &call.reader.input[call.reader.at..];
-        match gathering.take(call.cx.shared, rest) {
+        let rest = &turn.reader.input[turn.reader.at..];
+        match gathering.take(turn.cx.shared, rest) {
             Some(taken) => {
                 gathering.looks = Looks::default();
-                call.reader.at += taken;
+                turn.reader.at += taken;
             }
             None => {
-                if let Some(next) = gathering.looks_again(call.cx, rest.len()) {
+                if let Some(next) = gathering.looks_again(turn.cx, rest.len()) {
                     return Some(next);
                 }
-                call.cx.counters.add(Counter::StoreNoMemory, 1);
+                turn.cx.counters.add(Counter::StoreNoMemory, 1);
                 let reply = (!gathering.purpose.is_silent()).then_some(NO_MEMORY);
                 let left = gathering.purpose.block_bytes(gathering.missing() as u64);
                 self.state = State::Swallow { left, reply };
@@ -196,12 +203,12 @@ impl Conversation {
         if gathering.missing() > 0 {
             return Some(Next::Receive);
         }
-        match self.end_block(call) {
+        match self.end_block(turn) {
             Err(next) => return next,
             Ok(State::Gather(gathering)) => {
                 // What was gathered is not asked again.
-                call.once(|call| gathering.finish(call.cx, call.out, &mut call.tally));
-                call.again_at = call.reader.at;
+                turn.once(|turn| gathering.finish(turn.cx, turn.out, &mut turn.tally));
+                turn.again_at = turn.reader.at;
             }
             Ok(_) => {}
         }
@@ -212,24 +219,24 @@ impl Conversation {
     ///
     /// # Errors
     /// What to do instead: wait for it, or go on after a block that did not have it.
-    fn end_block(&mut self, call: &mut Call<'_, '_, '_, '_>) -> Result<State, Option<Next>> {
+    fn end_block(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Result<State, Option<Next>> {
         let purpose = match &self.state {
             State::Upload { purpose, .. } => purpose,
             State::Gather(gathering) => &gathering.purpose,
             _ => return Err(None),
         };
         let wanted = purpose.end();
-        let Some(end) = call.reader.input.get(call.reader.at..call.reader.at + wanted.len()) else {
+        let Some(end) = turn.reader.input.get(turn.reader.at..turn.reader.at + wanted.len()) else {
             return Err(Some(Next::Receive));
         };
-        call.reader.at += wanted.len();
+        turn.reader.at += wanted.len();
         let silent = purpose.is_silent();
         let state = std::mem::replace(&mut self.state, State::Ready);
         if end == wanted {
             return Ok(state);
         }
         if !silent {
-            call.out.put(Fault::BadChunk.reply());
+            turn.out.put(Fault::BadChunk.reply());
         }
         Err(None)
     }

@@ -16,7 +16,7 @@ const NUMBER_BYTES_MAX: u64 = 512 << 10;
 
 /// How a counter is to change.
 #[derive(Clone, Copy, Debug)]
-pub struct Change {
+pub struct Arithmetic {
     /// By how much.
     pub delta: u64,
     /// Down, stopping at 0; otherwise up, wrapping at 2^64.
@@ -46,7 +46,7 @@ pub enum Changed {
 
 /// Changes a counter as one step, however many write it: what was read is written over only while it
 /// is still there. Counts the hit.
-pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Change) -> Changed {
+pub fn change(cx: &mut Context<'_, '_>, key: &Key<'_>, change: &Arithmetic) -> Changed {
     loop {
         let Some(item) = string(&mut cx.guard, key) else { return Changed::Absent };
         if change.expect_cas.is_some_and(|cas| cas != item.cas()) {

@@ -18,7 +18,7 @@ pub fn fetch<'r>(
     hint: &Hint<'_>,
 ) -> Option<Item<'r>> {
     tally.gets += 1;
-    let (shared, counters) = (cx.shared, cx.counters);
+    let (shared, counters, own) = (cx.shared, cx.counters, cx.room.prefixes());
     // The guard is the item's.
     let store: Option<Arc<Store>> = shared.prefixes.is_on().then(|| Arc::clone(cx.guard.store()));
     let why = match cx.guard.get_hinted(key, hint) {
@@ -28,7 +28,7 @@ pub fn fetch<'r>(
             tally.get_hits += 1;
             counters.count_in(item.class(), ClassCounter::GetHits);
             if let Some(store) = &store {
-                shared.prefixes.count(store, key.bytes(), |count| {
+                shared.prefixes.count(own, store, key.bytes(), |count| {
                     count.gets += 1;
                     count.hits += 1;
                 });
@@ -44,7 +44,7 @@ pub fn fetch<'r>(
         counters.add(why, 1);
     }
     if let Some(store) = &store {
-        shared.prefixes.count(store, key.bytes(), |count| count.gets += 1);
+        shared.prefixes.count(own, store, key.bytes(), |count| count.gets += 1);
     }
     None
 }
@@ -83,7 +83,7 @@ pub fn fetch_and_touch(
         }
         Lookup::Miss | Lookup::Expired | Lookup::Flushed => None,
     };
-    cx.shared.prefixes.count(cx.guard.store(), key.bytes(), |count| {
+    cx.shared.prefixes.count(cx.room.prefixes(), cx.guard.store(), key.bytes(), |count| {
         count.gets += 1;
         count.hits += u64::from(hit.is_some());
     });

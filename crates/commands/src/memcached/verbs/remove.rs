@@ -37,7 +37,7 @@ pub enum Removed {
 /// delete: removes an item.
 pub fn delete(cx: &mut Context<'_, '_>, key: &Key<'_>) -> Removed {
     let removed = remove(cx, key, &Removal::default());
-    cx.shared.prefixes.count(cx.guard.store(), key.bytes(), |count| count.deletes += 1);
+    cx.shared.prefixes.count(cx.room.prefixes(), cx.guard.store(), key.bytes(), |count| count.deletes += 1);
     removed
 }
 
@@ -47,12 +47,13 @@ pub fn remove(cx: &mut Context<'_, '_>, key: &Key<'_>, how: &Removal) -> Removed
     let result = if how.empties {
         empty(cx, key, how)
     } else if how.stales {
-        let class = class_there(cx, key);
-        cx.guard.invalidate(key, how.cas, how.expires_at, expect).map(|_| class)
+        cx.guard.invalidate(key, how.cas, how.expires_at, expect).map(|_| 0)
     } else {
         cx.guard.remove(key, expect)
     };
     match result {
+        // What is stale is still there.
+        Ok(_) if how.stales => Removed::Done,
         Ok(class) => {
             cx.counters.add(Counter::DeleteHits, 1);
             cx.counters.count_in(class, ClassCounter::DeleteHits);

@@ -1,20 +1,15 @@
-//! set, add, replace, append, prepend, cas; and what ms has in common with them.
-//!
-//! A value that is whole in the receive buffer is stored from there ([`store`]); a longer one comes
-//! through the session's upload and ends in the same account ([`account`]).
+//! What stores of every kind have in common: how large an item may be, how a store ends and is counted, how bytes are
+//! added to a value. Their conditions are `classic/store.rs` and `meta/set.rs`.
 
-use larder_protocol::classic::{KEY_BYTES_MAX, Store, StoreVerb};
-use larder_store::{Attributes, End, Expect, Guard, Hint, Item, Key, Millis, Refusal};
+use larder_protocol::classic::KEY_BYTES_MAX;
+use larder_store::{End, Expect, Guard, Item, Key, Refusal};
 
 use crate::core::context::Context;
 use crate::core::counters::{ClassCounter, Counter};
-use crate::core::output::Output;
 use crate::core::shared::Settings;
 use crate::core::tally::Tally;
 use crate::core::work::copying_ns;
 use crate::memcached::join;
-use crate::memcached::time::expires_at;
-use crate::memcached::upload::Purpose;
 
 /// What memcached adds to key and value: header, the key's NUL, the value's line end.
 const HEADER_BYTES: u64 = 48 + 1 + 2;
@@ -48,17 +43,6 @@ pub enum Outcome {
     NoMemory,
 }
 
-/// The condition of a classic verb.
-pub fn classic_expect(store: &Store<'_>, settings: &Settings) -> Expect {
-    match store.verb {
-        StoreVerb::Set => Expect::Any,
-        StoreVerb::Add => Expect::Absent,
-        StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend => Expect::Present,
-        // Without tokens nothing matches; no item has the token 0.
-        StoreVerb::Cas => Expect::Cas(settings.token(store.cas)),
-    }
-}
-
 /// A refusal in the words of the verb.
 pub fn refuse(refusal: Refusal, cas: bool) -> Outcome {
     match refusal {
@@ -66,18 +50,6 @@ pub fn refuse(refusal: Refusal, cas: bool) -> Outcome {
         Refusal::Absent | Refusal::Present | Refusal::Type => Outcome::NotStored,
         Refusal::Changed => Outcome::Exists,
         Refusal::NoMemory => Outcome::NoMemory,
-    }
-}
-
-/// A classic verb's outcome.
-pub fn classic_outcome(
-    result: Result<larder_store::Stored, Refusal>,
-    store: &Store<'_>,
-    value_bytes: u64,
-) -> Outcome {
-    match result {
-        Ok(stored) => Outcome::Stored { cas: stored.cas, value_bytes },
-        Err(refusal) => refuse(refusal, matches!(store.verb, StoreVerb::Cas)),
     }
 }
 
@@ -117,103 +89,6 @@ pub fn account(
             Outcome::NotStored | Outcome::NoMemory => {}
         }
     }
-}
-
-/// set, add, replace, append, prepend, cas with the whole value at hand. None: it is to be asked again, and the turn of
-/// who replies into `out` has ended.
-#[inline(always)]
-pub fn store(
-    cx: &mut Context<'_, '_>,
-    out: &mut Output,
-    tally: &mut Tally,
-    key: &Key<'_>,
-    hint: &Hint<'_>,
-    store: &Store<'_>,
-    value: &[u8],
-) -> Option<Outcome> {
-    cx.shared.prefixes.count(cx.guard.store(), key.bytes(), |count| count.sets += 1);
-    if store.verb == StoreVerb::Set {
-        // Nearly all stores: a set that happens.
-        let attributes = attributes(store, cx.now());
-        let result = cx.guard.store_value_hinted(key, value, &attributes, Expect::Any, hint);
-        let class = attributes.class(key, value.len() as u64);
-        if let Ok(stored) = result {
-            tally.sets += 1;
-            cx.counters.count_in(class, ClassCounter::CmdSet);
-            return Some(Outcome::Stored { cas: stored.cas, value_bytes: value.len() as u64 });
-        }
-        let outcome = classic_outcome(result, store, value.len() as u64);
-        if outcome == Outcome::NoMemory && cx.asks_again(out) {
-            return None;
-        }
-        account(cx, tally, key, outcome, class, None, true);
-        return Some(outcome);
-    }
-    store_if(cx, out, tally, key, store, value)
-}
-
-/// What a classic store stores beside the value.
-#[inline]
-pub fn attributes(store: &Store<'_>, now: Millis) -> Attributes {
-    Attributes { flags: store.flags, expires_at: expires_at(store.exptime, now), ..Attributes::default() }
-}
-
-/// The verbs with a condition.
-#[inline(never)]
-pub fn store_if(
-    cx: &mut Context<'_, '_>,
-    out: &mut Output,
-    tally: &mut Tally,
-    key: &Key<'_>,
-    store: &Store<'_>,
-    value: &[u8],
-) -> Option<Outcome> {
-    let attributes = attributes(store, cx.now());
-    let class = attributes.class(key, value.len() as u64);
-    let compared = (store.verb == StoreVerb::Cas).then(|| class_compared(cx, key));
-    let outcome = match store.verb {
-        StoreVerb::Cas if compared == Some(NO_CLASS) => Outcome::NotFound,
-        StoreVerb::Append | StoreVerb::Prepend => {
-            let outcome = match append(cx, key, store, value, true) {
-                Some(outcome) => outcome,
-                None if join::begin(cx, out, key, value, Purpose::Classic(Store { key: &[], ..*store })) => {
-                    return None;
-                }
-                None => append(cx, key, store, value, false).expect("it is not to be done later"),
-            };
-            cx.end_turn_if_due(out);
-            outcome
-        }
-        StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas => {
-            let expect = classic_expect(store, &cx.shared.settings);
-            let result = cx.guard.store_value(key, value, &attributes, expect);
-            if store.verb == StoreVerb::Add && matches!(result, Err(Refusal::Present)) {
-                // memcached counts a refused add as an access of the item that is there.
-                let _ = cx.guard.get(key);
-            }
-            classic_outcome(result, store, value.len() as u64)
-        }
-    };
-    if outcome == Outcome::NoMemory && cx.asks_again(out) {
-        return None;
-    }
-    account(cx, tally, key, outcome, class, compared, false);
-    Some(outcome)
-}
-
-/// append, prepend with the whole value at hand; none if it is to be done in steps, where it may be (`in_steps`).
-pub fn append(
-    cx: &mut Context<'_, '_>,
-    key: &Key<'_>,
-    store: &Store<'_>,
-    value: &[u8],
-    in_steps: bool,
-) -> Option<Outcome> {
-    let end = if matches!(store.verb, StoreVerb::Prepend) { End::Front } else { End::Back };
-    Some(match concat(cx, key, value, (end, None, None), in_steps)? {
-        Outcome::NotFound => Outcome::NotStored,
-        other => other,
-    })
 }
 
 /// Adds to a value as one step. A result above the item limit is not stored. The token to give instead of the next; and

@@ -6,17 +6,17 @@
 //! RPUSH k1    ─▶ its reply ─▶ k1 was awaited ─▶ first in line: claimed, popped, replied for ─▶ its worker is woken
 //! ```
 //!
-//! - `want`: what is wanted, how it is given and put back; `waiters`: who stands in line where; `serve`: who is served
-//!   when a key was written; `blocked`: the command as its client has it, until it ends.
-//! - **Nobody is missed.** Who waits stands in line first, has the store note each write to its keys then
+//! - `want`: what is wanted, how it is given and put back; `waiters`: which client stands in line where; `serve`: which is
+//!   served when a key was written; `blocked`: the command as its client has it, until it ends.
+//! - **Nobody is missed.** A waiter stands in line first, has the store note each write to its keys then
 //!   ([`larder_store::Guard::await_key`]), and looks at the keys last. A write comes before that note is made, under the
-//!   lock of the key's bucket, and is seen by the look; or behind it, and is noted by its worker, which serves who stands
+//!   lock of the key's bucket, and is seen by the look; or behind it, and is noted by its worker, which serves those
 //!   in line behind each command that may fill a key, however it did that.
-//! - **Each element goes to one.** Who serves holds the key as a transaction does. There it finds something, claims the
+//! - **Each element goes to one.** The worker that serves holds the key as a transaction does. There it finds something, claims the
 //!   first in line by one compare-and-swap, and pops: what ends a wait otherwise (its time, CLIENT UNBLOCK, the end of
 //!   the connection) changes the same word. A claim always ends with a reply.
 //! - **What was popped for a client that has gone** before it had its reply is put back where it was, as a push that
-//!   serves the next in line: by who served it, or by the worker of the connection.
+//!   serves the next in line: by the worker that served it, or by that of the connection.
 //! - Lines are by arrival over all workers, one for each key and type: what waits for a list does not hide what waits
 //!   for a sorted set. A command that finds others in line joins it. An LPOP does not: on another worker it may take
 //!   what has just been pushed, and those in line go on waiting in their order.
@@ -37,14 +37,16 @@ use super::{Call, PRESENT_NS, peek_as};
 use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_null, put_null_array};
-use crate::redis::table::flag::{BLOCKING, DENYOOM, FAST, MOVABLEKEYS, NOSCRIPT, WRITE};
-use crate::redis::table::{Access, ChangeOf, Command, Keys, TWO_KEYS, Tells};
-use crate::redis::transactions::WATCHED_KEYS_MAX;
+use crate::redis::table::flag::{BLOCKING, DENYOOM, FAST, MOVABLEKEYS, WRITE};
+use crate::redis::table::{Access, ChangeOf, Command, Elements, Keys, TWO_KEYS, Tells, Weighs};
 use blocked::Blocked;
 pub(crate) use serve::{SERVE_NS, Serving};
 use waiters::Waiter;
 pub(crate) use waiters::{Unblock, Waiters};
-use want::Want;
+pub(crate) use want::Want;
+
+/// Keys that a client waits for at most: it joins and leaves all lines in one step.
+const KEYS_MAX: usize = 1 << 10;
 
 /// Keys, and the timeout behind them.
 const KEYS: Keys = Keys::Range { first: 1, last: -2, step: 1 };
@@ -52,11 +54,12 @@ const KEYS: Keys = Keys::Range { first: 1, last: -2, step: 1 };
 const COUNTED_KEYS: Keys = Keys::Counted { count: 2, step: 1 };
 
 pub(crate) const BLPOP: Command =
-    Command::of_collections("blpop", -3, WRITE | NOSCRIPT | BLOCKING, KEYS, |call, args| {
+    Command::of_collections("blpop", -3, WRITE | BLOCKING, KEYS, |call, args| {
         pop(call, args, Want::Elements { end: End::Front, count: None })
     })
     .tells(Tells::Each(list::popped(End::Front)))
     .access(&[Access::Take])
+    .weighs(Weighs::Elements(Elements::PopAny))
     .doc(
         "2.0.0",
         "key [key ...] timeout",
@@ -64,56 +67,53 @@ pub(crate) const BLPOP: Command =
     );
 
 pub(crate) const BRPOP: Command =
-    Command::of_collections("brpop", -3, WRITE | NOSCRIPT | BLOCKING, KEYS, |call, args| {
+    Command::of_collections("brpop", -3, WRITE | BLOCKING, KEYS, |call, args| {
         pop(call, args, Want::Elements { end: End::Back, count: None })
     })
     .tells(Tells::Each(list::popped(End::Back)))
     .access(&[Access::Take])
+    .weighs(Weighs::Elements(Elements::PopAny))
     .doc(
         "2.0.0",
         "key [key ...] timeout",
         "Takes an element from the back of the first list that there is, and waits for one.",
     );
 
-pub(crate) const BLMOVE: Command = Command::of_collections(
-    "blmove",
-    6,
-    WRITE | DENYOOM | NOSCRIPT | BLOCKING,
-    TWO_KEYS,
-    |call, mut args| {
+pub(crate) const BLMOVE: Command =
+    Command::of_collections("blmove", 6, WRITE | DENYOOM | BLOCKING, TWO_KEYS, |call, mut args| {
         let (source, target) = (args.encoded(), args.at(1).unwrap_or_default());
         args.nth(1);
         let (from, to) = (end(next(&mut args)?)?, end(next(&mut args)?)?);
         let timeout = timeout(next(&mut args)?)?;
         block(call, Want::Move { from, to, target: target.into() }, Args::rest(source, 1), timeout)
-    },
-)
-.tells(Tells::By(ChangeOf(|args, nth| {
-    let end = end(args.at(2 + nth).unwrap_or_default()).unwrap_or(End::Front);
-    if nth == 0 { list::popped(end) } else { list::pushed(end) }
-})))
-.access(&[Access::Take, Access::Extend])
-.doc("6.2.0", "source destination <LEFT|RIGHT> <LEFT|RIGHT> timeout", "As LMOVE, and waits for an element.");
+    })
+    .tells(Tells::By(ChangeOf(|args, nth| {
+        let end = end(args.at(2 + nth).unwrap_or_default()).unwrap_or(End::Front);
+        if nth == 0 { list::popped(end) } else { list::pushed(end) }
+    })))
+    .access(&[Access::Take, Access::Extend])
+    .weighs(Weighs::Elements(Elements::MoveEnd))
+    .doc(
+        "6.2.0",
+        "source destination <LEFT|RIGHT> <LEFT|RIGHT> timeout",
+        "As LMOVE, and waits for an element.",
+    );
 
-pub(crate) const BRPOPLPUSH: Command = Command::of_collections(
-    "brpoplpush",
-    4,
-    WRITE | DENYOOM | NOSCRIPT | BLOCKING,
-    TWO_KEYS,
-    |call, args| {
+pub(crate) const BRPOPLPUSH: Command =
+    Command::of_collections("brpoplpush", 4, WRITE | DENYOOM | BLOCKING, TWO_KEYS, |call, args| {
         let (source, target) = (args.encoded(), args.at(1).unwrap_or_default());
         let timeout = timeout(args.at(2).unwrap_or_default())?;
         let want = Want::Move { from: End::Back, to: End::Front, target: target.into() };
         block(call, want, Args::rest(source, 1), timeout)
-    },
-)
-.tells(Tells::By(ChangeOf(
-    |_, nth| {
-        if nth == 0 { list::popped(End::Back) } else { list::pushed(End::Front) }
-    },
-)))
-.access(&[Access::Take, Access::Extend])
-.doc("2.2.0", "source destination timeout", "As BLMOVE source destination RIGHT LEFT timeout.");
+    })
+    .tells(Tells::By(ChangeOf(
+        |_, nth| {
+            if nth == 0 { list::popped(End::Back) } else { list::pushed(End::Front) }
+        },
+    )))
+    .access(&[Access::Take, Access::Extend])
+    .weighs(Weighs::Elements(Elements::MoveEnd))
+    .doc("2.2.0", "source destination timeout", "As BLMOVE source destination RIGHT LEFT timeout.");
 
 pub(crate) const BLMPOP: Command =
     Command::of_collections("blmpop", -5, WRITE | BLOCKING | MOVABLEKEYS, COUNTED_KEYS, |call, mut args| {
@@ -126,6 +126,7 @@ pub(crate) const BLMPOP: Command =
         list::popped(mpop::parse(args, end).map_or(End::Front, |asked| asked.which))
     })))
     .access(&[Access::Take])
+    .weighs(Weighs::Elements(Elements::PopSome))
     .doc(
         "7.0.0",
         "timeout numkeys key [key ...] <LEFT|RIGHT> [COUNT count]",
@@ -133,11 +134,12 @@ pub(crate) const BLMPOP: Command =
     );
 
 pub(crate) const BZPOPMIN: Command =
-    Command::of_collections("bzpopmin", -3, WRITE | NOSCRIPT | BLOCKING | FAST, KEYS, |call, args| {
+    Command::of_collections("bzpopmin", -3, WRITE | BLOCKING | FAST, KEYS, |call, args| {
         pop(call, args, Want::Members { which: Which::Min, count: None })
     })
     .tells(Tells::Each(sorted::popped(Which::Min)))
     .access(&[Access::Take])
+    .weighs(Weighs::Elements(Elements::PopAny))
     .doc(
         "5.0.0",
         "key [key ...] timeout",
@@ -145,11 +147,12 @@ pub(crate) const BZPOPMIN: Command =
     );
 
 pub(crate) const BZPOPMAX: Command =
-    Command::of_collections("bzpopmax", -3, WRITE | NOSCRIPT | BLOCKING | FAST, KEYS, |call, args| {
+    Command::of_collections("bzpopmax", -3, WRITE | BLOCKING | FAST, KEYS, |call, args| {
         pop(call, args, Want::Members { which: Which::Max, count: None })
     })
     .tells(Tells::Each(sorted::popped(Which::Max)))
     .access(&[Access::Take])
+    .weighs(Weighs::Elements(Elements::PopAny))
     .doc(
         "5.0.0",
         "key [key ...] timeout",
@@ -167,6 +170,7 @@ pub(crate) const BZMPOP: Command =
         sorted::popped(mpop::parse(args, which).map_or(Which::Min, |asked| asked.which))
     })))
     .access(&[Access::Take])
+    .weighs(Weighs::Elements(Elements::PopSomeScored))
     .doc(
         "7.0.0",
         "timeout numkeys key [key ...] <MIN|MAX> [COUNT count]",
@@ -185,7 +189,10 @@ fn pop(call: &mut Call<'_, '_, '_>, args: Args<'_>, want: Want) -> Done {
 /// # Errors
 /// It is no number, or below 0, or longer than can be.
 fn timeout(word: &[u8]) -> Result<Option<u64>, Fail> {
-    let seconds = parse_double(word).ok_or(Fail::of("ERR timeout is not a float or out of range"))?;
+    // What is beyond the type is a number in the wider one that Redis reads.
+    let seconds = parse_double(word)
+        .or_else(|| beyond_double(word))
+        .ok_or(Fail::of("ERR timeout is not a float or out of range"))?;
     let ms = (seconds * 1000.0).ceil();
     if ms < 0.0 {
         return Err(Fail::of("ERR timeout is negative"));
@@ -197,8 +204,15 @@ fn timeout(word: &[u8]) -> Result<Option<u64>, Fail> {
     Ok(Some(ms as u64).filter(|&ms| ms > 0))
 }
 
+/// Infinity, for a decimal number that is too large for the type.
+fn beyond_double(word: &[u8]) -> Option<f64> {
+    let word = std::str::from_utf8(word).ok()?;
+    let starts = word.strip_prefix('-').unwrap_or(word).starts_with(|first: char| first.is_ascii_digit());
+    word.parse::<f64>().ok().filter(|n| starts && n.is_infinite())
+}
+
 /// The time that Redis knows less the time that it is, about.
-const TIMEOUT_MS_MAX: u64 = i64::MAX as u64 - (2 << 40);
+pub(crate) const TIMEOUT_MS_MAX: u64 = i64::MAX as u64 - (2 << 40);
 
 /// Takes what is wanted of the first of the keys that has it, or waits for it; in a transaction nobody waits.
 fn block(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, timeout_ms: Option<u64>) -> Done {
@@ -208,11 +222,18 @@ fn block(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, timeout_ms: Op
     if call.cx.guard.in_transaction() {
         match want {
             Want::Move { .. } => put_null(call.out, call.client.resp3),
-            Want::Elements { .. } | Want::Members { .. } => put_null_array(call.out, call.client.resp3),
+            Want::Elements { .. } | Want::Members { .. } | Want::Entries { .. } | Want::Delivery { .. } => {
+                put_null_array(call.out, call.client.resp3);
+            }
         }
         return Ok(());
     }
-    if keys.len() > WATCHED_KEYS_MAX {
+    wait(call, want, keys, timeout_ms)
+}
+
+/// Waits for what is wanted of these keys, of which none has it. Not in a transaction.
+pub(crate) fn wait(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, timeout_ms: Option<u64>) -> Done {
+    if keys.len() > KEYS_MAX {
         return Err(blocked::TOO_MANY_KEYS);
     }
     let waiter = Waiter::new(call.client, want, keys);
@@ -227,7 +248,7 @@ fn block(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, timeout_ms: Op
 fn take(call: &mut Call<'_, '_, '_>, want: &Want, keys: Args<'_>) -> Result<bool, Fail> {
     let mut taken = false;
     call.spend(keys.len() as u64 * PRESENT_NS);
-    // Who cannot wait stands in no line.
+    // A client that cannot wait stands in no line.
     let waits = !call.cx.guard.in_transaction();
     call.as_one_with_room(keys.chain(want.target()), |call| {
         let target = want.target().map(|target| call.key(target));

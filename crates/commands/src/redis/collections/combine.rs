@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! little ─▶ read as they are at one moment ─▶ the reply, or the new set
-//! else   ─▶ read in steps ─▶ as they were? ─▶ the same, the reply in pieces
-//!                 ▲               └── no: all over again
+//! else   ─▶ read in steps, made in steps if it is stored ─▶ as they were? ─▶ the same, the reply in pieces
+//!                 ▲                                             └── no: all over again
 //!
 //! sieve    some members of the first source │ left of them after the second │ … after the last ─▶ rows
 //! gather   all members of all sources, or of the first one, marked where another has them    ─▶ members
@@ -18,10 +18,11 @@ mod sieve;
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Attributes, Collection, DIGITS_MAX, Entry, Expect, Item, Key, Made, Type, Value};
+use larder_store::{Collection, DIGITS_MAX, Entry, Item, Key, Made, Type, Value};
 
+use super::making::Making;
 use super::members::{MEMBER_BYTES, Members, ROW_BYTES, RUN, Rows, Sorted};
-use super::{Call, ELEMENT_NS, LOOK_NS, MEMBER_NS, PRESENT_NS, Shown, counted};
+use super::{Call, ELEMENT_NS, LOOK_NS, MEMBER_NS, PRESENT_NS, STORED_NS, Shown, counted};
 use crate::core::output::Mark;
 use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{integer, is, next};
@@ -257,6 +258,8 @@ struct Combining {
     read: bool,
     /// The head of the reply is written.
     headed: bool,
+    /// What is stored, where that is made in steps.
+    making: Option<Making>,
     again: Option<(Again, Lane)>,
     /// What is noted of the sources.
     noted: Heap,
@@ -350,6 +353,7 @@ impl Combining {
             at: 0,
             read: false,
             headed: false,
+            making: None,
             again: None,
             noted,
             held: Heap::none(call),
@@ -419,10 +423,13 @@ impl Combining {
     /// What it takes, at most.
     fn takes_ns(&self) -> u64 {
         let keys = self.sources.len() as u64 * KEY_NS;
-        keys.saturating_add(match self.way {
-            Way::Gather { .. } => self.gathering_ns(),
-            Way::Sieve(_) => self.sieving_ns(),
-        })
+        let (read, members) = match self.way {
+            Way::Gather { .. } if self.is_diff() => (self.gathering_ns(), self.first().len),
+            Way::Gather { .. } => (self.gathering_ns(), self.sources.iter().map(|source| source.len).sum()),
+            Way::Sieve(_) => (self.sieving_ns(), self.first().len),
+        };
+        let stored = if self.plan.then == Then::Store { STORED_NS } else { 0 };
+        keys.saturating_add(read).saturating_add(stored.saturating_mul(members as u64))
     }
 
     /// Bytes that may be put together, at most.
@@ -545,8 +552,27 @@ impl Combining {
         *ns += some.len() as u64 * MEMBER_NS;
         self.at = some.end;
         let way = &self.way;
-        self.sorted.add_run(way.rows(), some.filter(|i| way.has(*i)).map(|i| i as u32));
+        let compare = |one, other| way.rows().compare(one, other);
+        self.sorted.add_run(some.filter(|i| way.has(*i)).map(|i| i as u32), &compare);
         Ok(self.at == rows)
+    }
+
+    /// Makes some of what is stored; true when all of it is.
+    fn make_some(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        ns: (&mut u64, u64),
+    ) -> Result<Result<bool, Changed>, Fail> {
+        let Some(target) = self.target.as_ref().filter(|_| self.plan.then == Then::Store) else {
+            return Ok(Ok(true));
+        };
+        if target.is_swapped(call) {
+            return Ok(Err(Changed));
+        }
+        let target = target.key(call);
+        let making = self.making.get_or_insert_with(|| Making::new(call, self.plan.kind));
+        let mut made = made(&self.plan, &self.way, &mut self.sorted, &mut self.at);
+        Ok(Ok(making.go_on(call, &target, &mut made, ns)?))
     }
 
     /// Reads all, and sorts it.
@@ -567,7 +593,7 @@ impl Combining {
                 self.prepare(call, false)?;
                 self.read_all(call)?;
                 let mut sorted = std::mem::take(&mut self.sorted);
-                self.end(call, &mut sorted).map(drop)
+                self.end(call, &mut sorted, None).map(drop)
             });
         }
         let one = std::cell::RefCell::new(&mut self);
@@ -577,7 +603,7 @@ impl Combining {
             combining.read_all(call)
         })?;
         let (mark, mut sorted) = (call.out.mark(), std::mem::take(&mut self.sorted));
-        self.headed = self.end(call, &mut sorted)?;
+        self.headed = self.end(call, &mut sorted, None)?;
         self.sorted = sorted;
         if self.headed && self.reply_or_keep(call, mark)? != Step::Done {
             call.go_on_with(self);
@@ -617,7 +643,12 @@ impl Combining {
     }
 
     /// Stores or replies what was made; true if it is the head of the reply, and members follow.
-    fn end(&self, call: &mut Call<'_, '_, '_>, sorted: &mut Sorted) -> Result<bool, Fail> {
+    fn end(
+        &self,
+        call: &mut Call<'_, '_, '_>,
+        sorted: &mut Sorted,
+        making: Option<Making>,
+    ) -> Result<bool, Fail> {
         let left = self.way.left();
         match self.plan.then {
             Then::Count(most) => {
@@ -627,7 +658,14 @@ impl Combining {
             Then::Store => {
                 let target = self.target.as_ref().map(|target| target.key(call));
                 let target = target.expect("what is stored has a place");
-                store(call, &self.plan, &self.way, sorted, &target)?;
+                match making {
+                    Some(making) => making.store(call, &target)?,
+                    None => {
+                        let mut at = 0;
+                        let made = made(&self.plan, &self.way, sorted, &mut at);
+                        call.store_elements(&target, self.plan.kind, left as usize, made)?;
+                    }
+                }
                 Ok(false)
             }
             Then::Members | Then::Sorted(_) => {
@@ -680,7 +718,7 @@ impl Combining {
 /// The next of what is left: by its score, or as they came.
 fn next_left(plan: &Plan, way: &Way, sorted: &mut Sorted, at: &mut usize) -> Option<usize> {
     if plan.kind == Type::SortedSet {
-        return sorted.next(way.rows());
+        return sorted.next(&|one, other| way.rows().compare(one, other));
     }
     let left = (*at..way.rows().len()).find(|i| way.has(*i))?;
     *at = left + 1;
@@ -714,24 +752,18 @@ fn add(
     }
 }
 
-/// Stores what is left.
-fn store(call: &mut Call<'_, '_, '_>, plan: &Plan, way: &Way, sorted: &mut Sorted, target: &Key<'_>) -> Done {
-    let left = way.left() as usize;
-    if left == 0 {
-        // It may not be there: that is as good.
-        let _ = call.cx.guard.delete(target, Expect::Present);
-        return call.integer(0);
-    }
-    let mut at = 0;
-    let made = std::iter::from_fn(|| next_left(plan, way, sorted, &mut at)).map(|number| {
+/// What is left, as it is stored, from the next on.
+fn made<'a>(
+    plan: &'a Plan,
+    way: &'a Way,
+    sorted: &'a mut Sorted,
+    at: &'a mut usize,
+) -> impl Iterator<Item = Made<'a>> {
+    std::iter::from_fn(|| next_left(plan, way, sorted, at)).map(|number| {
         let (name, score) = way.rows().at(number);
-        Made { name, value: &[], score: if plan.kind == Type::SortedSet { score } else { 0.0 } }
-    });
-    let attributes = Attributes::default();
-    let stored = call.cx.guard.collection_store(target, plan.kind, made, &attributes, Expect::Any)?;
-    stored.map_err(|_| Fail::OUT_OF_MEMORY)?;
-    call.spend_on_stored(left);
-    call.length(left)
+        let score = if plan.kind == Type::SortedSet { score } else { 0.0 };
+        Made { name, value: &[], score, expires_at: 0 }
+    })
 }
 
 impl Job for Combining {
@@ -741,9 +773,14 @@ impl Job for Combining {
         }
         let (ns_max, mut ns) = (call.step_ns(), 0);
         let read = loop {
-            match self.read_some(call, &mut ns)? {
-                Ok(true) if self.sort_some(call, &mut ns)? => break Some(true),
-                Ok(_) => {}
+            let read = match self.read_some(call, &mut ns)? {
+                Ok(true) if self.sort_some(call, &mut ns)? => self.make_some(call, (&mut ns, ns_max))?,
+                Ok(true) => Ok(false),
+                read => read.map(|_| false),
+            };
+            match read {
+                Ok(true) => break Some(true),
+                Ok(false) => {}
                 Err(Changed) => break Some(false),
             }
             if ns >= ns_max {
@@ -754,14 +791,14 @@ impl Job for Combining {
         let Some(read) = read else { return Ok(Step::More) };
         let Some((again, lane)) = self.again.take() else { return Ok(Step::Done) };
         let (mut ended, mut sorted) = (None, std::mem::take(&mut self.sorted));
-        let (mut done, mark) = (Ok(()), call.out.mark());
+        let (mut done, mark, mut making) = (Ok(()), call.out.mark(), self.making.take());
         if read {
             let names = self.sources.iter().map(|source| &source.name).chain(&self.target);
             let keys: Vec<Key<'_>> = names.map(|name| name.key(call)).collect();
             done = call.tell_around(again.row(), again.args(), |call| {
                 call.as_one(keys, |call| {
                     if self.is_so(call) {
-                        ended = Some(self.end(call, &mut sorted)?);
+                        ended = Some(self.end(call, &mut sorted, making.take())?);
                     }
                     Ok(())
                 })
@@ -770,6 +807,8 @@ impl Job for Combining {
         drop(lane);
         done?;
         self.sorted = sorted;
+        // What was made for nothing is given back before it is made again.
+        drop(making);
         match ended {
             None => again.run(call).map(|()| Step::Done),
             Some(false) => Ok(Step::Done),

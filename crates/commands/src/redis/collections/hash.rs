@@ -1,43 +1,41 @@
-//! Hashes.
+//! Commands on hashes: their rows, and what each does. What is about times of fields is in `fields.rs`.
 
 use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, parse_double, write_integer};
 use larder_store::{Collection, DIGITS_MAX, Element, Hint, Key, Type};
-use smallvec::SmallVec;
 
+use super::fields;
 use super::listing::{Form, Listed, Which};
 use super::pick::random;
 use super::scan::scan;
-use super::words::{Ask, WRITES_AT_ONCE, Write, first};
-use super::{Call, ELEMENT_ROOM, Shown, len, look, peek_as, put_element, read_as};
+use super::words::{Ask, Write};
+use super::{Call, Shown, look, peek_as, put_element, read_as};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
-use crate::redis::call::{has_room, integer, is};
+use crate::redis::call::{OfKey, integer};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{put_array, put_fail, put_null};
-use crate::redis::steps::job::{Job, Step};
-use crate::redis::steps::kept::Kept;
+use crate::redis::keys::expiry::Clock;
+use crate::redis::reply::put_null;
 use crate::redis::strings::float::{Digits, sum};
-use crate::redis::strings::source::Name;
-use crate::redis::table::flag::{DENYOOM, FAST, READONLY, WRITE};
-use crate::redis::table::{self, Access, Command, Tells};
+use crate::redis::table::flag::{DENYOOM, FAST, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::{Access, Command, Elements, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::of_collection("hset", -4, WRITE | DENYOOM | FAST, |call, key, _, args| {
+    Command::of_collection("hset", -4, WRITE | DENYOOM | FAST | WEIGHTLESS, |call, key, _, args| {
         set(call, "hset", key, args, false)
     })
     .tells(told("hset"))
     .doc("2.0.0", "key field value [field value ...]", "Sets fields; how many were not there."),
-    Command::of_collection("hmset", -4, WRITE | DENYOOM | FAST, |call, key, _, args| {
+    Command::of_collection("hmset", -4, WRITE | DENYOOM | FAST | WEIGHTLESS, |call, key, _, args| {
         set(call, "hmset", key, args, true)
     })
     .tells(told("hset"))
     .doc("2.0.0", "key field value [field value ...]", "Sets fields."),
-    Command::of_collection("hsetnx", 4, WRITE | DENYOOM | FAST, set_new)
+    Command::of_collection("hsetnx", 4, WRITE | DENYOOM | FAST | WEIGHTLESS, set_new)
         .tells(told("hset"))
         .access(&[Access::Extend])
         .doc("2.0.0", "key field value", "Sets a field that is not there."),
-    Command::of_collection("hget", 3, READONLY | FAST, get).doc(
+    Command::of_collection("hget", 3, READONLY | FAST, get).weighs(Weighs::Elements(Elements::Named)).doc(
         "2.0.0",
         "key field",
         "The value of a field.",
@@ -45,35 +43,35 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("hmget", -3, READONLY | FAST, |call, key, hint, args| {
         call.ask_words(key, hint, args, Ask::Value)
     })
-    .doc("2.0.0", "key field [field ...]", "The values of several fields."),
+    .weighs(Weighs::Elements(Elements::Named)).doc("2.0.0", "key field [field ...]", "The values of several fields."),
     Command::of_collection("hgetall", 2, READONLY, |call, key, hint, args| {
         all(call, "hgetall", key, hint, args, Shown::Fields)
     })
-    .doc("2.0.0", "key", "All fields with their values."),
+    .weighs(Weighs::Elements(Elements::AllFields)).doc("2.0.0", "key", "All fields with their values."),
     Command::of_collection("hkeys", 2, READONLY, |call, key, hint, args| {
         all(call, "hkeys", key, hint, args, Shown::Names)
     })
-    .doc("2.0.0", "key", "All fields."),
+    .weighs(Weighs::Elements(Elements::AllFields)).doc("2.0.0", "key", "All fields."),
     Command::of_collection("hvals", 2, READONLY, |call, key, hint, args| {
         all(call, "hvals", key, hint, args, Shown::Values)
     })
-    .doc("2.0.0", "key", "The values of all fields."),
-    Command::of_collection("hdel", -3, WRITE | FAST, |call, key, _, args| {
+    .weighs(Weighs::Elements(Elements::AllFields)).doc("2.0.0", "key", "The values of all fields."),
+    Command::of_collection("hdel", -3, WRITE | FAST | WEIGHTLESS, |call, key, _, args| {
         call.write_words("hdel", key, args, Write::Remove(Type::Hash), false)
     })
     .tells(told("hdel"))
     .access(&[Access::Reduce])
     .doc("2.0.0", "key field [field ...]", "Removes fields; how many were there."),
-    Command::of_collection("hexists", 3, READONLY | FAST, |call, key, hint, args| {
+    Command::of_collection("hexists", 3, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
         let there = look(call, key, hint, Type::Hash, |hash| hash.has(args.at(0).unwrap_or_default()))?;
         call.integer(i64::from(there.unwrap_or(false)))
     })
     .access(&[Access::Look])
     .doc("2.0.0", "key field", "Whether a field is there."),
-    Command::of_collection("hlen", 2, READONLY | FAST, |call, key, hint, _| len(call, key, hint, Type::Hash))
+    Command::of_collection("hlen", 2, READONLY | FAST, count)
         .access(&[Access::Look])
-        .doc("2.0.0", "key", "How many fields there are."),
-    Command::of_collection("hstrlen", 3, READONLY | FAST, |call, key, hint, args| {
+        .weighs(Weighs::Elements(Elements::FieldCount)).doc("2.0.0", "key", "How many fields there are."),
+    Command::of_collection("hstrlen", 3, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
         let value = look(call, key, hint, Type::Hash, |hash| {
             hash.field(args.at(0).unwrap_or_default()).map(|value| value.len())
         })?;
@@ -81,34 +79,106 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .access(&[Access::Look])
     .doc("3.2.0", "key field", "Bytes of a field's value."),
-    Command::of_collection("hincrby", 4, WRITE | DENYOOM | FAST, add)
+    Command::of_collection("hincrby", 4, WRITE | DENYOOM | FAST | WEIGHTLESS, add)
         .tells(told("hincrby"))
         .access(&[Access::Change])
         .doc("2.0.0", "key field increment", "Adds to the number in a field."),
-    Command::of_collection("hincrbyfloat", 4, WRITE | DENYOOM | FAST, add_float)
+    Command::of_collection("hincrbyfloat", 4, WRITE | DENYOOM | FAST | WEIGHTLESS, add_float)
         .tells(told("hincrbyfloat"))
         .access(&[Access::Change])
-        .doc("2.6.0", "key field increment", "Adds to the number with a fraction in a field."),
+        .doc("2.6.0", "key field increment", "Adds to the number with a fraction in a field.").doubles(&["increment"]),
     Command::of_collection("hrandfield", -2, READONLY, |call, key, hint, args| {
         random(call, "hrandfield", key, hint, args, Type::Hash, Some(("WITHVALUES", Shown::Fields)))
     })
-    .doc("6.2.0", "key [count [WITHVALUES]]", "Fields at random."),
+    .weighs(Weighs::Elements(Elements::PickFields)).doc("6.2.0", "key [count [WITHVALUES]]", "Fields at random."),
     Command::of_collection("hscan", -3, READONLY, |call, key, hint, args| {
         scan(call, key, hint, args, Type::Hash)
     })
-    .doc(
+    .weighs(Weighs::Elements(Elements::ScanFields)).doc(
         "2.8.0",
         "key cursor [MATCH pattern] [COUNT count] [NOVALUES]",
         "Some of the fields, and where to go on.",
     ),
-    Command::of_collection("hgetdel", -5, WRITE | FAST, take)
-        .tells(told("hdel"))
+    Command::of_collection("hgetdel", -5, WRITE | FAST, |call, key, _, args| fields::take(call, key, args))
+        .tells(Tells::Nothing)
         .access(&[Access::Take])
-        .doc("8.0.0", "key FIELDS numfields field [field ...]", "Removes fields and returns what they had."),
+        .weighs(Weighs::Elements(Elements::Named)).doc("8.0.0", "key FIELDS numfields field [field ...]", "Removes fields and returns what they had."),
+    Command::of_collection("hgetex", -5, WRITE | FAST, |call, key, _, args| fields::get(call, key, args))
+        .tells(Tells::Nothing)
+        .access(&[Access::Change])
+        .weighs(Weighs::Elements(Elements::Named)).doc(
+            "8.0.0",
+            "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST] FIELDS numfields field [field ...]",
+            "The values of fields, and sets when these expire.",
+        ),
+    Command::of_collection("hsetex", -6, WRITE | DENYOOM | FAST | WEIGHTLESS, |call, key, _, args| {
+        fields::set(call, key, args)
+    })
+    .tells(Tells::Nothing)
+    .doc(
+        "8.0.0",
+        "key [FNX|FXX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL] FIELDS numfields field value [field value ...]",
+        "Sets fields and when they expire.",
+    ),
+    expire_row("hexpire", |call, key, _, args| {
+        fields::expire(call, ("hexpire", Clock::Seconds), key, args)
+    })
+    .doc(
+        "7.4.0",
+        "key seconds [NX|XX|GT|LT] FIELDS numfields field [field ...]",
+        "Has fields expire in so many seconds.",
+    ),
+    expire_row("hpexpire", |call, key, _, args| {
+        fields::expire(call, ("hpexpire", Clock::Milliseconds), key, args)
+    })
+    .doc(
+        "7.4.0",
+        "key milliseconds [NX|XX|GT|LT] FIELDS numfields field [field ...]",
+        "Has fields expire in so many milliseconds.",
+    ),
+    expire_row("hexpireat", |call, key, _, args| {
+        fields::expire(call, ("hexpireat", Clock::UnixSeconds), key, args)
+    })
+    .doc(
+        "7.4.0",
+        "key unix-time-seconds [NX|XX|GT|LT] FIELDS numfields field [field ...]",
+        "Has fields expire at a time in seconds.",
+    ),
+    expire_row("hpexpireat", |call, key, _, args| {
+        fields::expire(call, ("hpexpireat", Clock::UnixMilliseconds), key, args)
+    })
+    .doc(
+        "7.4.0",
+        "key unix-time-milliseconds [NX|XX|GT|LT] FIELDS numfields field [field ...]",
+        "Has fields expire at a time in milliseconds.",
+    ),
+    Command::of_collection("httl", -5, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
+        fields::ttl(call, Clock::Seconds, key, hint, args)
+    })
+    .doc("7.4.0", "key FIELDS numfields field [field ...]", "Seconds until fields expire."),
+    Command::of_collection("hpttl", -5, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
+        fields::ttl(call, Clock::Milliseconds, key, hint, args)
+    })
+    .doc("7.4.0", "key FIELDS numfields field [field ...]", "Milliseconds until fields expire."),
+    Command::of_collection("hexpiretime", -5, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
+        fields::ttl(call, Clock::UnixSeconds, key, hint, args)
+    })
+    .doc("7.4.0", "key FIELDS numfields field [field ...]", "When fields expire, in seconds."),
+    Command::of_collection("hpexpiretime", -5, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
+        fields::ttl(call, Clock::UnixMilliseconds, key, hint, args)
+    })
+    .doc("7.4.0", "key FIELDS numfields field [field ...]", "When fields expire, in milliseconds."),
+    Command::of_collection("hpersist", -5, WRITE | FAST | WEIGHTLESS, |call, key, _, args| {
+        fields::persist(call, key, args)
+    })
+    .tells(Tells::Nothing)
+    .doc("7.4.0", "key FIELDS numfields field [field ...]", "Has fields expire no more."),
 ];
 
-/// Fields of a hash of which something is noted without memory of its own.
-const FIELDS_HERE: usize = 64;
+/// HEXPIRE and its kin.
+const fn expire_row(name: &'static str, run: OfKey) -> Command {
+    Command::of_collection(name, -6, WRITE | FAST | WEIGHTLESS, run).tells(Tells::Nothing)
+}
 
 const fn told(name: &'static str) -> Tells {
     Tells::Each(Change::of(Class::Hash, name))
@@ -133,6 +203,21 @@ fn set_new(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: A
     let (field, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let new = call.cx.guard.hash_insert(key, field, value)?;
     call.integer(i64::from(new))
+}
+
+/// HLEN
+fn count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
+    let there = read_as(call.cx, call.tally, key, hint, Type::Hash)?.map(|hash| (hash.len(), hash.is_due()));
+    match there {
+        Some((_, true)) => {
+            if call.take_due("hlen", key, args)? {
+                return Ok(());
+            }
+            let fields = peek_as(&mut call.cx.guard, key, Type::Hash)?.map_or(0, |hash| hash.len());
+            call.length(fields)
+        }
+        there => call.length(there.map_or(0, |(fields, _)| fields)),
+    }
 }
 
 /// The value of a field, or that there is none.
@@ -165,7 +250,7 @@ fn all(
         key,
         hint,
         args,
-        Listed { kind: Type::Hash, shown, form, which: Which::All, takes: false },
+        Listed { kind: Type::Hash, shown, form, which: Which::All, takes: false, soonest: 0 },
     )
 }
 
@@ -211,109 +296,4 @@ fn add_float(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args:
         }
     })?;
     call.bulk(new.as_ref())
-}
-
-/// HGETDEL
-fn take(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
-    peek_as(&mut call.cx.guard, key, Type::Hash)?;
-    if !is(args.next().unwrap_or_default(), "FIELDS") {
-        return Err(Fail::of("ERR Mandatory argument FIELDS is missing or not at the right position"));
-    }
-    let count = integer(args.next().unwrap_or_default()).ok().filter(|count| *count > 0);
-    let count = count.ok_or(Fail::of("ERR Number of fields must be a positive integer"))?;
-    if usize::try_from(count) != Ok(args.len()) {
-        return Err(Fail::of("ERR The `numfields` parameter must match the number of arguments"));
-    }
-    let (mark, whole) = (call.out.mark(), call.cx.guard.in_transaction());
-    put_array(call.out, args.len());
-    let mut taken = 0;
-    while !args.is_empty() && (whole || taken == 0) {
-        let most =
-            if args.len() <= WRITES_AT_ONCE || whole { WRITES_AT_ONCE } else { call.writes_of_a_step() };
-        let fields = first(&mut args, most);
-        let ends = args.is_empty() || whole;
-        let kept = if ends { Ok(None) } else { keep(call, key, args).map(Some) };
-        let kept = kept.and_then(|kept| {
-            take_fields(call, key.bytes(), fields)?;
-            Ok(kept)
-        });
-        taken += fields.len();
-        call.spend_on_writes(fields.len());
-        if let Some((name, kept)) = kept.inspect_err(|_| call.out.rewind(mark))?
-            && let Some((row, _)) = table::find(b"hgetdel")
-        {
-            call.go_on_with(Taking { row, name, kept });
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// The key, and the fields that are still to be taken.
-fn keep(call: &mut Call<'_, '_, '_>, key: &Key<'_>, fields: Args<'_>) -> Result<(Name, Kept), Fail> {
-    let kept = Kept::new(call, fields)?;
-    Ok((Name::kept(call, key.bytes())?, kept))
-}
-
-/// Removes fields, no more than [`WRITES_AT_ONCE`], and replies what each had, as one moment.
-fn take_fields(call: &mut Call<'_, '_, '_>, name: &[u8], fields: Args<'_>) -> Done {
-    call.as_one_with_room([name], |call| {
-        let key = call.key(name);
-        let hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
-        let bytes = |field| hash.as_ref().and_then(|hash| hash.field(field)).map_or(0, |value| value.len());
-        let bytes = fields.map(|field| bytes(field) + ELEMENT_ROOM).sum();
-        if !has_room(call.out, bytes) {
-            return Ok(Some(bytes));
-        }
-        let mark = call.out.mark();
-        let mut taken = SmallVec::<[usize; FIELDS_HERE]>::new();
-        for field in fields {
-            let there = hash.as_ref().and_then(|hash| Some((hash, hash.find(field)?)));
-            // What is taken twice is there once.
-            match there.filter(|(_, i)| !taken.contains(i)) {
-                Some((hash, i)) => {
-                    taken.push(i);
-                    put_element(call.out, &hash.entry(i).value);
-                }
-                None => put_null(call.out, call.client.resp3),
-            }
-        }
-        let gone = call.cx.guard.remove_named(&key, Type::Hash, fields);
-        gone.inspect_err(|_| call.out.rewind(mark))?;
-        Ok(None)
-    })
-}
-
-/// HGETDEL that has taken some of its fields.
-#[derive(Debug)]
-struct Taking {
-    row: &'static Command,
-    name: Name,
-    kept: Kept,
-}
-
-impl Job for Taking {
-    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let Taking { row, name, kept } = self;
-        let most = call.writes_of_a_step();
-        kept.take(|words| {
-            let fields = first(words, most);
-            let key = name.key(call);
-            let done = call.tell_around_key(row, key.bytes(), |call| take_fields(call, key.bytes(), fields));
-            if let Err(fail) = done {
-                // It is there still: said in place of each.
-                fields.for_each(|_| put_fail(call.out, &fail));
-            }
-            call.spend_on_writes(fields.len());
-        });
-        Ok(match self.kept.left() {
-            0 => Step::Done,
-            _ if call.out.is_full() => Step::Full,
-            _ => Step::More,
-        })
-    }
-
-    fn kept(&mut self) -> Option<&mut Kept> {
-        Some(&mut self.kept)
-    }
 }

@@ -1,4 +1,4 @@
-//! Lists.
+//! Commands on lists: their rows, and what each does.
 
 use std::ops::Range;
 
@@ -17,8 +17,8 @@ use crate::core::output::Output;
 use crate::redis::call::{free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_null, put_null_array};
-use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WRITE};
-use crate::redis::table::{Access, ChangeOf, Command, TWO_KEYS, Tells};
+use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::{Access, ChangeOf, Command, Elements, TWO_KEYS, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("lpush", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
@@ -26,66 +26,78 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .tells(told("lpush"))
     .access(&[Access::Extend])
+    .weighs(Weighs::Elements(Elements::ListWrite))
     .doc("1.0.0", "key element [element ...]", "Puts elements to the front; how many there are then."),
     Command::of_collection("rpush", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
         call.write_words("rpush", key, args, Write::push(End::Back, false, args), false)
     })
     .tells(told("rpush"))
     .access(&[Access::Extend])
+    .weighs(Weighs::Elements(Elements::ListWrite))
     .doc("1.0.0", "key element [element ...]", "Puts elements to the back; how many there are then."),
     Command::of_collection("lpushx", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
         call.write_words("lpushx", key, args, Write::push(End::Front, true, args), false)
     })
     .tells(told("lpush"))
     .access(&[Access::Extend])
+    .weighs(Weighs::Elements(Elements::ListWrite))
     .doc("2.2.0", "key element [element ...]", "As LPUSH, if there is a list."),
     Command::of_collection("rpushx", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
         call.write_words("rpushx", key, args, Write::push(End::Back, true, args), false)
     })
     .tells(told("rpush"))
     .access(&[Access::Extend])
+    .weighs(Weighs::Elements(Elements::ListWrite))
     .doc("2.2.0", "key element [element ...]", "As RPUSH, if there is a list."),
     Command::of_collection("lpop", -2, WRITE | FAST, |call, key, _, args| {
         pop(call, key, args, End::Front, "lpop")
     })
     .tells(told("lpop"))
     .access(&[Access::Take])
+    .weighs(Weighs::Elements(Elements::Pop))
     .doc("1.0.0", "key [count]", "Takes elements from the front."),
     Command::of_collection("rpop", -2, WRITE | FAST, |call, key, _, args| {
         pop(call, key, args, End::Back, "rpop")
     })
     .tells(told("rpop"))
     .access(&[Access::Take])
+    .weighs(Weighs::Elements(Elements::Pop))
     .doc("1.0.0", "key [count]", "Takes elements from the back."),
-    Command::of_collection("llen", 2, READONLY | FAST, |call, key, hint, _| len(call, key, hint, Type::List))
-        .access(&[Access::Look])
-        .doc("1.0.0", "key", "How many elements there are."),
-    Command::of_collection("lrange", 4, READONLY, range).doc(
+    Command::of_collection("llen", 2, READONLY | FAST | WEIGHTLESS, |call, key, hint, _| {
+        len(call, key, hint, Type::List)
+    })
+    .access(&[Access::Look])
+    .doc("1.0.0", "key", "How many elements there are."),
+    Command::of_collection("lrange", 4, READONLY, range).weighs(Weighs::Elements(Elements::ListRange)).doc(
         "1.0.0",
         "key start stop",
         "Elements by their places.",
     ),
-    Command::of_collection("lindex", 3, READONLY, index).doc("1.0.0", "key index", "The element at a place."),
-    Command::of_collection("lset", 4, WRITE | DENYOOM, set).tells(told("lset")).doc(
+    Command::of_collection("lindex", 3, READONLY, index).weighs(Weighs::Elements(Elements::One)).doc(
         "1.0.0",
-        "key index element",
-        "Puts another element in a place.",
+        "key index",
+        "The element at a place.",
     ),
+    Command::of_collection("lset", 4, WRITE | DENYOOM, set)
+        .tells(told("lset"))
+        .weighs(Weighs::Elements(Elements::ListWrite))
+        .doc("1.0.0", "key index element", "Puts another element in a place."),
     Command::of_collection("linsert", 5, WRITE | DENYOOM, insert)
         .tells(told("linsert"))
         .access(&[Access::Extend])
+        .weighs(Weighs::Elements(Elements::Insert))
         .doc("2.2.0", "key <BEFORE|AFTER> pivot element", "Puts an element next to another."),
-    Command::of_collection("lrem", 4, WRITE, remove).tells(told("lrem")).access(&[Access::Reduce]).doc(
-        "1.0.0",
-        "key count element",
-        "Removes elements that are this one; how many.",
-    ),
-    Command::of_collection("ltrim", 4, WRITE, trim).tells(told("ltrim")).access(&[Access::Reduce]).doc(
-        "1.0.0",
-        "key start stop",
-        "Keeps elements by their places.",
-    ),
-    Command::of_collection("lpos", -3, READONLY, position).doc(
+    Command::of_collection("lrem", 4, WRITE, remove)
+        .tells(told("lrem"))
+        .access(&[Access::Reduce])
+        .weighs(Weighs::Elements(Elements::RemoveEqual))
+        .doc("1.0.0", "key count element", "Removes elements that are this one; how many."),
+    Command::of_collection("ltrim", 4, WRITE, trim)
+        .tells(told("ltrim"))
+        .access(&[Access::Reduce])
+        .weighs(Weighs::Elements(Elements::Trim))
+        .doc("1.0.0", "key start stop", "Keeps elements by their places."),
+    Command::of_collection("lpos", -3, READONLY, position).weighs(Weighs::Elements(Elements::Position)).doc(
         "6.0.6",
         "key element [RANK rank] [COUNT count] [MAXLEN len]",
         "Where elements are that are this one.",
@@ -99,6 +111,7 @@ pub(crate) const ROWS: &[Command] = &[
         if nth == 0 { popped(end) } else { pushed(end) }
     })))
     .access(&[Access::Take, Access::Extend])
+    .weighs(Weighs::Elements(Elements::MoveEnd))
     .doc(
         "6.2.0",
         "source destination <LEFT|RIGHT> <LEFT|RIGHT>",
@@ -109,6 +122,7 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .tells(Tells::By(ChangeOf(|_, nth| if nth == 0 { popped(End::Back) } else { pushed(End::Front) })))
     .access(&[Access::Take, Access::Extend])
+    .weighs(Weighs::Elements(Elements::MoveEnd))
     .doc("1.2.0", "source destination", "As LMOVE source destination RIGHT LEFT."),
     Command::of_collections("lmpop", -4, WRITE | MOVABLEKEYS, mpop::KEYS, |call, args| {
         let mpop::Asked { keys, which, count } = mpop::parse(args, end)?;
@@ -123,6 +137,7 @@ pub(crate) const ROWS: &[Command] = &[
         popped(mpop::parse(args, end).map_or(End::Front, |asked| asked.which))
     })))
     .access(&[Access::Take])
+    .weighs(Weighs::Elements(Elements::PopSome))
     .doc(
         "7.0.0",
         "numkeys key [key ...] <LEFT|RIGHT> [COUNT count]",
@@ -209,7 +224,7 @@ fn range(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args
     let mut words = args;
     let which = Which::Places(integer(next(&mut words)?)?, integer(next(&mut words)?)?);
     let (kind, shown, form) = (Type::List, Shown::Names, Form::Rows);
-    call.list("lrange", key, hint, args, Listed { kind, shown, form, which, takes: false })
+    call.list("lrange", key, hint, args, Listed { kind, shown, form, which, takes: false, soonest: 0 })
 }
 
 /// The place of an index in a list of so many elements; negative ones count from the end.

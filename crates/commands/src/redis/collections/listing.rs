@@ -12,18 +12,19 @@
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Collection, Entry, Expect, Hint, Item, Key, Seen, Type};
+use larder_store::{Collection, Entry, Expect, Hint, Item, Key, Millis, Seen, Type};
 
 use super::pick::{Drawing, PICKS_DIRECT, Random, each_of_some};
 use super::{
-    Call, ELEMENT_NS, LOOK_NS, MANY_ELEMENTS, Shown, entry_bytes_max, is_large, of_type, places,
-    places_bytes_max, reply_bytes_max,
+    Call, ELEMENT_NS, LOOK_NS, MANY_ELEMENTS, Shown, entry_bytes_max, is_large, of_type, of_type_at, payload,
+    places, places_bytes_max, reply_bytes_max,
 };
 use crate::core::output::Output;
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{ELEMENT_BYTES, find, free_room};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{put_map, put_set};
+use crate::redis::keys::serialize::{checking_ns, crc64_on};
+use crate::redis::reply::{put_map, put_null, put_set};
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
@@ -71,6 +72,8 @@ pub(crate) enum Form {
     Map,
     /// A set.
     Set,
+    /// None of these, but DUMP's payload as one string; null if there is nothing. All are listed then.
+    Payload,
 }
 
 /// Entries that are replied.
@@ -82,9 +85,21 @@ pub(crate) struct Listed {
     pub which: Which,
     /// The key is removed: all are listed then.
     pub takes: bool,
+    /// When the first field of a hash expires; 0 for never.
+    pub soonest: Millis,
 }
 
 impl Listed {
+    /// The same as `choose` says it of a collection as it is.
+    fn of(&self, there: &Collection<'_>, choose: Choose<'_>) -> Listed {
+        Listed { which: choose(there), soonest: there.soonest(), ..*self }
+    }
+
+    /// Is of a collection as it is.
+    fn begin(&mut self, there: &Collection<'_>, choose: Choose<'_>) {
+        *self = self.of(there, choose);
+    }
+
     /// How many entries are replied of so many.
     fn count(&self, len: usize) -> u64 {
         match self.which {
@@ -108,6 +123,7 @@ impl Listed {
             Form::Rows => self.shown.put_head(out, resp3, entries),
             Form::Map => put_map(out, resp3, entries),
             Form::Set => put_set(out, resp3, entries),
+            Form::Payload => {}
         }
     }
 
@@ -115,6 +131,9 @@ impl Listed {
         match self.form {
             Form::Rows => self.shown.put_one(out, resp3, entry),
             Form::Map | Form::Set => self.shown.put(out, resp3, entry),
+            Form::Payload => {
+                payload::each_piece_of_entry(entry, (self.kind, self.soonest), &mut |piece| out.put(piece));
+            }
         }
     }
 
@@ -140,6 +159,12 @@ impl Listed {
 
     /// All of the reply, from where the collection lies.
     fn write(&self, out: &mut Output, resp3: bool, there: Option<&Collection<'_>>) {
+        if self.form == Form::Payload {
+            return match there {
+                Some(there) => payload::put_all(out, there),
+                None => put_null(out, resp3),
+            };
+        }
         self.put_head(out, resp3, self.count(there.map_or(0, Collection::len)));
         if let Some(there) = there {
             self.each(there, &mut |entry| self.put(out, resp3, entry));
@@ -224,23 +249,30 @@ impl Call<'_, '_, '_> {
         choose: Choose<'_>,
     ) -> Done {
         let (resp3, at_once) = (self.client.resp3, self.cx.guard.in_transaction());
-        let free = free_room(self.out);
+        let (free, now) = (free_room(self.out), self.cx.now());
+        let looks_only = listed.takes || listed.form == Form::Payload;
         let item =
-            if listed.takes { self.cx.guard.peek(key).hit() } else { find(self.cx, self.tally, key, hint) };
+            if looks_only { self.cx.guard.peek(key).hit() } else { find(self.cx, self.tally, key, hint) };
         let version = item.map_or(0, |item| item.cas());
-        let Some(there) = of_type(item, listed.kind)? else {
+        let Some(there) = of_type_at(item, listed.kind, now)? else {
             listed.write(self.out, resp3, None);
             return Ok(());
         };
+        if there.is_due() {
+            if self.take_due(name, key, args)? {
+                return Ok(());
+            }
+            return self.list_chosen(name, key, hint, args, listed, choose);
+        }
         let len = there.len();
-        listed.which = choose(&there);
+        listed.begin(&there, choose);
         let short = if at_once { Some(listed.bytes(&there, free)) } else { listed.short(&there, free) };
         let short = short.filter(|_| !listed.takes);
         if let Some(bytes) = short {
             if bytes <= self.out.free_bytes() {
                 listed.write(self.out, resp3, Some(&there));
             } else {
-                let chosen = |there: &Collection<'_>| Listed { which: choose(there), ..listed };
+                let chosen = |there: &Collection<'_>| listed.of(there, choose);
                 let measure = |there: &Collection<'_>| chosen(there).bytes(there, free);
                 self.reply_with_room(key, listed.kind, bytes, measure, |out, resp3, there| {
                     let none = Listed { which: Which::All, ..listed };
@@ -279,9 +311,11 @@ struct Copying {
     /// What is copied of, and how many entries it has.
     version: u64,
     len: usize,
-    next: Next,
+    next: Upcoming,
     /// The replies of the entries, one behind the other.
     kept: Output,
+    /// Of a payload, the checksum of its head and of these.
+    checksum: u64,
     /// Where each of them ends, if it is all entries that are kept, and picked of.
     ends: Option<Vec<usize>>,
     /// None when all are copied.
@@ -295,7 +329,7 @@ struct Copying {
 
 /// Which entry is copied next.
 #[derive(Clone, Copy, Debug)]
-enum Next {
+enum Upcoming {
     /// The one at this place, and those behind it, up to another.
     Places(usize, usize),
     /// The one in front of the second place, and those before it, down to the first.
@@ -343,12 +377,12 @@ impl Sink<'_> {
     }
 }
 
-impl Next {
+impl Upcoming {
     /// Copies entries as long as there is room and time; true when all are.
     fn copy(&mut self, there: &Collection<'_>, sink: &mut Sink<'_>) -> bool {
         let len = there.len();
         match self {
-            Next::Places(at, end) => {
+            Upcoming::Places(at, end) => {
                 let mut entries = there.entries(*at..*end);
                 while sink.goes_on()
                     && let Some(entry) = entries.next()
@@ -358,7 +392,7 @@ impl Next {
                 }
                 *at == *end
             }
-            Next::Back(start, at) => {
+            Upcoming::Back(start, at) => {
                 let mut entries = there.entries_back(*start..*at);
                 while sink.goes_on()
                     && let Some(entry) = entries.next()
@@ -368,7 +402,7 @@ impl Next {
                 }
                 *start == *at
             }
-            Next::Drawn(drawing) => {
+            Upcoming::Drawn(drawing) => {
                 let dense = drawing.wanted().saturating_mul(DENSE) >= len - drawing.at();
                 let mut entries = dense.then(|| there.entries(drawing.at()..len));
                 while sink.goes_on() && drawing.wanted() > 0 {
@@ -383,7 +417,7 @@ impl Next {
                 }
                 drawing.wanted() == 0
             }
-            Next::Picks(left, random) => {
+            Upcoming::Picks(left, random) => {
                 while sink.goes_on() && *left > 0 {
                     sink.ns += LOOK_NS;
                     sink.put(&there.entry(random.below(len)));
@@ -410,8 +444,9 @@ impl Copying {
             resp3: call.client.resp3,
             version: 0,
             len: 0,
-            next: Next::Places(0, 0),
+            next: Upcoming::Places(0, 0),
             kept,
+            checksum: 0,
             ends: None,
             again: None,
             headed: false,
@@ -427,24 +462,27 @@ impl Copying {
     fn begin(&mut self, call: &mut Call<'_, '_, '_>, version: u64, len: usize, all: bool) -> Done {
         (self.version, self.len) = (version, len);
         self.kept.clear();
+        if self.listed.form == Form::Payload {
+            self.checksum = payload::begin_checksum((self.listed.kind, self.listed.soonest), len);
+        }
         self.ends = None;
         self.next = match self.listed.which {
             Which::Any(count, random) if !all && count <= len as u64 / PICKS_SHARE => {
-                Next::Picks(count, random)
+                Upcoming::Picks(count, random)
             }
             Which::Any(..) => {
                 self.held = Heap::take_however_short(call, len * size_of::<usize>())?;
                 self.ends = Some(Vec::with_capacity(len));
-                Next::Places(0, len)
+                Upcoming::Places(0, len)
             }
             Which::Places(start, stop) => {
                 let Range { start, end } = places(start, stop, len);
-                Next::Places(start, end)
+                Upcoming::Places(start, end)
             }
-            Which::Ranks { start, end, back: false } => Next::Places(start, end),
-            Which::Ranks { start, end, back: true } => Next::Back(start, end),
-            Which::Some(count, random) if count < len => Next::Drawn(Drawing::new(count, random)),
-            Which::All | Which::Some(..) => Next::Places(0, len),
+            Which::Ranks { start, end, back: false } => Upcoming::Places(start, end),
+            Which::Ranks { start, end, back: true } => Upcoming::Back(start, end),
+            Which::Some(count, random) if count < len => Upcoming::Drawn(Drawing::new(count, random)),
+            Which::All | Which::Some(..) => Upcoming::Places(0, len),
         };
         Ok(())
     }
@@ -452,9 +490,15 @@ impl Copying {
     /// Copies entries of what is there until `ns_max` is spent or there is no more room; what was spent is added to `ns`.
     fn copy(&mut self, there: &Collection<'_>, ns: &mut u64, ns_max: u64) -> bool {
         let Copying { listed, resp3, kept, ends, .. } = self;
+        let before = kept.len();
         let mut sink = Sink { listed: *listed, resp3: *resp3, kept, ends: ends.as_mut(), ns: *ns, ns_max };
         let done = self.next.copy(there, &mut sink);
         *ns = sink.ns;
+        if self.listed.form == Form::Payload {
+            let copied = &self.kept.contiguous().unwrap_or_default()[before as usize..];
+            self.checksum = crc64_on(self.checksum, copied);
+            *ns += checking_ns(copied.len() as u64);
+        }
         done
     }
 
@@ -485,7 +529,7 @@ impl Copying {
         loop {
             let listed = self.listed;
             let needs = |there: &Collection<'_>| {
-                let listed = Listed { which: choose(there), ..listed };
+                let listed = listed.of(there, choose);
                 let (mut ranks, mut bytes) = (0..0, reply_bytes_max(there));
                 match listed.which {
                     Which::Places(..) => bytes = listed.bytes(there, 0),
@@ -494,17 +538,17 @@ impl Copying {
                     }
                     Which::All | Which::Some(..) | Which::Any(..) => {}
                 }
-                (bytes + ELEMENT_BYTES, (there.len(), ranks), listed.which)
+                (bytes + ELEMENT_BYTES, (there.len(), ranks, listed.soonest), listed.which)
             };
             let there = of_type(self.item(call), self.listed.kind)?;
-            let (bytes, wanted, which) = there.as_ref().map_or((0, (0, 0..0), Which::All), needs);
-            self.listed.which = which;
+            let (bytes, wanted, which) = there.as_ref().map_or((0, (0, 0..0, 0), Which::All), needs);
+            (self.listed.which, self.listed.soonest) = (which, wanted.2);
             self.begin(call, 0, wanted.0, true)?;
             call.make_room_in(&mut self.kept, bytes)?;
             // Items may have given way to that, and others written meanwhile.
             let item = self.item(call);
             let there = of_type(item, self.listed.kind)?;
-            let now = there.as_ref().map_or((0, (0, 0..0), Which::All), needs);
+            let now = there.as_ref().map_or((0, (0, 0..0, 0), Which::All), needs);
             if now.1 != wanted || now.0 > bytes {
                 continue;
             }
@@ -543,7 +587,27 @@ impl Copying {
     /// Sends what there is room for of the reply.
     fn send(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
         let count = self.listed.count(self.len);
-        if !std::mem::replace(&mut self.headed, true) {
+        let headed = std::mem::replace(&mut self.headed, true);
+        if self.listed.form == Form::Payload {
+            if self.len == 0 {
+                put_null(call.out, self.resp3);
+                return Step::Done;
+            }
+            if !headed {
+                payload::put_head(
+                    call.out,
+                    (self.listed.kind, self.listed.soonest),
+                    self.len,
+                    self.kept.len(),
+                );
+            }
+            let step = send(call, &self.kept, &mut self.sent);
+            if step == Step::Done {
+                payload::put_end(call.out, self.listed.soonest, self.checksum);
+            }
+            return step;
+        }
+        if !headed {
             self.listed.put_head(call.out, self.resp3, count);
         }
         let (Which::Any(_, random), Some(ends)) = (&mut self.listed.which, &self.ends) else {
@@ -594,6 +658,26 @@ pub(crate) fn send(call: &mut Call<'_, '_, '_>, kept: &Output, sent: &mut u64) -
     };
     call.spend(ns);
     step
+}
+
+/// As [`send`]; in a transaction, in which nobody takes it meanwhile, all of it at once.
+///
+/// # Errors
+/// In a transaction: connections hold as much as they may.
+pub(crate) fn send_whole(call: &mut Call<'_, '_, '_>, kept: &Output, sent: &mut u64) -> Result<Step, Fail> {
+    if !call.cx.guard.in_transaction() {
+        return Ok(send(call, kept, sent));
+    }
+    let rest = &kept.contiguous().unwrap_or_default()[*sent as usize..];
+    for piece in rest.chunks(SENT_BYTES) {
+        if !call.may_reply_more() {
+            return Err(Fail::HELD);
+        }
+        call.out.put(piece);
+        *sent += piece.len() as u64;
+    }
+    call.spend(copying_ns(rest.len() as u64));
+    Ok(Step::Done)
 }
 
 impl Job for Copying {

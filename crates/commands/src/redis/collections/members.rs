@@ -59,7 +59,7 @@ impl Rows {
     }
 
     /// By score, and by text where that is the same.
-    fn compare(&self, one: u32, other: u32) -> Ordering {
+    pub fn compare(&self, one: u32, other: u32) -> Ordering {
         let (one, other) = (self.at(one as usize), self.at(other as usize));
         // They are numbers, of which −0 is 0.
         one.1.partial_cmp(&other.1).unwrap_or(Ordering::Equal).then(one.0.cmp(other.0))
@@ -170,7 +170,8 @@ impl Members {
     }
 }
 
-/// Members in the order of their scores: sorted some at a time, in runs, which are merged when they are asked for.
+/// Members in some order: sorted some at a time, in runs, which are merged when they are asked for. Who asks says each time
+/// which of two comes first, and always the same.
 #[derive(Debug, Default)]
 pub(crate) struct Sorted {
     numbers: Vec<u32>,
@@ -187,32 +188,32 @@ impl Sorted {
     }
 
     /// Adds members, no more than [`RUN`] at a time.
-    pub fn add_run(&mut self, rows: &Rows, numbers: impl Iterator<Item = u32>) {
+    pub fn add_run(&mut self, numbers: impl Iterator<Item = u32>, compare: &impl Fn(u32, u32) -> Ordering) {
         let start = self.numbers.len();
         self.numbers.extend(numbers);
         let run = start..self.numbers.len();
         if run.is_empty() {
             return;
         }
-        self.numbers[run.clone()].sort_unstable_by(|one, other| rows.compare(*one, *other));
+        self.numbers[run.clone()].sort_unstable_by(|one, other| compare(*one, *other));
         self.runs.push(run);
         self.heap.push(self.runs.len() as u32 - 1);
         // Up to where it belongs.
         let mut at = self.heap.len() - 1;
-        while at > 0 && self.is_before(rows, at, (at - 1) / 2) {
+        while at > 0 && self.is_before(at, (at - 1) / 2, compare) {
             self.heap.swap(at, (at - 1) / 2);
             at = (at - 1) / 2;
         }
     }
 
     /// The first of the run at one place of the heap is before that of another.
-    fn is_before(&self, rows: &Rows, one: usize, other: usize) -> bool {
+    fn is_before(&self, one: usize, other: usize, compare: &impl Fn(u32, u32) -> Ordering) -> bool {
         let first = |at: usize| self.numbers[self.runs[self.heap[at] as usize].start];
-        rows.compare(first(one), first(other)).is_lt()
+        compare(first(one), first(other)).is_lt()
     }
 
     /// The next member.
-    pub fn next(&mut self, rows: &Rows) -> Option<usize> {
+    pub fn next(&mut self, compare: &impl Fn(u32, u32) -> Ordering) -> Option<usize> {
         let run = &mut self.runs[*self.heap.first()? as usize];
         let number = self.numbers[run.start];
         run.start += 1;
@@ -224,7 +225,7 @@ impl Sorted {
         loop {
             let mut least = at;
             for child in [2 * at + 1, 2 * at + 2] {
-                if child < self.heap.len() && self.is_before(rows, child, least) {
+                if child < self.heap.len() && self.is_before(child, least, compare) {
                     least = child;
                 }
             }
@@ -271,11 +272,11 @@ mod tests {
             for n in 0..count {
                 rows.push(format!("m{}", n * 7919 % 10_007).as_bytes(), (n * 31 % 17) as f64);
             }
-            let mut sorted = Sorted::default();
+            let (mut sorted, compare) = (Sorted::default(), |one, other| rows.compare(one, other));
             for start in (0..count).step_by(RUN) {
-                sorted.add_run(&rows, (start..count.min(start + RUN)).map(|i| i as u32));
+                sorted.add_run((start..count.min(start + RUN)).map(|i| i as u32), &compare);
             }
-            let found: Vec<usize> = std::iter::from_fn(|| sorted.next(&rows)).collect();
+            let found: Vec<usize> = std::iter::from_fn(|| sorted.next(&compare)).collect();
             let mut expected: Vec<usize> = (0..count).collect();
             expected.sort_by(|one, other| rows.compare(*one as u32, *other as u32));
             assert_eq!(found, expected, "{count}");

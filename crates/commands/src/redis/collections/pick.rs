@@ -115,6 +115,12 @@ pub(crate) fn random(
     let mut random = Random::new(call.shared.random());
     let Some(count) = args.at(0) else {
         return match read_as(call.cx, call.tally, key, hint, kind)? {
+            Some(there) if there.is_due() => {
+                if call.take_due(name, key, args)? {
+                    return Ok(());
+                }
+                self::random(call, name, key, hint, args, kind, pairs)
+            }
             Some(there) => {
                 Shown::Names.put(call.out, false, &there.entry(random.below(there.len())));
                 Ok(())
@@ -136,5 +142,11 @@ pub(crate) fn random(
     } else {
         Which::Some(usize::try_from(count).unwrap_or(usize::MAX), random)
     };
-    call.list(name, key, hint, args, Listed { kind, shown, form: Form::Rows, which, takes: false })
+    call.list(
+        name,
+        key,
+        hint,
+        args,
+        Listed { kind, shown, form: Form::Rows, which, takes: false, soonest: 0 },
+    )
 }

@@ -57,7 +57,7 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
                 key,
                 hint,
                 args,
-                Listed { kind, shown, form, which: Which::All, takes: true },
+                Listed { kind, shown, form, which: Which::All, takes: true, soonest: 0 },
             );
         }
         if count < len

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use larder_protocol::number::{U64_BYTES_MAX, parse_u64, write_u64};
+use larder_protocol::number::{U64_BYTES_MAX, write_u64};
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, DIGITS_MAX, Hint, Key, Type};
 
@@ -13,12 +13,16 @@ use crate::core::output::Output;
 use crate::core::work::copying_ns;
 use crate::redis::call::{bounded, free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::keys::scan::{ONLY_HSCAN, cursor};
 use crate::redis::reply::{put_array, put_bulk};
+use crate::redis::strings::rewrite::Heap;
 
 /// Which elements are wanted, and what of them.
 struct Wanted<'a> {
     /// None: all.
     pattern: Option<Pattern<'a>>,
+    /// What it takes.
+    held: Option<Heap>,
     shown: Shown,
     /// So many are looked at, and what is in one leaf with them.
     count: usize,
@@ -32,23 +36,26 @@ pub(crate) const SCAN_NS: u64 = 400_000;
 const FEW_NS: u64 = 2_000;
 
 impl<'a> Wanted<'a> {
-    fn parse(kind: Type, mut args: Args<'a>) -> Result<Wanted<'a>, Fail> {
+    fn parse(call: &mut Call<'_, '_, '_>, kind: Type, mut args: Args<'a>) -> Result<Wanted<'a>, Fail> {
         let shown = match kind {
             Type::Hash => Shown::Fields,
             Type::SortedSet => Shown::Scores,
-            Type::Set | Type::List => Shown::Names,
+            Type::Set | Type::List | Type::Stream => Shown::Names,
         };
-        let mut wanted = Wanted { pattern: None, shown, count: COUNT };
+        let mut wanted = Wanted { pattern: None, held: None, shown, count: COUNT };
         while let Some(word) = args.next() {
             if is(word, "COUNT") {
                 let count = usize::try_from(integer(next(&mut args)?)?).ok();
                 wanted.count = count.filter(|count| *count > 0).ok_or(Fail::SYNTAX)?;
             } else if is(word, "MATCH") {
                 let pattern = Some(bounded(next(&mut args)?)?).filter(|pattern| *pattern != b"*");
+                // The one before, if there is one, goes first.
+                (wanted.pattern, wanted.held) = (None, None);
+                wanted.held = pattern.map(|pattern| Heap::of_pattern(call, pattern, false));
                 wanted.pattern = pattern.map(|pattern| Pattern::of(pattern, false));
             } else if is(word, "NOVALUES") {
                 if kind != Type::Hash {
-                    return Err(Fail::of("ERR NOVALUES option can only be used in HSCAN"));
+                    return Err(ONLY_HSCAN);
                 }
                 wanted.shown = Shown::Names;
             } else {
@@ -114,9 +121,10 @@ pub(crate) fn scan(
     mut args: Args<'_>,
     kind: Type,
 ) -> Done {
-    let cursor = parse_u64(next(&mut args)?).ok_or(Fail::of("ERR invalid cursor"))?;
+    let words = args;
+    let cursor = cursor(next(&mut args)?)?;
     // Where there is nothing the options say nothing.
-    let (wanted, mut ns) = (Wanted::parse(kind, args), 0);
+    let (wanted, mut ns, mut due) = (Wanted::parse(call, kind, args), 0, false);
     let free = free_room(call.out);
     let measure = |collection: &Collection<'_>| {
         let Ok(wanted) = &wanted else { return 0 };
@@ -133,11 +141,19 @@ pub(crate) fn scan(
             return Ok(());
         };
         let wanted = wanted.as_ref().map_err(Fail::clone)?;
+        if collection.is_due() {
+            due = true;
+            return Ok(());
+        }
         let (places, next) = wanted.places(&collection, cursor);
         ns = wanted.ns(&collection, places.iter().map(Range::len).sum()) + wanted.read_ns();
         wanted.put(out, &collection, (places, next));
         Ok(())
     })?;
+    if due {
+        // Only fields of hashes are.
+        return if call.take_due("hscan", key, words)? { Ok(()) } else { scan(call, key, hint, words, kind) };
+    }
     if ns > FEW_NS {
         call.spend(ns);
     }

@@ -23,9 +23,9 @@ use crate::redis::strings::source::Name;
 /// Elements that are looked at before time and memory are.
 const LOOKS_AT_ONCE: usize = 2 << 10;
 
-/// What is looked for.
-struct Search<'a> {
-    element: Element<'a>,
+/// How a list is looked through.
+#[derive(Clone, Copy, Debug, Default)]
+struct Search {
     /// From the back.
     back: bool,
     /// Of those that are found so many are left out.
@@ -51,15 +51,10 @@ fn or_all(n: u64) -> usize {
     if n == 0 { usize::MAX } else { usize::try_from(n).unwrap_or(usize::MAX) }
 }
 
-impl<'a> Search<'a> {
-    /// The first that is `element`.
-    fn first(element: &'a [u8]) -> Search<'a> {
-        Search { element: Element::of(element), back: false, skip: 0, count: None, looks_max: 0 }
-    }
-
-    /// Reads `element [RANK rank] [COUNT count] [MAXLEN len]`.
-    fn parse(mut args: Args<'a>) -> Result<Search<'a>, Fail> {
-        let mut search = Search::first(next(&mut args)?);
+impl Search {
+    /// Reads `[RANK rank] [COUNT count] [MAXLEN len]`.
+    fn parse(mut args: Args<'_>) -> Result<Search, Fail> {
+        let mut search = Search::default();
         let natural = |word, less: &'static str| {
             integer(word).ok().and_then(|n| u64::try_from(n).ok()).ok_or(Fail::of(less))
         };
@@ -89,14 +84,14 @@ impl<'a> Search<'a> {
         self.count.map_or(1, or_all)
     }
 
-    /// Looks at so many elements more, at most; true when there is nothing more to find.
-    fn go_on(&self, list: &Collection<'_>, found: &mut Found, looks: usize) -> bool {
+    /// Looks at so many elements more, at most, for those that are `element`; true when there is nothing more to find.
+    fn go_on(&self, list: &Collection<'_>, element: &Element<'_>, found: &mut Found, looks: usize) -> bool {
         let (len, most) = (list.len(), self.most());
         let end = or_all(self.looks_max).min(len);
         let some = found.looked..end.min(found.looked.saturating_add(looks));
         let mut note = |place: usize, entry: &Entry<'_>| {
             found.looked += 1;
-            if entry.name != self.element {
+            if entry.name != *element {
                 return false;
             }
             if found.skipped < self.skip {
@@ -115,10 +110,10 @@ impl<'a> Search<'a> {
         all_found || found.looked >= end
     }
 
-    /// All places that are told.
-    fn places(&self, list: &Collection<'_>) -> Vec<usize> {
+    /// All places of an element that are told.
+    fn places(&self, list: &Collection<'_>, element: &Element<'_>) -> Vec<usize> {
         let mut found = Found::default();
-        self.go_on(list, &mut found, usize::MAX);
+        self.go_on(list, element, &mut found, usize::MAX);
         found.places
     }
 
@@ -162,13 +157,15 @@ fn takes_steps(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<bool, Fail>
 
 /// LPOS
 pub(crate) fn position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
-    let search = Search::parse(args)?;
+    let mut options = args;
+    let element = Element::of(next(&mut options)?);
+    let search = Search::parse(options)?;
     if takes_steps(call, key)? {
         super::read_as(call.cx, call.tally, key, hint, Type::List)?;
         match call.leave(STEPS_BYTES_MIN, "lpos", Some(key.bytes()), args)? {
             Leave::Later => return Ok(()),
             Leave::Yes(again, lane) => {
-                let seeking = Seeking::new(call, key, (again, lane), Then::Tell)?;
+                let seeking = Seeking::new(call, key, (again, lane), search, Then::Tell)?;
                 return call.work(seeking);
             }
             Leave::No => {}
@@ -181,10 +178,10 @@ pub(crate) fn position(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'
     let _held = Heap::take(call, search.most().min(len) * 2 * size_of::<usize>())?;
     let measure = |list: &Collection<'_>| {
         let most = search.most().min(list.len());
-        HEAD_BYTES_MAX * (1 + if most > LOOKS_AT_ONCE { search.places(list).len() } else { most })
+        HEAD_BYTES_MAX * (1 + if most > LOOKS_AT_ONCE { search.places(list, &element).len() } else { most })
     };
     call.reply_measured(key, hint, Type::List, measure, |out, resp3, list| {
-        let places = list.map_or(Vec::new(), |list| search.places(&list));
+        let places = list.map_or(Vec::new(), |list| search.places(&list, &element));
         search.put(out, resp3, &places);
         Ok(())
     })?;
@@ -205,7 +202,7 @@ pub(crate) fn insert(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, a
         match call.leave(STEPS_BYTES_MIN, "linsert", Some(key.bytes()), args)? {
             Leave::Later => return Ok(()),
             Leave::Yes(again, lane) => {
-                let seeking = Seeking::new(call, key, (again, lane), Then::Insert(end))?;
+                let seeking = Seeking::new(call, key, (again, lane), Search::default(), Then::Insert(end))?;
                 call.go_on_with(seeking);
                 return Ok(());
             }
@@ -233,6 +230,7 @@ enum Then {
 /// A list that is looked through in steps.
 #[derive(Debug)]
 struct Seeking {
+    search: Search,
     then: Then,
     name: Name,
     /// Of what is looked through.
@@ -250,12 +248,22 @@ impl Seeking {
         call: &mut Call<'_, '_, '_>,
         key: &Key<'_>,
         again: (Again, Lane),
+        search: Search,
         then: Then,
     ) -> Result<Seeking, Fail> {
         let name = Name::kept(call, key.bytes())?;
         let version = call.cx.guard.peek(key).hit().map_or(0, |item| item.cas());
         let held = Heap::none(call);
-        Ok(Seeking { then, name, version, found: Found::default(), held, again: Some(again), told: 0 })
+        Ok(Seeking {
+            search,
+            then,
+            name,
+            version,
+            found: Found::default(),
+            held,
+            again: Some(again),
+            told: 0,
+        })
     }
 
     /// Looks at what a step is for; none if the list is another one by now, true when there is nothing more to find.
@@ -270,13 +278,13 @@ impl Seeking {
             let item = call.cx.guard.peek(&key).hit().filter(|item| !swapped && item.cas() == self.version);
             let Some(list) = of_type(item, Type::List)? else { break None };
             let Some((again, _)) = &self.again else { break Some(true) };
-            let mut args = again.args();
-            args.next();
-            let search = match self.then {
-                Then::Tell => Search::parse(args)?,
-                Then::Insert(_) => Search::first(args.at(1).unwrap_or_default()),
+            // The key is the first word.
+            let nth = match self.then {
+                Then::Tell => 1,
+                Then::Insert(_) => 2,
             };
-            let done = search.go_on(&list, &mut self.found, LOOKS_AT_ONCE);
+            let element = Element::of(again.args().at(nth).unwrap_or_default());
+            let done = self.search.go_on(&list, &element, &mut self.found, LOOKS_AT_ONCE);
             ns += looking_ns(&list, LOOKS_AT_ONCE);
             if done || ns >= ns_max {
                 break Some(done);
@@ -318,11 +326,8 @@ impl Seeking {
         }
         match (self.then, self.found.places.first()) {
             (Then::Tell, _) => {
-                let mut args = again.args();
-                args.next();
-                let search = Search::parse(args)?;
-                if search.count.is_none() {
-                    search.put(call.out, call.client.resp3, &self.found.places);
+                if self.search.count.is_none() {
+                    self.search.put(call.out, call.client.resp3, &self.found.places);
                     return Ok(Step::Done);
                 }
                 put_array(call.out, self.found.places.len());

@@ -1,4 +1,4 @@
-//! Sets.
+//! Commands on sets: their rows, and what each does.
 
 use larder_protocol::resp::Args;
 use larder_store::{Hint, Key, Type};
@@ -13,24 +13,28 @@ use super::{Call, Shown, len, look, peek_as};
 use crate::core::events::{Change, Class};
 use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WRITE};
-use crate::redis::table::{ALL_KEYS, Access, ChangeOf, Command, Keys, TWO_KEYS, Tells};
+use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::{ALL_KEYS, Access, ChangeOf, Command, Elements, Keys, TWO_KEYS, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::of_collection("sadd", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
+    Command::of_collection("sadd", -3, WRITE | DENYOOM | FAST | WEIGHTLESS, |call, key, _, args| {
         call.write_words("sadd", key, args, Write::Add, false)
     })
     .tells(told("sadd"))
     .access(&[Access::Extend])
     .doc("1.0.0", "key member [member ...]", "Puts members into a set; how many were not there."),
-    Command::of_collection("srem", -3, WRITE | FAST, |call, key, _, args| {
+    Command::of_collection("srem", -3, WRITE | FAST | WEIGHTLESS, |call, key, _, args| {
         call.write_words("srem", key, args, Write::Remove(Type::Set), false)
     })
     .tells(told("srem"))
     .access(&[Access::Reduce])
     .doc("1.0.0", "key member [member ...]", "Removes members; how many were there."),
-    Command::of_collection("smembers", 2, READONLY, members).doc("1.0.0", "key", "All members."),
-    Command::of_collection("sismember", 3, READONLY | FAST, |call, key, hint, args| {
+    Command::of_collection("smembers", 2, READONLY, members).weighs(Weighs::Elements(Elements::All)).doc(
+        "1.0.0",
+        "key",
+        "All members.",
+    ),
+    Command::of_collection("sismember", 3, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
         let is = look(call, key, hint, Type::Set, |set| set.has(args.at(0).unwrap_or_default()))?;
         call.integer(i64::from(is.unwrap_or(false)))
     })
@@ -38,26 +42,32 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("smismember", -3, READONLY | FAST, |call, key, hint, args| {
         call.ask_words(key, hint, args, Ask::IsThere)
     })
+    .weighs(Weighs::Elements(Elements::NamedScores))
     .doc("6.2.0", "key member [member ...]", "Of each whether it is a member."),
-    Command::of_collection("scard", 2, READONLY | FAST, |call, key, hint, _| len(call, key, hint, Type::Set))
-        .access(&[Access::Look])
-        .doc("1.0.0", "key", "How many members there are."),
-    Command::of_collection("spop", -2, WRITE | FAST, pop).tells(told("spop")).access(&[Access::Take]).doc(
-        "1.0.0",
-        "key [count]",
-        "Takes members at random.",
-    ),
+    Command::of_collection("scard", 2, READONLY | FAST | WEIGHTLESS, |call, key, hint, _| {
+        len(call, key, hint, Type::Set)
+    })
+    .access(&[Access::Look])
+    .doc("1.0.0", "key", "How many members there are."),
+    Command::of_collection("spop", -2, WRITE | FAST, pop)
+        .tells(told("spop"))
+        .access(&[Access::Take])
+        .weighs(Weighs::Elements(Elements::PickOut))
+        .doc("1.0.0", "key [count]", "Takes members at random."),
     Command::of_collection("srandmember", -2, READONLY, |call, key, hint, args| {
         random(call, "srandmember", key, hint, args, Type::Set, None)
     })
+    .weighs(Weighs::Elements(Elements::Pick))
     .doc("1.0.0", "key [count]", "Members at random."),
     Command::of_collections("smove", 4, WRITE | FAST, TWO_KEYS, go)
         .tells(Tells::By(ChangeOf(|_, nth| Change::of(Class::Set, if nth == 0 { "srem" } else { "sadd" }))))
         .access(&[Access::Take, Access::Extend])
+        .weighs(Weighs::Elements(Elements::MoveMember))
         .doc("1.0.0", "source destination member", "Takes a member from one set and puts it into another."),
     Command::of_collection("sscan", -3, READONLY, |call, key, hint, args| {
         scan(call, key, hint, args, Type::Set)
     })
+    .weighs(Weighs::Elements(Elements::Scan))
     .doc(
         "2.8.0",
         "key cursor [MATCH pattern] [COUNT count]",
@@ -66,32 +76,38 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collections("sinter", -2, READONLY, ALL_KEYS, |call, args| {
         combine::sets(call, "sinter", args, Operation::Inter)
     })
+    .weighs(Weighs::Elements(Elements::Intersection))
     .doc("1.0.0", "key [key ...]", "Members of all of the sets."),
     Command::of_collections("sunion", -2, READONLY, ALL_KEYS, |call, args| {
         combine::sets(call, "sunion", args, Operation::Union)
     })
+    .weighs(Weighs::Elements(Elements::Union))
     .doc("1.0.0", "key [key ...]", "Members of any of the sets."),
     Command::of_collections("sdiff", -2, READONLY, ALL_KEYS, |call, args| {
         combine::sets(call, "sdiff", args, Operation::Diff)
     })
+    .weighs(Weighs::Elements(Elements::Difference))
     .doc("1.0.0", "key [key ...]", "Members of the first set and of none of the others."),
     Command::of_collections("sinterstore", -3, WRITE | DENYOOM, ALL_KEYS, |call, args| {
         combine::store_sets(call, "sinterstore", args, Operation::Inter)
     })
     .tells(stored("sinterstore"))
     .access(STORES)
+    .weighs(Weighs::Elements(Elements::Intersection))
     .doc("1.0.0", "destination key [key ...]", "Stores the members of all of the sets."),
     Command::of_collections("sunionstore", -3, WRITE | DENYOOM, ALL_KEYS, |call, args| {
         combine::store_sets(call, "sunionstore", args, Operation::Union)
     })
     .tells(stored("sunionstore"))
     .access(STORES)
+    .weighs(Weighs::Elements(Elements::Union))
     .doc("1.0.0", "destination key [key ...]", "Stores the members of any of the sets."),
     Command::of_collections("sdiffstore", -3, WRITE | DENYOOM, ALL_KEYS, |call, args| {
         combine::store_sets(call, "sdiffstore", args, Operation::Diff)
     })
     .tells(stored("sdiffstore"))
     .access(STORES)
+    .weighs(Weighs::Elements(Elements::Difference))
     .doc(
         "1.0.0",
         "destination key [key ...]",
@@ -105,6 +121,7 @@ pub(crate) const ROWS: &[Command] = &[
         combine::count_sets,
     )
     .access(&[Access::Look])
+    .weighs(Weighs::Elements(Elements::IntersectionCount))
     .doc("7.0.0", "numkeys key [key ...] [LIMIT limit]", "How many members all of the sets have."),
 ];
 
@@ -121,8 +138,14 @@ const fn stored(name: &'static str) -> Tells {
 
 /// SMEMBERS
 fn members(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
-    let listed =
-        Listed { kind: Type::Set, shown: Shown::Names, form: Form::Set, which: Which::All, takes: false };
+    let listed = Listed {
+        kind: Type::Set,
+        shown: Shown::Names,
+        form: Form::Set,
+        which: Which::All,
+        takes: false,
+        soonest: 0,
+    };
     call.list("smembers", key, hint, args, listed)
 }
 

@@ -1,7 +1,7 @@
 //! LREM, LTRIM: elements are taken out of a list. Of a long one some at a time, between which others are served, each of
 //! which is one moment.
 //!
-//! Who writes to a long list meanwhile moves the places of what LREM has still to look at: it begins anew then, and after
+//! A client that writes to a long list meanwhile moves the places of what LREM has still to look at: it begins anew then, and after
 //! some tries is one moment. LTRIM counts what it has taken from either end, and what it keeps is what it would keep of
 //! the list as it is by then.
 
@@ -11,7 +11,7 @@ use larder_protocol::resp::Args;
 use larder_store::{End, Hint, Key, Trimmed, Type};
 
 use super::seeking::looking_ns;
-use super::{Call, MANY_BYTES, WRITE_NS, is_large, of_type, peek_as, places};
+use super::{Call, MANY_BYTES, WRITE_NS, is_large, of_type, peek_as, places, symmetric};
 use crate::redis::call::{integer, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::steps::job::{Job, Step};
@@ -28,7 +28,7 @@ const TRIM_NS: u64 = 300_000;
 
 /// LREM
 pub(crate) fn remove(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
-    let count = integer(next(&mut args)?)?;
+    let count = symmetric(next(&mut args)?)?;
     let end = if count < 0 { End::Back } else { End::Front };
     let left =
         if count == 0 { usize::MAX } else { usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX) };

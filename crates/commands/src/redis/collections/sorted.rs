@@ -1,4 +1,4 @@
-//! Sorted sets.
+//! Commands on sorted sets: their rows, and what each does.
 
 use std::ops::Range;
 
@@ -20,8 +20,8 @@ use crate::redis::call::{free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_double, put_integer, put_null, put_null_array};
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WRITE};
-use crate::redis::table::{Access, ChangeOf, Command, Keys, KeysFunction, TWO_KEYS, Tells};
+use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::{Access, ChangeOf, Command, Elements, Keys, KeysFunction, TWO_KEYS, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("zadd", -4, WRITE | DENYOOM | FAST, |call, key, _, args| add(call, key, args))
@@ -29,6 +29,7 @@ pub(crate) const ROWS: &[Command] = &[
             let adds = args.skip(1).take_while(|word| is_option(word)).any(|word| is(word, "INCR"));
             change(if adds { "zincr" } else { "zadd" })
         })))
+        .weighs(Weighs::Elements(Elements::SortedWrite))
         .doc(
             "1.2.0",
             "key [NX|XX] [GT|LT] [CH] [INCR] score member [score member ...]",
@@ -40,14 +41,17 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .tells(told("zincr"))
     .access(&[Access::Change])
-    .doc("1.2.0", "key increment member", "Adds to the score of a member."),
+    .weighs(Weighs::Elements(Elements::SortedWrite))
+    .doc("1.2.0", "key increment member", "Adds to the score of a member.")
+    .doubles(&["increment"]),
     Command::of_collection("zrem", -3, WRITE | FAST, |call, key, _, args| {
         call.write_words("zrem", key, args, Write::Remove(Type::SortedSet), false)
     })
     .tells(told("zrem"))
     .access(&[Access::Reduce])
+    .weighs(Weighs::Elements(Elements::SortedWrite))
     .doc("1.2.0", "key member [member ...]", "Removes members; how many were there."),
-    Command::of_collection("zscore", 3, READONLY | FAST, |call, key, hint, args| {
+    Command::of_collection("zscore", 3, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
         let score = look(call, key, hint, Type::SortedSet, |set| set.score(args.at(0).unwrap_or_default()))?;
         put_score(call.out, call.client.resp3, score.flatten());
         Ok(())
@@ -56,31 +60,33 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("zmscore", -3, READONLY | FAST, |call, key, hint, args| {
         call.ask_words(key, hint, args, Ask::Score)
     })
+    .weighs(Weighs::Elements(Elements::NamedScores))
     .doc("6.2.0", "key member [member ...]", "The scores of several members."),
-    Command::of_collection("zcard", 2, READONLY | FAST, |call, key, hint, _| {
+    Command::of_collection("zcard", 2, READONLY | FAST | WEIGHTLESS, |call, key, hint, _| {
         len(call, key, hint, Type::SortedSet)
     })
     .access(&[Access::Look])
     .doc("1.2.0", "key", "How many members there are."),
-    Command::of_collection("zcount", 4, READONLY | FAST, |call, key, hint, args| {
+    Command::of_collection("zcount", 4, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
         count(call, key, hint, args, By::Score)
     })
     .doc("2.0.0", "key min max", "How many members have such scores."),
-    Command::of_collection("zlexcount", 4, READONLY | FAST, |call, key, hint, args| {
+    Command::of_collection("zlexcount", 4, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
         count(call, key, hint, args, By::Lex)
     })
     .doc("2.8.9", "key min max", "How many members lie between two, where all have one score."),
-    Command::of_collection("zrank", -3, READONLY | FAST, |call, key, hint, args| {
+    Command::of_collection("zrank", -3, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
         rank(call, key, hint, args, false)
     })
     .doc("2.0.0", "key member [WITHSCORE]", "How many members come before this one."),
-    Command::of_collection("zrevrank", -3, READONLY | FAST, |call, key, hint, args| {
+    Command::of_collection("zrevrank", -3, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
         rank(call, key, hint, args, true)
     })
     .doc("2.0.0", "key member [WITHSCORE]", "How many members come behind this one."),
     Command::of_collection("zrange", -4, READONLY, |call, key, hint, args| {
         range(call, "zrange", key, hint, args, None)
     })
+    .weighs(Weighs::Elements(Elements::Range))
     .doc(
         "1.2.0",
         "key start stop [BYSCORE|BYLEX] [REV] [LIMIT offset count] [WITHSCORES]",
@@ -89,26 +95,32 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("zrevrange", -4, READONLY, |call, key, hint, args| {
         range(call, "zrevrange", key, hint, args, Some((By::Rank, true)))
     })
+    .weighs(Weighs::Elements(Elements::RankRange))
     .doc("1.2.0", "key start stop [WITHSCORES]", "As ZRANGE with REV."),
     Command::of_collection("zrangebyscore", -4, READONLY, |call, key, hint, args| {
         range(call, "zrangebyscore", key, hint, args, Some((By::Score, false)))
     })
+    .weighs(Weighs::Elements(Elements::LimitedRange))
     .doc("1.0.5", "key min max [WITHSCORES] [LIMIT offset count]", "As ZRANGE with BYSCORE."),
     Command::of_collection("zrevrangebyscore", -4, READONLY, |call, key, hint, args| {
         range(call, "zrevrangebyscore", key, hint, args, Some((By::Score, true)))
     })
+    .weighs(Weighs::Elements(Elements::LimitedRange))
     .doc("2.2.0", "key max min [WITHSCORES] [LIMIT offset count]", "As ZRANGE with BYSCORE and REV."),
     Command::of_collection("zrangebylex", -4, READONLY, |call, key, hint, args| {
         range(call, "zrangebylex", key, hint, args, Some((By::Lex, false)))
     })
+    .weighs(Weighs::Elements(Elements::LimitedRange))
     .doc("2.8.9", "key min max [LIMIT offset count]", "As ZRANGE with BYLEX."),
     Command::of_collection("zrevrangebylex", -4, READONLY, |call, key, hint, args| {
         range(call, "zrevrangebylex", key, hint, args, Some((By::Lex, true)))
     })
+    .weighs(Weighs::Elements(Elements::LimitedRange))
     .doc("2.8.9", "key max min [LIMIT offset count]", "As ZRANGE with BYLEX and REV."),
     Command::of_collections("zrangestore", -5, WRITE | DENYOOM, TWO_KEYS, storing::store_range)
         .tells(stored("zrangestore"))
         .access(super::set::STORES)
+        .weighs(Weighs::Elements(Elements::StoreRange))
         .doc(
             "6.2.0",
             "destination source min max [BYSCORE|BYLEX] [REV] [LIMIT offset count]",
@@ -119,30 +131,35 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .tells(told("zremrangebyrank"))
     .access(&[Access::Reduce])
+    .weighs(Weighs::Elements(Elements::RemoveRange(By::Rank)))
     .doc("2.0.0", "key start stop", "Removes members by rank; how many."),
     Command::of_collection("zremrangebyscore", 4, WRITE, |call, key, _, args| {
         ranging::remove(call, "zremrangebyscore", key, args, By::Score)
     })
     .tells(told("zremrangebyscore"))
     .access(&[Access::Reduce])
+    .weighs(Weighs::Elements(Elements::RemoveRange(By::Score)))
     .doc("1.2.0", "key min max", "Removes members by score; how many."),
     Command::of_collection("zremrangebylex", 4, WRITE, |call, key, _, args| {
         ranging::remove(call, "zremrangebylex", key, args, By::Lex)
     })
     .tells(told("zremrangebylex"))
     .access(&[Access::Reduce])
+    .weighs(Weighs::Elements(Elements::RemoveRange(By::Lex)))
     .doc("2.8.9", "key min max", "Removes the members between two, where all have one score; how many."),
     Command::of_collection("zpopmin", -2, WRITE | FAST, |call, key, _, args| {
         pop(call, "zpopmin", key, args, Which::Min)
     })
     .tells(told("zpopmin"))
     .access(&[Access::Take])
+    .weighs(Weighs::Elements(Elements::PopScored))
     .doc("5.0.0", "key [count]", "Takes the members with the lowest scores."),
     Command::of_collection("zpopmax", -2, WRITE | FAST, |call, key, _, args| {
         pop(call, "zpopmax", key, args, Which::Max)
     })
     .tells(told("zpopmax"))
     .access(&[Access::Take])
+    .weighs(Weighs::Elements(Elements::PopScored))
     .doc("5.0.0", "key [count]", "Takes the members with the highest scores."),
     Command::of_collections("zmpop", -4, WRITE | MOVABLEKEYS, mpop::KEYS, |call, args| {
         let mpop::Asked { keys, which, count } = mpop::parse(args, which)?;
@@ -162,6 +179,7 @@ pub(crate) const ROWS: &[Command] = &[
         popped(mpop::parse(args, which).map_or(Which::Min, |asked| asked.which))
     })))
     .access(&[Access::Take])
+    .weighs(Weighs::Elements(Elements::PopSomeScored))
     .doc(
         "7.0.0",
         "numkeys key [key ...] <MIN|MAX> [COUNT count]",
@@ -170,10 +188,12 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("zrandmember", -2, READONLY, |call, key, hint, args| {
         random(call, "zrandmember", key, hint, args, Type::SortedSet, Some(("WITHSCORES", Shown::Scores)))
     })
+    .weighs(Weighs::Elements(Elements::Pick))
     .doc("6.2.0", "key [count [WITHSCORES]]", "Members at random."),
     Command::of_collection("zscan", -3, READONLY, |call, key, hint, args| {
         scan(call, key, hint, args, Type::SortedSet)
     })
+    .weighs(Weighs::Elements(Elements::Scan))
     .doc(
         "2.8.0",
         "key cursor [MATCH pattern] [COUNT count]",
@@ -182,14 +202,17 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collections("zinter", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
         several(call, "zinter", args, Operation::Inter)
     })
+    .weighs(Weighs::Elements(Elements::Intersection))
     .doc("6.2.0", SEVERAL_USAGE, "Members of all of the sorted sets, with their scores together."),
     Command::of_collections("zunion", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
         several(call, "zunion", args, Operation::Union)
     })
+    .weighs(Weighs::Elements(Elements::Union))
     .doc("6.2.0", SEVERAL_USAGE, "Members of any of the sorted sets, with their scores together."),
     Command::of_collections("zdiff", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
         several(call, "zdiff", args, Operation::Diff)
     })
+    .weighs(Weighs::Elements(Elements::Difference))
     .doc(
         "6.2.0",
         "numkeys key [key ...] [WITHSCORES]",
@@ -200,23 +223,27 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .tells(stored("zinterstore"))
     .access(super::set::STORES)
+    .weighs(Weighs::Elements(Elements::Intersection))
     .doc("2.0.0", STORE_USAGE, "Stores what ZINTER would show."),
     Command::of_collections("zunionstore", -4, WRITE | DENYOOM | MOVABLEKEYS, STORE_KEYS, |call, args| {
         store_several(call, "zunionstore", args, Operation::Union)
     })
     .tells(stored("zunionstore"))
     .access(super::set::STORES)
+    .weighs(Weighs::Elements(Elements::Union))
     .doc("2.0.0", STORE_USAGE, "Stores what ZUNION would show."),
     Command::of_collections("zdiffstore", -4, WRITE | DENYOOM | MOVABLEKEYS, STORE_KEYS, |call, args| {
         store_several(call, "zdiffstore", args, Operation::Diff)
     })
     .tells(stored("zdiffstore"))
     .access(super::set::STORES)
+    .weighs(Weighs::Elements(Elements::Difference))
     .doc("6.2.0", "destination numkeys key [key ...]", "Stores what ZDIFF would show."),
     Command::of_collections("zintercard", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
         combine::count_sorted(call, args)
     })
     .access(&[Access::Look])
+    .weighs(Weighs::Elements(Elements::IntersectionCount))
     .doc(
         "7.0.0",
         "numkeys key [key ...] [LIMIT limit]",
@@ -234,11 +261,10 @@ const STORE_USAGE: &str =
 
 /// A destination, and keys behind their number.
 const STORE_KEYS: Keys = Keys::By(KeysFunction(|mut args, visit| {
-    let Some(target) = args.next() else { return };
+    let Some(target) = args.next() else { return false };
     visit(target);
-    if let Ok(keys) = counted(&mut args, Fail::SYNTAX) {
-        keys.for_each(visit);
-    }
+    let keys = counted(&mut args, Fail::SYNTAX);
+    keys.map(|keys| keys.for_each(visit)).is_ok()
 }));
 
 pub(super) const fn change(name: &'static str) -> Change {
@@ -360,7 +386,7 @@ fn range(
         listing::Which::Ranks { start, end, back: chosen.is_back() }
     };
     let (kind, shown, form) = (Type::SortedSet, chosen.shown, Form::Rows);
-    let listed = Listed { kind, shown, form, which: listing::Which::All, takes: false };
+    let listed = Listed { kind, shown, form, which: listing::Which::All, takes: false, soonest: 0 };
     call.list_chosen(name, key, hint, args, listed, &which)
 }
 

@@ -2,21 +2,21 @@
 //!
 //! ```text
 //! little ─▶ copied and stored at one moment
-//! else   ─▶ copied in steps ─▶ as it was? ─▶ stored
-//!                 ▲                └── no: all over again
+//! else   ─▶ copied in steps ─▶ made in steps ─▶ as it was? ─▶ stored
+//!                 ▲                                 └── no: all over again
 //! ```
 //!
-//! What is copied is charged before it is made, and is no more than connections may hold. To store it is one step, as of
-//! all that is made of sorted sets.
+//! What is copied is charged before it is made, and is no more than connections may hold.
 
 use std::ops::Range;
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Collection, Expect, Key, Made, Type};
+use larder_store::{Collection, Made, Type};
 
 use super::bounds::Chosen;
 use super::copied::Copied;
-use super::{Call, MEMBER_NS, of_type, peek_as};
+use super::making::Making;
+use super::{Call, MEMBER_NS, STORED_NS, of_type, peek_as};
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
@@ -44,7 +44,7 @@ pub(super) fn store_range(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let version = item.map_or(0, |item| item.cas());
     let there = of_type(item, Type::SortedSet)?;
     let places = there.as_ref().map_or(0..0, |set| chosen.ranks(set));
-    let mut ns = places.len() as u64 * MEMBER_NS;
+    let mut ns = places.len() as u64 * (MEMBER_NS + STORED_NS);
     if let Some(set) = there.as_ref().filter(|_| ns < AT_ONCE_NS) {
         ns += copying_ns(copied_bytes(set, places.clone()) as u64);
     }
@@ -58,10 +58,13 @@ pub(super) fn store_range(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
                 version,
                 places,
                 copied: Members::default(),
+                making: Making::new(call, Type::SortedSet),
                 held: Heap::none(call),
                 again: Some((again, lane)),
             };
-            call.work(storing)
+            // Its own steps tell of it, so that none of them is of the command that begins it.
+            call.go_on_with(storing);
+            Ok(())
         }
         Leave::No => at_once(call, to, from, &chosen),
     }
@@ -87,20 +90,14 @@ impl Members {
         }
     }
 
-    /// Stores them in place of whatever is there, and replies how many they are.
-    fn store(&self, call: &mut Call<'_, '_, '_>, to: &Key<'_>) -> Done {
-        if self.scores.is_empty() {
-            // It may not be there: that is as good.
-            let _ = call.cx.guard.delete(to, Expect::Present);
-            return call.integer(0);
-        }
-        let made = self.names.iter().zip(&self.scores);
-        let made = made.map(|(name, score)| Made { name, value: &[], score: *score });
-        let attributes = Attributes::default();
-        let stored = call.cx.guard.collection_store(to, Type::SortedSet, made, &attributes, Expect::Any)?;
-        stored.map_err(|_| Fail::OUT_OF_MEMORY)?;
-        call.spend_on_stored(self.scores.len());
-        call.length(self.scores.len())
+    /// Those from a place on.
+    fn made(&self, from: usize) -> impl Iterator<Item = Made<'_>> {
+        (from..self.scores.len()).map(|i| Made {
+            name: self.names.at(i),
+            value: &[],
+            score: self.scores[i],
+            expires_at: 0,
+        })
     }
 }
 
@@ -124,7 +121,7 @@ fn at_once(call: &mut Call<'_, '_, '_>, to: &[u8], from: &[u8], chosen: &Chosen<
                 members.add(&set, places);
             }
             call.spend(members.scores.len() as u64 * MEMBER_NS);
-            members.store(call, &to)
+            call.store_elements(&to, Type::SortedSet, members.scores.len(), members.made(0))
         })?;
         if !grown {
             return Ok(());
@@ -142,6 +139,8 @@ struct Storing {
     /// Members that are left to copy.
     places: Range<usize>,
     copied: Members,
+    /// What is made of it.
+    making: Making,
     held: Heap,
     again: Option<(Again, Lane)>,
 }
@@ -149,9 +148,9 @@ struct Storing {
 /// What a look at the sorted set came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looked {
-    /// There is more to copy.
+    /// There is more to do.
     More,
-    /// All is copied.
+    /// All is made.
     All,
     /// It is another one.
     Changed,
@@ -185,7 +184,17 @@ impl Storing {
         self.copied.add(&there, start..to);
         self.places.start = to;
         *ns += (to - start) as u64 * MEMBER_NS + copying_ns(bytes as u64);
-        Ok(if to == end { Looked::All } else { Looked::More })
+        Ok(Looked::More)
+    }
+
+    /// Makes some of what is copied into a sorted set.
+    fn make_some(&mut self, call: &mut Call<'_, '_, '_>, ns: (&mut u64, u64)) -> Result<Looked, Fail> {
+        if self.to.is_swapped(call) {
+            return Ok(Looked::Changed);
+        }
+        let (to, mut made) = (self.to.key(call), self.copied.made(self.making.len()));
+        let whole = self.making.go_on(call, &to, &mut made, ns)?;
+        Ok(if whole { Looked::All } else { Looked::More })
     }
 }
 
@@ -193,9 +202,12 @@ impl Job for Storing {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let (ns_max, mut ns) = (call.step_ns(), 0);
         let looked = loop {
-            match self.copy_some(call, &mut ns)? {
-                Looked::More if ns < ns_max => {}
-                looked => break looked,
+            let looked = match self.places.is_empty() {
+                false => self.copy_some(call, &mut ns)?,
+                true => self.make_some(call, (&mut ns, ns_max))?,
+            };
+            if looked != Looked::More || ns >= ns_max {
+                break looked;
             }
         };
         call.spend(ns);
@@ -204,6 +216,7 @@ impl Job for Storing {
         }
         let Some((again, lane)) = self.again.take() else { return Ok(Step::Done) };
         let (mut stored, mut done) = (false, Ok(()));
+        let mut making = Some(std::mem::replace(&mut self.making, Making::new(call, Type::SortedSet)));
         if looked == Looked::All {
             let keys = [self.to.key(call), self.from.key(call)];
             done = call.tell_around(again.row(), again.args(), |call| {
@@ -213,7 +226,7 @@ impl Job for Storing {
                     }
                     stored = true;
                     let to = self.to.key(call);
-                    self.copied.store(call, &to)
+                    making.take().map_or(Ok(()), |making| making.store(call, &to))
                 })
             });
         }
@@ -222,6 +235,7 @@ impl Job for Storing {
         if !stored {
             // What was copied is charged no more when it is copied again.
             (self.copied, self.held) = (Members::default(), Heap::none(call));
+            drop(making);
             again.run(call)?;
         }
         Ok(Step::Done)

@@ -32,17 +32,19 @@ pub(super) fn take(
     count: usize,
 ) -> Done {
     let resp3 = call.client.resp3;
-    if peek_as(&mut call.cx.guard, key, kind)?.is_none() {
+    let Some(there) = peek_as(&mut call.cx.guard, key, kind)? else {
         match kind {
             Type::SortedSet => put_array(call.out, 0),
-            Type::List | Type::Hash | Type::Set => put_null_array(call.out, resp3),
+            Type::List | Type::Hash | Type::Set | Type::Stream => put_null_array(call.out, resp3),
         }
         return Ok(());
-    }
+    };
+    // What others add meanwhile is not taken beyond that.
+    let left = count.min(there.len());
     let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
     let name = Name::kept(call, key.bytes())?;
     let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
-    call.go_on_with(Taking { row, name, kind, end, resp3, left: count, taken: 0, kept, sent: 0 });
+    call.go_on_with(Taking { row, name, kind, end, resp3, left, taken: 0, kept, sent: 0 });
     Ok(())
 }
 
@@ -55,7 +57,7 @@ fn shown(kind: Type) -> Shown {
 fn moment(kind: Type) -> (usize, u64) {
     match kind {
         Type::SortedSet => (MEMBERS_AT_ONCE, SCORED_NS + SCORE_NS + ELEMENT_NS),
-        Type::List | Type::Hash | Type::Set => (TAKEN_AT_ONCE, 2 * ELEMENT_NS),
+        Type::List | Type::Hash | Type::Set | Type::Stream => (TAKEN_AT_ONCE, 2 * ELEMENT_NS),
     }
 }
 
@@ -82,7 +84,7 @@ fn take_some(
     }
     let popped = match kind {
         Type::SortedSet => guard.sorted_remove(key, |set| end_places(set, end, count))?,
-        Type::List | Type::Hash | Type::Set => guard.list_pop(key, end, count)?,
+        Type::List | Type::Hash | Type::Set | Type::Stream => guard.list_pop(key, end, count)?,
     };
     let Some(popped) = popped else { return Ok(Taken::Elements(0, 0)) };
     let shown = shown(kind);

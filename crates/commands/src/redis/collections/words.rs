@@ -9,15 +9,17 @@
 //! is refused.
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, parse_double};
-use larder_store::{Collection, End, Hint, Key, ScoreRule, Type, fits_alone};
+use larder_store::{Collection, End, Hint, Key, Millis, ScoreRule, Type, fits_alone};
 
+use super::fields::shown_time;
 use super::{
-    Call, ELEMENT_FRAME, ELEMENT_ROOM, FEW_ELEMENTS, LOOK_NS, Pairs, SCORE_ROOM, SCORED_NS, WRITE_NS,
+    Call, ELEMENT_FRAME, ELEMENT_ROOM, FEW_ELEMENTS, LOOK_NS, Pairs, SCORE_ROOM, SCORED_NS, WRITE_NS, geo,
     peek_as, put_element, read_as,
 };
 use crate::core::output::Output;
 use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE, has_room};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::keys::expiry::Clock;
 use crate::redis::reply::{put_array, put_double, put_integer, put_null};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
@@ -52,6 +54,8 @@ pub(crate) enum Write {
     /// Each has its score in front of it, which is a number: a sorted set has it by that rule then. What has changed
     /// counts, too.
     Score(ScoreRule, bool),
+    /// The same of places, each of two numbers that are one.
+    Place(ScoreRule, bool),
     /// They are taken out.
     Remove(Type),
     /// They are put to an end of a list, perhaps only if there is one, so many in one moment at most.
@@ -70,6 +74,7 @@ impl Write {
         match self {
             Write::Add | Write::Remove(_) | Write::Push { .. } => 1,
             Write::Set | Write::Score(..) => 2,
+            Write::Place(..) => 3,
         }
     }
 
@@ -84,6 +89,10 @@ impl Write {
                 let scored = guard.sorted_add(key, rule, pairs)?;
                 scored.new + if changes { scored.changed } else { 0 }
             }
+            Write::Place(rule, changes) => {
+                let scored = guard.sorted_add(key, rule, geo::scored(words))?;
+                scored.new + if changes { scored.changed } else { 0 }
+            }
             Write::Remove(kind) => guard.remove_named(key, kind, words)?,
             Write::Push { end, present, .. } => guard.list_push(key, end, words, present)?,
         })
@@ -94,7 +103,7 @@ impl Write {
         match self {
             // As many as there are then.
             Write::Push { .. } => more,
-            Write::Add | Write::Set | Write::Score(..) | Write::Remove(_) => count + more,
+            Write::Add | Write::Set | Write::Score(..) | Write::Place(..) | Write::Remove(_) => count + more,
         }
     }
 
@@ -102,7 +111,9 @@ impl Write {
     fn moment(self) -> (usize, u64) {
         match self {
             Write::Push { at_once, .. } => (at_once, PUSH_NS),
-            Write::Score(..) | Write::Remove(Type::SortedSet) => (SCORES_AT_ONCE, SCORED_NS),
+            Write::Score(..) | Write::Place(..) | Write::Remove(Type::SortedSet) => {
+                (SCORES_AT_ONCE, SCORED_NS)
+            }
             Write::Add | Write::Set | Write::Remove(_) => (WRITES_AT_ONCE, WRITE_NS),
         }
     }
@@ -117,6 +128,9 @@ impl Write {
             Write::Set => Pairs(words).all(|(field, value)| fits_alone(Type::Hash, field, value)),
             Write::Push { .. } => words.clone().all(|element| fits_alone(Type::List, element, b"")),
             Write::Score(..) => Pairs(words).all(|(_, member)| fits_alone(Type::SortedSet, member, b"")),
+            Write::Place(..) => {
+                geo::scored(words).all(|(_, member)| fits_alone(Type::SortedSet, member, b""))
+            }
             Write::Remove(_) => true,
         };
         if fit { Ok(()) } else { Err(Fail::COLLECTION_TOO_LARGE) }
@@ -226,12 +240,14 @@ pub(crate) enum Ask {
     IsThere,
     /// A member's score.
     Score,
+    /// When a field expires.
+    Time(Clock),
 }
 
 impl Ask {
     fn kind(self) -> Type {
         match self {
-            Ask::Value => Type::Hash,
+            Ask::Value | Ask::Time(_) => Type::Hash,
             Ask::IsThere => Type::Set,
             Ask::Score => Type::SortedSet,
         }
@@ -242,7 +258,7 @@ impl Ask {
         match self {
             Ask::Value => there.map_or(0, |hash| hash.bytes().min(ELEMENT_BYTES)) + ELEMENT_ROOM,
             Ask::IsThere => ANSWER_BYTES,
-            Ask::Score => SCORE_ROOM,
+            Ask::Score | Ask::Time(_) => SCORE_ROOM,
         }
     }
 
@@ -252,12 +268,23 @@ impl Ask {
             Ask::Value => {
                 there.and_then(|hash| hash.field(word)).map_or(0, |value| value.len()) + ELEMENT_FRAME
             }
-            Ask::IsThere | Ask::Score => self.bytes_max(there),
+            Ask::IsThere | Ask::Score | Ask::Time(_) => self.bytes_max(there),
         }
     }
 
-    fn put(self, out: &mut Output, resp3: bool, there: Option<&Collection<'_>>, word: &[u8]) {
+    fn put(
+        self,
+        out: &mut Output,
+        (resp3, now): (bool, Millis),
+        there: Option<&Collection<'_>>,
+        word: &[u8],
+    ) {
         match self {
+            Ask::Time(clock) => match there.and_then(|hash| hash.entry_named(word)) {
+                None => put_integer(out, -2),
+                Some(entry) if entry.expires_at == 0 => put_integer(out, -1),
+                Some(entry) => put_integer(out, shown_time(entry.expires_at, now, clock)),
+            },
             Ask::Value => match there.and_then(|hash| hash.field(word)) {
                 Some(value) => put_element(out, &value),
                 None => put_null(out, resp3),
@@ -323,7 +350,7 @@ impl Call<'_, '_, '_> {
             Piece::Later => (looks.clamp(FEW_ELEMENTS, LOOKS_AT_ONCE), PIECE_BYTES),
         };
         loop {
-            let resp3 = self.client.resp3;
+            let (resp3, now) = (self.client.resp3, self.cx.now());
             // What is of another type by now has none of them.
             let there = peek_as(&mut self.cx.guard, key, ask.kind()).unwrap_or(None);
             let (count, bytes) = measure(ask, there.as_ref(), *words, most, bytes_max);
@@ -332,7 +359,7 @@ impl Call<'_, '_, '_> {
             // One is written in any case.
             if has_room(self.out, bytes) || bytes_max == 0 {
                 for word in first(words, count) {
-                    ask.put(self.out, resp3, there.as_ref(), word);
+                    ask.put(self.out, (resp3, now), there.as_ref(), word);
                 }
                 self.spend_on_looks(count);
                 return Ok(());

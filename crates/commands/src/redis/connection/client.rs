@@ -67,7 +67,7 @@ pub(crate) struct Client {
     /// Messages that it is still told behind the reply of EXEC, in which it has stopped listening.
     pub late: Option<Box<Output>>,
     /// What others may see.
-    pub facts: Arc<Facts>,
+    pub facts: Arc<ClientFacts>,
     clients: Arc<Clients>,
     store: Arc<Store>,
     /// Bytes of the names that it gave itself.
@@ -84,7 +84,7 @@ impl Drop for Client {
 impl Client {
     /// A client that has just begun to speak.
     pub fn new(shared: &Shared, cx: &Context<'_, '_>) -> Client {
-        let facts = shared.clients.enter(|id| Facts {
+        let facts = shared.clients.enter(|id| ClientFacts {
             id,
             place: cx.peer.place(),
             address: cx.peer.address().into(),
@@ -187,7 +187,7 @@ impl Client {
 
 /// What others may see of a client.
 #[derive(Debug)]
-pub(crate) struct Facts {
+pub(crate) struct ClientFacts {
     /// Its number; never used again.
     pub(crate) id: u64,
     /// Its place in the server.
@@ -251,7 +251,7 @@ impl Names {
     }
 }
 
-impl Facts {
+impl ClientFacts {
     /// Adds to one of the counts that its worker alone writes.
     #[inline]
     pub(crate) fn raise(count: &AtomicU64, n: u64) {
@@ -306,7 +306,7 @@ impl Facts {
 /// Clients that [`Clients::next`] gives at a time.
 const CLIENTS_AT_ONCE: usize = 16;
 
-/// Who comes next of all clients, from one step of a command to the next.
+/// Which comes next of all clients, from one step of a command to the next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor {
     /// Those with greater numbers …
@@ -321,11 +321,11 @@ pub(crate) struct Cursor {
 pub(crate) struct Clients {
     last_id: AtomicU64,
     /// By number, ascending.
-    all: Mutex<Vec<Arc<Facts>>>,
+    all: Mutex<Vec<Arc<ClientFacts>>>,
 }
 
 impl Clients {
-    fn enter(&self, facts: impl FnOnce(u64) -> Facts) -> Arc<Facts> {
+    fn enter(&self, facts: impl FnOnce(u64) -> ClientFacts) -> Arc<ClientFacts> {
         let mut all = self.all();
         let facts = Arc::new(facts(self.last_id.fetch_add(1, Relaxed) + 1));
         all.push(Arc::clone(&facts));
@@ -341,7 +341,7 @@ impl Clients {
 
     /// All of them, as of now. One that is to be closed is gone for everyone else, although its worker may
     /// not have looked yet.
-    pub fn list(&self) -> Vec<Arc<Facts>> {
+    pub fn list(&self) -> Vec<Arc<ClientFacts>> {
         self.all().iter().filter(|facts| !facts.killed.load(Relaxed)).cloned().collect()
     }
 
@@ -351,13 +351,13 @@ impl Clients {
     }
 
     /// The next of those that were there when `cursor` was made and still are, some of them; none at the end.
-    pub fn next(&self, cursor: &mut Cursor) -> SmallVec<[Arc<Facts>; CLIENTS_AT_ONCE]> {
+    pub fn next(&self, cursor: &mut Cursor) -> SmallVec<[Arc<ClientFacts>; CLIENTS_AT_ONCE]> {
         let all = self.all();
         let from = all.partition_point(|facts| facts.id <= cursor.after);
         let rest = all[from..].iter().take_while(|facts| facts.id <= cursor.last);
         let next: SmallVec<_> =
             rest.filter(|facts| !facts.killed.load(Relaxed)).take(CLIENTS_AT_ONCE).cloned().collect();
-        cursor.after = next.last().map_or(cursor.last, |facts: &Arc<Facts>| facts.id);
+        cursor.after = next.last().map_or(cursor.last, |facts: &Arc<ClientFacts>| facts.id);
         next
     }
 
@@ -366,7 +366,7 @@ impl Clients {
         self.all().len()
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<Arc<Facts>>> {
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<ClientFacts>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! CLIENT: what a connection says of itself, and who else is there.
+//! CLIENT: what a connection says of itself, and which other clients are there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_protocol::resp::Args;
 use larder_store::Millis;
 
-use super::client::{Cursor, Facts, Replies};
+use super::client::{ClientFacts, Cursor, Replies};
 use super::filter::{Asked, Filter, filter_ns};
 use crate::redis::call::{Call, Flow, integer, is};
 use crate::redis::collections::block::Unblock;
@@ -16,73 +16,80 @@ use crate::redis::reply::{put_bulk, put_verbatim};
 use crate::redis::server::absent;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, WHILE_PAUSED};
-use crate::redis::table::{Command, NO_KEYS, row};
+use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, WEIGHTLESS, WHILE_PAUSED};
+use crate::redis::table::{Command, NO_KEYS, Weighs, row};
 
-const PLAIN: u32 = NOSCRIPT | LOADING | STALE;
-const RULES: u32 = PLAIN | ADMIN;
+const PLAIN: u64 = NOSCRIPT | LOADING | STALE;
+const RULES: u64 = PLAIN | ADMIN;
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("client|id", 2, PLAIN, NO_KEYS, |call, _| call.integer(call.client.facts.id as i64)).doc(
-        "5.0.0",
-        "",
-        "The connection's number.",
-    ),
-    Command::args("client|info", 2, PLAIN, NO_KEYS, info).doc(
+    Command::args("client|id", 2, PLAIN | WEIGHTLESS, NO_KEYS, |call, _| {
+        call.integer(call.client.facts.id as i64)
+    })
+    .doc("5.0.0", "", "The connection's number."),
+    Command::args("client|info", 2, PLAIN | WEIGHTLESS, NO_KEYS, info).doc(
         "6.2.0",
         "",
         "What is known of the connection.",
     ),
-    Command::args("client|list", -2, RULES, NO_KEYS, list).doc(
+    Command::args("client|list", -2, RULES, NO_KEYS, list).weighs(Weighs::Clients).doc(
         "2.4.0",
         FILTERS,
         "What is known of all connections.",
     ),
-    Command::args("client|kill", -3, RULES, NO_KEYS, kill).doc("2.4.0", KILLED, "Closes connections."),
-    Command::args("client|setname", 3, PLAIN, NO_KEYS, |call, mut args| {
+    Command::args("client|kill", -3, RULES, NO_KEYS, kill).weighs(Weighs::Clients).doc(
+        "2.4.0",
+        KILLED,
+        "Closes connections.",
+    ),
+    Command::args("client|setname", 3, PLAIN | WEIGHTLESS, NO_KEYS, |call, mut args| {
         set_name(call, args.next().unwrap_or_default())?;
         call.ok()
     })
     .doc("2.6.9", "connection-name", "Names the connection."),
-    Command::args("client|getname", 2, PLAIN, NO_KEYS, get_name).doc("2.6.9", "", "The connection's name."),
-    Command::args("client|setinfo", 4, PLAIN, NO_KEYS, set_info).doc(
+    Command::args("client|getname", 2, PLAIN | WEIGHTLESS, NO_KEYS, get_name).doc(
+        "2.6.9",
+        "",
+        "The connection's name.",
+    ),
+    Command::args("client|setinfo", 4, PLAIN | WEIGHTLESS, NO_KEYS, set_info).doc(
         "7.2.0",
         "LIB-NAME libname | LIB-VER libver",
         "Says which library speaks.",
     ),
-    Command::args("client|reply", 3, PLAIN, NO_KEYS, reply).doc(
+    Command::args("client|reply", 3, PLAIN | WEIGHTLESS, NO_KEYS, reply).doc(
         "3.2.0",
         "ON|OFF|SKIP",
         "Whether commands are answered.",
     ),
-    Command::args("client|no-evict", 3, RULES, NO_KEYS, no_evict).doc(
+    Command::args("client|no-evict", 3, RULES | WEIGHTLESS, NO_KEYS, no_evict).doc(
         "7.0.0",
         "ON|OFF",
         "Accepted: connections are not closed for want of memory.",
     ),
-    Command::args("client|no-touch", 3, PLAIN, NO_KEYS, no_touch).doc(
+    Command::args("client|no-touch", 3, PLAIN | WEIGHTLESS, NO_KEYS, no_touch).doc(
         "7.2.0",
         "ON|OFF",
         "Whether reads count as accesses.",
     ),
-    Command::args("client|pause", -3, RULES, NO_KEYS, pause).doc(
+    Command::args("client|pause", -3, RULES | WEIGHTLESS, NO_KEYS, pause).doc(
         "3.0.0",
         "timeout [WRITE|ALL]",
         "Has commands wait for some milliseconds.",
     ),
-    Command::args("client|unpause", 2, RULES, NO_KEYS, |call, _| {
+    Command::args("client|unpause", 2, RULES | WEIGHTLESS, NO_KEYS, |call, _| {
         call.cx.shared.pause.end();
         call.cx.shared.look_in_time(call.cx.now());
         call.ok()
     })
     .with(WHILE_PAUSED)
     .doc("6.2.0", "", "Ends what CLIENT PAUSE began."),
-    Command::args("client|unblock", -3, RULES, NO_KEYS, unblock).doc(
+    Command::args("client|unblock", -3, RULES | WEIGHTLESS, NO_KEYS, unblock).doc(
         "5.0.0",
         "client-id [TIMEOUT|ERROR]",
         "Ends the waiting of another connection.",
     ),
-    Command::args("client|getredir", 2, PLAIN, NO_KEYS, |call, _| call.integer(-1)).doc(
+    Command::args("client|getredir", 2, PLAIN | WEIGHTLESS, NO_KEYS, |call, _| call.integer(-1)).doc(
         "6.0.0",
         "",
         "Where invalidations go: nowhere, there is no tracking.",
@@ -90,7 +97,7 @@ pub(crate) const ROWS: &[Command] = &[
     absent::TRACKING,
     absent::TRACKING_INFO,
     absent::CACHING,
-    Command::args("client|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+    Command::args("client|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
         crate::redis::server::introspect::help(call, "client")
     })
     .doc("5.0.0", "", "What CLIENT can do."),
@@ -101,7 +108,7 @@ const FILTERS: &str = "[ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLI
 const KILLED: &str = "ip:port | [ID client-id [client-id ...]] [TYPE <NORMAL|MASTER|REPLICA|PUBSUB>] [ADDR ip:port] [LADDR ip:port] [IP ip] [USER username] [NAME name] [LIB-NAME libname] [LIB-VER libver] [FLAGS flags] [CAPA r] [DB db] [MAXAGE maxage] [IDLE idle] [SKIPME <YES|NO>]";
 
 /// One line of CLIENT LIST.
-pub(crate) fn line(facts: &Facts, now: Millis) -> String {
+pub(crate) fn line(facts: &ClientFacts, now: Millis) -> String {
     let names = facts.names();
     let command = row(facts.row.load(Relaxed)).map_or("NULL", |row| row.name);
     let flags = facts.flags();
@@ -241,14 +248,14 @@ const KILL_NS: u64 = 300;
 /// is to close.
 #[derive(Debug)]
 struct Killing {
-    /// Who is next.
+    /// The client that is next.
     clients: Cursor,
     filter: Filter,
     skip_me: bool,
     /// It names one by its address.
     one: bool,
     killed: i64,
-    /// Who asks is one of them.
+    /// The client that asks is one of them.
     me: bool,
 }
 
@@ -312,7 +319,8 @@ fn set_info(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         let what = crate::redis::fail::shown(what, 128);
         return Err(Fail::with(format!("ERR Unrecognized option '{what}'")));
     }
-    let value = a_name(if is_name { "lib-name" } else { "lib-ver" }, value)?;
+    // The word is repeated as it was written.
+    let value = a_name(&crate::redis::fail::shown(what, 128), value)?;
     call.client.rename(|names| {
         if is_name {
             names.library = value.into();
@@ -365,17 +373,22 @@ fn no_touch(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn pause(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let timeout = integer(args.next().unwrap_or_default())
-        .map_err(|_| Fail::of("ERR timeout is not an integer or out of range"))?;
-    let timeout = u64::try_from(timeout).map_err(|_| Fail::of("ERR timeout is negative"))?;
+    let timeout = args.next().unwrap_or_default();
     let writes_only = match (args.next(), args.next()) {
-        (None, _) => false,
+        (_, Some(_)) => return Err(Fail::subcommand_arity("CLIENT", "PAUSE")),
+        (None, None) => false,
         (Some(word), None) if is(word, "ALL") => false,
         (Some(word), None) if is(word, "WRITE") => true,
-        _ => return Err(Fail::of("ERR CLIENT PAUSE mode must be WRITE or ALL")),
+        (Some(_), None) => return Err(Fail::of("ERR CLIENT PAUSE mode must be WRITE or ALL")),
     };
+    let timeout = integer(timeout).map_err(|_| Fail::of("ERR timeout is not an integer or out of range"))?;
+    if timeout < 0 {
+        return Err(Fail::of("ERR timeout is negative"));
+    }
     let now = call.cx.now();
-    call.cx.shared.pause.begin(now, now.saturating_add(timeout), writes_only);
+    // The end is a time that can be said.
+    let until = (now as i64).checked_add(timeout).ok_or(Fail::of("ERR timeout is out of range"))?;
+    call.cx.shared.pause.begin(now, until as u64, writes_only);
     call.cx.shared.look_in_time(now);
     call.ok()
 }

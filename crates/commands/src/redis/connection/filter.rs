@@ -1,4 +1,4 @@
-//! Which clients CLIENT LIST lists and CLIENT KILL closes: those for whom all that is asked for holds, and nothing
+//! Which clients CLIENT LIST lists and CLIENT KILL closes: those of which all that is asked for holds, and nothing
 //! that is asked not to.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,7 +7,7 @@ use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{DATABASES, Millis};
 
 use super::NAME_BYTES_MAX;
-use super::client::Facts;
+use super::client::ClientFacts;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Fail, shown};
 use crate::redis::strings::rewrite::Heap;
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    fn of(facts: &Facts) -> Kind {
+    fn of(facts: &ClientFacts) -> Kind {
         if facts.listens() { Kind::Pubsub } else { Kind::Normal }
     }
 }
@@ -98,6 +98,14 @@ pub(crate) enum Asked {
 const NOT_POSITIVE: Fail = Fail::of("ERR client-id should be greater than 0");
 
 impl Asked {
+    /// What a number below 1 stands for.
+    fn nobody(self) -> Result<u64, Fail> {
+        match self {
+            Asked::ForList => Ok(0),
+            Asked::ToKill => Err(NOT_POSITIVE),
+        }
+    }
+
     fn bad_id(self) -> Fail {
         match self {
             Asked::ForList => Fail::of("ERR Invalid client ID"),
@@ -154,7 +162,8 @@ impl Filter {
                 let mut ids = Vec::new();
                 while let Some(id) = args.clone().next().and_then(parse_integer) {
                     args.next();
-                    ids.push(u64::try_from(id).ok().filter(|&id| id > 0).ok_or(asked.bad_id())?);
+                    // Nobody has a number below 1: CLIENT LIST finds nobody by it.
+                    ids.push(u64::try_from(id).ok().filter(|&id| id > 0).map_or_else(|| asked.nobody(), Ok)?);
                 }
                 if ids.is_empty() {
                     return Err(value.map_or(Fail::SYNTAX, |_| asked.bad_id()));
@@ -190,7 +199,7 @@ impl Filter {
         clients_ns(self.tests.len())
     }
 
-    pub fn holds(&self, facts: &Facts, now: Millis) -> bool {
+    pub fn holds(&self, facts: &ClientFacts, now: Millis) -> bool {
         self.tests.iter().all(|(wanted, test)| test.holds(facts, now) == *wanted)
     }
 }
@@ -258,7 +267,7 @@ impl Test {
         })
     }
 
-    fn holds(&self, facts: &Facts, now: Millis) -> bool {
+    fn holds(&self, facts: &ClientFacts, now: Millis) -> bool {
         let since_s = |then: Millis| now.saturating_sub(then) / 1000;
         match self {
             Test::Ids(ids) => ids.binary_search(&facts.id).is_ok(),

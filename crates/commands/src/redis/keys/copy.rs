@@ -8,11 +8,12 @@ use crate::core::work::copying_ns;
 use crate::redis::call::{Call, is, kept, next};
 use crate::redis::connection::{database, database_or};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::keys::copying;
 use crate::redis::strings::making::{Carry, carry};
 use crate::redis::table::{ArgsTold, Tells};
 
 /// What is copied of a collection that goes elsewhere, at most, about.
-const LEAF_BYTES_MAX: u64 = 48 << 10;
+pub(crate) const LEAF_BYTES_MAX: u64 = 48 << 10;
 
 /// Copies a value with what goes with it, and spends what that takes: from one key to another, which has no value or may lose it. A collection that is
 /// to leave its key does so at once. False if there is nothing to copy, or something in the way.
@@ -147,6 +148,9 @@ pub(crate) fn copy(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         words,
         &Carry { from: places, to: (db, to), only_new: !replace, removes: false, reply },
     )? {
+        return Ok(());
+    }
+    if copying::begin(call, words, (from, to), (db, replace))? {
         return Ok(());
     }
     let copied = call.as_one([from, to], |call| copy_to(call, &from, &to, replace, false))?;

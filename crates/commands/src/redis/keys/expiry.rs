@@ -74,7 +74,7 @@ pub(crate) fn deadline(name: &str, time: &[u8], clock: Clock, now: Millis) -> Re
 
 /// Under what condition EXPIRE sets an expiry.
 #[derive(Clone, Copy, Debug, Default)]
-struct When {
+pub(crate) struct When {
     absent: bool,
     present: bool,
     later: bool,
@@ -82,6 +82,22 @@ struct When {
 }
 
 impl When {
+    /// NX, XX, GT, LT, of which HEXPIRE takes one.
+    pub fn of_option(word: &[u8]) -> Option<When> {
+        let when = When::default();
+        if is(word, "NX") {
+            Some(When { absent: true, ..when })
+        } else if is(word, "XX") {
+            Some(When { present: true, ..when })
+        } else if is(word, "GT") {
+            Some(When { later: true, ..when })
+        } else if is(word, "LT") {
+            Some(When { earlier: true, ..when })
+        } else {
+            None
+        }
+    }
+
     fn parse(args: Args<'_>) -> Result<When, Fail> {
         let mut when = When::default();
         for word in args {
@@ -108,7 +124,7 @@ impl When {
     }
 
     /// It holds for a key that expires at `old` (0: never) and is to expire at `new`.
-    fn holds(self, old: Millis, new: Millis) -> bool {
+    pub fn holds(self, old: Millis, new: Millis) -> bool {
         !(self.absent && old != 0
             || self.present && old == 0
             || self.later && (old == 0 || new <= old)

@@ -4,48 +4,56 @@ use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{Collection, Element, Item, Type, Value};
 
 use crate::core::findings::{self, About};
-use crate::redis::call::{Call, integer, is, next};
+use crate::redis::call::{Call, few_names, integer, is, next};
 use crate::redis::collections::COMPARE_NS;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::table::flag::{LOADING, READONLY, STALE};
+use crate::redis::table::flag::{LOADING, READONLY, STALE, WEIGHTLESS};
 use crate::redis::table::{Access, Command, Keys, NO_KEYS};
 
 /// The key behind the subcommand.
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
 pub(crate) const OBJECT: &[Command] = &[
-    Command::args("object|encoding", 3, READONLY, SECOND, |call, args| of_key(call, args, Facet::Encoding))
-        .access(&[Access::Look])
-        .doc("2.2.3", "key", "How a value is encoded."),
-    Command::args("object|refcount", 3, READONLY, SECOND, |call, args| of_key(call, args, Facet::References))
-        .access(&[Access::Look])
-        .doc("2.2.3", "key", "How many names a value has: one."),
-    Command::args("object|idletime", 3, READONLY, SECOND, |call, args| of_key(call, args, Facet::Idle))
-        .access(&[Access::Look])
-        .doc("2.2.3", "key", "Seconds since the last access."),
-    Command::args("object|freq", 3, READONLY, SECOND, |call, args| of_key(call, args, Facet::Frequency))
-        .access(&[Access::Look])
-        .doc("4.0.0", "key", "How often a key is accessed, from 0 to 3."),
-    Command::args("object|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+    Command::args("object|encoding", 3, READONLY | WEIGHTLESS, SECOND, |call, args| {
+        of_key(call, args, Facet::Encoding)
+    })
+    .access(&[Access::Look])
+    .doc("2.2.3", "key", "How a value is encoded."),
+    Command::args("object|refcount", 3, READONLY | WEIGHTLESS, SECOND, |call, args| {
+        of_key(call, args, Facet::References)
+    })
+    .access(&[Access::Look])
+    .doc("2.2.3", "key", "How many names a value has: one."),
+    Command::args("object|idletime", 3, READONLY | WEIGHTLESS, SECOND, |call, args| {
+        of_key(call, args, Facet::Idle)
+    })
+    .access(&[Access::Look])
+    .doc("2.2.3", "key", "Seconds since the last access."),
+    Command::args("object|freq", 3, READONLY | WEIGHTLESS, SECOND, |call, args| {
+        of_key(call, args, Facet::Frequency)
+    })
+    .access(&[Access::Look])
+    .doc("4.0.0", "key", "How often a key is accessed, from 0 to 3."),
+    Command::args("object|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
         crate::redis::server::introspect::help(call, "object")
     })
     .doc("6.2.0", "", "What OBJECT can do."),
 ];
 
 pub(crate) const MEMORY: &[Command] = &[
-    Command::args("memory|usage", -3, READONLY, SECOND, usage).access(&[Access::Look]).doc(
+    Command::args("memory|usage", -3, READONLY | WEIGHTLESS, SECOND, usage).access(&[Access::Look]).doc(
         "4.0.0",
         "key [SAMPLES count]",
         "Bytes that a key and its value take.",
     ),
-    Command::args("memory|doctor", 2, LOADING | STALE, NO_KEYS, |call, _| {
+    Command::args("memory|doctor", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
         let mut text = "Memory is bounded by maxmemory.\n".to_owned();
         text.push_str(&findings::text(About::Memory, &findings::find_for(call.cx)));
         crate::redis::reply::put_verbatim(call.out, call.client.resp3, &text);
         Ok(())
     })
     .doc("4.0.0", "", "Says how memory is."),
-    Command::args("memory|malloc-stats", 2, LOADING | STALE, NO_KEYS, |call, _| {
+    Command::args("memory|malloc-stats", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
         crate::redis::reply::put_verbatim(
             call.out,
             call.client.resp3,
@@ -54,17 +62,17 @@ pub(crate) const MEMORY: &[Command] = &[
         Ok(())
     })
     .doc("4.0.0", "", "Says where to look."),
-    Command::args("memory|purge", 2, LOADING | STALE, NO_KEYS, |call, _| call.ok()).doc(
+    Command::args("memory|purge", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| call.ok()).doc(
         "4.0.0",
         "",
         "Accepted: free memory goes back by itself.",
     ),
-    Command::args("memory|stats", 2, LOADING | STALE, NO_KEYS, stats).doc(
+    Command::args("memory|stats", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, stats).doc(
         "4.0.0",
         "",
         "What memory is used for.",
     ),
-    Command::args("memory|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+    Command::args("memory|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
         crate::redis::server::introspect::help(call, "memory")
     })
     .doc("4.0.0", "", "What MEMORY can do."),
@@ -107,6 +115,7 @@ pub(crate) fn encoding_ns(item: &Item<'_>) -> u64 {
         Type::Set => NUMBERS_MAX + MEMBERS_MAX,
         Type::SortedSet => MEMBERS_MAX,
         Type::List => LIST_BYTES_MAX / LIST_ELEMENT_BYTES,
+        Type::Stream => 0,
     };
     // Of a hash fields and values are.
     (2 * collection.elements().len()).min(most) as u64 * COMPARE_NS
@@ -120,7 +129,13 @@ fn encoding_of(collection: &Collection<'_>) -> &'static str {
         collection.len() <= most && elements().all(|entry| short(entry.name) && short(entry.value))
     };
     match collection.kind() {
-        Type::Hash if packs(HASH_MAX) => "listpack",
+        Type::Hash if packs(HASH_MAX) => {
+            if collection.soonest() == 0 {
+                "listpack"
+            } else {
+                "listpackex"
+            }
+        }
         Type::Set
             if collection.len() <= NUMBERS_MAX && elements().all(|entry| entry.name.number().is_some()) =>
         {
@@ -129,6 +144,7 @@ fn encoding_of(collection: &Collection<'_>) -> &'static str {
         Type::Set | Type::SortedSet if packs(MEMBERS_MAX) => "listpack",
         Type::Hash | Type::Set => "hashtable",
         Type::SortedSet => "skiplist",
+        Type::Stream => "stream",
         Type::List => {
             let mut bytes = 0;
             let is_long = elements().any(|entry| {
@@ -161,6 +177,7 @@ pub(crate) const fn name_of(kind: Type) -> &'static str {
         Type::Set => "set",
         Type::SortedSet => "zset",
         Type::List => "list",
+        Type::Stream => "stream",
     }
 }
 
@@ -191,6 +208,7 @@ fn of_key(call: &mut Call<'_, '_, '_>, mut args: Args<'_>, facet: Facet) -> Done
 }
 
 fn usage(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    few_names(args)?;
     let key = next(&mut args)?;
     while let Some(word) = args.next() {
         if !is(word, "SAMPLES") {

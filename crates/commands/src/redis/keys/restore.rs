@@ -1,18 +1,19 @@
-//! RESTORE: a value out of Redis's payload (`serialize.rs`), of a large one in steps.
+//! RESTORE: a value out of Redis's payload (`serialize.rs`), of a large one in steps. A collection is read by `loading.rs`.
 //!
 //! ```text
 //! the request ─► checksum, some of it at each step ─► the lane ─► the value is made, some of it at each step ─► stored
 //! ```
 
 use larder_protocol::resp::{Args, Encoder};
-use larder_store::{Attributes, Expect, Hint, Key, Millis, Upload};
+use larder_store::{Attributes, BulkLoad, Expect, Hint, Key, Millis, Refusal, Upload};
 
 use crate::core::work::{Lane, copying_ns};
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::keys::loading::{self, Loading, is_collection};
 use crate::redis::keys::serialize::{
     BAD_FORMAT, FOOTER_BYTES, LZF_BACK_MAX, LZF_BYTES_MAX, Reader, TYPE_STRING, WRONG, checking_ns, crc64_on,
-    footer, restore_string, unpack_some,
+    footer, restore_string, unpack_some, verified,
 };
 use crate::redis::steps::again::STEPS_BYTES_MIN;
 use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
@@ -22,6 +23,8 @@ use crate::redis::strings::source::Name;
 use crate::redis::table::{self, Command};
 
 const BUSY: Fail = Fail::of("BUSYKEY Target key name already exists.");
+/// A collection that takes no longer is restored in one step.
+const AT_ONCE_NS: u64 = 300_000;
 /// Bytes that are looked through, copied or unpacked between two looks at how much a step has done.
 const CHUNK_BYTES: usize = 16 << 10;
 
@@ -50,6 +53,23 @@ impl Terms {
             let _ = call.cx.guard.delete(key, Expect::Present);
         }
         over
+    }
+
+    /// Publishes a collection, unless its time has passed.
+    fn publish(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>, load: BulkLoad) -> Done {
+        if self.is_over(call, key) {
+            return call.ok();
+        }
+        if load.is_empty() {
+            // The time of all fields has passed.
+            let _ = call.cx.guard.delete(key, Expect::Present);
+            return call.ok();
+        }
+        match call.cx.guard.load_publish(load, key, &self.attributes(), self.expect())? {
+            Ok(_) => self.end(call, key),
+            Err(Refusal::NoMemory) => Err(Fail::OUT_OF_MEMORY),
+            Err(_) => Err(BUSY),
+        }
     }
 
     /// What is said when the value is stored.
@@ -96,6 +116,14 @@ pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, 
         (ttl, false) => call.cx.now().saturating_add(ttl).min(i64::MAX as u64),
     };
     let terms = Terms { replace, expires_at, idle_s, frequency };
+    if is_collection(payload) {
+        if !call.cx.guard.in_transaction()
+            && (payload.len() as u64 >= STEPS_BYTES_MIN || loading::weigh(payload).ns >= AT_ONCE_NS)
+        {
+            return begin(call, key, behind_ttl, terms);
+        }
+        return load_at_once(call, key, verified(payload)?, &terms);
+    }
     let bytes = unpacked_bytes(payload).min(call.value_bytes_max()).max(payload.len() as u64);
     if bytes >= STEPS_BYTES_MIN && !call.cx.guard.in_transaction() {
         return begin(call, key, behind_ttl, terms);
@@ -113,6 +141,14 @@ pub(crate) fn restore(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, 
     }
     call.store(key, &value, &terms.attributes(), terms.expect())?.map_err(|_| BUSY)?;
     terms.end(call, key)
+}
+
+/// A collection that is restored in one step.
+fn load_at_once(call: &mut Call<'_, '_, '_>, key: &Key<'_>, body: &[u8], terms: &Terms) -> Done {
+    let (mut loading, mut ns) = (Loading::new(call, body)?, 0);
+    while !loading.step(call, key, body, (&mut ns, u64::MAX))? {}
+    call.spend(ns);
+    terms.publish(call, key, loading.into_load())
 }
 
 /// Bytes that a payload has unpacked, as far as that can be; 0 if it is not packed.
@@ -172,6 +208,8 @@ enum Stage {
     Waiting,
     /// The value is being made.
     Making { upload: Box<Upload>, from: From, _lane: Lane },
+    /// A collection is being made.
+    Loading { loading: Box<Loading>, _lane: Lane },
     /// All is done.
     Over,
 }
@@ -200,7 +238,7 @@ impl Unpacked {
         self.bytes.drain(..forgotten);
         self.taken -= forgotten;
         while !data.is_empty() && self.bytes.len() - self.taken < CHUNK_BYTES {
-            unpack_some(&mut data, &mut self.bytes)?;
+            unpack_some(&mut data, &mut self.bytes, usize::MAX)?;
         }
         *at += before - data.len();
         let from = std::mem::replace(&mut self.taken, self.bytes.len());
@@ -231,6 +269,19 @@ fn source(body: &[u8], value_bytes_max: u64) -> Result<(From, u64), Fail> {
 }
 
 impl Restoring {
+    /// Stores a collection, in the database that has its number by now.
+    fn end_load(&mut self, call: &mut Call<'_, '_, '_>, load: BulkLoad) -> Done {
+        self.name.anew(call);
+        let key = self.name.key(call);
+        let mut words = Encoder::default();
+        words.push(key.bytes());
+        let mut load = Some(load);
+        call.tell_around(self.row, words.args(), |call| match load.take() {
+            Some(load) => self.terms.publish(call, &key, load),
+            None => Ok(()),
+        })
+    }
+
     /// Stores what is whole; false if the database was swapped for another.
     fn end(&self, call: &mut Call<'_, '_, '_>, upload: Upload) -> Result<bool, Fail> {
         if self.name.is_swapped(call) {
@@ -247,7 +298,7 @@ impl Restoring {
             let Some(upload) = upload.take() else { return Ok(()) };
             match call.cx.guard.publish(upload, self.terms.expect()) {
                 Ok(_) => self.terms.end(call, &key),
-                Err(larder_store::Refusal::NoMemory) => Err(Fail::OUT_OF_MEMORY),
+                Err(Refusal::NoMemory) => Err(Fail::OUT_OF_MEMORY),
                 Err(_) => Err(BUSY),
             }
         })?;
@@ -278,6 +329,29 @@ impl Job for Restoring {
             self.stage = Stage::Waiting;
         }
         let body = &payload[..payload.len() - FOOTER_BYTES];
+        if let Stage::Waiting = &self.stage
+            && is_collection(body)
+        {
+            let loading = Box::new(Loading::new(call, body)?);
+            let Some(lane) = call.cx.room.work().take_lane() else {
+                call.spend(ns.max(STEP_NS_MIN));
+                return Ok(Step::More);
+            };
+            self.stage = Stage::Loading { loading, _lane: lane };
+        }
+        if let Stage::Loading { loading, .. } = &mut self.stage {
+            let key = self.name.key(call);
+            let done = loading.step(call, &key, body, (&mut ns, ns_max));
+            call.spend(ns);
+            if !done? {
+                return Ok(Step::More);
+            }
+            let Stage::Loading { loading, _lane } = std::mem::replace(&mut self.stage, Stage::Over) else {
+                return Ok(Step::Done);
+            };
+            self.end_load(call, loading.into_load())?;
+            return Ok(Step::Done);
+        }
         if let Stage::Waiting = &self.stage {
             let (from, bytes) = source(body, call.value_bytes_max())?;
             let Some(lane) = call.cx.room.work().take_lane() else {

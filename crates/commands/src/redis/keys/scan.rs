@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larder_protocol::number::parse_c_u64;
 use larder_protocol::resp::Args;
 use larder_store::Guard;
 
@@ -15,13 +16,30 @@ use crate::redis::reply::{put_bulk, put_null};
 /// Walks of RANDOMKEY from a random place, before it looks at what was new lately.
 const RANDOM_WALKS: usize = 8;
 
+/// NOVALUES where no values are.
+pub(crate) const ONLY_HSCAN: Fail = Fail::of("ERR NOVALUES option can only be used in HSCAN");
+
+/// A cursor, read as C reads one: blanks and a plus in front are let pass.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn cursor(word: &[u8]) -> Result<u64, Fail> {
+    // A blank behind digits ends C's number, and is no end of a cursor.
+    let ends = word.last().is_some_and(u8::is_ascii_digit);
+    let signs = word.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(0, |last| last + 1);
+    let is_one = ends && word[..signs].iter().all(|byte| matches!(byte, b' ' | b'\t'..=b'\r' | b'+'));
+    parse_c_u64(word).filter(|_| is_one).ok_or(Fail::of("ERR invalid cursor"))
+}
+
 /// SCAN
 pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let cursor = next(&mut args)?;
-    let cursor = larder_protocol::number::parse_u64(cursor).ok_or(Fail::of("ERR invalid cursor"))?;
+    let cursor = cursor(next(&mut args)?)?;
     let mut count = 10;
     let mut wanted = wanted(call, None);
     while let Some(word) = args.next() {
+        if is(word, "NOVALUES") {
+            return Err(ONLY_HSCAN);
+        }
         let value = next(&mut args)?;
         if is(word, "COUNT") {
             count = integer(value)?;
@@ -105,6 +123,8 @@ pub(crate) struct Sample {
     keys: [u64; larder_store::DATABASES as usize],
     expiring: [u64; larder_store::DATABASES as usize],
     left_ms: [u128; larder_store::DATABASES as usize],
+    /// Hashes in which a field expires.
+    timed: [u64; larder_store::DATABASES as usize],
     /// Where the walk goes on.
     cursor: u64,
 }
@@ -131,14 +151,17 @@ impl Sample {
                 self.expiring[db] += 1;
                 self.left_ms[db] += u128::from(item.expires_at().saturating_sub(now));
             }
+            self.timed[db] += u64::from(item.is_timed());
         });
         self.cursor == 0 || self.keys.iter().sum::<u64>() >= SAMPLE_ITEMS
     }
 
-    /// How many of a database's keys expire, and the mean of the milliseconds that they have left.
-    pub fn of(&self, db: u8, keys: u64) -> (u64, u64) {
+    /// How many of a database's keys expire, the mean of the milliseconds that they have left, and how many of its keys are
+    /// hashes in which a field expires.
+    pub fn of(&self, db: u8, keys: u64) -> (u64, u64, u64) {
         let at = usize::from(db);
-        let expires = keys * self.expiring[at] / self.keys[at].max(1);
-        (expires, (self.left_ms[at] / u128::from(self.expiring[at].max(1))) as u64)
+        let share = |some: u64| keys * some / self.keys[at].max(1);
+        let left_ms = self.left_ms[at] / u128::from(self.expiring[at].max(1));
+        (share(self.expiring[at]), left_ms as u64, share(self.timed[at]))
     }
 }

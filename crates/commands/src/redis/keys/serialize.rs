@@ -1,4 +1,4 @@
-//! Redis's own payload of a value, and DUMP; RESTORE is in `restore.rs`.
+//! Redis's own payload of a value, and DUMP; RESTORE is in `restore.rs`, what a collection's has in `collections/payload.rs`.
 //!
 //! ```text
 //! type 1 (0: string) | length and bytes, or a packed number, or LZF | version 2 LE | CRC-64 8 LE
@@ -9,18 +9,22 @@
 
 use std::borrow::Cow;
 
+use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, parse_integer, write_integer};
 use larder_store::{Hint, Key, Pinned, Value};
 
 use crate::redis::call::Call;
+use crate::redis::collections::payload;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{UNPINNED, put_bulk, put_head};
+use crate::redis::reply::{put_bulk, put_fail, put_head};
 use crate::redis::steps::job::{Job, Step};
 
 /// The version that is written: that of Redis 7.0, which every later one reads.
-const VERSION: u16 = 10;
+pub(crate) const VERSION: u16 = 10;
+/// The version that is written of a hash in which a field expires: that of Redis 7.4.
+pub(crate) const TIMED_VERSION: u16 = 12;
 /// The last version of Redis's that is read.
-const VERSION_MAX: u16 = 12;
+const VERSION_MAX: u16 = TIMED_VERSION;
 /// Versions of Valkey, which begin anew at this one; strings are in all of them as they were.
 const VALKEY_VERSIONS: std::ops::RangeInclusive<u16> = 80..=89;
 pub(crate) const TYPE_STRING: u8 = 0;
@@ -71,47 +75,87 @@ pub(crate) fn crc64_on(crc: u64, bytes: &[u8]) -> u64 {
     rest.iter().fold(crc, |crc, byte| CRC[0][usize::from(crc as u8 ^ byte)] ^ crc >> 8)
 }
 
-fn push_length(payload: &mut Vec<u8>, n: u64) {
+/// Bytes of a length, at most.
+pub(crate) const LENGTH_BYTES_MAX: usize = 9;
+/// Bytes of a packed number, at most.
+const PACKED_BYTES_MAX: usize = 5;
+
+/// A length as it stands in a payload.
+pub(crate) fn length(n: u64) -> ArrayVec<u8, LENGTH_BYTES_MAX> {
+    let mut bytes = ArrayVec::new();
     match n {
-        0..0x40 => payload.push(n as u8),
-        0x40..0x4000 => payload.extend_from_slice(&((n as u16) | 0x4000).to_be_bytes()),
+        0..0x40 => bytes.push(n as u8),
+        0x40..0x4000 => bytes.extend(((n as u16) | 0x4000).to_be_bytes()),
         0x4000..0x1_0000_0000 => {
-            payload.push(0x80);
-            payload.extend_from_slice(&(n as u32).to_be_bytes());
+            bytes.push(0x80);
+            bytes.extend((n as u32).to_be_bytes());
         }
         _ => {
-            payload.push(0x81);
-            payload.extend_from_slice(&n.to_be_bytes());
+            bytes.push(0x81);
+            bytes.extend(n.to_be_bytes());
         }
     }
+    bytes
 }
 
-/// The payload of no functions: what FUNCTION DUMP answers.
-pub(crate) fn dump_nothing() -> Vec<u8> {
-    let mut payload = VERSION.to_le_bytes().to_vec();
+/// A string that is the decimal text of a number; none of one that has more than 32 bits: it is not packed.
+pub(crate) fn packed(n: i64) -> Option<ArrayVec<u8, PACKED_BYTES_MAX>> {
+    let mut bytes = ArrayVec::new();
+    let n = i32::try_from(n).ok()?;
+    if let Ok(n) = i8::try_from(n) {
+        bytes.extend([0xc0, n as u8]);
+    } else if let Ok(n) = i16::try_from(n) {
+        bytes.push(0xc1);
+        bytes.extend(n.to_le_bytes());
+    } else {
+        bytes.push(0xc2);
+        bytes.extend(n.to_le_bytes());
+    }
+    Some(bytes)
+}
+
+/// A library of functions.
+const LIBRARY: u8 = 245;
+
+/// The payload of libraries of functions.
+pub(crate) fn dump_functions<'a>(codes: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for code in codes {
+        payload.push(LIBRARY);
+        payload.extend_from_slice(&length(code.len() as u64));
+        payload.extend_from_slice(code);
+    }
+    payload.extend_from_slice(&VERSION.to_le_bytes());
     let crc = crc64(&payload);
     payload.extend_from_slice(&crc.to_le_bytes());
     payload
+}
+
+/// The next library's code of a payload without its end; `room` is asked as by [`Reader::string`].
+///
+/// # Errors
+/// There is something else in it, or no room.
+pub(crate) fn restored_function<'a>(
+    payload: &mut Reader<'a>,
+    room: &mut dyn FnMut(usize) -> Result<(), Fail>,
+) -> Result<Option<Cow<'a, [u8]>>, Fail> {
+    if payload.0.is_empty() {
+        return Ok(None);
+    }
+    if payload.array() != Some([LIBRARY]) {
+        return Err(Fail::of("ERR given type is not a function"));
+    }
+    payload.string(room).map(Some)
 }
 
 /// The payload of a string.
 fn dump_string(value: &[u8]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(value.len() + 32);
     payload.push(TYPE_STRING);
-    match parse_integer(value).and_then(|n| i32::try_from(n).ok()) {
-        Some(n) => {
-            if let Ok(n) = i8::try_from(n) {
-                payload.extend_from_slice(&[0xc0, n as u8]);
-            } else if let Ok(n) = i16::try_from(n) {
-                payload.push(0xc1);
-                payload.extend_from_slice(&n.to_le_bytes());
-            } else {
-                payload.push(0xc2);
-                payload.extend_from_slice(&n.to_le_bytes());
-            }
-        }
+    match parse_integer(value).and_then(packed) {
+        Some(packed) => payload.extend_from_slice(&packed),
         None => {
-            push_length(&mut payload, value.len() as u64);
+            payload.extend_from_slice(&length(value.len() as u64));
             payload.extend_from_slice(value);
         }
     }
@@ -150,7 +194,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A string, however it is packed; `room` says whether there is room to unpack so many bytes.
-    fn string(&mut self, room: &mut dyn FnMut(usize) -> Result<(), Fail>) -> Result<Cow<'a, [u8]>, Fail> {
+    pub fn string(&mut self, room: &mut dyn FnMut(usize) -> Result<(), Fail>) -> Result<Cow<'a, [u8]>, Fail> {
         self.string_or(room).unwrap_or(Err(BAD_FORMAT))
     }
 
@@ -203,21 +247,21 @@ fn unpack(mut data: &[u8], bytes: usize) -> Option<Vec<u8>> {
     }
     let mut out = Vec::with_capacity(bytes);
     while !data.is_empty() {
-        unpack_some(&mut data, &mut out)?;
-        if out.len() > bytes {
-            return None;
-        }
+        unpack_some(&mut data, &mut out, bytes)?;
     }
     (out.len() == bytes).then_some(out)
 }
 
 /// Unpacks what one byte of control says, behind what was unpacked before, of which at least the last
-/// [`LZF_BACK_MAX`] bytes are there.
-pub(crate) fn unpack_some(data: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
+/// [`LZF_BACK_MAX`] bytes are there: up to `bytes_max` of them.
+pub(crate) fn unpack_some(data: &mut &[u8], out: &mut Vec<u8>, bytes_max: usize) -> Option<()> {
     let (control, rest) = data.split_first()?;
     let control = usize::from(*control);
     if control < 32 {
         let (literal, rest) = rest.split_at_checked(control + 1)?;
+        if literal.len() > bytes_max - out.len() {
+            return None;
+        }
         out.extend_from_slice(literal);
         *data = rest;
         return Some(());
@@ -232,6 +276,9 @@ pub(crate) fn unpack_some(data: &mut &[u8], out: &mut Vec<u8>) -> Option<()> {
     let (low, after) = rest.split_first()?;
     let back = ((control & 0x1f) << 8 | usize::from(*low)) + 1;
     let start = out.len().checked_sub(back)?;
+    if len + 2 > bytes_max - out.len() {
+        return None;
+    }
     // What is copied may be what is being written.
     for at in start..start + len + 2 {
         out.push(out[at]);
@@ -276,18 +323,25 @@ pub(crate) fn verified(payload: &[u8]) -> Result<&[u8], Fail> {
 }
 
 /// DUMP: a large value is sent from where it lies.
-pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, _: Args<'_>) -> Done {
+pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
     match call.cx.guard.peek(key).hit() {
         Some(item) => match item.value() {
             Value::Whole(value) => put_bulk(call.out, &dump_string(value)),
-            Value::Collection(_) => return Err(Fail::of("ERR collections are not dumped here")),
+            Value::Collection(there) => {
+                let kind = there.kind();
+                return match payload::dump(call, key, hint, kind, args) {
+                    // Others have put something else there since.
+                    Err(fail) if fail == Fail::WRONG_TYPE => dump(call, key, hint, args),
+                    done => done,
+                };
+            }
             Value::Pieces(_) => {
                 let Some(pinned) = item.pin_for_reply() else {
-                    call.out.put(UNPINNED);
+                    put_fail(call.out, &Fail::HELD);
                     return Ok(());
                 };
                 let mut head = vec![TYPE_STRING];
-                push_length(&mut head, pinned.value_bytes());
+                head.extend_from_slice(&length(pinned.value_bytes()));
                 let crc = crc64(&head);
                 return call.work(Dumping { head, pinned: Some(pinned), crc, at: 0 });
             }

@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use larder_store::{Database, Guard, Item, Store, Type, Value};
+use larder_store::{Database, Guard, Item, Millis, Store, Type, Value};
 
 use crate::core::context::Context;
 use crate::core::glob::Pattern;
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
 impl Kind {
     /// The type of this name.
     pub fn of(word: &[u8]) -> Kind {
-        let collections = [Type::Hash, Type::Set, Type::SortedSet, Type::List].map(name_of);
+        let collections = [Type::Hash, Type::Set, Type::SortedSet, Type::List, Type::Stream].map(name_of);
         let mut names = collections.into_iter().chain([STRING]);
         names.find(|name| is(word, name)).map_or(Kind::Unknown, Kind::Named)
     }
@@ -198,7 +198,7 @@ impl Digesting {
     }
 
     /// Adds a key with its value; one with a large value is noted.
-    fn add(&mut self, item: &Item<'_>) {
+    fn add(&mut self, item: &Item<'_>, now: Millis) {
         let mut hash = Hash::of(&[&[item.database()], item.key()]);
         match item.value() {
             Value::Whole(bytes) => {
@@ -206,7 +206,7 @@ impl Digesting {
                 self.digest.add(hash.end());
             }
             Value::Collection(collection) => {
-                hash.eat(&digest_of(&collection.elements()).to_le_bytes());
+                hash.eat(&digest_of(&collection.elements(), now).to_le_bytes());
                 self.digest.add(hash.end());
             }
             Value::Pieces(_) => self.large.push((item.database(), item.key().into())),
@@ -236,10 +236,10 @@ impl Digesting {
         }
         let Some((db, name)) = self.large.pop() else { return };
         *ns += KEY_NS;
-        let key = guard.key_in(db, &name);
+        let (key, now) = (guard.key_in(db, &name), guard.now());
         if let Some(item) = guard.peek(&key).hit() {
             match item.value() {
-                Value::Whole(_) | Value::Collection(_) => self.add(&item),
+                Value::Whole(_) | Value::Collection(_) => self.add(&item, now),
                 Value::Pieces(value) => {
                     self.under_way = Some(Hashing::new(Hash::of(&[&[db], &name]), value.pin()));
                 }
@@ -299,6 +299,7 @@ impl Job for Survey {
             return Ok(self.reply(call));
         }
         let pattern = self.pattern();
+        let _held = pattern.as_deref().map(|pattern| Heap::of_pattern(call, pattern, false));
         let pattern = pattern.as_deref().map(|pattern| Pattern::of(pattern, false));
         let weight = pattern.as_ref().map(Pattern::weight);
         let (ns_max, mut ns) = (call.step_ns(), weight.map_or(0, |weight| weight.read_ns));
@@ -367,6 +368,7 @@ impl Survey {
             digesting.look_on(&mut cx.guard, ns);
             return Ok(digesting.walked && !digesting.has_large());
         }
+        let now = cx.guard.now();
         // A step ends between two walks.
         let mut walk = |items: usize, visit: &mut dyn FnMut(Item<'_>)| {
             *ns += items as u64 * KEY_NS;
@@ -422,7 +424,7 @@ impl Survey {
                 Ok(*found >= RANDOM_KEYS || again && (next == 0 || next >= *start))
             }
             Goal::Digest(digesting) => {
-                let next = walk(items.min(ITEMS_PER_WALK), &mut |item| digesting.add(&item));
+                let next = walk(items.min(ITEMS_PER_WALK), &mut |item| digesting.add(&item, now));
                 digesting.walked = next == 0;
                 digesting.charge();
                 Ok(digesting.walked && !digesting.has_large())

@@ -61,6 +61,7 @@ pub(crate) fn look_ns(call: &Call<'_, '_, '_>, pattern: &[u8]) -> u64 {
 impl Channels {
     /// Looks at some names; true when there are no more.
     fn look(&mut self, call: &mut Call<'_, '_, '_>) -> bool {
+        let _held = self.pattern.as_deref().map(|pattern| Heap::of_pattern(call, pattern, false));
         let pattern = self.pattern.as_deref().map(|pattern| Pattern::of(pattern, false));
         let weight = pattern.as_ref().map(Pattern::weight);
         let (ns_max, mut ns) = (call.step_ns(), weight.map_or(0, |weight| weight.read_ns));

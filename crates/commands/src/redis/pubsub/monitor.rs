@@ -23,14 +23,21 @@ impl Call<'_, '_, '_> {
     /// Shows a command to those who want to see all, in the words of the client.
     #[cold]
     pub fn show(&mut self, row: &'static Command, words: Args<'_>) {
-        if row.has(SKIP_MONITOR) || row.has(ADMIN) {
+        let client = std::sync::Arc::clone(&self.client.facts);
+        self.show_as(row, words, &client.address);
+    }
+
+    /// Shows a command as somebody's.
+    #[cold]
+    pub fn show_as(&mut self, row: &'static Command, words: Args<'_>, who: &str) {
+        if row.has(SKIP_MONITOR) && !row.runs_script() || row.has(ADMIN) {
             return;
         }
         // Within the millisecond of the batch by the clock that goes on.
         let at_us = self.cx.now() * 1000 + self.cx.host.clock_us() % 1000;
         let mut line = Vec::with_capacity(words.encoded().len().min(LINE_BYTES_MAX) + 64);
         line.extend_from_slice(&stamp(at_us));
-        let _ = write!(line, " [{} {}]", self.client.db, self.client.facts.address);
+        let _ = write!(line, " [{} {who}]", self.client.db);
         let count = words.len();
         for (nth, word) in secret::shown(Some(row), words).enumerate() {
             if line.len() > LINE_BYTES_MAX {

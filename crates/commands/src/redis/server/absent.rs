@@ -6,15 +6,15 @@ use larder_protocol::resp::Args;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_set};
-use crate::redis::table::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE};
+use crate::redis::table::flag::{ADMIN, FAST, LOADING, NO_MULTI, NOSCRIPT, STALE, WEIGHTLESS};
 use crate::redis::table::{Command, NO_KEYS};
 
 const NO_CLUSTER: Fail = Fail::of("ERR This instance has cluster support disabled");
-const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
+const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
 /// A command of a cluster.
 const fn clustered(name: &'static str, arity: i32, since: &'static str, usage: &'static str) -> Command {
-    Command::args(name, arity, LOADING | STALE, NO_KEYS, |_, _| Err(NO_CLUSTER)).doc(
+    Command::args(name, arity, LOADING | STALE | WEIGHTLESS, NO_KEYS, |_, _| Err(NO_CLUSTER)).doc(
         since,
         usage,
         "Fails: there is no cluster.",
@@ -59,9 +59,9 @@ const CLUSTER: &[Command] = &[
 
 pub(crate) const ROWS: &[Command] = &[
     Command::container("cluster", CLUSTER).doc("3.0.0", "", "A cluster: there is none."),
-    clustered("asking", 1, "3.0.0", "").with(FAST),
-    clustered("readonly", 1, "3.0.0", "").with(FAST),
-    clustered("readwrite", 1, "3.0.0", "").with(FAST),
+    clustered("asking", 1, "3.0.0", "").with(FAST).categories(&["connection"]),
+    clustered("readonly", 1, "3.0.0", "").with(FAST).categories(&["connection"]),
+    clustered("readwrite", 1, "3.0.0", "").with(FAST).categories(&["connection"]),
 ];
 
 const NO_MODULES: Fail = Fail::of("ERR MODULE command not allowed. There are no modules here");
@@ -87,7 +87,7 @@ pub(crate) const MODULE: &[Command] = &[
         "name",
         "Fails: there are no modules.",
     ),
-    Command::args("module|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+    Command::args("module|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
         super::introspect::help(call, "module")
     })
     .doc("5.0.0", "", "What MODULE can do."),
@@ -96,26 +96,28 @@ pub(crate) const MODULE: &[Command] = &[
 const NOT_SAVED: Fail = Fail::of("ERR nothing is saved here: a cache keeps its keys in memory alone");
 
 pub(crate) const SAVE: Command =
-    Command::args("save", 1, ADMIN | NOSCRIPT | NO_MULTI, NO_KEYS, |_, _| Err(NOT_SAVED)).doc(
+    Command::args("save", 1, ADMIN | NOSCRIPT | NO_MULTI | WEIGHTLESS, NO_KEYS, |_, _| Err(NOT_SAVED)).doc(
         "1.0.0",
         "",
         "Fails: nothing is saved.",
     );
 pub(crate) const BGSAVE: Command =
-    Command::args("bgsave", -1, ADMIN | NOSCRIPT, NO_KEYS, |_, mut args| match (args.next(), args.next()) {
-        (Some(word), None) if is(word, "SCHEDULE") => Err(NOT_SAVED),
-        (None, _) => Err(NOT_SAVED),
-        _ => Err(Fail::SYNTAX),
+    Command::args("bgsave", -1, ADMIN | NOSCRIPT | WEIGHTLESS, NO_KEYS, |_, mut args| {
+        match (args.next(), args.next()) {
+            (Some(word), None) if is(word, "SCHEDULE") => Err(NOT_SAVED),
+            (None, _) => Err(NOT_SAVED),
+            _ => Err(Fail::SYNTAX),
+        }
     })
     .doc("1.0.0", "[SCHEDULE]", "Fails: nothing is saved.");
 pub(crate) const BGREWRITEAOF: Command =
-    Command::args("bgrewriteaof", 1, ADMIN | NOSCRIPT, NO_KEYS, |_, _| Err(NOT_SAVED)).doc(
+    Command::args("bgrewriteaof", 1, ADMIN | NOSCRIPT | WEIGHTLESS, NO_KEYS, |_, _| Err(NOT_SAVED)).doc(
         "1.0.0",
         "",
         "Fails: nothing is saved.",
     );
 
-const PLAIN: u32 = NOSCRIPT | LOADING | STALE;
+const PLAIN: u64 = NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
 pub(crate) const TRACKING: Command = Command::args("client|tracking", -3, PLAIN, NO_KEYS, tracking).doc(
     "6.0.0",

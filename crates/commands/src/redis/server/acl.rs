@@ -8,11 +8,11 @@ use crate::core::access::User;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_set};
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
-use crate::redis::table::{Command, NO_KEYS, rows};
+use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, WEIGHTLESS};
+use crate::redis::table::{Command, NO_KEYS, Secret, rows};
 
-const PLAIN: u32 = NOSCRIPT | LOADING | STALE;
-const RULES: u32 = PLAIN | ADMIN;
+const PLAIN: u64 = NOSCRIPT | LOADING | STALE | WEIGHTLESS;
+const RULES: u64 = PLAIN | ADMIN;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("acl|whoami", 2, PLAIN, NO_KEYS, |call, _| {
@@ -60,12 +60,18 @@ pub(crate) const ROWS: &[Command] = &[
         Ok(())
     })
     .doc("6.0.0", "[count|RESET]", "What users were refused: nothing."),
-    Command::args("acl|setuser", -3, RULES, NO_KEYS, fixed).doc("6.0.0", "username [rule ...]", FIXED),
+    Command::args("acl|setuser", -3, RULES, NO_KEYS, fixed).secret(Secret::Behind(2)).doc(
+        "6.0.0",
+        "username [rule ...]",
+        FIXED,
+    ),
     Command::args("acl|deluser", -3, RULES, NO_KEYS, fixed).doc("6.0.0", "username [username ...]", FIXED),
     Command::args("acl|load", 2, RULES, NO_KEYS, fixed).doc("6.0.0", "", FIXED),
     Command::args("acl|save", 2, RULES, NO_KEYS, fixed).doc("6.0.0", "", FIXED),
-    Command::args("acl|help", 2, LOADING | STALE, NO_KEYS, |call, _| super::introspect::help(call, "acl"))
-        .doc("6.0.0", "", "What ACL can do."),
+    Command::args("acl|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
+        super::introspect::help(call, "acl")
+    })
+    .doc("6.0.0", "", "What ACL can do."),
 ];
 
 const FIXED: &str = "Fails: users are set up when the server starts.";
@@ -116,7 +122,7 @@ fn category(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Ok(());
     };
     if !args.is_empty() {
-        return Err(Fail::SYNTAX);
+        return Err(Fail::subcommand_arity("ACL", "CAT"));
     }
     if !CATEGORIES.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name)) {
         return Err(Fail::with(format!("ERR Unknown category '{}'", crate::redis::fail::shown(name, 128))));

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use larder_protocol::resp::Args;
 use larder_store::{Eviction, MEMORY_BYTES_MIN, Store};
 
+use super::commandlog::namesakes;
 use super::parameter::{PARAMETERS, Parameter};
 use super::{PROCESS_NS, secret};
 use crate::core::glob::{Pattern, Weight};
@@ -18,28 +19,33 @@ use crate::redis::call::{Call, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_bulk;
 use crate::redis::shared::Shared;
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
-use crate::redis::table::{Command, NO_KEYS};
+use crate::redis::strings::rewrite::Heap;
+use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, WEIGHTLESS};
+use crate::redis::table::{Command, NO_KEYS, Secret, Weighs};
 
-const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
+const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("config|get", -3, RULES, NO_KEYS, get).doc(
+    Command::args("config|get", -3, RULES, NO_KEYS, get).weighs(Weighs::Parameters).doc(
         "2.0.0",
         "parameter [parameter ...]",
         "What parameters are set to.",
     ),
-    Command::args("config|set", -4, RULES, NO_KEYS, set).doc(
+    Command::args("config|set", -4, RULES | WEIGHTLESS, NO_KEYS, set).secret(Secret::Parameters).doc(
         "2.0.0",
         "parameter value [parameter value ...]",
         "Sets parameters.",
     ),
-    Command::args("config|resetstat", 2, RULES, NO_KEYS, reset_stat).doc("2.0.0", "", "Counts anew."),
-    Command::args("config|rewrite", 2, RULES, NO_KEYS, |_, _| {
+    Command::args("config|resetstat", 2, RULES | WEIGHTLESS, NO_KEYS, reset_stat).doc(
+        "2.0.0",
+        "",
+        "Counts anew.",
+    ),
+    Command::args("config|rewrite", 2, RULES | WEIGHTLESS, NO_KEYS, |_, _| {
         Err(Fail::of("ERR The server is running without a config file"))
     })
     .doc("2.8.0", "", "Fails: there is no file."),
-    Command::args("config|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+    Command::args("config|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
         super::introspect::help(call, "config")
     })
     .doc("5.0.0", "", "What CONFIG can do."),
@@ -158,16 +164,24 @@ fn get(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
         ));
     }
     call.spend(ns);
-    let mut wanted = vec![false; PARAMETERS.len()];
+    // Who names a parameter is told its name as it was written.
+    let mut wanted: Vec<Option<&[u8]>> = vec![None; PARAMETERS.len()];
     for pattern in args {
-        let pattern = Pattern::of(pattern, true);
-        let named = PARAMETERS.iter().map(|one| pattern.matches(one.name.as_bytes()));
-        wanted.iter_mut().zip(named).for_each(|(wanted, named)| *wanted |= named);
+        let _held = Heap::of_pattern(call, pattern, true);
+        let is_name = !pattern.iter().any(|byte| matches!(byte, b'[' | b'*' | b'?'));
+        let matching = Pattern::of(pattern, true);
+        for (one, wanted) in PARAMETERS.iter().zip(&mut wanted) {
+            let name = one.name.as_bytes();
+            if if is_name { pattern.eq_ignore_ascii_case(name) } else { matching.matches(name) } {
+                wanted.get_or_insert(if is_name { pattern } else { name });
+            }
+        }
     }
-    call.map(wanted.iter().filter(|wanted| **wanted).count());
-    for (parameter, _) in PARAMETERS.iter().zip(wanted).filter(|(_, wanted)| *wanted) {
+    call.map(wanted.iter().flatten().count());
+    for (parameter, name) in PARAMETERS.iter().zip(wanted) {
+        let Some(name) = name else { continue };
         let value = value(call, parameter);
-        put_bulk(call.out, parameter.name.as_bytes());
+        put_bulk(call.out, name);
         put_bulk(call.out, value.as_bytes());
     }
     Ok(())
@@ -254,7 +268,10 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
         "notify-keyspace-events" if !text.is_empty() && !call.cx.shared.settings.dump => {
             return Err("keys may not be listed (-X)".into());
         }
-        "notify-keyspace-events" => call.cx.shared.events.set(store, &text)?,
+        "notify-keyspace-events" => {
+            let shared = call.cx.shared;
+            shared.events.set(store, &shared.watchers, &text)?;
+        }
         "proto-max-bulk-len" | "client-query-buffer-limit" => {
             if number() < 1 << 20 {
                 return Err("argument must be between 1048576 and 9223372036854775807 inclusive".into());
@@ -269,11 +286,20 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
             common.latency.set_threshold(number());
             common.parameters.set(name, text);
         }
-        "slowlog-max-len" | "slowlog-log-slower-than" => {
-            common.slowlog.set(store, name, text.parse().unwrap_or(0));
-            common.parameters.set(name, text);
+        "busy-reply-threshold" | "lua-time-limit" => {
+            // Two names of one.
+            common.scripts.set_limit(text.parse().unwrap_or(0));
+            for name in ["busy-reply-threshold", "lua-time-limit"] {
+                common.parameters.set(name, text.clone());
+            }
         }
-        name => common.parameters.set(name, text),
+        name => match namesakes(name) {
+            Some(names) => {
+                common.commandlog.set(store, name, text.parse().unwrap_or(0));
+                names.for_each(|name| common.parameters.set(name, text.clone()));
+            }
+            None => common.parameters.set(name, text),
+        },
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! DEBUG, as far as test suites send it.
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Collection, DIGITS_MAX, Expect, Pinned, Type, Value};
+use larder_store::{
+    Attributes, Collection, DIGITS_MAX, Expect, Millis, Pinned, Stream, StreamId, Type, Value,
+};
 
 use crate::core::glob::{Weight, matches};
 use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
@@ -15,47 +17,65 @@ use crate::redis::reply::{
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, TAKES_ALL};
-use crate::redis::table::{Command, Keys, NO_KEYS};
+use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, TAKES_ALL, WEIGHTLESS};
+use crate::redis::table::{Command, Keys, NO_KEYS, Weighs};
 
 /// Bytes of a message of DEBUG ERROR that are told.
 const ERROR_BYTES_MAX: usize = 4 << 10;
 
-const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE | TAKES_ALL;
+const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | TAKES_ALL;
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("debug|sleep", 3, RULES, NO_KEYS, sleep).doc("1.0.0", "seconds", "Answers later."),
-    Command::args("debug|error", 3, RULES, NO_KEYS, |_, mut args| {
+    Command::args("debug|sleep", 3, RULES | WEIGHTLESS, NO_KEYS, sleep)
+        .doc("1.0.0", "seconds", "Answers later.")
+        .doubles(&["seconds"]),
+    Command::args("debug|error", 3, RULES | WEIGHTLESS, NO_KEYS, |_, mut args| {
         Err(Fail::with(crate::redis::fail::shown(next(&mut args)?, ERROR_BYTES_MAX)))
     })
     .doc("1.0.0", "message", "Answers this error."),
-    Command::args("debug|set-active-expire", 3, RULES, NO_KEYS, accept).doc(
+    Command::args("debug|set-active-expire", 3, RULES | WEIGHTLESS, NO_KEYS, accept).doc(
         "1.0.0",
         "0|1",
         "Accepted: what has expired is taken out in any case.",
     ),
-    Command::args("debug|object", 3, RULES, SECOND, object).doc("1.0.0", "key", "A value's internals."),
-    Command::args("debug|protocol", 3, RULES, NO_KEYS, protocol).doc("6.0.0", "type", "A reply of the type."),
-    Command::args("debug|populate", -3, RULES, NO_KEYS, populate).doc(
+    Command::args("debug|object", 3, RULES | WEIGHTLESS, SECOND, object).doc(
+        "1.0.0",
+        "key",
+        "A value's internals.",
+    ),
+    Command::args("debug|protocol", 3, RULES | WEIGHTLESS, NO_KEYS, protocol).doc(
+        "6.0.0",
+        "type",
+        "A reply of the type.",
+    ),
+    Command::args("debug|populate", -3, RULES, NO_KEYS, populate).weighs(Weighs::Populate).doc(
         "1.0.0",
         "count [prefix] [size]",
         "Sets so many keys.",
     ),
-    Command::args("debug|digest", 2, RULES, NO_KEYS, digest).doc(
+    Command::args("debug|digest", 2, RULES, NO_KEYS, digest).weighs(Weighs::Everything).doc(
         "1.0.0",
         "",
         "A hash of all keys and values.",
     ),
-    Command::args("debug|digest-value", -2, RULES, NO_KEYS, digest_value).doc(
+    Command::args("debug|digest-value", -2, RULES, NO_KEYS, digest_value).weighs(Weighs::ReadAll).doc(
         "5.0.0",
         "[key [key ...]]",
         "Hashes of values.",
     ),
-    Command::args("debug|reload", -2, RULES, NO_KEYS, accept).doc("1.0.0", "", "Accepted: there is no file."),
-    Command::args("debug|loadaof", 2, RULES, NO_KEYS, accept).doc("1.0.0", "", "Accepted: there is no file."),
-    Command::args("debug|jmap", 2, RULES, NO_KEYS, accept).doc("1.0.0", "", "Accepted."),
-    Command::args("debug|quicklist-packed-threshold", 3, RULES, NO_KEYS, accept).doc(
+    Command::args("debug|reload", -2, RULES | WEIGHTLESS, NO_KEYS, accept).doc(
+        "1.0.0",
+        "",
+        "Accepted: there is no file.",
+    ),
+    Command::args("debug|loadaof", 2, RULES | WEIGHTLESS, NO_KEYS, accept).doc(
+        "1.0.0",
+        "",
+        "Accepted: there is no file.",
+    ),
+    Command::args("debug|jmap", 2, RULES | WEIGHTLESS, NO_KEYS, accept).doc("1.0.0", "", "Accepted."),
+    Command::args("debug|quicklist-packed-threshold", 3, RULES | WEIGHTLESS, NO_KEYS, accept).doc(
         "7.0.0",
         "size",
         "Accepted.",
@@ -68,8 +88,9 @@ pub(crate) const ROWS: &[Command] = &[
         let _ = matches(pattern, &text);
         call.ok()
     })
+    .weighs(Weighs::Match)
     .doc("1.0.0", "len pattern", "Matches a pattern with a long text."),
-    Command::args("debug|help", 2, LOADING | STALE | TAKES_ALL, NO_KEYS, |call, _| {
+    Command::args("debug|help", 2, LOADING | STALE | TAKES_ALL | WEIGHTLESS, NO_KEYS, |call, _| {
         super::introspect::help(call, "debug")
     })
     .doc("1.0.0", "", "What DEBUG can do."),
@@ -240,19 +261,54 @@ impl Job for Populating {
     }
 }
 
-/// The elements of a collection, in any order where it has none.
-pub(crate) fn digest_of(collection: &Collection<'_>) -> u64 {
+/// The elements that a collection has at this time, in any order where it has none.
+pub(crate) fn digest_of(collection: &Collection<'_>, now: Millis) -> u64 {
+    if let Some(stream) = collection.stream() {
+        return digest_of_stream(&stream);
+    }
     let ordered = collection.kind() == Type::List;
-    collection.entries(0..collection.len()).enumerate().fold(collection.kind() as u64, |sum, (i, entry)| {
+    let entries = collection.entries(0..collection.len()).filter(|entry| entry.is_live(now));
+    entries.enumerate().fold(collection.kind() as u64, |sum, (i, entry)| {
         let mut one = Digest::default();
         let (mut name, mut value) = ([0; DIGITS_MAX], [0; DIGITS_MAX]);
         let place = if ordered { i as u64 } else { 0 };
         let rest = [place.to_le_bytes(), entry.score.to_bits().to_le_bytes()].concat();
         let mut hash = Hash::of(&[entry.name.text(&mut name), &rest]);
         hash.eat(entry.value.text(&mut value));
+        if entry.expires_at != 0 {
+            hash.eat(&entry.expires_at.to_le_bytes());
+        }
         one.add(hash.end());
         sum.wrapping_add(one.0[1])
     })
+}
+
+/// The entries of a stream, its groups, and what is pending in them.
+fn digest_of_stream(stream: &Stream<'_>) -> u64 {
+    let mut digest = Digest::default();
+    let id_bytes = |id: StreamId| [id.ms.to_le_bytes(), id.seq.to_le_bytes()].concat();
+    for entry in stream.entries(0..stream.len()) {
+        let mut hash = Hash::of(&[&id_bytes(entry.id), b""]);
+        for (name, value) in entry.fields {
+            hash.eat(name.text(&mut [0; DIGITS_MAX]));
+            hash.eat(value.text(&mut [0; DIGITS_MAX]));
+        }
+        digest.add(hash.end());
+    }
+    let counts = [stream.added().to_le_bytes(), (stream.len() as u64).to_le_bytes()].concat();
+    let mut hash = Hash::of(&[&id_bytes(stream.last_id()), &counts]);
+    hash.eat(&id_bytes(stream.deleted_max()));
+    digest.add(hash.end());
+    for group in stream.groups() {
+        digest.add(Hash::of(&[group.name, &id_bytes(group.last)]).end());
+        for there in stream.pending(&group, StreamId::MIN) {
+            let consumer = stream.consumer_of(there.consumer).map_or(&[][..], |consumer| consumer.name);
+            let mut hash = Hash::of(&[group.name, &id_bytes(there.id)]);
+            hash.eat(consumer);
+            digest.add(hash.end());
+        }
+    }
+    digest.0[1]
 }
 
 /// A 160-bit value that does not depend on the order in which hashes are added.
@@ -349,7 +405,7 @@ fn digest_value(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 /// Answers for a key, or begins to hash its value.
 fn begin_value(call: &mut Call<'_, '_, '_>, name: &[u8], ns: &mut u64) -> Option<Hashing> {
     let key = call.key(name);
-    let mut digest = Digest::default();
+    let (mut digest, now) = (Digest::default(), call.cx.now());
     *ns += KEY_NS;
     if let Some(item) = call.cx.guard.peek(&key).hit() {
         let mut hash = Hash::of(&[]);
@@ -361,7 +417,7 @@ fn begin_value(call: &mut Call<'_, '_, '_>, name: &[u8], ns: &mut u64) -> Option
             Value::Pieces(value) => return Some(Hashing::new(hash, value.pin())),
             Value::Collection(collection) => {
                 let collection = collection.elements();
-                hash.eat(&digest_of(&collection).to_le_bytes());
+                hash.eat(&digest_of(&collection, now).to_le_bytes());
                 *ns += collection.len() as u64 * KEY_NS;
             }
         }

@@ -9,6 +9,7 @@ use super::config::policy;
 use crate::core::counters::Counter;
 use crate::core::figures::row_sums;
 use crate::core::figures::table::Figure;
+use crate::core::traffic::{Parts, Shares, parts};
 use crate::redis::call::{Call, NAME_NS, few_names, is};
 use crate::redis::connection::REDIS_VERSION;
 use crate::redis::fail::Done;
@@ -17,7 +18,7 @@ use crate::redis::keys::scan::Sample;
 use crate::redis::reply::put_verbatim;
 use crate::redis::table::in_use;
 
-/// Sections in their order; those from `MORE` on only when asked for.
+/// Sections in their order; those from `MORE` on only when asked for, and the last three only by their names.
 const SECTIONS: &[&str] = &[
     "server",
     "clients",
@@ -32,8 +33,12 @@ const SECTIONS: &[&str] = &[
     "keyspace",
     "commandstats",
     "latencystats",
+    "hotkeys",
+    "prefixes",
+    "forecast",
 ];
 const MORE: usize = 11;
+const ALL: usize = SECTIONS.len() - 3;
 
 struct Page {
     text: String,
@@ -61,7 +66,7 @@ pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     for word in args {
         match SECTIONS.iter().position(|name| is(word, name)) {
             Some(index) => wanted[index] = true,
-            None if is(word, "all") || is(word, "everything") => first = SECTIONS.len(),
+            None if is(word, "all") || is(word, "everything") => first = ALL,
             None if is(word, "default") => first = first.max(MORE),
             None => {}
         }
@@ -87,11 +92,49 @@ pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
             }
             "keyspace" => keyspace(call, &mut page),
             "commandstats" => commands(call, &mut page),
+            "hotkeys" => {
+                page.section("Hotkeys");
+                shares(call, &mut page, ("hotkeys", "hotkey"), || call.cx.hot_keys());
+            }
+            "prefixes" => {
+                page.section("Prefixes");
+                shares(call, &mut page, ("prefixes", "prefix"), || call.cx.prefix_shares());
+            }
+            "forecast" => forecast(call, &mut page),
             _ => latencies(call, &mut page),
         }
     }
     put_verbatim(call.out, call.client.resp3, &page.text);
     Ok(())
+}
+
+/// Larder's own: the keys, or prefixes, that are asked for most, where keys may be shown. `all` of them are in lines of `one`.
+fn shares<R: Parts>(
+    call: &Call<'_, '_, '_>,
+    page: &mut Page,
+    (all, one): (&str, &str),
+    told: impl FnOnce() -> Option<Shares<R>>,
+) {
+    if !call.cx.shared.settings.dump {
+        return;
+    }
+    let Some(told) = told() else { return page.line(&format!("{all}_sampled"), 0) };
+    page.line(&format!("{all}_sampled"), 1);
+    page.line(&format!("{all}_seconds"), format_args!("{:.1}", told.seconds));
+    page.line(&format!("{all}_requests"), told.all);
+    page.line(&format!("{all}_samples"), told.samples);
+    for (nth, row) in told.rows.iter().enumerate() {
+        page.line(&format!("{one}_{}", nth + 1), parts(row));
+    }
+}
+
+/// Larder's own: what other memory limits would bring.
+fn forecast(call: &Call<'_, '_, '_>, page: &mut Page) {
+    page.section("Forecast");
+    match call.cx.shared.traffic.told().outlook {
+        Some(outlook) => outlook.each(&mut |name, value| page.line(&format!("forecast_{name}"), value)),
+        None => page.line("forecast_ready", 0),
+    }
 }
 
 fn server(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
@@ -113,8 +156,9 @@ fn server(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     let uptime_s = Figure::Uptime.of(common);
     page.line("uptime_in_seconds", uptime_s);
     page.line("uptime_in_days", uptime_s / 86_400);
-    page.line("hz", 10);
-    page.line("configured_hz", 10);
+    let hz = call.shared.parameters.text("hz");
+    page.line("hz", &hz);
+    page.line("configured_hz", &hz);
     page.line("lru_clock", Figure::Time.of(common) & 0xff_ffff);
     page.line("executable", "larder");
     page.line("config_file", "");
@@ -176,10 +220,24 @@ fn memory(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     let system = RedisFigure::SystemMemory.of(figures);
     page.line("total_system_memory", system);
     page.line("total_system_memory_human", human(system));
-    page.line("used_memory_lua", 0);
-    page.line("used_memory_vm_total", 0);
-    page.line("used_memory_scripts", 0);
-    page.line("number_of_cached_scripts", 0);
+    let (scripts, script_bytes) = call.shared.scripts.size();
+    let mut state_bytes = 0;
+    call.shared.scripts.each_running(|running| state_bytes += running.used_bytes());
+    let (libraries, functions, library_bytes) = call.shared.libraries.size();
+    // Scripts and functions run in the same states.
+    page.line("used_memory_vm_eval", state_bytes);
+    page.line("used_memory_lua", state_bytes);
+    page.line("used_memory_lua_human", human(state_bytes));
+    page.line("used_memory_scripts_eval", script_bytes);
+    page.line("number_of_cached_scripts", scripts);
+    page.line("number_of_functions", functions);
+    page.line("number_of_libraries", libraries);
+    page.line("used_memory_vm_functions", 0);
+    page.line("used_memory_vm_total", state_bytes);
+    page.line("used_memory_vm_total_human", human(state_bytes));
+    page.line("used_memory_functions", library_bytes);
+    page.line("used_memory_scripts", script_bytes + library_bytes);
+    page.line("used_memory_scripts_human", human(script_bytes + library_bytes));
     let limit = RedisFigure::MaxMemory.of(figures);
     page.line("maxmemory", limit);
     page.line("maxmemory_human", human(limit));
@@ -234,6 +292,7 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("instantaneous_output_kbps", format_args!("{:.2}", bytes_out as f64 / 1024.0));
     page.line("rejected_connections", of(Figure::ConnectionsRefused));
     page.line("expired_keys", of(Figure::Expired));
+    page.line("expired_subkeys", common.totals.fields_expired);
     page.line("expired_stale_perc", "0.00");
     page.line("expired_time_cap_reached_count", 0);
     page.line("evicted_keys", of(Figure::Evictions));
@@ -331,8 +390,11 @@ fn keyspace(call: &mut Call<'_, '_, '_>, page: &mut Page) {
     for db in 0..DATABASES {
         let keys = call.cx.guard.store().database_items(db);
         if keys > 0 {
-            let (expires, left_ms) = sample.of(db, keys);
-            page.line(&format!("db{db}"), format_args!("keys={keys},expires={expires},avg_ttl={left_ms}"));
+            let (expires, left_ms, timed) = sample.of(db, keys);
+            page.line(
+                &format!("db{db}"),
+                format_args!("keys={keys},expires={expires},avg_ttl={left_ms},subexpiry={timed}"),
+            );
         }
     }
 }

@@ -10,44 +10,47 @@ use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::steps::pieces::Pieces;
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{self, LOADING, STALE};
-use crate::redis::table::{Command, Group, NO_KEYS, Run, find, group_of, rows};
+use crate::redis::table::flag::{self, LOADING, STALE, WEIGHTLESS};
+use crate::redis::table::{Access, Command, Group, Keys, NO_KEYS, Run, Secret, find, group_of, rows};
 
-pub(crate) const ROWS: &[Command] =
-    &[
-        Command::args("command|count", 2, LOADING | STALE, NO_KEYS, |call, _| call.length(rows().count()))
-            .doc("2.8.13", "", "How many commands there are."),
-        Command::args("command|info", -2, LOADING | STALE, NO_KEYS, info).doc(
-            "2.8.13",
-            "[command-name [command-name ...]]",
-            "What commands are like.",
-        ),
-        Command::args("command|docs", -2, LOADING | STALE, NO_KEYS, docs).doc(
-            "7.0.0",
-            "[command-name [command-name ...]]",
-            "What commands do.",
-        ),
-        Command::args("command|list", -2, LOADING | STALE, NO_KEYS, list).doc(
+/// In Redis COMMAND is a command for connections.
+const CONNECTION: &[&str] = &["connection"];
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::args("command|count", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
+        call.length(rows().count())
+    })
+    .categories(CONNECTION)
+    .doc("2.8.13", "", "How many commands there are."),
+    Command::args("command|info", -2, LOADING | STALE | WEIGHTLESS, NO_KEYS, info)
+        .categories(CONNECTION)
+        .doc("2.8.13", "[command-name [command-name ...]]", "What commands are like."),
+    Command::args("command|docs", -2, LOADING | STALE | WEIGHTLESS, NO_KEYS, docs)
+        .categories(CONNECTION)
+        .doc("7.0.0", "[command-name [command-name ...]]", "What commands do."),
+    Command::args("command|list", -2, LOADING | STALE | WEIGHTLESS, NO_KEYS, list)
+        .categories(CONNECTION)
+        .doc(
             "7.0.0",
             "[FILTERBY <MODULE module-name|ACLCAT category|PATTERN pattern>]",
             "The names of the commands.",
         ),
-        Command::args("command|getkeys", -3, LOADING | STALE, NO_KEYS, get_keys).doc(
-            "2.8.13",
-            "command [arg [arg ...]]",
-            "The keys among a command's arguments.",
-        ),
-        Command::args("command|getkeysandflags", -3, LOADING | STALE, NO_KEYS, get_keys_and_flags).doc(
+    Command::args("command|getkeys", -3, LOADING | STALE | WEIGHTLESS, NO_KEYS, get_keys)
+        .secret(Secret::OfAnother)
+        .categories(CONNECTION)
+        .doc("2.8.13", "command [arg [arg ...]]", "The keys among a command's arguments."),
+    Command::args("command|getkeysandflags", -3, LOADING | STALE | WEIGHTLESS, NO_KEYS, get_keys_and_flags)
+        .secret(Secret::OfAnother)
+        .categories(CONNECTION)
+        .doc(
             "7.0.0",
             "command [arg [arg ...]]",
             "The keys among a command's arguments, and what it does with them.",
         ),
-        Command::args("command|help", 2, LOADING | STALE, NO_KEYS, |call, _| help(call, "command")).doc(
-            "5.0.0",
-            "",
-            "What COMMAND can do.",
-        ),
-    ];
+    Command::args("command|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| help(call, "command"))
+        .categories(CONNECTION)
+        .doc("5.0.0", "", "What COMMAND can do."),
+];
 
 /// COMMAND
 pub(crate) fn all(call: &mut Call<'_, '_, '_>) -> Done {
@@ -106,13 +109,18 @@ const ROW_NS: u64 = 10;
 pub(crate) fn categories(group: &Group, row: &Command) -> impl Iterator<Item = &'static str> {
     let (category, row) = (group.category, *row);
     CATEGORIES.iter().copied().filter(move |name| match *name {
-        "read" => row.has(flag::READONLY),
+        // What scripts do is not known.
+        "read" => row.has(flag::READONLY) && !row.runs_script(),
         "write" => row.has(flag::WRITE),
+        "admin" | "dangerous" if row.categories.is_some_and(|own| own.contains(name)) => true,
         "admin" | "dangerous" => row.has(flag::ADMIN),
         "fast" => row.has(flag::FAST),
         "slow" => !row.has(flag::FAST),
         "blocking" => row.has(flag::BLOCKING),
-        name => category == Some(name),
+        // A container is in none of its own accord: its subcommands are.
+        name => row
+            .categories
+            .map_or(category == Some(name) && row.subcommands().is_empty(), |own| own.contains(&name)),
     })
 }
 
@@ -121,8 +129,11 @@ fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
     put_bulk(call.out, row.name.as_bytes());
     put_integer(call.out, i64::from(row.arity));
     let resp3 = call.client.resp3;
-    let flags: Vec<&str> =
+    let mut flags: Vec<&str> =
         (0..flag::NAMES.len()).filter(|bit| row.has(1 << bit)).map(|bit| flag::NAMES[bit]).collect();
+    if row.runs_script() {
+        flags.push("no_mandatory_keys");
+    }
     put_set(call.out, resp3, flags.len());
     flags.iter().for_each(|name| put_simple(call.out, name));
     for place in row.keys.range() {
@@ -139,35 +150,101 @@ fn put_info(call: &mut Call<'_, '_, '_>, group: &Group, row: &Command) {
     }
 }
 
+/// Where some of a command's keys are, and what it does with them.
+#[derive(Clone, Copy, Debug)]
+struct Spec {
+    access: Access,
+    /// This argument, …
+    from: i32,
+    /// … or this word behind it, in front of them.
+    word: Option<&'static str>,
+    range: Range,
+}
+
+/// How far keys go.
+#[derive(Clone, Copy, Debug)]
+enum Range {
+    /// To this one, counted from the first or, if negative, from the end; of the words up to there one of `limit`.
+    To { last: i32, step: i32, limit: i32 },
+    /// What is at the place is how many there are; they are behind it.
+    Counted { step: i32 },
+}
+
+/// Where the keys are. Of keys that a function finds the first is told.
+fn specs(row: &Command) -> Vec<Spec> {
+    let spec = |access, from, range| Spec { access, from, word: None, range };
+    let one = Range::To { last: 0, step: 1, limit: 0 };
+    match row.keys {
+        Keys::None => Vec::new(),
+        Keys::Counted { count, step } => vec![spec(row.access_of(0), count, Range::Counted { step })],
+        Keys::By(_) => vec![spec(row.access_of(0), 1, one)],
+        Keys::Behind { word, from, .. } => {
+            let range = Range::To { last: -1, step: 1, limit: 2 };
+            vec![Spec { access: row.access_of(0), from, word: Some(word), range }]
+        }
+        // Each key of which something of its own is done is told by itself, the others together.
+        Keys::Range { first, last, step } => (0..row.access.len().max(1))
+            .map(|nth| {
+                let from = first + nth as i32 * step;
+                if nth + 1 < row.access.len() {
+                    return spec(row.access_of(nth), from, one);
+                }
+                let last = if last < 0 { last } else { last - from };
+                spec(row.access_of(nth), from, Range::To { last, step, limit: 0 })
+            })
+            .collect(),
+    }
+}
+
 /// Where the keys are, in the form that clients of Redis 7 read.
 fn put_key_specs(call: &mut Call<'_, '_, '_>, row: &Command) {
     let resp3 = call.client.resp3;
-    if !row.keys.any() {
-        return put_set(call.out, resp3, 0);
+    let specs = specs(row);
+    put_set(call.out, resp3, specs.len());
+    for spec in specs {
+        put_key_spec(call, row, spec);
     }
-    let [first, last, step] = row.keys.range();
-    put_set(call.out, resp3, 1);
+}
+
+fn put_key_spec(call: &mut Call<'_, '_, '_>, row: &Command, spec: Spec) {
+    let resp3 = call.client.resp3;
     put_map(call.out, resp3, 3);
     put_bulk(call.out, b"flags");
-    let access = if row.has(flag::WRITE) { ["RW", "update"] } else { ["RO", "access"] };
+    let mut access = spec.access.words().to_vec();
+    if row.uses.is_some() {
+        access = [Access::Change.words(), &["variable_flags"]].concat();
+    }
+    if let Keys::By(_) = row.keys {
+        access.push("incomplete");
+    }
     put_set(call.out, resp3, access.len());
     access.iter().for_each(|name| put_simple(call.out, name));
     put_bulk(call.out, b"begin_search");
     put_map(call.out, resp3, 2);
+    let (kind, place) = if spec.word.is_some() { ("keyword", "startfrom") } else { ("index", "index") };
     put_bulk(call.out, b"type");
-    put_bulk(call.out, b"index");
+    put_bulk(call.out, kind.as_bytes());
     put_bulk(call.out, b"spec");
-    put_map(call.out, resp3, 1);
-    put_bulk(call.out, b"index");
-    put_integer(call.out, i64::from(first));
+    put_map(call.out, resp3, 1 + usize::from(spec.word.is_some()));
+    if let Some(word) = spec.word {
+        put_bulk(call.out, b"keyword");
+        put_bulk(call.out, word.as_bytes());
+    }
+    put_bulk(call.out, place.as_bytes());
+    put_integer(call.out, i64::from(spec.from));
     put_bulk(call.out, b"find_keys");
     put_map(call.out, resp3, 2);
     put_bulk(call.out, b"type");
-    put_bulk(call.out, b"range");
+    let (kind, parts) = match spec.range {
+        Range::To { last, step, limit } => {
+            ("range", [("lastkey", last), ("keystep", step), ("limit", limit)])
+        }
+        Range::Counted { step } => ("keynum", [("keynumidx", 0), ("firstkey", 1), ("keystep", step)]),
+    };
+    put_bulk(call.out, kind.as_bytes());
     put_bulk(call.out, b"spec");
-    put_map(call.out, resp3, 3);
-    let last = if last < 0 { last } else { last - first };
-    for (name, n) in [("lastkey", last), ("keystep", step), ("limit", 0)] {
+    put_map(call.out, resp3, parts.len());
+    for (name, n) in parts {
         put_bulk(call.out, name.as_bytes());
         put_integer(call.out, i64::from(n));
     }
@@ -330,6 +407,7 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                     .collect()
             } else if is(by, "PATTERN") {
                 let what = crate::redis::call::bounded(what)?;
+                let _held = Heap::of_pattern(call, what, true);
                 let pattern = Pattern::of(what, true);
                 let names: Vec<&str> = all_rows().map(|(_, row)| row.name).collect();
                 let bytes = names.iter().map(|name| name.len() as u64).sum();
@@ -350,7 +428,7 @@ fn get_keys(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.spend(args.len() as u64 * NAME_NS);
     let _held = Heap::take(call, args.len() * size_of::<&[u8]>())?;
     call.make_room(args.encoded().len())?;
-    let (_, keys) = keys_of(args)?;
+    let (_, keys, _) = keys_of(args)?;
     call.array(keys.len());
     keys.iter().for_each(|key| put_bulk(call.out, key));
     Ok(())
@@ -363,20 +441,21 @@ fn get_keys_and_flags(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     call.spend(2 * args.len() as u64 * NAME_NS);
     let _held = Heap::take(call, args.len() * size_of::<&[u8]>())?;
     call.make_room(args.encoded().len() + args.len() * ACCESS_BYTES)?;
-    let (row, keys) = keys_of(args)?;
+    let (row, keys, args) = keys_of(args)?;
+    let uses = row.uses.map(|uses| uses(args));
     call.array(keys.len());
     for (nth, key) in keys.iter().enumerate() {
         call.array(2);
         put_bulk(call.out, key);
-        let access = row.access_of(nth).words();
+        let access = uses.unwrap_or(row.access_of(nth)).words();
         put_set(call.out, call.client.resp3, access.len());
         access.iter().for_each(|name| put_simple(call.out, name));
     }
     Ok(())
 }
 
-/// The command that the words name, and its keys among them.
-fn keys_of(mut args: Args<'_>) -> Result<(&'static Command, Vec<&[u8]>), Fail> {
+/// The command that the words name, its keys among them, and its arguments.
+fn keys_of(mut args: Args<'_>) -> Result<(&'static Command, Vec<&[u8]>, Args<'_>), Fail> {
     let name = next(&mut args)?;
     let (row, _) = find(name).ok_or(Fail::of("ERR Invalid command specified"))?;
     let mut row = row;
@@ -394,6 +473,10 @@ fn keys_of(mut args: Args<'_>) -> Result<(&'static Command, Vec<&[u8]>), Fail> {
         return Err(Fail::of("ERR Invalid number of arguments specified for command"));
     }
     let mut keys = Vec::with_capacity(args.len());
-    row.each_key(args, &mut |key| keys.push(key));
-    Ok((row, keys))
+    if row.counts_its_keys(args) {
+        row.each_key(args, &mut |key| keys.push(key));
+    } else if !row.runs_script() {
+        return Err(Fail::of("ERR Invalid arguments specified for command"));
+    }
+    Ok((row, keys, args))
 }

@@ -18,11 +18,11 @@ use crate::core::findings::{self, About};
 use crate::redis::call::{Call, NAME_NS, few_names, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_verbatim};
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE};
+use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, WEIGHTLESS};
 use crate::redis::table::in_use;
 use crate::redis::table::{Command, NO_KEYS};
 
-const RULES: u32 = ADMIN | NOSCRIPT | LOADING | STALE;
+const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("latency|latest", 2, RULES, NO_KEYS, latest).doc(
@@ -55,7 +55,7 @@ pub(crate) const ROWS: &[Command] = &[
         "[command [command ...]]",
         "How many calls of commands took up to how many microseconds, of those that were measured.",
     ),
-    Command::args("latency|help", 2, LOADING | STALE, NO_KEYS, |call, _| {
+    Command::args("latency|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
         super::introspect::help(call, "latency")
     })
     .doc("2.8.13", "", "What LATENCY can do."),
@@ -162,6 +162,7 @@ fn history(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn reset(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    few_names(args)?;
     call.spend(args.len() as u64 * NAME_NS);
     let mut events = call.shared.latency.events();
     let before = events.len();
@@ -326,6 +327,12 @@ mod tests {
         latency.note(COMMAND, 2, 20_000);
         let series = latency.series(b"command").expect("noted");
         assert_eq!((series.samples, series.longest_ms), ([(1, 30), (2, 20)].into(), 30));
+        for (second, kept) in (3..).zip(3..=SAMPLES_MAX + 1) {
+            latency.note(COMMAND, second, 10_000);
+            let series = latency.series(b"command").expect("noted");
+            let first = if kept <= SAMPLES_MAX { (1, 30) } else { (2, 20) };
+            assert_eq!((series.samples.len(), series.samples[0]), (kept.min(SAMPLES_MAX), first));
+        }
         (0..1000).for_each(|second| latency.note(COMMAND, second, 10_000));
         let series = latency.series(b"command").expect("noted");
         assert_eq!((series.samples.len(), series.longest_ms), (SAMPLES_MAX, 30));

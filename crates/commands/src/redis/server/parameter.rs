@@ -9,6 +9,8 @@ pub(crate) enum Kind {
     /// Bytes, with a suffix.
     Memory,
     YesNo,
+    /// No: there is none of it here.
+    No,
     Word(&'static [&'static str]),
     Text,
     /// Bytes, or a part of the memory limit.
@@ -49,6 +51,8 @@ const POLICIES: &[&str] = &[
 ];
 
 const MAX: i64 = i64::MAX;
+/// What Redis keeps in 32 bits.
+const INT_MAX: i64 = i32::MAX as i64;
 
 pub(crate) static PARAMETERS: &[Parameter] = &[
     at("maxmemory", Kind::Memory, ""),
@@ -68,21 +72,27 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("tcp-backlog", Kind::Fixed, "1024"),
     at("slowlog-log-slower-than", Kind::Number(-1, MAX), "10000"),
     at("slowlog-max-len", Kind::Number(0, MAX), "128"),
+    at("commandlog-execution-slower-than", Kind::Number(-1, MAX), "10000"),
+    at("commandlog-slow-execution-max-len", Kind::Number(0, MAX), "128"),
+    at("commandlog-request-larger-than", Kind::Number(-1, MAX), "1048576"),
+    at("commandlog-large-request-max-len", Kind::Number(0, MAX), "128"),
+    at("commandlog-reply-larger-than", Kind::Number(-1, MAX), "1048576"),
+    at("commandlog-large-reply-max-len", Kind::Number(0, MAX), "128"),
     at("latency-monitor-threshold", Kind::Number(0, MAX), "0"),
     at("latency-tracking", Kind::YesNo, "yes"),
     at("latency-tracking-info-percentiles", Kind::Percentiles, "50 99 99.9"),
-    at("appendonly", Kind::Word(&["no"]), "no"),
-    at("appendfsync", Kind::Word(&["always", "everysec", "no"]), "everysec"),
+    at("appendonly", Kind::No, "no"),
+    at("appendfsync", Kind::Word(&["everysec", "always", "no"]), "everysec"),
     at("save", Kind::Saves, ""),
     at("dir", Kind::Protected, "/"),
     at("dbfilename", Kind::Protected, ""),
     at("loglevel", Kind::Word(&["debug", "verbose", "notice", "warning", "nothing"]), "notice"),
     at("hz", Kind::Clamped(1, 500), "10"),
     at("dynamic-hz", Kind::YesNo, "yes"),
-    at("activedefrag", Kind::Word(&["no"]), "no"),
+    at("activedefrag", Kind::No, "no"),
     at("active-expire-effort", Kind::Number(1, 10), "1"),
-    at("lfu-log-factor", Kind::Number(0, MAX), "10"),
-    at("lfu-decay-time", Kind::Number(0, MAX), "1"),
+    at("lfu-log-factor", Kind::Number(0, INT_MAX), "10"),
+    at("lfu-decay-time", Kind::Number(0, INT_MAX), "1"),
     at("lazyfree-lazy-eviction", Kind::YesNo, "yes"),
     at("lazyfree-lazy-expire", Kind::YesNo, "yes"),
     at("lazyfree-lazy-server-del", Kind::YesNo, "yes"),
@@ -90,27 +100,27 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("lazyfree-lazy-user-flush", Kind::YesNo, "yes"),
     at("replica-read-only", Kind::YesNo, "yes"),
     at("repl-backlog-size", Kind::Memory, "1048576"),
-    at("min-replicas-to-write", Kind::Number(0, MAX), "0"),
+    at("min-replicas-to-write", Kind::Number(0, INT_MAX), "0"),
     at("cluster-enabled", Kind::Fixed, "no"),
     at("client-output-buffer-limit", Kind::Text, ""),
     at("client-query-buffer-limit", Kind::Memory, ""),
     at("maxmemory-clients", Kind::MemoryOrPercent, "0"),
     at("hash-max-listpack-entries", Kind::Number(0, MAX), "128"),
-    at("hash-max-listpack-value", Kind::Number(0, MAX), "64"),
+    at("hash-max-listpack-value", Kind::Memory, "64"),
     at("hash-max-ziplist-entries", Kind::Number(0, MAX), "128"),
-    at("hash-max-ziplist-value", Kind::Number(0, MAX), "64"),
-    at("list-max-listpack-size", Kind::Number(i32::MIN as i64, MAX), "-2"),
-    at("list-max-ziplist-size", Kind::Number(i32::MIN as i64, MAX), "-2"),
-    at("list-compress-depth", Kind::Number(0, MAX), "0"),
+    at("hash-max-ziplist-value", Kind::Memory, "64"),
+    at("list-max-listpack-size", Kind::Number(i32::MIN as i64, INT_MAX), "-2"),
+    at("list-max-ziplist-size", Kind::Number(i32::MIN as i64, INT_MAX), "-2"),
+    at("list-compress-depth", Kind::Number(0, INT_MAX), "0"),
     at("set-max-intset-entries", Kind::Number(0, MAX), "512"),
     at("set-max-listpack-entries", Kind::Number(0, MAX), "128"),
     at("set-max-listpack-value", Kind::Number(0, MAX), "64"),
     at("zset-max-listpack-entries", Kind::Number(0, MAX), "128"),
-    at("zset-max-listpack-value", Kind::Number(0, MAX), "64"),
+    at("zset-max-listpack-value", Kind::Memory, "64"),
     at("zset-max-ziplist-entries", Kind::Number(0, MAX), "128"),
-    at("zset-max-ziplist-value", Kind::Number(0, MAX), "64"),
-    at("hll-sparse-max-bytes", Kind::Number(0, MAX), "3000"),
-    at("stream-node-max-bytes", Kind::Number(0, MAX), "4096"),
+    at("zset-max-ziplist-value", Kind::Memory, "64"),
+    at("hll-sparse-max-bytes", Kind::Memory, "3000"),
+    at("stream-node-max-bytes", Kind::Memory, "4096"),
     at("stream-node-max-entries", Kind::Number(0, MAX), "100"),
     at("lua-time-limit", Kind::Number(0, MAX), "5000"),
     at("busy-reply-threshold", Kind::Number(0, MAX), "5000"),
@@ -260,6 +270,11 @@ impl Kind {
             Kind::YesNo => match text.to_ascii_lowercase().as_str() {
                 yes_or_no @ ("yes" | "no") => Ok(yes_or_no.into()),
                 _ => Err("argument must be 'yes' or 'no'".into()),
+            },
+            // Some things to ask for are known, and are not here.
+            Kind::No => match Kind::YesNo.check(text)?.as_str() {
+                "no" => Ok("no".into()),
+                _ => Err("argument(s) must be one of the following: no".into()),
             },
             Kind::Word(words) => {
                 let text = text.to_ascii_lowercase();

@@ -3,14 +3,14 @@
 use larder_protocol::resp::Args;
 
 use crate::redis::call::is;
-use crate::redis::table::Command;
+use crate::redis::table::{self, Command, Secret};
 
 /// What is shown in the place of a password.
 const REDACTED: &[u8] = b"(redacted)";
 
 /// The words of a command as others may see them; `row` is the command's, if there is one of its name.
 pub(crate) fn shown<'a>(row: Option<&'static Command>, words: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
-    let name = row.map_or("", |row| row.name);
+    let of_row = row.map_or(Secret::None, |row| row.secret);
     // Words that are still secret from here on, and those that mean nothing by themselves.
     let (mut secret, mut passed) = (0, 0);
     words.enumerate().map(move |(n, word)| {
@@ -22,21 +22,29 @@ pub(crate) fn shown<'a>(row: Option<&'static Command>, words: Args<'a>) -> impl 
             passed -= 1;
             return word;
         }
-        let names_another = matches!(name, "command|getkeys" | "command|getkeysandflags") && n == 2;
-        secret = match name {
-            // A name and a password, or more than it takes.
-            "auth" if n == 0 => usize::MAX,
+        match of_row {
+            Secret::None => {}
+            // More than it takes, too.
+            Secret::Behind(at) => secret = if n == at { usize::MAX } else { 0 },
             // With a version in front or, by mistake, without.
-            "hello" if n > 0 && is(word, "AUTH") => 2,
-            "config|set" if n > 1 && n.is_multiple_of(2) && SECRETS.iter().any(|name| is(word, name)) => 1,
-            // The rules of a user have its password among them.
-            "acl|setuser" if n == 2 => usize::MAX,
-            _ if names_another && (is(word, "AUTH") || is(word, "HELLO")) => usize::MAX,
-            _ => 0,
-        };
-        passed = usize::from(name == "hello" && n > 0 && is(word, "SETNAME"));
+            Secret::Credentials if n > 0 && is(word, "AUTH") => secret = 2,
+            Secret::Credentials => passed = usize::from(n > 0 && is(word, "SETNAME")),
+            Secret::Parameters => {
+                let names_one = n > 1 && n.is_multiple_of(2) && SECRETS.iter().any(|name| is(word, name));
+                secret = usize::from(names_one);
+            }
+            Secret::OfAnother => {
+                let has_secrets = n == 2 && table::find(word).is_some_and(|(row, _)| may_have_secrets(row));
+                secret = if has_secrets { usize::MAX } else { 0 };
+            }
+        }
         word
     })
+}
+
+/// A command, or one of those of its name, has words that are secret.
+fn may_have_secrets(row: &Command) -> bool {
+    row.secret != Secret::None || row.subcommands().iter().any(may_have_secrets)
 }
 
 /// A parameter of this name holds a password.
@@ -57,7 +65,7 @@ const SECRETS: [&str; 6] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redis::table::{self, Run};
+    use crate::redis::table::Run;
     use larder_protocol::resp::split;
 
     fn line(words: &[u8]) -> String {
@@ -82,6 +90,14 @@ mod tests {
             ("HELLO 2 SETNAME AUTH AUTH name secret", "HELLO 2 SETNAME AUTH AUTH (redacted) (redacted)"),
             ("config set masterauth secret dir x", "config set masterauth (redacted) dir x"),
             ("command getkeys auth secret", "command getkeys auth (redacted)"),
+            (
+                "command getkeys config set requirepass s",
+                "command getkeys config (redacted) (redacted) (redacted)",
+            ),
+            (
+                "COMMAND GETKEYSANDFLAGS acl setuser one >s",
+                "COMMAND GETKEYSANDFLAGS acl (redacted) (redacted) (redacted)",
+            ),
             ("config set RequirePass secret maxmemory 5", "config set RequirePass (redacted) maxmemory 5"),
             ("CONFIG SET dir requirepass requirepass s", "CONFIG SET dir requirepass requirepass (redacted)"),
             ("config get requirepass", "config get requirepass"),

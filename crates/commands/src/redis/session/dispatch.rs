@@ -1,4 +1,4 @@
-//! What each request has to pass before it runs: known, arity, who is it, may it be said now, is it queued;
+//! What each request has to pass before it runs: known, arity, has the client said who it is, may it be said now, is it queued;
 //! and what happens when it has run: its time, its counts, may it reply, what it is told besides.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,46 +11,55 @@ use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 use crate::redis::call::{Call, Flow};
 use crate::redis::connection::client::Client;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::scripts;
+use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::table::{self, Command, RowId, Run, flag};
 
 impl Turn<'_, '_, '_, '_> {
     /// Runs one request with all that it has to pass first.
     pub(crate) fn dispatch(&mut self, client: &mut Client, args: Args<'_>) -> Flow {
         self.tally.commands += 1;
-        let found = args.clone().next().and_then(table::find).map(|(row, _)| row);
+        let named = args.clone().next().and_then(table::find);
+        let found = named.map(|(row, _)| row);
         if client.subscriptions.is_some() && found.is_some_and(|row| row.has(flag::ENDS_LISTENING)) {
-            self.fetch_letters(client);
+            self.fetch_deliveries(client);
         }
         let mark = self.out.mark();
-        let replied_bytes = self.out.own_bytes();
+        let (replied_bytes, replied) = (self.out.own_bytes(), self.out.len());
         self.settle_any();
         let slow = found.is_some_and(|row| !row.has(flag::FAST))
-            || self.shared.slowlog.measures_all()
+            || self.shared.commandlog.measures_all()
             || self.meter.measures();
         let started_us = slow.then(|| self.cx.host.clock_us());
         let mut call = self.call(client);
-        let done = call.run(args);
+        let done = call.run(args, named);
         // What it is told of its subscriptions is a push, which comes whatever the replies.
         let told = done.is_ok()
             && found.is_some_and(|row| row.has(flag::SUBSCRIBES))
             && call.client.transaction.queued().is_none();
         let (row, admitted) = (call.row, call.admitted);
         if let Err(fail) = &done {
-            let refused = (!admitted).then(|| call.refuse(args.at(0).unwrap_or_default(), fail.clone()));
+            let refused = (!admitted).then(|| call.refuse(found, fail.clone()));
             call.fail(refused.as_ref().unwrap_or(fail));
         }
         let flow = call.flow;
         let slept_us = flow.sleep_ms() * 1000;
         let took_us =
             started_us.map(|started_us| call.cx.host.clock_us().saturating_sub(started_us) + slept_us);
-        if let (Some(took_us), Some(row), true) = (took_us, row.and_then(table::row), admitted) {
-            call.note_time(row, args, took_us);
+        // What goes on in later turns is timed by all of them.
+        let mut goes_on = false;
+        if let (Some((id, row)), true) = (row.and_then(|id| Some((id, table::row(id)?))), admitted) {
+            let silent = call.client.replies.is_silent();
+            let reply_bytes = if silent { 0 } else { call.out.len().saturating_sub(replied) };
+            goes_on = flow == Flow::Job && call.begin_note(id, args, took_us.unwrap_or(0), reply_bytes);
+            let (took_us, reply_bytes) = if goes_on { (None, 0) } else { (took_us, reply_bytes) };
+            call.note(row, args, Measured { took_us, request_bytes: request_bytes(args), reply_bytes });
         }
         // What comes next is measured from here.
         let _ = self.meter.lap(self.cx.host);
         self.row = row.unwrap_or(RowId::MAX);
         if let Some(row) = row {
-            self.count_single(row, admitted, done.as_ref().err(), took_us);
+            self.count_single(row, admitted, done.as_ref().err(), took_us.filter(|_| !goes_on));
         }
         client.show_transaction();
         let replied_bytes = self.out.own_bytes().saturating_sub(replied_bytes);
@@ -70,7 +79,10 @@ impl Turn<'_, '_, '_, '_> {
                 }
             }
         }
-        client.replies.end_command();
+        // One that waits has not ended.
+        if client.job.is_none() || !execs {
+            client.replies.end_command();
+        }
         self.tell_behind(client, found);
         flow
     }
@@ -80,7 +92,7 @@ impl Turn<'_, '_, '_, '_> {
         if client.subscriptions.is_some()
             && (row.is_some_and(|row| row.has(flag::PUBLISHES)) || self.cx.shared.events.any())
         {
-            self.fetch_letters(client);
+            self.fetch_deliveries(client);
         }
         if let Some(late) = client.late.take() {
             self.out.put(late.contiguous().expect("messages have no values spliced in"));
@@ -90,11 +102,11 @@ impl Turn<'_, '_, '_, '_> {
     /// Writes the messages that wait for this client: what it publishes to itself comes behind the reply
     /// that says so, and what came before it listens no more it is still told.
     #[cold]
-    fn fetch_letters(&mut self, client: &Client) {
+    fn fetch_deliveries(&mut self, client: &Client) {
         let Some(subscriptions) = &client.subscriptions else { return };
         self.cx.shared.tell_events(&mut self.cx.guard, self.cx.host);
-        for letter in self.cx.host.fetch(client.facts.place, client.facts.id) {
-            subscriptions.deliver(client.resp3, &letter.message, self.out);
+        for delivery in self.cx.host.fetch(client.facts.place, client.facts.id) {
+            subscriptions.deliver(client.resp3, &delivery.message, self.out);
         }
     }
 }
@@ -109,12 +121,29 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Finds the command and runs it, if all holds that has to.
-    pub fn run(&mut self, args: Args<'_>) -> Done {
+    /// The server was not started so that nobody may say this.
+    ///
+    /// # Errors
+    /// It was.
+    pub fn is_allowed(&self, row: &Command) -> Done {
+        if row.has(flag::SHOWS_KEYS) && !self.cx.shared.settings.dump {
+            return Err(Fail::with(format!(
+                "ERR '{}' is not allowed: keys may not be listed (-X)",
+                row.name
+            )));
+        }
+        if row.has(flag::FLUSHES) && !self.cx.shared.settings.flush {
+            return Err(Fail::with(format!("ERR '{}' is not allowed: nobody may flush (-F)", row.name)));
+        }
+        Ok(())
+    }
+
+    /// Runs the command of this name, if all holds that has to.
+    fn run(&mut self, args: Args<'_>, named: Option<(&'static Command, RowId)>) -> Done {
         let mut rest = args;
         let name = rest.next().unwrap_or_default();
         self.client.facts.row.store(RowId::MAX, Relaxed);
-        let Some((row, id)) = table::find(name) else {
+        let Some((row, id)) = named else {
             if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
                 // A browser that was talked into speaking to us.
                 self.flow = Flow::Close;
@@ -151,15 +180,7 @@ impl Call<'_, '_, '_> {
         if !self.client.standing.is_admitted() && !row.has(flag::NO_AUTH) {
             return Err(Fail::of("NOAUTH Authentication required."));
         }
-        if row.has(flag::SHOWS_KEYS) && !self.cx.shared.settings.dump {
-            return Err(Fail::with(format!(
-                "ERR '{}' is not allowed: keys may not be listed (-X)",
-                row.name
-            )));
-        }
-        if row.has(flag::FLUSHES) && !self.cx.shared.settings.flush {
-            return Err(Fail::with(format!("ERR '{}' is not allowed: nobody may flush (-F)", row.name)));
-        }
+        self.is_allowed(row)?;
         if self.client.only_listens() && !row.has(flag::WHILE_LISTENING) {
             return Err(Fail::with(format!(
                 "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
@@ -169,7 +190,7 @@ impl Call<'_, '_, '_> {
         if self.client.monitors() && row.has(flag::WRITE | flag::READONLY | flag::PUBLISHES) {
             return Err(Fail::of("ERR Replica can't interact with the keyspace"));
         }
-        if row.has(flag::DENYOOM) && self.shared.starved_bytes.load(Relaxed) > 0 {
+        if self.shared.starved_bytes.load(Relaxed) > 0 && scripts::needs_memory(self, row, rest) {
             return Err(Fail::OUT_OF_MEMORY);
         }
         if self.queue(row, rest, args)? {

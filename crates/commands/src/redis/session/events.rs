@@ -3,9 +3,15 @@
 use larder_protocol::resp::Args;
 
 use crate::core::events::{Seen, seen};
+use crate::core::watchers::{Looked, Stored};
 use crate::redis::call::Call;
 use crate::redis::fail::Done;
 use crate::redis::table::{ArgsTold, ChangeOf, Command, Tells, flag};
+
+/// Keys of one command that those who watch are told of.
+const KEYS_WATCHED: usize = 1024;
+/// What each line takes, about.
+const LINE_NS: u64 = 1_000;
 
 impl Call<'_, '_, '_> {
     fn seen(&mut self, key: &[u8]) -> Seen {
@@ -33,6 +39,51 @@ impl Call<'_, '_, '_> {
     /// Events are wanted: runs a command, and tells what there is to tell.
     #[cold]
     pub fn execute_with_events(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+        if !self.cx.shared.watches_keys(self.cx.guard.store()) {
+            return self.execute_telling(row, args);
+        }
+        if !row.keys.any() || row.runs_script() || self.client.tries > 0 {
+            return self.execute_telling(row, args);
+        }
+        let mut keys: Vec<(usize, &[u8], Looked)> = Vec::new();
+        row.each_key(args, &mut |key| {
+            if keys.len() < KEYS_WATCHED {
+                let looked = self.looked(key);
+                keys.push((keys.len(), key, looked));
+            }
+        });
+        let done = self.execute_telling(row, args);
+        self.spend(keys.len() as u64 * 2 * LINE_NS);
+        for (nth, key, before) in keys {
+            let after = self.looked(key);
+            let (watchers, scene, peer) = (&self.cx.shared.watchers, self.cx.watched(), self.cx.peer);
+            if !row.access_of(nth).writes() {
+                watchers.tell_get(scene, peer, key, &before);
+            } else if after.is_there() {
+                let Looked { class, value_bytes, expires_at, .. } = after;
+                let status = if done.is_ok() { "stored" } else { "not_stored" };
+                let ttl_s =
+                    if expires_at == 0 { 0 } else { expires_at.saturating_sub(scene.now).div_ceil(1000) };
+                watchers.tell_store(
+                    scene,
+                    peer,
+                    key,
+                    Stored { status, cmd: row.name, ttl_s, class, value_bytes },
+                );
+            } else if before.is_there() {
+                watchers.tell_deleted(scene, key, row.name, &before);
+            }
+        }
+        done
+    }
+
+    /// What a key has, for those who watch.
+    fn looked(&mut self, key: &[u8]) -> Looked {
+        let key = self.key(key);
+        Looked::at(&self.cx.guard.peek(&key))
+    }
+
+    fn execute_telling(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         if row.has(flag::MOMENTS) {
             return self.execute_row(row, args);
         }

@@ -3,6 +3,7 @@
 use larder_protocol::resp::Args;
 
 use crate::core::counters::Counter;
+use crate::core::traffic::{self, Seen};
 use crate::redis::call::{Call, KEY_BYTES_MAX};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
@@ -17,6 +18,9 @@ const MANY_WORDS: usize = 4 << 10;
 pub(crate) const KEY_HASH_BYTES: usize = 16;
 /// And of one that is looked at with others as one: its hash, and what its bucket was like.
 const KEY_LOOK_BYTES: usize = 32;
+/// What it takes to write a sample of a key, and to hash one.
+const SAMPLE_NS: u64 = 100;
+const HASH_NS: u64 = 10;
 /// What is noted of a key while keyspace events are wanted: it, and what it was like.
 pub(crate) const KEY_EVENT_BYTES: usize = 72;
 
@@ -24,23 +28,108 @@ impl Call<'_, '_, '_> {
     /// Says why a command was not carried out.
     #[cold]
     pub fn fail(&mut self, fail: &Fail) {
-        self.cx.counters.add(Counter::RedisErrors, 1);
-        self.cx.shared.errors.count(fail.text());
+        self.count_error(fail);
         put_fail(self.out, fail);
+    }
+
+    /// Counts an error, unless that was done where it came from.
+    #[cold]
+    pub fn count_error(&mut self, fail: &Fail) {
+        if !fail.is_counted() {
+            self.cx.counters.add(Counter::RedisErrors, 1);
+            self.cx.shared.errors.count(fail.text());
+        }
     }
 
     /// Runs a command that may run; `args` begin behind its name, `words` with it.
     pub fn execute(&mut self, row: &'static Command, args: Args<'_>, words: Args<'_>) -> Done {
+        if self.cx.shared.topics.monitored() {
+            return self.execute_shown(row, args, words);
+        }
+        self.execute_unseen(row, args)
+    }
+
+    #[cold]
+    fn execute_shown(&mut self, row: &'static Command, args: Args<'_>, words: Args<'_>) -> Done {
+        if row.runs_script() {
+            // Before what it calls.
+            self.show(row, words);
+            return self.execute_unseen(row, args);
+        }
         let done = self.execute_unseen(row, args);
         // Afterwards, as Redis shows it: in the database that SELECT has selected.
-        if self.cx.shared.topics.monitored() {
-            self.show(row, words);
-        }
+        self.show(row, words);
         done
     }
 
     /// As [`Call::execute`], and shows it to nobody.
     pub fn execute_unseen(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+        if row.keys.any() && self.cx.shared.traffic.is_wanted() {
+            return self.execute_sampled(row, args);
+        }
+        self.execute_unsampled(row, args)
+    }
+
+    /// Some of its keys may be sampled. Of a script those of its commands are, and a command that is tried again was.
+    #[inline(never)]
+    fn execute_sampled(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+        let counts = !row.runs_script() && self.client.tries == 0;
+        let keys = if counts { row.key_count(args) } else { 0 };
+        let tap = self.cx.room.tap();
+        tap.take_mark();
+        let is_sampled = keys > 0 && tap.pass(keys);
+        let done = if is_sampled { self.sampled(row, args, keys) } else { self.execute_unsampled(row, args) };
+        if tap.take_mark() && !row.runs_script() {
+            self.follow_keys(row, args);
+        }
+        done
+    }
+
+    /// One of its keys is followed, or was looked at beside them. What has several tries tells of each.
+    #[cold]
+    #[inline(never)]
+    fn follow_keys(&mut self, row: &'static Command, args: Args<'_>) {
+        let tap = self.cx.room.tap();
+        let (mut nth, mut told) = (0, 0);
+        row.each_key(args, &mut |key| {
+            let key = self.cx.guard.key_in(self.client.db, key);
+            if tap.follows(&key) {
+                traffic::follow(tap, &mut self.cx.guard, &key, row.access_of(nth).verb());
+                told += 1;
+            }
+            nth += 1;
+        });
+        self.spend(nth as u64 * HASH_NS + told * SAMPLE_NS);
+    }
+
+    /// Some of its keys may be sampled.
+    #[cold]
+    #[inline(never)]
+    fn sampled(&mut self, row: &'static Command, args: Args<'_>, keys: usize) -> Done {
+        let tap = self.cx.room.tap();
+        let Some(mut next) = tap.next(keys) else { return self.execute_unsampled(row, args) };
+        let (began_us, replied) = (self.cx.host.clock_us(), self.out.len());
+        let done = self.execute_unsampled(row, args);
+        let all_ns = self.cx.host.clock_us().saturating_sub(began_us) * 1000;
+        let replied = self.out.len().saturating_sub(replied);
+        let all_bytes = (row.name.len() + 16 + args.encoded().len()) as u64 + replied;
+        let (cost_ns, bytes) = (all_ns / keys as u64, all_bytes / keys as u64);
+        let (mut nth, mut samples) = (0, 0);
+        row.each_key(args, &mut |key| {
+            if nth == next {
+                let key = self.cx.guard.key_in(self.client.db, key);
+                let seen = Seen { verb: row.access_of(nth).verb(), db: self.client.db, cost_ns };
+                traffic::sample(tap, &mut self.cx.guard, &key, seen, |_, _| bytes);
+                next = tap.next(keys).unwrap_or(usize::MAX);
+                samples += 1;
+            }
+            nth += 1;
+        });
+        self.spend(samples * SAMPLE_NS);
+        done
+    }
+
+    fn execute_unsampled(&mut self, row: &'static Command, args: Args<'_>) -> Done {
         if args.longest() > KEY_BYTES_MAX as u64 {
             let mut longest = 0;
             row.each_key(args, &mut |key| longest = longest.max(key.len()));

@@ -1,4 +1,4 @@
-//! A run of plain requests: the most usual pipeline, in slots that hold nothing else, through
+//! A run of plain requests: the most usual pipeline, in groups that hold nothing else, through
 //! [`crate::core::stages`]. Whatever else comes goes through the batch; the answers are the same.
 
 use larder_protocol::reply::SMALL_ROOM;
@@ -10,6 +10,7 @@ use super::turn::{DECR, GET, INCR, SET, Turn};
 use crate::core::progress::Next;
 use crate::core::stages::{Ahead, GROUP, Stages};
 use crate::core::tally::Tally;
+use crate::core::traffic::{self, READ_NS, Seen, Verb, WRITE_NS};
 use crate::core::usual::{Sum, add};
 use crate::redis::reply::null;
 use crate::redis::strings;
@@ -18,7 +19,7 @@ use crate::redis::strings;
 const KEYS_MIN: usize = 16;
 
 /// One plain request on its way.
-struct Slot<'a, 'w> {
+struct Staged<'a, 'w> {
     key: Key<'a>,
     hint: Hint<'w>,
     ask: Ask<'a>,
@@ -26,7 +27,7 @@ struct Slot<'a, 'w> {
     at: usize,
 }
 
-impl<'w> Ahead<'w> for Slot<'_, 'w> {
+impl<'w> Ahead<'w> for Staged<'_, 'w> {
     #[inline(always)]
     fn ahead(&mut self) -> (&Key<'_>, &mut Hint<'w>) {
         (&self.key, &mut self.hint)
@@ -44,32 +45,35 @@ impl Conversation {
         turn.runs = false;
         let input = turn.input;
         let mut requests = PlainRequests::new(input, turn.at, turn.left);
-        let mut stages = Stages::new();
+        let mut stages = Stages::new(turn.cx.room.tap().mask());
         let null = null(self.client.resp3);
-        while stages.turn(&turn.cx.guard, &mut requests, |requests, slots| {
+        while stages.turn(&turn.cx.guard, &mut requests, |requests, group| {
             let at = requests.at();
             let Some(Plain { key, ask }) = requests.next() else { return false };
             let key = turn.cx.guard.key_in(self.client.db, key);
-            slots.push(Slot { key, hint: turn.cx.guard.prefetch_bucket(&key), ask, at });
+            group.push(Staged { key, hint: turn.cx.guard.prefetch_bucket(&key), ask, at });
             true
         }) {
-            let mut rest = stages.slots();
-            while let Some(slot) = rest.first() {
+            let group = stages.group();
+            let mut rest = group;
+            while let Some(staged) = rest.first() {
                 if turn.out.is_full() {
                     // What is to be asked again is set back to.
-                    turn.at = slot.at;
+                    turn.at = staged.at;
+                    turn.pass(self.client.db, &group[..group.len() - rest.len()], stages.followed());
                     return Some(Next::Flush);
                 }
                 let done = usual(&mut turn.cx.guard, rest, turn.out.room_for(), null, &mut turn.tally);
                 turn.out.filled(done.bytes);
-                if done.slots == 0 {
-                    slot.answer(self, turn);
+                if done.keys == 0 {
+                    staged.answer(self, turn);
                 }
-                let count = done.slots.max(1);
+                let count = done.keys.max(1);
                 turn.tally.commands += count as u32;
                 turn.left -= count as u32;
                 rest = &rest[count..];
             }
+            turn.pass(self.client.db, group, stages.followed());
         }
         turn.at = requests.at();
         turn.runs = stages.keys() >= KEYS_MIN;
@@ -77,18 +81,68 @@ impl Conversation {
     }
 }
 
-impl Slot<'_, '_> {
+impl Turn<'_, '_, '_, '_> {
+    /// These were answered: some may be sampled, or followed.
+    #[inline(always)]
+    fn pass(&mut self, db: u8, group: &[Staged<'_, '_>], followed: u32) {
+        if self.cx.room.tap().pass(group.len()) || followed != 0 {
+            self.sample(db, group, followed);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn sample(&mut self, db: u8, group: &[Staged<'_, '_>], followed: u32) {
+        let tap = self.cx.room.tap();
+        for (_, staged) in group.iter().enumerate().filter(|(nth, _)| followed >> nth & 1 == 1) {
+            traffic::follow(tap, &mut self.cx.guard, &staged.key, staged.verb());
+        }
+        while let Some(staged) = tap.next(group.len()).and_then(|at| group.get(at)) {
+            let verb = staged.verb();
+            let cost_ns = if verb == Verb::Read { READ_NS } else { WRITE_NS };
+            let seen = Seen { verb, db, cost_ns };
+            traffic::sample(tap, &mut self.cx.guard, &staged.key, seen, |key, value| match staged.ask {
+                // *2│$3│GET│key, and the value or null.
+                Ask::Get => 13 + bulk_bytes(key) + value.map_or(5, bulk_bytes),
+                // *3│$3│SET│key│value, and +OK.
+                Ask::Set(value) => 13 + bulk_bytes(key) + bulk_bytes(value.len() as u64) + 5,
+                // *2│$4│INCR│key, and the number.
+                Ask::Incr | Ask::Decr => 14 + bulk_bytes(key) + 3 + value.unwrap_or(0),
+            });
+        }
+    }
+}
+
+/// Bytes of a bulk string on the wire.
+fn bulk_bytes(bytes: u64) -> u64 {
+    let digits = bytes.checked_ilog10().map_or(1, |tens| u64::from(tens) + 1);
+    digits + bytes + 5
+}
+
+impl Staged<'_, '_> {
+    fn verb(&self) -> Verb {
+        match self.ask {
+            Ask::Get => Verb::Read,
+            Ask::Set(_) | Ask::Incr | Ask::Decr => Verb::Write,
+        }
+    }
+
     /// What is not usual.
     #[inline(never)]
     fn answer(&self, conversation: &mut Conversation, turn: &mut Turn<'_, '_, '_, '_>) {
+        let replied = turn.out.len();
         self.answer_only(conversation, turn);
-        turn.cx.spend_beside(turn.out);
+        let replied = turn.out.len().saturating_sub(replied);
+        if replied >= turn.reply_from {
+            turn.note_batched(&mut conversation.client, self.at, replied);
+        }
+        turn.beside();
     }
 
     #[inline(always)]
     fn answer_only(&self, conversation: &mut Conversation, turn: &mut Turn<'_, '_, '_, '_>) {
         let mut call = turn.call(&mut conversation.client);
-        let Slot { key, hint, .. } = self;
+        let Staged { key, hint, .. } = self;
         let (row, done) = match self.ask {
             Ask::Get => (GET, strings::fetch(&mut call, key, hint)),
             Ask::Set(value) => (SET, strings::set_plain(&mut call, key, hint, value)),
@@ -115,29 +169,29 @@ impl Slot<'_, '_> {
 /// What [`usual`] did.
 #[derive(Clone, Copy, Default)]
 struct Done {
-    slots: usize,
+    keys: usize,
     bytes: usize,
 }
 
 /// Answers hits on small items and misses, with `null`, and writes over what has nothing unusual, up to the next
-/// slot that is none of these.
+/// request that is none of these.
 #[inline(always)]
 fn usual(
     guard: &mut Guard<'_>,
-    slots: &[Slot<'_, '_>],
+    group: &[Staged<'_, '_>],
     room: &mut [u8; GROUP * SMALL_ROOM],
     null: &'static [u8],
     tally: &mut Tally,
 ) -> Done {
     let mut done = Done::default();
     // Most of what is asked of a cache apart, for how little it is.
-    while let Some(slot) = slots.get(done.slots) {
-        let before = done.slots;
-        done = match slot.ask {
-            Ask::Get => gets(guard, slots, room, null, done, tally),
-            _ => others(guard, slots, room, done, tally),
+    while let Some(staged) = group.get(done.keys) {
+        let before = done.keys;
+        done = match staged.ask {
+            Ask::Get => gets(guard, group, room, null, done, tally),
+            _ => others(guard, group, room, done, tally),
         };
-        if done.slots == before {
+        if done.keys == before {
             break;
         }
     }
@@ -145,22 +199,22 @@ fn usual(
 }
 
 impl Done {
-    /// Goes on with slots until `answer`, which says how many bytes it wrote, does none.
+    /// Goes on with the group until `answer`, which says how many bytes it wrote, does none.
     #[inline(always)]
     fn row(
         self,
-        slots: &[Slot<'_, '_>],
+        group: &[Staged<'_, '_>],
         room: &mut [u8; GROUP * SMALL_ROOM],
-        mut answer: impl FnMut(&Slot<'_, '_>, &mut [u8; SMALL_ROOM]) -> Option<usize>,
+        mut answer: impl FnMut(&Staged<'_, '_>, &mut [u8; SMALL_ROOM]) -> Option<usize>,
     ) -> Done {
-        let (mut count, mut at) = (self.slots, self.bytes);
-        for slot in &slots[count..] {
+        let (mut count, mut at) = (self.keys, self.bytes);
+        for staged in &group[count..] {
             let Some(room) = room.get_mut(at..).and_then(|room| room.first_chunk_mut()) else { break };
-            let Some(written) = answer(slot, room) else { break };
+            let Some(written) = answer(staged, room) else { break };
             at += written;
             count += 1;
         }
-        Done { slots: count, bytes: at }
+        Done { keys: count, bytes: at }
     }
 }
 
@@ -168,15 +222,15 @@ impl Done {
 #[inline(never)]
 fn gets(
     guard: &Guard<'_>,
-    slots: &[Slot<'_, '_>],
+    group: &[Staged<'_, '_>],
     room: &mut [u8; GROUP * SMALL_ROOM],
     null: &'static [u8],
     done: Done,
     tally: &mut Tally,
 ) -> Done {
     let mut misses = 0;
-    let after = done.row(slots, room, |slot, room| {
-        let Slot { key, hint, ask: Ask::Get, .. } = slot else { return None };
+    let after = done.row(group, room, |staged, room| {
+        let Staged { key, hint, ask: Ask::Get, .. } = staged else { return None };
         if let Some(value) = guard.plain_value(key, hint) {
             return write_small_bulk(room, value);
         }
@@ -186,7 +240,7 @@ fn gets(
             null.len()
         })
     });
-    let gets = (after.slots - done.slots) as u32;
+    let gets = (after.keys - done.keys) as u32;
     tally.gets += gets;
     tally.get_hits += gets - misses;
     tally.get_misses += misses;
@@ -197,14 +251,14 @@ fn gets(
 #[inline(never)]
 fn others(
     guard: &mut Guard<'_>,
-    slots: &[Slot<'_, '_>],
+    group: &[Staged<'_, '_>],
     room: &mut [u8; GROUP * SMALL_ROOM],
     done: Done,
     tally: &mut Tally,
 ) -> Done {
-    done.row(slots, room, |slot, room| {
-        let Slot { key, hint, .. } = slot;
-        let (by, count) = match slot.ask {
+    done.row(group, room, |staged, room| {
+        let Staged { key, hint, .. } = staged;
+        let (by, count) = match staged.ask {
             Ask::Get => return None,
             Ask::Set(value) => {
                 if !guard.replace_value(key, value, hint) && !guard.insert_value(key, value, hint) {

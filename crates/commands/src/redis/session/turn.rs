@@ -4,15 +4,17 @@ use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, Decoded, Fault, Limits, Partial, decode};
 use larder_store::{Hint, Key};
 
-use crate::core::batch::SLOTS;
+use crate::core::batch::BATCH_KEYS;
 use crate::core::calls::Meter;
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
+use crate::core::traffic::{self, Seen};
 use crate::redis::call::{Call, Flow, KEY_BYTES_MAX, OfKey};
 use crate::redis::collections::block::{SERVE_NS, Serving};
 use crate::redis::connection::client::Client;
 use crate::redis::fail::Fail;
+use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::server::latency::{COMMAND, FAST_COMMAND};
 use crate::redis::shared::Shared;
 use crate::redis::table::{self, Run, flag};
@@ -23,7 +25,7 @@ pub(crate) const SET: table::RowId = table::id_of("set");
 pub(crate) const INCR: table::RowId = table::id_of("incr");
 pub(crate) const DECR: table::RowId = table::id_of("decr");
 
-/// One call of [`crate::redis::Conversation::receive`].
+/// One turn: what [`crate::redis::Conversation::receive`] does.
 pub(crate) struct Turn<'x, 'a, 'c, 'w> {
     pub cx: &'x mut Context<'c, 'w>,
     /// What RESP clients share.
@@ -45,10 +47,12 @@ pub(crate) struct Turn<'x, 'a, 'c, 'w> {
     pub row: table::RowId,
     /// Where the request begins that is to be asked again.
     pub again_at: usize,
+    /// Replies of so many bytes are to be listed.
+    pub reply_from: u64,
 }
 
 /// One command of one key.
-pub(crate) struct Slot<'a, 'w> {
+pub(crate) struct Staged<'a, 'w> {
     pub(crate) key: Key<'a>,
     pub(crate) hint: Hint<'w>,
     /// Where in the input it begins.
@@ -125,6 +129,50 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
         self.cx.go_on_telling();
     }
 
+    /// A command that was read ahead has replied much, or goes on: it begins at `at` of the input.
+    #[cold]
+    pub(crate) fn note_batched(&mut self, client: &mut Client, at: usize, reply_bytes: u64) {
+        let Decoded::Request(words, _) = decode(&self.input[at..], &self.limits) else { return };
+        let Some((row, id)) = words.clone().next().and_then(table::find) else { return };
+        let mut call = self.call(client);
+        if call.client.job.is_some() {
+            if call.begin_note(id, words, 0, reply_bytes) {
+                self.meter.last_goes_on();
+            }
+        } else {
+            call.note(
+                row,
+                words,
+                Measured { took_us: None, request_bytes: request_bytes(words), reply_bytes },
+            );
+        }
+    }
+
+    /// A command of a batch is to be sampled: when it begins, and the bytes that are replied by then.
+    #[cold]
+    pub(crate) fn begin_sample(&self) -> (u64, u64) {
+        (self.cx.host.clock_us(), self.out.len())
+    }
+
+    /// It was carried out.
+    #[cold]
+    pub(crate) fn end_sample(&mut self, db: u8, staged: &Staged<'_, '_>, begun: (u64, u64)) {
+        let tap = self.cx.room.tap();
+        let Some(row) = table::row(staged.row) else { return };
+        if tap.follows(&staged.key) {
+            traffic::follow(tap, &mut self.cx.guard, &staged.key, row.access_of(0).verb());
+        }
+        if tap.next(1).is_none() {
+            return;
+        }
+        let (began_us, replied) = begun;
+        let cost_ns = self.cx.host.clock_us().saturating_sub(began_us) * 1000;
+        let reply = self.out.len().saturating_sub(replied);
+        let words = (row.name.len() + 16 + staged.args.encoded().len()) as u64;
+        let seen = Seen { verb: row.access_of(0).verb(), db, cost_ns };
+        traffic::sample(tap, &mut self.cx.guard, &staged.key, seen, |key, _| words + key + reply);
+    }
+
     /// Counts the commands that came one after another, and goes on with those of `next`.
     #[inline(never)]
     pub(crate) fn settle(&mut self, next: Option<table::RowId>) {
@@ -199,7 +247,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     }
 
     /// Reads commands of one key ahead.
-    pub(crate) fn fill(&mut self, db: u8, batch: &mut ArrayVec<Slot<'a, 'w>, SLOTS>) -> Stop<'a> {
+    pub(crate) fn fill(&mut self, db: u8, batch: &mut ArrayVec<Staged<'a, 'w>, BATCH_KEYS>) -> Stop<'a> {
         loop {
             if self.at == self.input.len() {
                 return Stop::NeedMore(Partial::default());
@@ -219,7 +267,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
                     {
                         let key = self.cx.guard.key_in(db, key);
                         let hint = self.cx.guard.prefetch_bucket(&key);
-                        batch.push(Slot { key, hint, at: self.at, row: id, run: run.0, args: rest });
+                        batch.push(Staged { key, hint, at: self.at, row: id, run: run.0, args: rest });
                         self.row = id;
                         self.at += bytes;
                         self.left -= 1;

@@ -8,6 +8,7 @@
 //! For SET without options and for SETEX and PSETEX, whose value comes last: all that decides where it
 //! is stored is known before it. Other long requests are gathered, see [`super::gather`].
 
+use arrayvec::ArrayVec;
 use larder_protocol::resp::Partial;
 use larder_store::{Attributes, Expect, Spaces, Upload};
 
@@ -16,20 +17,35 @@ use super::turn::Turn;
 use crate::core::context::Context;
 use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
 use crate::core::progress::Next;
+use crate::core::traffic::{self, Seen, Verb};
+use crate::core::work::copying_ns;
 use crate::redis::call::KEY_BYTES_MAX;
-use crate::redis::connection::client::Facts;
+use crate::redis::connection::client::ClientFacts;
 use crate::redis::fail::Fail;
-use crate::redis::keys::expiry::{Clock, deadline};
+use crate::redis::keys::expiry::deadline;
+use crate::redis::server::commandlog::Kind;
 use crate::redis::session::{Conversation, State};
 use crate::redis::table::{self, RowId};
+
+/// The longest key of which it is told at once that it was stored, where it is followed.
+const FOLLOWED_KEY_BYTES_MAX: usize = 250;
 
 /// A value on its way in, for a key that is overwritten whatever it has.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     upload: Upload,
     row: RowId,
+    /// The words before the value, but for the key: the name, and the time if there is one.
+    name: ArrayVec<u8, NAME_BYTES_MAX>,
+    time: ArrayVec<u8, TIME_BYTES_MAX>,
     looks: Looks,
 }
+
+/// Bytes of the names of commands whose value is received into its item, and of a time.
+const NAME_BYTES_MAX: usize = 8;
+const TIME_BYTES_MAX: usize = 24;
+/// And of all that comes before a value.
+const HEAD_BYTES_MAX: u64 = KEY_BYTES_MAX as u64 + 256;
 
 impl Incoming {
     /// Bytes of memory that it holds.
@@ -51,25 +67,26 @@ impl Conversation {
             return false;
         }
         let mut args = partial.args(input);
-        let Some((row, id)) = args.next().and_then(table::find) else { return false };
+        let name = args.next().unwrap_or_default();
+        let Some((row, id)) = table::find(name) else { return false };
         let Some(key) = args.next().filter(|key| key.len() <= KEY_BYTES_MAX) else { return false };
-        let clock = match (row.name, count) {
-            ("set", 3) => None,
-            ("setex", 4) => Some(Clock::Seconds),
-            ("psetex", 4) => Some(Clock::Milliseconds),
-            _ => return false,
+        let Some(uploads) = row.uploads.filter(|uploads| count as usize == uploads.words()) else {
+            return false;
         };
         let mut attributes = Attributes::default();
-        if let Some(clock) = clock {
+        let time = if uploads.clock.is_some() { args.next().unwrap_or_default() } else { &[] };
+        if let Some(clock) = uploads.clock {
             // What is wrong with it is said when the request is there.
-            let time = args.next().unwrap_or_default();
             let Ok(expires_at) = deadline(row.name, time, clock, turn.cx.now()) else { return false };
             attributes.expires_at = expires_at;
         }
         let key = turn.cx.guard.key_in(self.client.db, key);
         let Ok(upload) = turn.cx.guard.upload(&key, value_bytes, &attributes) else { return false };
+        // Longer ones there are none.
+        let kept = (ArrayVec::try_from(name), ArrayVec::try_from(time));
+        let (name, time) = (kept.0.unwrap_or_default(), kept.1.unwrap_or_default());
         turn.at += start;
-        self.state = State::Upload(Incoming { upload, row: id, looks: Looks::default() });
+        self.state = State::Upload(Incoming { upload, row: id, name, time, looks: Looks::default() });
         true
     }
 
@@ -107,7 +124,28 @@ impl Conversation {
         let State::Upload(incoming) = std::mem::replace(&mut self.state, State::Ready) else { return None };
         turn.settle_any();
         turn.tally.commands += 1;
+        let tap = turn.cx.room.tap();
+        if tap.pass(1) && tap.next(1).is_some() {
+            let (upload, db) = (&incoming.upload, self.client.db);
+            let (key, bytes) = (turn.cx.guard.key_in(db, upload.key()), upload.value_bytes());
+            let seen = Seen { verb: Verb::Write, db, cost_ns: copying_ns(bytes) };
+            traffic::sample_of(tap, &key, seen, Some(bytes), bytes + upload.key().len() as u64);
+        }
+        let from = turn.shared.commandlog.from(Kind::LargeRequest);
+        let is_large = from >= 0 && incoming.upload.value_bytes() + HEAD_BYTES_MAX >= from as u64;
+        let key = is_large.then(|| incoming.upload.key().to_vec());
+        let value_bytes = incoming.upload.value_bytes();
+        // What is longer is known with the next read.
+        let followed: Option<ArrayVec<u8, FOLLOWED_KEY_BYTES_MAX>> = {
+            let key = turn.cx.guard.key_in(self.client.db, incoming.upload.key());
+            let follows = turn.cx.room.tap().follows(&key);
+            follows.then(|| ArrayVec::try_from(key.bytes()).ok()).flatten()
+        };
         let done = turn.cx.guard.publish(incoming.upload, Expect::Any);
+        if let Some(key) = followed {
+            let key = turn.cx.guard.key_in(self.client.db, &key);
+            traffic::follow(turn.cx.room.tap(), &mut turn.cx.guard, &key, Verb::Write);
+        }
         let fail = done.err().map(|_| Fail::OUT_OF_MEMORY);
         turn.count_single(incoming.row, true, fail.as_ref(), None);
         match &fail {
@@ -116,6 +154,13 @@ impl Conversation {
                 turn.out.put(b"+OK\r\n");
             }
             Some(fail) => turn.call(&mut self.client).fail(fail),
+        }
+        if let (Some(key), Some(row)) = (key, table::row(incoming.row)) {
+            let mut call = turn.call(&mut self.client);
+            match &incoming.time[..] {
+                [] => call.note_upload(row, &[&incoming.name, &key], value_bytes),
+                time => call.note_upload(row, &[&incoming.name, &key, time], value_bytes),
+            }
         }
         None
     }
@@ -157,7 +202,7 @@ impl Conversation {
     pub fn upload_filled(&mut self, bytes: usize) {
         if let State::Upload(incoming) = &mut self.state {
             incoming.upload.advance(bytes);
-            Facts::raise(&self.client.facts.received_bytes, bytes as u64);
+            ClientFacts::raise(&self.client.facts.received_bytes, bytes as u64);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! what they work at changed when they were done.
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, write_bulk_head};
+use larder_store::Key;
 
 use super::job::{Job, STEP_NS_MIN, Step};
 use crate::core::work::Lane;
@@ -21,6 +22,7 @@ pub(crate) struct Again {
     /// Behind its name.
     words: Vec<u8>,
     count: usize,
+    longest: u64,
     tries: u8,
     _held: Heap,
 }
@@ -40,12 +42,29 @@ pub(crate) enum Leave {
 }
 
 impl Again {
+    /// A command of one key, which is begun again; `args`: those behind the key.
+    ///
+    /// # Errors
+    /// Connections hold as much memory as they may.
+    pub fn of(
+        call: &mut Call<'_, '_, '_>,
+        name: &'static str,
+        key: &Key<'_>,
+        args: Args<'_>,
+    ) -> Result<Again, Fail> {
+        let Some((row, _)) = table::find(name.as_bytes()) else { return Err(Fail::SYNTAX) };
+        let held = Heap::take(call, 2 * words_bytes(Some(key.bytes()), args))?;
+        let (words, count) = words_of(Some(key.bytes()), args);
+        let longest = Args::decode(&words, count).longest();
+        Ok(Again { row, words, count, longest, tries: call.client.tries, _held: held })
+    }
+
     pub fn row(&self) -> &'static Command {
         self.row
     }
 
     pub fn args(&self) -> Args<'_> {
-        Args::decode(&self.words, self.count)
+        Args::kept(&self.words, self.count, self.longest)
     }
 
     /// Begins anew; after some tries it is done in one step.
@@ -54,12 +73,32 @@ impl Again {
         self.run_as_it_is(call)
     }
 
-    fn run_as_it_is(&self, call: &mut Call<'_, '_, '_>) -> Done {
+    /// Begins anew, and that is no further try.
+    pub fn run_as_it_is(&self, call: &mut Call<'_, '_, '_>) -> Done {
         call.client.tries = self.tries;
         let done = call.execute_unseen(self.row, self.args());
         call.client.tries = 0;
         done
     }
+}
+
+/// Bytes that a key and what is behind it take, at most.
+fn words_bytes(key: Option<&[u8]>, args: Args<'_>) -> usize {
+    args.encoded().len() + key.map_or(0, |key| key.len() + HEAD_BYTES_MAX + 2)
+}
+
+/// A key and what is behind it as words, and how many these are.
+fn words_of(key: Option<&[u8]>, args: Args<'_>) -> (Vec<u8>, usize) {
+    let mut words = Vec::with_capacity(words_bytes(key, args));
+    if let Some(key) = key {
+        let mut head = [0; HEAD_BYTES_MAX];
+        let bytes = write_bulk_head(&mut head, key.len() as u64);
+        words.extend_from_slice(&head[..bytes]);
+        words.extend_from_slice(key);
+        words.extend_from_slice(b"\r\n");
+    }
+    words.extend_from_slice(args.encoded());
+    (words, args.len() + usize::from(key.is_some()))
 }
 
 impl Job for Waiting {
@@ -87,24 +126,15 @@ impl Call<'_, '_, '_> {
             return Ok(Leave::No);
         }
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(Leave::No) };
-        let encoded = args.encoded();
-        let room = encoded.len() + key.map_or(0, |key| key.len() + HEAD_BYTES_MAX + 2);
+        let room = words_bytes(key, args);
         let lane = self.cx.room.work().take_lane();
         // Twice: what is written of it is kept beside it. One client of a worker works at it, and many may wait. Where
         // connections hold all they may it is done without.
         let held = if lane.is_some() { Heap::take(self, 2 * room) } else { Heap::keep(self, 2 * room) };
         let Ok(held) = held else { return Ok(Leave::No) };
-        let mut words = Vec::with_capacity(room);
-        if let Some(key) = key {
-            let mut head = [0; HEAD_BYTES_MAX];
-            let bytes = write_bulk_head(&mut head, key.len() as u64);
-            words.extend_from_slice(&head[..bytes]);
-            words.extend_from_slice(key);
-            words.extend_from_slice(b"\r\n");
-        }
-        words.extend_from_slice(encoded);
-        let count = args.len() + usize::from(key.is_some());
-        let again = Again { row, words, count, tries: self.client.tries, _held: held };
+        let (words, count) = words_of(key, args);
+        let longest = Args::decode(&words, count).longest();
+        let again = Again { row, words, count, longest, tries: self.client.tries, _held: held };
         match lane {
             Some(lane) => Ok(Leave::Yes(again, lane)),
             None => {

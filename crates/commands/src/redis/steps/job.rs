@@ -10,18 +10,19 @@
 //! A step does what is left of the worker's slice (`work.rs`), and a little where nothing is left. In a
 //! transaction all steps are made at once: what EXEC may run is bounded before it begins (`weight.rs`).
 
+use larder_protocol::resp::Args;
 use larder_store::Millis;
 
-use crate::core::counters::Counter;
 use crate::core::progress::Next;
 pub(crate) use crate::core::work::STEP_NS_MIN;
 use crate::redis::call::{Call, Flow};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
+use crate::redis::server::commandlog::Noted;
 use crate::redis::session::turn::Turn;
 use crate::redis::session::{Conversation, State};
 use crate::redis::steps::kept::Kept;
-use crate::redis::table::{self, RowId};
+use crate::redis::table::{self, RowId, flag};
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +70,28 @@ pub(crate) struct UnderWay {
     pub silent: bool,
     /// Whose failures they are.
     pub row: Option<RowId>,
-    /// What its steps in later turns took, in all.
-    pub took_us: u64,
+    /// What its steps took, in all.
+    took_us: u64,
+    /// That is what the command took: it does not wait.
+    is_timed: bool,
+    /// Bytes that were replied.
+    replied_bytes: u64,
+    /// To be listed if it took long or these are many.
+    noted: Option<Box<Noted>>,
+}
+
+impl UnderWay {
+    fn new(job: impl Job + 'static, row: Option<RowId>) -> UnderWay {
+        UnderWay {
+            job: Box::new(job),
+            silent: false,
+            row,
+            took_us: 0,
+            is_timed: false,
+            replied_bytes: 0,
+            noted: None,
+        }
+    }
 }
 
 impl Call<'_, '_, '_> {
@@ -80,11 +101,20 @@ impl Call<'_, '_, '_> {
             self.go_on_with(job);
             return Ok(());
         }
+        let mark = self.out.mark();
         loop {
-            match job.step(self)? {
-                Step::Done => return Ok(()),
-                Step::More | Step::Full if self.cx.guard.in_transaction() => {}
-                Step::More | Step::Full | Step::Await(_) => break,
+            let (whole, before) = (self.cx.guard.in_transaction(), self.out.len());
+            match job.step(self) {
+                Ok(Step::Done) => return Ok(()),
+                Err(fail) if !whole => return Err(fail),
+                Ok(_) if !whole => break,
+                Ok(Step::More) => {}
+                Ok(Step::Full) if self.out.len() > before => {}
+                // Nobody takes what is written meanwhile: to go on would be in vain for ever.
+                ended => {
+                    self.out.rewind(mark);
+                    return Err(ended.err().unwrap_or(Fail::HELD));
+                }
             }
         }
         self.go_on_with(job);
@@ -93,7 +123,7 @@ impl Call<'_, '_, '_> {
 
     /// Goes on with a command in the next turn.
     pub(crate) fn go_on_with(&mut self, job: impl Job + 'static) {
-        self.client.job = Some(UnderWay { job: Box::new(job), silent: false, row: self.row, took_us: 0 });
+        self.client.job = Some(UnderWay::new(job, self.row));
         self.flow = Flow::Job;
         // In a batch nobody looks at the flow, but at this.
         self.out.end_turn();
@@ -101,8 +131,30 @@ impl Call<'_, '_, '_> {
 
     /// Goes on with a command that waits: its first step comes at once, when what is behind it is put aside.
     pub(crate) fn wait_with(&mut self, job: impl Job + 'static) {
-        self.client.job = Some(UnderWay { job: Box::new(job), silent: false, row: self.row, took_us: 0 });
+        self.client.job = Some(UnderWay::new(job, self.row));
         self.flow = Flow::Job;
+    }
+
+    /// The command that was just begun, and has taken so long and replied so much, is counted and listed by what it comes to.
+    /// One that waits is not: its words would be kept for as long. Whether it is.
+    #[cold]
+    pub(crate) fn begin_note(
+        &mut self,
+        row: RowId,
+        args: Args<'_>,
+        took_us: u64,
+        replied_bytes: u64,
+    ) -> bool {
+        if self.client.job.as_ref().is_none_or(|under_way| under_way.job.waits()) {
+            return false;
+        }
+        let noted = table::row(row).and_then(|row| self.note_later(row, args)).map(Box::new);
+        if let Some(under_way) = &mut self.client.job {
+            under_way.row = Some(row);
+            (under_way.noted, under_way.is_timed) = (noted, true);
+            (under_way.took_us, under_way.replied_bytes) = (took_us, replied_bytes);
+        }
+        true
     }
 
     /// Spends work.
@@ -135,25 +187,29 @@ impl Conversation {
             return Some(Next::Flush);
         }
         let State::Job(mut under_way) = std::mem::replace(&mut self.state, State::Ready) else { return None };
-        let mark = turn.out.mark();
+        let (mark, replied) = (turn.out.mark(), turn.out.len());
         let began_us = turn.cx.host.clock_us();
         let again = turn.cx.guard.ask_again(false);
         let mut call = turn.call(&mut self.client);
+        call.row = under_way.row;
         let done = under_way.job.step(&mut call);
         call.cx.guard.ask_again(again);
         let flow = call.flow;
+        // EXEC keeps or drops the reply of each of its commands itself, but not that it has failed.
+        let execs = under_way.row.and_then(table::row).is_some_and(|row| row.has(flag::RUNS_QUEUE));
+        let silent = under_way.silent || execs && done.is_err() && call.client.replies.is_silent();
         if let Err(fail) = &done {
-            call.cx.counters.add(Counter::RedisErrors, 1);
-            call.cx.shared.errors.count(fail.text());
+            call.count_error(fail);
             put_fail(call.out, fail);
             if let Some(row) = under_way.row {
                 fail.count(&call.cx.counters.rows, row);
             }
         }
-        if under_way.silent {
+        if silent {
             turn.out.rewind(mark);
         }
-        // Who comes next does not pay for it.
+        under_way.replied_bytes += turn.out.len().saturating_sub(replied);
+        // The next command does not pay for it.
         turn.cx.spend_beside(turn.out);
         turn.serve_called();
         under_way.took_us += turn.cx.host.clock_us().saturating_sub(began_us);
@@ -169,6 +225,16 @@ impl Conversation {
                 turn.limits = self.limits(turn.shared, turn.cx);
                 // It may have begun another.
                 let Some(next) = self.client.job.take() else {
+                    if execs {
+                        self.client.replies.end_command();
+                    }
+                    if let (Some(row), true) = (under_way.row, under_way.is_timed) {
+                        turn.cx.counters.rows.took(row, 1, under_way.took_us);
+                    }
+                    if let Some(noted) = under_way.noted.take() {
+                        let (took_us, reply_bytes) = (under_way.took_us, under_way.replied_bytes);
+                        turn.call(&mut self.client).note_end(*noted, took_us, reply_bytes);
+                    }
                     drop(under_way);
                     turn.serve_left();
                     return self.follow(turn, flow);

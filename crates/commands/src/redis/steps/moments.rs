@@ -10,7 +10,7 @@
 
 use larder_protocol::resp::Args;
 
-use crate::core::batch::SLOTS;
+use crate::core::batch::BATCH_KEYS;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::steps::job::{Job, Step};
@@ -59,7 +59,7 @@ impl Call<'_, '_, '_> {
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
         if args.len() <= KEYS_AT_ONCE || self.cx.guard.in_transaction() {
             let found = self.moment(row, args, count);
-            if args.len() > SLOTS {
+            if args.len() > BATCH_KEYS {
                 self.spend(keys_ns(args.len()));
             }
             return self.length(found);
@@ -75,7 +75,7 @@ impl Call<'_, '_, '_> {
 
     /// How many keys what is left of the slice is for.
     pub(crate) fn keys_of_a_step(&self) -> usize {
-        ((self.step_ns() / KEY_NS) as usize).clamp(SLOTS, KEYS_AT_ONCE)
+        ((self.step_ns() / KEY_NS) as usize).clamp(BATCH_KEYS, KEYS_AT_ONCE)
     }
 
     /// One moment, and what there is to tell of it.

@@ -13,31 +13,31 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{each_part, put_integer};
 use crate::redis::steps::again::Leave;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::table::flag::{DENYOOM, FAST, READONLY, WRITE};
-use crate::redis::table::{Access, Command, Keys, Tells};
+use crate::redis::table::flag::{DENYOOM, FAST, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::{Access, Command, Keys, Replaces, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::key("setbit", 4, WRITE | DENYOOM, set_bit).tells(Tells::Each(Change::string("setbit"))).access(&[Access::Change]).doc("2.2.0", "key offset value", "Sets a bit."),
-    Command::key("getbit", 3, READONLY | FAST, get_bit).doc("2.2.0", "key offset", "A bit."),
-    Command::key("bitcount", -2, READONLY, bit_count).doc(
+    Command::key("setbit", 4, WRITE | DENYOOM, set_bit).tells(Tells::Each(Change::string("setbit"))).access(&[Access::Change]).weighs(Weighs::Bit).replaces(Replaces::Never).doc("2.2.0", "key offset value", "Sets a bit."),
+    Command::key("getbit", 3, READONLY | FAST | WEIGHTLESS, get_bit).doc("2.2.0", "key offset", "A bit."),
+    Command::key("bitcount", -2, READONLY, bit_count).weighs(Weighs::Read).doc(
         "2.6.0",
         "key [start end [BYTE|BIT]]",
         "How many bits are set.",
     ),
-    Command::key("bitpos", -3, READONLY, bit_position).doc(
+    Command::key("bitpos", -3, READONLY, bit_position).weighs(Weighs::Read).doc(
         "2.8.7",
         "key bit [start [end [BYTE|BIT]]]",
         "Where the first bit of a kind is.",
     ),
-    Command::args("bitop", -4, WRITE | DENYOOM, Keys::Range { first: 2, last: -1, step: 1 }, super::bitop::bit_op).tells(Tells::Each(Change::SET)).access(&[Access::Replace, Access::Read]).doc(
+    Command::args("bitop", -4, WRITE | DENYOOM, Keys::Range { first: 2, last: -1, step: 1 }, super::bitop::bit_op).tells(Tells::Each(Change::SET)).access(&[Access::Replace, Access::Read]).weighs(Weighs::BitOperation).doc(
         "2.6.0",
         "<AND|OR|XOR|NOT|DIFF|DIFF1|ANDOR|ONE> destkey key [key ...]",
         "Combines bitmaps.",
     ),
     Command::key("bitfield", -2, WRITE | DENYOOM, |call, key, _, args| {
         super::bitfield::bitfield(call, key, args, false)
-    }).tells(Tells::Each(Change::string("setbit"))).access(&[Access::Change])
-    .doc(
+    }).tells(Tells::Each(Change::string("setbit"))).access(&[Access::Change]).uses(bit_field_access)
+    .weighs(Weighs::BitFields).replaces(Replaces::Never).doc(
         "3.2.0",
         "key [GET encoding offset|[OVERFLOW <WRAP|SAT|FAIL>] <SET encoding offset value|INCRBY encoding offset increment> ...]",
         "Reads and writes numbers inside a value.",
@@ -45,8 +45,24 @@ pub(crate) const ROWS: &[Command] = &[
     Command::key("bitfield_ro", -2, READONLY | FAST, |call, key, _, args| {
         super::bitfield::bitfield(call, key, args, true)
     })
-    .doc("6.0.0", "key [GET encoding offset ...]", "Reads numbers inside a value."),
+    .weighs(Weighs::BitFields).doc("6.0.0", "key [GET encoding offset ...]", "Reads numbers inside a value."),
 ];
+
+/// What BITFIELD does with its key, as Redis sees it: it reads where all of its steps are whole and read.
+fn bit_field_access(mut args: Args<'_>) -> Access {
+    args.next();
+    while let Some(word) = args.next() {
+        let more = if is(word, "GET") && args.len() >= 2 {
+            2
+        } else if is(word, "OVERFLOW") && !args.is_empty() {
+            1
+        } else {
+            return Access::Change;
+        };
+        args.nth(more - 1);
+    }
+    Access::Read
+}
 
 const BAD_OFFSET: Fail = Fail::of("ERR bit offset is not an integer or out of range");
 /// Bytes among which a bit may be asked for, however much a value may have.

@@ -1,16 +1,24 @@
 //! INCRBYFLOAT: decimal where the numbers are decimal, so that 0.1 and 0.2 make 0.3.
 
+use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use arrayvec::ArrayString;
 use larder_protocol::resp::{Args, parse_double, parse_hex};
 use larder_store::{Attributes, Expect, Hint, Key, Value};
+use ruint::Uint;
 
 use crate::redis::call::{Call, kept};
 use crate::redis::fail::{Done, Fail};
 
 /// Digits behind the point: what Redis prints at most.
 const PLACES: u32 = 17;
+/// Digits that can be told from their places on: those of the largest number in front of the point, and some more behind it
+/// than are printed.
+const DIGITS_MAX: usize = f64::MAX_10_EXP as usize + 1 + 4 * PLACES as usize;
+
+/// A number without its sign, in units of 10^-17: any of a double's range, and what is computed on the way to one.
+type Magnitude = Uint<1344, 21>;
 
 /// Room for any number with its sign, its point and so many digits behind it.
 pub(crate) type Digits = ArrayString<{ f64::MAX_10_EXP as usize + 1 + PLACES as usize + 2 }>;
@@ -23,7 +31,6 @@ pub(crate) fn incrbyfloat(
     mut args: Args<'_>,
 ) -> Done {
     let by = args.next().unwrap_or_default();
-    parse_double(by).ok_or(Fail::NOT_A_FLOAT)?;
     loop {
         let (expect, new, attributes) = match call.peek(key)? {
             Some(item) => {
@@ -42,96 +49,125 @@ pub(crate) fn incrbyfloat(
 pub(crate) fn sum(one: &[u8], two: &[u8]) -> Result<Digits, Fail> {
     let parse = |text| parse_double(text).ok_or(Fail::NOT_A_FLOAT);
     let near = parse(one)? + parse(two)?;
-    if let (Some(one), Some(two)) = (exact(one), exact(two))
-        && let Some(sum) = one.checked_add(two)
-    {
-        return Ok(shown(sum));
-    }
-    let sum = near;
-    if !sum.is_finite() {
+    if !near.is_finite() {
         return Err(Fail::of("ERR increment would produce NaN or Infinity"));
     }
-    Ok(trimmed(format_args!("{sum:.17}")))
+    let (one, two) = exact(one).zip(exact(two)).ok_or(Fail::NOT_A_FLOAT)?;
+    let sum = one.plus(two);
+    let sign = if sum.negative { "-" } else { "" };
+    let mut digits = Digits::new();
+    write!(digits, "{:0>1$}", sum.magnitude, PLACES as usize + 1).expect("room for the longest number");
+    let (whole, fraction) = digits.split_at(digits.len() - PLACES as usize);
+    let fraction = fraction.trim_end_matches('0');
+    let point = if fraction.is_empty() { "" } else { "." };
+    let mut text = Digits::new();
+    write!(text, "{sign}{whole}{point}{fraction}").expect("room for the longest number");
+    Ok(text)
 }
 
-/// A number in units of 10^-17; none if it is not one of moderate size and precision.
-fn exact(text: &[u8]) -> Option<i128> {
-    let (negative, digits) = match text {
+/// A number in units of 10^-17. None is 0 and negative.
+struct Exact {
+    negative: bool,
+    magnitude: Magnitude,
+}
+
+impl Exact {
+    fn of(negative: bool, magnitude: Magnitude) -> Exact {
+        Exact { negative: negative && !magnitude.is_zero(), magnitude }
+    }
+
+    fn plus(self, other: Exact) -> Exact {
+        let (one, two) = (self.magnitude, other.magnitude);
+        match one.cmp(&two) {
+            _ if self.negative == other.negative => Exact::of(self.negative, one + two),
+            Ordering::Less => Exact::of(other.negative, two - one),
+            Ordering::Equal | Ordering::Greater => Exact::of(self.negative, one - two),
+        }
+    }
+}
+
+/// A number rounded to the nearest, of two to the even one; none if it is none or infinite.
+fn exact(text: &[u8]) -> Option<Exact> {
+    let (negative, digits) = signed(text);
+    let magnitude = match parse_hex(digits) {
+        Some((0, _)) => Magnitude::ZERO,
+        Some((mantissa, power)) => {
+            let n = times_ten_to(Magnitude::from(mantissa), PLACES)?;
+            match usize::try_from(power) {
+                Ok(power) => n.checked_shl(power)?,
+                Err(_) => divided(n, Magnitude::ONE.checked_shl(usize::try_from(-power).ok()?)?, false)?,
+            }
+        }
+        None => decimal(digits)?,
+    };
+    Some(Exact::of(negative, magnitude))
+}
+
+fn decimal(text: &[u8]) -> Option<Magnitude> {
+    let (digits, exponent) = with_exponent(text)?;
+    let (mut n, mut kept) = (Magnitude::ZERO, 0);
+    let (mut sticky, mut behind, mut shift) = (false, false, exponent);
+    for &byte in digits {
+        if byte == b'.' {
+            behind = true;
+            continue;
+        }
+        if kept < DIGITS_MAX {
+            n = n.checked_mul(Magnitude::from(10))?.checked_add(Magnitude::from(byte - b'0'))?;
+            kept += usize::from(!n.is_zero());
+            shift -= i64::from(behind);
+        } else {
+            sticky |= byte != b'0';
+            shift += i64::from(!behind);
+        }
+    }
+    if n.is_zero() {
+        return Some(n);
+    }
+    let shift = shift + i64::from(PLACES);
+    match u32::try_from(shift) {
+        Ok(shift) => times_ten_to(n, shift),
+        // Nothing of it is left.
+        Err(_) if -shift > kept as i64 + 1 => Some(Magnitude::ZERO),
+        Err(_) => divided(n, times_ten_to(Magnitude::ONE, u32::try_from(-shift).ok()?)?, sticky),
+    }
+}
+
+/// A number times 10 to the power of `power`.
+fn times_ten_to(mut n: Magnitude, mut power: u32) -> Option<Magnitude> {
+    while power > 0 {
+        let some = power.min(u64::MAX.ilog10());
+        n = n.checked_mul(Magnitude::from(10u64.pow(some)))?;
+        power -= some;
+    }
+    Some(n)
+}
+
+/// A number that has more behind it if that is `sticky`, divided and rounded.
+fn divided(n: Magnitude, by: Magnitude, sticky: bool) -> Option<Magnitude> {
+    let (whole, rest) = n.div_rem(by);
+    let up = match rest.cmp(&(by - rest)) {
+        Ordering::Less => false,
+        Ordering::Equal => sticky || whole.bit(0),
+        Ordering::Greater => true,
+    };
+    whole.checked_add(Magnitude::from(u8::from(up)))
+}
+
+/// Whether it is negative, and the rest.
+fn signed(text: &[u8]) -> (bool, &[u8]) {
+    match text {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),
         digits => (false, digits),
-    };
-    let n = if digits.get(1).is_some_and(|b| matches!(b, b'x' | b'X')) {
-        hexadecimal(digits)?
-    } else {
-        decimal(digits)?
-    };
-    Some(if negative { -n } else { n })
+    }
 }
 
-/// What has more places is rounded to the last of them, where it is printed.
-fn hexadecimal(digits: &[u8]) -> Option<i128> {
-    let (mantissa, power) = parse_hex(digits)?;
-    let n = i128::try_from(mantissa).ok()?.checked_mul(10i128.pow(PLACES))?;
-    if n == 0 {
-        return Some(0);
-    }
-    if power >= 0 {
-        let power = u32::try_from(power).ok().filter(|&power| power < i128::BITS)?;
-        return n.checked_mul(1i128.checked_shl(power).filter(|n| *n > 0)?);
-    }
-    let Some(power) = u32::try_from(-power).ok().filter(|&power| power < i128::BITS - 1) else {
-        return Some(0);
-    };
-    let (whole, cut, half) = (n >> power, n & ((1 << power) - 1), 1 << (power - 1));
-    Some(whole + i128::from(cut > half || cut == half && whole & 1 == 1))
-}
-
-fn decimal(rest: &[u8]) -> Option<i128> {
-    let (digits, exponent) = match rest.iter().position(|b| matches!(b, b'e' | b'E')) {
-        Some(at) => {
-            let exponent = rest[at + 1..].strip_prefix(b"+").unwrap_or(&rest[at + 1..]);
-            (&rest[..at], i64::from(std::str::from_utf8(exponent).ok()?.parse::<i32>().ok()?))
-        }
-        None => (rest, 0),
-    };
-    let point = digits.iter().position(|&b| b == b'.').unwrap_or(digits.len());
-    let places = digits.len().saturating_sub(point + 1) as i64;
-    let mut n: i128 = 0;
-    let mut seen = false;
-    for &byte in digits.iter().filter(|&&b| b != b'.') {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        seen = true;
-        n = n.checked_mul(10)?.checked_add(i128::from(digit))?;
-    }
-    if !seen || digits.iter().filter(|&&b| b == b'.').count() > 1 {
-        return None;
-    }
-    let shift = i64::from(PLACES) + exponent - places;
-    n.checked_mul(10i128.checked_pow(u32::try_from(shift).ok()?)?)
-}
-
-fn shown(n: i128) -> Digits {
-    let unit = 10u128.pow(PLACES);
-    let (whole, fraction) = (n.unsigned_abs() / unit, n.unsigned_abs() % unit);
-    let sign = if n < 0 { "-" } else { "" };
-    trimmed(format_args!("{sign}{whole}.{fraction:017}"))
-}
-
-/// Without zeros at the end, nor a point.
-fn trimmed(number: std::fmt::Arguments<'_>) -> Digits {
-    let mut text = Digits::new();
-    text.write_fmt(number).expect("room for the longest number");
-    if text.contains('.') {
-        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
-    }
-    if &*text == "-0" {
-        text.remove(0);
-    }
-    text
+/// The digits of a decimal number, with their point, and its exponent.
+fn with_exponent(text: &[u8]) -> Option<(&[u8], i64)> {
+    let Some(at) = text.iter().position(|b| matches!(b, b'e' | b'E')) else { return Some((text, 0)) };
+    let exponent = text[at + 1..].strip_prefix(b"+").unwrap_or(&text[at + 1..]);
+    Some((&text[..at], i64::from(std::str::from_utf8(exponent).ok()?.parse::<i32>().ok()?)))
 }
 
 #[cfg(test)]
@@ -148,7 +184,22 @@ mod tests {
             ("1", "-1", "0"),
             ("-0.5", "0.5", "0"),
             ("1e17", "1", "100000000000000001"),
-            ("1e300", "0", &format!("{:.0}", 1e300)),
+            ("1e300", "0", &format!("1{}", "0".repeat(300))),
+            ("1e23", "1", "100000000000000000000001"),
+            ("1e23", "1e30", "1000000100000000000000000000000"),
+            ("-1e23", "0.5", "-99999999999999999999999.5"),
+            ("123456789012345678901234567890", "0.25", "123456789012345678901234567890.25"),
+            ("0.1234567890123456789", "1", "1.12345678901234568"),
+            ("1e-17", "1e-18", "0.00000000000000001"),
+            ("0.000000000000000005", "0", "0"),
+            ("0.0000000000000000050000000000000000001", "1e23", "100000000000000000000000.00000000000000001"),
+            ("1e-300", "1e300", &format!("1{}", "0".repeat(300))),
+            (&format!("{}1.5", "0".repeat(9000)), "1e25", "10000000000000000000000001.5"),
+            (&format!("1.{}", "3".repeat(9000)), "1e25", "10000000000000000000000001.33333333333333333"),
+            (&format!("0x1{}", "0".repeat(40)), "1", "1461501637330902918203684832716283019655932542977"),
+            ("0x1p-70", "1e25", "10000000000000000000000000"),
+            ("-1e308", "1e308", "0"),
+            ("0x0p99999999999999999999", "1e30", "1000000000000000000000000000000"),
         ] {
             assert_eq!(&*sum(one.as_bytes(), two.as_bytes()).unwrap(), expected, "{one} {two}");
         }

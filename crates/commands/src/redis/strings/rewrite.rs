@@ -9,6 +9,7 @@ use larder_store::{Attributes, Expect, Key, Refusal, Store};
 
 use super::making::{Edit, edited, make};
 use crate::core::context::Room;
+use crate::core::glob;
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, kept};
@@ -162,6 +163,9 @@ pub(crate) fn rewrite_part<T>(
 /// What a client keeps from one step to the next is not refused up to here.
 const KEPT_BYTES_FREE: usize = 2 << 10;
 
+/// A pattern takes up to 65 times its length: one of so many bytes takes less than is counted.
+const PATTERN_BYTES_FREE: usize = 512;
+
 /// Memory of the heap that a command takes while it runs: counted as what connections hold, and refused
 /// where they hold their share. What is short is not counted.
 #[derive(Debug)]
@@ -180,6 +184,14 @@ impl Heap {
             call.give_way();
         }
         Heap { store, bytes }
+    }
+
+    /// Of what a pattern takes while texts are asked of it, as [`Heap::charge`] says.
+    pub fn of_pattern(call: &mut Call<'_, '_, '_>, pattern: &[u8], any_case: bool) -> Heap {
+        if pattern.len() <= PATTERN_BYTES_FREE {
+            return Heap::none(call);
+        }
+        Heap::charge(call, glob::heap_bytes(pattern, any_case))
     }
 
     /// Of nothing yet.

@@ -33,6 +33,11 @@ impl Name {
         Ok(Name { _held: Some(held), ..named })
     }
 
+    /// The same, for a step.
+    pub fn for_now(&self) -> Name {
+        Name { db: self.db, database: self.database, key: self.key.clone(), _held: None }
+    }
+
     pub fn key<'k>(&'k self, call: &Call<'_, '_, '_>) -> Key<'k> {
         call.cx.guard.key_in(self.db, &self.key)
     }

@@ -17,20 +17,24 @@ use std::hash::BuildHasher;
 
 use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, parse_integer};
-use larder_store::{COPIED_BYTES_MAX, DATABASES, Value};
+use larder_store::{DATABASES, Value};
 
-use crate::core::glob::Weight;
+use crate::core::glob;
 use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
-use crate::redis::call::{Call, is};
+use crate::redis::call::{Call, ELEMENT_BYTES, is};
 use crate::redis::connection::clients;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::keys::copy::LEAF_BYTES_MAX;
+use crate::redis::keys::expiry::Clock;
+use crate::redis::keys::loading::{self, Weight, is_collection};
 use crate::redis::keys::restore::{restoring_ns, unpacked_bytes};
 use crate::redis::pubsub;
 use crate::redis::server::config;
 use crate::redis::server::debug::MATCHED_BYTES_MAX;
 use crate::redis::server::info::INFO_NS;
-use crate::redis::table::Command;
+use crate::redis::strings::hyperloglog::{DENSE_BYTES, registers_ns};
 use crate::redis::table::flag::{EMPTIES, WRITE};
+use crate::redis::table::{Command, Elements, Replaces, Weighs};
 
 /// Work in values and in walks that one EXEC may do.
 pub(crate) const EXEC_NS_MAX: u64 = 10_000_000;
@@ -73,8 +77,8 @@ fn count_of(word: &[u8]) -> Option<u64> {
 }
 
 /// The dearest pattern behind an option, for names that are so many with so many bytes.
-fn pattern_behind<'a>(words: impl Iterator<Item = &'a [u8]>, names: u64, bytes: u64) -> Option<Weight> {
-    behind("MATCH", words).map(Weight::of).max_by_key(|weight| weight.with_reading_ns(names, bytes))
+fn pattern_behind<'a>(words: impl Iterator<Item = &'a [u8]>, names: u64, bytes: u64) -> Option<glob::Weight> {
+    behind("MATCH", words).map(glob::Weight::of).max_by_key(|weight| weight.with_reading_ns(names, bytes))
 }
 
 /// How large a value is, at most.
@@ -159,55 +163,54 @@ impl<'q> Scale<'q> {
         let at = |n: usize| args.at(n).unwrap_or_default();
         let number = |n: usize| count_of(at(n)).unwrap_or(0);
         let db = self.db;
-        self.ns = self.ns.saturating_add(match row.name {
-            "select" => {
+        self.ns = self.ns.saturating_add(match row.weighs {
+            Weighs::Selection => {
                 // Any other fails.
                 self.db = database(at(0)).unwrap_or(db);
                 0
             }
-            "swapdb" => {
+            Weighs::Swap => {
                 if let (Some(one), Some(other)) = (database(at(0)), database(at(1))) {
                     self.names.swap(usize::from(one), usize::from(other));
                 }
                 self.replaced.fill(u64::MAX);
                 0
             }
-            "keys" => self.walk(self.keys, (at(0) != b"*").then(|| Weight::of(at(0)))),
-            "config|get" => config::look_ns(args),
-            "publish" => call.cx.shared.topics.matching_ns(at(0).len()),
-            "pubsub|channels" | "pubsub|shardchannels" => pubsub::look_ns(call, at(0)),
-            "client|list" | "client|kill" => clients::look_ns(call, args.len()),
-            "scan" => {
+            Weighs::Names => self.walk(self.keys, (at(0) != b"*").then(|| glob::Weight::of(at(0)))),
+            Weighs::Parameters => config::look_ns(args),
+            Weighs::Topics => call.cx.shared.topics.matching_ns(at(0).len()),
+            Weighs::Channels => pubsub::look_ns(call, at(0)),
+            Weighs::Clients => clients::look_ns(call, args.len()),
+            Weighs::Scan => {
                 let keys = self.keys.min(number_behind("COUNT", args.skip(1)).unwrap_or(10));
                 self.walk(keys, pattern_behind(args.skip(1), keys, keys.saturating_mul(KEY_BYTES)))
             }
-            "randomkey" => self.walk(self.keys.min(SAMPLE_KEYS), None),
+            Weighs::Sample => self.walk(self.keys.min(SAMPLE_KEYS), None),
             // With the figures that it gathers, which take as much again.
-            "info" => 2 * INFO_NS + self.walk(self.keys.min(SAMPLE_KEYS), None),
-            "debug|digest" => self.walk(self.keys, None) + call.cx.guard.store().used_bytes(),
-            "debug|populate" => {
+            Weighs::Figures => 2 * INFO_NS + self.walk(self.keys.min(SAMPLE_KEYS), None),
+            Weighs::Everything => self.walk(self.keys, None) + call.cx.guard.store().used_bytes(),
+            Weighs::Populate => {
                 let bytes = args.skip(2).filter_map(count_of).max().unwrap_or(0) + at(1).len() as u64;
                 number(0).saturating_mul(STORE_NS + 2 * copying_ns(bytes))
             }
-            "debug|stringmatch-len" => {
-                Weight::of(at(1)).with_reading_ns(1, number(0).min(MATCHED_BYTES_MAX as u64))
+            Weighs::Match => {
+                glob::Weight::of(at(1)).with_reading_ns(1, number(0).min(MATCHED_BYTES_MAX as u64))
             }
-            "set" | "setnx" | "getset" => self.put(call, at(0), at(1).len() as u64, 0),
-            "setex" | "psetex" => self.put(call, at(0), at(2).len() as u64, 0),
-            "mset" | "msetnx" => self.put_pairs(call, args),
-            "msetex" => {
+            Weighs::Value(value) => self.put(call, at(0), at(value).len() as u64, 0),
+            Weighs::Pairs => self.put_pairs(call, args),
+            Weighs::CountedPairs => {
                 let mut pairs = args;
                 // How many there are; options are no value that is long.
                 pairs.next();
                 self.put_pairs(call, pairs)
             }
-            "append" => {
+            Weighs::Append => {
                 let bytes = self.of(call, db, at(0)) + at(1).len() as u64;
                 self.put(call, at(0), bytes, copying_ns(bytes))
             }
-            "setrange" => self.reach(call, at(0), number(1).saturating_add(at(2).len() as u64)),
-            "setbit" => self.reach(call, at(0), number(1) / 8 + 1),
-            "bitfield" | "bitfield_ro" => {
+            Weighs::Overlay => self.reach(call, at(0), number(1).saturating_add(at(2).len() as u64)),
+            Weighs::Bit => self.reach(call, at(0), number(1) / 8 + 1),
+            Weighs::BitFields => {
                 let (mut reads, mut writes, mut words) = (0, 0, args.skip(1));
                 while let Some(word) = words.next() {
                     let get = is(word, "GET");
@@ -226,26 +229,42 @@ impl<'q> Scale<'q> {
                 let part = PART_COPIES * copying_ns(self.of(call, db, at(0)).min(reads));
                 part + self.reach(call, at(0), writes)
             }
-            "bitcount" | "bitpos" | "dump" | "digest" => self.of(call, db, at(0)),
-            "restore" => {
+            Weighs::Read => self.of(call, db, at(0)),
+            Weighs::Dump => self.dumped(call, at(0)),
+            Weighs::Restore if is_collection(at(2)) => {
+                let Weight { entries, bytes, ns } = loading::weigh(at(2));
+                let longest = bytes.min(ELEMENT_BYTES as u64);
+                self.note(call, db, at(0), Size { bytes, elements: entries, least: 0, longest });
+                ns
+            }
+            Weighs::Restore => {
                 let ns = restoring_ns(at(2), call.value_bytes_max());
                 self.put(call, at(0), unpacked_bytes(at(2)).max(at(2).len() as u64), ns)
             }
-            "debug|digest-value" => args.map(|key| self.of(call, db, key)).sum(),
-            "bitop" => {
+            Weighs::Registers(key) => {
+                let ns = registers_ns(self.of(call, db, at(key)));
+                self.put(call, at(0), DENSE_BYTES as u64, ns)
+            }
+            Weighs::RegistersRead => args.map(|key| registers_ns(self.of(call, db, key))).sum(),
+            Weighs::RegistersMerged => {
+                let ns = args.map(|key| registers_ns(self.of(call, db, key))).sum::<u64>();
+                self.put(call, at(0), DENSE_BYTES as u64, ns + 2 * registers_ns(DENSE_BYTES as u64))
+            }
+            Weighs::ReadAll => args.map(|key| self.of(call, db, key)).sum(),
+            Weighs::BitOperation => {
                 let sources = args.skip(2).map(|key| self.of(call, db, key));
                 let (sum, most) = sources.fold((0, 0), |(sum, most), bytes| (sum + bytes, bytes.max(most)));
                 let blocks = most.saturating_mul(args.len() as u64 - 1);
                 self.put(call, at(1), most, copying_ns(blocks.max(sum)))
             }
-            "lcs" => {
+            Weighs::Subsequence => {
                 let cells = self.of(call, db, at(0)).saturating_mul(self.of(call, db, at(1)));
                 // Above that it fails.
                 cells.min(call.cx.guard.store().held_bytes_max() / 4).saturating_mul(2)
             }
-            "rename" | "renamenx" | "copy" | "move" => {
+            Weighs::Rename | Weighs::Copy | Weighs::Move => {
                 let size = self.size(call, db, at(0));
-                if row.name == "move" {
+                if row.weighs == Weighs::Move {
                     // To no database it fails.
                     let Some(to) = database(at(1)) else { return };
                     self.note(call, to, at(0), size);
@@ -255,11 +274,14 @@ impl<'q> Scale<'q> {
                         self.note(call, to, at(1), size);
                     }
                 }
-                // A large collection goes elsewhere at once, or is not copied.
-                copying_ns(if size.elements > 0 { size.bytes.min(COPIED_BYTES_MAX) } else { size.bytes })
+                // A large collection goes elsewhere at once.
+                let stays = size.elements > 0 && row.weighs != Weighs::Copy;
+                copying_ns(if stays { size.bytes.min(LEAF_BYTES_MAX) } else { size.bytes })
             }
-            _ if row.elements => self.elements(call, row, args),
-            _ => 0,
+            Weighs::Survey => self.surveyed(call, at(0)),
+            Weighs::Elements(which) => self.elements(call, row, which, args),
+            Weighs::Nothing if row.elements => self.elements(call, row, Elements::Few, args),
+            Weighs::Nothing => 0,
         });
         self.note_replaced(call, row, args);
     }
@@ -269,28 +291,29 @@ impl<'q> Scale<'q> {
         if row.has(EMPTIES) {
             return self.replaced.fill(u64::MAX);
         }
-        let ends = |now_ms: u64| args.at(1).and_then(count_of).is_none_or(|time| time <= now_ms);
         let replaces = row.has(WRITE)
-            && match row.name {
-                "append" | "setrange" | "setbit" | "bitfield" | "incr" | "decr" | "incrby" | "decrby"
-                | "incrbyfloat" | "persist" => false,
-                "expire" | "pexpire" => ends(0),
-                "expireat" => ends(call.cx.now() / 1000),
-                "pexpireat" => ends(call.cx.now()),
-                name if row.elements => name.ends_with("store"),
-                _ => true,
+            && match row.replaces {
+                Replaces::Usual | Replaces::AlsoElsewhere => !row.elements || row.weighs.stores_elements(),
+                Replaces::Never => false,
+                Replaces::IfPast(clock) => {
+                    let now = match clock {
+                        Clock::Seconds | Clock::Milliseconds => 0,
+                        Clock::UnixSeconds => call.cx.now() / 1000,
+                        Clock::UnixMilliseconds => call.cx.now(),
+                    };
+                    args.at(1).and_then(count_of).is_none_or(|time| time <= now)
+                }
             };
         if !replaces {
             return;
         }
-        // COPY and MOVE also write to another database, which any of their words may name.
         let mut databases: ArrayVec<u8, { DATABASES as usize }> = ArrayVec::from_iter([self.db]);
-        if matches!(row.name, "copy" | "move") {
-            for db in args.skip(1).filter_map(database) {
+        if row.replaces == Replaces::AlsoElsewhere {
+            args.skip(1).filter_map(database).for_each(|db| {
                 if !databases.contains(&db) {
                     databases.push(db);
                 }
-            }
+            });
         }
         row.each_key(args, &mut |key| {
             for &db in &databases {
@@ -313,7 +336,7 @@ impl<'q> Scale<'q> {
     }
 
     /// What it takes to look at so many keys, and to compare their names with a pattern.
-    fn walk(&self, keys: u64, pattern: Option<Weight>) -> u64 {
+    fn walk(&self, keys: u64, pattern: Option<glob::Weight>) -> u64 {
         let bytes = keys.saturating_mul(KEY_BYTES);
         let matching_ns = pattern.map_or(0, |weight| weight.with_reading_ns(keys, bytes));
         keys.saturating_mul(KEY_NS).saturating_add(matching_ns)

@@ -17,6 +17,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Items give way to keys that are awaited when so many have come.
 const KEYS_AT_ONCE: usize = 1 << 10;
+/// How often one that waits in a group looks whether that is there: a key that expires, gives way or is flushed tells nobody.
+const LOOK_US: u64 = 1_000_000;
 /// What it takes to stand in line at a key.
 const KEY_NS: u64 = 1_000;
 
@@ -31,6 +33,8 @@ pub(crate) struct Blocked {
     store: Arc<Store>,
     /// When its time has come, by the clock that only goes on.
     until_us: Option<u64>,
+    /// When it looks at its keys whatever happens, if it has to.
+    look_us: Option<u64>,
     /// It stands in line.
     joined: bool,
     /// The store awaits so many of its keys.
@@ -43,7 +47,9 @@ pub(crate) struct Blocked {
 impl Blocked {
     /// One that stands in no line yet.
     pub fn new(call: &Call<'_, '_, '_>, waiter: Waiter, until_us: Option<u64>) -> Blocked {
+        let look_us = waiter.want.is_to_look().then(|| call.cx.host.clock_us() + LOOK_US);
         Blocked {
+            look_us,
             waiter: Arc::new(waiter),
             waiters: Arc::clone(&call.shared.waiters),
             store: Arc::clone(call.cx.guard.store()),
@@ -104,7 +110,7 @@ impl Blocked {
 
     fn end(&mut self, call: &mut Call<'_, '_, '_>) {
         self.leave();
-        call.cx.guard.settle_watches();
+        call.cx.guard.end_watches();
         call.client.facts.waits.store(false, Relaxed);
     }
 }
@@ -129,10 +135,17 @@ impl Job for Blocked {
                         self.waiter.end(Stands::Over);
                         continue;
                     }
+                    if self.look_us.is_some_and(|look| look <= now_us) {
+                        self.look_us = Some(now_us + LOOK_US);
+                        self.look(call);
+                        continue;
+                    }
+                    let look_us = self.look_us.map(|look| look - now_us);
+                    let sleep_us = left_us.into_iter().chain(look_us).min();
                     call.client.facts.waits.store(true, Relaxed);
-                    return Ok(Step::Await(left_us.map(|us| us.div_ceil(1000))));
+                    return Ok(Step::Await(sleep_us.map(|us| us.div_ceil(1000))));
                 }
-                // Who has claimed it wakes it.
+                // The worker that has claimed it wakes it.
                 Stands::Claimed => return Ok(Step::Await(None)),
                 Stands::Served => break,
                 Stands::Over | Stands::Unblocked | Stands::Gone => {
@@ -159,7 +172,7 @@ impl Job for Blocked {
 }
 
 impl Drop for Blocked {
-    /// What it leaves is done by who drops connections.
+    /// What it leaves is done where connections are dropped.
     fn drop(&mut self) {
         let stood = self.waiter.go();
         let db = self.waiter.db;

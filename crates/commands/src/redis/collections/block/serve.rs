@@ -1,4 +1,4 @@
-//! Serving those who stand in line at a key that was written.
+//! Serving the clients that stand in line at a key that was written.
 
 use larder_store::{Guard, Key, Type};
 
@@ -10,16 +10,21 @@ use crate::core::host::Host;
 use crate::core::output::Output;
 use crate::core::shared::Shared;
 use crate::redis::collections::peek_as;
+use crate::redis::collections::stream::reading::Ready;
 use crate::redis::fail::Fail;
 use crate::redis::reply::put_null_array;
 
-/// So many are served at a time.
+/// So many are served at a time, fewer where they stand in many lines.
 const SERVED_AT_ONCE: usize = 64;
+/// Lines that are left in the time in which one is served.
+const LINES_AS_ONE: usize = 16;
 /// So often that is put back for which a full store that evicts nothing has no room. Then it is lost, as what was sent to
 /// a client that has gone.
 const TRIES_MAX: u8 = 20;
 /// How much what is popped takes until its client has it, in replies: its bytes and where each ends, in tables that grow.
 const COPIES: u64 = 3;
+/// So many of those who wait for a stream are looked at, at a time, whether there is something for them.
+const LOOKS_AT_ONCE: usize = 1 << 10;
 /// What it takes to serve one.
 pub(crate) const SERVE_NS: u64 = 4_000;
 
@@ -64,6 +69,7 @@ impl Serving<'_, '_> {
 
     /// Serves those who stand in line at a key, `left` at most; the next one is called then.
     fn at_key(&mut self, db: u8, name: &[u8], left: &mut usize) {
+        self.at_stream(db, name, left, 0);
         for kind in [Type::List, Type::SortedSet] {
             while let Some(waiter) = self.waiters.first(db, kind, name) {
                 if !self.is_there(db, name, kind) {
@@ -76,14 +82,14 @@ impl Serving<'_, '_> {
                     self.waiters.leave_lines(&waiter);
                     continue;
                 }
-                match self.first(name, &waiter) {
-                    First::Nothing => break,
-                    First::Served => {
-                        *left -= 1;
-                        self.waiters.leave_lines(&waiter);
-                        waiter.wake(self.host);
-                    }
-                    First::Gone => self.waiters.leave_lines(&waiter),
+                let first = self.first(name, &waiter);
+                if matches!(first, First::Nothing) {
+                    break;
+                }
+                self.waiters.leave_lines(&waiter);
+                *left = left.saturating_sub(1 + waiter.keys.len() / LINES_AS_ONE);
+                if matches!(first, First::Served) {
+                    waiter.wake(self.host);
                 }
             }
         }
@@ -93,10 +99,86 @@ impl Serving<'_, '_> {
     pub(super) fn at_keys_of(&mut self, waiter: &Waiter) -> usize {
         let mut left = SERVED_AT_ONCE;
         for key in &waiter.keys {
-            self.at_key(waiter.db, key, &mut left);
+            if waiter.want.kind() == Type::Stream {
+                // Those before it were looked at when it was called, or will be.
+                self.at_stream(waiter.db, key, &mut left, waiter.number().saturating_sub(1));
+            } else {
+                self.at_key(waiter.db, key, &mut left);
+            }
         }
         self.at_called(&mut left);
         SERVED_AT_ONCE - left
+    }
+
+    /// As [`Serving::at_key`], of those who wait for a stream, and come in line behind the one with a number. For whom there
+    /// is nothing stays in line, and hides nobody: another may wait behind another ID, or in another group.
+    fn at_stream(&mut self, db: u8, name: &[u8], left: &mut usize, number: u64) {
+        let (mut number, mut looks) = (number, LOOKS_AT_ONCE);
+        while let Some(waiter) = self.waiters.behind(db, Type::Stream, name, number) {
+            number = waiter.number();
+            if *left == 0 || looks == 0 {
+                if waiter.call(self.host) {
+                    break;
+                }
+                self.waiters.leave_lines(&waiter);
+                continue;
+            }
+            looks -= 1;
+            let key = self.guard.key_in(db, name);
+            if self.ready(&key, &waiter).is_none() {
+                continue;
+            }
+            self.guard.begin([key]);
+            let given = self.give_of_stream(&key, &waiter);
+            self.guard.finish();
+            match given {
+                First::Nothing => {}
+                First::Served => {
+                    *left -= 1;
+                    self.waiters.leave_lines(&waiter);
+                    waiter.wake(self.host);
+                }
+                First::Gone => self.waiters.leave_lines(&waiter),
+            }
+        }
+    }
+
+    /// What there is at a key for one who waits for a stream.
+    fn ready(&mut self, key: &Key<'_>, waiter: &Waiter) -> Option<Ready> {
+        let there = peek_as(self.guard, key, Type::Stream);
+        waiter.want.ready(key.bytes(), there.as_ref().map(Option::as_ref).map_err(Clone::clone))
+    }
+
+    /// The key is held: one who waits for a stream is claimed if there is something for it, and given that. What it is
+    /// given stays in the stream: there is nothing to put back.
+    fn give_of_stream(&mut self, key: &Key<'_>, waiter: &Waiter) -> First {
+        let Some(ready) = self.ready(key, waiter) else { return First::Nothing };
+        if !waiter.claim() {
+            return First::Gone;
+        }
+        let moment = self.guard.moment(waiter.db);
+        let store = self.guard.store();
+        let mut reply = Output::charged(u64::MAX, store, 0);
+        let done = match ready {
+            Ready::Fail(fail) => Err(fail),
+            Ready::Bytes(bytes)
+                if store.held_bytes().saturating_add(bytes as u64) > store.held_bytes_max() =>
+            {
+                Err(Fail::HELD)
+            }
+            Ready::Bytes(_) => {
+                match waiter.want.give(self.guard, (key, None), waiter.resp3, &mut reply, None) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => {
+                        put_null_array(&mut reply, waiter.resp3);
+                        Ok(())
+                    }
+                    Err(fail) => Err(fail),
+                }
+            }
+        };
+        let served = Served { reply, done, taken: Taken::default(), key: key.bytes().into(), moment };
+        if waiter.serve(served).is_none() { First::Served } else { First::Gone }
     }
 
     /// There is something at the key, of this type. What was written before it was noted is seen.

@@ -1,13 +1,13 @@
-//! Who waits for which keys, and in which order.
+//! Waiters: which clients wait for which keys, and in which order.
 //!
 //! ```text
-//! Waiting ─┬─ claimed by who serves ─▶ Claimed ─▶ Served, with its reply
+//! Waiting ─┬─ claimed by a worker ─▶ Claimed ─▶ Served, with its reply
 //!          ├─ by its own worker ────▶ Over             its time has come
 //!          ├─ CLIENT UNBLOCK ───────▶ Unblocked, Refused
 //!          └─ its connection ends ──▶ Gone             (of one that is claimed, too: what it was to have is put back)
 //! ```
 //!
-//! One word says it, and each arrow is one compare-and-swap. Who stands in a line whose word says something else is
+//! One word says it, and each arrow is one compare-and-swap. A waiter in a line whose word says something else is
 //! passed over. The locks here are held for a look at a table: never while a key is waited for.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,7 +22,7 @@ use larder_store::{Moment, Type};
 use super::want::{Taken, Want};
 use crate::core::host::Host;
 use crate::core::output::Output;
-use crate::redis::connection::client::{Client, Facts};
+use crate::redis::connection::client::{Client, ClientFacts};
 use crate::redis::fail::Done;
 
 /// Parts of the table, each under its lock.
@@ -84,7 +84,7 @@ pub(crate) struct Waiter {
     pub(super) resp3: bool,
     /// Each once, in the order in which they were named.
     pub(super) keys: Box<[Box<[u8]>]>,
-    facts: Arc<Facts>,
+    facts: Arc<ClientFacts>,
     /// Its place in each line, given when it joins them.
     number: AtomicU64,
     stands: AtomicU8,
@@ -116,7 +116,9 @@ impl Waiter {
 
     /// Bytes that it takes, about.
     pub fn bytes(&self) -> usize {
-        WAITER_BYTES + self.keys.iter().map(|key| KEY_BYTES + 2 * key.len()).sum::<usize>()
+        WAITER_BYTES
+            + self.want.bytes()
+            + self.keys.iter().map(|key| KEY_BYTES + 2 * key.len()).sum::<usize>()
     }
 
     pub(super) fn stands(&self) -> Stands {
@@ -163,7 +165,7 @@ impl Waiter {
         if !self.called.swap(true, SeqCst) {
             self.wake(host);
         }
-        // Who goes says that first and asks for calls then: so either this sees that it has gone, or it sees the call.
+        // A waiter that goes says that first and asks for calls then: so either this sees that it has gone, or it sees the call.
         self.stands() == Stands::Waiting
     }
 
@@ -172,7 +174,7 @@ impl Waiter {
         self.called.swap(false, SeqCst)
     }
 
-    fn number(&self) -> u64 {
+    pub(super) fn number(&self) -> u64 {
         self.number.load(Relaxed)
     }
 }
@@ -279,11 +281,18 @@ impl Waiters {
         }
     }
 
-    /// Who is first in line at a key.
+    /// The first waiter in line at a key.
     pub(super) fn first(&self, db: u8, kind: Type, key: &[u8]) -> Option<Arc<Waiter>> {
         let shard = self.shard(key);
         let line = shard.get(key)?.iter().find(|line| (line.db, line.kind) == (db, kind))?;
         line.waiting.values().next().cloned()
+    }
+
+    /// The waiter in line at a key behind the one with a number.
+    pub(super) fn behind(&self, db: u8, kind: Type, key: &[u8], number: u64) -> Option<Arc<Waiter>> {
+        let shard = self.shard(key);
+        let line = shard.get(key)?.iter().find(|line| (line.db, line.kind) == (db, kind))?;
+        line.waiting.range(number.checked_add(1)?..).next().map(|(_, waiter)| Arc::clone(waiter))
     }
 
     /// Somebody stands in line at a key.

@@ -1,9 +1,9 @@
-//! What is wanted of a key: elements of a list, an element for another list, or members of a sorted set. How it is given,
-//! and how it is put back.
+//! What is wanted of a key: elements of a list, an element for another list, members of a sorted set, or entries of a
+//! stream. How it is given, and how it is put back.
 
 use std::ops::Range;
 
-use larder_store::{Collection, End, Guard, Key, ScoreRule, Type};
+use larder_store::{Collection, End, Guard, Key, ScoreRule, StreamId, Type};
 
 use crate::core::events::Change;
 use crate::core::held::Held;
@@ -11,6 +11,8 @@ use crate::core::output::Output;
 use crate::redis::call::REPLY_BYTES_FREE;
 use crate::redis::collections::copied::Copied;
 use crate::redis::collections::sorted::{self, Which};
+use crate::redis::collections::stream;
+use crate::redis::collections::stream::reading::{self, Ready};
 use crate::redis::collections::{ELEMENT_ROOM, Shown, list, places_bytes_max, put_element};
 use crate::redis::fail::Fail;
 use crate::redis::reply::{put_array, put_bulk};
@@ -24,6 +26,10 @@ pub(crate) enum Want {
     Members { which: Which, count: Option<usize> },
     /// An element of one list for another.
     Move { from: End, to: End, target: Box<[u8]> },
+    /// Entries of streams, each behind an ID.
+    Entries { after: Box<[(Box<[u8]>, StreamId)]>, most: Option<usize> },
+    /// Entries of streams that nobody of a group has had, for a consumer; `pends`: they are pending with it.
+    Delivery { group: Box<[u8]>, consumer: Box<[u8]>, most: Option<usize>, pends: bool },
 }
 
 impl Want {
@@ -32,14 +38,49 @@ impl Want {
         match self {
             Want::Elements { .. } | Want::Move { .. } => Type::List,
             Want::Members { .. } => Type::SortedSet,
+            Want::Entries { .. } | Want::Delivery { .. } => Type::Stream,
         }
     }
 
-    /// Where it goes, if it is not given to who wants it alone.
+    /// Bytes of what it keeps beside keys.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Want::Elements { .. } | Want::Members { .. } => 0,
+            Want::Move { target, .. } => target.len(),
+            Want::Entries { after, .. } => {
+                after.iter().map(|(key, _)| key.len() + size_of::<(Box<[u8]>, StreamId)>()).sum()
+            }
+            Want::Delivery { group, consumer, .. } => group.len() + consumer.len(),
+        }
+    }
+
+    /// What of a stream, or what has come in its place, there is for it; none if there is nothing.
+    pub fn ready(&self, key: &[u8], there: Result<Option<&Collection<'_>>, Fail>) -> Option<Ready> {
+        match self {
+            Want::Entries { after, most } => {
+                let (_, after) = after.iter().find(|(name, _)| **name == *key)?;
+                reading::entries_ready(there.ok()?, *after, *most)
+            }
+            Want::Delivery { group, most, .. } => reading::delivery_ready(key, there, group, *most),
+            Want::Elements { .. } | Want::Members { .. } | Want::Move { .. } => None,
+        }
+    }
+
+    /// It may be that there will be nothing, which nobody who goes by tells it.
+    pub fn is_to_look(&self) -> bool {
+        match self {
+            Want::Delivery { .. } => true,
+            Want::Elements { .. } | Want::Members { .. } | Want::Move { .. } | Want::Entries { .. } => false,
+        }
+    }
+
+    /// Where it goes, if it is not given to the waiter alone.
     pub fn target(&self) -> Option<&[u8]> {
         match self {
             Want::Move { target, .. } => Some(target),
-            Want::Elements { .. } | Want::Members { .. } => None,
+            Want::Elements { .. } | Want::Members { .. } | Want::Entries { .. } | Want::Delivery { .. } => {
+                None
+            }
         }
     }
 
@@ -49,6 +90,8 @@ impl Want {
             Want::Move { to, .. } if nth > 0 => list::pushed(*to),
             Want::Move { from: end, .. } | Want::Elements { end, .. } => list::popped(*end),
             Want::Members { which, .. } => sorted::popped(*which),
+            // That is told of nobody.
+            Want::Entries { .. } | Want::Delivery { .. } => stream::change("xreadgroup"),
         }
     }
 
@@ -57,6 +100,7 @@ impl Want {
             Want::Elements { end, count } => list::end_places(there, *end, count.unwrap_or(1)),
             Want::Members { which, count } => sorted::end_places(there, *which, count.unwrap_or(1)),
             Want::Move { from, .. } => list::end_places(there, *from, 1),
+            Want::Entries { .. } | Want::Delivery { .. } => 0..0,
         }
     }
 
@@ -117,6 +161,14 @@ impl Want {
             Want::Move { from, to, .. } => {
                 let target = target.unwrap_or(key);
                 return list::carry(guard, out, (key, *from), (target, *to));
+            }
+            Want::Entries { after, most } => {
+                let after = after.iter().find(|(name, _)| **name == *key.bytes());
+                let Some((_, after)) = after else { return Ok(false) };
+                return reading::give_entries(guard, key, (*after, *most), resp3, out);
+            }
+            Want::Delivery { group, consumer, most, pends } => {
+                return reading::give_delivery(guard, key, (group, consumer), (*most, *pends), resp3, out);
             }
         }
         Ok(true)

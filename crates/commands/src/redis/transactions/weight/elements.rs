@@ -1,24 +1,36 @@
 //! What commands at elements of collections take in EXEC, and how large they leave their keys.
 
 use larder_protocol::resp::{Args, parse_integer};
+use larder_store::Value;
 
 use super::{COLLECTION_BYTES_MAX, Scale, Size, count_of, number_behind, pattern_behind};
 use crate::core::glob::Weight;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
 use crate::redis::collections::bounds::By;
+use crate::redis::collections::geo::PLACE_NS;
 use crate::redis::collections::ranging::meant;
+use crate::redis::collections::sorting;
+use crate::redis::collections::stream::reading::DELIVERED_NS;
+use crate::redis::collections::stream::trimming::{ID_NS, PENDING_NS};
 use crate::redis::collections::{
     COMPARE_NS, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS, SCORED_NS,
-    STORED_NS, WRITE_NS,
+    SORTED_NS, STORED_NS, WRITE_NS,
 };
-use crate::redis::table::Command;
+use crate::redis::keys::serialize::checking_ns;
 use crate::redis::table::flag::{DENYOOM, WRITE};
+use crate::redis::table::{Command, Elements};
 
 /// What an element takes beside its bytes, at most.
 const ELEMENT_MORE_BYTES: u64 = 8;
+/// Bytes of what is told of a place, at most.
+const PLACE_BYTES: u64 = 160;
+/// Bytes of the names of an entry that are in a leaf once for all that have them, at most.
+const NAMES_BYTES_MAX: u64 = 1 << 10;
 /// Elements of a leaf, about, at most.
 const LEAF_ENTRIES: u64 = 4 << 10;
+/// What it takes to make leaves anew without what is due, for each of their bytes.
+const DUE_NS_A_BYTE: u64 = 3;
 /// Bytes of leaves that come from memory in a nanosecond.
 const LEAF_BYTES_A_NS: u64 = 8;
 
@@ -54,6 +66,26 @@ impl Size {
     /// Bytes of a reply of its elements, at most: of a hash with their values, of a sorted set with their scores.
     fn told_bytes(self) -> u64 {
         self.bytes.saturating_add(self.elements.saturating_mul(2 * ELEMENT_ROOM as u64))
+    }
+
+    /// What it takes to reply entries of a stream as large as `all`, and so many of its rows: what lies there once, names of
+    /// fields, is replied with each.
+    fn entries_ns(self, all: Size) -> u64 {
+        let leaves = self.elements.min(all.elements);
+        self.told_ns()
+            .saturating_add(leaves.saturating_mul(4 * ELEMENT_NS))
+            .saturating_add(self.entries().bytes / 8)
+    }
+
+    /// As many entries of a stream as it has rows: each has names of fields that another may have said.
+    fn entries(self) -> Size {
+        let each = self.longest.max(NAMES_BYTES_MAX).min(self.bytes);
+        Size { bytes: self.bytes.saturating_add(self.elements.saturating_mul(each)), ..self }
+    }
+
+    /// What is said of as many pending entries as it has rows.
+    fn pending(self) -> Size {
+        Size { bytes: self.bytes.saturating_add(self.elements.saturating_mul(PLACE_BYTES)), ..self }
     }
 
     /// What it takes to put its members together with others.
@@ -120,29 +152,41 @@ fn places(start: Option<&[u8]>, stop: Option<&[u8]>) -> u64 {
 
 impl<'q> Scale<'q> {
     /// Adds the words of a command on collections; what it takes beside that.
-    pub(super) fn elements(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) -> u64 {
+    pub(super) fn elements(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        row: &Command,
+        which: Elements,
+        args: Args<'q>,
+    ) -> u64 {
         self.words = self.words.saturating_add(args.len());
         let (db, first) = (self.db, args.at(0).unwrap_or_default());
         let there = self.size(call, db, first);
         // What it takes, and which elements are replied.
         let none = Size::default();
-        let (ns, told) = match row.name {
-            "hgetall" | "hkeys" | "hvals" | "smembers" => (there.told_ns(), there),
-            "hrandfield" | "srandmember" | "zrandmember" => match args.at(1).and_then(parse_integer) {
-                Some(count) if count < 0 => {
-                    let count = count.unsigned_abs();
-                    let bytes = there.each().saturating_mul(count);
-                    (there.any_ns(count), Size { bytes, elements: count, ..none })
-                }
-                Some(count) => (there.picked_ns(count.unsigned_abs()), there.some(count.unsigned_abs())),
-                None => (0, there.some(1)),
-            },
-            "spop" => {
+        let (ns, told) = match which {
+            Elements::AllFields => (there.told_ns() + self.due_ns(call, first), there),
+            Elements::All => (there.told_ns(), there),
+            Elements::FieldCount => (self.due_ns(call, first), none),
+            Elements::Pick | Elements::PickFields => {
+                let due_ns = if which == Elements::PickFields { self.due_ns(call, first) } else { 0 };
+                let (ns, told) = match args.at(1).and_then(parse_integer) {
+                    Some(count) if count < 0 => {
+                        let count = count.unsigned_abs();
+                        let bytes = there.each().saturating_mul(count);
+                        (there.any_ns(count), Size { bytes, elements: count, ..none })
+                    }
+                    Some(count) => (there.picked_ns(count.unsigned_abs()), there.some(count.unsigned_abs())),
+                    None => (0, there.some(1)),
+                };
+                (due_ns.saturating_add(ns), told)
+            }
+            Elements::PickOut => {
                 let count = args.at(1).map_or(1, |count| natural(Some(count)));
                 let gone_ns = there.elements.min(count).saturating_mul(WRITE_NS);
                 (there.picked_ns(count).saturating_add(gone_ns), there.some(count))
             }
-            "hscan" | "sscan" | "zscan" => {
+            Elements::Scan | Elements::ScanFields => {
                 let weight = pattern_behind(args.skip(2), there.elements, there.bytes);
                 let weight = weight.unwrap_or_else(|| Weight::of(b"*"));
                 let count = number_behind("COUNT", args.skip(2)).unwrap_or(10);
@@ -152,111 +196,183 @@ impl<'q> Scale<'q> {
                 let looked_ns = looked.elements.saturating_mul(each).min(SCAN_NS);
                 let leaf_ns =
                     2 * weight.ns(there.elements.min(LEAF_ENTRIES), there.bytes.min(COLLECTION_BYTES_MAX));
-                (weight.read_ns + looked_ns + leaf_ns, looked)
+                let due_ns = if which == Elements::ScanFields { self.due_ns(call, first) } else { 0 };
+                (weight.read_ns + looked_ns + leaf_ns + due_ns, looked)
             }
-            "lrange" => {
+            Elements::ListRange => {
                 let some = there.some(places(args.at(1), args.at(2)));
                 (some.told_ns() + there.list_ns(), some)
             }
-            "lpos" => (there.compared_ns(), Size { elements: there.elements, ..none }),
-            "linsert" => (there.compared_ns() + there.list_ns(), none),
+            Elements::Position => (there.compared_ns(), Size { elements: there.elements, ..none }),
+            Elements::Insert => (there.compared_ns() + there.list_ns(), none),
             // Each leaf may be made anew.
-            "lrem" => (there.compared_ns() + there.bytes, none),
-            "lpush" | "rpush" | "lpushx" | "rpushx" | "lset" => (there.list_ns(), none),
-            "ltrim" => (there.list_ns() + there.gone_ns(), none),
-            "lpop" | "rpop" => {
+            Elements::RemoveEqual => (there.compared_ns() + there.bytes, none),
+            Elements::ListWrite => (there.list_ns(), none),
+            Elements::Trim => (there.list_ns() + there.gone_ns(), none),
+            Elements::Pop => {
                 let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
                 (some.told_ns() + some.gone_ns() + there.list_ns(), some)
             }
-            "lmove" | "rpoplpush" | "blmove" | "brpoplpush" => {
+            Elements::MoveEnd => {
                 let to = self.size(call, db, args.at(1).unwrap_or_default());
                 (there.list_ns() + to.list_ns(), there.some(1))
             }
-            "zrange" | "zrevrange" | "zrangebyscore" | "zrevrangebyscore" | "zrangebylex"
-            | "zrevrangebylex" => {
+            Elements::Range | Elements::RankRange | Elements::LimitedRange => {
                 let scored = args.skip(3).any(|word| is(word, "WITHSCORES"));
-                let some = there.some(ranged(row.name, args));
+                let some = there.some(ranged(which, args));
                 (some.told_ns() + if scored { some.elements * SCORE_NS } else { 0 }, some)
             }
-            "zadd" | "zincrby" | "zrem" => (there.sorted_ns(), none),
-            "zremrangebyrank" | "zremrangebyscore" | "zremrangebylex" => {
-                let gone = self.removed(call, row, first, there, args.skip(1));
+            Elements::SortedWrite => (there.sorted_ns(), none),
+            Elements::RemoveRange(by) => {
+                let gone = self.removed(call, by, first, there, args.skip(1));
                 (there.sorted_ns() + gone.saturating_mul(SCORED_NS), none)
             }
-            "zpopmin" | "zpopmax" => {
+            Elements::PopScored => {
                 let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
                 let gone_ns = some.scored_ns(u64::MAX);
                 (some.told_ns() + some.elements * SCORE_NS + there.sorted_ns() + gone_ns, some)
             }
-            "blpop" | "brpop" | "bzpopmin" | "bzpopmax" => {
+            Elements::PopAny => {
                 let all = self.largest(call, row, args);
                 (all.some(1).told_ns() + SCORE_NS + all.sorted_ns(), all.some(1))
             }
-            "lmpop" | "zmpop" | "blmpop" | "bzmpop" => {
+            Elements::PopSome | Elements::PopSomeScored => {
                 let count = number_behind("COUNT", args.skip(2)).unwrap_or(1).max(1);
                 let all = self.largest(call, row, args);
                 let some = all.some(count);
-                let scored_ns = if row.name.ends_with("zmpop") { some.scored_ns(u64::MAX) } else { 0 };
+                let scored_ns = if which == Elements::PopSomeScored { some.scored_ns(u64::MAX) } else { 0 };
                 let told_ns = some.told_ns() + some.elements * SCORE_NS;
                 (told_ns + some.gone_ns() + scored_ns + all.sorted_ns(), some)
             }
-            "zrangestore" => {
+            Elements::StoreRange => {
                 let from = self.size(call, db, args.at(1).unwrap_or_default());
                 (from.combined_ns() + from.stored_ns(), none)
             }
-            "sunion" | "zunion" => {
-                let all = self.sum(call, row, args);
-                (all.combined_ns(), all)
+            Elements::Sort => {
+                let stores = row.has(WRITE);
+                let gets = sorting::patterns(args, stores);
+                let got = Size { elements: there.elements.saturating_mul(gets.max(1)), ..there };
+                let looks = there.elements.saturating_mul(gets + 1).saturating_mul(LOOK_NS);
+                let stored_ns = if stores { got.stored_ns() } else { 0 };
+                let sorted_ns = sorting::sorting_ns(there.elements).saturating_add(looks);
+                (there.combined_ns().saturating_add(sorted_ns).saturating_add(stored_ns), got)
             }
-            "sunionstore" | "zunionstore" => {
-                let all = self.sum(call, row, args);
-                (all.combined_ns() + all.stored_ns(), none)
+            Elements::Places | Elements::StorePlaces => {
+                let from = args.at(usize::from(which == Elements::StorePlaces)).unwrap_or_default();
+                let from = self.size(call, db, from);
+                // All that lie in cells are looked at, sorted, and told with all that there is of them.
+                let each_ns = PLACE_NS + SORTED_NS + 8 * SCORE_NS;
+                let stored_ns = if row.has(WRITE) { from.stored_ns() } else { 0 };
+                let ns = from.told_ns().saturating_add(from.elements.saturating_mul(each_ns));
+                let told = Size { bytes: from.bytes.saturating_add(from.elements * PLACE_BYTES), ..from };
+                (ns.saturating_add(stored_ns), told)
             }
-            "sinter" | "zinter" => self.sieved(call, row, args, true),
-            "sintercard" | "zintercard" => (self.sieved(call, row, args, true).0, none),
-            "sinterstore" | "zinterstore" => {
+            Elements::NamedPlaces => {
+                let elements = args.len() as u64;
+                (0, Size { bytes: elements.saturating_mul(PLACE_BYTES), elements, ..none })
+            }
+            Elements::Union => {
+                let all = self.sum(call, row, args);
+                if row.has(WRITE) {
+                    (all.combined_ns() + all.stored_ns(), none)
+                } else {
+                    (all.combined_ns(), all)
+                }
+            }
+            Elements::Intersection => {
                 let (ns, least) = self.sieved(call, row, args, true);
-                (ns + least.stored_ns(), none)
+                if row.has(WRITE) { (ns + least.stored_ns(), none) } else { (ns, least) }
             }
-            "sdiff" | "sdiffstore" | "zdiff" | "zdiffstore" => {
+            Elements::IntersectionCount => (self.sieved(call, row, args, true).0, none),
+            Elements::Difference => {
                 let gathered = self.sum(call, row, args).combined_ns();
                 let (ns, first) = self.sieved(call, row, args, false);
                 let stored_ns = if row.has(WRITE) { first.stored_ns() } else { 0 };
                 (ns.min(gathered) + stored_ns, if row.has(WRITE) { none } else { first })
             }
-            // They look at what they name.
-            "hget" | "hmget" | "hgetdel" => (0, there.some(args.len() as u64)),
-            "smismember" | "zmscore" => (0, Size { elements: args.len() as u64, ..none }),
-            "lindex" => (0, there.some(1)),
-            "hset" | "hmset" | "hsetnx" | "hdel" | "hexists" | "hlen" | "hstrlen" | "hincrby"
-            | "hincrbyfloat" | "sadd" | "srem" | "sismember" | "scard" | "smove" | "llen" | "zscore"
-            | "zcard" | "zcount" | "zlexcount" | "zrank" | "zrevrank" => (0, none),
-            _ => {
-                let all = self.sum(call, row, args);
-                (all.combined_ns(), all)
+            Elements::AddEntry | Elements::TrimEntries => {
+                let trims = which == Elements::TrimEntries
+                    || args.skip(1).take(3).any(|word| is(word, "MAXLEN") || is(word, "MINID"));
+                (there.list_ns() + if trims { there.gone_ns() } else { 0 }, none)
             }
+            Elements::Entries => {
+                let some = there.some(number_behind("COUNT", args.skip(3)).unwrap_or(u64::MAX));
+                (some.entries_ns(there) + there.list_ns(), some.entries())
+            }
+            Elements::ReadEntries => {
+                let count = number_behind("COUNT", args).filter(|count| *count > 0).unwrap_or(u64::MAX);
+                let all = self.sum(call, row, args);
+                let some = all.some(count.saturating_mul(args.len() as u64));
+                let delivered_ns =
+                    if row.has(WRITE) { some.elements.saturating_mul(DELIVERED_NS) } else { 0 };
+                (some.entries_ns(all).saturating_add(delivered_ns), some.entries())
+            }
+            Elements::Ids => ((args.len() as u64).saturating_mul(ID_NS) + there.list_ns(), none),
+            Elements::Pending => (there.elements.saturating_mul(LOOK_NS), there.pending()),
+            Elements::Claim | Elements::ClaimIdle => {
+                let count = if which == Elements::Claim {
+                    args.len() as u64
+                } else {
+                    number_behind("COUNT", args.skip(4)).unwrap_or(100).saturating_mul(10)
+                };
+                let some = there.some(count);
+                let each_ns = ID_NS + PENDING_NS;
+                (some.elements.saturating_mul(each_ns).saturating_add(some.entries_ns(there)), some.entries())
+            }
+            // They look at what they name.
+            Elements::Named => (0, there.some(args.len() as u64)),
+            Elements::NamedScores => (0, Size { elements: args.len() as u64, ..none }),
+            Elements::One => (0, there.some(1)),
+            Elements::Few | Elements::MoveMember => (0, none),
         };
         self.told_bytes = self.told_bytes.saturating_add(told.told_bytes());
         if row.has(WRITE) {
-            self.grow(call, row, args);
+            self.grow(call, row, which, args);
         }
         ns
+    }
+
+    /// What it takes to take out the fields of a hash that are due now.
+    fn due_ns(&self, call: &mut Call<'_, '_, '_>, name: &[u8]) -> u64 {
+        let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
+        let now = call.cx.now();
+        match call.cx.guard.peek(&key).hit().map(|item| item.value()) {
+            Some(Value::Collection(there)) if there.is_timed() => {
+                let hash = there.elements_at(now);
+                if hash.is_due() { (hash.bytes() as u64).saturating_mul(DUE_NS_A_BYTE) } else { 0 }
+            }
+            Some(_) | None => 0,
+        }
+    }
+
+    /// What DUMP takes: of a collection it is told, its bytes are looked at twice.
+    pub(super) fn dumped(&mut self, call: &mut Call<'_, '_, '_>, key: &'q [u8]) -> u64 {
+        let there = self.size(call, self.db, key);
+        if there.elements == 0 {
+            return there.bytes;
+        }
+        self.told_bytes = self.told_bytes.saturating_add(there.told_bytes());
+        let due_ns = self.due_ns(call, key);
+        let told_ns = there.told_ns().saturating_mul(2).saturating_add(due_ns);
+        told_ns.saturating_add(checking_ns(there.told_bytes()))
+    }
+
+    /// What it takes to look at all rows of a stream, or to take them out; they are told.
+    pub(super) fn surveyed(&mut self, call: &mut Call<'_, '_, '_>, key: &'q [u8]) -> u64 {
+        let there = self.size(call, self.db, key);
+        self.told_bytes = self.told_bytes.saturating_add(there.pending().told_bytes());
+        there.entries_ns(there).saturating_add(there.elements.saturating_mul(LOOK_NS))
     }
 
     /// How many members of a range are taken out: those that are there now, and those that come before it.
     fn removed(
         &self,
         call: &mut Call<'_, '_, '_>,
-        row: &Command,
+        by: By,
         name: &[u8],
         there: Size,
         args: impl Iterator<Item = &'q [u8]>,
     ) -> u64 {
-        let by = match row.name {
-            "zremrangebyrank" => By::Rank,
-            "zremrangebylex" => By::Lex,
-            _ => By::Score,
-        };
         let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
         let (meant, len) = meant(call, &key, by, args);
         if self.is_replaced(self.db, name) {
@@ -268,16 +384,55 @@ impl<'q> Scale<'q> {
     }
 
     /// How large the keys of a command are behind it, if they may be larger.
-    fn grow(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) {
+    fn grow(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, which: Elements, args: Args<'q>) {
         let db = self.db;
-        let (key, more) = match row.name {
-            "sinterstore" | "sunionstore" | "sdiffstore" | "zinterstore" | "zunionstore" | "zdiffstore"
-            | "zrangestore" => {
+        let (key, more) = match which {
+            Elements::Intersection
+            | Elements::Union
+            | Elements::Difference
+            | Elements::StoreRange
+            | Elements::StorePlaces => {
                 let Size { bytes, elements, .. } = self.sum(call, row, args);
                 let longest = bytes.min(ELEMENT_BYTES as u64);
                 (args.at(0), Size { bytes, elements, least: 0, longest })
             }
-            "smove" | "lmove" | "rpoplpush" | "blmove" | "brpoplpush" => {
+            Elements::Places => {
+                let (mut target, mut keys) = (None, 0);
+                row.each_key(args, &mut |key| (target, keys) = (Some(key), keys + 1));
+                if keys < 2 {
+                    return;
+                }
+                let from = self.size(call, db, args.at(0).unwrap_or_default());
+                (target, Size { least: 0, longest: from.bytes.min(ELEMENT_BYTES as u64), ..from })
+            }
+            Elements::Sort => {
+                let (mut target, mut keys) = (None, 0);
+                row.each_key(args, &mut |key| (target, keys) = (Some(key), keys + 1));
+                if keys < 2 {
+                    return;
+                }
+                let there = self.size(call, db, args.at(0).unwrap_or_default());
+                let gets = sorting::patterns(args, true);
+                let elements = there.elements.saturating_mul(gets.max(1));
+                // What other keys have is not known.
+                let most = elements.saturating_mul(ELEMENT_BYTES as u64);
+                let bytes = if gets > 0 { most } else { there.bytes };
+                (target, Size { bytes, elements, least: 0, longest: bytes.min(ELEMENT_BYTES as u64) })
+            }
+            // What is delivered is pending then, in two rows.
+            Elements::ReadEntries | Elements::Claim | Elements::ClaimIdle => {
+                let Size { elements, .. } = self.sum(call, row, args);
+                let mut keys: Vec<&[u8]> = Vec::new();
+                row.each_key(args, &mut |key| keys.push(key));
+                for key in keys {
+                    let there = self.size(call, db, key);
+                    let bytes = elements.saturating_mul(2 * ELEMENT_MORE_BYTES);
+                    let more = Size { bytes, elements: elements.saturating_mul(2), ..Size::default() };
+                    self.note(call, db, key, there.and(more));
+                }
+                return;
+            }
+            Elements::MoveMember | Elements::MoveEnd => {
                 let longest = ELEMENT_BYTES as u64;
                 (args.at(1), Size { bytes: longest, elements: 1, least: 0, longest })
             }
@@ -287,9 +442,10 @@ impl<'q> Scale<'q> {
                 let elements = args.len() as u64;
                 (args.at(0), Size { bytes: args.map(bytes).sum(), elements, least: 0, longest: 2 * longest })
             }
-            name => {
+            _ => {
                 // Which are taken out they may choose.
-                let gone = if name == "spop" { natural(args.at(1)).max(1) } else { args.len() as u64 };
+                let gone =
+                    if which == Elements::PickOut { natural(args.at(1)).max(1) } else { args.len() as u64 };
                 let key = args.at(0).unwrap_or_default();
                 let size = self.size(call, db, key);
                 if size.elements > 0 {
@@ -356,11 +512,9 @@ impl<'q> Scale<'q> {
 }
 
 /// How many members a range of a sorted set has, at most.
-fn ranged(name: &str, args: Args<'_>) -> u64 {
-    let by_rank = match name {
-        "zrange" => !args.skip(3).any(|word| is(word, "BYSCORE") || is(word, "BYLEX")),
-        name => name == "zrevrange",
-    };
+fn ranged(which: Elements, args: Args<'_>) -> u64 {
+    let by_option = || args.skip(3).any(|word| is(word, "BYSCORE") || is(word, "BYLEX"));
+    let by_rank = which == Elements::RankRange || which == Elements::Range && !by_option();
     if by_rank {
         return places(args.at(1), args.at(2));
     }

@@ -1,0 +1,234 @@
+//! The hot keys of the last seconds, as they are shown.
+
+use std::fmt;
+
+use larder_protocol::escape::{escape, escaped_bytes_max};
+use larder_store::Store;
+
+use super::ring::KEY_BYTES_KEPT;
+use super::top::{Name, Sums, Top, ranked};
+use super::{Hottest, Round, SIGMAS, Traffic};
+use crate::core::context::Context;
+
+/// A key that is asked for often.
+#[derive(Clone, Debug)]
+pub struct HotKey {
+    /// Its beginning: what is kept of it.
+    pub key: Box<[u8]>,
+    /// Bytes of all of it.
+    pub key_bytes: u32,
+    /// Its database.
+    pub db: u8,
+    /// Its part of all that was asked for, …
+    pub share: f64,
+    /// … give or take so much.
+    pub error: f64,
+    /// Requests a second.
+    pub per_second: f64,
+    /// Bytes of requests and replies a second, about.
+    pub bytes_per_second: f64,
+    /// Of its requests, the part that read it, …
+    pub reads: f64,
+    /// … and removed it; the others changed it.
+    pub deletes: f64,
+    /// Of the reads, the part that found it; none if there were none.
+    pub hit_ratio: Option<f64>,
+    /// Bytes of its value, when it was last sampled.
+    pub value_bytes: u32,
+}
+
+/// The hot keys of the last seconds.
+pub type HotKeys = Shares<HotKey>;
+
+/// What weighs most of what was asked for in the last seconds: keys, or prefixes.
+#[derive(Clone, Debug)]
+pub struct Shares<R> {
+    /// Those asked for most first.
+    pub rows: Vec<R>,
+    /// Keys that were asked for, about.
+    pub all: u64,
+    /// How long that was.
+    pub seconds: f64,
+    /// Samples that this stands on.
+    pub samples: u64,
+}
+
+impl<R> Default for Shares<R> {
+    fn default() -> Shares<R> {
+        Shares { rows: Vec::new(), all: 0, seconds: 0.0, samples: 0 }
+    }
+}
+
+/// A key, or a prefix, with what is known of it.
+pub(crate) trait Parts {
+    /// Calls `visit` with the name and the value of each of its parts, as text without spaces and commas.
+    fn each_part(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display) -> fmt::Result) -> fmt::Result;
+}
+
+/// Its parts: `key=…,db=0,share=0.1234,…`.
+pub(crate) fn parts(of: &impl Parts) -> impl fmt::Display {
+    fmt::from_fn(move |f| {
+        let mut between = "";
+        of.each_part(&mut |name, value| {
+            write!(f, "{between}{name}={value}")?;
+            between = ",";
+            Ok(())
+        })
+    })
+}
+
+impl Parts for HotKey {
+    fn each_part(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display) -> fmt::Result) -> fmt::Result {
+        visit("key", &Escaped(&self.key))?;
+        visit("key_bytes", &self.key_bytes)?;
+        visit("db", &self.db)?;
+        let numbers = [
+            ("share", self.share),
+            ("error", self.error),
+            ("requests_per_second", self.per_second),
+            ("bytes_per_second", self.bytes_per_second),
+            ("reads", self.reads),
+            ("deletes", self.deletes),
+        ];
+        for (name, number) in numbers.into_iter().chain(self.hit_ratio.map(|ratio| ("hit_ratio", ratio))) {
+            visit(name, &format_args!("{number:.4}"))?;
+        }
+        visit("value_bytes", &self.value_bytes)
+    }
+}
+
+/// What is kept of a key as text, as memcached shows keys.
+pub(super) struct Escaped<'k>(pub &'k [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut room = [0; escaped_bytes_max(KEY_BYTES_KEPT)];
+        let bytes = escape(self.0, &mut room);
+        f.write_str(std::str::from_utf8(&room[..bytes]).unwrap_or_default())
+    }
+}
+
+impl Context<'_, '_> {
+    /// The hot keys, as they are told to clients; none if nobody samples. Spends what that takes.
+    pub(crate) fn hot_keys(&self) -> Option<HotKeys> {
+        self.room.work().spend(HOT_KEYS_NS);
+        self.shared.traffic.hot_keys(self.guard.store(), TOLD)
+    }
+}
+
+/// Hot keys that are told to clients.
+const TOLD: usize = 50;
+/// What it takes to find them, and to tell them.
+const HOT_KEYS_NS: u64 = 300_000;
+
+impl HotKeys {
+    /// The hottest of them.
+    pub(super) fn hottest(&self) -> Hottest {
+        let (share, error) = self.rows.first().map_or((0.0, 0.0), |key| (key.share, key.error));
+        let hot_keys = self.rows.iter().filter(|key| key.share > 0.01).count() as u64;
+        Hottest { share, error, all_per_second: self.all as f64 / self.seconds.max(0.001), hot_keys }
+    }
+}
+
+impl Traffic {
+    /// The hot keys of the last rounds, so many at most; none if nobody wanted to know. What that takes meanwhile is
+    /// charged as what connections hold.
+    pub fn hot_keys(&self, store: &Store, most: usize) -> Option<HotKeys> {
+        let (sampled, keys) = self.listed(store, most, |round| &round.keys, shown)?;
+        Some(sampled.shares(keys))
+    }
+
+    /// What weighs most in tables of the last rounds, and these rounds; as [`Traffic::hot_keys`].
+    pub(super) fn listed<R>(
+        &self,
+        store: &Store,
+        most: usize,
+        table: fn(&Round) -> &Top,
+        shown: impl Fn(&Name, &Sums, &Sampled) -> R,
+    ) -> Option<(Sampled, Vec<R>)> {
+        let tables = self.tables();
+        let rounds = &tables.rounds.as_ref()?.all;
+        let mut sampled = Sampled::of(rounds);
+        sampled.least = rounds.iter().map(|round| table(round).least()).sum();
+        if sampled.keys == 0 {
+            return Some((sampled, Vec::new()));
+        }
+        let share = |sums: &Sums| sampled.share(sums);
+        let shown = |name: &Name, sums: &Sums| shown(name, sums, &sampled);
+        let listed = ranked(store, rounds.iter().map(table), most, share, shown);
+        Some((sampled, listed))
+    }
+}
+
+/// What was sampled in the last rounds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sampled {
+    /// Keys that were asked for, about.
+    pub keys: u64,
+    /// How long that was.
+    pub seconds: f64,
+    /// Samples that this stands on.
+    pub samples: u64,
+    /// Keys that a sample stands for, each sample as often as it stands for one.
+    pub weight: f64,
+    /// The variance of the number of keys.
+    variance: f64,
+    /// What has no entry weighs so much at the most.
+    pub least: u64,
+}
+
+impl Sampled {
+    fn of(rounds: &[Round]) -> Sampled {
+        let sum = |of: fn(&Round) -> u64| rounds.iter().map(of).sum::<u64>();
+        let all = sum(|round| round.all);
+        let squares: f64 = rounds.iter().map(|round| round.squares).sum();
+        Sampled {
+            keys: all,
+            seconds: sum(|round| round.to.saturating_sub(round.from)) as f64 / 1000.0,
+            samples: sum(|round| round.samples),
+            weight: squares / all.max(1) as f64,
+            variance: squares - all as f64,
+            least: 0,
+        }
+    }
+
+    /// With these rows.
+    pub fn shares<R>(&self, rows: Vec<R>) -> Shares<R> {
+        Shares { rows, all: self.keys, seconds: self.seconds, samples: self.samples }
+    }
+
+    /// Its share of all, and the error of that.
+    pub fn share(&self, sums: &Sums) -> (f64, f64) {
+        let all = self.keys.max(1) as f64;
+        let share = sums.weight() as f64 / all;
+        // What its part of all samples would have, where its own have less: of a few that stand for much none may have come.
+        // With one sample more: of a few one cannot say how many there might have been.
+        let own = sums.variance.max(share * self.variance) + self.weight * (self.weight - 1.0);
+        let variance = own * (1.0 - 2.0 * share) + self.variance * share * share;
+        (share, (sums.error as f64 / 2.0 + SIGMAS * variance.max(0.0).sqrt()) / all)
+    }
+
+    /// What a share comes to in a second.
+    pub fn per_second(&self, share: f64) -> f64 {
+        share * self.keys as f64 / self.seconds.max(0.001)
+    }
+}
+
+fn shown(name: &Name, sums: &Sums, sampled: &Sampled) -> HotKey {
+    let (share, error) = sampled.share(sums);
+    let part = |of: u64| of as f64 / sums.keys.max(1) as f64;
+    let per_second = sampled.per_second(share);
+    HotKey {
+        key: name.key.clone(),
+        key_bytes: name.key_bytes,
+        db: name.db,
+        share,
+        error,
+        per_second,
+        bytes_per_second: per_second * part(sums.bytes),
+        reads: part(sums.reads),
+        deletes: part(sums.deletes),
+        hit_ratio: (sums.reads > 0).then(|| sums.hits as f64 / sums.reads as f64),
+        value_bytes: sums.value_bytes,
+    }
+}

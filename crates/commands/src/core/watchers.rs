@@ -1,0 +1,344 @@
+//! Watchers, connections that are told what happens (memcached's `watch`), and the lines that wait for them. WATCH is
+//! something else.
+//!
+//! ```text
+//! ts=1700000000.123456 gid=7 type=item_get key=a status=found clsid=1 cfd=12 size=5
+//! ```
+//!
+//! A worker that does something writes a line of it for each watcher of its stream, into memory that is bounded: what finds
+//! no room is skipped and counted, and no worker waits. A watcher's connection takes lines as its socket does.
+//!
+//! While somebody watches keys (fetchers, mutations, deletions), requests of both protocols run one by one, as they do
+//! while keyspace events are wanted: the same word says so (`events`), and without watchers nothing is looked at.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use larder_protocol::escape::{escape, escaped_bytes_max};
+use larder_store::{Gone, Item, Lookup, Millis, Store};
+
+use super::host::{Host, Peer};
+
+/// Watchers at once.
+const WATCHERS_MAX: usize = 20;
+/// Bytes of a key that are shown.
+const KEY_BYTES_SHOWN: usize = 250;
+/// What a watcher's memory grows by.
+const GROWS_BY: usize = 16 << 10;
+
+/// What can be watched.
+pub(crate) mod stream {
+    pub const FETCHERS: u32 = 1 << 0;
+    pub const MUTATIONS: u32 = 1 << 1;
+    pub const EVICTIONS: u32 = 1 << 2;
+    pub const CONNEVENTS: u32 = 1 << 3;
+    pub const DELETIONS: u32 = 1 << 4;
+    /// What keys are looked at for.
+    pub const KEYS: u32 = FETCHERS | MUTATIONS | DELETIONS;
+}
+
+/// All who watch.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers {
+    /// What somebody watches.
+    streams: AtomicU32,
+    all: Mutex<Vec<Arc<Watcher>>>,
+    /// Lines that were ever told.
+    told: AtomicU64,
+    sent: AtomicU64,
+    skipped: AtomicU64,
+    /// The number of the next one.
+    next: AtomicU64,
+    /// memcached's number of each of the store's classes.
+    classes: OnceLock<Box<[u8; 256]>>,
+}
+
+/// Numbers of watchers are from here on: others are not.
+const FIRST: u64 = 1 << 63;
+
+/// One who watches.
+#[derive(Debug)]
+struct Watcher {
+    number: u64,
+    /// Where its connection is.
+    place: u64,
+    streams: u32,
+    bytes_max: usize,
+    lines: Mutex<Lines>,
+}
+
+/// What waits for a watcher.
+#[derive(Debug, Default)]
+struct Lines {
+    text: Vec<u8>,
+    /// Lines for which there was no room, since those that wait.
+    skipped: u64,
+}
+
+/// Where and when something happens.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    pub host: &'a dyn Host,
+    pub store: &'a Store,
+    /// Server time.
+    pub now: Millis,
+}
+
+/// A connection that watches; it does no more when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watching {
+    watchers: Arc<Watchers>,
+    watcher: Arc<Watcher>,
+    store: Arc<Store>,
+}
+
+/// What a key had when it was looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looked {
+    pub status: &'static str,
+    /// The store's class, if there is an item.
+    pub class: Option<u8>,
+    pub value_bytes: u64,
+    pub expires_at: Millis,
+}
+
+impl Looked {
+    /// At what a search found.
+    pub fn at(found: &Lookup<'_>) -> Looked {
+        let nothing = |status| Looked { status, class: None, value_bytes: 0, expires_at: 0 };
+        match found {
+            Lookup::Hit(item) => Looked::item(item),
+            Lookup::Miss => nothing("not_found"),
+            Lookup::Expired => nothing("expired"),
+            Lookup::Flushed => nothing("flushed"),
+        }
+    }
+
+    fn item(item: &Item<'_>) -> Looked {
+        Looked {
+            status: "found",
+            class: Some(item.class()),
+            value_bytes: item.value_bytes(),
+            expires_at: item.expires_at(),
+        }
+    }
+
+    /// There was an item.
+    pub fn is_there(&self) -> bool {
+        self.class.is_some()
+    }
+}
+
+/// A store of a key, as it is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored<'a> {
+    pub status: &'static str,
+    pub cmd: &'a str,
+    pub ttl_s: u64,
+    /// The store's class of what is, or would have been, stored.
+    pub class: Option<u8>,
+    pub value_bytes: u64,
+}
+
+/// A key as text.
+struct Escaped<'k>(&'k [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut room = [0; escaped_bytes_max(KEY_BYTES_SHOWN)];
+        let bytes = escape(&self.0[..self.0.len().min(KEY_BYTES_SHOWN)], &mut room);
+        f.write_str(std::str::from_utf8(&room[..bytes]).unwrap_or_default())
+    }
+}
+
+impl Watchers {
+    /// memcached's number of each of the store's classes.
+    pub fn show_classes(&self, of: impl Fn(u8) -> u8) {
+        let _ = self.classes.set(Box::new(std::array::from_fn(|class| of(class as u8))));
+    }
+
+    fn class(&self, class: Option<u8>) -> u8 {
+        class.and_then(|class| Some(self.classes.get()?[usize::from(class)])).unwrap_or(0)
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<Watcher>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody watches one of these.
+    #[inline]
+    pub fn wants(&self, streams: u32) -> bool {
+        self.streams.load(Relaxed) & streams != 0
+    }
+
+    /// How many watch, how many lines they were sent, and how many were skipped.
+    pub fn counts(&self) -> [u64; 3] {
+        [self.all().len() as u64, self.sent.load(Relaxed), self.skipped.load(Relaxed)]
+    }
+
+    /// From here on the connection at this place watches; none if as many do as may.
+    pub fn watch(
+        self: &Arc<Watchers>,
+        store: &Arc<Store>,
+        place: u64,
+        streams: u32,
+        bytes_max: usize,
+    ) -> Option<Watching> {
+        let mut all = self.all();
+        if all.len() >= WATCHERS_MAX {
+            return None;
+        }
+        let number = FIRST + self.next.fetch_add(1, Relaxed);
+        let watcher = Watcher { number, place, streams, bytes_max, lines: Mutex::default() };
+        let watcher = Arc::new(watcher);
+        all.push(Arc::clone(&watcher));
+        self.note_streams(&all);
+        Some(Watching { watchers: Arc::clone(self), watcher, store: Arc::clone(store) })
+    }
+
+    fn note_streams(&self, all: &[Arc<Watcher>]) {
+        self.streams.store(all.iter().fold(0, |streams, watcher| streams | watcher.streams), Relaxed);
+    }
+
+    /// Tells a line, which `write` writes behind its time and number, to those who watch the stream.
+    #[cold]
+    fn tell(&self, scene: Scene<'_>, stream: u32, write: impl FnOnce(&mut Vec<u8>)) {
+        let all = self.all();
+        if all.iter().all(|watcher| watcher.streams & stream == 0) {
+            return;
+        }
+        // Within the millisecond of the batch by the clock that goes on.
+        let us = scene.now * 1000 + scene.host.clock_us() % 1000;
+        let number = self.told.fetch_add(1, Relaxed) + 1;
+        let mut line = Vec::with_capacity(256);
+        // Writing into memory cannot fail.
+        let _ = write!(line, "ts={}.{:06} gid={number} ", us / 1_000_000, us % 1_000_000);
+        write(&mut line);
+        line.push(b'\n');
+        for watcher in all.iter().filter(|watcher| watcher.streams & stream != 0) {
+            if watcher.add(scene.store, &line) {
+                scene.host.wake(watcher.place, watcher.number);
+            }
+            let counted = if watcher.lines().skipped > 0 { &self.skipped } else { &self.sent };
+            counted.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// A key was asked for.
+    pub fn tell_get(&self, scene: Scene<'_>, peer: &dyn Peer, key: &[u8], looked: &Looked) {
+        let Looked { status, class, value_bytes, .. } = *looked;
+        let (key, class) = (Escaped(key), self.class(class));
+        self.tell(scene, stream::FETCHERS, |line| {
+            let cfd = peer.number();
+            let _ = write!(
+                line,
+                "type=item_get key={key} status={status} clsid={class} cfd={cfd} size={value_bytes}"
+            );
+        });
+    }
+
+    /// A key was stored, or not.
+    pub fn tell_store(&self, scene: Scene<'_>, peer: &dyn Peer, key: &[u8], stored: Stored<'_>) {
+        let Stored { status, cmd, ttl_s, class, value_bytes } = stored;
+        let (key, class) = (Escaped(key), self.class(class));
+        self.tell(scene, stream::MUTATIONS, |line| {
+            let cfd = peer.number();
+            let _ = write!(
+                line,
+                "type=item_store key={key} status={status} cmd={cmd} ttl={ttl_s} clsid={class} cfd={cfd} size={value_bytes}"
+            );
+        });
+    }
+
+    /// A key was deleted, of which this was seen before.
+    pub fn tell_deleted(&self, scene: Scene<'_>, key: &[u8], cmd: &str, looked: &Looked) {
+        let (key, class, size) = (Escaped(key), self.class(looked.class), looked.value_bytes);
+        self.tell(scene, stream::DELETIONS, |line| {
+            let _ = write!(line, "type=deleted key={key} cmd={cmd} clsid={class} size={size}");
+        });
+    }
+
+    /// An item was evicted.
+    pub fn tell_evicted(&self, scene: Scene<'_>, gone: &Gone<'_>) {
+        let (key, class, size) = (Escaped(gone.key), self.class(Some(gone.class)), gone.value_bytes);
+        let (fetch, idle_s) = (if gone.fetched { "yes" } else { "no" }, gone.idle_s);
+        let left_s = gone.expires_at.saturating_sub(scene.now) / 1000;
+        self.tell(scene, stream::EVICTIONS, |line| {
+            let _ = write!(line, "type=eviction key={key} fetch={fetch} ttl=");
+            let _ = if gone.expires_at == 0 { write!(line, "-1") } else { write!(line, "{left_s}") };
+            let _ = write!(line, " la={idle_s} clsid={class} size={size}");
+        });
+    }
+
+    /// A connection was opened, or, for this reason, closed.
+    pub fn tell_connection(&self, scene: Scene<'_>, peer: &dyn Peer, closed: Option<&'static str>) {
+        let address = peer.address();
+        let (host, port) = address.rsplit_once(':').unwrap_or((&address, "0"));
+        let (host, transport) = if host.starts_with('/') { ("unix", "local") } else { (host, "tcp") };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        self.tell(scene, stream::CONNEVENTS, |line| {
+            let what = if closed.is_some() { "conn_close" } else { "conn_new" };
+            let _ = write!(line, "type={what} rip={host} rport={port} transport={transport}");
+            let _ = closed.map_or(Ok(()), |reason| write!(line, " reason={reason}"));
+            let _ = write!(line, " cfd={}", peer.number());
+        });
+    }
+}
+
+impl Watcher {
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a line, or skips it; true if nothing waited before.
+    fn add(&self, store: &Store, line: &[u8]) -> bool {
+        let mut lines = self.lines();
+        let before = lines.text.len();
+        let said = (lines.skipped > 0).then(|| format!("skipped={}\n", lines.skipped));
+        let bytes = before + said.as_ref().map_or(0, String::len) + line.len();
+        // Where connections hold all they may, too.
+        let room = bytes.next_multiple_of(GROWS_BY).min(self.bytes_max);
+        let more = room.saturating_sub(lines.text.capacity());
+        let is_short = more > 0 && store.held_bytes().saturating_add(more as u64) > store.held_bytes_max();
+        if bytes > self.bytes_max || is_short {
+            lines.skipped += 1;
+            return false;
+        }
+        if more > 0 {
+            store.hold(more as i64);
+            lines.text.reserve_exact(room - before);
+        }
+        if let Some(said) = said {
+            lines.text.extend_from_slice(said.as_bytes());
+            lines.skipped = 0;
+        }
+        lines.text.extend_from_slice(line);
+        before == 0
+    }
+}
+
+impl Watching {
+    /// The number by which it is woken.
+    pub fn number(&self) -> u64 {
+        self.watcher.number
+    }
+
+    /// Takes what waits, and gives it to `put`.
+    pub fn take(&self, put: impl FnOnce(&[u8])) {
+        let text = std::mem::take(&mut self.watcher.lines().text);
+        put(&text);
+        self.store.hold(-(text.capacity() as i64));
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let mut all = self.watchers.all();
+        all.retain(|other| !Arc::ptr_eq(other, &self.watcher));
+        self.watchers.note_streams(&all);
+        drop(all);
+        self.take(|_| ());
+    }
+}

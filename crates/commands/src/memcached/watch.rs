@@ -1,0 +1,108 @@
+//! watch: a connection that is told what happens, line by line, and asks nothing more.
+
+use larder_protocol::classic::Store;
+use larder_store::{Key, Millis};
+
+use super::admin::Line;
+use super::classic::attributes;
+use super::flow::Flow;
+use super::table::row_of_store;
+use super::text::ERROR;
+use crate::core::context::Context;
+use crate::core::output::Output;
+use crate::core::progress::Next;
+use crate::core::watchers::{Watching, stream};
+
+/// What waits to be sent is this much at most before more lines are taken.
+const SENT_BYTES: u64 = 64 << 10;
+/// Between two looks whether a socket takes more.
+const LOOK_MS: Millis = 50;
+
+/// What can be watched. The last ones memcached accepts, too, and tells nothing of: there is no proxy here, no page is
+/// moved between classes by itself, and commands are told as what they do.
+const STREAMS: &[(&[u8], u32)] = &[
+    (b"fetchers", stream::FETCHERS),
+    (b"mutations", stream::MUTATIONS),
+    (b"evictions", stream::EVICTIONS),
+    (b"connevents", stream::CONNEVENTS),
+    (b"deletions", stream::DELETIONS),
+    (b"sysevents", 0),
+    (b"rawcmds", 0),
+    (b"proxyreqs", 0),
+    (b"proxyevents", 0),
+    (b"proxyuser", 0),
+];
+
+/// watch [stream …]
+pub(crate) fn watch(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    let settings = &line.cx.shared.settings;
+    if !settings.watch {
+        line.out.put(b"CLIENT_ERROR watch commands not allowed\r\n");
+        return Flow::Next;
+    }
+    let mut streams = if line.tokens.is_empty() { stream::FETCHERS } else { 0 };
+    for token in &line.tokens {
+        let Some((_, stream)) = STREAMS.iter().find(|(name, _)| name == token) else {
+            line.out.put(ERROR);
+            return Flow::Next;
+        };
+        streams |= stream;
+    }
+    let (cx, bytes_max) = (&*line.cx, settings.watch_bytes_max);
+    let watching = cx.shared.watchers.watch(cx.guard.store(), cx.peer.place(), streams, bytes_max);
+    let Some(watching) = watching else {
+        line.out.put(b"WATCHER_TOO_MANY log watcher limit reached\r\n");
+        return Flow::Next;
+    };
+    cx.shared.apply_watch(cx.guard.store());
+    line.out.put(b"OK\r\n");
+    Flow::Watch(watching)
+}
+
+/// Sends what waits; then there is nothing to do until there is more. While its socket takes nothing it is looked at now
+/// and then.
+pub(crate) fn step(watching: &Watching, out: &mut Output) -> Next {
+    if out.is_full() || out.len() > SENT_BYTES {
+        return Next::Await(Some(LOOK_MS));
+    }
+    watching.take(|text| out.put(text));
+    Next::Await(None)
+}
+
+/// What a command is asked to store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// As it is told.
+    pub cmd: &'static str,
+    pub expires_at: u64,
+    /// The store's class of what would be stored.
+    pub class: u8,
+    pub value_bytes: u64,
+}
+
+impl Asked {
+    /// What a classic store asks for.
+    pub fn of_store(store: &Store<'_>, now: Millis, key: &Key<'_>, value_bytes: u64) -> Asked {
+        let attributes = attributes(store, now);
+        let class = attributes.class(key, value_bytes);
+        Asked { cmd: row_of_store(store.verb).name, expires_at: attributes.expires_at, class, value_bytes }
+    }
+
+    /// Why it was not stored, where a key was, or was not.
+    pub fn refused(&self, was_there: bool) -> &'static str {
+        match (self.cmd, was_there) {
+            ("cas", true) => "exists",
+            ("cas", false) => "not_found",
+            ("add", true) | ("replace" | "append" | "prepend", false) => "not_stored",
+            _ => "no_memory",
+        }
+    }
+}
+
+/// A value that is too large was refused.
+#[cold]
+pub(crate) fn tell_too_large(cx: &Context<'_, '_>, key: &[u8], cmd: &'static str) {
+    use crate::core::watchers::Stored;
+    let stored = Stored { status: "too_large", cmd, ttl_s: 0, class: None, value_bytes: 0 };
+    cx.shared.watchers.tell_store(cx.watched(), cx.peer, key, stored);
+}

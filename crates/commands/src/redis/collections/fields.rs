@@ -1,0 +1,600 @@
+//! Fields that expire: HEXPIRE and its kin, HTTL and its kin, HPERSIST, HGETEX, HSETEX, HGETDEL.
+//!
+//! ```text
+//! named     a field whose time has passed is not there: the store compares
+//! counted   HLEN, HGETALL, HSCAN, HRANDFIELD, DUMP: what is due is taken out first, some of it at a time (`settle`)
+//! ```
+//!
+//! Fields that words name are looked after some at a time, as elsewhere (`words.rs`).
+
+use larder_protocol::resp::Args;
+use larder_store::{Due, Fields, Hint, Key, Lasting, Millis, Timed, Type};
+use smallvec::SmallVec;
+
+use super::words::{Ask, WRITES_AT_ONCE, first};
+use super::{Call, ELEMENT_ROOM, LOOK_NS, Pairs, WRITE_NS, peek_as, put_element};
+use crate::core::events::{Change, Class, Seen, seen};
+use crate::redis::call::{has_room, integer, is};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::keys::expiry::{Clock, When};
+use crate::redis::reply::{put_array, put_fail, put_integer, put_null};
+use crate::redis::steps::again::Again;
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
+use crate::redis::strings::source::Name;
+use crate::redis::table;
+
+/// A time is no later, in milliseconds: as Redis's are.
+const TIME_MAX: i64 = (1 << 46) - 1;
+/// Fields of a hash of which something is noted without memory of its own.
+const FIELDS_HERE: usize = 64;
+/// What it takes to make a leaf anew without what is due.
+const LEAF_NS: u64 = 3_000;
+/// Fields that are looked for in one step, before any is set.
+const LOOKS_AT_ONCE: usize = 1 << 10;
+
+const NO_FIELDS: Fail = Fail::of("ERR Mandatory argument FIELDS is missing or not at the right position");
+const NOT_AS_MANY: Fail = Fail::of("ERR The `numfields` parameter must match the number of arguments");
+const NEGATIVE: Fail = Fail::of("ERR invalid expire time, must be >= 0");
+
+/// What is done with the fields that words name.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    /// They are told, and taken out.
+    Take,
+    /// They are told, and last as long as is said.
+    Get(Lasting),
+    /// They expire at this time, if that holds of when they did.
+    Expire(Millis, When),
+    /// They expire no more.
+    Persist,
+}
+
+/// What has become of a hash, as keyspace events tell it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Become {
+    timed: bool,
+    persistent: bool,
+    reduced: bool,
+}
+
+/// The fields behind `FIELDS` and their number, which have to be all that is left.
+fn fields<'a>(mut args: Args<'a>, none: &'static str) -> Result<Args<'a>, Fail> {
+    if !is(args.next().unwrap_or_default(), "FIELDS") {
+        return Err(NO_FIELDS);
+    }
+    let count = integer(args.next().unwrap_or_default()).ok().filter(|count| *count > 0);
+    let count = count.ok_or(Fail::of(none))?;
+    if usize::try_from(count) != Ok(args.len()) {
+        return Err(NOT_AS_MANY);
+    }
+    Ok(args)
+}
+
+/// The absolute time that a word says. It may have passed; it is not 0.
+fn time(name: &str, word: &[u8], clock: Clock, now: Millis) -> Result<Millis, Fail> {
+    let time = integer(word)?;
+    if time < 0 {
+        return Err(NEGATIVE);
+    }
+    let at = clock.absolute(time, now).filter(|at| *at <= TIME_MAX).ok_or_else(|| Fail::expire_time(name))?;
+    Ok(at.max(1) as Millis)
+}
+
+/// HEXPIRE, HPEXPIRE, HEXPIREAT, HPEXPIREAT
+pub(super) fn expire(
+    call: &mut Call<'_, '_, '_>,
+    (name, clock): (&'static str, Clock),
+    key: &Key<'_>,
+    mut args: Args<'_>,
+) -> Done {
+    peek_as(&mut call.cx.guard, key, Type::Hash)?;
+    let at = time(name, args.next().unwrap_or_default(), clock, call.cx.now())?;
+    let when = args.at(0).and_then(When::of_option);
+    if when.is_some() {
+        args.next();
+    }
+    if args.len() < 2 {
+        return Err(Fail::arity(name));
+    }
+    let fields = fields(args, "ERR Parameter `numFields` should be greater than 0")?;
+    begin(call, name, key, fields, Deed::Expire(at, when.unwrap_or_default()))
+}
+
+/// HPERSIST
+pub(super) fn persist(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) -> Done {
+    peek_as(&mut call.cx.guard, key, Type::Hash)?;
+    let fields = fields(args, "ERR Number of fields must be a positive integer")?;
+    begin(call, "hpersist", key, fields, Deed::Persist)
+}
+
+/// HTTL, HPTTL, HEXPIRETIME, HPEXPIRETIME
+pub(super) fn ttl(
+    call: &mut Call<'_, '_, '_>,
+    clock: Clock,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    args: Args<'_>,
+) -> Done {
+    peek_as(&mut call.cx.guard, key, Type::Hash)?;
+    let fields = fields(args, "ERR Number of fields must be a positive integer")?;
+    call.ask_words(key, hint, fields, Ask::Time(clock))
+}
+
+/// HGETDEL
+pub(super) fn take(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) -> Done {
+    peek_as(&mut call.cx.guard, key, Type::Hash)?;
+    let fields = fields(args, "ERR Number of fields must be a positive integer")?;
+    begin(call, "hgetdel", key, fields, Deed::Take)
+}
+
+/// How long fields last, as options say it, and what else they ask.
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    lasting: Lasting,
+    asked: Fields,
+}
+
+/// HSETEX: the options, and the pairs behind the number of fields.
+fn options(mut args: Args<'_>, now: Millis) -> Result<(Options, Args<'_>), Fail> {
+    let (mut lasting, mut asked) = (None, Fields::Any);
+    while let Some(word) = args.next() {
+        if is(word, "FIELDS") {
+            // The number, and one pair at least.
+            if args.len() < 3 {
+                return Err(Fail::arity("hsetex"));
+            }
+            let count = integer(args.next().unwrap_or_default()).ok();
+            let count = count.filter(|count| (1..=i64::from(i32::MAX)).contains(count));
+            let count = count.ok_or(Fail::of("ERR invalid number of fields"))?;
+            if usize::try_from(count) != Ok(args.len() / 2) || !args.len().is_multiple_of(2) {
+                return Err(Fail::arity("hsetex"));
+            }
+            return Ok((Options { lasting: lasting.unwrap_or(Lasting::Never), asked }, args));
+        }
+        let clock = Clock::of_option(word);
+        if clock.is_some() || is(word, "KEEPTTL") {
+            if lasting.is_some() {
+                return Err(Fail::of(
+                    "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified",
+                ));
+            }
+            lasting = Some(match clock {
+                Some(clock) => {
+                    let word = args.next().ok_or(Fail::of("ERR missing expire time"))?;
+                    Lasting::Until(time("hsetex", word, clock, now)?)
+                }
+                None => Lasting::Keep,
+            });
+        } else if is(word, "FNX") || is(word, "FXX") {
+            if asked != Fields::Any {
+                return Err(Fail::of("ERR Only one of FXX or FNX arguments can be specified"));
+            }
+            asked = if is(word, "FNX") { Fields::Absent } else { Fields::Present };
+        } else {
+            let word = crate::redis::fail::shown(word, 128);
+            return Err(Fail::with(format!("ERR unknown argument: {word}")));
+        }
+    }
+    Err(Fail::of("ERR missing FIELDS argument"))
+}
+
+/// HGETEX
+pub(super) fn get(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
+    peek_as(&mut call.cx.guard, key, Type::Hash)?;
+    let (first, mut lasting) = (args.at(0).unwrap_or_default(), Lasting::Keep);
+    if let Some(clock) = Clock::of_option(first) {
+        args.next();
+        lasting = Lasting::Until(time("hgetex", args.next().unwrap_or_default(), clock, call.cx.now())?);
+    } else if is(first, "PERSIST") {
+        args.next();
+        lasting = Lasting::Never;
+    }
+    if args.len() < 2 {
+        return Err(Fail::arity("hgetex"));
+    }
+    let fields = fields(args, "ERR Number of fields must be a positive integer")?;
+    begin(call, "hgetex", key, fields, Deed::Get(lasting))
+}
+
+/// Begins what is done with some fields: an answer for each.
+fn begin(
+    call: &mut Call<'_, '_, '_>,
+    name: &'static str,
+    key: &Key<'_>,
+    mut fields: Args<'_>,
+    deed: Deed,
+) -> Done {
+    let (mark, whole) = (call.out.mark(), call.cx.guard.in_transaction());
+    put_array(call.out, fields.len());
+    let mut done = 0;
+    while !fields.is_empty() && (whole || done == 0) {
+        let most =
+            if fields.len() <= WRITES_AT_ONCE || whole { WRITES_AT_ONCE } else { call.writes_of_a_step() };
+        let some = first(&mut fields, most);
+        let ends = fields.is_empty() || whole;
+        let kept = if ends { Ok(None) } else { keep(call, key, fields).map(Some) };
+        let kept = kept.and_then(|kept| {
+            do_some(call, key.bytes(), some, deed)?;
+            Ok(kept)
+        });
+        done += some.len();
+        call.spend_on_writes(some.len());
+        if let Some((key, kept)) = kept.inspect_err(|_| call.out.rewind(mark))? {
+            debug_assert!(table::find(name.as_bytes()).is_some());
+            call.go_on_with(Doing { deed, name: key, kept });
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// The key, and the fields that are still to come.
+fn keep(call: &mut Call<'_, '_, '_>, key: &Key<'_>, fields: Args<'_>) -> Result<(Name, Kept), Fail> {
+    let kept = Kept::new(call, fields)?;
+    Ok((Name::kept(call, key.bytes())?, kept))
+}
+
+/// Does something with fields, no more than [`WRITES_AT_ONCE`], as one moment: an answer for each, and what it was is told.
+fn do_some(call: &mut Call<'_, '_, '_>, name: &[u8], fields: Args<'_>, deed: Deed) -> Done {
+    let was = look(call, name);
+    let mut become_ = Become::default();
+    match deed {
+        Deed::Take | Deed::Get(_) => {
+            call.as_one_with_room([name], |call| tell_values(call, name, fields, deed, &mut become_))?;
+        }
+        Deed::Expire(..) | Deed::Persist => {
+            let mut done = SmallVec::<[Timed; FIELDS_HERE]>::new();
+            let key = call.key(name);
+            let guard = &mut call.cx.guard;
+            match deed {
+                Deed::Expire(at, when) => {
+                    guard.hash_expire(&key, fields, at, |old| when.holds(old, at), &mut done)?;
+                }
+                Deed::Take | Deed::Get(_) | Deed::Persist => guard.hash_persist(&key, fields, &mut done)?,
+            }
+            for timed in done {
+                let persists = matches!(deed, Deed::Persist);
+                become_.timed |= timed == Timed::Set && !persists;
+                become_.persistent |= timed == Timed::Set && persists;
+                become_.reduced |= timed == Timed::Removed;
+                put_integer(
+                    call.out,
+                    match timed {
+                        Timed::Absent => -2,
+                        Timed::Unmet if persists => -1,
+                        Timed::Unmet => 0,
+                        Timed::Set => 1,
+                        Timed::Removed => 2,
+                    },
+                );
+            }
+        }
+    }
+    tell(call, name, was, become_);
+    Ok(())
+}
+
+/// What a key was like, if somebody is told of events.
+fn look(call: &mut Call<'_, '_, '_>, name: &[u8]) -> Option<Seen> {
+    let wanted = call.cx.shared.events.any();
+    wanted.then(|| seen(&mut call.cx.guard, call.client.db, name))
+}
+
+/// Tells what has become of a hash.
+fn tell(call: &mut Call<'_, '_, '_>, name: &[u8], was: Option<Seen>, become_: Become) {
+    let (Some(was), db) = (was, call.client.db) else { return };
+    let is = seen(&mut call.cx.guard, db, name);
+    if was == is {
+        return;
+    }
+    let named = [(become_.reduced, "hdel"), (become_.timed, "hexpire"), (become_.persistent, "hpersist")];
+    if let Some((_, event)) = named.into_iter().find(|(is, _)| *is) {
+        call.cx.tell_change(&Change::of(Class::Hash, event), db, name, was, is);
+    }
+}
+
+/// Replies the values of fields, and takes these out or has them last; how much room that needs, if it has done nothing.
+fn tell_values(
+    call: &mut Call<'_, '_, '_>,
+    name: &[u8],
+    fields: Args<'_>,
+    deed: Deed,
+    become_: &mut Become,
+) -> Result<Option<usize>, Fail> {
+    let (key, now) = (call.key(name), call.cx.now());
+    let hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
+    let bytes = |field| hash.as_ref().and_then(|hash| hash.field(field)).map_or(0, |value| value.len());
+    let bytes = fields.map(|field| bytes(field) + ELEMENT_ROOM).sum();
+    if !has_room(call.out, bytes) {
+        return Ok(Some(bytes));
+    }
+    let takes = match deed {
+        Deed::Take => true,
+        Deed::Get(Lasting::Until(at)) => at <= now,
+        Deed::Get(_) | Deed::Expire(..) | Deed::Persist => false,
+    };
+    let mark = call.out.mark();
+    let mut taken = SmallVec::<[usize; FIELDS_HERE]>::new();
+    for field in fields {
+        let there = hash.as_ref().and_then(|hash| Some((hash, hash.find(field)?)));
+        // What is taken twice is there once.
+        match there.filter(|(_, i)| !(takes && taken.contains(i))) {
+            Some((hash, i)) => {
+                if takes {
+                    taken.push(i);
+                }
+                put_element(call.out, &hash.entry(i).value);
+            }
+            None => put_null(call.out, call.client.resp3),
+        }
+    }
+    let mut done = SmallVec::<[Timed; FIELDS_HERE]>::new();
+    let guard = &mut call.cx.guard;
+    let gone = match deed {
+        _ if takes => guard.remove_named(&key, Type::Hash, fields).map(|gone| become_.reduced = gone > 0),
+        Deed::Get(Lasting::Until(at)) => guard.hash_expire(&key, fields, at, |_| true, &mut done),
+        Deed::Get(Lasting::Never) => guard.hash_persist(&key, fields, &mut done),
+        Deed::Take | Deed::Get(Lasting::Keep) | Deed::Expire(..) | Deed::Persist => Ok(()),
+    };
+    gone.inspect_err(|_| call.out.rewind(mark))?;
+    let set = done.contains(&Timed::Set);
+    become_.timed = set && matches!(deed, Deed::Get(Lasting::Until(_)));
+    become_.persistent = set && matches!(deed, Deed::Get(Lasting::Never));
+    Ok(None)
+}
+
+/// A command that has done with some of its fields.
+#[derive(Debug)]
+struct Doing {
+    deed: Deed,
+    name: Name,
+    kept: Kept,
+}
+
+impl Job for Doing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let Doing { deed, name, kept } = self;
+        let most = call.writes_of_a_step();
+        kept.take(|words| {
+            let fields = first(words, most);
+            let key = name.key(call);
+            let mark = call.out.mark();
+            if let Err(fail) = do_some(call, key.bytes(), fields, *deed) {
+                // They are as they were: said in place of each.
+                call.out.rewind(mark);
+                fields.for_each(|_| put_fail(call.out, &fail));
+            }
+            call.spend_on_writes(fields.len());
+        });
+        Ok(match self.kept.left() {
+            0 => Step::Done,
+            _ if call.out.is_full() => Step::Full,
+            _ => Step::More,
+        })
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
+    }
+}
+
+/// HSETEX
+pub(super) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) -> Done {
+    let (Options { lasting, asked }, mut pairs) = options(args, call.cx.now())?;
+    peek_as(&mut call.cx.guard, key, Type::Hash)?;
+    let count = pairs.len() / 2;
+    if count <= WRITES_AT_ONCE || call.cx.guard.in_transaction() {
+        let set = set_some(call, key.bytes(), pairs, asked, lasting)?;
+        call.spend_on_writes(count);
+        return call.integer(i64::from(set));
+    }
+    if Pairs(pairs).any(|(field, value)| !larder_store::fits_alone(Type::Hash, field, value)) {
+        return Err(Fail::COLLECTION_TOO_LARGE);
+    }
+    // Those that are asked about are looked for before any is set.
+    let looked = if asked == Fields::Any { count } else { 0 };
+    let some = if looked == 0 { Args::EMPTY } else { first(&mut pairs, 2 * call.writes_of_a_step()) };
+    let kept = Kept::new(call, pairs)?;
+    let name = Name::kept(call, key.bytes())?;
+    if !some.is_empty() {
+        set_some(call, key.bytes(), some, Fields::Any, lasting)?;
+        call.spend_on_writes(some.len() / 2);
+    }
+    call.go_on_with(Setting { name, asked, lasting, looked, kept });
+    Ok(())
+}
+
+/// Sets fields as one moment, and tells of it; whether they were set.
+fn set_some(
+    call: &mut Call<'_, '_, '_>,
+    name: &[u8],
+    pairs: Args<'_>,
+    asked: Fields,
+    lasting: Lasting,
+) -> Result<bool, Fail> {
+    let (was, key, now) = (look(call, name), call.key(name), call.cx.now());
+    let guard = &mut call.cx.guard;
+    let passed = matches!(lasting, Lasting::Until(at) if at <= now);
+    let mut set = false;
+    if passed {
+        // They would have gone by now: so they do, as those that are there.
+        call.as_one([key], |call| {
+            let guard = &mut call.cx.guard;
+            let hash = peek_as(guard, &key, Type::Hash)?;
+            let there = |field| hash.as_ref().is_some_and(|hash| hash.has(field));
+            set = match asked {
+                Fields::Any => true,
+                Fields::Present => Pairs(pairs).all(|(field, _)| there(field)),
+                Fields::Absent => !Pairs(pairs).any(|(field, _)| there(field)),
+            };
+            if set {
+                guard.remove_named(&key, Type::Hash, Pairs(pairs).map(|(field, _)| field))?;
+            }
+            Ok::<_, Fail>(())
+        })?;
+    } else {
+        set = guard.hash_set_lasting(&key, Pairs(pairs), asked, lasting)?;
+    }
+    if let (true, Some(was)) = (set, was) {
+        let db = call.client.db;
+        let is = seen(&mut call.cx.guard, db, name);
+        if passed {
+            // As if they had been there for a moment.
+            call.cx.tell(Class::Hash, "hset", db, name);
+            call.cx.tell(Class::Hash, "hdel", db, name);
+            if is.is_none() {
+                call.cx.tell(Class::Generic, "del", db, name);
+            }
+        } else {
+            call.cx.tell_change(&Change::of(Class::Hash, "hset"), db, name, was, is);
+            if matches!(lasting, Lasting::Until(_)) {
+                call.cx.tell(Class::Hash, "hexpire", db, name);
+            }
+        }
+    }
+    Ok(set)
+}
+
+/// HSETEX of many fields: those that it asks about are looked for first, then they are set.
+#[derive(Debug)]
+struct Setting {
+    name: Name,
+    asked: Fields,
+    lasting: Lasting,
+    /// Fields that were looked for.
+    looked: usize,
+    kept: Kept,
+}
+
+impl Job for Setting {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let Setting { name, asked, lasting, looked, kept } = self;
+        let key = name.key(call);
+        let words = kept.words();
+        if *asked != Fields::Any && *looked < words.len() / 2 {
+            let hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
+            let some = Pairs(words).map(|(field, _)| field).skip(*looked).take(LOOKS_AT_ONCE);
+            let wanted = *asked == Fields::Present;
+            let holds = some.clone().all(|field| hash.as_ref().is_some_and(|hash| hash.has(field)) == wanted);
+            let count = some.count();
+            *looked += count;
+            call.spend(count as u64 * LOOK_NS);
+            if !holds {
+                call.integer(0)?;
+                return Ok(Step::Done);
+            }
+            return Ok(Step::More);
+        }
+        let most = call.writes_of_a_step();
+        kept.take(|words| {
+            let some = first(words, 2 * most);
+            call.spend((some.len() / 2) as u64 * WRITE_NS);
+            set_some(call, key.bytes(), some, Fields::Any, *lasting)
+        })?;
+        if self.kept.left() > 0 {
+            // What is left is set whatever it is.
+            self.asked = Fields::Any;
+            return Ok(Step::More);
+        }
+        call.integer(1)?;
+        Ok(Step::Done)
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// Takes out of a hash what is due, before its fields are counted, listed or drawn. `name`: the command's; `args`: those
+    /// behind the key. True if that takes longer than others should wait: the command has ended here, and is begun again
+    /// when nothing is due any more.
+    ///
+    /// # Errors
+    /// There is no memory for what is left of it.
+    #[cold]
+    pub fn take_due(&mut self, name: &'static str, key: &Key<'_>, args: Args<'_>) -> Result<bool, Fail> {
+        let ns_max = self.step_ns();
+        let mut ns = 0;
+        loop {
+            match self.cx.guard.hash_take_due(key)? {
+                Due::Done(leaves) => {
+                    self.spend(ns + leaves as u64 * LEAF_NS);
+                    return Ok(false);
+                }
+                Due::More(leaves) => ns += leaves as u64 * LEAF_NS,
+            }
+            if ns >= ns_max && !self.cx.guard.in_transaction() {
+                break;
+            }
+        }
+        self.spend(ns);
+        let again = Again::of(self, name, key, args)?;
+        let name = Name::kept(self, key.bytes())?;
+        self.go_on_with(Settling { name, again });
+        Ok(true)
+    }
+}
+
+/// A command that waits until nothing of its hash is due.
+#[derive(Debug)]
+struct Settling {
+    name: Name,
+    again: Again,
+}
+
+impl Job for Settling {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let key = self.name.key(call);
+        let done = loop {
+            match call.cx.guard.hash_take_due(&key)? {
+                Due::Done(_) => break true,
+                Due::More(leaves) => ns += leaves as u64 * LEAF_NS,
+            }
+            if ns >= ns_max {
+                break false;
+            }
+        };
+        call.spend(ns);
+        if !done {
+            return Ok(Step::More);
+        }
+        self.again.run_as_it_is(call)?;
+        Ok(Step::Done)
+    }
+}
+
+/// A field's time, as HTTL and its kin tell it: seconds are rounded up.
+pub(super) fn shown_time(at: Millis, now: Millis, clock: Clock) -> i64 {
+    let (at, now) = (at as i64, now as i64);
+    match clock {
+        Clock::Seconds => (at - now + 999) / 1000,
+        Clock::Milliseconds => at - now,
+        Clock::UnixSeconds => (at + 999) / 1000,
+        Clock::UnixMilliseconds => at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_rounded_up_and_times_have_a_limit() {
+        assert_eq!(shown_time(10_001, 10_000, Clock::Seconds), 1);
+        assert_eq!(shown_time(11_000, 10_000, Clock::Seconds), 1);
+        assert_eq!(shown_time(11_001, 10_000, Clock::Seconds), 2);
+        assert_eq!(shown_time(11_001, 10_000, Clock::UnixSeconds), 12);
+        assert_eq!(shown_time(11_001, 10_000, Clock::Milliseconds), 1_001);
+        let most = TIME_MAX.to_string();
+        assert_eq!(time("hpexpireat", most.as_bytes(), Clock::UnixMilliseconds, 5), Ok(TIME_MAX as Millis));
+        let more = (TIME_MAX + 1).to_string();
+        for (word, clock) in [(more.as_str(), Clock::UnixMilliseconds), (&most, Clock::Milliseconds)] {
+            assert_eq!(time("h", word.as_bytes(), clock, 5), Err(Fail::expire_time("h")));
+        }
+        assert_eq!(time("h", b"-1", Clock::Seconds, 5), Err(NEGATIVE));
+        assert_eq!(time("h", b"0", Clock::UnixSeconds, 5), Ok(1));
+    }
+}

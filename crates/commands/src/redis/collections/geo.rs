@@ -1,0 +1,295 @@
+//! Places in sorted sets: GEOADD, GEOSEARCH and their kin. `grid.rs` has what a score means, `search.rs` what is looked for and
+//! how.
+
+mod grid;
+mod search;
+
+use larder_protocol::resp::{Args, parse_double};
+use larder_store::{Collection, Hint, Key, ScoreRule, Type};
+
+use super::words::Write;
+use super::{Call, ELEMENT_FRAME, LOOK_NS, look, peek_as, read_as};
+use crate::core::events::{Change, Class};
+use crate::core::output::Output;
+use crate::redis::call::{is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_array, put_bulk, put_double, put_null, put_null_array};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
+use crate::redis::strings::source::Name;
+use crate::redis::table::flag::{DENYOOM, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::{Access, Command, Elements, Keys, KeysFunction, ONE_KEY, TWO_KEYS, Tells, Weighs};
+use grid::Place;
+pub(crate) use search::PLACE_NS;
+use search::{Kind, search};
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::of_collection("geoadd", -5, WRITE | DENYOOM, |call, key, _, args| add(call, key, args))
+        .tells(Tells::Each(Change::of(Class::SortedSet, "zadd")))
+        .weighs(Weighs::Elements(Elements::SortedWrite))
+        .doc(
+            "3.2.0",
+            "key [NX|XX] [CH] longitude latitude member [longitude latitude member ...]",
+            "Gives members places; how many were not there.",
+        ),
+    Command::of_collection("geodist", -4, READONLY | WEIGHTLESS, distance).doc(
+        "3.2.0",
+        "key member1 member2 [M|KM|FT|MI]",
+        "How far two members are from each other.",
+    ),
+    Command::of_collection("geohash", -2, READONLY, |call, key, hint, args| {
+        tell(call, key, hint, args, Told::Geohash)
+    })
+    .weighs(Weighs::Elements(Elements::NamedPlaces))
+    .doc("3.2.0", "key [member [member ...]]", "The places of members as geohashes."),
+    Command::of_collection("geopos", -2, READONLY, |call, key, hint, args| {
+        tell(call, key, hint, args, Told::Place)
+    })
+    .weighs(Weighs::Elements(Elements::NamedPlaces))
+    .doc("3.2.0", "key [member [member ...]]", "The places of members."),
+    Command::of_collections("geosearch", -7, READONLY, ONE_KEY, |call, args| {
+        search(call, "geosearch", Kind::Search, args)
+    })
+    .weighs(Weighs::Elements(Elements::Places))
+    .doc("6.2.0", SEARCH_USAGE, "Members that lie in a circle or in a box."),
+    Command::of_collections("geosearchstore", -8, WRITE | DENYOOM, TWO_KEYS, |call, args| {
+        search(call, "geosearchstore", Kind::SearchStore, args)
+    })
+    .tells(Tells::Each(Change::store(Class::SortedSet, "geosearchstore")))
+    .access(super::set::STORES)
+    .weighs(Weighs::Elements(Elements::StorePlaces))
+    .doc("6.2.0", STORE_USAGE, "Stores what GEOSEARCH would show."),
+    Command::of_collections("georadius", -6, WRITE | DENYOOM | MOVABLEKEYS, RADIUS_KEYS, |call, args| {
+        search(call, "georadius", Kind::Radius, args)
+    })
+    .tells(Tells::Each(Change::store(Class::SortedSet, "georadiusstore")))
+    .access(&[Access::Read, Access::Replace])
+    .weighs(Weighs::Elements(Elements::Places))
+    .doc("3.2.0", RADIUS_STORE_USAGE, "Members that are no farther from a place; or stores them."),
+    Command::of_collections("georadius_ro", -6, READONLY, ONE_KEY, |call, args| {
+        search(call, "georadius_ro", Kind::RadiusRead, args)
+    })
+    .weighs(Weighs::Elements(Elements::Places))
+    .doc("3.2.10", RADIUS_USAGE, "As GEORADIUS, which stores nothing."),
+    Command::of_collections(
+        "georadiusbymember",
+        -5,
+        WRITE | DENYOOM | MOVABLEKEYS,
+        RADIUS_KEYS,
+        |call, args| search(call, "georadiusbymember", Kind::Member, args),
+    )
+    .tells(Tells::Each(Change::store(Class::SortedSet, "georadiusstore")))
+    .access(&[Access::Read, Access::Replace])
+    .weighs(Weighs::Elements(Elements::Places))
+    .doc("3.2.0", MEMBER_STORE_USAGE, "Members that are no farther from another one; or stores them."),
+    Command::of_collections("georadiusbymember_ro", -5, READONLY, ONE_KEY, |call, args| {
+        search(call, "georadiusbymember_ro", Kind::MemberRead, args)
+    })
+    .weighs(Weighs::Elements(Elements::Places))
+    .doc("3.2.10", MEMBER_USAGE, "As GEORADIUSBYMEMBER, which stores nothing."),
+];
+
+const SEARCH_USAGE: &str = "key <FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>> [ASC|DESC] [COUNT count [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]";
+const STORE_USAGE: &str = "destination source <FROMMEMBER member|FROMLONLAT longitude latitude> <BYRADIUS radius <M|KM|FT|MI>|BYBOX width height <M|KM|FT|MI>> [ASC|DESC] [COUNT count [ANY]] [STOREDIST]";
+const RADIUS_USAGE: &str = "key longitude latitude radius <M|KM|FT|MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC|DESC]";
+const RADIUS_STORE_USAGE: &str = "key longitude latitude radius <M|KM|FT|MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC|DESC] [STORE destination|STOREDIST destination]";
+const MEMBER_USAGE: &str =
+    "key member radius <M|KM|FT|MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC|DESC]";
+const MEMBER_STORE_USAGE: &str = "key member radius <M|KM|FT|MI> [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count [ANY]] [ASC|DESC] [STORE destination|STOREDIST destination]";
+
+/// The key, and the last one behind a STORE or STOREDIST: as Redis finds them, whatever else is wrong.
+const RADIUS_KEYS: Keys = Keys::By(KeysFunction(|mut args, visit| {
+    let Some(key) = args.next() else { return false };
+    visit(key);
+    let (mut store, mut options) = (None, args);
+    // The fewest words in front of the options.
+    options.nth(2);
+    while let Some(word) = options.next() {
+        if is(word, "STORE") || is(word, "STOREDIST") {
+            store = options.next().or(store);
+        }
+    }
+    if let Some(store) = store {
+        visit(store);
+    }
+    true
+}));
+
+/// A number of a command.
+fn double(word: &[u8], otherwise: Fail) -> Result<f64, Fail> {
+    parse_double(word).ok_or(otherwise)
+}
+
+/// A longitude and a latitude.
+///
+/// # Errors
+/// One is no number, or they are none on the grid.
+fn place(longitude: &[u8], latitude: &[u8]) -> Result<Place, Fail> {
+    let number = |word| double(word, Fail::NOT_A_FLOAT);
+    let place = Place { longitude: number(longitude)?, latitude: number(latitude)? };
+    if place.is_valid() {
+        return Ok(place);
+    }
+    let Place { longitude, latitude } = place;
+    Err(Fail::with(format!("ERR invalid longitude,latitude pair {longitude:.6},{latitude:.6}")))
+}
+
+/// Metres of a unit.
+///
+/// # Errors
+/// There is no such unit.
+fn unit(word: &[u8]) -> Result<f64, Fail> {
+    let units = [("m", 1.0), ("km", 1000.0), ("ft", 0.3048), ("mi", 1609.34)];
+    let unit = units.iter().find(|(name, _)| is(word, name));
+    unit.map(|(_, metres)| *metres).ok_or(Fail::of("ERR unsupported unit provided. please use M, KM, FT, MI"))
+}
+
+/// Every third of some words with the two behind it: places and their members.
+#[derive(Clone, Debug)]
+pub(super) struct Places<'a>(pub Args<'a>);
+
+impl<'a> Iterator for Places<'a> {
+    type Item = (&'a [u8], &'a [u8], &'a [u8]);
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((self.0.next()?, self.0.next()?, self.0.next()?))
+    }
+}
+
+/// The scores of places that are known to be some, with their members.
+pub(super) fn scored(words: Args<'_>) -> impl Iterator<Item = (f64, &[u8])> + Clone {
+    Places(words)
+        .map(|(longitude, latitude, member)| (place(longitude, latitude).map_or(0.0, Place::score), member))
+}
+
+/// GEOADD
+fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
+    let (mut rule, mut changes) = (ScoreRule::default(), false);
+    while let Some(word) = args.at(0) {
+        if is(word, "NX") {
+            rule.absent = true;
+        } else if is(word, "XX") {
+            rule.present = true;
+        } else if is(word, "CH") {
+            changes = true;
+        } else {
+            break;
+        }
+        args.next();
+    }
+    if args.is_empty() || !args.len().is_multiple_of(3) || rule.absent && rule.present {
+        return Err(Fail::SYNTAX);
+    }
+    Places(args).try_for_each(|(longitude, latitude, _)| place(longitude, latitude).map(drop))?;
+    call.write_words("geoadd", key, args, Write::Place(rule, changes), false)
+}
+
+/// GEODIST
+fn distance(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let (one, two) = (next(&mut args)?, next(&mut args)?);
+    let unit_m = match args.next() {
+        Some(word) if args.is_empty() => unit(word)?,
+        Some(_) => return Err(Fail::SYNTAX),
+        None => 1.0,
+    };
+    let scores = look(call, key, hint, Type::SortedSet, |set| Some((set.score(one)?, set.score(two)?)))?;
+    match scores.flatten() {
+        Some((one, two)) => {
+            put_distance(call.out, Place::of_score(one).distance(Place::of_score(two)) / unit_m);
+            Ok(())
+        }
+        None => call.null(),
+    }
+}
+
+/// A distance, in tenths of thousandths.
+fn put_distance(out: &mut Output, distance: f64) {
+    let parts = (distance * 10_000.0).round_ties_even() as i64;
+    let (sign, parts) = (if parts < 0 { "-" } else { "" }, parts.unsigned_abs());
+    put_bulk(out, format!("{sign}{}.{:04}", parts / 10_000, parts % 10_000).as_bytes());
+}
+
+fn put_place(out: &mut Output, resp3: bool, place: Place) {
+    put_array(out, 2);
+    put_double(out, resp3, place.longitude);
+    put_double(out, resp3, place.latitude);
+}
+
+/// What is told of each member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Geohash,
+    Place,
+}
+
+/// Bytes of what is told of a member, at most.
+const TOLD_BYTES: usize = 2 * ELEMENT_FRAME + 64;
+/// Members that are told of in one moment, at most.
+const TOLD_AT_ONCE: usize = 512;
+
+/// GEOHASH, GEOPOS
+fn tell(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    mut words: Args<'_>,
+    told: Told,
+) -> Done {
+    let mark = call.out.mark();
+    read_as(call.cx, call.tally, key, hint, Type::SortedSet)?;
+    put_array(call.out, words.len());
+    let whole = call.cx.guard.in_transaction();
+    let most = if whole { usize::MAX } else { TOLD_AT_ONCE };
+    call.make_room(words.len().min(most) * TOLD_BYTES).inspect_err(|_| call.out.rewind(mark))?;
+    tell_some(call, key, &mut words, told, most);
+    if words.is_empty() {
+        return Ok(());
+    }
+    let kept = Kept::new(call, words).inspect_err(|_| call.out.rewind(mark))?;
+    let name = Name::kept(call, key.bytes()).inspect_err(|_| call.out.rewind(mark))?;
+    call.go_on_with(Telling { name, told, kept });
+    Ok(())
+}
+
+/// Tells of some members, as they are at one moment, and takes them out.
+fn tell_some(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: &mut Args<'_>, told: Told, most: usize) {
+    let some = super::words::first(words, most);
+    let resp3 = call.client.resp3;
+    // What is of another type by now has none of them.
+    let there: Option<Collection<'_>> = peek_as(&mut call.cx.guard, key, Type::SortedSet).unwrap_or(None);
+    for member in some {
+        let place = there.as_ref().and_then(|set| set.score(member)).map(Place::of_score);
+        match (place, told) {
+            (Some(place), Told::Geohash) => put_bulk(call.out, &place.geohash()),
+            (Some(place), Told::Place) => put_place(call.out, resp3, place),
+            (None, Told::Geohash) => put_null(call.out, resp3),
+            (None, Told::Place) => put_null_array(call.out, resp3),
+        }
+    }
+    call.spend_on(some.len(), LOOK_NS);
+}
+
+/// A command that has told of some members.
+#[derive(Debug)]
+struct Telling {
+    name: Name,
+    told: Told,
+    kept: Kept,
+}
+
+impl Job for Telling {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let Telling { name, told, kept } = self;
+        let key = name.key(call);
+        let most = ((call.step_ns() / LOOK_NS) as usize).clamp(16, TOLD_AT_ONCE);
+        kept.take(|words| tell_some(call, &key, words, *told, most));
+        Ok(if self.kept.left() == 0 { Step::Done } else { Step::Full })
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
+    }
+}

@@ -1,0 +1,125 @@
+//! Collections that are made in steps, and stored when they are whole in place of what a key has: what is made of others
+//! (`SUNIONSTORE`, `ZRANGESTORE`, `SORT … STORE`, `GEOSEARCHSTORE` …), and what a payload has.
+
+use larder_store::{Attributes, BulkLoad, Expect, Key, Made, Type};
+
+use crate::redis::call::Call;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::strings::rewrite::Heap;
+
+/// What is no longer than this is one leaf, or little more.
+pub(crate) const SMALL_BYTES: u64 = 2 << 10;
+/// What it takes to put an entry into one leaf. These are measured, of a million, with a margin.
+const SMALL_NS: u64 = 300;
+/// What it takes to put an element to the end of a list, …
+const PUSHED_NS: u64 = 200;
+/// … a field or a member into a tree, …
+const PUT_NS: u64 = 1_500;
+/// … a member of a sorted set into the first of its trees, where most come in their order, …
+const SCORED_NS: u64 = 1_000;
+/// … and to finish some nodes or members.
+const FINISH_NS: u64 = 50_000;
+/// Members that are finished at a time, about: of a sorted set each is noted, sorted and put into its second tree.
+const FINISHED_AT_ONCE: u64 = 128;
+/// Entries that are put in at a time.
+pub(crate) const ENTRIES_AT_ONCE: usize = 128;
+
+/// What it takes to put an entry in, into one leaf or into a tree.
+pub(crate) fn entry_ns(kind: Type, in_tree: bool) -> u64 {
+    match kind {
+        _ if !in_tree => SMALL_NS,
+        Type::List => PUSHED_NS,
+        Type::Set | Type::Hash | Type::Stream => PUT_NS,
+        Type::SortedSet => SCORED_NS,
+    }
+}
+
+/// What it takes to make a collection of so many entries, in all.
+pub(crate) fn making_ns(kind: Type, in_tree: bool, entries: u64) -> u64 {
+    let finished =
+        if in_tree && kind == Type::SortedSet { entries / FINISHED_AT_ONCE * FINISH_NS } else { 0 };
+    entry_ns(kind, in_tree).saturating_mul(entries).saturating_add(finished)
+}
+
+/// Finishes what is loaded for a key, and adds what that takes to `ns`, up to `ns_max` about; true when it may be
+/// published.
+///
+/// # Errors
+/// An entry is there twice, or there is no memory.
+pub(crate) fn finish(
+    call: &mut Call<'_, '_, '_>,
+    load: &mut BulkLoad,
+    key: &Key<'_>,
+    (ns, ns_max): (&mut u64, u64),
+) -> Result<bool, Fail> {
+    while !call.cx.guard.load_finish(load, key)? {
+        *ns += FINISH_NS;
+        if *ns >= ns_max {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A collection on its way.
+#[derive(Debug)]
+pub(crate) struct Making {
+    kind: Type,
+    load: BulkLoad,
+    held: Heap,
+    /// All is put in.
+    filled: bool,
+}
+
+impl Making {
+    /// Of nothing yet.
+    pub fn new(call: &Call<'_, '_, '_>, kind: Type) -> Making {
+        let load = BulkLoad::new(call.cx.guard.store(), kind);
+        Making { kind, load, held: Heap::none(call), filled: false }
+    }
+
+    /// Entries that are put in by now.
+    pub fn len(&self) -> usize {
+        self.load.len()
+    }
+
+    /// Puts in more of what comes, no two of one name, and adds what that takes to `ns`, up to `ns_max` about; true when all
+    /// is in and it may be published.
+    ///
+    /// # Errors
+    /// An element is too long, or there is no memory.
+    pub fn go_on<'p>(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        key: &Key<'_>,
+        entries: &mut dyn Iterator<Item = Made<'p>>,
+        (ns, ns_max): (&mut u64, u64),
+    ) -> Result<bool, Fail> {
+        while !self.filled {
+            if *ns >= ns_max {
+                return Ok(false);
+            }
+            let before = self.load.len();
+            call.cx.guard.load_fill(&mut self.load, key, entries.take(ENTRIES_AT_ONCE))?;
+            let more = self.load.len() - before;
+            self.filled = more < ENTRIES_AT_ONCE;
+            *ns += entry_ns(self.kind, self.load.bytes() > 0) * more as u64;
+            self.held.set(call, self.load.heap_bytes())?;
+        }
+        finish(call, &mut self.load, key, (ns, ns_max))
+    }
+
+    /// Stores it in place of whatever the key has, and replies how many entries it has. None: nothing is there then.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn store(self, call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
+        let entries = self.len();
+        if entries == 0 {
+            return call.store_elements(key, self.kind, 0, std::iter::empty());
+        }
+        let stored = call.cx.guard.load_publish(self.load, key, &Attributes::default(), Expect::Any)?;
+        stored.map_err(|_| Fail::OUT_OF_MEMORY)?;
+        call.length(entries)
+    }
+}

@@ -1,0 +1,201 @@
+//! SORT and SORT_RO: elements of a list, a set or a sorted set in the order of what they are, or of what other keys say of
+//! them.
+//!
+//! ```text
+//! copy ─▶ weigh: what BY names of each ─▶ sort: runs ─▶ skip: merged, up to LIMIT ─▶ the reply, each with what GET names
+//!                                                                        └─▶ gather: what GET names ─▶ the new list
+//! ```
+//!
+//! The elements are of one moment. What `BY` and `GET` name of them are other keys, each of which is looked at once, when
+//! its turn comes: in a transaction, which has the store to itself for that, all are of one moment.
+//!
+//! What takes long is done in steps, and begun anew if the key has changed until the reply begins or the result is stored,
+//! three times. Then the elements are copied in one step, and the rest is done in steps without another look at them; a
+//! result that no other key is read for is made and stored in one step.
+
+mod pattern;
+mod work;
+
+use larder_protocol::resp::Args;
+use larder_store::{Collection, Item, Type, Value};
+
+use super::{Call, ELEMENT_NS, LOOK_NS, MEMBER_NS, SORTED_NS, STORED_NS};
+use crate::core::events::{Change, Class};
+use crate::core::work::{STEPS_BYTES_MIN, copying_ns};
+use crate::redis::call::{find, integer, is, next};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::steps::again::Leave;
+use crate::redis::strings::rewrite::Heap;
+use crate::redis::table::flag::{DENYOOM, MOVABLEKEYS, READONLY, WRITE};
+use crate::redis::table::{Access, ChangeOf, Command, Elements, Keys, KeysFunction, ONE_KEY, Tells, Weighs};
+use pattern::{Patterns, Shape, reads};
+use work::{AT_ONCE_NS, Sorting};
+
+/// What may be sorted, and stored.
+const CATEGORIES: &[&str] = &["set", "sortedset", "list", "dangerous"];
+
+pub(crate) const SORT: Command =
+    Command::of_collections("sort", -2, WRITE | DENYOOM | MOVABLEKEYS, SORT_KEYS, |call, args| {
+        sort(call, "sort", args, true)
+    })
+    .access(&[Access::Read, Access::Replace])
+    .tells(Tells::By(ChangeOf(|_, _| Change::store(Class::List, "sortstore"))))
+    .takes_all_if(|args| reads_others(args, true))
+    .categories(CATEGORIES)
+    .weighs(Weighs::Elements(Elements::Sort)).doc(
+        "1.0.0",
+        "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA] [STORE destination]",
+        "Elements in their order, or what other keys have of them; or stores that.",
+    );
+
+pub(crate) const SORT_RO: Command =
+    Command::of_collections("sort_ro", -2, READONLY | MOVABLEKEYS, ONE_KEY, |call, args| {
+        sort(call, "sort_ro", args, false)
+    })
+    .takes_all_if(|args| reads_others(args, false))
+    .categories(CATEGORIES)
+    .weighs(Weighs::Elements(Elements::Sort))
+    .doc(
+        "7.0.0",
+        "key [BY pattern] [LIMIT offset count] [GET pattern [GET pattern ...]] [ASC|DESC] [ALPHA]",
+        "As SORT, which stores nothing.",
+    );
+
+/// The key, and the last one behind a STORE: as Redis finds them, whatever else is wrong.
+const SORT_KEYS: Keys = Keys::By(KeysFunction(|mut args, visit| {
+    let Some(key) = args.next() else { return false };
+    visit(key);
+    let mut store = None;
+    while let Some(word) = args.next() {
+        if is(word, "LIMIT") {
+            args.nth(1);
+        } else if is(word, "GET") || is(word, "BY") {
+            args.next();
+        } else if is(word, "STORE") {
+            store = args.at(0).or(store);
+        }
+    }
+    if let Some(store) = store {
+        visit(store);
+    }
+    true
+}));
+
+/// What is asked for, beside the patterns of GET.
+#[derive(Clone, Copy, Debug)]
+struct Asked<'a> {
+    key: &'a [u8],
+    by: Option<&'a [u8]>,
+    /// The order is that of what is there: one BY has named no key, whatever another says.
+    is_unsorted: bool,
+    offset: i64,
+    /// Negative: all.
+    count: i64,
+    back: bool,
+    alpha: bool,
+    store: Option<&'a [u8]>,
+}
+
+impl<'a> Asked<'a> {
+    /// Reads the arguments; `gets` is called with each pattern of GET.
+    fn parse(mut args: Args<'a>, stores: bool, gets: &mut dyn FnMut(&'a [u8])) -> Result<Asked<'a>, Fail> {
+        let key = next(&mut args)?;
+        let (back, alpha) = (false, false);
+        let (by, is_unsorted) = (None, false);
+        let mut asked = Asked { key, by, is_unsorted, offset: 0, count: -1, back, alpha, store: None };
+        while let Some(word) = args.next() {
+            if is(word, "ASC") {
+                asked.back = false;
+            } else if is(word, "DESC") {
+                asked.back = true;
+            } else if is(word, "ALPHA") {
+                asked.alpha = true;
+            } else if is(word, "LIMIT") && args.len() >= 2 {
+                (asked.offset, asked.count) = (integer(next(&mut args)?)?, integer(next(&mut args)?)?);
+            } else if stores && is(word, "STORE") {
+                asked.store = Some(next(&mut args)?);
+            } else if is(word, "BY") {
+                let by = next(&mut args)?;
+                (asked.by, asked.is_unsorted) = (Some(by), asked.is_unsorted || !pattern::names(by));
+            } else if is(word, "GET") {
+                gets(next(&mut args)?);
+            } else {
+                return Err(Fail::SYNTAX);
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// Keys are read that are none of its arguments.
+pub(crate) fn reads_others(args: Args<'_>, stores: bool) -> bool {
+    let mut gets = false;
+    let asked = Asked::parse(args, stores, &mut |pattern| gets |= reads(pattern));
+    asked.is_ok_and(|asked| gets || asked.by.is_some() && !asked.is_unsorted)
+}
+
+/// How many patterns GET has; none if something is wrong with the arguments.
+pub(crate) fn patterns(args: Args<'_>, stores: bool) -> u64 {
+    let mut gets = 0;
+    let asked = Asked::parse(args, stores, &mut |_| gets += 1);
+    asked.map_or(0, |_| gets)
+}
+
+/// What it takes to sort so many elements.
+pub(crate) fn sorting_ns(elements: u64) -> u64 {
+    elements.saturating_mul(SORTED_NS)
+}
+
+/// The collection of an item, if it may be sorted.
+fn sortable<'r>(item: Option<Item<'r>>) -> Result<Option<Collection<'r>>, Fail> {
+    let Some(item) = item else { return Ok(None) };
+    match item.value() {
+        Value::Collection(there) if there.kind() != Type::Hash => Ok(Some(there.elements())),
+        Value::Collection(_) | Value::Whole(_) | Value::Pieces(_) => Err(Fail::WRONG_TYPE),
+    }
+}
+
+fn sort(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, stores: bool) -> Done {
+    let (mut gets, mut bytes) = (0_usize, 0);
+    let asked = Asked::parse(args, stores, &mut |pattern| {
+        (gets, bytes) = (gets + 1, bytes + pattern.len());
+    })?;
+    let bytes = bytes + asked.by.map_or(0, <[u8]>::len) + (gets + 1) * size_of::<Shape>();
+    // Twice: vectors grow so.
+    let noted = Heap::take(call, 2 * bytes)?;
+    let mut patterns = Patterns::default();
+    Asked::parse(args, stores, &mut |pattern| patterns.get(pattern))?;
+    if let Some(by) = asked.by.filter(|_| !asked.is_unsorted) {
+        patterns.by(by);
+    }
+    let key = call.key(asked.key);
+    let hint = call.cx.guard.prefetch_bucket(&key);
+    let there = sortable(find(call.cx, call.tally, &key, &hint))?;
+    let (kind, len) = there.as_ref().map_or((Type::List, 0), |there| (there.kind(), there.len()));
+    let bytes = there.map_or(0, |there| there.bytes()) as u64;
+    let mut sorting = Sorting::new(call, name, &asked, patterns, noted)?;
+    sorting.begin(kind, len, sorting.is_relied_on(call));
+    let ns = sorting.takes_ns(bytes);
+    let is_long = ns >= AT_ONCE_NS;
+    match call.leave(if is_long { STEPS_BYTES_MIN } else { 0 }, name, None, args)? {
+        Leave::Later => Ok(()),
+        Leave::Yes(again, lane) => sorting.work_with(call, again, lane),
+        Leave::No => sorting.at_once(call, is_long),
+    }
+}
+
+impl Sorting {
+    /// What it takes, at most: of elements that lie in so many bytes.
+    fn takes_ns(&self, bytes: u64) -> u64 {
+        let copied = self.window().len() as u64;
+        let looks = if self.weighs() { copied.saturating_mul(LOOK_NS) } else { 0 };
+        let shown = self.shown() as u64;
+        let got = (self.patterns.gets.len().max(1) as u64).saturating_mul(shown);
+        let each_ns = if self.patterns.gets.is_empty() { ELEMENT_NS } else { LOOK_NS };
+        let each_ns = each_ns + if self.stores() { STORED_NS } else { 0 };
+        (copied.saturating_mul(MEMBER_NS) + copying_ns(bytes))
+            .saturating_add(looks)
+            .saturating_add(if self.sorts() { sorting_ns(copied) } else { 0 })
+            .saturating_add(got.saturating_mul(each_ns))
+    }
+}

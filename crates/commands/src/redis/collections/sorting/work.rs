@@ -1,0 +1,774 @@
+//! SORT at work, some of it at a time.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use larder_protocol::resp::parse_double;
+use larder_store::{Collection, Key, Made, Type, fits_alone};
+
+use super::pattern::{Found, Patterns, Shape};
+use super::{Asked, sortable};
+use crate::core::output::Mark;
+use crate::core::work::{Lane, copying_ns};
+use crate::redis::call::{Call, ELEMENT_BYTES};
+use crate::redis::collections::copied::Copied;
+use crate::redis::collections::making::Making;
+use crate::redis::collections::members::Sorted;
+use crate::redis::collections::{ELEMENT_NS, LOOK_NS, MEMBER_NS, SORTED_NS};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{copy_value, put_array, put_bulk, put_null, put_value};
+use crate::redis::steps::again::Again;
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::rewrite::Heap;
+use crate::redis::strings::source::Name;
+use crate::redis::table::{self, Command};
+
+/// What takes no longer is done in one step.
+pub(super) const AT_ONCE_NS: u64 = 400_000;
+/// Elements that are copied at a time, …
+const ELEMENTS_AT_ONCE: usize = 512;
+/// … and bytes of them, but for the last, about.
+const BYTES_AT_ONCE: usize = 64 << 10;
+/// Elements of which other keys are looked at, at a time.
+const LOOKS_AT_ONCE: usize = 32;
+/// Bytes that an element takes beside its text: where that ends, its weight, its place in the order.
+const ROW_BYTES: usize = 8 + 8;
+/// No more are sorted.
+const ELEMENTS_MAX: usize = u32::MAX as usize;
+/// How often a key may have changed until what is made of it is stored.
+const TRIES_MAX: usize = 3;
+/// Elements that are sorted beside each other, …
+const RUN: usize = 256;
+/// … and what that takes of each.
+const RUN_NS: u64 = 400;
+/// What is passed over at a time.
+const PASSED_NS: u64 = 50_000;
+/// So often the bytes of an element are compared, about, against what it takes to copy them.
+const COMPARES: u64 = 4;
+/// In front of a weight, so that one that is empty comes behind none.
+const THERE: u8 = 1;
+
+const WEIGHT_TOO_LONG: Fail = Fail::of("ERR value to sort by exceeds maximum allowed size (16384 bytes)");
+const NOT_A_NUMBER: Fail = Fail::of("ERR One or more scores can't be converted into double");
+
+/// A number as Redis 8.0 reads it here: decimal, up to the first NUL; no text is 0, what is too large infinite.
+fn number(text: &[u8]) -> Result<f64, Fail> {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    if text.is_empty() {
+        return Ok(0.0);
+    }
+    if text.iter().any(|byte| byte.eq_ignore_ascii_case(&b'x')) {
+        return Err(NOT_A_NUMBER);
+    }
+    if let Some(n) = parse_double(text) {
+        return Ok(n);
+    }
+    // Too large or too small for others.
+    let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+    if !digits.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'.') {
+        return Err(NOT_A_NUMBER);
+    }
+    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(NOT_A_NUMBER)
+}
+
+/// Adds what was found to some texts, behind what is said; true if it is too long for that.
+fn push(to: &mut Copied, before: &[u8], found: &Found<'_>) -> bool {
+    match found {
+        Found::Nothing => to.push(&[]),
+        Found::Text(text) => to.push_both(before, text),
+        Found::String(item) if item.value_bytes() > ELEMENT_BYTES as u64 => return true,
+        Found::String(item) => to.push_made(|bytes| {
+            bytes.extend_from_slice(before);
+            copy_value(item.value(), bytes);
+        }),
+    }
+    false
+}
+
+/// The number that was found; of nothing 0.
+fn number_of(found: &Found<'_>) -> Result<f64, Fail> {
+    match found {
+        Found::Nothing => Ok(0.0),
+        Found::Text(text) => number(text),
+        Found::String(item) if item.value_bytes() > ELEMENT_BYTES as u64 => Err(NOT_A_NUMBER),
+        Found::String(item) => {
+            let mut text = Vec::new();
+            copy_value(item.value(), &mut text);
+            number(&text)
+        }
+    }
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Copy,
+    /// From this element on.
+    Weigh(usize),
+    Sort(usize),
+    /// So many elements are passed over yet.
+    Skip(usize),
+    Gather,
+    Ready,
+}
+
+/// What a look came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    More,
+    /// The key has another value.
+    Changed,
+}
+
+/// Elements that are sorted.
+#[derive(Debug)]
+pub(super) struct Sorting {
+    row: &'static Command,
+    pub(super) patterns: Patterns,
+    name: Name,
+    target: Option<Name>,
+    offset: i64,
+    count: i64,
+    back: bool,
+    asked_alpha: bool,
+    asked_unsorted: bool,
+    /// What the key was, and what is made of that: see [`Sorting::begin`].
+    version: u64,
+    shape: Form,
+    stage: Stage,
+    /// Places that are left to copy.
+    places: Range<usize>,
+    texts: Copied,
+    /// By which they are sorted: numbers, or texts with [`THERE`] in front.
+    scores: Vec<f64>,
+    weights: Copied,
+    sorted: Sorted,
+    /// Where there is no order, the next element.
+    at: usize,
+    /// The element that is shown, and its next pattern.
+    current: Option<(usize, usize)>,
+    /// Elements that are left to show.
+    left: usize,
+    gathered: Copied,
+    /// What is stored, where that is made in steps.
+    making: Option<Making>,
+    /// The head of the reply is written.
+    headed: bool,
+    /// What is made is looked at again before it is shown or stored.
+    checks: bool,
+    again: Option<(Again, Lane)>,
+    key_name: Vec<u8>,
+    _noted: Heap,
+    held: Heap,
+}
+
+/// How the elements of a collection are shown.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    sorts: bool,
+    alpha: bool,
+    weighs: bool,
+    /// Which are shown, of all in their order.
+    start: usize,
+    end: usize,
+    /// Which are copied, and whether from the last one on.
+    first: usize,
+    last: usize,
+    reversed: bool,
+}
+
+impl Sorting {
+    pub fn new(
+        call: &mut Call<'_, '_, '_>,
+        name: &'static str,
+        asked: &Asked<'_>,
+        patterns: Patterns,
+        noted: Heap,
+    ) -> Result<Sorting, Fail> {
+        let (row, _) = table::find(name.as_bytes()).expect("a command that runs has a row");
+        let target = asked.store.map(|store| Name::kept(call, store)).transpose()?;
+        let shape = Form {
+            sorts: false,
+            alpha: false,
+            weighs: false,
+            start: 0,
+            end: 0,
+            first: 0,
+            last: 0,
+            reversed: false,
+        };
+        Ok(Sorting {
+            row,
+            patterns,
+            name: Name::kept(call, asked.key)?,
+            target,
+            offset: asked.offset,
+            count: asked.count,
+            back: asked.back,
+            asked_alpha: asked.alpha,
+            asked_unsorted: asked.is_unsorted,
+            version: 0,
+            shape,
+            stage: Stage::Copy,
+            places: 0..0,
+            texts: Copied::default(),
+            scores: Vec::new(),
+            weights: Copied::default(),
+            sorted: Sorted::default(),
+            at: 0,
+            current: None,
+            left: 0,
+            gathered: Copied::default(),
+            making: None,
+            headed: false,
+            checks: true,
+            again: None,
+            key_name: Vec::new(),
+            _noted: noted,
+            held: Heap::none(call),
+        })
+    }
+
+    /// Others may rely on the order, be it that of a set, which means nothing: it is stored, or a script's.
+    pub fn is_relied_on(&self, call: &Call<'_, '_, '_>) -> bool {
+        self.target.is_some() || call.cx.guard.in_transaction()
+    }
+
+    /// Makes out what is done with so many elements of such a collection. `ordered`: a set has an order in any case.
+    pub fn begin(&mut self, kind: Type, len: usize, ordered: bool) {
+        let sorts = !self.asked_unsorted || ordered && kind == Type::Set;
+        let start = usize::try_from(self.offset.max(0)).unwrap_or(usize::MAX).min(len);
+        let count = usize::try_from(self.count).unwrap_or(usize::MAX);
+        let end = start.saturating_add(count).min(len);
+        let reversed = !sorts && self.back && kind != Type::Set;
+        let (first, last) = match (sorts, reversed) {
+            (true, _) => (0, len),
+            (false, false) => (start, end),
+            (false, true) => (len - end, len - start),
+        };
+        self.shape = Form {
+            sorts,
+            alpha: self.asked_alpha || self.asked_unsorted,
+            weighs: sorts && self.patterns.by.is_some(),
+            start,
+            end,
+            first,
+            last,
+            reversed,
+        };
+        (self.stage, self.places, self.left) = (Stage::Copy, first..last, end - start);
+        (self.texts, self.weights, self.gathered) = (Copied::default(), Copied::default(), Copied::default());
+        (self.scores, self.sorted, self.at, self.current) = (Vec::new(), Sorted::default(), 0, None);
+        self.making = None;
+    }
+
+    /// Places of the elements that are copied.
+    pub fn window(&self) -> Range<usize> {
+        self.shape.first..self.shape.last
+    }
+
+    pub fn sorts(&self) -> bool {
+        self.shape.sorts
+    }
+
+    /// They are stored.
+    pub fn stores(&self) -> bool {
+        self.target.is_some()
+    }
+
+    /// Other keys say what they are sorted by.
+    pub fn weighs(&self) -> bool {
+        self.shape.weighs
+    }
+
+    /// How many elements are shown.
+    pub fn shown(&self) -> usize {
+        self.shape.end - self.shape.start
+    }
+
+    /// Other keys are read.
+    fn reads_others(&self) -> bool {
+        let names = |shape: &Shape| matches!(shape, Shape::String { .. } | Shape::Field { .. });
+        self.weighs() || self.patterns.gets.iter().any(names)
+    }
+
+    /// Bytes that it takes, which are twice what is there: vectors grow so.
+    fn bytes(&self) -> usize {
+        let texts = self.texts.bytes() + self.weights.bytes() + self.gathered.bytes();
+        let ends = (self.weights.len() + self.gathered.len()) * size_of::<usize>();
+        2 * (texts + ends + self.texts.len() * ROW_BYTES) + self.sorted_bytes()
+    }
+
+    /// Bytes of the order, if there is one: runs are shorter where elements are long.
+    fn sorted_bytes(&self) -> usize {
+        let runs = self.texts.len() / RUN + (self.texts.bytes() + self.weights.bytes()) / BYTES_AT_ONCE;
+        if self.sorts() { 2 * (Sorted::bytes(self.texts.len()) + Sorted::bytes(1) * runs) } else { 0 }
+    }
+
+    /// Works at it in later turns.
+    ///
+    /// # Errors
+    /// The key has another type of value by now.
+    pub fn work_with(mut self, call: &mut Call<'_, '_, '_>, again: Again, lane: Lane) -> Done {
+        let key = self.name.key(call);
+        let item = call.cx.guard.peek(&key).hit();
+        let version = item.map_or(0, |item| item.cas());
+        let there = sortable(item)?.map(|there| (there.kind(), there.len()));
+        let (kind, len) = there.unwrap_or((Type::List, 0));
+        self.begin(kind, len, self.target.is_some());
+        (self.version, self.again) = (version, Some((again, lane)));
+        call.go_on_with(self);
+        Ok(())
+    }
+
+    /// Does it in one step, but for what is to be sent in several; of what is long only what has to be.
+    pub fn at_once(mut self, call: &mut Call<'_, '_, '_>, is_long: bool) -> Done {
+        let (held, mark) = (call.cx.guard.in_transaction(), call.out.mark());
+        if is_long && !held && (self.target.is_none() || self.reads_others()) {
+            self.copy_all(call)?;
+            self.checks = false;
+            call.go_on_with(self);
+            return Ok(());
+        }
+        let mut tries = if is_long { TRIES_MAX } else { 0 };
+        loop {
+            self.checks = tries < TRIES_MAX;
+            let target = self.target.as_ref().filter(|_| !self.checks && !held && !self.reads_others());
+            let target = target.map(Name::for_now);
+            let made = match target {
+                Some(target) => {
+                    let name = self.name.for_now();
+                    let keys = [target.key(call), name.key(call)];
+                    call.as_one(keys, |call| self.make(call))?
+                }
+                None => self.make(call)?,
+            };
+            if made {
+                break;
+            }
+            tries += 1;
+        }
+        if self.headed { self.reply_or_keep(call, mark) } else { Ok(()) }
+    }
+
+    /// Copies and sorts all, and stores it or begins the reply; false if the key has changed meanwhile.
+    fn make(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
+        self.copy_all(call)?;
+        let mut ns = 0;
+        while self.stage != Stage::Ready {
+            self.go_on(call, &mut ns)?;
+        }
+        call.spend(ns);
+        self.end(call)
+    }
+
+    /// Copies all elements, which are of one moment.
+    fn copy_all(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
+        let mut room = 0;
+        loop {
+            let ordered = self.is_relied_on(call);
+            let key = self.name.key(call);
+            let item = call.cx.guard.peek(&key).hit();
+            let (version, there) = (item.map_or(0, |item| item.cas()), sortable(item)?);
+            let (kind, len) = there.as_ref().map_or((Type::List, 0), |there| (there.kind(), there.len()));
+            self.begin(kind, len, ordered);
+            let bytes = there.as_ref().map_or(0, |there| self.copied_bytes(there));
+            if bytes <= room {
+                self.version = version;
+                if let Some(there) = &there {
+                    self.copy(there, self.window())?;
+                }
+                self.stage = Stage::Weigh(0);
+                call.spend(self.texts.len() as u64 * MEMBER_NS + copying_ns(self.texts.bytes() as u64));
+                return Ok(());
+            }
+            // Items may give way to that, and others write meanwhile.
+            (self.held, room) = (Heap::take(call, bytes)?, bytes);
+        }
+    }
+
+    /// Bytes that a copy takes of what is copied of a collection.
+    fn copied_bytes(&self, there: &Collection<'_>) -> usize {
+        let window = self.shape.first.min(there.len())..self.shape.last.min(there.len());
+        let texts: usize = there.entries(window.clone()).map(|entry| entry.name.len() + ROW_BYTES).sum();
+        2 * (texts + if self.sorts() { Sorted::bytes(window.len()) } else { 0 })
+    }
+
+    /// Copies the elements at these places.
+    fn copy(&mut self, there: &Collection<'_>, places: Range<usize>) -> Done {
+        if self.texts.len() + places.len() > ELEMENTS_MAX {
+            return Err(Fail::HELD);
+        }
+        if self.shape.reversed {
+            there.entries_back(places).for_each(|entry| self.texts.push_element(&entry.name));
+            return Ok(());
+        }
+        there.entries(places).for_each(|entry| self.texts.push_element(&entry.name));
+        Ok(())
+    }
+
+    /// The collection, if it is still the one that it was.
+    fn there<'r>(&self, call: &'r mut Call<'_, '_, '_>) -> Result<Option<Collection<'r>>, Fail> {
+        if self.name.is_swapped(call) {
+            return Ok(None);
+        }
+        let key = self.name.key(call);
+        sortable(call.cx.guard.peek(&key).hit().filter(|item| item.cas() == self.version))
+    }
+
+    /// Copies some elements.
+    fn copy_some(&mut self, call: &mut Call<'_, '_, '_>, ns: &mut u64) -> Result<Looked, Fail> {
+        let Range { start, end } = self.places.clone();
+        if start == end {
+            self.stage = Stage::Weigh(0);
+            return Ok(Looked::More);
+        }
+        let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
+        let (mut bytes, mut count) = (0, 0);
+        let mut note = |len: usize| {
+            (bytes, count) = (bytes + len, count + 1);
+            bytes < BYTES_AT_ONCE
+        };
+        let some = ELEMENTS_AT_ONCE.min(end - start);
+        if self.shape.reversed {
+            let _ = there.entries_back(end - some..end).all(|entry| note(entry.name.len()));
+        } else {
+            let _ = there.entries(start..start + some).all(|entry| note(entry.name.len()));
+        }
+        self.held.set(call, self.bytes() + 2 * (bytes + count * ROW_BYTES))?;
+        // Items may have given way to that.
+        let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
+        let places = if self.shape.reversed { end - count..end } else { start..start + count };
+        self.copy(&there, places)?;
+        self.places = if self.shape.reversed { start..end - count } else { start + count..end };
+        *ns += count as u64 * MEMBER_NS + copying_ns(bytes as u64);
+        Ok(Looked::More)
+    }
+
+    /// Does some of what is next, and adds what that takes to `ns`.
+    fn go_on(&mut self, call: &mut Call<'_, '_, '_>, ns: &mut u64) -> Result<Looked, Fail> {
+        match self.stage {
+            Stage::Copy => return self.copy_some(call, ns),
+            Stage::Weigh(at) => self.weigh_some(call, at, ns)?,
+            Stage::Sort(at) => self.sort_some(at, ns),
+            Stage::Skip(left) => {
+                // What is not sorted is not copied before that.
+                let (mut passed, until_ns) = (0, *ns + PASSED_NS);
+                while self.sorts() && passed < left && *ns < until_ns {
+                    *ns += self.next().map_or(0, |i| self.sorted_ns(i));
+                    passed += 1;
+                }
+                let left = if self.sorts() { left - passed } else { 0 };
+                self.stage = match left {
+                    0 if self.target.is_some() && !self.patterns.gets.is_empty() => Stage::Gather,
+                    0 => Stage::Ready,
+                    left => Stage::Skip(left),
+                };
+            }
+            Stage::Gather => self.gather_some(call, ns)?,
+            Stage::Ready => {}
+        }
+        Ok(Looked::More)
+    }
+
+    /// Makes out by what some elements are sorted.
+    fn weigh_some(&mut self, call: &mut Call<'_, '_, '_>, at: usize, ns: &mut u64) -> Done {
+        let (sorts, alpha, weighs) = (self.shape.sorts, self.shape.alpha, self.shape.weighs);
+        if !sorts || alpha && !weighs || at == self.texts.len() {
+            self.stage = if sorts { Stage::Sort(0) } else { Stage::Skip(0) };
+            return Ok(());
+        }
+        let some = at..self.texts.len().min(at + if weighs { LOOKS_AT_ONCE } else { ELEMENTS_AT_ONCE });
+        self.stage = Stage::Weigh(some.end);
+        let Some(by) = self.patterns.by.as_ref().filter(|_| weighs) else {
+            *ns += some.len() as u64 * MEMBER_NS;
+            return some.map(|i| number(self.texts.at(i))).try_for_each(|score| {
+                self.scores.push(score?);
+                Ok(())
+            });
+        };
+        for i in some {
+            let (text, db) = (self.texts.at(i), call.client.db);
+            let before = self.weights.bytes();
+            let (scores, weights) = (&mut self.scores, &mut self.weights);
+            let cx = (&mut *call.cx, &mut *call.tally, db);
+            self.patterns.look(cx, by, text, &mut self.key_name, |found| {
+                if !alpha {
+                    scores.push(number_of(&found)?);
+                } else if push(weights, &[THERE], &found) {
+                    return Err(WEIGHT_TOO_LONG);
+                }
+                Ok(())
+            })?;
+            *ns += LOOK_NS + copying_ns((text.len() + self.weights.bytes() - before) as u64);
+        }
+        if alpha { self.held.set(call, self.bytes()) } else { Ok(()) }
+    }
+
+    /// Which of two elements comes first.
+    fn compare(&self, one: u32, other: u32) -> Ordering {
+        let (one, other) = (one as usize, other as usize);
+        let texts = || self.texts.at(one).cmp(self.texts.at(other));
+        let order = match (self.shape.alpha, self.shape.weighs) {
+            // They are numbers.
+            (false, _) => {
+                let (one, other) = (self.scores[one], self.scores[other]);
+                one.partial_cmp(&other).unwrap_or(Ordering::Equal).then_with(texts)
+            }
+            (true, false) => texts(),
+            (true, true) => self.weights.at(one).cmp(self.weights.at(other)),
+        };
+        let order = if self.back { order.reverse() } else { order };
+        order.then(one.cmp(&other))
+    }
+
+    /// Bytes that are looked at where an element is compared.
+    fn compared_bytes(&self, i: usize) -> usize {
+        self.texts.at(i).len() + if self.weights.len() > 0 { self.weights.at(i).len() } else { 0 }
+    }
+
+    /// What it takes to bring an element into its order.
+    fn sorted_ns(&self, i: usize) -> u64 {
+        SORTED_NS + COMPARES * copying_ns(self.compared_bytes(i) as u64)
+    }
+
+    /// Sorts some elements beside themselves.
+    fn sort_some(&mut self, at: usize, ns: &mut u64) {
+        let (mut end, mut bytes) = (at, 0);
+        while end < self.texts.len().min(at + RUN) && bytes < BYTES_AT_ONCE {
+            bytes += self.compared_bytes(end);
+            *ns += RUN_NS + COMPARES * copying_ns(self.compared_bytes(end) as u64);
+            end += 1;
+        }
+        let mut sorted = std::mem::take(&mut self.sorted);
+        sorted.add_run((at..end).map(|i| i as u32), &|one, other| self.compare(one, other));
+        self.sorted = sorted;
+        self.stage = if end == self.texts.len() { Stage::Skip(self.shape.start) } else { Stage::Sort(end) };
+    }
+
+    /// The next element in their order.
+    fn next(&mut self) -> Option<usize> {
+        if !self.sorts() {
+            self.at += 1;
+            return (self.at <= self.texts.len()).then_some(self.at - 1);
+        }
+        let mut sorted = std::mem::take(&mut self.sorted);
+        let next = sorted.next(&|one, other| self.compare(one, other));
+        self.sorted = sorted;
+        next
+    }
+
+    /// The element to show, and its next pattern; none when all are shown.
+    fn current(&mut self, ns: &mut u64) -> Option<(usize, usize)> {
+        if self.current.is_none() && self.left > 0 {
+            self.left -= 1;
+            self.current = self.next().map(|i| (i, 0));
+            *ns += self.current.filter(|_| self.sorts()).map_or(0, |(i, _)| self.sorted_ns(i));
+        }
+        self.current
+    }
+
+    /// The next pattern is the one behind `get`.
+    fn pass(&mut self, i: usize, get: usize) {
+        self.current = (get + 1 < self.patterns.gets.len()).then_some((i, get + 1));
+    }
+
+    /// Copies what GET names of some elements.
+    fn gather_some(&mut self, call: &mut Call<'_, '_, '_>, ns: &mut u64) -> Done {
+        for _ in 0..LOOKS_AT_ONCE {
+            let Some((i, get)) = self.current(ns) else {
+                self.stage = Stage::Ready;
+                break;
+            };
+            let (text, db) = (self.texts.at(i), call.client.db);
+            let before = self.gathered.bytes();
+            let gathered = &mut self.gathered;
+            let (cx, shape) = ((&mut *call.cx, &mut *call.tally, db), &self.patterns.gets[get]);
+            let look = |found: Found<'_>| push(gathered, &[], &found);
+            let too_long = self.patterns.look(cx, shape, text, &mut self.key_name, look);
+            if too_long || !fits_alone(Type::List, self.gathered.at(self.gathered.len() - 1), b"") {
+                return Err(Fail::COLLECTION_TOO_LARGE);
+            }
+            *ns += LOOK_NS + copying_ns((self.gathered.bytes() - before) as u64);
+            self.pass(i, get);
+        }
+        self.held.set(call, self.bytes())
+    }
+
+    /// Stores what was made, if the key has not changed, which it may not while that is done; or begins the reply, which
+    /// is of the moment when the last element was copied. False if nothing is stored.
+    fn end(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
+        let Some(target) = self.target.as_ref().map(Name::for_now) else {
+            put_array(call.out, self.shown() * self.patterns.gets.len().max(1));
+            self.headed = true;
+            return Ok(true);
+        };
+        let name = self.name.for_now();
+        let keys = [target.key(call), name.key(call)];
+        call.as_one(keys, |call| {
+            let key = name.key(call);
+            let is_so = !name.is_swapped(call)
+                && !target.is_swapped(call)
+                && call.cx.guard.peek(&key).hit().map_or(0, |item| item.cas()) == self.version;
+            if self.checks && !is_so {
+                return Ok(false);
+            }
+            let target = target.key(call);
+            self.store(call, &target)?;
+            Ok(true)
+        })
+    }
+
+    /// How many elements are stored.
+    fn stored(&self) -> usize {
+        if self.patterns.gets.is_empty() { self.shown() } else { self.gathered.len() }
+    }
+
+    /// The elements that are stored, from this one on, which is the next that `sorted` has.
+    fn made<'a>(&'a self, sorted: &'a mut Sorted, from: usize) -> impl Iterator<Item = Made<'a>> {
+        let got = !self.patterns.gets.is_empty();
+        (from..self.stored()).map_while(move |i| {
+            let name = match (got, self.sorts()) {
+                (true, _) => self.gathered.at(i),
+                (false, true) => self.texts.at(sorted.next(&|one, other| self.compare(one, other))?),
+                (false, false) => self.texts.at(i),
+            };
+            Some(Made { name, value: &[], score: 0.0, expires_at: 0 })
+        })
+    }
+
+    /// Makes some of what is stored, if something is; true when all of it is made.
+    fn make_some(&mut self, call: &mut Call<'_, '_, '_>, ns: (&mut u64, u64)) -> Result<bool, Fail> {
+        let Some(target) = self.target.as_ref().map(Name::for_now) else { return Ok(true) };
+        let target = target.key(call);
+        let mut making = self.making.take().unwrap_or_else(|| Making::new(call, Type::List));
+        let mut sorted = std::mem::take(&mut self.sorted);
+        let done = making.go_on(call, &target, &mut self.made(&mut sorted, making.len()), ns);
+        (self.making, self.sorted) = (Some(making), sorted);
+        done
+    }
+
+    /// Stores what was made in place of whatever is there, and replies how much it is.
+    fn store(&mut self, call: &mut Call<'_, '_, '_>, target: &Key<'_>) -> Done {
+        if let Some(making) = self.making.take() {
+            return making.store(call, target);
+        }
+        let mut sorted = std::mem::take(&mut self.sorted);
+        call.store_elements(target, Type::List, self.stored(), self.made(&mut sorted, 0))
+    }
+
+    /// Replies what there is room for, behind the head; what is left is kept until there is more, and charged however
+    /// short it is.
+    ///
+    /// # Errors
+    /// Connections hold as much as they may; nothing is replied behind `mark`.
+    fn reply_or_keep(mut self, call: &mut Call<'_, '_, '_>, mark: Mark) -> Done {
+        if self.reply(call).inspect_err(|_| call.out.rewind(mark))? == Step::Done {
+            return Ok(());
+        }
+        self.keep(call).inspect_err(|_| call.out.rewind(mark))?;
+        call.go_on_with(self);
+        Ok(())
+    }
+
+    fn keep(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
+        self.held.set(call, size_of::<Sorting>() + self.patterns.bytes() + self.bytes())
+    }
+
+    /// Replies more, as the client takes it; in a transaction all.
+    fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let (whole, resp3, db) = (call.cx.guard.in_transaction(), call.client.resp3, call.client.db);
+        let step = loop {
+            if whole {
+                if !call.may_reply_more() {
+                    return Err(Fail::HELD);
+                }
+            } else if call.out.is_full() {
+                break Step::Full;
+            } else if ns >= ns_max {
+                break Step::More;
+            }
+            let Some((i, get)) = self.current(&mut ns) else { break Step::Done };
+            let (text, before) = (self.texts.at(i), call.out.len());
+            match self.patterns.gets.get(get) {
+                None => put_bulk(call.out, text),
+                Some(shape) => {
+                    ns += LOOK_NS;
+                    let (cx, out) = ((&mut *call.cx, &mut *call.tally, db), &mut *call.out);
+                    let put = |found: Found<'_>| match found {
+                        Found::Nothing => put_null(out, resp3),
+                        Found::Text(text) => put_bulk(out, text),
+                        Found::String(item) => put_value(out, item),
+                    };
+                    self.patterns.look(cx, shape, text, &mut self.key_name, put);
+                }
+            }
+            // What is sent from its place is not copied.
+            ns += ELEMENT_NS + copying_ns((call.out.len() - before).min(ELEMENT_BYTES as u64));
+            self.pass(i, get);
+        };
+        call.spend(ns);
+        Ok(step)
+    }
+}
+
+impl Job for Sorting {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if self.headed {
+            return self.reply(call);
+        }
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let changed = loop {
+            if self.stage == Stage::Ready && self.make_some(call, (&mut ns, ns_max))? {
+                break false;
+            }
+            if self.stage != Stage::Ready && self.go_on(call, &mut ns)? == Looked::Changed {
+                break true;
+            }
+            if ns >= ns_max {
+                call.spend(ns);
+                return Ok(Step::More);
+            }
+        };
+        call.spend(ns);
+        let (mark, again) = (call.out.mark(), self.again.take());
+        let mut made = false;
+        if !changed {
+            let (row, target) = (self.row, self.target.as_ref().map(Name::for_now));
+            let mut run = |call: &mut Call<'_, '_, '_>| {
+                made = self.end(call)?;
+                Ok(())
+            };
+            match target {
+                Some(target) => {
+                    let key = target.key(call);
+                    call.tell_around_key(row, key.bytes(), run)?;
+                }
+                None => run(call)?,
+            }
+        }
+        if !made {
+            let Some((again, lane)) = again else { return Ok(Step::Done) };
+            drop(lane);
+            // What was copied is charged no more when it is copied again.
+            (self.texts, self.weights, self.gathered) =
+                (Copied::default(), Copied::default(), Copied::default());
+            (self.scores, self.held, self.making) = (Vec::new(), Heap::none(call), None);
+            return again.run(call).map(|()| Step::Done);
+        }
+        drop(again);
+        if !self.headed {
+            return Ok(Step::Done);
+        }
+        let step = self.reply(call)?;
+        if step != Step::Done {
+            self.keep(call).inspect_err(|_| call.out.rewind(mark))?;
+        }
+        Ok(step)
+    }
+
+    fn only_reads(&self) -> bool {
+        self.target.is_none()
+    }
+}

@@ -1,0 +1,485 @@
+//! XGROUP, and what is pending: XACK, XPENDING, XCLAIM, XAUTOCLAIM.
+
+use larder_protocol::resp::{Args, Encoder, HEAD_BYTES_MAX, parse_integer};
+use larder_store::{Claim, Hint, Key, Start, Stream, StreamId, StreamRefusal, Type};
+
+use super::told::{Tale, entry_bytes_max, put_entry};
+use super::trimming::{ID_NS, PENDING_NS};
+use super::{SECOND, bound, change, each_id, ids, no_group, no_group_for, put_id, refused, strict_id, told};
+use crate::core::events::Class;
+use crate::core::output::Output;
+use crate::core::work::STEPS_BYTES_MIN;
+use crate::redis::call::{Call, integer, is, next};
+use crate::redis::collections::listing::send_whole;
+use crate::redis::collections::words::first;
+use crate::redis::collections::{FEW_ELEMENTS, peek_as, read_as};
+use crate::redis::fail::{Done, Fail, shown};
+use crate::redis::reply::put_array;
+use crate::redis::server::introspect::help;
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::strings::rewrite::Heap;
+use crate::redis::strings::source::Name;
+use crate::redis::table::flag::{DENYOOM, FAST, LOADING, READONLY, STALE, WEIGHTLESS, WRITE};
+use crate::redis::table::{Access, Command, Elements, NO_KEYS, Tells, Weighs};
+
+/// IDs that are claimed in one moment, at most.
+const CLAIMED_AT_ONCE: usize = 256;
+/// What is looked at for one that is claimed, at most.
+const LOOKS_EACH: usize = 10;
+
+const NO_STREAM: Fail = Fail::of(
+    "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option to create an empty stream automatically.",
+);
+
+pub(super) const XGROUP: Command =
+    Command::container("xgroup", ROWS).doc("5.0.0", "", "Groups of consumers of a stream.");
+
+const ROWS: &[Command] = &[
+    Command::args("xgroup|create", -5, WRITE | DENYOOM | WEIGHTLESS, SECOND, create)
+        .tells(told("xgroup-create"))
+        .access(&[Access::Extend])
+        .doc(
+            "5.0.0",
+            "key group <id|$> [MKSTREAM] [ENTRIESREAD entries-read]",
+            "Makes a group, which begins to read behind an ID.",
+        ),
+    Command::args("xgroup|setid", -5, WRITE | WEIGHTLESS, SECOND, set_id).tells(told("xgroup-setid")).doc(
+        "5.0.0",
+        "key group <id|$> [ENTRIESREAD entries-read]",
+        "Has a group go on behind an ID.",
+    ),
+    Command::args("xgroup|destroy", 4, WRITE, SECOND, |call, args| {
+        let (key, group) = (call.key(args.at(0).unwrap_or_default()), args.at(1).unwrap_or_default());
+        is_there(call, &key)?;
+        call.remove_group(&key, group, None)
+    })
+    .tells(Tells::Nothing)
+    .access(&[Access::Reduce])
+    .weighs(Weighs::Survey)
+    .doc("5.0.0", "key group", "Removes a group."),
+    Command::args("xgroup|createconsumer", 5, WRITE | DENYOOM | WEIGHTLESS, SECOND, |call, args| {
+        let (key, group) = (call.key(args.at(0).unwrap_or_default()), args.at(1).unwrap_or_default());
+        is_there(call, &key)?;
+        let now = call.cx.now();
+        let new = call.cx.guard.consumer_create(&key, group, args.at(2).unwrap_or_default(), now);
+        let new = new.map_err(|refusal| refused(refusal, || no_group_for(key.bytes(), group)))?;
+        call.integer(i64::from(new))
+    })
+    .tells(told("xgroup-createconsumer"))
+    .access(&[Access::Extend])
+    .doc("6.2.0", "key group consumer", "Makes a consumer; whether there was none."),
+    Command::args("xgroup|delconsumer", 5, WRITE, SECOND, |call, args| {
+        let (key, group) = (call.key(args.at(0).unwrap_or_default()), args.at(1).unwrap_or_default());
+        is_there(call, &key)?;
+        call.remove_group(&key, group, Some(args.at(2).unwrap_or_default()))
+    })
+    .tells(Tells::Nothing)
+    .access(&[Access::Reduce])
+    .weighs(Weighs::Survey)
+    .doc("5.0.0", "key group consumer", "Removes a consumer; how many entries were pending with it."),
+    Command::args("xgroup|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| help(call, "xgroup"))
+        .doc("5.0.0", "", "What XGROUP can do."),
+];
+
+pub(super) const XACK: Command =
+    Command::of_collection("xack", -4, WRITE | FAST, |call, key, hint, mut args| {
+        let group = next(&mut args)?;
+        if read_as(call.cx, call.tally, key, hint, Type::Stream)?
+            .and_then(|there| there.stream())
+            .is_none_or(|stream| stream.group(group).is_none())
+        {
+            return call.length(0);
+        }
+        each_id(args)?;
+        call.work_on_ids(key, Some(group), args)
+    })
+    .tells(Tells::Nothing)
+    .access(&[Access::Update])
+    .weighs(Weighs::Elements(Elements::Ids))
+    .doc("5.0.0", "key group id [id ...]", "Acknowledges entries, which are pending no more; how many.");
+
+pub(super) const XPENDING: Command = Command::of_collection("xpending", -3, READONLY, pending)
+    .weighs(Weighs::Elements(Elements::Pending))
+    .doc(
+        "5.0.0",
+        "key group [[IDLE min-idle-time] start end count [consumer]]",
+        "What is pending in a group.",
+    );
+
+pub(super) const XCLAIM: Command =
+    Command::of_collection("xclaim", -6, WRITE | FAST, claim).tells(Tells::Nothing).weighs(Weighs::Elements(Elements::Claim)).doc(
+        "5.0.0",
+        "key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] [FORCE] [JUSTID] [LASTID lastid]",
+        "Makes a consumer the one with whom entries are pending.",
+    );
+
+pub(super) const XAUTOCLAIM: Command = Command::of_collection("xautoclaim", -6, WRITE | FAST, auto_claim)
+    .tells(Tells::Nothing)
+    .weighs(Weighs::Elements(Elements::ClaimIdle))
+    .doc(
+        "6.2.0",
+        "key group consumer min-idle-time start [COUNT count] [JUSTID]",
+        "The same, of what is pending from an ID on.",
+    );
+
+/// There is a stream.
+///
+/// # Errors
+/// There is none, or something else.
+fn is_there(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
+    peek_as(&mut call.cx.guard, key, Type::Stream)?.map(drop).ok_or(NO_STREAM)
+}
+
+/// Where a group begins.
+fn start(word: &[u8]) -> Result<Start, Fail> {
+    if word == b"$" { Ok(Start::Last) } else { strict_id(word, 0).map(Start::Behind) }
+}
+
+/// `[MKSTREAM] [ENTRIESREAD entries-read]`
+fn options(args: &mut Args<'_>, name: &str, makes: Option<&mut bool>) -> Result<Option<u64>, Fail> {
+    let (mut read, mut makes) = (None, makes);
+    while let Some(word) = args.next() {
+        if is(word, "MKSTREAM")
+            && let Some(makes) = &mut makes
+        {
+            **makes = true;
+        } else if is(word, "ENTRIESREAD") && args.at(0).is_some() {
+            let n = integer(next(args)?)?;
+            if n < -1 {
+                return Err(Fail::of("ERR value for ENTRIESREAD must be positive or -1"));
+            }
+            read = u64::try_from(n).ok();
+        } else {
+            return Err(Fail::subcommand_arity("XGROUP", name));
+        }
+    }
+    Ok(read)
+}
+
+fn create(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let (key, group, id) = (call.key(next(&mut args)?), next(&mut args)?, next(&mut args)?);
+    let mut makes = false;
+    let read = options(&mut args, "CREATE", Some(&mut makes))?;
+    let there = peek_as(&mut call.cx.guard, &key, Type::Stream)?.is_some();
+    if !there && !makes {
+        return Err(NO_STREAM);
+    }
+    let start = start(id)?;
+    let made = call.cx.guard.group_create(&key, group, start, read, makes);
+    made.map_err(|refusal| refused(refusal, || NO_STREAM))?;
+    call.ok()
+}
+
+fn set_id(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let (key, group, id) = (call.key(next(&mut args)?), next(&mut args)?, next(&mut args)?);
+    let read = options(&mut args, "SETID", None)?;
+    let there = peek_as(&mut call.cx.guard, &key, Type::Stream)?.ok_or(NO_STREAM)?;
+    if there.stream().is_none_or(|stream| stream.group(group).is_none()) {
+        return Err(no_group_for(key.bytes(), group));
+    }
+    let done = call.cx.guard.group_set_id(&key, group, start(id)?, read);
+    done.map_err(|refusal| refused(refusal, || no_group_for(key.bytes(), group)))?;
+    call.ok()
+}
+
+/// XPENDING
+fn pending(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let group = next(&mut args)?;
+    if args.is_empty() {
+        return call.tell_stream(key, Tale::Summary { group: group.into() });
+    }
+    let mut min_idle_ms = 0;
+    // What stands behind all that has a meaning is not looked at, as in Redis, up to here.
+    if !(3..=6).contains(&args.len()) {
+        return Err(Fail::SYNTAX);
+    }
+    if args.at(0).is_some_and(|word| is(word, "IDLE")) {
+        args.next();
+        min_idle_ms = u64::try_from(integer(next(&mut args)?)?).unwrap_or(0);
+        if args.len() < 3 {
+            return Err(Fail::SYNTAX);
+        }
+    }
+    let (from, to, count) = (next(&mut args)?, next(&mut args)?, next(&mut args)?);
+    let most = usize::try_from(integer(count)?).unwrap_or(0);
+    let (from, to) = (bound(from, true)?, bound(to, false)?);
+    let (group, consumer) = (group.into(), args.next().map(Into::into));
+    let now = call.cx.now();
+    call.tell_stream(key, Tale::Pending { group, consumer, from, to, most, min_idle_ms, now })
+}
+
+/// What XCLAIM or XAUTOCLAIM says beside IDs.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    min_idle_ms: u64,
+    now: u64,
+    time: u64,
+    count: Option<u64>,
+    force: bool,
+    silent: bool,
+    last: Option<StreamId>,
+}
+
+impl Terms {
+    fn claim<'a>(&self, group: &'a [u8], consumer: &'a [u8]) -> Claim<'a> {
+        let Terms { min_idle_ms, now, time, count, force, silent, last } = *self;
+        Claim { group, consumer, now, min_idle_ms, time, count, silent, force, last }
+    }
+}
+
+/// There is a stream with this group.
+fn has_group(call: &mut Call<'_, '_, '_>, key: &Key<'_>, group: &[u8]) -> Done {
+    let there = peek_as(&mut call.cx.guard, key, Type::Stream)?.and_then(|there| there.stream());
+    if there.is_none_or(|stream| stream.group(group).is_none()) {
+        return Err(no_group(key.bytes(), group));
+    }
+    Ok(())
+}
+
+fn min_idle(word: &[u8], name: &str) -> Result<u64, Fail> {
+    let n = parse_integer(word)
+        .ok_or_else(|| Fail::with(format!("ERR Invalid min-idle-time argument for {name}")))?;
+    Ok(u64::try_from(n).unwrap_or(0))
+}
+
+/// XCLAIM
+fn claim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let (group, consumer) = (next(&mut args)?, next(&mut args)?);
+    has_group(call, key, group)?;
+    let now = call.cx.now();
+    let min_idle_ms = min_idle(next(&mut args)?, "XCLAIM")?;
+    // IDs go on as long as words are some.
+    let count = args.take_while(|word| strict_id(word, 0).is_ok()).count();
+    let words = first(&mut args, count);
+    let mut terms =
+        Terms { min_idle_ms, now, time: now, count: None, force: false, silent: false, last: None };
+    while let Some(word) = args.next() {
+        let number = |word: Option<&[u8]>, option: &str| {
+            word.and_then(parse_integer)
+                .ok_or_else(|| Fail::with(format!("ERR Invalid {option} option argument for XCLAIM")))
+        };
+        let behind = !args.is_empty();
+        if is(word, "FORCE") {
+            terms.force = true;
+        } else if is(word, "JUSTID") {
+            terms.silent = true;
+        } else if is(word, "IDLE") && behind {
+            let idle = number(args.next(), "IDLE")?;
+            terms.time = u64::try_from((now as i64).saturating_sub(idle)).unwrap_or(now);
+        } else if is(word, "TIME") && behind {
+            terms.time = u64::try_from(number(args.next(), "TIME")?).unwrap_or(now);
+        } else if is(word, "RETRYCOUNT") && behind {
+            terms.count = u64::try_from(number(args.next(), "RETRYCOUNT")?).ok();
+        } else if is(word, "LASTID") && behind {
+            terms.last = Some(strict_id(next(&mut args)?, 0)?);
+        } else {
+            return Err(Fail::with(format!("ERR Unrecognized XCLAIM option '{}'", shown(word, 128))));
+        }
+    }
+    // What lies ahead is as good as now.
+    terms.time = terms.time.min(now);
+    let mut left = Encoder::default();
+    words.for_each(|word| left.push(word));
+    let what = What::Ids(left, 0);
+    call.claim(key, (group, consumer), terms, what)
+}
+
+/// XAUTOCLAIM
+fn auto_claim(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
+    let (group, consumer) = (next(&mut args)?, next(&mut args)?);
+    let min_idle_ms = min_idle(next(&mut args)?, "XAUTOCLAIM")?;
+    let from = bound(next(&mut args)?, true)?;
+    let (mut count, mut silent) = (100, false);
+    while let Some(word) = args.next() {
+        if is(word, "COUNT") && !args.is_empty() {
+            let n = parse_integer(next(&mut args)?).and_then(|n| usize::try_from(n).ok());
+            // As many IDs as fit into all memory.
+            let n = n.filter(|n| (1..=isize::MAX as usize / 16).contains(n));
+            count = n.ok_or(Fail::of("ERR COUNT must be > 0"))?;
+        } else if is(word, "JUSTID") {
+            silent = true;
+        } else {
+            return Err(Fail::SYNTAX);
+        }
+    }
+    has_group(call, key, group)?;
+    let now = call.cx.now();
+    let terms = Terms { min_idle_ms, now, time: now, count: None, force: false, silent, last: None };
+    let looks = count.saturating_mul(LOOKS_EACH);
+    let what = What::From { from, left: count, looks, deleted: Vec::new() };
+    call.claim(key, (group, consumer), terms, what)
+}
+
+/// What is claimed still.
+#[derive(Debug)]
+enum What {
+    /// These IDs, but for so many.
+    Ids(Encoder, usize),
+    /// What is pending from an ID on: so many, of so many that are looked at.
+    From { from: StreamId, left: usize, looks: usize, deleted: Vec<StreamId> },
+}
+
+/// Entries that are claimed some at a time, each with its reply.
+#[derive(Debug)]
+struct Claiming {
+    name: Name,
+    group: Box<[u8]>,
+    consumer: Box<[u8]>,
+    terms: Terms,
+    what: What,
+    kept: Output,
+    count: usize,
+    sent: Option<u64>,
+    held: Heap,
+}
+
+impl Call<'_, '_, '_> {
+    fn claim(&mut self, key: &Key<'_>, (group, consumer): (&[u8], &[u8]), terms: Terms, what: What) -> Done {
+        let words = match &what {
+            What::Ids(words, _) => words.args().encoded().len(),
+            What::From { .. } => 0,
+        };
+        let held = Heap::keep(self, group.len() + consumer.len() + words)?;
+        let kept = Output::charged(u64::MAX, self.cx.guard.store(), 0);
+        let name = Name::kept(self, key.bytes())?;
+        let (group, consumer) = (group.into(), consumer.into());
+        self.work(Claiming { name, group, consumer, terms, what, kept, count: 0, sent: None, held })
+    }
+}
+
+/// Bytes that the replies of these entries take at most.
+fn bytes_max(stream: Option<Stream<'_>>, ids: impl Iterator<Item = StreamId>, silent: bool) -> usize {
+    let each = |id| match stream.as_ref().filter(|_| !silent).and_then(|stream| stream.entry(id)) {
+        Some(entry) => entry_bytes_max(&entry),
+        None => 3 * HEAD_BYTES_MAX,
+    };
+    HEAD_BYTES_MAX + ids.map(each).sum::<usize>()
+}
+
+impl Claiming {
+    /// Claims some, and replies them; true if there are more. What it says for room, it needs, and has done nothing.
+    fn moment(&mut self, call: &mut Call<'_, '_, '_>, key: &Key<'_>, most: usize) -> Result<Came, Fail> {
+        let Claiming { group, consumer, terms, what, kept, count, .. } = self;
+        let db = call.client.db;
+        let claim = terms.claim(group, consumer);
+        let stream = peek_as(&mut call.cx.guard, key, Type::Stream)?.and_then(|there| there.stream());
+        let none = || no_group(key.bytes(), group);
+        let (claimed, new, more);
+        match what {
+            What::Ids(words, done) => {
+                let all = words.args();
+                let mut left = all;
+                if *done > 0 {
+                    left.nth(*done - 1);
+                }
+                let mut some = first(&mut left, most);
+                // As many as their replies are not too long for.
+                let mut bytes = bytes_max(stream, ids(some), terms.silent);
+                while bytes as u64 > STEPS_BYTES_MIN && some.len() > 1 {
+                    some = Args::rest(some.encoded(), some.len() / 2);
+                    bytes = bytes_max(stream, ids(some), terms.silent);
+                }
+                if bytes > kept.free_bytes() {
+                    return Ok(Came::Needs(bytes));
+                }
+                let result = call.cx.guard.group_claim(key, &claim, ids(some));
+                (claimed, new) = result.map_err(|refusal: StreamRefusal| refused(refusal, none))?;
+                *done += some.len();
+                more = *done < all.len();
+                call.spend(some.len() as u64 * ID_NS);
+            }
+            What::From { from, left, looks, deleted } => {
+                let mut some = most.min(*left);
+                let of = |some: usize| {
+                    let there = stream.and_then(|stream| Some((stream, stream.group(group)?)));
+                    let pending = there.into_iter().flat_map(|(stream, group)| stream.pending(&group, *from));
+                    bytes_max(stream, pending.take(some * LOOKS_EACH).map(|there| there.id), terms.silent)
+                };
+                let mut bytes = of(some);
+                while bytes as u64 > STEPS_BYTES_MIN && some > 1 {
+                    some /= 2;
+                    bytes = of(some);
+                }
+                if bytes > kept.free_bytes() {
+                    return Ok(Came::Needs(bytes));
+                }
+                let limits = (some, (*looks).min(some * LOOKS_EACH));
+                let result = call.cx.guard.group_claim_from(key, &claim, *from, limits);
+                let result = result.map_err(|refusal: StreamRefusal| refused(refusal, none))?;
+                *left -= result.claimed.len() + result.deleted.len();
+                *looks -= result.looked;
+                deleted.extend_from_slice(&result.deleted);
+                more = result.next.is_some() && *left > 0 && *looks > 0;
+                *from = result.next.unwrap_or(StreamId::MIN);
+                (claimed, new) = (result.claimed, result.new_consumer);
+                call.spend(result.looked as u64 * PENDING_NS + claimed.len() as u64 * ID_NS);
+            }
+        }
+        if new {
+            let told = change("xgroup-createconsumer");
+            call.cx.tell(Class::Stream, told.name, db, key.bytes());
+        }
+        let stream = peek_as(&mut call.cx.guard, key, Type::Stream)?.and_then(|there| there.stream());
+        for id in claimed {
+            *count += 1;
+            match stream.as_ref().filter(|_| !terms.silent).and_then(|stream| stream.entry(id)) {
+                Some(entry) => put_entry(kept, entry),
+                None => put_id(kept, id),
+            }
+        }
+        Ok(Came::Some(more))
+    }
+}
+
+/// What a moment came to.
+enum Came {
+    /// So much room is needed for it.
+    Needs(usize),
+    /// Some is done; true if there is more.
+    Some(bool),
+}
+
+impl Job for Claiming {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if let Some(sent) = &mut self.sent {
+            return send_whole(call, &self.kept, sent);
+        }
+        let each_ns = ID_NS + PENDING_NS;
+        let steps = if call.cx.guard.in_transaction() { u64::MAX } else { call.step_ns() };
+        let most = ((steps / each_ns) as usize).clamp(FEW_ELEMENTS, CLAIMED_AT_ONCE);
+        let more = loop {
+            let name = self.name.for_now();
+            let key = name.key(call);
+            match call.as_one([key], |call| self.moment(call, &key, most)) {
+                Ok(Came::Needs(bytes)) => match call.make_room_in(&mut self.kept, bytes) {
+                    Ok(()) => {}
+                    // What is claimed is told.
+                    Err(_) if self.count > 0 => break false,
+                    Err(fail) => return Err(fail),
+                },
+                Ok(Came::Some(more)) => break more,
+                // What is claimed is told.
+                Err(_) if self.count > 0 => break false,
+                Err(fail) => return Err(fail),
+            }
+        };
+        if let What::From { deleted, .. } = &self.what {
+            let bytes = deleted.capacity() * size_of::<StreamId>() + self.group.len() + self.consumer.len();
+            self.held.set(call, bytes)?;
+        }
+        if more {
+            return Ok(Step::More);
+        }
+        if let What::From { from, deleted, .. } = &self.what {
+            // Those that are deleted come behind all others.
+            let room = (deleted.len() + 1) * 3 * HEAD_BYTES_MAX;
+            call.make_room_in(&mut self.kept, room)?;
+            put_array(call.out, 3);
+            put_id(call.out, *from);
+            put_array(&mut self.kept, deleted.len());
+            deleted.iter().for_each(|id| put_id(&mut self.kept, *id));
+        }
+        put_array(call.out, self.count);
+        send_whole(call, &self.kept, self.sent.insert(0))
+    }
+}

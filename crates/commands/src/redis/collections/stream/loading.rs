@@ -1,0 +1,409 @@
+//! A stream out of a payload (`payload.rs`), some of it at a time. Each word is looked at before it is believed.
+
+use larder_store::{BulkLoad, ConsumerLoad, Declined, GroupLoad, Key, NewFields, StreamId, StreamLoad};
+
+use super::payload::{DELETED, SAME_NAMES};
+use crate::core::work::copying_ns;
+use crate::redis::call::Call;
+use crate::redis::collections::copied::Copied;
+use crate::redis::collections::making::finish;
+use crate::redis::fail::Fail;
+use crate::redis::keys::loading::Node;
+use crate::redis::keys::packings::{Cursor, Element, Packed, Packing};
+use crate::redis::keys::serialize::{BAD_FORMAT, Reader};
+use crate::redis::strings::rewrite::Heap;
+
+/// Entries that are put in at a time, and bytes of them, about.
+const ENTRIES_AT_ONCE: usize = 64;
+const BYTES_AT_ONCE: usize = 64 << 10;
+/// Pending entries that are.
+const PENDING_AT_ONCE: usize = 64;
+/// What it takes to put an entry in, and a pending one, or to say with whom it is.
+const ENTRY_NS: u64 = 400;
+const PENDING_NS: u64 = 600;
+/// Fields of an entry: more are too long for any.
+const FIELDS_MAX: u64 = 16 << 10;
+/// Heap that is kept and not charged.
+const UNCHARGED_BYTES_MAX: usize = 64 << 10;
+
+/// What comes next.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// Nodes, so many.
+    Nodes(u64),
+    /// What the stream knows of itself.
+    Own,
+    /// Groups, so many.
+    Groups(u64),
+    /// What is pending in the group, and groups behind it.
+    Pending(u64, u64),
+    /// Consumers of it, so many.
+    Consumers(u64, u64),
+    /// What is pending with the consumer.
+    Owned(u64, u64, u64),
+    /// That was all.
+    End,
+}
+
+/// A node that is being read.
+#[derive(Debug)]
+struct ReadNode {
+    node: Node,
+    /// None until all of it is unpacked.
+    cursor: Option<Cursor>,
+    master: StreamId,
+    /// Entries that there are, and that were deleted, as is said; none until the head is read.
+    told: Option<(u64, u64)>,
+    names: Copied,
+}
+
+/// A stream on its way out of a payload.
+#[derive(Debug)]
+pub(crate) struct StreamLoading {
+    kind: u8,
+    /// What is not read begins here.
+    at: usize,
+    part: Part,
+    node: Option<Box<ReadNode>>,
+    load: Option<StreamLoad>,
+    group: Option<GroupLoad>,
+    consumer: Option<ConsumerLoad>,
+    batch: Vec<(StreamId, NewFields)>,
+    pending: Vec<(StreamId, u64, u64)>,
+    ids: Vec<StreamId>,
+    held: Heap,
+}
+
+fn raw_id(reader: &mut Reader<'_>) -> Result<StreamId, Fail> {
+    let ms = reader.array().ok_or(BAD_FORMAT)?;
+    let seq = reader.array().ok_or(BAD_FORMAT)?;
+    Ok(StreamId { ms: u64::from_be_bytes(ms), seq: u64::from_be_bytes(seq) })
+}
+
+fn number(reader: &mut Reader<'_>) -> Result<u64, Fail> {
+    reader.length().map(|n| n as u64).ok_or(BAD_FORMAT)
+}
+
+fn both(reader: &mut Reader<'_>) -> Result<StreamId, Fail> {
+    Ok(StreamId { ms: number(reader)?, seq: number(reader)? })
+}
+
+fn time(reader: &mut Reader<'_>) -> Result<u64, Fail> {
+    reader.array().map(u64::from_le_bytes).ok_or(BAD_FORMAT)
+}
+
+/// A name: short enough for a leaf.
+fn name(reader: &mut Reader<'_>) -> Result<Vec<u8>, Fail> {
+    let room =
+        &mut |bytes| if bytes > UNCHARGED_BYTES_MAX { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) };
+    Ok(reader.string(room)?.into_owned())
+}
+
+fn broken(declined: Declined) -> Fail {
+    match declined {
+        Declined::Twice => BAD_FORMAT,
+        declined => declined.into(),
+    }
+}
+
+/// The next number of a listpack.
+fn next_number(cursor: &mut Cursor, bytes: &[u8]) -> Result<i64, Fail> {
+    match cursor.next(bytes) {
+        Some(Element::Entry(Packed::Number(n))) => Ok(n),
+        _ => Err(BAD_FORMAT),
+    }
+}
+
+/// The next string of a listpack, which is added to some.
+fn next_text(cursor: &mut Cursor, bytes: &[u8], to: &mut Copied) -> Result<(), Fail> {
+    match cursor.next(bytes) {
+        Some(Element::Entry(Packed::Text(text))) => to.push(text),
+        Some(Element::Entry(Packed::Number(n))) => to.push(n.to_string().as_bytes()),
+        Some(Element::End) | None => return Err(BAD_FORMAT),
+    }
+    if to.bytes() > BYTES_AT_ONCE { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) }
+}
+
+fn fields_of(n: i64) -> Result<usize, Fail> {
+    match u64::try_from(n) {
+        Ok(0) | Err(_) => Err(BAD_FORMAT),
+        Ok(n) if n > FIELDS_MAX => Err(Fail::COLLECTION_TOO_LARGE),
+        Ok(n) => Ok(n as usize),
+    }
+}
+
+impl ReadNode {
+    /// Reads what stands before the entries.
+    fn read_head(&mut self, bytes: &[u8]) -> Result<(), Fail> {
+        let Some(cursor) = &mut self.cursor else { return Err(BAD_FORMAT) };
+        let count = u64::try_from(next_number(cursor, bytes)?).map_err(|_| BAD_FORMAT)?;
+        let deleted = u64::try_from(next_number(cursor, bytes)?).map_err(|_| BAD_FORMAT)?;
+        let fields = fields_of(next_number(cursor, bytes)?)?;
+        for _ in 0..fields {
+            next_text(cursor, bytes, &mut self.names)?;
+        }
+        if next_number(cursor, bytes)? != 0 {
+            return Err(BAD_FORMAT);
+        }
+        self.told = Some((count, deleted));
+        Ok(())
+    }
+
+    /// Reads an entry: none if it was deleted; and whether that was the last.
+    fn read_entry(&mut self, bytes: &[u8]) -> Result<Option<(StreamId, NewFields)>, Fail> {
+        let (Some(cursor), Some((count, deleted))) = (&mut self.cursor, &mut self.told) else {
+            return Err(BAD_FORMAT);
+        };
+        let flags = next_number(cursor, bytes)?;
+        if !(0..=DELETED | SAME_NAMES).contains(&flags) {
+            return Err(BAD_FORMAT);
+        }
+        let (ms, seq) = (next_number(cursor, bytes)?, next_number(cursor, bytes)?);
+        let id = StreamId {
+            ms: self.master.ms.wrapping_add(ms as u64),
+            seq: self.master.seq.wrapping_add(seq as u64),
+        };
+        let mut texts = Copied::default();
+        let same = flags & SAME_NAMES != 0;
+        let fields = if same { self.names.len() } else { fields_of(next_number(cursor, bytes)?)? };
+        for _ in 0..fields * if same { 1 } else { 2 } {
+            next_text(cursor, bytes, &mut texts)?;
+        }
+        let strings = if same { fields + 3 } else { 2 * fields + 4 };
+        if next_number(cursor, bytes)? != strings as i64 {
+            return Err(BAD_FORMAT);
+        }
+        let left = if flags & DELETED != 0 { &mut *deleted } else { &mut *count };
+        *left = left.checked_sub(1).ok_or(BAD_FORMAT)?;
+        if flags & DELETED != 0 {
+            return Ok(None);
+        }
+        let pair = |i: usize| {
+            if same { (self.names.at(i), texts.at(i)) } else { (texts.at(2 * i), texts.at(2 * i + 1)) }
+        };
+        let new = NewFields::of((0..fields).map(pair))?;
+        if !new.fits() {
+            return Err(Fail::COLLECTION_TOO_LARGE);
+        }
+        Ok(Some((id, new)))
+    }
+}
+
+impl StreamLoading {
+    /// Of what is in a payload behind its type.
+    ///
+    /// # Errors
+    /// It is too short.
+    pub fn new(call: &Call<'_, '_, '_>, body: &[u8]) -> Result<StreamLoading, Fail> {
+        let (&kind, rest) = body.split_first().ok_or(BAD_FORMAT)?;
+        let mut reader = Reader(rest);
+        let nodes = number(&mut reader)?;
+        Ok(StreamLoading {
+            kind,
+            at: body.len() - reader.0.len(),
+            part: Part::Nodes(nodes),
+            node: None,
+            load: Some(StreamLoad::new(call.cx.guard.store())),
+            group: None,
+            consumer: None,
+            batch: Vec::new(),
+            pending: Vec::new(),
+            ids: Vec::new(),
+            held: Heap::none(call),
+        })
+    }
+
+    /// As [`crate::redis::keys::loading::Loading::step`].
+    ///
+    /// # Errors
+    /// It is not as it should be, or has no room.
+    pub fn step(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        key: &Key<'_>,
+        body: &[u8],
+        (ns, ns_max): (&mut u64, u64),
+    ) -> Result<bool, Fail> {
+        while !matches!(self.part, Part::End) {
+            if *ns >= ns_max {
+                return Ok(false);
+            }
+            self.read(call, key, body, ns)?;
+            self.charge(call)?;
+        }
+        if self.at != body.len() {
+            return Err(BAD_FORMAT);
+        }
+        let Some(load) = &mut self.load else { return Ok(true) };
+        finish(call, load.load_mut(), key, (ns, ns_max))
+    }
+
+    /// What was loaded.
+    pub fn into_load(mut self) -> Option<BulkLoad> {
+        self.load.take().map(StreamLoad::into_load)
+    }
+
+    fn charge(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(), Fail> {
+        let node = self.node.as_ref().map_or(0, |node| node.node.unpacked_bytes());
+        let bytes = self.load.as_ref().map_or(0, StreamLoad::heap_bytes) + node;
+        self.held.set(call, if bytes <= UNCHARGED_BYTES_MAX { 0 } else { bytes + 2 * BYTES_AT_ONCE })
+    }
+
+    /// Reads what comes next.
+    fn read(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        key: &Key<'_>,
+        body: &[u8],
+        ns: &mut u64,
+    ) -> Result<(), Fail> {
+        if self.node.is_some() {
+            return self.read_node(call, key, body, ns);
+        }
+        let Some(load) = &mut self.load else { return Err(BAD_FORMAT) };
+        let guard = &mut call.cx.guard;
+        let mut reader = Reader(&body[self.at..]);
+        self.part = match self.part {
+            Part::Nodes(0) => Part::Own,
+            Part::Nodes(left) => {
+                let room = &mut |_| Err(BAD_FORMAT);
+                let text = reader.string(room)?;
+                let master =
+                    raw_id(&mut Reader(&text)).ok().filter(|_| text.len() == 16).ok_or(BAD_FORMAT)?;
+                let node = Node::read(&mut reader, body.len()).ok_or(BAD_FORMAT)?;
+                let (cursor, told, names) = (None, None, Copied::default());
+                self.node = Some(Box::new(ReadNode { node, cursor, master, told, names }));
+                Part::Nodes(left - 1)
+            }
+            Part::Own => {
+                let (len, last) = (number(&mut reader)?, both(&mut reader)?);
+                let (mut deleted_max, mut added) = (StreamId::MIN, len);
+                if self.kind > 15 {
+                    both(&mut reader)?;
+                    (deleted_max, added) = (both(&mut reader)?, number(&mut reader)?);
+                }
+                // Each listpack has an entry, so that a stream of none has no nodes.
+                if len != load.len() || last < load.last() {
+                    return Err(BAD_FORMAT);
+                }
+                guard.stream_load_own(load, key, (last, deleted_max, added)).map_err(broken)?;
+                Part::Groups(number(&mut reader)?)
+            }
+            Part::Groups(0) => Part::End,
+            Part::Groups(left) => {
+                let (name, last) = (name(&mut reader)?, both(&mut reader)?);
+                let read = if self.kind > 15 { Some(number(&mut reader)?) } else { None };
+                let read = read.filter(|read| *read <= i64::MAX as u64);
+                self.group = Some(guard.stream_load_group(load, key, &name, last, read).map_err(broken)?);
+                *ns += 4 * PENDING_NS;
+                Part::Pending(number(&mut reader)?, left - 1)
+            }
+            Part::Pending(0, groups) => Part::Consumers(number(&mut reader)?, groups),
+            Part::Pending(left, groups) => {
+                let some = left.min(PENDING_AT_ONCE as u64);
+                self.pending.clear();
+                for _ in 0..some {
+                    self.pending.push((raw_id(&mut reader)?, time(&mut reader)?, number(&mut reader)?));
+                }
+                let Some(group) = &mut self.group else { return Err(BAD_FORMAT) };
+                guard.stream_load_pending(load, key, group, &self.pending).map_err(broken)?;
+                *ns += some * PENDING_NS;
+                Part::Pending(left - some, groups)
+            }
+            Part::Consumers(0, groups) => {
+                if self.group.take().is_some_and(|group| !group.is_whole()) {
+                    return Err(BAD_FORMAT);
+                }
+                Part::Groups(groups)
+            }
+            Part::Consumers(left, groups) => {
+                let (name, seen) = (name(&mut reader)?, time(&mut reader)?);
+                // What is before all times is never.
+                let active = if self.kind > 19 {
+                    Some(time(&mut reader)?).filter(|at| *at <= i64::MAX as u64)
+                } else {
+                    Some(seen)
+                };
+                let Some(group) = &self.group else { return Err(BAD_FORMAT) };
+                let consumer = guard.stream_load_consumer(load, key, group, &name, (seen, active));
+                self.consumer = Some(consumer.map_err(broken)?);
+                *ns += 4 * PENDING_NS;
+                Part::Owned(number(&mut reader)?, left - 1, groups)
+            }
+            Part::Owned(0, consumers, groups) => Part::Consumers(consumers, groups),
+            Part::Owned(left, consumers, groups) => {
+                let some = left.min(PENDING_AT_ONCE as u64);
+                self.ids.clear();
+                for _ in 0..some {
+                    self.ids.push(raw_id(&mut reader)?);
+                }
+                let (Some(group), Some(consumer)) = (&mut self.group, self.consumer) else {
+                    return Err(BAD_FORMAT);
+                };
+                guard.stream_load_owned(load, key, (group, consumer), &self.ids).map_err(broken)?;
+                *ns += some * 2 * PENDING_NS;
+                Part::Owned(left - some, consumers, groups)
+            }
+            Part::End => Part::End,
+        };
+        self.at = body.len() - reader.0.len();
+        Ok(())
+    }
+
+    /// Unpacks some of the node that is being read, or reads some entries of it.
+    fn read_node(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        key: &Key<'_>,
+        body: &[u8],
+        ns: &mut u64,
+    ) -> Result<(), Fail> {
+        let (Some(read), Some(load)) = (&mut self.node, &mut self.load) else { return Err(BAD_FORMAT) };
+        if read.cursor.is_none() {
+            if !read.node.unpack(body, ns)? {
+                return Ok(());
+            }
+            let bytes = read.node.bytes(body);
+            read.cursor = Some(Cursor::new(Packing::Listpack, bytes).ok_or(BAD_FORMAT)?);
+            let node = std::mem::replace(&mut read.node, Node::Here { at: 0, end: 0 });
+            let head = read.read_head(node.bytes(body));
+            read.node = node;
+            return head;
+        }
+        self.batch.clear();
+        let (mut bytes, mut ended) = (0, false);
+        let node = std::mem::replace(&mut read.node, Node::Here { at: 0, end: 0 });
+        let all = node.bytes(body);
+        while self.batch.len() < ENTRIES_AT_ONCE && bytes < BYTES_AT_ONCE {
+            if read.told == Some((0, 0)) {
+                ended = true;
+                break;
+            }
+            *ns += ENTRY_NS / 4;
+            if let Some((id, fields)) = read.read_entry(all)? {
+                bytes += fields.fields().bytes();
+                self.batch.push((id, fields));
+            }
+        }
+        if ended {
+            let end = read.cursor.as_mut().and_then(|cursor| cursor.next(all));
+            if end != Some(Element::End) {
+                return Err(BAD_FORMAT);
+            }
+        }
+        read.node = node;
+        *ns += self.batch.len() as u64 * ENTRY_NS + copying_ns(bytes as u64);
+        let entries = self.batch.iter().map(|(id, fields)| (*id, fields));
+        call.cx.guard.stream_load_entries(load, key, entries).map_err(broken)?;
+        if ended {
+            self.node = None;
+        }
+        Ok(())
+    }
+}
+
+/// How many entries a payload has at most, and what it takes to restore them.
+pub(crate) fn weight(bytes: u64) -> (u64, u64) {
+    // None takes less than six bytes, and what is pending takes longer.
+    (bytes / 6, bytes.saturating_mul(PENDING_NS / 8))
+}

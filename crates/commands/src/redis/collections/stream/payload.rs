@@ -1,0 +1,475 @@
+//! A stream as DUMP gives it: as Redis 7.0 does, which every later one and Valkey read.
+//!
+//! ```text
+//! 19 │ nodes │ node … │ entries │ last ID 2 │ first ID 2 │ greatest deleted ID 2 │ entries added │ groups │ group …
+//! node      16, ms BE, seq BE │ listpack: how many │ deleted │ fields │ name … │ 0 │ entry …
+//! entry     2: names of the node, else 0 │ ms │ seq, as differences │ fields │ name │ value … or value … │ strings of it
+//! group     name │ last ID 2 │ entries read │ pending: how many, (16 │ time 8 LE │ times delivered) … │ consumers
+//! consumer  name │ seen 8 LE │ pending: how many, 16 …
+//! ```
+//!
+//! All of it is copied from one version, some at a time, and sent then. How many nodes there are is known last: so the head
+//! is made when all is copied, and the checksum behind that.
+
+use larder_store::{Element, Key, Stream, StreamEntry, StreamFields, StreamId, Type};
+
+use crate::core::output::Output;
+use crate::core::work::{Lane, copying_ns};
+use crate::redis::call::Call;
+use crate::redis::collections::listing::send_whole;
+use crate::redis::collections::{ELEMENT_NS, LOOK_NS, peek_as};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::keys::serialize::{FOOTER_BYTES, VERSION, checking_ns, crc64_on, length};
+use crate::redis::reply::{put_head, put_null};
+use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
+use crate::redis::strings::source::Name;
+
+/// Streams in a payload: as Redis 5.0, 7.0 and 7.2 write them.
+pub(crate) const TYPES_STREAM: [u8; 3] = [15, 19, 21];
+const TYPE: u8 = 19;
+/// Entries of a node, at most, and bytes of it, about: as in Redis.
+const NODE_ENTRIES: usize = 100;
+const NODE_BYTES: usize = 4096;
+/// Bytes that are copied at a time, about.
+const PIECE_BYTES: usize = 64 << 10;
+/// Bytes that the checksum is made of at a time.
+const CHECKED_BYTES: usize = 64 << 10;
+/// So often it may change meanwhile; then it is copied in one step.
+const TRIES_MAX: u8 = 3;
+/// What a pending entry takes, at most.
+const PENDING_BYTES: usize = 40;
+/// The entry has the names of its node.
+pub(super) const SAME_NAMES: i64 = 2;
+/// It was deleted.
+pub(super) const DELETED: i64 = 1;
+
+/// A listpack that is being made.
+#[derive(Debug, Default)]
+struct Listpack {
+    bytes: Vec<u8>,
+    strings: u32,
+}
+
+impl Listpack {
+    fn start(&mut self) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&[0; 6]);
+        self.strings = 0;
+    }
+
+    /// Adds a string or a number that `write` writes.
+    fn add(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let len = self.bytes.len() - start;
+        // The length again, from its end on: seven bits a byte, the first of them last.
+        let (mut groups, mut n) = ([0_u8; 5], 0);
+        let mut left = len;
+        loop {
+            groups[n] = (left & 0x7f) as u8;
+            (left, n) = (left >> 7, n + 1);
+            if left == 0 {
+                break;
+            }
+        }
+        for i in (0..n).rev() {
+            let mark = if i + 1 < n { 0x80 } else { 0 };
+            self.bytes.push(groups[i] | mark);
+        }
+        self.strings += 1;
+    }
+
+    fn number(&mut self, n: i64) {
+        self.add(|bytes| match n {
+            0..=127 => bytes.push(n as u8),
+            -4096..=4095 => {
+                let word = (n & 0x1fff) as u16 | 0xc000;
+                bytes.extend_from_slice(&word.to_be_bytes());
+            }
+            _ => {
+                let (code, len) = match n {
+                    -0x8000..=0x7fff => (0xf1, 2),
+                    -0x80_0000..=0x7f_ffff => (0xf2, 3),
+                    -0x8000_0000..=0x7fff_ffff => (0xf3, 4),
+                    _ => (0xf4, 8),
+                };
+                bytes.push(code);
+                bytes.extend_from_slice(&n.to_le_bytes()[..len]);
+            }
+        });
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        self.add(|bytes| {
+            match text.len() {
+                len @ 0..64 => bytes.push(0x80 | len as u8),
+                len @ 64..4096 => bytes.extend_from_slice(&(len as u16 | 0xe000).to_be_bytes()),
+                len => {
+                    bytes.push(0xf0);
+                    bytes.extend_from_slice(&(len as u32).to_le_bytes());
+                }
+            }
+            bytes.extend_from_slice(text);
+        });
+    }
+
+    fn element(&mut self, element: &Element<'_>) {
+        match element {
+            Element::Number(n) => self.number(*n),
+            Element::Text(text) => self.text(text),
+        }
+    }
+
+    /// It is whole.
+    fn end(&mut self) {
+        self.bytes.push(0xff);
+        let (bytes, strings) = (self.bytes.len() as u32, self.strings.min(0xffff) as u16);
+        self.bytes[..4].copy_from_slice(&bytes.to_le_bytes());
+        self.bytes[4..6].copy_from_slice(&strings.to_le_bytes());
+    }
+}
+
+fn put_raw_id(out: &mut Output, id: StreamId) {
+    out.put(&id.ms.to_be_bytes());
+    out.put(&id.seq.to_be_bytes());
+}
+
+fn put_length(out: &mut Output, n: u64) {
+    out.put(&length(n));
+}
+
+fn put_string(out: &mut Output, text: &[u8]) {
+    put_length(out, text.len() as u64);
+    out.put(text);
+}
+
+fn put_both(out: &mut Output, id: StreamId) {
+    put_length(out, id.ms);
+    put_length(out, id.seq);
+}
+
+/// Names of an entry are those of another.
+fn has_names(fields: StreamFields<'_>, first: &StreamFields<'_>) -> bool {
+    fields.len() == first.len() && fields.zip(first.clone()).all(|(one, other)| one.0 == other.0)
+}
+
+/// What is still to be copied.
+#[derive(Clone, Debug)]
+enum Remaining {
+    /// Entries from a place on.
+    Entries(usize),
+    /// What the stream knows of itself.
+    Own,
+    /// A group.
+    Group(usize),
+    /// What is pending in it, from an ID on.
+    Pending(usize, StreamId),
+    /// A consumer of a group.
+    Consumer(usize, usize),
+    /// What is pending with it, from an ID on.
+    Owned(usize, usize, StreamId),
+    /// Nothing.
+    End,
+}
+
+/// A stream that is being dumped.
+#[derive(Debug)]
+struct Dumping {
+    name: Name,
+    version: u64,
+    tries: u8,
+    next: Remaining,
+    nodes: u64,
+    node: Listpack,
+    kept: Output,
+    /// Of so many bytes the checksum is known, once all is copied.
+    checked: Option<(usize, u64)>,
+    sent: Option<u64>,
+    lane: Option<Lane>,
+}
+
+/// DUMP of a stream; null if there is none by now.
+///
+/// # Errors
+/// It is none any more; there is no room.
+pub(crate) fn dump(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Done {
+    let dumping = Dumping {
+        name: Name::kept(call, key.bytes())?,
+        version: 0,
+        tries: 0,
+        next: Remaining::Entries(0),
+        nodes: 0,
+        node: Listpack::default(),
+        kept: Output::charged(u64::MAX, call.cx.guard.store(), 0),
+        checked: None,
+        sent: None,
+        lane: None,
+    };
+    call.work(dumping)
+}
+
+impl Dumping {
+    /// One step along: a node, a group, some that are pending; what it took. False: there is no room for it, but for so many
+    /// bytes.
+    fn copy(&mut self, stream: &Stream<'_>) -> Result<u64, usize> {
+        let Dumping { next, node, kept, nodes, .. } = self;
+        let group_at = |at: usize| stream.groups_behind(at).next();
+        let room = |kept: &Output, bytes: usize| if kept.free_bytes() < bytes { Err(bytes) } else { Ok(()) };
+        match next.clone() {
+            Remaining::Entries(at) => {
+                let Some(first) = stream.at(at) else {
+                    *next = Remaining::Own;
+                    return Ok(LOOK_NS);
+                };
+                let count = fill(node, stream, at, &first);
+                room(kept, node.bytes.len() + 64)?;
+                put_string(kept, &[first.id.ms.to_be_bytes(), first.id.seq.to_be_bytes()].concat());
+                put_string(kept, &node.bytes);
+                *nodes += 1;
+                *next = Remaining::Entries(at + count);
+                Ok(LOOK_NS + count as u64 * 3 * ELEMENT_NS + copying_ns(2 * node.bytes.len() as u64))
+            }
+            Remaining::Own => {
+                room(kept, 128)?;
+                put_length(kept, stream.len() as u64);
+                put_both(kept, stream.last_id());
+                put_both(kept, stream.first_id());
+                put_both(kept, stream.deleted_max());
+                put_length(kept, stream.added());
+                put_length(kept, stream.groups().len() as u64);
+                *next = Remaining::Group(0);
+                Ok(LOOK_NS)
+            }
+            Remaining::Group(at) => {
+                let Some(group) = group_at(at) else {
+                    *next = Remaining::End;
+                    return Ok(LOOK_NS);
+                };
+                room(kept, group.name.len() + 128)?;
+                put_string(kept, group.name);
+                put_both(kept, group.last);
+                put_length(kept, group.read.unwrap_or(u64::MAX));
+                put_length(kept, stream.pending_count(&group) as u64);
+                *next = Remaining::Pending(at, StreamId::MIN);
+                Ok(4 * LOOK_NS)
+            }
+            Remaining::Pending(at, from) => {
+                let Some(group) = group_at(at) else { return Ok(0) };
+                let mut count = 0;
+                for there in stream.pending(&group, from) {
+                    if kept.free_bytes() < PENDING_BYTES || count == PIECE_BYTES / PENDING_BYTES {
+                        *next = Remaining::Pending(at, there.id);
+                        room(kept, PENDING_BYTES)?;
+                        return Ok(count as u64 * ELEMENT_NS);
+                    }
+                    put_raw_id(kept, there.id);
+                    kept.put(&there.time.to_le_bytes());
+                    put_length(kept, there.count);
+                    count += 1;
+                }
+                *next = Remaining::Consumer(at, 0);
+                // How many follow.
+                room(kept, 16).inspect_err(|_| *next = Remaining::Pending(at, StreamId::MAX))?;
+                put_length(kept, stream.consumers(&group).len() as u64);
+                Ok(LOOK_NS + count as u64 * ELEMENT_NS)
+            }
+            Remaining::Consumer(at, nth) => {
+                let Some(group) = group_at(at) else { return Ok(0) };
+                let Some(consumer) = stream.consumers_behind(&group, nth).next() else {
+                    *next = Remaining::Group(at + 1);
+                    return Ok(LOOK_NS);
+                };
+                room(kept, consumer.name.len() + 64)?;
+                put_string(kept, consumer.name);
+                kept.put(&consumer.seen.to_le_bytes());
+                put_length(kept, stream.pending_with_count(&consumer) as u64);
+                *next = Remaining::Owned(at, nth, StreamId::MIN);
+                Ok(4 * LOOK_NS)
+            }
+            Remaining::Owned(at, nth, from) => {
+                let Some(group) = group_at(at) else { return Ok(0) };
+                let Some(consumer) = stream.consumers_behind(&group, nth).next() else { return Ok(0) };
+                let mut count = 0;
+                for id in stream.pending_with(&consumer, from) {
+                    if kept.free_bytes() < PENDING_BYTES || count == PIECE_BYTES / PENDING_BYTES {
+                        *next = Remaining::Owned(at, nth, id);
+                        room(kept, PENDING_BYTES)?;
+                        return Ok(count as u64 * ELEMENT_NS);
+                    }
+                    put_raw_id(kept, id);
+                    count += 1;
+                }
+                *next = Remaining::Consumer(at, nth + 1);
+                Ok(2 * LOOK_NS + count as u64 * ELEMENT_NS)
+            }
+            Remaining::End => Ok(0),
+        }
+    }
+
+    /// Copies what a step is for; true when all is copied, none if there is nothing.
+    fn copy_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Option<bool>, Fail> {
+        let at_once = call.cx.guard.in_transaction() || self.tries >= TRIES_MAX;
+        let (ns_max, mut ns) = (if at_once { u64::MAX } else { call.step_ns() }, 0);
+        let mut needs = NODE_BYTES;
+        let done = loop {
+            // In a transaction nothing gives way: no more is asked for than is needed.
+            let piece = if self.nodes > 0 && !call.cx.guard.in_transaction() { PIECE_BYTES } else { 0 };
+            call.make_room_in(&mut self.kept, needs.max(piece))?;
+            if self.name.is_swapped(call) {
+                self.name.anew(call);
+                self.version = 0;
+            }
+            let key = self.name.key(call);
+            let version = call.cx.guard.peek(&key).hit().map_or(0, |item| item.cas());
+            let there = peek_as(&mut call.cx.guard, &key, Type::Stream)?.and_then(|there| there.stream());
+            let Some(stream) = there else { break None };
+            if self.version != version {
+                if self.version != 0 {
+                    self.tries = self.tries.saturating_add(1);
+                }
+                (self.version, self.next, self.nodes) = (version, Remaining::Entries(0), 0);
+                self.kept.clear();
+            }
+            let ended = loop {
+                match self.copy(&stream) {
+                    Err(bytes) => {
+                        needs = bytes.max(NODE_BYTES);
+                        break false;
+                    }
+                    Ok(took) => ns += took,
+                }
+                if matches!(self.next, Remaining::End) {
+                    break true;
+                }
+                if ns >= ns_max {
+                    break false;
+                }
+            };
+            if ended {
+                break Some(true);
+            }
+            if ns >= ns_max {
+                break Some(false);
+            }
+        };
+        call.spend(ns);
+        Ok(done)
+    }
+
+    /// What stands before what is copied.
+    fn head(&self) -> Vec<u8> {
+        let mut head = vec![TYPE];
+        head.extend_from_slice(&length(self.nodes));
+        head
+    }
+}
+
+/// Makes a node of entries from a place on; how many.
+fn fill(node: &mut Listpack, stream: &Stream<'_>, at: usize, first: &StreamEntry<'_>) -> usize {
+    let places = at..stream.len().min(at + NODE_ENTRIES);
+    // How many there are stands in front.
+    let mut count = 0;
+    let mut bytes = 0;
+    for entry in stream.entries(places.clone()) {
+        bytes += entry.fields.bytes() + 16;
+        count += 1;
+        if bytes >= NODE_BYTES {
+            break;
+        }
+    }
+    node.start();
+    node.number(count as i64);
+    node.number(0);
+    node.number(first.fields.len() as i64);
+    first.fields.clone().for_each(|(name, _)| node.element(&name));
+    node.number(0);
+    for entry in stream.entries(at..at + count) {
+        let fields = entry.fields.len() as i64;
+        let same = has_names(entry.fields.clone(), &first.fields);
+        node.number(if same { SAME_NAMES } else { 0 });
+        node.number(entry.id.ms.wrapping_sub(first.id.ms) as i64);
+        node.number(entry.id.seq.wrapping_sub(first.id.seq) as i64);
+        if !same {
+            node.number(fields);
+        }
+        for (name, value) in entry.fields {
+            if !same {
+                node.element(&name);
+            }
+            node.element(&value);
+        }
+        node.number(if same { fields + 3 } else { 2 * fields + 4 });
+    }
+    node.end();
+    count
+}
+
+impl Job for Dumping {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let at_once = call.cx.guard.in_transaction();
+        if let Some(sent) = &mut self.sent {
+            let step = send_whole(call, &self.kept, sent)?;
+            if step == Step::Done {
+                self.put_end(call);
+            }
+            return Ok(step);
+        }
+        if self.checked.is_none() {
+            if self.version != 0 && self.lane.is_none() && !at_once {
+                self.lane = call.cx.room.work().take_lane();
+                if self.lane.is_none() {
+                    call.spend(STEP_NS_MIN);
+                    return Ok(Step::More);
+                }
+            }
+            match self.copy_some(call)? {
+                None => {
+                    put_null(call.out, call.client.resp3);
+                    return Ok(Step::Done);
+                }
+                Some(false) => return Ok(Step::More),
+                Some(true) => self.checked = Some((0, crc64_on(0, &self.head()))),
+            }
+            if !at_once && self.kept.len() >= CHECKED_BYTES as u64 {
+                return Ok(Step::More);
+            }
+        }
+        let kept = self.kept.contiguous().unwrap_or_default();
+        if let Some((at, checksum)) = &mut self.checked {
+            let (ns_max, mut ns) = (if at_once { u64::MAX } else { call.step_ns() }, 0);
+            while *at < kept.len() && ns < ns_max {
+                let end = kept.len().min(*at + CHECKED_BYTES);
+                *checksum = crc64_on(*checksum, &kept[*at..end]);
+                ns += checking_ns((end - *at) as u64);
+                *at = end;
+            }
+            call.spend(ns);
+            if *at < kept.len() || ns >= ns_max && !at_once {
+                return Ok(Step::More);
+            }
+        }
+        let head = self.head();
+        put_head(call.out, b'$', (head.len() + kept.len() + FOOTER_BYTES) as u64);
+        call.out.put(&head);
+        let step = send_whole(call, &self.kept, self.sent.insert(0))?;
+        if step == Step::Done {
+            self.put_end(call);
+        }
+        Ok(step)
+    }
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+}
+
+impl Dumping {
+    /// What stands behind what is copied.
+    fn put_end(&self, call: &mut Call<'_, '_, '_>) {
+        let version = VERSION.to_le_bytes();
+        let checksum = self.checked.map_or(0, |(_, checksum)| checksum);
+        call.out.put(&version);
+        call.out.put(&crc64_on(checksum, &version).to_le_bytes());
+        call.out.put(b"\r\n");
+    }
+}

@@ -1,0 +1,548 @@
+//! A collection out of its payload, some entries at a time, as RESTORE reads it: in all forms that Redis up to 8.0 and
+//! Valkey up to 9 write or still read.
+//!
+//! ```text
+//! type 1 │ how many │ entries                                  1 list, 2 set, 4 hash, 5 sorted set; 3 sorted set, scores as text
+//! type 1 │ a string: all of it, packed                         9 10 11 12 13, 16 17 20
+//! type 1 │ how many │ strings: packed, some of it each         14 list
+//! type 1 │ how many │ 1 a string: an element, or 2 packed …    18 list
+//! type 1 │ …                                                   15 19 21 stream: `collections/stream/loading.rs`
+//!
+//! hashes in which a field expires, at a time in milliseconds
+//! 24   the first time 8 │ how many │ 0 for never, or 1 + what it is behind the first; field, value …       Redis
+//! 25   the first time 8 │ a string: field, value, time, 0 for never …, packed                              Redis
+//! 22   how many │ field, value, time 8, −1 for never …                                                     Valkey
+//! ```
+//!
+//! Nothing is believed: of lengths, counts, ends and names that come twice each is looked at as it comes. No more is
+//! allocated than was charged before; what is made lies in the store, where nobody sees it until it is whole.
+
+use larder_protocol::resp::{parse_double, write_integer};
+use larder_store::{BulkLoad, Key, Made, Millis, Type};
+
+use super::packings::{Cursor, Element, Packed, Packing};
+use super::serialize::{
+    BAD_FORMAT, FOOTER_BYTES, LZF_BYTES_MAX, Reader, TYPE_STRING, checking_ns, unpack_some,
+};
+use crate::core::work::copying_ns;
+use crate::redis::call::Call;
+use crate::redis::collections::copied::Copied;
+use crate::redis::collections::making::{ENTRIES_AT_ONCE, SMALL_BYTES, entry_ns, finish, making_ns};
+use crate::redis::collections::payload::{
+    TIME_BYTES, TYPE_HASH, TYPE_LIST, TYPE_SET, TYPE_SORTED_SET, TYPE_TIMED_HASH, TYPE_VALKEY_HASH,
+};
+use crate::redis::collections::stream::loading::{StreamLoading, weight as stream_weight};
+use crate::redis::collections::stream::payload::TYPES_STREAM;
+use crate::redis::fail::Fail;
+use crate::redis::strings::rewrite::Heap;
+
+/// No field expires later.
+const TIME_MAX: u64 = (1 << 48) - 1;
+/// No element has more bytes.
+const ELEMENT_BYTES_MAX: usize = 16 << 10;
+/// Bytes of entries that are put in at a time, but for the last.
+const BYTES_AT_ONCE: usize = 16 << 10;
+/// What these take while they are read, at most: vectors grow by doubling.
+const BATCH_BYTES: usize = 2 * (BYTES_AT_ONCE + 2 * ELEMENT_BYTES_MAX + ENTRIES_AT_ONCE * 32);
+/// Bytes that are unpacked between two looks at how much a step has done.
+const UNPACKED_AT_ONCE: usize = 16 << 10;
+/// What is put down beside what is charged: it is there for a moment.
+const UNCHARGED_BYTES_MAX: usize = 64 << 10;
+/// How the entries are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// One by one.
+    Plain,
+    /// The same; scores are text.
+    ScoreTexts,
+    /// Packed, all of them or some at a time.
+    Packed(Packing),
+    /// Packed some at a time, or one as it is.
+    Contained,
+    /// One by one, each with its time in front.
+    Timed,
+    /// The same, with its time behind it.
+    TimedBehind,
+    /// Packed, each with its time behind it.
+    TimedPacked,
+}
+
+impl Form {
+    /// The entries are not packed.
+    fn is_plain(self) -> bool {
+        matches!(self, Form::Plain | Form::ScoreTexts | Form::Timed | Form::TimedBehind)
+    }
+
+    /// The time of the first field that expires stands in front.
+    fn has_time(self) -> bool {
+        matches!(self, Form::Timed | Form::TimedPacked)
+    }
+}
+
+/// What a payload's type says: what it is, how it is kept, and that how many there are follows.
+fn form_of(kind: u8) -> Result<(Type, Form, bool), Fail> {
+    Ok(match kind {
+        TYPE_LIST => (Type::List, Form::Plain, true),
+        TYPE_SET => (Type::Set, Form::Plain, true),
+        3 => (Type::SortedSet, Form::ScoreTexts, true),
+        TYPE_HASH => (Type::Hash, Form::Plain, true),
+        TYPE_SORTED_SET => (Type::SortedSet, Form::Plain, true),
+        9 => (Type::Hash, Form::Packed(Packing::Zipmap), false),
+        10 => (Type::List, Form::Packed(Packing::Ziplist), false),
+        11 => (Type::Set, Form::Packed(Packing::Intset), false),
+        12 => (Type::SortedSet, Form::Packed(Packing::Ziplist), false),
+        13 => (Type::Hash, Form::Packed(Packing::Ziplist), false),
+        14 => (Type::List, Form::Packed(Packing::Ziplist), true),
+        16 => (Type::Hash, Form::Packed(Packing::Listpack), false),
+        17 => (Type::SortedSet, Form::Packed(Packing::Listpack), false),
+        18 => (Type::List, Form::Contained, true),
+        20 => (Type::Set, Form::Packed(Packing::Listpack), false),
+        TYPE_VALKEY_HASH => (Type::Hash, Form::TimedBehind, true),
+        TYPE_TIMED_HASH => (Type::Hash, Form::Timed, true),
+        25 => (Type::Hash, Form::TimedPacked, false),
+        _ => return Err(BAD_FORMAT),
+    })
+}
+
+/// The payload is of something else than a string.
+pub(crate) fn is_collection(payload: &[u8]) -> bool {
+    payload.first().is_some_and(|kind| *kind != TYPE_STRING)
+}
+
+/// How much a payload comes to, at most, by what it says itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Weight {
+    pub entries: u64,
+    /// Bytes of it, unpacked.
+    pub bytes: u64,
+    pub ns: u64,
+}
+
+/// Weighs a payload of a collection; one that is not sound is as heavy as it is long.
+pub(crate) fn weigh(payload: &[u8]) -> Weight {
+    let bytes = payload.len() as u64;
+    let mut weight = Weight { entries: 0, bytes, ns: 0 };
+    let Some(body) = payload.len().checked_sub(FOOTER_BYTES).map(|end| &payload[..end]) else {
+        return weight;
+    };
+    let Some((&[first], rest)) = body.split_first_chunk() else { return weight };
+    if TYPES_STREAM.contains(&first) {
+        let (entries, ns) = stream_weight(bytes);
+        return Weight { entries, ns: ns.saturating_add(checking_ns(bytes)), ..weight };
+    }
+    let Ok((kind, form, counts)) = form_of(first) else { return weight };
+    let mut reader = Reader(rest);
+    if form.has_time() && reader.take(TIME_BYTES).is_none() {
+        return weight;
+    }
+    let mut left = if counts { reader.length().unwrap_or(0) as u64 } else { 1 };
+    if form.is_plain() {
+        // None takes less than a byte.
+        weight.entries = left.min(bytes);
+    } else {
+        while left > 0 && !reader.0.is_empty() {
+            left -= 1;
+            let packing = match form {
+                Form::Contained => match reader.length() {
+                    Some(2) => Some(Packing::Listpack),
+                    _ => None,
+                },
+                Form::Packed(packing) => Some(packing),
+                Form::TimedPacked => Some(Packing::Listpack),
+                Form::Plain | Form::ScoreTexts | Form::Timed | Form::TimedBehind => None,
+            };
+            let Some(node) = Node::read(&mut reader, rest.len()) else { break };
+            weight.bytes += node.unpacked_bytes() as u64;
+            weight.entries += match (packing, &node) {
+                (None, _) => 1,
+                (Some(packing), Node::Here { at, end }) => {
+                    let bytes = &rest[*at..*end];
+                    Cursor::new(packing, bytes).map_or(0, |cursor| cursor.entries_max(bytes.len()))
+                }
+                // None takes less than two.
+                (Some(_), Node::Packed { wanted, .. }) => *wanted as u64 / 2,
+            };
+        }
+    }
+    let all = making_ns(kind, weight.bytes > SMALL_BYTES, weight.entries);
+    weight.ns = (checking_ns(bytes) + 2 * weight.bytes).saturating_add(all);
+    weight
+}
+
+/// A string of a payload that has entries, packed in it.
+#[derive(Debug)]
+pub(crate) enum Node {
+    /// It is in the payload as it is.
+    Here { at: usize, end: usize },
+    /// It is there, compressed; unpacked it has so many bytes.
+    Packed { at: usize, end: usize, wanted: usize, unpacked: Vec<u8> },
+}
+
+impl Node {
+    /// The next string of a payload, which has so many bytes in all; none if it is no such string.
+    pub fn read(reader: &mut Reader<'_>, bytes: usize) -> Option<Node> {
+        let packed = reader.0.first() == Some(&0xc3);
+        let (len, wanted) = if packed {
+            reader.take(1)?;
+            (reader.length()?, Some(reader.length()?))
+        } else {
+            (reader.length()?, None)
+        };
+        let at = bytes - reader.0.len();
+        reader.take(len)?;
+        let end = at + len;
+        match wanted {
+            None => Some(Node::Here { at, end }),
+            Some(wanted) if wanted > len.saturating_mul(LZF_BYTES_MAX) => None,
+            Some(wanted) => Some(Node::Packed { at, end, wanted, unpacked: Vec::new() }),
+        }
+    }
+
+    /// Bytes that it has unpacked, where it is packed.
+    pub fn unpacked_bytes(&self) -> usize {
+        match self {
+            Node::Here { .. } => 0,
+            Node::Packed { wanted, .. } => *wanted,
+        }
+    }
+
+    /// Unpacks some of it, if it is packed, and adds what that takes to `ns`; true when all of it is there.
+    ///
+    /// # Errors
+    /// It is not what it says.
+    pub fn unpack(&mut self, body: &[u8], ns: &mut u64) -> Result<bool, Fail> {
+        let Node::Packed { at, end, wanted, unpacked } = self else { return Ok(true) };
+        if unpacked.capacity() == 0 {
+            unpacked.reserve_exact(*wanted);
+        }
+        let (mut data, before) = (&body[*at..*end], unpacked.len());
+        while !data.is_empty() && unpacked.len() - before < UNPACKED_AT_ONCE {
+            unpack_some(&mut data, unpacked, *wanted).ok_or(BAD_FORMAT)?;
+        }
+        *at = *end - data.len();
+        *ns += 2 * (unpacked.len() - before) as u64;
+        if !data.is_empty() {
+            return Ok(false);
+        }
+        if unpacked.len() == *wanted { Ok(true) } else { Err(BAD_FORMAT) }
+    }
+
+    /// Its bytes, as far as they are there.
+    pub fn bytes<'a>(&'a self, body: &'a [u8]) -> &'a [u8] {
+        match self {
+            Node::Here { at, end } => &body[*at..*end],
+            Node::Packed { unpacked, .. } => unpacked,
+        }
+    }
+}
+
+/// A string that is being read.
+#[derive(Debug)]
+struct Reading {
+    node: Node,
+    packing: Packing,
+    /// None until all of it is unpacked.
+    cursor: Option<Cursor>,
+}
+
+/// Entries that were read and are to be put in.
+#[derive(Debug, Default)]
+struct Batch {
+    /// Of a hash, fields and values in turn.
+    texts: Copied,
+    scores: Vec<f64>,
+    /// When each field expires, if it is that of a hash in which some do; 0 for never.
+    times: Vec<Millis>,
+}
+
+impl Batch {
+    fn push(&mut self, text: Packed<'_>) -> Result<(), Fail> {
+        match text {
+            Packed::Text(text) if text.len() > ELEMENT_BYTES_MAX => return Err(Fail::COLLECTION_TOO_LARGE),
+            Packed::Text(text) => self.texts.push(text),
+            Packed::Number(n) => {
+                let mut room = [0; 20];
+                let digits = write_integer(&mut room, n);
+                self.texts.push(&room[..digits]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Entries.
+    fn len(&self, kind: Type) -> usize {
+        self.texts.len() / if kind == Type::Hash { 2 } else { 1 }
+    }
+
+    /// The entries, but for fields whose time has passed.
+    fn made(&self, kind: Type, now: Millis) -> impl Iterator<Item = Made<'_>> {
+        let time = |i: usize| self.times.get(i).copied().unwrap_or(0);
+        let live = move |i: &usize| time(*i) == 0 || time(*i) > now;
+        (0..self.len(kind)).filter(live).map(move |i| match kind {
+            Type::Hash => {
+                let (name, value) = (self.texts.at(2 * i), self.texts.at(2 * i + 1));
+                Made { name, value, score: 0.0, expires_at: time(i) }
+            }
+            Type::SortedSet => {
+                Made { name: self.texts.at(i), value: &[], score: self.scores[i], expires_at: 0 }
+            }
+            Type::Set | Type::List | Type::Stream => {
+                Made { name: self.texts.at(i), value: &[], score: 0.0, expires_at: 0 }
+            }
+        })
+    }
+}
+
+/// A score as text.
+fn score_of(text: &[u8]) -> Result<f64, Fail> {
+    parse_double(text).filter(|score| !score.is_nan()).ok_or(BAD_FORMAT)
+}
+
+/// When a field expires.
+fn time_of(at: i64) -> Result<Millis, Fail> {
+    let at = Millis::try_from(at).ok().filter(|at| (1..=TIME_MAX).contains(at));
+    at.ok_or(BAD_FORMAT)
+}
+
+/// A collection on its way out of a payload.
+#[derive(Debug)]
+pub(crate) struct Loading {
+    kind: Type,
+    form: Form,
+    /// What is not read begins here.
+    at: usize,
+    /// When the first field expires, as is said.
+    soonest: Millis,
+    /// Entries, or strings that have some, that are left.
+    left: u64,
+    reading: Option<Reading>,
+    batch: Batch,
+    load: BulkLoad,
+    held: Heap,
+    /// A stream is read in its own way.
+    stream: Option<Box<StreamLoading>>,
+}
+
+impl Loading {
+    /// Of what is in a payload, without its end.
+    ///
+    /// # Errors
+    /// It is of no collection that can be restored, or of an empty one.
+    pub fn new(call: &Call<'_, '_, '_>, body: &[u8]) -> Result<Loading, Fail> {
+        let (&first, rest) = body.split_first().ok_or(BAD_FORMAT)?;
+        if TYPES_STREAM.contains(&first) {
+            return Ok(Loading {
+                kind: Type::Stream,
+                form: Form::Plain,
+                at: 0,
+                soonest: 0,
+                left: 0,
+                reading: None,
+                batch: Batch::default(),
+                load: BulkLoad::new(call.cx.guard.store(), Type::Stream),
+                held: Heap::none(call),
+                stream: Some(Box::new(StreamLoading::new(call, body)?)),
+            });
+        }
+        let (kind, form, counts) = form_of(first)?;
+        let mut reader = Reader(rest);
+        let soonest = if form.has_time() { reader.array().ok_or(BAD_FORMAT)? } else { [0; TIME_BYTES] };
+        let left = if counts { reader.length().ok_or(BAD_FORMAT)? as u64 } else { 1 };
+        if left == 0 {
+            return Err(BAD_FORMAT);
+        }
+        Ok(Loading {
+            kind,
+            form,
+            at: body.len() - reader.0.len(),
+            soonest: Millis::from_le_bytes(soonest),
+            left,
+            reading: None,
+            batch: Batch::default(),
+            load: BulkLoad::new(call.cx.guard.store(), kind),
+            held: Heap::none(call),
+            stream: None,
+        })
+    }
+
+    /// Reads some of the same payload for a key, and adds what that takes to `ns`, up to `ns_max` about; true when all of it
+    /// is read, and may be published.
+    ///
+    /// # Errors
+    /// It is not as it should be, or has no room.
+    pub fn step(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        key: &Key<'_>,
+        body: &[u8],
+        (ns, ns_max): (&mut u64, u64),
+    ) -> Result<bool, Fail> {
+        if let Some(stream) = &mut self.stream {
+            return stream.step(call, key, body, (ns, ns_max));
+        }
+        loop {
+            let each = entry_ns(self.kind, self.load.bytes() > 0);
+            let most = (ns_max.saturating_sub(*ns) / each).clamp(1, ENTRIES_AT_ONCE as u64) as usize;
+            let mut all = false;
+            while !all
+                && self.batch.len(self.kind) < most
+                && self.batch.texts.bytes() < BYTES_AT_ONCE
+                && *ns < ns_max
+            {
+                all = self.read(call, body, ns)?;
+            }
+            let entries = self.batch.len(self.kind);
+            if entries > 0 {
+                *ns += each * entries as u64 + copying_ns(self.batch.texts.bytes() as u64);
+                let now = call.cx.now();
+                call.cx.guard.load_fill(&mut self.load, key, self.batch.made(self.kind, now))?;
+                self.batch.texts.clear();
+                self.batch.scores.clear();
+                self.batch.times.clear();
+                self.charge(call)?;
+            }
+            if all {
+                break;
+            }
+            if *ns >= ns_max {
+                return Ok(false);
+            }
+        }
+        if self.load.is_empty() {
+            return Err(BAD_FORMAT);
+        }
+        finish(call, &mut self.load, key, (ns, ns_max))
+    }
+
+    /// What was loaded.
+    pub fn into_load(self) -> BulkLoad {
+        self.stream.and_then(|stream| stream.into_load()).unwrap_or(self.load)
+    }
+
+    /// Charges what is kept of it on the heap. What is short is there for a moment, or is charged with what is long.
+    fn charge(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(), Fail> {
+        let node = self.reading.as_ref().map_or(0, |reading| reading.node.unpacked_bytes());
+        let bytes = self.load.heap_bytes() + node;
+        self.held.set(call, if bytes <= UNCHARGED_BYTES_MAX { 0 } else { bytes + BATCH_BYTES })
+    }
+
+    /// Reads what comes next; true if that was all.
+    fn read(&mut self, call: &mut Call<'_, '_, '_>, body: &[u8], ns: &mut u64) -> Result<bool, Fail> {
+        if self.reading.is_some() {
+            self.read_packed(body, ns)?;
+            return Ok(false);
+        }
+        if self.left == 0 {
+            return if self.at == body.len() { Ok(true) } else { Err(BAD_FORMAT) };
+        }
+        self.left -= 1;
+        let mut reader = Reader(&body[self.at..]);
+        let packing = match self.form {
+            Form::Plain | Form::ScoreTexts | Form::Timed | Form::TimedBehind => None,
+            Form::Packed(packing) => Some(packing),
+            Form::TimedPacked => Some(Packing::Listpack),
+            Form::Contained => match reader.length() {
+                Some(1) => None,
+                Some(2) => Some(Packing::Listpack),
+                _ => return Err(BAD_FORMAT),
+            },
+        };
+        match packing {
+            None => self.read_plain(&mut reader)?,
+            Some(packing) => {
+                let node = Node::read(&mut reader, body.len()).ok_or(BAD_FORMAT)?;
+                let cursor = match &node {
+                    Node::Here { at, end } => Some(Cursor::new(packing, &body[*at..*end]).ok_or(BAD_FORMAT)?),
+                    Node::Packed { .. } => None,
+                };
+                self.reading = Some(Reading { node, packing, cursor });
+                // Before anything is unpacked.
+                self.charge(call)?;
+            }
+        }
+        self.at = body.len() - reader.0.len();
+        Ok(false)
+    }
+
+    /// Reads an entry that is kept as it is.
+    fn read_plain(&mut self, reader: &mut Reader<'_>) -> Result<(), Fail> {
+        if self.form == Form::Timed {
+            let behind = reader.length().ok_or(BAD_FORMAT)? as u64;
+            let at = match behind {
+                0 => Some(0),
+                behind => self.soonest.checked_add(behind - 1).filter(|at| (1..=TIME_MAX).contains(at)),
+            };
+            self.batch.times.push(at.ok_or(BAD_FORMAT)?);
+        }
+        let mut string = |reader: &mut Reader<'_>| {
+            let text = reader.string(&mut |bytes| {
+                if bytes > ELEMENT_BYTES_MAX { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) }
+            })?;
+            self.batch.push(Packed::Text(&text))
+        };
+        string(reader)?;
+        match self.kind {
+            Type::Hash => string(reader)?,
+            Type::SortedSet => {
+                let score = match self.form {
+                    Form::ScoreTexts => match reader.array::<1>().ok_or(BAD_FORMAT)?[0] {
+                        253 => f64::NAN,
+                        254 => f64::INFINITY,
+                        255 => f64::NEG_INFINITY,
+                        bytes => score_of(reader.take(bytes.into()).ok_or(BAD_FORMAT)?)?,
+                    },
+                    Form::Plain
+                    | Form::Packed(_)
+                    | Form::Contained
+                    | Form::Timed
+                    | Form::TimedBehind
+                    | Form::TimedPacked => f64::from_le_bytes(reader.array().ok_or(BAD_FORMAT)?),
+                };
+                if score.is_nan() {
+                    return Err(BAD_FORMAT);
+                }
+                self.batch.scores.push(score);
+            }
+            Type::Set | Type::List | Type::Stream => {}
+        }
+        if self.form == Form::TimedBehind {
+            let at = i64::from_le_bytes(reader.array().ok_or(BAD_FORMAT)?);
+            self.batch.times.push(if at == -1 { 0 } else { time_of(at)? });
+        }
+        Ok(())
+    }
+
+    /// Unpacks some of the string that is being read, or reads an entry of it.
+    fn read_packed(&mut self, body: &[u8], ns: &mut u64) -> Result<(), Fail> {
+        let Some(Reading { node, packing, cursor }) = &mut self.reading else { return Ok(()) };
+        let Some(cursor) = cursor else {
+            if !node.unpack(body, ns)? {
+                return Ok(());
+            }
+            *cursor = Some(Cursor::new(*packing, node.bytes(body)).ok_or(BAD_FORMAT)?);
+            return Ok(());
+        };
+        let bytes = node.bytes(body);
+        let Element::Entry(name) = cursor.next(bytes).ok_or(BAD_FORMAT)? else {
+            self.reading = None;
+            return Ok(());
+        };
+        self.batch.push(name)?;
+        if matches!(self.kind, Type::Set | Type::List) {
+            return Ok(());
+        }
+        let Element::Entry(value) = cursor.next(bytes).ok_or(BAD_FORMAT)? else { return Err(BAD_FORMAT) };
+        match (self.kind, value) {
+            (Type::SortedSet, Packed::Number(n)) => self.batch.scores.push(n as f64),
+            (Type::SortedSet, Packed::Text(text)) => self.batch.scores.push(score_of(text)?),
+            (_, value) => self.batch.push(value)?,
+        }
+        if self.form == Form::TimedPacked {
+            let Element::Entry(Packed::Number(at)) = cursor.next(bytes).ok_or(BAD_FORMAT)? else {
+                return Err(BAD_FORMAT);
+            };
+            self.batch.times.push(if at == 0 { 0 } else { time_of(at)? });
+        }
+        Ok(())
+    }
+}

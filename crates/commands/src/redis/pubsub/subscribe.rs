@@ -1,0 +1,202 @@
+//! To listen to names, and to do so no more: each name is answered by itself, and many are gone through in steps.
+
+use larder_protocol::resp::Args;
+
+use super::{ANSWER_BYTES, Kind, answers_bytes, bounded_name};
+use crate::redis::call::Call;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::{put_bulk, put_integer, put_null};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
+
+/// What it takes to listen to a channel or a pattern, or to do so no more.
+const SUBSCRIBE_NS: u64 = 1_000;
+/// Names that are one step.
+const NAMES_AT_ONCE: usize = 256;
+/// Items give way to subscriptions when so many have come.
+const SUBSCRIPTIONS_AT_ONCE: usize = 1 << 10;
+
+/// The word with which a change is answered.
+fn word(kind: Kind, adds: bool) -> &'static [u8] {
+    match (kind, adds) {
+        (Kind::Channel, true) => b"subscribe",
+        (Kind::Pattern, true) => b"psubscribe",
+        (Kind::Shard, true) => b"ssubscribe",
+        (Kind::Channel, false) => b"unsubscribe",
+        (Kind::Pattern, false) => b"punsubscribe",
+        (Kind::Shard, false) => b"sunsubscribe",
+    }
+}
+
+/// (P|S)SUBSCRIBE
+pub(super) fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
+    for name in args {
+        bounded_name(kind, name)?;
+    }
+    if takes_steps(call, args.len()) {
+        let kept = Some(Kept::new(call, args)?);
+        // The words of a request that was gathered are there before the next step.
+        call.go_on_with(Changing { kind, adds: true, kept });
+        return Ok(());
+    }
+    call.spend(args.len() as u64 * SUBSCRIBE_NS);
+    call.make_room(answers_bytes(args))?;
+    for name in args {
+        call.listen(kind, name)?;
+    }
+    call.end_change();
+    Ok(())
+}
+
+/// (P|S)UNSUBSCRIBE
+pub(super) fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
+    let names = call.subscriptions().names(kind);
+    let count = if args.is_empty() { names.len() } else { args.len() };
+    if takes_steps(call, count) {
+        let kept = if args.is_empty() { None } else { Some(Kept::new(call, args)?) };
+        call.go_on_with(Changing { kind, adds: false, kept });
+        return Ok(());
+    }
+    call.spend(count as u64 * SUBSCRIBE_NS);
+    if !args.is_empty() {
+        call.make_room(answers_bytes(args))?;
+        args.for_each(|name| call.listen_no_more(kind, name));
+    } else if count == 0 {
+        let count = call.subscriptions().len(kind);
+        call.push(3);
+        put_bulk(call.out, word(kind, false));
+        put_null(call.out, call.client.resp3);
+        put_integer(call.out, count as i64);
+    } else {
+        let bytes = call.subscriptions().names(kind).iter().map(|name| name.len() + ANSWER_BYTES).sum();
+        call.make_room(bytes)?;
+        while let Some(name) = call.subscriptions().names(kind).first().cloned() {
+            call.listen_no_more(kind, &name);
+        }
+    }
+    call.end_change();
+    Ok(())
+}
+
+fn takes_steps(call: &Call<'_, '_, '_>, names: usize) -> bool {
+    names > NAMES_AT_ONCE && !call.cx.guard.in_transaction()
+}
+
+impl Call<'_, '_, '_> {
+    /// Listens to a name, and answers that.
+    ///
+    /// # Errors
+    /// Subscriptions hold their share of the memory.
+    fn listen(&mut self, kind: Kind, name: &[u8]) -> Done {
+        if !self.subscriptions().add(kind, name) {
+            return Err(Fail::of("ERR too many subscriptions"));
+        }
+        if self.answer_change(kind, true, name).is_multiple_of(SUBSCRIPTIONS_AT_ONCE) {
+            // In a transaction, items do afterwards.
+            self.give_way();
+        }
+        Ok(())
+    }
+
+    /// Listens to a name no more, and answers that.
+    fn listen_no_more(&mut self, kind: Kind, name: &[u8]) {
+        self.subscriptions().remove(kind, name);
+        self.answer_change(kind, false, name);
+    }
+
+    /// Answers for one name; how many names there are now.
+    fn answer_change(&mut self, kind: Kind, adds: bool, name: &[u8]) -> usize {
+        let count = self.subscriptions().len(kind);
+        self.push(3);
+        put_bulk(self.out, word(kind, adds));
+        put_bulk(self.out, name);
+        put_integer(self.out, count as i64);
+        count
+    }
+
+    /// The client listens to more names than are forgotten in one step.
+    pub(crate) fn listens_to_many(&self) -> bool {
+        self.client.subscriptions.as_ref().is_some_and(|all| all.count() > NAMES_AT_ONCE)
+    }
+
+    /// Forgets some of the names that the client listens to; true while there are many more.
+    pub(crate) fn forget_some_names(&mut self) -> bool {
+        let (ns_max, mut ns) = (self.step_ns(), 0);
+        for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
+            while ns < ns_max
+                && let Some(name) = self.subscriptions().names(kind).first().cloned()
+            {
+                self.subscriptions().remove(kind, &name);
+                ns += SUBSCRIBE_NS;
+            }
+        }
+        self.spend(ns);
+        self.listens_to_many()
+    }
+
+    /// All names are gone through.
+    fn end_change(&mut self) {
+        if self.client.subscriptions.as_ref().is_some_and(|all| all.count() == 0 && !all.monitors()) {
+            self.client.subscriptions = None;
+        }
+        self.client.show_subscriptions();
+    }
+}
+
+/// Many names that are gone through.
+#[derive(Debug)]
+struct Changing {
+    kind: Kind,
+    adds: bool,
+    /// None: all names that the client listens to.
+    kept: Option<Kept>,
+}
+
+impl Changing {
+    /// Goes through one name; false if there is none left.
+    fn change_one(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
+        let Changing { kind, adds, kept } = self;
+        let change = |call: &mut Call<'_, '_, '_>, name: &[u8]| match *adds {
+            true => call.listen(*kind, name),
+            false => {
+                call.listen_no_more(*kind, name);
+                Ok(())
+            }
+        };
+        match kept {
+            Some(kept) => kept.take(|words| words.next().map(|name| change(call, name))).transpose(),
+            None => {
+                let name = call.subscriptions().names(*kind).first().cloned();
+                name.map(|name| change(call, &name)).transpose()
+            }
+        }
+        .map(|one| one.is_some())
+    }
+}
+
+impl Job for Changing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let step = loop {
+            if call.out.is_full() {
+                break Ok(Step::Full);
+            }
+            if ns >= ns_max {
+                break Ok(Step::More);
+            }
+            ns += SUBSCRIBE_NS;
+            match self.change_one(call) {
+                Ok(true) => {}
+                Ok(false) => break Ok(Step::Done),
+                Err(fail) => break Err(fail),
+            }
+        };
+        call.spend(ns);
+        call.end_change();
+        step
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        self.kept.as_mut()
+    }
+}

@@ -1,0 +1,306 @@
+//! EVAL, EVALSHA, EVAL_RO, EVALSHA_RO, SCRIPT, and FUNCTION, FCALL, FCALL_RO: Lua scripts that call commands, each as
+//! one moment.
+//!
+//! ```text
+//! EVAL ─► cache: who it is ─► worker: its Lua state, the script compiled ─► run: its keys taken, begun, ended ─► reply
+//! ```
+//!
+//! What is held while a script runs, and when it is begun anew, is in `run`; how it goes on in later turns, in `later`;
+//! which scripts are known, in `cache`, which libraries, in `library`; what a worker keeps for them, in `worker`; what
+//! others see of those at work, in `running`.
+
+pub(crate) mod cache;
+pub(crate) mod functions;
+mod kill;
+mod later;
+pub(crate) mod library;
+mod run;
+mod worker;
+
+use larder_protocol::resp::Args;
+use larder_script::sha1_hex;
+
+use super::call::{Call, integer, is, next};
+use super::fail::{Done, Fail};
+use super::reply::{put_bulk, put_integer};
+use super::server::introspect;
+use super::table::flag::{
+    ALLOW_BUSY, DENYOOM, IS_TOLD, LOADING, MOVABLEKEYS, NOSCRIPT, PUBLISHES, READONLY, SKIP_MONITOR, STALE,
+    TAKES_ALL, WEIGHTLESS,
+};
+use super::table::{Command, Keys, NO_KEYS};
+use cache::{Id, Script, id_of};
+use run::{Asked, Run};
+use std::sync::Arc;
+use worker::State;
+
+const NO_SCRIPT: Fail = Fail::of("NOSCRIPT No matching script. Please use EVAL.");
+const EVALS: u64 = NOSCRIPT | STALE | MOVABLEKEYS | SKIP_MONITOR | WEIGHTLESS;
+/// Behind the script: how many of its arguments are keys, and these.
+const SCRIPT_KEYS: Keys = Keys::Counted { count: 2, step: 1 };
+
+pub(crate) const ROWS: &[Command] = &[
+    Command::args("eval", -3, EVALS, SCRIPT_KEYS, |call, args| EVAL.ask(call, args))
+        .with(TAKES_ALL | IS_TOLD | PUBLISHES)
+        .doc("2.6.0", "script numkeys [key [key ...]] [arg [arg ...]]", "Runs a Lua script."),
+    Command::args("evalsha", -3, EVALS, SCRIPT_KEYS, |call, args| EVALSHA.ask(call, args))
+        .with(TAKES_ALL | IS_TOLD | PUBLISHES)
+        .doc("2.6.0", "sha1 numkeys [key [key ...]] [arg [arg ...]]", "Runs a script that is known."),
+    Command::args("eval_ro", -3, EVALS | READONLY, SCRIPT_KEYS, |call, args| EVAL_RO.ask(call, args))
+        .with(TAKES_ALL)
+        .doc(
+            "7.0.0",
+            "script numkeys [key [key ...]] [arg [arg ...]]",
+            "Runs a script that changes nothing.",
+        ),
+    Command::args("evalsha_ro", -3, EVALS | READONLY, SCRIPT_KEYS, |call, args| EVALSHA_RO.ask(call, args))
+        .with(TAKES_ALL)
+        .doc(
+            "7.0.0",
+            "sha1 numkeys [key [key ...]] [arg [arg ...]]",
+            "Runs a script that is known and changes nothing.",
+        ),
+    Command::args("fcall", -3, EVALS, SCRIPT_KEYS, |call, args| FCALL.ask(call, args))
+        .with(TAKES_ALL | IS_TOLD | PUBLISHES)
+        .doc("7.0.0", "function numkeys [key [key ...]] [arg [arg ...]]", "Calls a function of a library."),
+    Command::args("fcall_ro", -3, EVALS | READONLY, SCRIPT_KEYS, |call, args| FCALL_RO.ask(call, args))
+        .with(TAKES_ALL)
+        .doc(
+            "7.0.0",
+            "function numkeys [key [key ...]] [arg [arg ...]]",
+            "Calls a function that changes nothing.",
+        ),
+    Command::container("function", functions::FUNCTION).doc("7.0.0", "", "Libraries of functions."),
+    Command::container("script", SCRIPT).doc("2.6.0", "", "Scripts that are known."),
+];
+
+const SCRIPT: &[Command] = &[
+    Command::args("script|load", 3, NOSCRIPT | STALE | WEIGHTLESS, NO_KEYS, load).doc(
+        "2.6.0",
+        "script",
+        "Keeps a script, and says what it is known by.",
+    ),
+    Command::args("script|exists", -3, NOSCRIPT | WEIGHTLESS, NO_KEYS, exists).doc(
+        "2.6.0",
+        "sha1 [sha1 ...]",
+        "Which scripts are known.",
+    ),
+    Command::args("script|show", 3, NOSCRIPT | WEIGHTLESS, NO_KEYS, |call, mut args| {
+        let script = id_of(next(&mut args)?).and_then(|id| call.shared.scripts.find(&id)).ok_or(NO_SCRIPT)?;
+        call.make_room(script.body.len())?;
+        put_bulk(call.out, &script.body);
+        Ok(())
+    })
+    .doc("8.0.0", "sha1", "A script that is known."),
+    Command::args("script|flush", -2, NOSCRIPT | WEIGHTLESS, NO_KEYS, |call, mut args| {
+        match (args.next(), args.next()) {
+            (None, _) => {}
+            (Some(word), None) if is(word, "ASYNC") || is(word, "SYNC") => {}
+            _ => return Err(Fail::of("ERR SCRIPT FLUSH only support SYNC|ASYNC option")),
+        }
+        call.shared.scripts.flush(call.cx.guard.store());
+        State::forget(call);
+        call.ok()
+    })
+    .doc("2.6.0", "[ASYNC|SYNC]", "Forgets all scripts."),
+    Command::args("script|kill", 2, NOSCRIPT | ALLOW_BUSY | WEIGHTLESS, NO_KEYS, |call, _| {
+        kill::kill(call, false)
+    })
+    .doc("2.6.0", "", "Ends scripts that have changed nothing."),
+    Command::args("script|debug", 3, NOSCRIPT | WEIGHTLESS, NO_KEYS, |call, mut args| {
+        let word = next(&mut args)?;
+        if is(word, "NO") {
+            return call.ok();
+        }
+        let known = is(word, "YES") || is(word, "SYNC");
+        Err(Fail::of(if known {
+            "ERR scripts are not debugged here"
+        } else {
+            "ERR Use SCRIPT DEBUG YES/SYNC/NO"
+        }))
+    })
+    .doc("3.2.0", "<YES|SYNC|NO>", "Fails, unless it is NO: scripts are not debugged."),
+    Command::args("script|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
+        introspect::help(call, "script")
+    })
+    .doc("5.0.0", "", "What SCRIPT can do."),
+];
+
+/// The keys of a script and its arguments, behind their number.
+fn split<'a>(args: &mut Args<'a>) -> Result<(Args<'a>, Args<'a>), Fail> {
+    let count = integer(next(args)?)?;
+    let Ok(count) = usize::try_from(count) else {
+        return Err(Fail::of("ERR Number of keys can't be negative"));
+    };
+    if count > args.len() {
+        return Err(Fail::of("ERR Number of keys can't be greater than number of args"));
+    }
+    let mut rest = *args;
+    if count > 0 {
+        rest.nth(count - 1);
+    }
+    Ok((Args::rest(args.encoded(), count), rest))
+}
+
+/// What a script is asked for by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// Its text.
+    Text,
+    /// Its digest.
+    Digest,
+    /// Its name, as a function of a library.
+    Name,
+}
+
+/// How a script is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    by: By,
+    /// It is to change nothing.
+    reads: bool,
+}
+
+const EVAL: How = How { by: By::Text, reads: false };
+const EVALSHA: How = How { by: By::Digest, reads: false };
+const EVAL_RO: How = How { by: By::Text, reads: true };
+const EVALSHA_RO: How = How { by: By::Digest, reads: true };
+const FCALL: How = How { by: By::Name, reads: false };
+const FCALL_RO: How = How { by: By::Name, reads: true };
+
+/// Where a full store refuses writes, this command is refused before it begins. `args`: those behind its name.
+pub(crate) fn needs_memory(call: &Call<'_, '_, '_>, row: &Command, mut args: Args<'_>) -> bool {
+    if !row.runs_script() {
+        return row.has(DENYOOM);
+    }
+    let Some(source) = args.next() else { return false };
+    match row.name {
+        "eval" | "eval_ro" => cache::said(source).is_some_and(|nature| nature.needs_memory()),
+        "evalsha" | "evalsha_ro" => {
+            let script = id_of(source).and_then(|id| call.shared.scripts.find(&id));
+            script.is_some_and(|script| script.nature.needs_memory())
+        }
+        _ => {
+            let name = std::str::from_utf8(source).ok();
+            let found = name.and_then(|name| call.shared.libraries.find(name));
+            found.is_some_and(|(library, at)| library.functions[at].nature.needs_memory())
+        }
+    }
+}
+
+impl How {
+    /// Runs a script, now or in the next turn.
+    fn ask(self, call: &mut Call<'_, '_, '_>, words: Args<'_>) -> Done {
+        if later::is_late(call) {
+            return later::begin_later(call, self, words);
+        }
+        self.begin(call, words)
+    }
+
+    /// Runs a script: `words` are those behind the command's name.
+    fn begin(self, call: &mut Call<'_, '_, '_>, words: Args<'_>) -> Done {
+        let mut args = words;
+        let source = next(&mut args)?;
+        match self.by {
+            // No script has so long a text.
+            By::Text => library::bounded(source)?,
+            // Known or not is what is looked at first.
+            By::Digest if id_of(source).is_none() => return Err(NO_SCRIPT),
+            By::Name if !functions::is_known(call, source) => return Err(functions::NOT_FOUND),
+            By::Digest | By::Name => {}
+        }
+        let (keys, args) = match split(&mut args) {
+            Err(fail) if self.by == By::Name && fail == Fail::NOT_AN_INTEGER => {
+                return Err(Fail::of("ERR Bad number of keys provided"));
+            }
+            split => split?,
+        };
+        let asked = Asked { words, keys, args };
+        let mut state = State::of(call)?;
+        match self.prepared(call, &mut state, source, asked) {
+            Ok(run) => later::run(call, state, run, asked),
+            Err(fail) => {
+                state.give_back(call);
+                Err(fail)
+            }
+        }
+    }
+
+    /// What is to run, ready to run in this state.
+    fn prepared(
+        self,
+        call: &mut Call<'_, '_, '_>,
+        state: &mut State,
+        source: &[u8],
+        asked: Asked<'_>,
+    ) -> Result<Run, Fail> {
+        let id = match self.by {
+            By::Text => digest(source),
+            By::Digest => id_of(source).ok_or(NO_SCRIPT)?,
+            By::Name => {
+                let name = std::str::from_utf8(source).map_err(|_| functions::NOT_FOUND)?;
+                let (library, at) = call.shared.libraries.find(name).ok_or(functions::NOT_FOUND)?;
+                let nature = Arc::clone(&library.functions[at].nature);
+                let compiled = state.function(call, &library, &nature.name)?;
+                return Run::new(call, nature, compiled, asked.args, self.reads);
+            }
+        };
+        let (script, compiled) = match state.ready(&id) {
+            Some(ready) => ready,
+            None => {
+                let script = self.script(call, state, &id, source)?;
+                let compiled = state.compiled(&script)?;
+                (script, compiled)
+            }
+        };
+        Run::new(call, Arc::clone(&script.nature), compiled, asked.args, self.reads)
+    }
+
+    /// A script by what it is known by, or, if it is not known yet, by its text, which is known then.
+    fn script(
+        self,
+        call: &mut Call<'_, '_, '_>,
+        state: &State,
+        id: &Id,
+        source: &[u8],
+    ) -> Result<Arc<Script>, Fail> {
+        if let Some(script) = call.shared.scripts.find(id) {
+            return Ok(script);
+        }
+        if self.by == By::Digest {
+            return Err(NO_SCRIPT);
+        }
+        let script = Script::read(*id, source)?;
+        // Only what can be compiled is known.
+        state.compile(&script)?;
+        let script = call.shared.scripts.add(call.cx.guard.store(), script, false)?;
+        call.give_way();
+        Ok(script)
+    }
+}
+
+fn digest(source: &[u8]) -> Id {
+    sha1_hex(source).as_bytes().try_into().expect("a digest has forty digits")
+}
+
+fn load(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let source = next(&mut args)?;
+    library::bounded(source)?;
+    let id = digest(source);
+    let state = State::of(call)?;
+    let script = Script::read(id, source);
+    let compiled = script.and_then(|script| state.compile(&script).map(|_| script));
+    state.give_back(call);
+    call.shared.scripts.add(call.cx.guard.store(), compiled?, true)?;
+    call.give_way();
+    call.bulk(&id)
+}
+
+fn exists(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    call.array(args.len());
+    for word in args {
+        let known = id_of(word).is_some_and(|id| call.shared.scripts.find(&id).is_some());
+        put_integer(call.out, i64::from(known));
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Scripts that go on in later turns: one that has worked for long and has written nothing, and one that begins when its
+//! worker has done what others have asked for.
+
+use std::sync::Arc;
+
+use larder_protocol::resp::Args;
+use larder_script::Berth;
+
+use super::How;
+use super::run::{Asked, Pauses, Run};
+use super::worker::{Long, State, begin_long, long};
+use crate::redis::call::Call;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::steps::kept::Kept;
+
+/// A script that is to begin.
+#[derive(Debug)]
+pub(crate) struct Begins {
+    pub how: How,
+    pub kept: Kept,
+}
+
+impl Job for Begins {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        self.how.begin(call, self.kept.words())?;
+        Ok(Step::Done)
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
+    }
+}
+
+/// A script that goes on; with this it ends.
+#[derive(Debug)]
+struct Paused {
+    at: Berth<(Box<State>, Run)>,
+    kept: Kept,
+    keys: Span,
+    args: Span,
+    long: Arc<Long>,
+}
+
+/// Some of the last words of a request: how many, and where they begin, counted from its end.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    count: usize,
+    bytes: usize,
+}
+
+impl Span {
+    fn of(words: Args<'_>) -> Span {
+        Span { count: words.len(), bytes: words.encoded().len() }
+    }
+
+    fn words(self, all: Args<'_>) -> Args<'_> {
+        let encoded = all.encoded();
+        Args::rest(&encoded[encoded.len() - self.bytes..], self.count)
+    }
+}
+
+/// Where scripts may go on for ever, one whose client says no more does so for no longer than this.
+const UNHEARD_US: u64 = 5_000_000;
+
+/// Whether a run that begins may go on in later turns.
+pub(crate) fn pauses(call: &Call<'_, '_, '_>) -> Pauses {
+    if call.cx.guard.in_transaction() {
+        return Pauses::MayNot;
+    }
+    long(call).map_or(Pauses::May, |long| Pauses::Another { since_us: long.since_us })
+}
+
+/// Runs a script, to its end or in several turns.
+pub(crate) fn run(
+    call: &mut Call<'_, '_, '_>,
+    mut state: Box<State>,
+    mut run: Run,
+    asked: Asked<'_>,
+) -> Done {
+    let mut kept = None;
+    let pauses = pauses(call);
+    let end = run.go_on(call, &mut state, asked, pauses, Some(&mut kept));
+    match (end, kept) {
+        (Some(end), _) => {
+            let done = run.reply(call, &state, end);
+            state.give_back(call);
+            done
+        }
+        (None, Some(kept)) => {
+            let since_us = call.cx.host.clock_us();
+            let long = begin_long(call, since_us);
+            let (keys, args) = (Span::of(asked.keys), Span::of(asked.args));
+            call.go_on_with(Paused { at: Berth::new(Box::new((state, run))), kept, keys, args, long });
+            Ok(())
+        }
+        (None, None) => Err(Fail::BUSY),
+    }
+}
+
+impl Job for Paused {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        // It stays on the thread of its worker.
+        let Some(mut at) = self.at.take() else { return Err(Fail::BUSY) };
+        let (state, run) = &mut *at;
+        let words = self.kept.words();
+        let asked = Asked { words, keys: self.keys.words(words), args: self.args.words(words) };
+        match run.go_on(call, state, asked, Pauses::May, None) {
+            Some(end) => {
+                let done = run.reply(call, state, end);
+                let (state, _) = *at;
+                state.give_back(call);
+                done.map(|()| Step::Done)
+            }
+            None => {
+                self.at.put(at);
+                // A client that has said all it has to say is told what comes in time. Behind that it ends with its client,
+                // which is looked for where a command waits.
+                let limit_us =
+                    call.shared.scripts.limit().map_or(UNHEARD_US, |limit| limit.as_micros() as u64);
+                let is_late = call.cx.host.clock_us().saturating_sub(self.long.since_us) >= limit_us;
+                Ok(if is_late { Step::Await(Some(0)) } else { Step::More })
+            }
+        }
+    }
+
+    fn kept(&mut self) -> Option<&mut Kept> {
+        Some(&mut self.kept)
+    }
+}
+
+/// Whether a script had better begin in the next turn: its worker has done enough in this one.
+pub(crate) fn is_late(call: &Call<'_, '_, '_>) -> bool {
+    call.cx.room.work().is_weary() && !call.cx.guard.in_transaction()
+}
+
+/// Begins it then.
+///
+/// # Errors
+/// There is no room for its words until then.
+pub(crate) fn begin_later(call: &mut Call<'_, '_, '_>, how: How, words: Args<'_>) -> Done {
+    let kept = Kept::new(call, words)?;
+    call.go_on_with(Begins { how, kept });
+    Ok(())
+}

@@ -1,0 +1,389 @@
+//! Libraries of functions: known by their names, to all workers, until somebody says otherwise.
+//!
+//! ```text
+//! #!lua name=mylib                                              the first line says what the library is called
+//! redis.register_function('f', function(keys, args) … end)      what it registers when it is loaded is known by name
+//! ```
+//!
+//! They take 1/64 of the memory at most, which they are charged to. Each worker loads a library into its own Lua state
+//! when it first calls one of its functions: what a library keeps between calls it keeps there.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use larder_protocol::resp::{Args, split};
+use larder_script::{Caller, Compiled, End, Functions, Given, Kind, Level, Registered, Stop, Tick};
+use larder_store::Store;
+
+use super::cache::Nature;
+use super::run::ticks_of;
+use super::worker::State;
+use crate::redis::call::Call;
+use crate::redis::fail::{Fail, shown};
+
+/// All libraries together take one part in this many of the memory.
+pub(crate) const SHARE: u64 = 64;
+/// What a library, each of its functions and each of their flags take besides text.
+const LIBRARY_BYTES: usize = 256;
+const FUNCTION_BYTES: usize = 512;
+const FLAG_BYTES: usize = 48;
+/// A function's name is kept here, where functions are found, and by each state that has loaded it: two of them at least.
+const NAMES: usize = 4;
+/// Most bytes of a name.
+const NAME_BYTES_MAX: usize = 1 << 10;
+/// Ticks of scripts, a tenth of a millisecond each, that the libraries of one request may take to load; what takes longer is
+/// refused.
+const TICKS_MAX: u32 = 100;
+/// No text of a script or a library is longer: compiling it is one step, of some hundred milliseconds at most.
+pub(crate) const TEXT_BYTES_MAX: usize = 512 << 10;
+
+/// Libraries that a state has loaded at a time: each holds a place of it.
+const LIBRARIES_MAX: usize = 64;
+
+/// A library.
+#[derive(Debug)]
+pub(crate) struct Library {
+    pub name: Box<str>,
+    /// All of its text.
+    pub code: Box<[u8]>,
+    pub functions: Vec<Function>,
+}
+
+/// Libraries would take more than [`SHARE`].
+pub(crate) const TOO_MUCH: Fail = Fail::of("OOM libraries take as much memory as they may");
+
+/// A function of a library.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub nature: Arc<Nature>,
+    pub description: Option<Box<[u8]>>,
+    pub flags: Vec<String>,
+}
+
+impl Library {
+    /// What it takes.
+    pub fn bytes(&self) -> u64 {
+        let function = |function: &Function| {
+            let described = function.description.as_ref().map_or(0, |text| text.len());
+            let names = NAMES * function.nature.name.len();
+            FUNCTION_BYTES + described + names + FLAG_BYTES * function.flags.len()
+        };
+        let functions: usize = self.functions.iter().map(function).sum();
+        (self.code.len() + functions + LIBRARY_BYTES) as u64
+    }
+}
+
+/// By what a function is found: its name in any case.
+fn key_of(name: &str) -> String {
+    name.to_ascii_lowercase()
+}
+
+/// What a name may be.
+fn is_name(name: &[u8]) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+}
+
+/// A script or a library is not too long to be compiled.
+///
+/// # Errors
+/// It is.
+pub(crate) fn bounded(text: &[u8]) -> Result<(), Fail> {
+    if text.len() <= TEXT_BYTES_MAX { Ok(()) } else { Err(Fail::of("ERR scripts have 524288 bytes at most")) }
+}
+
+/// The name that a library's first line gives it, and where that line ends.
+///
+/// # Errors
+/// It says something else.
+pub(crate) fn head(code: &[u8]) -> Result<(Box<str>, usize), Fail> {
+    const INVALID: Fail = Fail::of("ERR Invalid library metadata");
+    if !code.starts_with(b"#!") {
+        return Err(Fail::of("ERR Missing library metadata"));
+    }
+    let end = memchr::memchr(b'\n', code).ok_or(INVALID)?;
+    let words = split(&code[2..end]).ok_or(INVALID)?;
+    let mut words = words.args();
+    let engine = words.next().ok_or(INVALID)?;
+    let mut name: Option<&[u8]> = None;
+    for word in words {
+        let Some(given) = word.get(..5).filter(|key| key.eq_ignore_ascii_case(b"name=")).map(|_| &word[5..])
+        else {
+            let word = shown(word, 128);
+            return Err(Fail::with(format!("ERR Invalid metadata value given: {word}")));
+        };
+        if name.replace(given).is_some() {
+            return Err(Fail::of("ERR Invalid metadata value, name argument was given multiple times"));
+        }
+    }
+    let name = name.ok_or(Fail::of("ERR Library name was not given"))?;
+    if !is_name(name) {
+        return Err(Fail::of(
+            "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long",
+        ));
+    }
+    if !engine.eq_ignore_ascii_case(b"lua") {
+        return Err(Fail::with(format!("ERR Engine '{}' not found", shown(engine, 64))));
+    }
+    Ok((String::from_utf8_lossy(name).into(), end))
+}
+
+/// The libraries that are known.
+#[derive(Debug, Default)]
+pub(crate) struct Libraries(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    libraries: BTreeMap<Box<str>, Arc<Library>>,
+    /// By their names in lower case: FCALL takes either.
+    functions: HashMap<Box<str>, (Arc<Library>, usize)>,
+    bytes: u64,
+}
+
+/// What becomes of libraries that are there when others come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// They all go.
+    Flush,
+    /// They stay, and none of their names may come.
+    Append,
+    /// Those of the same names go.
+    Replace,
+}
+
+impl Known {
+    fn forget(&mut self, name: &str) -> Option<Arc<Library>> {
+        let library = self.libraries.remove(name)?;
+        for function in &library.functions {
+            self.functions.remove(&*key_of(&function.nature.name));
+        }
+        self.bytes -= library.bytes();
+        Some(library)
+    }
+
+    fn add(&mut self, library: Library) {
+        let library = Arc::new(library);
+        for (at, function) in library.functions.iter().enumerate() {
+            let name = key_of(&function.nature.name).into();
+            self.functions.insert(name, (Arc::clone(&library), at));
+        }
+        self.bytes += library.bytes();
+        self.libraries.insert(library.name.clone(), library);
+    }
+}
+
+impl Libraries {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The library of a function, and where in it it is.
+    pub fn find(&self, name: &str) -> Option<(Arc<Library>, usize)> {
+        self.known().functions.get(&*key_of(name)).cloned()
+    }
+
+    /// All of them, by their names.
+    pub fn all(&self) -> Vec<Arc<Library>> {
+        self.known().libraries.values().cloned().collect()
+    }
+
+    /// How many libraries there are, of how many functions, and what they take.
+    pub fn size(&self) -> (usize, usize, u64) {
+        let known = self.known();
+        (known.libraries.len(), known.functions.len(), known.bytes)
+    }
+
+    /// Makes libraries known, all or none.
+    ///
+    /// # Errors
+    /// A name is taken, or there is no room for them.
+    pub fn add(&self, store: &Store, new: Vec<Library>, policy: Policy) -> Result<(), Fail> {
+        let mut known = self.known();
+        let most = store.memory_bytes() / SHARE;
+        let coming: HashSet<Box<str>> = new.iter().map(|library| library.name.clone()).collect();
+        let stays = |library: &Library| match policy {
+            Policy::Flush => false,
+            Policy::Append => true,
+            Policy::Replace => !coming.contains(&library.name),
+        };
+        let mut bytes: u64 =
+            known.libraries.values().filter(|library| stays(library)).map(|library| library.bytes()).sum();
+        let mut names: HashSet<String> = HashSet::new();
+        for library in &new {
+            bytes += library.bytes();
+            if known.libraries.get(&library.name).is_some_and(|there| stays(there)) {
+                return Err(Fail::with(format!("ERR Library '{}' already exists", library.name)));
+            }
+            for function in &library.functions {
+                let name = &*function.nature.name;
+                let key = key_of(name);
+                let taken = known.functions.get(&*key).is_some_and(|(of, _)| stays(of));
+                if taken || !names.insert(key) {
+                    return Err(Fail::with(format!(
+                        "ERR Function {} already exists",
+                        shown(name.as_bytes(), 128)
+                    )));
+                }
+            }
+        }
+        if bytes > most {
+            return Err(TOO_MUCH);
+        }
+        let before = known.bytes;
+        let gone: Vec<Box<str>> = known
+            .libraries
+            .values()
+            .filter(|library| !stays(library))
+            .map(|library| library.name.clone())
+            .collect();
+        gone.iter().for_each(|name| drop(known.forget(name)));
+        new.into_iter().for_each(|library| known.add(library));
+        store.set_aside(known.bytes as i64 - before as i64);
+        Ok(())
+    }
+
+    /// Forgets one; false if there is none of that name.
+    pub fn forget(&self, store: &Store, name: &str) -> bool {
+        let gone = self.known().forget(name);
+        if let Some(library) = &gone {
+            store.set_aside(-(library.bytes() as i64));
+        }
+        gone.is_some()
+    }
+
+    /// Forgets all.
+    pub fn flush(&self, store: &Store) {
+        let gone = std::mem::take(&mut *self.known());
+        store.set_aside(-(gone.bytes as i64));
+    }
+}
+
+/// There is no room for a library.
+fn no_memory() -> Fail {
+    Fail::of("ERR Error registering functions: not enough memory")
+}
+
+/// The caller of a library that is loaded.
+struct Loader<'r, 'x, 'c, 'w> {
+    call: &'r mut Call<'x, 'c, 'w>,
+    /// What the request has taken by now.
+    ticks: &'r mut u32,
+}
+
+impl Caller for Loader<'_, '_, '_, '_> {
+    fn call(&mut self, _: Args<'_>, _: bool) -> Result<&[u8], Stop> {
+        Ok(b"-ERR redis.call can only be called inside a script invocation\r\n")
+    }
+
+    fn may_call(&mut self, _: Args<'_>) -> Option<bool> {
+        None
+    }
+
+    fn log(&mut self, _: Level, _: &[u8]) {}
+
+    fn tick(&mut self, took_ns: u64) -> Result<Tick, Stop> {
+        self.call.cx.room.work().spend(took_ns);
+        *self.ticks = self.ticks.saturating_add(ticks_of(took_ns));
+        if *self.ticks > TICKS_MAX { Err(Stop::TooLong) } else { Ok(Tick::GoOn) }
+    }
+}
+
+/// Loads a library into a state: what it registers. `ticks`: what the request has taken for others, to which this adds.
+///
+/// # Errors
+/// What Lua says of it, or it registers nothing.
+pub(crate) fn load(
+    call: &mut Call<'_, '_, '_>,
+    state: &mut State,
+    code: &[u8],
+    ticks: &mut u32,
+) -> Result<(Vec<Registered>, Functions), Fail> {
+    let compiled = state.engine.compile(code, Kind::Library);
+    let compiled = compiled.map_err(|error| Fail::with(format!("ERR Error compiling function: {error}")))?;
+    let none = Args::decode(&[], 0);
+    if !state.engine.begin(&compiled, Given { keys: none, args: none, kind: Kind::Library }) {
+        return Err(no_memory());
+    }
+    let end = state.engine.go_on("", &mut Loader { call, ticks });
+    let all = match end {
+        Some(End::Value(outcome)) => state.engine.registered(&outcome).ok_or_else(no_memory)?,
+        Some(End::Failed { text, .. }) => {
+            let text: String = text.into_iter().map(char::from).collect();
+            return Err(Fail::with(format!("ERR Error registering functions: {text}")));
+        }
+        Some(End::Stopped(_)) => {
+            return Err(Fail::of("ERR Error registering functions: FUNCTION LOAD timeout"));
+        }
+        Some(End::NoMemory) | None => return Err(no_memory()),
+    };
+    if all.0.is_empty() { Err(Fail::of("ERR No functions registered")) } else { Ok(all) }
+}
+
+/// Reads and loads a library.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn read(call: &mut Call<'_, '_, '_>, code: &[u8], ticks: &mut u32) -> Result<Library, Fail> {
+    bounded(code)?;
+    let (name, end) = head(code)?;
+    let mut state = State::of(call)?;
+    let all = load(call, &mut state, &code[end..], ticks);
+    let functions = all.map(|(all, _)| all.iter().map(function).collect());
+    state.give_back(call);
+    Ok(Library { name, code: code.into(), functions: functions? })
+}
+
+fn function(registered: &Registered) -> Function {
+    let mut nature = Nature::of_function(&registered.name);
+    // What none of these is was refused when it was registered.
+    registered.flags.iter().for_each(|flag| {
+        nature.take_flag(flag.as_bytes());
+    });
+    let description = registered.description.as_deref().map(Box::from);
+    Function { nature: Arc::new(nature), description, flags: registered.flags.clone() }
+}
+
+/// A library that was loaded into a state.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// It goes when it is known no more, whoever has loaded it.
+    library: Weak<Library>,
+    functions: Functions,
+}
+
+impl Loaded {
+    /// The library is still known.
+    pub fn is_known(&self) -> bool {
+        self.library.strong_count() > 0
+    }
+}
+
+impl State {
+    /// A function of a library, ready to run here.
+    ///
+    /// # Errors
+    /// The library cannot be loaded here.
+    pub fn function(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        library: &Arc<Library>,
+        name: &str,
+    ) -> Result<Compiled, Fail> {
+        let is_there = self
+            .libraries
+            .get(&library.name)
+            .is_some_and(|there| std::ptr::eq(there.library.as_ptr(), Arc::as_ptr(library)));
+        if !is_there {
+            let (_, end) = head(&library.code)?;
+            let (_, functions) = load(call, self, &library.code[end..], &mut 0)?;
+            let loaded = Loaded { library: Arc::downgrade(library), functions };
+            self.libraries.retain(|_, there| there.is_known());
+            if self.libraries.len() >= LIBRARIES_MAX {
+                self.libraries.clear();
+            }
+            self.libraries.insert(library.name.clone(), loaded);
+        }
+        let found = self.libraries.get(&library.name).and_then(|there| there.functions.get(name));
+        found.ok_or(super::functions::NOT_FOUND)
+    }
+}

@@ -1,0 +1,640 @@
+//! A run of a script, which is one moment: nobody sees what it does before it has ended, and nobody else does anything
+//! to its keys meanwhile.
+//!
+//! ```text
+//! nothing held ─► its first command: keys taken ─► begun ─► reads an undeclared key ─► begun anew with it, too
+//!      │                                              └───► writes, and is not known to name its keys ─► begun anew
+//!      │                                                                         with the store to itself
+//!      └─► works for long before it writes ─► lets go of its keys, and goes on in later turns
+//! ```
+//!
+//! 1. From its first command on it holds the keys that it declares.
+//! 2. Before its first write it may be begun anew, as if it had not been: with a key that it has named besides, or, after
+//!    some of these or for what concerns all keys, with the store to itself.
+//! 3. What it needs behind its first write cannot be had then without others seeing half of it. So at its first write it
+//!    has the store to itself, unless it has named all of its keys in many runs before: then it holds only these.
+//! 4. Where such a script names another key all the same, behind its first write, that is an error, and it is trusted no
+//!    more.
+//! 5. A run that has worked for a millisecond and has not written lets go of what it holds, and its worker serves others
+//!    between its steps. If it has asked for something before, and asks again, it is begun anew, and then may hold its keys
+//!    for eight times as long. So a command that wants them, or to end it, waits eight times as long as it has worked already, at
+//!    most, and what was worked in vain is little more than what was not.
+//! 6. A run that holds its keys for as long as `busy-reply-threshold` says is ended, written or not.
+//!
+//! In EXEC the store is held anyway, and every run to its end.
+
+use std::cell::OnceCell;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
+use larder_script::{Caller, Compiled, End, Given, Kind, Level, Running, Shown, Sink, Stop, Tick};
+
+use super::cache::Nature;
+use super::worker::State;
+use crate::core::output::Output;
+use crate::redis::call::{Call, Flow};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::put_fail;
+use crate::redis::steps::kept::Kept;
+use crate::redis::table::flag::{DENYOOM, EMPTIES, FAST, NOSCRIPT};
+use crate::redis::table::{self, Command, RowId, Run as Runs};
+use crate::redis::transactions::item_bytes;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// So often a run is begun anew for a key; then it has the store to itself.
+const RUNS_MAX: usize = 4;
+/// Of so many keys each is compared; more are looked up.
+const FEW_KEYS: usize = 16;
+/// And undeclared ones have so many bytes together; a script that names more has the store to itself.
+const KEYS_BYTES_MAX: usize = 16 << 10;
+/// A line of a script's for the log is no longer.
+const LOGGED_BYTES_MAX: usize = 1 << 10;
+/// What a script does between two looks at it, or more.
+pub(crate) const TICK_NS: u64 = 100_000;
+/// What a script does in one step, behind which it goes on in the next turn, in ticks: about a millisecond.
+const TICKS: u32 = 10;
+/// The clock is looked at behind each command that may take long, and behind so many that do not.
+const CALLS: u32 = 16;
+/// A run that is begun anew, for it had let go of its keys, may hold them so many times as long.
+const LONGER: u32 = 8;
+
+/// Words of a function's command that are shown, and bytes of each.
+const SHOWN_WORDS_MAX: usize = 16;
+const SHOWN_BYTES_MAX: usize = 128;
+
+/// What was asked for: a script's keys and arguments.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// All words behind the command's name.
+    pub words: Args<'a>,
+    pub keys: Args<'a>,
+    pub args: Args<'a>,
+}
+
+/// Whether a run may go on in later turns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pauses {
+    /// It may.
+    May,
+    /// It may not: in EXEC.
+    MayNot,
+    /// Another script of the worker does, since this time.
+    Another { since_us: u64 },
+}
+
+/// A run under way.
+#[derive(Debug)]
+pub(crate) struct Run {
+    nature: Arc<Nature>,
+    compiled: Compiled,
+    /// It is to change nothing.
+    reads: bool,
+    /// The database that its declared keys are of, and the one that it has selected.
+    own_db: u8,
+    db: u8,
+    /// It begins, once more or for the first time.
+    begins: bool,
+    /// When it did.
+    began_us: u64,
+    /// It has asked for something, and let go of its keys since.
+    lost: bool,
+    plan: Plan,
+}
+
+/// What a run holds.
+#[derive(Debug)]
+struct Plan {
+    /// The store to itself.
+    whole: bool,
+    /// How often it was begun anew.
+    runs: usize,
+    /// Keys that it did not declare, with their databases.
+    keys: Vec<(u8, Box<[u8]>)>,
+    /// What it may do while it holds what it needs, before it lets go.
+    ticks: u32,
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan { whole: false, runs: 0, keys: Vec::new(), ticks: TICKS }
+    }
+}
+
+impl Plan {
+    fn begin(&self, call: &mut Call<'_, '_, '_>, db: u8, keys: Args<'_>) {
+        if self.whole {
+            return call.cx.guard.begin_whole();
+        }
+        call.cx.guard.begin_each(|take| {
+            keys.for_each(|key| take(db, key));
+            self.keys.iter().for_each(|(db, key)| take(*db, key));
+        });
+    }
+
+    fn add(&mut self, keys: Vec<(u8, Box<[u8]>)>, all: bool) {
+        self.whole |= all;
+        self.keys.extend(keys);
+    }
+}
+
+const NOT_WITHOUT_MEMORY: Fail =
+    Fail::of("OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'");
+
+impl Run {
+    /// A run of a script in the client's database.
+    ///
+    /// # Errors
+    /// It may change something, and is not to; or there is no room for what it may write.
+    pub fn new(
+        call: &mut Call<'_, '_, '_>,
+        nature: Arc<Nature>,
+        compiled: Compiled,
+        args: Args<'_>,
+        reads: bool,
+    ) -> Result<Run, Fail> {
+        if nature.needs_memory() {
+            // Known only now: EXEC has queued it before it was loaded.
+            if call.shared.starved_bytes.load(Relaxed) > 0 {
+                return Err(NOT_WITHOUT_MEMORY);
+            }
+            if !call.cx.guard.has_room(item_bytes(args)) {
+                return Err(Fail::OUT_OF_MEMORY);
+            }
+        }
+        if reads && nature.says && !nature.no_writes {
+            return Err(Fail::of("ERR Can not execute a script with write flag using *_ro command."));
+        }
+        let db = call.client.db;
+        let reads = reads || nature.no_writes;
+        let (begins, began_us, lost, plan) = (true, 0, false, Plan::default());
+        Ok(Run { nature, compiled, reads, own_db: db, db, begins, began_us, lost, plan })
+    }
+
+    /// Goes on to its end, which is returned, or until it is to go on in the next turn: then `kept` has its words, unless
+    /// there is no `kept`, for they are kept already.
+    pub fn go_on(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        state: &mut State,
+        asked: Asked<'_>,
+        pauses: Pauses,
+        mut kept: Option<&mut Option<Kept>>,
+    ) -> Option<End> {
+        let (db, resp3) = (call.client.db, call.client.resp3);
+        let end = loop {
+            let step_us = call.cx.host.clock_us();
+            if std::mem::take(&mut self.begins) {
+                (self.db, self.began_us, self.lost) = (self.own_db, step_us, false);
+                let kind = if self.nature.is_function { Kind::Function } else { Kind::Script };
+                let given = Given { keys: asked.keys, args: asked.args, kind };
+                if !state.engine.begin(&self.compiled, given) {
+                    break Some(End::NoMemory);
+                }
+            }
+            call.client.db = self.db;
+            let held_before = call.cx.guard.in_transaction();
+            let mut runner = Runner {
+                nature: &self.nature,
+                own_db: self.own_db,
+                plan: &mut self.plan,
+                lost: self.lost,
+                held_before,
+                holds: held_before,
+                declared: OnceCell::new(),
+                asked,
+                reads: self.reads,
+                out: &mut state.out,
+                running: &state.running,
+                copied: Vec::new(),
+                undeclared: false,
+                began_us: self.began_us,
+                ticks: 0,
+                step_us,
+                calls: 0,
+                was_fast: true,
+                beside_us: 0,
+                pauses,
+                kept: kept.as_deref_mut(),
+                call: &mut *call,
+            };
+            let end = state.engine.go_on(&self.nature.name, &mut runner);
+            let (holds, undeclared) = (runner.holds && !held_before, runner.undeclared);
+            if holds {
+                call.cx.guard.finish();
+                if self.plan.whole && state.running.has_written() {
+                    self.nature.note_run(undeclared);
+                }
+            }
+            self.db = call.client.db;
+            match end {
+                Some(End::Stopped(Stop::Again)) => self.begins = true,
+                None => {
+                    self.lost |= holds;
+                    break None;
+                }
+                end => break end,
+            }
+        };
+        (call.client.db, call.client.resp3) = (db, resp3);
+        end
+    }
+
+    /// Replies what the script has come to.
+    pub fn reply(&self, call: &mut Call<'_, '_, '_>, state: &State, end: End) -> Done {
+        let name = &self.nature.name;
+        match end {
+            End::Value(outcome) => {
+                let (mark, resp3, row) = (call.out.mark(), call.client.resp3, call.row);
+                let mut reply = Reply { call, has_failed: false };
+                if !state.engine.write(&outcome, resp3, &mut reply) {
+                    reply.call.out.rewind(mark);
+                    return Err(Fail::HELD);
+                }
+                // A reply that has an error in it is a failure of the script's.
+                if let (true, Some(row)) = (reply.has_failed, row) {
+                    reply.call.cx.counters.rows.failed(row);
+                }
+                Ok(())
+            }
+            // Bytes of the script as they are.
+            End::Failed { text, is_counted } => {
+                let fail = Fail::with(text.into_iter().map(char::from).collect());
+                Err(if is_counted { fail.counted() } else { fail })
+            }
+            End::Stopped(Stop::Killed) => Err(Fail::with(format!(
+                "ERR Script killed by user with {} KILL... script: {name}",
+                if self.nature.is_function { "FUNCTION" } else { "SCRIPT" }
+            ))),
+            End::Stopped(Stop::TooLong) => Err(Fail::with(format!(
+                "ERR Script ended: it ran for longer than busy-reply-threshold, what it wrote before stays. script: {name}"
+            ))),
+            End::Stopped(Stop::Busy) => Err(Fail::BUSY),
+            End::Stopped(Stop::Again) | End::NoMemory => {
+                Err(Fail::with(format!("ERR Error running script {name}, not enough memory")))
+            }
+        }
+    }
+}
+
+/// The keys that a script declares.
+enum Declared<'a> {
+    Few(Args<'a>),
+    Many(HashSet<&'a [u8]>),
+}
+
+impl<'a> Declared<'a> {
+    fn of(keys: Args<'a>) -> Declared<'a> {
+        if keys.len() <= FEW_KEYS { Declared::Few(keys) } else { Declared::Many(keys.collect()) }
+    }
+
+    fn has(&self, key: &[u8]) -> bool {
+        match self {
+            Declared::Few(keys) => keys.clone().any(|declared| declared == key),
+            Declared::Many(keys) => keys.contains(key),
+        }
+    }
+}
+
+/// The server as a script sees it.
+struct Runner<'r, 'x, 'c, 'w> {
+    call: &'r mut Call<'x, 'c, 'w>,
+    nature: &'r Nature,
+    /// The database that its declared keys are of.
+    own_db: u8,
+    plan: &'r mut Plan,
+    /// It has asked for something, and let go of its keys since.
+    lost: bool,
+    /// In EXEC.
+    held_before: bool,
+    /// What the plan says is held.
+    holds: bool,
+    /// Made when it is first asked: a script that only works need not wait for it in each step.
+    declared: OnceCell<Declared<'r>>,
+    asked: Asked<'r>,
+    reads: bool,
+    out: &'r mut Output,
+    running: &'r Running,
+    /// A reply with values that lie in the store.
+    copied: Vec<u8>,
+    /// It has named a key that it did not declare.
+    undeclared: bool,
+    began_us: u64,
+    /// What it has done in this step.
+    ticks: u32,
+    /// When this step began, what it has asked for since, and whether what it asked for last is done fast.
+    step_us: u64,
+    calls: u32,
+    was_fast: bool,
+    /// What was done for it that is not its work, since this was asked: commands that are not done fast, waiting for its keys.
+    beside_us: u64,
+    pauses: Pauses,
+    kept: Option<&'r mut Option<Kept>>,
+}
+
+/// Why a command of a script was not carried out.
+enum Trouble {
+    Fail(Fail),
+    Stop(Stop),
+}
+
+impl From<Fail> for Trouble {
+    fn from(fail: Fail) -> Trouble {
+        Trouble::Fail(fail)
+    }
+}
+
+impl Caller for Runner<'_, '_, '_, '_> {
+    fn call(&mut self, words: Args<'_>, resp3: bool) -> Result<&[u8], Stop> {
+        self.is_in_time()?;
+        self.out.clear();
+        self.call.client.resp3 = resp3;
+        match self.carry_out(words) {
+            Ok(()) => {}
+            Err(Trouble::Stop(stop)) => return Err(stop),
+            Err(Trouble::Fail(fail)) => {
+                self.call.count_error(&fail);
+                put_fail(self.out, &fail);
+            }
+        }
+        if self.out.is_plain() {
+            return Ok(self.out.contiguous().unwrap_or_default());
+        }
+        // Nothing may be made of more than the state can hold.
+        let most = self.call.cx.guard.store().held_bytes_max();
+        if self.out.len() > most {
+            return Ok(b"-ERR not enough memory\r\n");
+        }
+        self.copied = self.out.to_vec();
+        self.out.clear();
+        Ok(&self.copied)
+    }
+
+    fn may_call(&mut self, words: Args<'_>) -> Option<bool> {
+        find(words).map(|_| true)
+    }
+
+    fn log(&mut self, level: Level, text: &[u8]) {
+        let text = String::from_utf8_lossy(&text[..text.len().min(LOGGED_BYTES_MAX)]);
+        let level = match level {
+            Level::Debug => 0,
+            Level::Verbose => 1,
+            Level::Notice => 2,
+            Level::Warning => 3,
+        };
+        self.call.cx.host.note(level, &text);
+    }
+
+    fn tick(&mut self, took_ns: u64) -> Result<Tick, Stop> {
+        self.call.cx.room.work().spend(took_ns);
+        self.ticks = self.ticks.saturating_add(ticks_of(took_ns));
+        if self.nature.is_function && self.running.shown().is_none() {
+            let some = self.asked.words.take(SHOWN_WORDS_MAX);
+            let words = some.map(|word| word[..word.len().min(SHOWN_BYTES_MAX)].to_vec());
+            let words = std::iter::once(b"fcall".to_vec()).chain(words).collect();
+            self.running.show(Shown { name: self.nature.name.to_string(), words, since_us: self.began_us });
+        }
+        self.is_in_time()?;
+        if self.ticks < self.ticks_max() { Ok(Tick::GoOn) } else { self.pause() }
+    }
+
+    fn beside(&mut self) -> Duration {
+        Duration::from_micros(std::mem::take(&mut self.beside_us))
+    }
+
+    fn answered(&mut self) -> Result<Tick, Stop> {
+        self.calls += 1;
+        if self.was_fast && !self.calls.is_multiple_of(CALLS) {
+            return Ok(Tick::GoOn);
+        }
+        let took_us = self.call.cx.host.clock_us().saturating_sub(self.step_us);
+        let ticks = took_us * 1000 / TICK_NS;
+        if ticks < u64::from(self.ticks_max()) { Ok(Tick::GoOn) } else { self.pause() }
+    }
+}
+
+impl Runner<'_, '_, '_, '_> {
+    /// What it may do in one step.
+    fn ticks_max(&self) -> u32 {
+        if self.holds { self.plan.ticks } else { TICKS }
+    }
+
+    /// It has had its step: it goes on in the next turn, if it may.
+    fn pause(&mut self) -> Result<Tick, Stop> {
+        if self.is_held_to_its_end() {
+            return Ok(Tick::GoOn);
+        }
+        match self.pauses {
+            Pauses::May => {}
+            Pauses::MayNot => return Ok(Tick::GoOn),
+            Pauses::Another { since_us } if self.is_over(since_us) => return Err(Stop::Busy),
+            Pauses::Another { .. } => return Ok(Tick::GoOn),
+        }
+        let Some(kept) = self.kept.as_deref_mut() else { return Ok(Tick::Pause) };
+        if kept.is_none() {
+            *kept = Kept::new(self.call, self.asked.words).ok();
+        }
+        Ok(if kept.is_some() { Tick::Pause } else { Tick::GoOn })
+    }
+}
+
+/// The row of a command, and how many of its words are its name.
+fn find(words: Args<'_>) -> Option<(&'static Command, RowId, usize)> {
+    let mut rest = words;
+    let (row, id) = table::find(rest.next()?)?;
+    if let Runs::Container(rows) = row.run
+        && let Some(name) = rest.next()
+    {
+        let at = row.subcommand(name)?;
+        return Some((&rows[at], table::sub(id, at), 2));
+    }
+    Some((row, id, 1))
+}
+
+impl Runner<'_, '_, '_, '_> {
+    /// Nobody but its own end, or its time, ends its step.
+    fn is_held_to_its_end(&self) -> bool {
+        self.held_before || self.running.has_written()
+    }
+
+    /// It was at work since this time, and others have waited for it for as long as they may.
+    fn is_over(&self, since_us: u64) -> bool {
+        let limit = self.call.shared.scripts.limit();
+        limit.is_some_and(|limit| {
+            u128::from(self.call.cx.host.clock_us().saturating_sub(since_us)) >= limit.as_micros()
+        })
+    }
+
+    /// A run that others wait for may go on.
+    ///
+    /// # Errors
+    /// It has run for as long as it may.
+    fn is_in_time(&self) -> Result<(), Stop> {
+        let holds_longer = self.holds && self.plan.ticks > TICKS;
+        let keeps_others = !matches!(self.pauses, Pauses::May) || holds_longer || self.is_held_to_its_end();
+        if keeps_others && self.is_over(self.began_us) { Err(Stop::TooLong) } else { Ok(()) }
+    }
+
+    fn carry_out(&mut self, words: Args<'_>) -> Result<(), Trouble> {
+        let Some((row, id, name)) = find(words) else {
+            return Err(Fail::of("ERR Unknown Redis command called from script").into());
+        };
+        let writes = row.changes() || row.has(EMPTIES);
+        let wrote = self.running.has_written();
+        if let Err(fail) = self.admit(row, words, writes, wrote) {
+            self.call.cx.counters.rows.refused(id);
+            return Err(fail.into());
+        }
+        let mut args = words;
+        args.nth(name - 1);
+        self.hold(row, args, writes, wrote)?;
+        if writes {
+            self.running.write().map_err(Trouble::Stop)?;
+        }
+        let mut call = Call {
+            cx: &mut *self.call.cx,
+            shared: self.call.shared,
+            out: &mut *self.out,
+            client: &mut *self.call.client,
+            tally: &mut *self.call.tally,
+            flow: Flow::Next,
+            row: Some(id),
+            admitted: true,
+            later: false,
+        };
+        self.was_fast = row.has(FAST);
+        let began_us = (!self.was_fast).then(|| call.cx.host.clock_us());
+        let done = call.execute_unseen(row, args);
+        if let Some(began_us) = began_us {
+            self.beside_us += call.cx.host.clock_us().saturating_sub(began_us);
+        }
+        if call.cx.shared.topics.monitored() {
+            call.show_as(row, words, "lua");
+        }
+        call.cx.counters.rows.called(id, 1);
+        if let Err(fail) = &done {
+            fail.count(&call.cx.counters.rows, id);
+        }
+        Ok(done?)
+    }
+
+    /// A command may run.
+    fn admit(&mut self, row: &'static Command, words: Args<'_>, writes: bool, wrote: bool) -> Done {
+        if !row.takes(words.len()) {
+            return Err(Fail::of("ERR Wrong number of args calling Redis command from script"));
+        }
+        if row.has(NOSCRIPT) {
+            return Err(Fail::of("ERR This Redis command is not allowed from script"));
+        }
+        self.call.is_allowed(row)?;
+        if writes && self.reads {
+            return Err(Fail::of("ERR Write commands are not allowed from read-only scripts."));
+        }
+        // Behind its first write it is not stopped halfway, unless there is no memory indeed.
+        let asks = row.has(DENYOOM) && !self.nature.allow_oom && !wrote;
+        let starved = || self.call.shared.starved_bytes.load(Relaxed) > 0;
+        if asks && (starved() || !self.call.cx.guard.has_room(item_bytes(words))) {
+            return Err(Fail::OUT_OF_MEMORY);
+        }
+        Ok(())
+    }
+
+    /// What a command needs is held.
+    fn hold(
+        &mut self,
+        row: &'static Command,
+        args: Args<'_>,
+        writes: bool,
+        wrote: bool,
+    ) -> Result<(), Trouble> {
+        let db = self.call.client.db;
+        let mut missing = Vec::new();
+        let mut undeclared = row.takes_all(args);
+        let mut all = undeclared;
+        let (is_own_db, plan, keys) = (db == self.own_db, &*self.plan, self.asked.keys);
+        let declared = self.declared.get_or_init(|| Declared::of(keys));
+        let has_all = self.held_before || plan.whole;
+        row.each_key(args, &mut |key| {
+            if is_own_db && declared.has(key) {
+                return;
+            }
+            undeclared = true;
+            let has = plan.keys.iter().any(|(besides, known)| *besides == db && **known == *key);
+            if has_all || has {
+                return;
+            }
+            let bytes: usize = plan.keys.iter().chain(&missing).map(|(_, named)| named.len()).sum();
+            if missing.len() < FEW_KEYS && bytes + key.len() <= KEYS_BYTES_MAX {
+                missing.push((db, Box::from(key)));
+            } else {
+                all = true;
+            }
+        });
+        self.undeclared |= undeclared;
+        if self.held_before {
+            return Ok(());
+        }
+        // At its first write it may be that it names others later.
+        let wants_all = all || writes && !self.nature.is_trusted();
+        if !self.holds {
+            if self.lost {
+                self.plan.ticks = self.plan.ticks.saturating_mul(LONGER);
+                return Err(Trouble::Stop(Stop::Again));
+            }
+            self.plan.add(missing, wants_all);
+            self.plan.begin(self.call, self.own_db, self.asked.keys);
+            self.holds = true;
+            // It may have waited for its keys. What it did before that goes for nothing, too: a millisecond at most.
+            self.beside_us += self.call.cx.host.clock_us().saturating_sub(self.step_us);
+            return Ok(());
+        }
+        if self.plan.whole || missing.is_empty() && !all && (wrote || !wants_all) {
+            return Ok(());
+        }
+        if wrote {
+            self.nature.note_run(true);
+            return Err(Fail::of(
+                "ERR the script named a key behind its first write that it had not declared, as it never did before; the next run has all keys",
+            )
+            .into());
+        }
+        self.plan.runs += 1;
+        let wants_all = wants_all || self.plan.runs >= RUNS_MAX;
+        self.plan.add(missing, wants_all);
+        Err(Trouble::Stop(Stop::Again))
+    }
+}
+
+/// What took so long, in ticks.
+pub(crate) fn ticks_of(took_ns: u64) -> u32 {
+    u32::try_from(took_ns / TICK_NS).unwrap_or(u32::MAX).max(1)
+}
+
+/// A script's reply, on its way to the client.
+struct Reply<'r, 'x, 'c, 'w> {
+    call: &'r mut Call<'x, 'c, 'w>,
+    /// There is an error in it.
+    has_failed: bool,
+}
+
+impl Sink for Reply<'_, '_, '_, '_> {
+    fn put(&mut self, bytes: &[u8]) -> bool {
+        if self.call.make_room(bytes.len()).is_err() {
+            return false;
+        }
+        self.call.out.put(bytes);
+        true
+    }
+
+    fn put_bulk(&mut self, text: &[u8]) -> bool {
+        self.call.make_room(HEAD_BYTES_MAX + text.len() + 2).is_ok() && self.call.bulk(text).is_ok()
+    }
+
+    fn failed(&mut self, text: &[u8], is_counted: bool) {
+        self.has_failed = true;
+        if !is_counted {
+            self.call.count_error(&Fail::with(text.iter().copied().map(char::from).collect()));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What a worker keeps for scripts: a Lua state, made at the first of them, with those that it has compiled; and which
+//! script of its own goes on in later turns.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use larder_script::{Berth, Compiled, Engine, Kind, Running};
+use larder_store::Store;
+
+use super::cache::{Id, Script};
+use super::library::Loaded;
+use crate::core::output::Output;
+use crate::redis::call::Call;
+use crate::redis::fail::Fail;
+
+/// All states take one part in this many of the memory at most …
+const STATES_SHARE: u64 = 4;
+/// … a worker has up to two, one of which has a script that goes on in later turns …
+const STATES: u64 = 2;
+/// … and each may take so much in any case: what scripts see takes a third of it …
+const STATE_BYTES_MIN: u64 = 1 << 20;
+/// … and no more than this: what is in a state goes with it, in one step.
+const STATE_BYTES_MAX: u64 = 64 << 20;
+/// Scripts that a state has compiled at a time: each holds a place of it.
+const COMPILED_MAX: usize = 256;
+/// What is kept for replies of commands that scripts call.
+const REPLY_BYTES: usize = 16 << 10;
+
+/// A Lua state, for the time of a command.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub engine: Engine,
+    pub running: Arc<Running>,
+    /// Replies of the commands that a script calls.
+    pub out: Output,
+    /// Scripts go when they are known no more, whoever has compiled them.
+    compiled: HashMap<Id, (Weak<Script>, Compiled)>,
+    /// Libraries of functions, by name.
+    pub libraries: HashMap<Box<str>, Loaded>,
+    /// How often scripts or libraries had been forgotten when this was looked at.
+    flushes: u32,
+}
+
+/// A worker's part.
+#[derive(Debug, Default)]
+struct Own {
+    state: Option<Berth<State>>,
+    long: Weak<Long>,
+}
+
+/// A script that goes on in later turns.
+#[derive(Debug)]
+pub(crate) struct Long {
+    /// Since when, by the clock of its host.
+    pub since_us: u64,
+}
+
+/// The worker's script that goes on in later turns, if there is one.
+pub(crate) fn long(call: &Call<'_, '_, '_>) -> Option<Arc<Long>> {
+    let own = call.cx.room.take_kept::<Own>()?;
+    let long = own.long.upgrade();
+    call.cx.room.keep(own);
+    long
+}
+
+/// A script goes on in later turns, as long as the result is held.
+pub(crate) fn begin_long(call: &Call<'_, '_, '_>, since_us: u64) -> Arc<Long> {
+    let long = Arc::new(Long { since_us });
+    let mut own = call.cx.room.take_kept::<Own>().unwrap_or_default();
+    own.long = Arc::downgrade(&long);
+    call.cx.room.keep(own);
+    long
+}
+
+impl State {
+    /// The worker's, for the time of a command: to be given back.
+    ///
+    /// # Errors
+    /// Lua cannot be begun.
+    pub fn of(call: &mut Call<'_, '_, '_>) -> Result<Box<State>, Fail> {
+        let mut own = call.cx.room.take_kept::<Own>().unwrap_or_default();
+        let state = own.state.as_mut().and_then(Berth::take);
+        call.cx.room.keep(own);
+        let flushes = call.shared.scripts.flushes();
+        match state.and_then(|state| state.after(flushes)) {
+            Some(state) => Ok(state),
+            None => State::new(call),
+        }
+    }
+
+    /// What is left of it behind so many times that scripts or libraries were forgotten; none if that is nothing.
+    fn after(mut self: Box<State>, flushes: u32) -> Option<Box<State>> {
+        if std::mem::replace(&mut self.flushes, flushes) != flushes {
+            self.compiled.clear();
+            self.libraries.retain(|_, loaded| loaded.is_known());
+            if self.libraries.is_empty() {
+                return None;
+            }
+        }
+        Some(self)
+    }
+
+    /// Scripts or libraries were forgotten: what this worker has of them goes now, what others have with their next script.
+    pub fn forget(call: &Call<'_, '_, '_>) {
+        let flushes = call.shared.scripts.note_flush();
+        let Some(mut own) = call.cx.room.take_kept::<Own>() else { return };
+        let state = own.state.as_mut().and_then(Berth::take);
+        own.state = state.and_then(|state| state.after(flushes)).map(Berth::new);
+        call.cx.room.keep(own);
+    }
+
+    fn new(call: &mut Call<'_, '_, '_>) -> Result<Box<State>, Fail> {
+        let store = call.cx.guard.store();
+        let running = Arc::new(Running::default());
+        let account = Arc::clone(store);
+        let account = Box::new(move |more| account.set_aside(more));
+        let engine = Engine::new(bytes_max(store), Arc::clone(&running), account, call.cx.host.script_pace())
+            .map_err(|error| Fail::with(format!("ERR scripts cannot be run: {error}")))?;
+        let out = Output::charged(u64::MAX, store, 0);
+        call.shared.scripts.enter(&running);
+        call.give_way();
+        let (compiled, libraries, flushes) = (HashMap::new(), HashMap::new(), call.shared.scripts.flushes());
+        Ok(Box::new(State { engine, running, out, compiled, libraries, flushes }))
+    }
+
+    /// Keeps it for the next; one whose room is used up is made anew then.
+    pub fn give_back(mut self: Box<State>, call: &mut Call<'_, '_, '_>) {
+        self.out.clear();
+        self.out.shrink(REPLY_BYTES);
+        if self.engine.is_full() {
+            self.compiled.clear();
+            self.libraries.clear();
+            if self.engine.is_full() {
+                return;
+            }
+        }
+        let mut own = call.cx.room.take_kept::<Own>().unwrap_or_default();
+        match &mut own.state {
+            // Another that was made meanwhile goes.
+            Some(berth) => drop(berth.replace(self)),
+            state => *state = Some(Berth::new(self)),
+        }
+        call.cx.room.keep(own);
+        // What it has grown by.
+        if call.cx.guard.store().is_over_limit() {
+            call.give_way();
+        }
+    }
+
+    /// A script that was compiled here and is still known, ready to run here.
+    pub fn ready(&self, id: &Id) -> Option<(Arc<Script>, Compiled)> {
+        let (script, compiled) = self.compiled.get(id)?;
+        let script = script.upgrade().filter(|script| !script.is_gone())?;
+        Some((script, compiled.clone()))
+    }
+
+    /// Makes a script ready to run here.
+    ///
+    /// # Errors
+    /// What Lua says of it.
+    pub fn compiled(&mut self, script: &Arc<Script>) -> Result<Compiled, Fail> {
+        let compiled = self.compile(script)?;
+        if self.compiled.len() >= COMPILED_MAX {
+            self.compiled.clear();
+        }
+        self.compiled.insert(script.id, (Arc::downgrade(script), compiled.clone()));
+        Ok(compiled)
+    }
+
+    /// Compiles a script.
+    ///
+    /// # Errors
+    /// What Lua says of it.
+    pub fn compile(&self, script: &Script) -> Result<Compiled, Fail> {
+        let compiled = self.engine.compile(script.code(), Kind::Script);
+        compiled.map_err(|error| Fail::with(format!("ERR Error compiling script (new function): {error}")))
+    }
+}
+
+/// What a state may take.
+fn bytes_max(store: &Store) -> usize {
+    let all = store.memory_bytes() / STATES_SHARE;
+    let each = all / (STATES * store.workers_max() as u64);
+    each.clamp(STATE_BYTES_MIN, STATE_BYTES_MAX) as usize
+}

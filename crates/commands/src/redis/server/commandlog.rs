@@ -1,0 +1,588 @@
+//! SLOWLOG and COMMANDLOG: commands that took long, and those with a large request or a large reply.
+//!
+//! Only commands that may take long are measured (all that are not FAST), unless times below a
+//! millisecond are to be listed: two looks at a clock would be a good part of what a GET costs. Sizes are looked at where
+//! they may be large: a request that was gathered or received into its item, a reply that is no usual one. Where small
+//! ones are to be listed, too, no command runs in a batch.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use larder_protocol::resp::Args;
+use larder_store::{Store, Value};
+
+use super::secret;
+use crate::core::shown::Logged;
+use crate::redis::call::{Call, integer};
+use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::put_bulk;
+use crate::redis::strings::rewrite::Heap;
+use crate::redis::table::flag::{
+    ADMIN, FAST, LOADING, NOSCRIPT, SHOWS_KEYS, SKIP_SLOWLOG, STALE, WEIGHTLESS,
+};
+use crate::redis::table::{Command, NO_KEYS};
+
+const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
+
+pub(crate) const SLOWLOG: &[Command] = &[
+    Command::args("slowlog|get", -2, RULES | SHOWS_KEYS, NO_KEYS, |call, mut args| {
+        let count = match (args.next(), args.next()) {
+            (None, _) => 10,
+            (Some(count), None) => count_of(count)?,
+            _ => {
+                return Err(Fail::of(
+                    "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.",
+                ));
+            }
+        };
+        get(call, Kind::Slow, count)
+    })
+    .doc("2.2.12", "[count]", "Commands that took long."),
+    Command::args("slowlog|len", 2, RULES, NO_KEYS, |call, _| len(call, Kind::Slow)).doc(
+        "2.2.12",
+        "",
+        "How many are listed.",
+    ),
+    Command::args("slowlog|reset", 2, RULES, NO_KEYS, |call, _| reset(call, Kind::Slow)).doc(
+        "2.2.12",
+        "",
+        "Empties the list.",
+    ),
+    Command::args("slowlog|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
+        super::introspect::help(call, "slowlog")
+    })
+    .doc("6.2.0", "", "What SLOWLOG can do."),
+];
+
+pub(crate) const COMMANDLOG: &[Command] = &[
+    Command::args("commandlog|get", 4, RULES | SHOWS_KEYS, NO_KEYS, |call, mut args| {
+        let (count, kind) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+        let count = count_of(count)?;
+        get(call, Kind::named(kind)?, count)
+    })
+    .doc(
+        "8.1.0",
+        "count <SLOW|LARGE-REQUEST|LARGE-REPLY>",
+        "Commands that took long, or had a large request or reply.",
+    ),
+    Command::args("commandlog|len", 3, RULES, NO_KEYS, |call, mut args| {
+        len(call, Kind::named(args.next().unwrap_or_default())?)
+    })
+    .doc("8.1.0", "<SLOW|LARGE-REQUEST|LARGE-REPLY>", "How many are listed."),
+    Command::args("commandlog|reset", 3, RULES, NO_KEYS, |call, mut args| {
+        reset(call, Kind::named(args.next().unwrap_or_default())?)
+    })
+    .doc("8.1.0", "<SLOW|LARGE-REQUEST|LARGE-REPLY>", "Empties a list."),
+    Command::args("commandlog|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
+        super::introspect::help(call, "commandlog")
+    })
+    .doc("8.1.0", "", "What COMMANDLOG can do."),
+];
+
+/// Arguments of a command that are kept, and bytes of each.
+const ARGS_KEPT: usize = 32;
+const ARG_BYTES_KEPT: usize = 128;
+
+/// Why a command is listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It took so many microseconds.
+    Slow,
+    /// Its request had so many bytes.
+    LargeRequest,
+    /// Its reply had so many bytes.
+    LargeReply,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Slow, Kind::LargeRequest, Kind::LargeReply];
+
+    /// As it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Slow => "slow",
+            Kind::LargeRequest => "large-request",
+            Kind::LargeReply => "large-reply",
+        }
+    }
+
+    fn named(name: &[u8]) -> Result<Kind, Fail> {
+        let found = Kind::ALL.into_iter().find(|kind| name.eq_ignore_ascii_case(kind.name().as_bytes()));
+        found.ok_or(Fail::of("ERR type should be one of the following: slow, large-request, large-reply"))
+    }
+
+    /// Less than this no command of a batch comes to: where that is to be listed each is looked at by itself.
+    fn batched(self) -> i64 {
+        match self {
+            Kind::Slow => 1000,
+            // As much as is received at once.
+            Kind::LargeRequest | Kind::LargeReply => 64 << 10,
+        }
+    }
+
+    /// The share of the memory limit that its list takes at most: one part of so many.
+    fn share(self) -> u64 {
+        match self {
+            Kind::Slow => 64,
+            Kind::LargeRequest | Kind::LargeReply => 128,
+        }
+    }
+}
+
+/// Parameters: what each says of which list.
+const PARAMETERS: &[(&str, Kind, Sets)] = &[
+    ("slowlog-log-slower-than", Kind::Slow, Sets::From),
+    ("commandlog-execution-slower-than", Kind::Slow, Sets::From),
+    ("slowlog-max-len", Kind::Slow, Sets::Most),
+    ("commandlog-slow-execution-max-len", Kind::Slow, Sets::Most),
+    ("commandlog-request-larger-than", Kind::LargeRequest, Sets::From),
+    ("commandlog-large-request-max-len", Kind::LargeRequest, Sets::Most),
+    ("commandlog-reply-larger-than", Kind::LargeReply, Sets::From),
+    ("commandlog-large-reply-max-len", Kind::LargeReply, Sets::Most),
+];
+
+/// What a parameter sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sets {
+    /// From where on commands are listed.
+    From,
+    /// How many are.
+    Most,
+}
+
+/// All parameters that set what this one does, if it is one of these.
+pub(crate) fn namesakes(name: &str) -> Option<impl Iterator<Item = &'static str>> {
+    let (_, kind, sets) = PARAMETERS.iter().find(|(known, ..)| *known == name)?;
+    let same = PARAMETERS.iter().filter(move |(_, of, what)| of == kind && what == sets);
+    Some(same.map(|(name, ..)| *name))
+}
+
+/// A command that is listed.
+#[derive(Clone, Debug)]
+struct Entry {
+    id: u64,
+    at_s: u64,
+    /// Microseconds or bytes.
+    value: u64,
+    row: &'static Command,
+    /// Of the arguments that are kept, its first key.
+    key_at: Option<usize>,
+    /// All arguments, also those that are not kept.
+    words: u64,
+    args: Vec<Vec<u8>>,
+    address: Box<str>,
+    name: Box<str>,
+}
+
+/// The last commands of one kind.
+#[derive(Debug)]
+struct Log {
+    /// From here on a command is listed; less than 0: none is.
+    from: AtomicI64,
+    entries_max: AtomicI64,
+    last_id: AtomicU64,
+    entries: Mutex<Entries>,
+}
+
+/// The last commands that took long, and those with large requests and replies.
+#[derive(Debug)]
+pub(crate) struct Commandlog {
+    logs: [Log; 3],
+    /// What commands of a batch come to is to be listed, too.
+    is_each_alone: AtomicBool,
+    /// Replies of so many bytes are to be listed.
+    reply_from: AtomicU64,
+}
+
+/// The entries, the last one first, and the bytes that they take of the memory limit.
+#[derive(Debug, Default)]
+struct Entries {
+    list: VecDeque<Entry>,
+    bytes: u64,
+}
+
+impl Entry {
+    /// What it takes, about.
+    fn bytes(&self) -> u64 {
+        let texts = self.args.iter().map(|arg| arg.len() + size_of::<Vec<u8>>()).sum::<usize>();
+        (size_of::<Entry>() + texts + self.address.len() + self.name.len()) as u64
+    }
+}
+
+impl Entries {
+    fn add(&mut self, store: &Store, entry: Entry) {
+        self.bytes += entry.bytes();
+        store.set_aside(entry.bytes() as i64);
+        self.list.push_front(entry);
+    }
+
+    /// Drops the oldest, until there are so many at most, which take so many bytes at most.
+    fn shorten(&mut self, store: &Store, entries_max: usize, bytes_max: u64) {
+        while self.list.len() > entries_max || self.bytes > bytes_max {
+            let Some(entry) = self.list.pop_back() else { return };
+            self.bytes -= entry.bytes();
+            store.set_aside(-(entry.bytes() as i64));
+        }
+    }
+}
+
+impl Log {
+    fn new(from: i64) -> Log {
+        Log {
+            from: AtomicI64::new(from),
+            entries_max: AtomicI64::new(128),
+            last_id: AtomicU64::new(0),
+            entries: Mutex::default(),
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lists(&self, value: u64) -> bool {
+        u64::try_from(self.from.load(Relaxed)).is_ok_and(|from| value >= from)
+    }
+}
+
+impl Default for Commandlog {
+    fn default() -> Commandlog {
+        const LARGE_BYTES: i64 = 1 << 20;
+        Commandlog {
+            logs: [Log::new(10_000), Log::new(LARGE_BYTES), Log::new(LARGE_BYTES)],
+            is_each_alone: AtomicBool::new(false),
+            reply_from: AtomicU64::new(LARGE_BYTES as u64),
+        }
+    }
+}
+
+/// Most entries, whatever is asked for.
+const ENTRIES_MAX: usize = 4096;
+
+impl Commandlog {
+    fn log(&self, kind: Kind) -> &Log {
+        &self.logs[kind as usize]
+    }
+
+    /// Times or sizes are to be listed that also short commands have: each is looked at, and none runs in a batch.
+    #[inline]
+    pub fn is_each_alone(&self) -> bool {
+        self.is_each_alone.load(Relaxed)
+    }
+
+    /// Times are to be listed that also short commands take.
+    #[inline]
+    pub fn measures_all(&self) -> bool {
+        (0..Kind::Slow.batched()).contains(&self.log(Kind::Slow).from.load(Relaxed))
+    }
+
+    /// Replies of so many bytes are to be listed.
+    #[inline]
+    pub fn reply_from(&self) -> u64 {
+        self.reply_from.load(Relaxed)
+    }
+
+    pub fn len(&self, kind: Kind) -> usize {
+        self.log(kind).entries().list.len()
+    }
+
+    /// Number and microseconds of the last slow one that is listed.
+    pub fn last(&self) -> Option<(u64, u64)> {
+        self.log(Kind::Slow).entries().list.front().map(|entry| (entry.id, entry.value))
+    }
+
+    /// From how many microseconds or bytes on a command is listed; less than 0: none is.
+    pub fn from(&self, kind: Kind) -> i64 {
+        self.log(kind).from.load(Relaxed)
+    }
+
+    /// The last that are listed, so many at most, the last one first: what may be shown of them.
+    pub fn last_of(&self, kind: Kind, most: usize) -> Vec<Logged> {
+        let entries = self.log(kind).entries();
+        let shown = entries.list.iter().take(most).map(|entry| Logged {
+            id: entry.id,
+            at_s: entry.at_s,
+            value: entry.value,
+            command: entry.row.name,
+            words: entry.words,
+            key: entry.key_at.and_then(|at| entry.args.get(at).cloned()),
+            address: entry.address.clone(),
+            client: entry.name.clone(),
+        });
+        shown.collect()
+    }
+
+    /// Sets one of the parameters that [`namesakes`] knows.
+    pub fn set(&self, store: &Store, name: &str, n: i64) {
+        let Some((_, kind, sets)) = PARAMETERS.iter().find(|(known, ..)| *known == name) else { return };
+        let log = self.log(*kind);
+        match sets {
+            Sets::From => {
+                log.from.store(n, Relaxed);
+                let small = |kind: Kind| (0..kind.batched()).contains(&self.from(kind));
+                self.is_each_alone.store(Kind::ALL.into_iter().any(small), Relaxed);
+                let reply_from = u64::try_from(self.from(Kind::LargeReply)).unwrap_or(u64::MAX);
+                self.reply_from.store(reply_from, Relaxed);
+            }
+            Sets::Most => {
+                log.entries_max.store(n, Relaxed);
+                log.entries().shorten(store, n.max(0) as usize, u64::MAX);
+            }
+        }
+    }
+
+    fn add(&self, store: &Store, kind: Kind, mut entry: Entry, value: u64) {
+        let log = self.log(kind);
+        (entry.id, entry.value) = (log.last_id.fetch_add(1, Relaxed), value);
+        let mut entries = log.entries();
+        entries.add(store, entry);
+        let most = (log.entries_max.load(Relaxed).max(0) as usize).min(ENTRIES_MAX);
+        entries.shorten(store, most, store.memory_bytes() / kind.share());
+    }
+}
+
+/// What a command came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measured {
+    /// If that was measured.
+    pub took_us: Option<u64>,
+    /// Of its request.
+    pub request_bytes: u64,
+    /// Of its reply.
+    pub reply_bytes: u64,
+}
+
+/// What a request of these words takes on the wire.
+pub(crate) fn request_bytes(words: Args<'_>) -> u64 {
+    let digits = words.len().checked_ilog10().map_or(1, |tens| u64::from(tens) + 1);
+    // `*2\r\n` in front of them.
+    3 + digits + words.encoded().len() as u64
+}
+
+/// A command that goes on in later turns, to be listed if it turns out to take long or its reply to be large.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    entry: Entry,
+    _held: Heap,
+}
+
+impl Call<'_, '_, '_> {
+    /// A command's time is worth two looks at a clock.
+    pub fn measures(&self, row: &Command) -> bool {
+        !row.has(FAST) || self.shared.commandlog.measures_all()
+    }
+
+    /// Notes a command, if it took long or had a large request or reply; `args` with its name. Of EXEC each that it runs
+    /// is noted.
+    #[inline]
+    pub fn note(&mut self, row: &'static Command, args: Args<'_>, measured: Measured) {
+        let log = &self.shared.commandlog;
+        let Measured { took_us, request_bytes, reply_bytes } = measured;
+        let values = [took_us, Some(request_bytes), Some(reply_bytes)];
+        let listed = |(log, value): (&Log, Option<u64>)| value.is_some_and(|value| log.lists(value));
+        if log.logs.iter().zip(values).any(listed) && !row.has(SKIP_SLOWLOG) {
+            self.note_all(row, args, values);
+        }
+    }
+
+    #[cold]
+    fn note_all(&mut self, row: &'static Command, args: Args<'_>, values: [Option<u64>; 3]) {
+        let entry = self.entry(row, args);
+        let (log, store) = (&self.shared.commandlog, self.cx.guard.store());
+        for (kind, value) in Kind::ALL.into_iter().zip(values) {
+            if let Some(value) = value.filter(|value| log.log(kind).lists(*value)) {
+                log.add(store, kind, entry.clone(), value);
+            }
+        }
+    }
+
+    /// A command that goes on in later turns; none if neither slow ones nor large replies are listed, or there is no memory
+    /// to keep its words.
+    #[cold]
+    pub fn note_later(&mut self, row: &'static Command, args: Args<'_>) -> Option<Noted> {
+        let log = &self.shared.commandlog;
+        let is_listed = [Kind::Slow, Kind::LargeReply].iter().any(|kind| log.log(*kind).lists(u64::MAX));
+        if !is_listed || row.has(SKIP_SLOWLOG) {
+            return None;
+        }
+        let entry = self.entry(row, args);
+        let held = Heap::keep(self, entry.bytes() as usize).ok()?;
+        Some(Noted { entry, _held: held })
+    }
+
+    /// It has ended: what its steps took, and bytes of its reply.
+    pub fn note_end(&mut self, noted: Noted, took_us: u64, reply_bytes: u64) {
+        let (log, store) = (&self.shared.commandlog, self.cx.guard.store());
+        for (kind, value) in [(Kind::Slow, took_us), (Kind::LargeReply, reply_bytes)] {
+            if log.log(kind).lists(value) {
+                log.add(store, kind, noted.entry.clone(), value);
+            }
+        }
+    }
+
+    /// What is kept of a command.
+    fn entry(&self, row: &'static Command, args: Args<'_>) -> Entry {
+        let count = args.len();
+        let shown = if count > ARGS_KEPT { ARGS_KEPT - 1 } else { count };
+        let mut kept: Vec<Vec<u8>> = secret::shown(Some(row), args).take(shown).map(cut).collect();
+        if shown < count {
+            kept.push(format!("... ({} more arguments)", count - shown).into_bytes());
+        }
+        Entry {
+            id: 0,
+            at_s: self.cx.now() / 1000,
+            value: 0,
+            row,
+            key_at: row.first_key_at().filter(|at| *at < shown),
+            words: count as u64,
+            args: kept,
+            address: self.client.facts.address.clone(),
+            name: self.client.facts.names().name,
+        }
+    }
+
+    /// Notes a command whose last word, of so many bytes, was received into the item of the second.
+    #[cold]
+    pub fn note_upload(&mut self, row: &'static Command, words: &[&[u8]], value_bytes: u64) {
+        let wire = |bytes: u64| 5 + bytes + bytes.checked_ilog10().map_or(1, |tens| u64::from(tens) + 1);
+        let request_bytes =
+            4 + words.iter().map(|word| wire(word.len() as u64)).sum::<u64>() + wire(value_bytes);
+        let log = &self.shared.commandlog;
+        if !log.log(Kind::LargeRequest).lists(request_bytes) {
+            return;
+        }
+        let mut value = self.beginning(words[1]);
+        let more = value_bytes.saturating_sub(value.len() as u64);
+        if more > 0 {
+            value.extend_from_slice(format!("... ({more} more bytes)").as_bytes());
+        }
+        let mut entry = self.entry(row, Args::rest(&[], 0));
+        entry.args = words.iter().map(|word| cut(word)).chain([value]).collect();
+        entry.words = entry.args.len() as u64;
+        entry.key_at = row.first_key_at();
+        log.add(self.cx.guard.store(), Kind::LargeRequest, entry, request_bytes);
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// The first bytes of a key's value.
+    fn beginning(&mut self, key: &[u8]) -> Vec<u8> {
+        let key = self.key(key);
+        let Some(item) = self.cx.guard.peek(&key).hit() else { return Vec::new() };
+        let cut = |bytes: &[u8]| bytes[..bytes.len().min(ARG_BYTES_KEPT)].to_vec();
+        match item.value() {
+            Value::Whole(value) => cut(value),
+            Value::Pieces(value) => value.pin().pieces(0).next().map(cut).unwrap_or_default(),
+            Value::Collection(_) => Vec::new(),
+        }
+    }
+}
+
+/// The beginning of a word, and how much more there is.
+fn cut(word: &[u8]) -> Vec<u8> {
+    let mut bytes = word[..word.len().min(ARG_BYTES_KEPT)].to_vec();
+    if word.len() > ARG_BYTES_KEPT {
+        let more = word.len() - ARG_BYTES_KEPT;
+        bytes.extend_from_slice(format!("... ({more} more bytes)").as_bytes());
+    }
+    bytes
+}
+
+const BAD_COUNT: Fail = Fail::of("ERR count should be greater than or equal to -1");
+
+/// How many are wanted; -1: all.
+fn count_of(word: &[u8]) -> Result<usize, Fail> {
+    match integer(word).map_err(|_| BAD_COUNT)? {
+        -1 => Ok(usize::MAX),
+        n => usize::try_from(n).map_err(|_| BAD_COUNT),
+    }
+}
+
+fn len(call: &mut Call<'_, '_, '_>, kind: Kind) -> Done {
+    let len = call.shared.commandlog.len(kind);
+    call.length(len)
+}
+
+fn reset(call: &mut Call<'_, '_, '_>, kind: Kind) -> Done {
+    let store = call.cx.guard.store();
+    call.shared.commandlog.log(kind).entries().shorten(store, 0, 0);
+    call.ok()
+}
+
+fn get(call: &mut Call<'_, '_, '_>, kind: Kind, count: usize) -> Done {
+    let log = call.shared.commandlog.log(kind);
+    // The copies, and what is told of them.
+    let bytes = log.entries().bytes as usize;
+    let _held = Heap::take(call, bytes)?;
+    call.make_room(2 * bytes)?;
+    let mut left = bytes as u64;
+    let entries: Vec<Entry> = {
+        let entries = log.entries();
+        // Others may have been noted since.
+        let fits = |entry: &&Entry| {
+            let fits = entry.bytes() <= left;
+            left = left.saturating_sub(entry.bytes());
+            fits
+        };
+        entries.list.iter().take(count).take_while(fits).cloned().collect()
+    };
+    call.array(entries.len());
+    for entry in entries {
+        call.array(6);
+        call.integer(entry.id as i64)?;
+        call.integer(entry.at_s as i64)?;
+        call.integer(entry.value as i64)?;
+        call.array(entry.args.len());
+        entry.args.iter().for_each(|arg| put_bulk(call.out, arg));
+        call.bulk(entry.address.as_bytes())?;
+        call.bulk(entry.name.as_bytes())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_protocol::resp::Encoder;
+
+    #[test]
+    fn a_request_has_the_bytes_that_it_takes_on_the_wire() {
+        let mut words = Encoder::default();
+        for word in [&b"SET"[..], b"a", b"value"] {
+            words.push(word);
+        }
+        assert_eq!(
+            request_bytes(words.args()),
+            b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$5\r\nvalue\r\n".len() as u64
+        );
+    }
+
+    #[test]
+    fn a_parameter_has_another_name_where_it_says_the_same() {
+        let all = |name| namesakes(name).map(|names| names.collect::<Vec<_>>());
+        assert_eq!(
+            all("slowlog-max-len"),
+            Some(vec!["slowlog-max-len", "commandlog-slow-execution-max-len"])
+        );
+        assert_eq!(all("commandlog-reply-larger-than"), Some(vec!["commandlog-reply-larger-than"]));
+        assert_eq!(all("maxmemory"), None);
+    }
+
+    #[test]
+    fn small_things_are_listed_only_one_by_one() {
+        let (log, store) = (Commandlog::default(), Store::new(<_>::default()).expect("a store"));
+        assert!(!log.is_each_alone() && !log.measures_all());
+        for (name, short, long) in [
+            ("slowlog-log-slower-than", 999, 1000),
+            ("commandlog-request-larger-than", 65_535, 65_536),
+            ("commandlog-reply-larger-than", 0, -1),
+        ] {
+            log.set(&store, name, short);
+            assert!(log.is_each_alone(), "{name}");
+            log.set(&store, name, long);
+            assert!(!log.is_each_alone(), "{name}");
+        }
+        assert_eq!(log.reply_from(), u64::MAX);
+    }
+}

@@ -1,0 +1,196 @@
+//! What a command takes in EXEC beside what each takes, as its row says it: what that comes to is in
+//! `transactions/weight.rs`.
+
+use crate::redis::collections::bounds::By;
+
+/// What it goes by how long a command takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weighs {
+    /// It takes as much whatever there is, as its flag `WEIGHTLESS` says.
+    Nothing,
+    /// None, but the database is another one behind it.
+    Selection,
+    /// None, but names stand for other databases behind it.
+    Swap,
+    /// The names of all keys, compared with a pattern.
+    Names,
+    /// Some of them.
+    Scan,
+    /// As many keys as are looked at where one is wanted at random.
+    Sample,
+    /// The figures of the server.
+    Figures,
+    /// All keys with their values.
+    Everything,
+    /// Keys that it makes, as many as it says.
+    Populate,
+    /// A text that it makes, compared with a pattern.
+    Match,
+    /// The names of parameters, compared with patterns.
+    Parameters,
+    /// All patterns that are subscribed to.
+    Topics,
+    /// All channels, compared with a pattern.
+    Channels,
+    /// All clients.
+    Clients,
+    /// None, but the key's value is this argument behind it.
+    Value(usize),
+    /// None, but these keys have these values behind it.
+    Pairs,
+    /// The same, with their number in front of them.
+    CountedPairs,
+    /// The value, to which its argument is added.
+    Append,
+    /// The value, if it ends before what is written to it.
+    Overlay,
+    /// The same of one bit.
+    Bit,
+    /// The same of the last field that is written, and what lies between fields.
+    BitFields,
+    /// The value that is read.
+    Read,
+    /// The values of all its arguments.
+    ReadAll,
+    /// The value, and what checks it.
+    Dump,
+    /// A payload that becomes a value.
+    Restore,
+    /// The registers of this argument.
+    Registers(usize),
+    /// Those of all its keys.
+    RegistersRead,
+    /// The same, put into those of the first.
+    RegistersMerged,
+    /// The longest of all its sources, as often as there are sources.
+    BitOperation,
+    /// One value by the other.
+    Subsequence,
+    /// The value, unless it stays where it lies.
+    Rename,
+    /// The value.
+    Copy,
+    /// The value, unless it stays where it lies; it goes to another database.
+    Move,
+    /// All rows of a stream.
+    Survey,
+    /// Elements of collections.
+    Elements(Elements),
+}
+
+impl Weighs {
+    /// What it works at becomes the value of a key, whatever that had, if the command writes.
+    pub fn stores_elements(self) -> bool {
+        matches!(
+            self,
+            Weighs::Elements(
+                Elements::Union
+                    | Elements::Intersection
+                    | Elements::Difference
+                    | Elements::StoreRange
+                    | Elements::StorePlaces
+                    | Elements::Places
+                    | Elements::Sort
+            )
+        )
+    }
+}
+
+/// Which elements of collections a command works at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elements {
+    /// Those that it names, and it replies none.
+    Few,
+    /// Those that it names, which it replies.
+    Named,
+    /// The same of members, of which it replies a number each.
+    NamedScores,
+    /// The same of members, of which it replies a place each.
+    NamedPlaces,
+    /// One, which it replies.
+    One,
+    /// All, which it replies.
+    All,
+    /// The same of a hash, of which fields may be due.
+    AllFields,
+    /// Fields that are due.
+    FieldCount,
+    /// Some at random.
+    Pick,
+    /// The same of a hash, of which fields may be due.
+    PickFields,
+    /// Some at random, which it takes out.
+    PickOut,
+    /// Some, compared with a pattern.
+    Scan,
+    /// The same of a hash, of which fields may be due.
+    ScanFields,
+    /// Those of a list from one place to another.
+    ListRange,
+    /// A list that is looked through.
+    Position,
+    /// The same, and one is put in.
+    Insert,
+    /// The same, and equal ones are taken out.
+    RemoveEqual,
+    /// A leaf of a list.
+    ListWrite,
+    /// The ends of a list, which go.
+    Trim,
+    /// As many from an end as it says.
+    Pop,
+    /// One from an end to an end of another.
+    MoveEnd,
+    /// One, to another set.
+    MoveMember,
+    /// Members in their order, by rank if no option says otherwise.
+    Range,
+    /// The same by rank.
+    RankRange,
+    /// The same by what is not known, but for LIMIT.
+    LimitedRange,
+    /// The same, stored under another key.
+    StoreRange,
+    /// A leaf of a sorted set.
+    SortedWrite,
+    /// Members by this, which it takes out.
+    RemoveRange(By),
+    /// As many members with the least or the highest scores as it says, which it takes out.
+    PopScored,
+    /// One of whichever of its keys has some.
+    PopAny,
+    /// As many of them as it says.
+    PopSome,
+    /// The same of sorted sets.
+    PopSomeScored,
+    /// All, in an order that it makes.
+    Sort,
+    /// All that lie in cells.
+    Places,
+    /// The same, stored under another key.
+    StorePlaces,
+    /// All of all its keys.
+    Union,
+    /// Those of the smallest, looked for in all others.
+    Intersection,
+    /// The same, of which it replies a number.
+    IntersectionCount,
+    /// Those of the first, looked for in all others, or all of all.
+    Difference,
+    /// A leaf of a stream, and what it trims if it does.
+    AddEntry,
+    /// The same, and it does.
+    TrimEntries,
+    /// Entries of a stream, as many as COUNT says.
+    Entries,
+    /// The same of several.
+    ReadEntries,
+    /// Entries that it names.
+    Ids,
+    /// All that are pending.
+    Pending,
+    /// Pending ones that it names.
+    Claim,
+    /// Pending ones, as many as COUNT says.
+    ClaimIdle,
+}

@@ -1,0 +1,481 @@
+//! Streams that are large, waited for, or come out of payloads: in steps, of one version, and nothing kept of what is refused.
+
+use crate::survey::command;
+use crate::{Bench, START, bench};
+use larder_commands::{Next, Session};
+use larder_store::{Adding, NewFields, NewId, StreamId, Type};
+use larder_testkit::redis::frame::Frame;
+use larder_testkit::talk::encode;
+
+impl Bench {
+    /// Entries of two fields, one each millisecond from 1 on, of which the first has a value of so many bytes.
+    fn stream(&mut self, name: &str, entries: u64, bytes: usize) {
+        let value = vec![b'v'; bytes];
+        for n in 1..=entries {
+            let mut guard = self.worker.enter(START);
+            let key = guard.key(name.as_bytes());
+            let number = n.to_string();
+            let pairs = [(&b"field"[..], &value[..]), (b"number", number.as_bytes())];
+            let fields = NewFields::of(pairs.into_iter()).unwrap();
+            let id = NewId::Is(StreamId { ms: n, seq: 0 });
+            let adding =
+                Adding { id, now: START, fields: &fields, present: false, trim: None, at_once: true };
+            guard.stream_add(&key, &adding).unwrap();
+        }
+    }
+
+    fn text_of(&mut self, words: &str) -> String {
+        String::from_utf8(self.reply(words)).expect("text")
+    }
+
+    /// A session whose command waits for ever.
+    fn waiter_of(&mut self, words: &str) -> Session {
+        let mut session = Session::new();
+        let words: Vec<&str> = words.split(' ').collect();
+        let (next, reply) = self.turn(&mut session, &command(&words));
+        assert!(matches!(next, Next::Await(_)) && reply.is_empty(), "{next:?}");
+        session
+    }
+
+    fn looked(&mut self, session: &mut Session) -> (Next, String) {
+        let (next, reply) = self.turn(session, b"");
+        (next, String::from_utf8(reply).expect("text"))
+    }
+}
+
+fn frame(reply: &[u8]) -> Frame {
+    let (frame, bytes) = Frame::read(reply).expect("a reply").expect("all of it");
+    assert_eq!(bytes, reply.len());
+    frame
+}
+
+#[test]
+fn entries_are_replied_in_steps_and_of_one_moment() {
+    let mut bench = bench();
+    bench.stream("s", 20_000, 10);
+    let held = bench.worker.store().held_bytes();
+    for (words, first, count) in [
+        ("XRANGE s - +", "1-0", 20_000),
+        ("XREVRANGE s + -", "20000-0", 20_000),
+        ("XRANGE s 5000 + COUNT 9000", "5000-0", 9_000),
+        ("XREVRANGE s 9999 - COUNT 9000", "9999-0", 9_000),
+    ] {
+        let (reply, turns) = bench.bounded(words);
+        assert!(turns > 2, "{words}: {turns}");
+        let frame = frame(&reply);
+        assert_eq!(frame.inside.len(), count);
+        assert_eq!(frame.inside[0].inside[0].body.as_deref(), Some(first.as_bytes()));
+    }
+    let (reply, turns) = bench.bounded("XREAD STREAMS s nosuch s 15000 0 0");
+    assert!(turns > 2);
+    let read = frame(&reply);
+    assert_eq!(read.inside.len(), 2);
+    assert_eq!(read.inside[0].inside[1].inside.len(), 5_000);
+    assert_eq!(read.inside[1].inside[1].inside.len(), 20_000);
+    let (reply, _) = bench.bounded("XINFO STREAM s FULL COUNT 0");
+    assert!(reply.len() > 20_000 * 40);
+    assert_eq!(bench.worker.store().held_bytes(), held);
+
+    // What changes meanwhile is told as it was or as it is.
+    let sent = bench.asked("XRANGE s - +");
+    let mut session = Session::new();
+    let (next, reply) = bench.turn(&mut session, &sent);
+    assert_eq!((next, reply.len()), (Next::Yield, 0));
+    assert_eq!(bench.reply("XDEL s 1-0 20000-0"), b":2\r\n");
+    let (reply, _) = bench.turns(&mut session, b"");
+    assert_eq!(frame(&reply).inside.len(), 19_998);
+    assert_eq!(bench.worker.store().held_bytes(), held);
+}
+
+#[test]
+fn what_is_trimmed_deleted_and_put_goes_in_steps() {
+    let mut bench = bench();
+    bench.stream("s", 300_000, 3);
+    let (reply, turns) = bench.bounded("XADD s MAXLEN 200000 * f v");
+    assert!(reply.starts_with(b"$") && turns >= 1, "{turns}");
+    assert_eq!(bench.reply("XLEN s"), b":200000\r\n");
+    let ids: String = (200_000..202_000).map(|n| format!(" {n}-0")).collect();
+    let (reply, turns) = bench.bounded(&format!("XDEL s{ids}"));
+    assert_eq!((&reply[..], turns > 1), (&b":2000\r\n"[..], true));
+    let (reply, _) = bench.bounded("XTRIM s MAXLEN 0");
+    assert_eq!(reply, b":198000\r\n");
+    assert_eq!(bench.reply("EXISTS s"), b":1\r\n");
+    let (reply, _) = bench.bounded("DEL s");
+    assert_eq!(reply, b":1\r\n");
+    while bench.worker.enter(START).maintain() {}
+}
+
+#[test]
+fn a_group_of_much_that_is_pending_is_read_claimed_and_removed_in_steps() {
+    let mut bench = bench();
+    bench.stream("s", 10_000, 20);
+    assert_eq!(bench.reply("XGROUP CREATE s g 0"), b"+OK\r\n");
+    let held = bench.worker.store().held_bytes();
+    let (reply, turns) = bench.bounded("XREADGROUP GROUP g alice STREAMS s >");
+    assert!(turns > 5, "{turns}");
+    assert_eq!(frame(&reply).inside[0].inside[1].inside.len(), 10_000);
+    let (reply, turns) = bench.bounded("XREADGROUP GROUP g alice STREAMS s 0");
+    assert!(turns > 5);
+    assert_eq!(frame(&reply).inside[0].inside[1].inside.len(), 10_000);
+    let (reply, turns) = bench.bounded("XPENDING s g - + 10000");
+    assert!(turns > 2);
+    let pending = frame(&reply);
+    assert_eq!(pending.inside.len(), 10_000);
+    assert!(pending.inside.iter().all(|one| one.inside[3].number() == Some(2)));
+    let (reply, _) = bench.bounded("XPENDING s g IDLE 1000000 - + 10000");
+    assert_eq!(reply, b"*0\r\n");
+    let (reply, turns) = bench.bounded("XAUTOCLAIM s g bob 0 0 COUNT 4000");
+    assert!(turns > 5);
+    let claimed = frame(&reply);
+    assert_eq!(claimed.inside[0].body.as_deref(), Some(&b"4001-0"[..]));
+    assert_eq!(claimed.inside[1].inside.len(), 4_000);
+    let ids: String = (9_000..10_000).map(|n| format!(" {n}-0")).collect();
+    let (reply, _) = bench.bounded(&format!("XCLAIM s g carol 0{ids} JUSTID"));
+    assert_eq!(frame(&reply).inside.len(), 1_000);
+    let (reply, _) = bench.bounded(&format!("XACK s g{ids} 20-5"));
+    assert_eq!(reply, b":1000\r\n");
+    let (reply, turns) = bench.bounded("XGROUP DELCONSUMER s g bob");
+    assert_eq!((&reply[..], turns > 1), (&b":4000\r\n"[..], true));
+    assert!(bench.text_of("XPENDING s g").starts_with("*4\r\n:5000\r\n"));
+    let (reply, turns) = bench.bounded("XGROUP DESTROY s g");
+    assert_eq!((&reply[..], turns > 1), (&b":1\r\n"[..], true));
+    assert_eq!(bench.text_of("XINFO GROUPS s"), "*0\r\n");
+    assert_eq!(bench.worker.store().held_bytes(), held);
+    let mut guard = bench.worker.enter(START);
+    let key = guard.key(b"s");
+    guard.collection(&key, Type::Stream).unwrap().unwrap().stream().unwrap().check();
+}
+
+#[test]
+fn what_is_told_of_a_group_that_goes_in_steps_is_told_once() {
+    let mut bench = bench();
+    bench.stream("s", 5_000, 3);
+    bench.reply("XGROUP CREATE s g 0");
+    bench.reply("XREADGROUP GROUP g alice STREAMS s >");
+    let mut session = Session::new();
+    for words in ["HELLO 3", "PSUBSCRIBE *", "CONFIG SET notify-keyspace-events Et"] {
+        let sent = bench.asked(words);
+        bench.turns(&mut session, &sent);
+    }
+    let mut heard = Vec::new();
+    for words in ["XGROUP DESTROY s g", "XADD s MAXLEN 10 * a b", "XTRIM s MAXLEN 0"] {
+        let sent = bench.asked(words);
+        heard.extend(bench.turns(&mut session, &sent).0);
+    }
+    let heard = String::from_utf8_lossy(&heard);
+    for (event, times) in [("xgroup-destroy", 1), ("xadd", 1), ("xtrim", 2)] {
+        assert_eq!(heard.matches(&format!("@0__:{event}\r\n")).count(), times, "{event}: {heard}");
+    }
+}
+
+#[test]
+fn a_queue_that_would_take_too_long_is_refused() {
+    let mut bench = bench();
+    bench.stream("s", 100_000, 30);
+    for words in ["XRANGE s - +", "XINFO STREAM s FULL COUNT 0", "XREAD STREAMS s 0"] {
+        let mut session = Session::new();
+        for words in ["MULTI", words] {
+            let sent = bench.asked(words);
+            bench.turns(&mut session, &sent);
+        }
+        let sent = bench.asked("EXEC");
+        let (reply, _) = bench.turns(&mut session, &sent);
+        assert!(reply.starts_with(b"-EXECABORT"), "{words}: {}", String::from_utf8_lossy(&reply));
+    }
+    let mut session = Session::new();
+    let sent = [
+        "MULTI",
+        "XRANGE s - + COUNT 10",
+        "XADD s * a b",
+        "XLEN s",
+        "XREVRANGE s + - COUNT 1",
+        "XGROUP CREATE s g $",
+        "XDEL s 1-0",
+        "EXEC",
+    ];
+    let sent: Vec<u8> = sent.iter().flat_map(|words| bench.asked(words)).collect();
+    let (reply, _) = bench.turns(&mut session, &sent);
+    let reply = String::from_utf8_lossy(&reply).into_owned();
+    assert!(reply.contains("*6\r\n*10\r\n") && reply.contains(":100001\r\n"), "{reply}");
+}
+
+#[test]
+fn everybody_behind_an_id_is_served_and_a_group_in_its_order() {
+    let mut bench = bench();
+    bench.reply("XGROUP CREATE s g $ MKSTREAM");
+    let mut readers: Vec<Session> = (0..150).map(|_| bench.waiter_of("XREAD BLOCK 0 STREAMS s $")).collect();
+    // A client that waits for what does not come hides no other.
+    let mut late = bench.waiter_of("XREAD BLOCK 0 STREAMS s 9999999999999-0");
+    let mut first = bench.waiter_of("XREADGROUP GROUP g alice BLOCK 0 STREAMS s >");
+    let mut second = bench.waiter_of("XREADGROUP GROUP g bob BLOCK 0 STREAMS s >");
+    assert_eq!(bench.reply("XADD s 5-1 a b"), b"$3\r\n5-1\r\n");
+    let entry = "*1\r\n*2\r\n$1\r\ns\r\n*1\r\n*2\r\n$3\r\n5-1\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n";
+    for _ in 0..8 {
+        // The clients that are called go on with it.
+        for session in readers.iter_mut().chain([&mut first]) {
+            let (next, reply) = bench.looked(session);
+            assert!(reply.is_empty() || (next, reply) == (Next::Receive, entry.to_owned()));
+        }
+    }
+    for session in readers.iter_mut().chain([&mut first]) {
+        assert_eq!(bench.looked(session), (Next::Receive, String::new()), "it was served");
+    }
+    assert!(matches!(bench.looked(&mut second), (Next::Await(Some(_)), nothing) if nothing.is_empty()));
+    assert_eq!(bench.looked(&mut late), (Next::Await(None), String::new()));
+    bench.reply("XADD s 6-1 a b");
+    assert_eq!(bench.looked(&mut second).1, entry.replace("5-1", "6-1"));
+    assert!(bench.text_of("XPENDING s g").starts_with("*4\r\n:2\r\n$3\r\n5-1\r\n$3\r\n6-1\r\n"));
+    drop((late, readers));
+    bench.worker.enter(START).end_watches();
+    assert_eq!(bench.worker.store().watch_bytes(), 0);
+}
+
+#[test]
+fn who_waits_in_a_group_that_goes_is_told_so_and_others_wait_on() {
+    let mut bench = bench();
+    let gone = "-NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option\r\n";
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+    for (words, told) in [
+        ("DEL s", gone),
+        ("XGROUP DESTROY s g", gone),
+        ("SET s x", wrong),
+        ("RENAME s other", gone),
+        ("SWAPDB 0 1", gone),
+    ] {
+        bench.reply("FLUSHALL");
+        bench.reply("XGROUP CREATE s g $ MKSTREAM");
+        let mut waiter = bench.waiter_of("XREADGROUP GROUP g alice BLOCK 0 STREAMS s >");
+        let mut reader = bench.waiter_of("XREAD BLOCK 0 STREAMS s $");
+        bench.reply(words);
+        assert_eq!(bench.looked(&mut waiter), (Next::Receive, told.to_owned()), "{words}");
+        assert_eq!(bench.looked(&mut reader), (Next::Await(None), String::new()), "{words}");
+        bench.reply("FLUSHALL");
+    }
+}
+
+#[test]
+fn who_waits_in_a_group_finds_out_that_its_key_went_by_itself() {
+    let mut bench = bench();
+    let gone = "-NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option\r\n";
+    for what in ["delete s\r\n", "expiry", "FLUSHALL"] {
+        bench.reply("XGROUP CREATE s g $ MKSTREAM");
+        let mut waiter = bench.waiter_of("XREADGROUP GROUP g alice BLOCK 0 STREAMS s >");
+        match what {
+            "expiry" => {
+                bench.reply("PEXPIRE s 1000");
+                bench.system += 2_000;
+            }
+            "FLUSHALL" => drop(bench.reply(what)),
+            text => assert_eq!(bench.ask(text), "DELETED\r\n"),
+        }
+        if what.starts_with("delete") {
+            // By upkeep.
+            let now = bench.shared.now(bench.system);
+            bench.shared.serve_left(&mut bench.worker.enter(now), &bench.host);
+        } else {
+            // It looks once in a second.
+            bench.host.clock_us.fetch_add(1_000_000, std::sync::atomic::Ordering::Relaxed);
+        }
+        assert_eq!(bench.looked(&mut waiter), (Next::Receive, gone.to_owned()), "{what}");
+    }
+}
+
+#[test]
+fn what_comes_by_another_way_is_told_to_who_waits() {
+    let mut bench = bench();
+    for words in ["RENAME other s", "COPY other s", "EVAL return(redis.call('XADD','s','7-1','a','b')) 1 s"] {
+        bench.reply("FLUSHALL");
+        bench.reply("XADD other 7-1 a b");
+        let mut reader = bench.waiter_of("XREAD BLOCK 0 STREAMS s $");
+        bench.reply(words);
+        assert!(bench.looked(&mut reader).1.contains("7-1"), "{words}");
+    }
+    bench.reply("FLUSHALL");
+    let mut reader = bench.waiter_of("XREAD BLOCK 0 COUNT 1 STREAMS s $");
+    let mut session = Session::new();
+    let sent: Vec<u8> = ["MULTI", "XADD s 1-1 a b", "XADD s 2-1 a b", "EXEC"]
+        .iter()
+        .flat_map(|words| bench.asked(words))
+        .collect();
+    bench.turns(&mut session, &sent);
+    let (_, reply) = bench.looked(&mut reader);
+    assert!(reply.contains("1-1") && !reply.contains("2-1"), "{reply}");
+}
+
+/// A stream with all that there may be.
+fn whole(bench: &mut Bench) {
+    for words in [
+        "XADD s 1-1 a 1 b xyz",
+        "XADD s 1-2 a 2 b 77777777",
+        "XADD s 300-0 other 007",
+        "XADD s 300-1 a -5 b 123456789012",
+        "XADD s 70000-9 a x b y",
+        "XDEL s 1-2",
+        "XGROUP CREATE s g 0",
+        "XGROUP CREATE s empty $",
+        "XREADGROUP GROUP g alice COUNT 3 STREAMS s >",
+        "XREADGROUP GROUP g bob STREAMS s >",
+        "XGROUP CREATECONSUMER s g idle",
+        "XACK s g 300-0",
+    ] {
+        assert!(!bench.reply(words).starts_with(b"-"), "{words}");
+    }
+}
+
+fn bulk(reply: &[u8]) -> Vec<u8> {
+    frame(reply).body.expect("a string")
+}
+
+#[test]
+fn a_payload_comes_back_and_one_that_is_broken_leaves_nothing() {
+    let mut bench = bench();
+    whole(&mut bench);
+    let payload = bulk(&bench.reply("DUMP s"));
+    let restore = |bench: &mut Bench, payload: &[u8]| {
+        let sent = encode(&[b"RESTORE", b"t", b"0", payload, b"REPLACE"]);
+        bench.turns(&mut Session::new(), &sent).0
+    };
+    assert_eq!(restore(&mut bench, &payload), b"+OK\r\n");
+    let told = |bench: &mut Bench, key: &str| {
+        let told = bench.text_of(&format!("XINFO STREAM {key} FULL COUNT 0"));
+        // When a consumer was active is not told by a payload of this version.
+        let parts: Vec<&str> = told.split("active-time\r\n").collect();
+        parts
+            .iter()
+            .map(|part| part.trim_start_matches([':', '-']).trim_start_matches(|c: char| c.is_ascii_digit()))
+            .collect::<String>()
+    };
+    assert_eq!(told(&mut bench, "t"), told(&mut bench, "s"));
+    bench.reply("DEL t");
+    let used = {
+        while bench.worker.enter(START).maintain() {}
+        bench.worker.store().totals().items
+    };
+    // Without a checksum, so that what is broken is looked at.
+    let mut sound = payload.clone();
+    let end = sound.len() - 8;
+    sound[end..].fill(0);
+    assert_eq!(restore(&mut bench, &sound), b"+OK\r\n");
+    for at in 0..end - 2 {
+        for change in [0x01, 0x80, 0xff] {
+            let mut broken = sound.clone();
+            broken[at] ^= change;
+            bench.reply("DEL t");
+            let reply = restore(&mut bench, &broken);
+            if reply == b"+OK\r\n" {
+                // Another stream, as sound as the first.
+                let mut guard = bench.worker.enter(START);
+                let key = guard.key(b"t");
+                if let Ok(Some(there)) = guard.collection(&key, Type::Stream) {
+                    there.stream().unwrap().check();
+                }
+            } else {
+                assert!(reply.starts_with(b"-"), "{at}");
+                assert_eq!(bench.reply("EXISTS t"), b":0\r\n");
+            }
+        }
+        let mut cut = sound[..at].to_vec();
+        cut.extend_from_slice(&sound[end - 2..]);
+        bench.reply("DEL t");
+        assert!(restore(&mut bench, &cut).starts_with(b"-"), "cut at {at}");
+    }
+    bench.reply("DEL t");
+    while bench.worker.enter(START).maintain() {}
+    assert_eq!(bench.worker.store().totals().items, used);
+    let Bench { worker, .. } = bench;
+    let store = std::sync::Arc::clone(worker.store());
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn a_long_payload_is_made_and_read_in_steps() {
+    let mut bench = bench();
+    bench.stream("s", 30_000, 10);
+    bench.reply("XGROUP CREATE s g 0");
+    bench.reply("XREADGROUP GROUP g alice COUNT 5000 STREAMS s >");
+    bench.reply("XREADGROUP GROUP g bob COUNT 5000 STREAMS s >");
+    let held = bench.worker.store().held_bytes();
+    let (reply, turns) = bench.bounded("DUMP s");
+    assert!(turns > 3, "{turns}");
+    let payload = bulk(&reply);
+    let sent = encode(&[b"RESTORE", b"t", b"0", &payload]);
+    let (reply, turns) = crate::slices::turns(&mut bench, &mut Session::new(), &sent);
+    assert_eq!(reply, b"+OK\r\n");
+    assert!(turns > 3, "{turns}");
+    assert_eq!(bench.text_of("XPENDING t g"), bench.text_of("XPENDING s g"));
+    assert_eq!(bench.reply("DUMP t"), bench.reply("DUMP s"));
+    assert_eq!(bench.worker.store().held_bytes(), held);
+    let (reply, _) = bench.bounded("COPY s u");
+    assert_eq!(reply, b":1\r\n");
+    assert_eq!(bench.reply("DUMP u"), bench.reply("DUMP s"));
+}
+
+#[test]
+fn a_stream_in_a_store_that_is_full_gives_way_and_a_group_reads_on() {
+    let mut bench = bench();
+    // More than the memory: others go, and it grows.
+    for n in 0..40 {
+        bench.stream(&format!("old{n}"), 20_000, 60);
+    }
+    bench.stream("s", 20_000, 60);
+    assert_eq!(bench.reply("XGROUP CREATE s g 0"), b"+OK\r\n");
+    let (reply, _) = bench.bounded("XREADGROUP GROUP g alice COUNT 2000 STREAMS s >");
+    assert_eq!(frame(&reply).inside[0].inside[1].inside.len(), 2_000);
+    assert!(bench.text_of("XPENDING s g").starts_with("*4\r\n:2000\r\n"));
+    bench.reply("PEXPIRE s 1000");
+    bench.system += 2_000;
+    assert_eq!(bench.reply("EXISTS s"), b":0\r\n");
+    assert!(bench.text_of("XREADGROUP GROUP g alice STREAMS s >").starts_with("-NOGROUP"));
+    let Bench { worker, .. } = bench;
+    let store = std::sync::Arc::clone(worker.store());
+    drop(worker);
+    store.check();
+}
+
+/// In scripts and in EXEC, whose replies nobody takes meanwhile, long ones are whole, or refused, and nothing is waited for.
+#[test]
+fn long_replies_are_whole_in_scripts_and_in_transactions() {
+    let streams = || {
+        let mut bench = bench();
+        bench.stream("s", 8_000, 20);
+        bench.text_of("XGROUP CREATE s g 0");
+        bench
+    };
+    for (call, found) in [
+        ("'XRANGE', 's', '-', '+'", 8_000),
+        ("'XREVRANGE', 's', '+', '-', 'COUNT', '7000'", 7_000),
+        ("'XREADGROUP', 'GROUP', 'g', 'c', 'STREAMS', 's', '>'", 1),
+        ("'XREAD', 'STREAMS', 's', '0'", 1),
+        ("'XPENDING', 's', 'g', '-', '+', '8000'", 0),
+        ("'XCLAIM', 's', 'g', 'd', '0', '1-0', 'FORCE'", 1),
+        ("'XINFO', 'STREAM', 's', 'FULL', 'COUNT', '0'", 18),
+    ] {
+        let script = format!("return #redis.call({call})");
+        let mut bench = streams();
+        let (reply, _) = bench.turns(&mut Session::new(), &command(&["EVAL", &script, "1", "s"]));
+        assert_eq!(String::from_utf8_lossy(&reply), format!(":{found}\r\n"), "{call}");
+    }
+    let mut bench = streams();
+    for words in [&["XRANGE", "s", "-", "+"][..], &["XREAD", "STREAMS", "s", "0"], &["DUMP", "s"]] {
+        let input = [command(&["MULTI"]), command(words), command(&["EXEC"]), command(&["PING"])].concat();
+        let (reply, _) = bench.turns(&mut Session::new(), &input);
+        assert!(reply.starts_with(b"+OK\r\n+QUEUED\r\n*1\r\n") && reply.ends_with(b"+PONG\r\n"), "{words:?}");
+        assert!(reply.len() > 100_000, "{words:?}: {}", reply.len());
+    }
+}
+
+/// Behind the last ID that there can be there is nothing.
+#[test]
+fn the_last_id_of_all_is_read_again_once() {
+    let mut bench = bench();
+    let last = "18446744073709551615-18446744073709551615";
+    bench.text_of(&format!("XADD s {last} a 1"));
+    bench.text_of("XGROUP CREATE s g 0");
+    let new = bench.text_of("XREADGROUP GROUP g c STREAMS s >");
+    for again in ["XREADGROUP GROUP g c STREAMS s 0", "XREADGROUP GROUP g c COUNT 3 STREAMS s 5-5"] {
+        assert_eq!(bench.text_of(again), new, "{again}");
+    }
+    let behind = bench.text_of(&format!("XREADGROUP GROUP g c STREAMS s {last}"));
+    assert_eq!(behind, "*1\r\n*2\r\n$1\r\ns\r\n*0\r\n");
+}

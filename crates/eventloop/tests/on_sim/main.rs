@@ -1,0 +1,9 @@
+//! The loop over the simulated network: what connections are owed, whatever the network and their peers do. A run that
+//! fails is repeated by its printed seed.
+
+mod awaiting;
+mod between;
+mod drain;
+mod held;
+mod requests;
+mod toy;

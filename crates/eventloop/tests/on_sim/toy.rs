@@ -1,0 +1,256 @@
+//! A handler that serves a toy protocol over the simulated network: a line `e<text>\n` is answered by
+//! itself, `x<n>\n` by n bytes, `w\n` is work, after which others have their turn and of which three make it
+//! tired, `u<n>\n` takes n bytes directly and is answered by their sum, `a\n` waits to be woken, `a<n>\n` for n
+//! milliseconds at most, `q\n` closes.
+
+use std::io::IoSlice;
+
+use larder_eventloop::sim::{Peer, Sim, SimStream, Weather};
+use larder_eventloop::{
+    Between, Closed, EventLoop, Handler, Id, Limits, Millis, Outgoing, Place, Stream, Taken, Wait,
+};
+
+/// Replies of a connection above which it is read no further.
+pub const REPLY_BYTES_MAX: u64 = 10_000;
+
+/// Bounds of the usual test.
+pub const LIMITS: Limits = Limits {
+    reply_bytes_max: REPLY_BYTES_MAX,
+    idle_ms: 0,
+    stall_ms: 60_000,
+    request_ms: 60_000,
+    stranger_ms: 10_000,
+};
+
+#[derive(Default)]
+pub struct Toy {
+    pub closed: Vec<Closed>,
+    pub sends: u64,
+    pub fills: u64,
+    /// An upload that is whole gives others their turn.
+    pub yields: bool,
+    pub unsent_most: u64,
+    /// Work since it woke, and in all.
+    pub worked: (u32, u32),
+    /// Replies are offered in pieces of so many bytes; 0: in one.
+    pub slices_of: usize,
+    /// Memory of streams, as it was told.
+    pub streams_bytes: usize,
+    /// Bytes that were looked at since it woke, and after how many it is weary; 0: never.
+    pub looked_at: usize,
+    pub weary_from: usize,
+    /// What it costs to look at one, in nanoseconds.
+    pub byte_ns: u64,
+}
+
+#[derive(Default)]
+pub struct Conn {
+    out: Vec<u8>,
+    upload: Vec<u8>,
+    upload_at: usize,
+    stream_bytes: usize,
+    /// Replies wait for room.
+    waits: bool,
+}
+
+impl Conn {
+    fn uploaded(&mut self) {
+        let sum: u64 = self.upload.iter().map(|&b| u64::from(b)).sum();
+        self.out.extend_from_slice(format!("{sum}\n").as_bytes());
+        self.upload = Vec::new();
+        self.upload_at = 0;
+    }
+}
+
+impl Handler for Toy {
+    type Connection = Conn;
+
+    fn woke(&mut self, _now: Millis) {
+        self.worked.0 = 0;
+        self.looked_at = 0;
+    }
+
+    fn is_weary(&self) -> bool {
+        self.weary_from > 0 && self.looked_at >= self.weary_from
+    }
+
+    fn is_tired(&self) -> bool {
+        self.worked.0 >= 3
+    }
+
+    fn spent_ns(&self) -> u64 {
+        self.looked_at as u64 * self.byte_ns
+    }
+
+    fn received(&mut self, conn: &mut Conn, input: &[u8]) -> Taken {
+        self.looked_at += input.len();
+        let mut at = 0;
+        if !conn.upload.is_empty() && conn.upload_at == conn.upload.len() {
+            conn.uploaded();
+        }
+        while conn.upload.is_empty() {
+            if conn.out.len() as u64 >= REPLY_BYTES_MAX {
+                return Taken { bytes: at, wait: Wait::Room };
+            }
+            let Some(len) = input[at..].iter().position(|&b| b == b'\n') else { break };
+            let line = std::str::from_utf8(&input[at..at + len]).unwrap();
+            at += len + 1;
+            match line.as_bytes()[0] {
+                b'e' => conn.out.extend_from_slice(format!("{line}\n").as_bytes()),
+                b'x' => conn.out.resize(conn.out.len() + line[1..].parse::<usize>().unwrap(), b'x'),
+                b'u' => conn.upload = vec![0; line[1..].parse().unwrap()],
+                b'w' => {
+                    self.worked = (self.worked.0 + 1, self.worked.1 + 1);
+                    return Taken { bytes: at, wait: Wait::Turn };
+                }
+                b'a' => return Taken { bytes: at, wait: Wait::Wake(line[1..].parse().ok()) },
+                b'q' => return Taken { bytes: at, wait: Wait::End },
+                other => panic!("not in the toy protocol: {other}"),
+            }
+            if !conn.upload.is_empty() {
+                let bytes = conn.upload.len().min(input.len() - at);
+                conn.upload[..bytes].copy_from_slice(&input[at..at + bytes]);
+                conn.upload_at = bytes;
+                at += bytes;
+                if conn.upload_at == conn.upload.len() {
+                    conn.uploaded();
+                }
+            }
+        }
+        Taken { bytes: at, wait: Wait::Input }
+    }
+
+    fn destination<'d>(&'d mut self, conn: &'d mut Conn) -> Option<Place<'d>> {
+        let rest = &mut conn.upload[conn.upload_at..];
+        if rest.is_empty() {
+            return None;
+        }
+        // Pieces of 300 bytes, as a store would give.
+        let missing = rest.len() as u64;
+        Some(Place::new(rest.chunks_mut(300), missing))
+    }
+
+    fn filled(&mut self, conn: &mut Conn, bytes: usize) -> Wait {
+        self.fills += 1;
+        conn.upload_at += bytes;
+        if self.yields && conn.upload_at == conn.upload.len() {
+            return Wait::Turn;
+        }
+        Wait::Input
+    }
+
+    fn awaits_rest(&self, conn: &Conn) -> bool {
+        !conn.upload.is_empty()
+    }
+
+    fn replies<'r>(&'r mut self, conn: &'r mut Conn) -> Outgoing<'r> {
+        match (conn.out.is_empty(), self.slices_of) {
+            (true, _) => Outgoing::None,
+            (false, 0) => Outgoing::Bytes(&conn.out),
+            (false, _) => Outgoing::Slices,
+        }
+    }
+
+    fn slices<'r>(&'r mut self, conn: &'r mut Conn, into: &mut [IoSlice<'r>]) -> usize {
+        let mut used = 0;
+        for (piece, slice) in conn.out.chunks(self.slices_of).zip(into) {
+            *slice = IoSlice::new(piece);
+            used += 1;
+        }
+        used
+    }
+
+    fn sent(&mut self, conn: &mut Conn, bytes: u64) -> u64 {
+        self.sends += 1;
+        conn.out.drain(..bytes as usize);
+        conn.waits = !conn.out.is_empty();
+        self.unsent_most = self.unsent_most.max(conn.out.len() as u64);
+        conn.out.len() as u64
+    }
+
+    fn stream_holds(&mut self, conn: &mut Conn, between: Between) {
+        self.streams_bytes = self.streams_bytes + between.memory - conn.stream_bytes;
+        conn.stream_bytes = between.memory;
+    }
+
+    fn stream_opened(&mut self) {
+        // As dear as all that is done before others have their turn.
+        self.worked.0 += 3;
+    }
+
+    fn held(&self, conn: &Conn) -> Option<u64> {
+        (!conn.out.is_empty() && !conn.waits).then_some(conn.out.len() as u64)
+    }
+
+    fn closed(&mut self, _id: Id, conn: Conn, why: Closed) {
+        self.streams_bytes -= conn.stream_bytes;
+        self.closed.push(why);
+    }
+}
+
+pub struct World<S: Stream + AsRef<SimStream> = SimStream> {
+    pub events: EventLoop<Sim<S>, Conn>,
+    pub toy: Toy,
+}
+
+impl World {
+    pub fn new(seed: u64, weather: Weather, limits: Limits) -> World {
+        World::over(seed, weather, limits)
+    }
+
+    pub fn connect(&mut self) -> Peer {
+        self.connect_by(|stream| stream)
+    }
+}
+
+impl<S: Stream + AsRef<SimStream>> World<S> {
+    /// A world whose streams are over the network's.
+    pub fn over(seed: u64, weather: Weather, limits: Limits) -> World<S> {
+        World { events: EventLoop::new(Sim::over(seed, weather), limits), toy: Toy::default() }
+    }
+
+    pub fn connect_by(&mut self, over: impl FnOnce(SimStream) -> S) -> Peer {
+        let (stream, peer) = self.events.backend().connect();
+        self.events.adopt(over(stream), Conn::default()).unwrap();
+        peer
+    }
+
+    /// Turns while something is due.
+    pub fn settle(&mut self) {
+        for _ in 0..1_000_000 {
+            if !self.events.backend().busy() {
+                // One more, for connections that are queued without an event.
+                self.turn();
+                if !self.events.backend().busy() {
+                    return;
+                }
+            }
+            self.turn();
+        }
+        panic!("the loop does not come to rest");
+    }
+
+    pub fn turn(&mut self) {
+        self.events.turn(&mut self.toy, Some(std::time::Duration::ZERO)).unwrap();
+    }
+
+    pub fn pass(&mut self, ms: u64) {
+        let until = self.events.now() + ms;
+        while self.events.now() < until {
+            let left = std::time::Duration::from_millis(until - self.events.now());
+            self.events.turn(&mut self.toy, Some(left)).unwrap();
+        }
+    }
+
+    pub fn read_all(&mut self, peer: &Peer) -> Vec<u8> {
+        let mut all = Vec::new();
+        loop {
+            self.settle();
+            let bytes = peer.read(usize::MAX);
+            if bytes.is_empty() {
+                return all;
+            }
+            all.extend(bytes);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `larder lab load` with commands of users, and with presets.
+
+use crate::targets::{figures, folder, lab, memcached, refused};
+use larder_testkit::process::{Program, Server};
+
+/// Commands on hashes, asked so often at this pace, are answered as they are expected to be.
+fn hash_is_checked(target: &str, folder: &std::path::Path, pace: &[&str]) {
+    let hash = [
+        "--command",
+        "HSET h:{key} f {value}",
+        "--expect",
+        ":0|:1",
+        "--command",
+        "HGET h:{key} f",
+        "--expect",
+        "value",
+    ];
+    let words = [&hash[..], pace, &["--keys", "50", "--connections", "3"]].concat();
+    let (all, said) = figures(target, folder, &words);
+    assert_eq!((all["requests"], all["hits"], all["errors"]), (1000.0, 500.0, 0.0), "{said}");
+}
+
+#[test]
+#[ignore = "time: a warm-up at a rate ends the load if it comes too late"]
+fn commands_are_asked_at_a_rate() {
+    let folder = folder("rate");
+    let redis = Server::start_program(&Program::LarderResp, &[""; 0]).unwrap();
+    let target = format!("a=redis://{}", redis.address());
+    let pace = ["--rate", "500", "--requests", "1000", "--pipeline", "4", "--warm-up", "0.1"];
+    hash_is_checked(&target, &folder, &pace);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn commands_are_asked_and_what_they_answer_is_checked() {
+    let folder = folder("commands");
+    let redis = Server::start_program(&Program::LarderResp, &[""; 0]).unwrap();
+    let mc = Server::start(&[""; 0]).unwrap();
+    let targets = (format!("a=redis://{}", redis.address()), memcached(mc.address()));
+    hash_is_checked(&targets.0, &folder, &["--pipeline", "4", "--requests", "1000"]);
+    let text = [
+        "--command",
+        "set t:{key} 0 0 {bytes}\\r\\n{value}",
+        "--expect",
+        "STORED",
+        "--command",
+        "get t:{key}",
+        "--expect",
+        "value",
+        "--command",
+        "get n:{n}",
+        "--expect",
+        "nil",
+    ];
+    let (all, said) = figures(
+        &targets.1,
+        &folder,
+        &[&text[..], &["--requests", "300", "--keys", "20", "--value-bytes", "10-60"]].concat(),
+    );
+    assert_eq!(["requests", "hits", "misses"].map(|name| all[name]), [300.0, 100.0, 100.0], "{said}");
+
+    let load = |target: &str, words: &[&str]| {
+        lab(&[&["load", "--flush-target", "--target", target, "--requests", "10"], words].concat())
+    };
+    for (words, why) in [
+        (&["--command", "SET {key} {value}", "--expect", "nil"][..], "command 1 for key:"),
+        (&["--command", "SET {key} {value}", "--expect", "nil"], "is answered by \"OK\""),
+        (&["--command", "HGET {key}"], "is answered by \"ERR wrong number of arguments"),
+        (
+            &["--command", "SET {key} x", "--command", "GET {key}", "--expect", "OK", "--expect", "value"],
+            "a value of 1 bytes",
+        ),
+        (&["--command", "GET {what}"], "{what} is none of"),
+        (&["--command", "GET {key}", "--command", "GET {key}", "--expect", "any"], "one for each, or none"),
+        (&["--command", "GET {key}", "--verb", "set"], "say themselves what is asked"),
+    ] {
+        refused(&load(&targets.0, words), why);
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_turn_expects_the_value_that_it_sent() {
+    let folder = folder("turns");
+    let redis = Server::start_program(&Program::LarderResp, &[""; 0]).unwrap();
+    let target = format!("a=redis://{}", redis.address());
+    let turn =
+        ["--command", "SET {key} {value}", "--expect", "OK", "--command", "GET {key}", "--expect", "{value}"];
+    let words = ["--pipeline", "8", "--requests", "320", "--keys", "50", "--connections", "1"];
+    let (all, said) = figures(&target, &folder, &[&turn[..], &words].concat());
+    assert_eq!((all["requests"], all["hits"]), (320.0, 160.0), "{said}");
+    // As many as a number can say are asked until the time is over.
+    let most = ["--requests", &u64::MAX.to_string(), "--seconds", "1", "--connections", "3"];
+    let (all, said) = figures(&target, &folder, &[&turn[..4], &most].concat());
+    assert!(all["requests"] > 0.0, "{said}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn presets_ask_what_they_are_called_after() {
+    let folder = folder("presets");
+    let redis = Server::start_program(&Program::LarderResp, &[""; 0]).unwrap();
+    let mc = Server::start(&[""; 0]).unwrap();
+    for target in [format!("a=redis://{}", redis.address()), memcached(mc.address())] {
+        for (preset, reads, updates) in
+            [("ycsb-a", 0.5, 0.5), ("ycsb-b", 0.95, 0.05), ("ycsb-c", 1.0, 0.0), ("ycsb-d", 0.95, 0.05)]
+        {
+            let words = [
+                "--preset",
+                preset,
+                "--keys",
+                "500",
+                "--requests",
+                "20000",
+                "--pipeline",
+                "8",
+                "--connections",
+                "4",
+            ];
+            let (all, said) = figures(&target, &folder, &words);
+            let share = |name: &str| all[name] / all["requests"];
+            assert!(
+                (share("hits") - reads).abs() < 0.02 && (share("sets") - updates).abs() < 0.02,
+                "{preset}: {said}"
+            );
+            assert_eq!((all["misses"], all["requests"]), (0.0, 20_000.0), "{preset}: {said}");
+        }
+        let (all, said) = figures(
+            &target,
+            &folder,
+            &["--preset", "ycsb-f", "--keys", "500", "--requests", "20000", "--connections", "4"],
+        );
+        assert!(all["swaps"] > 4_000.0 && all["refused swaps"] == 0.0, "{said}");
+    }
+    let target = memcached(mc.address());
+    let load = |words: &[&str]| lab(&[&["load", "--flush-target", "--target", &target], words].concat());
+    refused(
+        &load(&["--preset", "ycsb-e"]),
+        "ycsb-e scans keys in their order, and caches have no command for that",
+    );
+    refused(&load(&["--preset", "ycsb-a", "--value-bytes", "10"]), "say themselves what is asked");
+    std::fs::remove_dir_all(folder).unwrap();
+}

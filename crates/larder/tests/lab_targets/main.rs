@@ -1,0 +1,5 @@
+//! `larder lab load` and `hitratio` on servers that run already: with traces, and with commands of users.
+
+mod commands;
+mod targets;
+mod traces;
