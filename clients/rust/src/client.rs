@@ -1,4 +1,4 @@
-//! The verbs.
+//! `Client`: the verbs that users call, each sent to the server that has its key.
 
 use crate::batch::Batch;
 use crate::config::{Builder, Config, Server};

@@ -16,7 +16,8 @@ use crate::null::{Canned, Null};
 use crate::results::{self, Run};
 use crate::workload::Verb;
 use crate::{
-    bench, cas, clients, driver, endpoint, hitratio, keeper, latency, matrix, memory, servers, shift,
+    bench, cas, clients, driver, endpoint, forecast, hitratio, keeper, latency, matrix, memory, servers,
+    shift,
 };
 
 /// Measures caches.
@@ -45,6 +46,8 @@ enum Sub {
     Shift(shift::Options),
     /// How many requests miss, on streams like those of real caches, in the same memory
     Hitratio(Box<hitratio::Options>),
+    /// What Larder says another memory limit would miss, against servers that have it
+    Forecast(Box<forecast::Options>),
     /// What libmemcached's options cost, and what they hide
     Matrix(Box<matrix::Options>),
     /// What client libraries add to a request, and what they do when the server does not answer
@@ -129,6 +132,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Sub::Memory(options) => memory::run(options),
         Sub::Shift(options) => shift::run(options),
         Sub::Hitratio(options) => hitratio::run(options),
+        Sub::Forecast(options) => forecast::run(options),
         Sub::Matrix(options) => matrix::run(options),
         Sub::Clients(options) => clients::run(options),
         Sub::Compare(args) => compare(args),

@@ -28,7 +28,7 @@ use crate::sizes::VALUE_BYTES_MAX;
 
 /// What an agent does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum Step {
     /// It has appended what it wants to send, and waits for the reply.
     Request,
     /// Nothing until then.
@@ -54,7 +54,7 @@ pub trait Agent: Send {
     type Tally: Default + Send;
 
     /// Says what comes next. `ending`: the time is over, and nothing new should begin.
-    fn next(&mut self, now: Instant, ending: bool, tally: &mut Self::Tally, out: &mut Vec<u8>) -> Next;
+    fn next(&mut self, now: Instant, ending: bool, tally: &mut Self::Tally, out: &mut Vec<u8>) -> Step;
 
     /// Takes from the bytes that have come, which begin where it left off.
     ///
@@ -297,16 +297,16 @@ impl<A: Agent> Lane<A> {
         seat.out.clear();
         seat.sent = 0;
         match seat.agent.next(now, now >= end, tally, &mut seat.out) {
-            Next::Request => {
+            Step::Request => {
                 seat.state = State::Asked;
                 self.asking += 1;
                 self.send(token)?;
             }
-            Next::Until(at) => {
+            Step::Until(at) => {
                 seat.state = State::Waits;
                 self.timers.push(Reverse((at, token)));
             }
-            Next::Done => {
+            Step::Done => {
                 seat.state = State::Done;
                 self.open -= 1;
             }
@@ -390,9 +390,9 @@ mod tests {
     impl Agent for Patient {
         type Tally = ();
 
-        fn next(&mut self, _now: Instant, _ending: bool, _tally: &mut (), out: &mut Vec<u8>) -> Next {
+        fn next(&mut self, _now: Instant, _ending: bool, _tally: &mut (), out: &mut Vec<u8>) -> Step {
             out.extend_from_slice(b"get k\r\n");
-            Next::Request
+            Step::Request
         }
 
         fn reply(&mut self, _bytes: &[u8], _now: Instant, _tally: &mut ()) -> Result<Taken, Error> {

@@ -9,10 +9,10 @@
 //! Patterns (keys that are written and read late, sessions, loops) have a report of their own, and so has a trace.
 
 mod behaviour;
-mod caches;
+pub(crate) mod caches;
 mod client;
 mod patterns;
-mod streams;
+pub(crate) mod streams;
 mod traces;
 
 use std::sync::Arc;

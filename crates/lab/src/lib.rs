@@ -23,7 +23,7 @@
 //! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
 //! | [`report`] | the same as one page with pictures |
 //! | [`books`] | what server and generator counted must be the same |
-//! | [`cas`], [`clients`], [`hitratio`], [`latency`], [`matrix`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
+//! | [`cas`], [`clients`], [`forecast`], [`hitratio`], [`latency`], [`matrix`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
 //! | [`cli`], [`load`] | `larder lab …`; one load by itself |
 //! | [`doctor`], [`top`] | `larder doctor`: what a running server says of itself; `larder top`: the same as one screen, of any cache |
 //!
@@ -49,6 +49,7 @@ pub mod endpoint;
 pub mod error;
 pub mod experiment;
 pub mod fill;
+pub mod forecast;
 pub mod generator;
 pub mod hitratio;
 mod keeper;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use larder_protocol::client::{Answer, Asked, Protocol};
 
-use crate::dialog::{Agent, Dialog, Next, Taken, answer};
+use crate::dialog::{Agent, Dialog, Step, Taken, answer};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::sizes::Sizes;
@@ -173,7 +173,7 @@ impl<S: Source> Client<S> {
         }
     }
 
-    fn ask(&mut self, now: Instant, out: &mut Vec<u8>) -> Next {
+    fn ask(&mut self, now: Instant, out: &mut Vec<u8>) -> Step {
         (self.answered, self.sent) = (0, now);
         for waiting in &mut self.asked {
             let key = &waiting.op.key[..];
@@ -189,7 +189,7 @@ impl<S: Source> Client<S> {
                 }
             }
         }
-        Next::Request
+        Step::Request
     }
 
     fn note(&mut self, hash: u64, version: u64, bytes: usize) {
@@ -280,7 +280,7 @@ impl<S: Source> Client<S> {
 impl<S: Source> Agent for Client<S> {
     type Tally = Tally;
 
-    fn next(&mut self, now: Instant, ending: bool, tally: &mut Tally, out: &mut Vec<u8>) -> Next {
+    fn next(&mut self, now: Instant, ending: bool, tally: &mut Tally, out: &mut Vec<u8>) -> Step {
         if self.by_second && tally.series.is_none() {
             tally.series = Tally::since(Some(self.started)).series;
         }
@@ -291,7 +291,7 @@ impl<S: Source> Agent for Client<S> {
             return self.ask(now, out);
         }
         if ending {
-            return Next::Done;
+            return Step::Done;
         }
         let until = now.saturating_duration_since(self.started);
         let feed = Arc::clone(&self.feed);
@@ -303,10 +303,10 @@ impl<S: Source> Agent for Client<S> {
             }
             Given::At(due) => {
                 self.idle = true;
-                Next::Until(self.started + due)
+                Step::Until(self.started + due)
             }
-            Given::Blocked => Next::Until(now + BLOCKED),
-            Given::Ended => Next::Done,
+            Given::Blocked => Step::Until(now + BLOCKED),
+            Given::Ended => Step::Done,
         }
     }
 
@@ -373,16 +373,16 @@ mod tests {
         let mut client = Client::new(&feed, number, &replay(Protocol::Resp));
         let (now, mut tally, mut out) = (Instant::now(), Tally::default(), Vec::new());
         client.pipeline = 2;
-        assert_eq!(client.next(now, false, &mut tally, &mut out), Next::Request);
+        assert_eq!(client.next(now, false, &mut tally, &mut out), Step::Request);
         assert_eq!(client.reply(b"$-1\r\n", now, &mut tally).unwrap(), Taken::More(5));
         assert_eq!(client.reply(b"$-1\r\n", now, &mut tally).unwrap(), Taken::All(5));
         out.clear();
-        assert_eq!(client.next(now, true, &mut tally, &mut out), Next::Request, "also when ending");
+        assert_eq!(client.next(now, true, &mut tally, &mut out), Step::Request, "also when ending");
         assert!(out.starts_with(b"*3\r\n$3\r\nSET\r\n$3\r\nk 1\r\n$30\r\n"), "{}", out.escape_ascii());
         assert_eq!(client.reply(b"+OK\r\n", now, &mut tally).unwrap(), Taken::All(5));
         assert_eq!((tally.requests, tally.misses, tally.stored), (2, 2, 1));
         client.pipeline = 3;
-        assert_eq!(client.next(now, false, &mut tally, &mut out), Next::Request);
+        assert_eq!(client.next(now, false, &mut tally, &mut out), Step::Request);
         let value = |key: &[u8], version| {
             let mut reply = b"$30\r\n".to_vec();
             value::write(&mut reply, hash(key) as u32, version, 30);
@@ -396,6 +396,6 @@ mod tests {
         assert!(tally.wrong == 1 && tally.first_wrong.take().unwrap().contains("stale"));
         client.reply(&value(b"k 2", written), now, &mut tally).unwrap();
         assert!(tally.wrong == 2 && tally.first_wrong.unwrap().contains("not its value"));
-        assert_eq!(client.next(now, false, &mut Tally::default(), &mut out), Next::Done);
+        assert_eq!(client.next(now, false, &mut Tally::default(), &mut out), Step::Done);
     }
 }

@@ -28,7 +28,7 @@ const USAGE: u8 = 64;
 
 /// One screen about a running cache: Larder, memcached, Redis, or what speaks as they do.
 ///
-/// Keys: o overview, s slab classes, r RESP commands, c connections, d findings (of a Larder), q ends.
+/// Keys: o overview, s slab classes, r RESP commands, c connections; of a Larder: k hot keys, p prefixes, d findings; q ends.
 #[derive(Debug, Parser)]
 #[command(name = "larder top")]
 struct Options {

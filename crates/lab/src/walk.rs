@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use larder_protocol::client::{Answer, Asked, Protocol};
 
 use crate::contender::Contender;
-use crate::dialog::{Agent, Dialog, Next, Taken, answer};
+use crate::dialog::{Agent, Dialog, Step, Taken, answer};
 use crate::error::Error;
 use crate::keys::{Keyspace, Prefix};
 use crate::sizes::Sizes;
@@ -138,7 +138,7 @@ struct Walker {
 impl Agent for Walker {
     type Tally = Counts;
 
-    fn next(&mut self, _now: Instant, _ending: bool, _tally: &mut Counts, out: &mut Vec<u8>) -> Next {
+    fn next(&mut self, _now: Instant, _ending: bool, _tally: &mut Counts, out: &mut Vec<u8>) -> Step {
         (self.asked, self.answered) = (0, 0);
         while self.asked < self.batch as u64 && self.next < u64::from(self.keys.space.count) {
             let id = self.next as u32;
@@ -157,7 +157,7 @@ impl Agent for Walker {
             self.next += u64::from(self.keys.step);
             self.asked += 1;
         }
-        if self.asked == 0 { Next::Done } else { Next::Request }
+        if self.asked == 0 { Step::Done } else { Step::Request }
     }
 
     fn reply(&mut self, bytes: &[u8], _now: Instant, tally: &mut Counts) -> Result<Taken, Error> {

@@ -131,10 +131,18 @@ type larderSession struct {
 	each    func(i int, value []byte, m larder.Meta, err error)
 }
 
+// openTries is how often a first connection is tried for: what is measured begins behind it, and a busy machine may stand
+// still for as long as a dial may take.
+const openTries = 5
+
 func openLarder(j *job, verify bool) (client, error) {
-	c, err := larder.Open(background, larder.Config{
+	config := larder.Config{
 		Servers: []larder.Server{{Address: j.address()}}, Timeout: j.timeout(), VerifyReplies: verify, Dial: dial,
-	})
+	}
+	c, err := larder.Open(background, config)
+	for tries := 1; tries < openTries && isTimeout(err); tries++ {
+		c, err = larder.Open(background, config)
+	}
 	return &larderClient{c}, err
 }
 

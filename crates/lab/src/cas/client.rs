@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::method::{Answer, INITIAL, Method, Stamp, key_name};
 use crate::control::Family;
-use crate::dialog::{Agent, Next, Taken};
+use crate::dialog::{Agent, Step, Taken};
 use crate::error::Error;
 use crate::tally::Latencies;
 
@@ -237,13 +237,13 @@ impl Client {
 impl Agent for Client {
     type Tally = Counts;
 
-    fn next(&mut self, now: Instant, ending: bool, _counts: &mut Counts, out: &mut Vec<u8>) -> Next {
+    fn next(&mut self, now: Instant, ending: bool, _counts: &mut Counts, out: &mut Vec<u8>) -> Step {
         if ending {
             self.stage = Stage::Begin;
-            return Next::Done;
+            return Step::Done;
         }
         if !self.pause.is_zero() {
-            return Next::Until(now + std::mem::take(&mut self.pause));
+            return Step::Until(now + std::mem::take(&mut self.pause));
         }
         let Task { method, family, .. } = self.task;
         if self.stage == Stage::Begin {
@@ -277,7 +277,7 @@ impl Agent for Client {
                 unreachable!("an agent is asked when its reply has come")
             }
         }
-        Next::Request
+        Step::Request
     }
 
     fn reply(&mut self, bytes: &[u8], now: Instant, counts: &mut Counts) -> Result<Taken, Error> {
@@ -340,7 +340,7 @@ mod tests {
 
     fn ask(client: &mut Client, counts: &mut Counts) -> String {
         let mut out = Vec::new();
-        assert_eq!(client.next(Instant::now(), false, counts, &mut out), Next::Request);
+        assert_eq!(client.next(Instant::now(), false, counts, &mut out), Step::Request);
         String::from_utf8(out).unwrap()
     }
 
@@ -389,9 +389,9 @@ mod tests {
         tell(&mut client, &mut counts, "EXISTS\r\n");
         let now = Instant::now();
         match client.next(now, false, &mut counts, &mut Vec::new()) {
-            Next::Until(at) => assert!(at > now && at <= now + BACKOFF_MAX),
+            Step::Until(at) => assert!(at > now && at <= now + BACKOFF_MAX),
             // A wait of nothing may be drawn, though hardly.
-            next => assert_eq!(next, Next::Request),
+            next => assert_eq!(next, Step::Request),
         }
         assert!(ask(&mut client, &mut counts).starts_with("gets "));
     }

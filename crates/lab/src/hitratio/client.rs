@@ -13,7 +13,7 @@ use larder_protocol::client::{Answer, Asked, Protocol};
 
 use super::patterns::{Course, KEY_BYTES, Request, Verb};
 use crate::contender::Contender;
-use crate::dialog::{Agent, Dialog, Next, Taken, answer};
+use crate::dialog::{Agent, Dialog, Step, Taken, answer};
 use crate::error::Error;
 use crate::shift::seen::Seen;
 use crate::value;
@@ -123,7 +123,7 @@ impl Walker {
 impl Agent for Walker {
     type Tally = Seen;
 
-    fn next(&mut self, _now: Instant, ending: bool, _seen: &mut Seen, out: &mut Vec<u8>) -> Next {
+    fn next(&mut self, _now: Instant, ending: bool, _seen: &mut Seen, out: &mut Vec<u8>) -> Step {
         self.loading = !self.missed.is_empty();
         if self.loading {
             self.requests.clear();
@@ -131,12 +131,12 @@ impl Agent for Walker {
         } else {
             self.requests.clear();
             if ending || self.course.is_done() {
-                return Next::Done;
+                return Step::Done;
             }
             (0..self.steps).for_each(|_| self.course.step(&mut self.requests));
         }
         self.ask(out);
-        Next::Request
+        Step::Request
     }
 
     fn reply(&mut self, bytes: &[u8], _now: Instant, seen: &mut Seen) -> Result<Taken, Error> {
@@ -201,7 +201,7 @@ mod tests {
         let (mut walker, mut seen) = (walker(shape, fits), Seen::default());
         let mut held = std::collections::HashMap::new();
         let mut out = Vec::new();
-        while walker.next(now, false, &mut seen, &mut out) == Next::Request {
+        while walker.next(now, false, &mut seen, &mut out) == Step::Request {
             let mut replies = Vec::new();
             let mut asked = &out[..];
             while !asked.is_empty() {

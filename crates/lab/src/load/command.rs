@@ -12,7 +12,7 @@ use rand::{RngExt, SeedableRng};
 use super::{Options, Ran, shared_cores};
 use crate::contender::Target;
 use crate::control::Control;
-use crate::dialog::{Agent, Dialog, Next, Taken};
+use crate::dialog::{Agent, Dialog, Step, Taken};
 use crate::error::Error;
 use crate::experiment::Checks;
 use crate::keys::{Chooser, Prefix};
@@ -105,7 +105,7 @@ impl<'t> Client<'t> {
 impl Agent for Client<'_> {
     type Tally = Tally;
 
-    fn next(&mut self, now: Instant, ending: bool, tally: &mut Tally, out: &mut Vec<u8>) -> Next {
+    fn next(&mut self, now: Instant, ending: bool, tally: &mut Tally, out: &mut Vec<u8>) -> Step {
         if self.origin.is_some() && tally.series.is_none() {
             tally.series = Tally::since(self.origin).series;
         }
@@ -114,13 +114,13 @@ impl Agent for Client<'_> {
             self.due += gap;
         }
         if ending || self.left == 0 {
-            return Next::Done;
+            return Step::Done;
         }
         if self.per_s.is_none() {
             self.due = now;
         } else if self.due > now {
             self.idle = true;
-            return Next::Until(self.due);
+            return Step::Until(self.due);
         }
         self.left -= 1;
         self.keys.clear();
@@ -133,7 +133,7 @@ impl Agent for Client<'_> {
             let turn = Turn { id, key: &self.key, value: &self.value };
             self.templates.iter().for_each(|template| template.write(out, turn));
         }
-        Next::Request
+        Step::Request
     }
 
     fn reply(&mut self, bytes: &[u8], now: Instant, tally: &mut Tally) -> Result<Taken, Error> {

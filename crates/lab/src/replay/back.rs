@@ -7,7 +7,7 @@ use larder_protocol::client::{Answer, Asked, Protocol};
 
 use super::Replay;
 use crate::books::LIVES_S;
-use crate::dialog::{Agent, Dialog, Next, Taken, answer};
+use crate::dialog::{Agent, Dialog, Step, Taken, answer};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::tally::Tally;
@@ -98,12 +98,12 @@ struct Reader {
 impl Agent for Reader {
     type Tally = Tally;
 
-    fn next(&mut self, _now: Instant, _ending: bool, _tally: &mut Tally, out: &mut Vec<u8>) -> Next {
+    fn next(&mut self, _now: Instant, _ending: bool, _tally: &mut Tally, out: &mut Vec<u8>) -> Step {
         if mem::replace(&mut self.asked, true) {
-            return Next::Done;
+            return Step::Done;
         }
         self.wrote.iter().for_each(|wrote| self.protocol.get(out, [&wrote.key[..]]));
-        Next::Request
+        Step::Request
     }
 
     fn reply(&mut self, bytes: &[u8], _now: Instant, tally: &mut Tally) -> Result<Taken, Error> {
@@ -158,7 +158,7 @@ mod tests {
         let list = (1..=4).map(wrote).collect();
         let mut reader = Reader { protocol: Protocol::Resp, wrote: list, asked: false, answered: 0 };
         let (now, mut tally, mut out) = (Instant::now(), Tally::default(), Vec::new());
-        assert_eq!(reader.next(now, false, &mut tally, &mut out), Next::Request);
+        assert_eq!(reader.next(now, false, &mut tally, &mut out), Step::Request);
         let mut come = Vec::new();
         for (hash, version) in [(1, 5), (2, 4), (4, 5)] {
             come.extend_from_slice(b"$30\r\n");
@@ -172,6 +172,6 @@ mod tests {
         }
         // Whole; an older version; another key's; gone.
         assert_eq!((tally.hits, tally.misses, tally.wrong), (3, 1, 2), "{:?}", tally.first_wrong);
-        assert_eq!(reader.next(now, false, &mut tally, &mut out), Next::Done);
+        assert_eq!(reader.next(now, false, &mut tally, &mut out), Step::Done);
     }
 }

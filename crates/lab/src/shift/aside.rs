@@ -21,7 +21,7 @@ use super::draw::Draw;
 use super::plan::Plan;
 use super::seen::{Seen, record};
 use super::shelf::Shelf;
-use crate::dialog::{Agent, Next, Taken, answer};
+use crate::dialog::{Agent, Step, Taken, answer};
 use crate::error::Error;
 use crate::keys::{Keyspace, Prefix};
 use crate::value;
@@ -179,13 +179,13 @@ impl Aside {
 impl Agent for Aside {
     type Tally = Seen;
 
-    fn next(&mut self, now: Instant, ending: bool, seen: &mut Seen, out: &mut Vec<u8>) -> Next {
+    fn next(&mut self, now: Instant, ending: bool, seen: &mut Seen, out: &mut Vec<u8>) -> Step {
         self.keys.clear();
         self.answered = 0;
         if !self.missed.is_empty() {
             self.set(now, out);
             if !self.keys.is_empty() {
-                return Next::Request;
+                return Step::Request;
             }
         }
         if self.doing != Doing::Nothing {
@@ -196,13 +196,13 @@ impl Agent for Aside {
             self.idle = false;
         }
         if ending || self.left == Some(0) {
-            return Next::Done;
+            return Step::Done;
         }
         if matches!(self.pace, Pace::Closed) {
             self.intended = now;
         } else if self.intended > now {
             self.idle = true;
-            return Next::Until(self.intended);
+            return Step::Until(self.intended);
         }
         if self.idle {
             // Nothing but ourselves kept this send waiting.
@@ -211,7 +211,7 @@ impl Agent for Aside {
         }
         self.left = self.left.map(|left| left - 1);
         self.get(now, out);
-        Next::Request
+        Step::Request
     }
 
     fn reply(&mut self, bytes: &[u8], now: Instant, seen: &mut Seen) -> Result<Taken, Error> {
@@ -302,18 +302,18 @@ mod tests {
         let now = Instant::now();
         let mut client = Aside::new(&plan, &shelf, Protocol::Classic, (Pace::Closed, 2), now, (0, 1), 1);
         let (mut seen, mut out) = (Seen::default(), Vec::new());
-        assert_eq!(client.next(now, false, &mut seen, &mut out), Next::Request);
+        assert_eq!(client.next(now, false, &mut seen, &mut out), Step::Request);
         assert_eq!(out.iter().filter(|&&byte| byte == b'\n').count(), 2);
         assert_eq!(client.reply(b"END\r\n", now, &mut seen).unwrap(), Taken::More(5));
         assert_eq!(client.reply(b"END\r\n", now, &mut seen).unwrap(), Taken::All(5));
         out.clear();
-        assert_eq!(client.next(now, true, &mut seen, &mut out), Next::Request, "also when ending");
+        assert_eq!(client.next(now, true, &mut seen, &mut out), Step::Request, "also when ending");
         assert!(out.starts_with(b"set key:"));
         let sets = client.keys.len();
         for _ in 0..sets {
             client.reply(b"STORED\r\n", now, &mut seen).unwrap();
         }
-        assert_eq!(client.next(now, true, &mut seen, &mut out), Next::Done);
+        assert_eq!(client.next(now, true, &mut seen, &mut out), Step::Done);
         assert_eq!(seen.totals(), (2, 0, sets as u64));
         assert_eq!(shelf.written_bytes.load(Relaxed), 116 * sets as u64);
     }

@@ -148,9 +148,25 @@ impl Variant {
     /// # Errors
     /// [`Error::Peer`] when it does not start or refuses what makes it this variant.
     pub fn start(&self, limit_mb: u32) -> Result<Contender, Error> {
+        self.start_with(limit_mb, &[])
+    }
+
+    /// Which server is started, if it is.
+    pub fn kind(&self) -> Option<Kind> {
+        match self.source {
+            Source::Started(kind, _) => Some(kind),
+            Source::Running(..) => None,
+        }
+    }
+
+    /// As [`Variant::start`], with more arguments where it is started.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_with(&self, limit_mb: u32, more: &[&str]) -> Result<Contender, Error> {
         let server = match &self.source {
             Source::Started(kind, setup) => {
-                Contender::start(*kind, &Setup { memory_mb: limit_mb, ..setup.clone() })?
+                Contender::start_with(*kind, &Setup { memory_mb: limit_mb, ..setup.clone() }, more)?
             }
             Source::Running(target, setup) => {
                 let server = Contender::reach(target, setup)?;

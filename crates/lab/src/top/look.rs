@@ -30,6 +30,10 @@ pub struct Look {
     pub connections: Vec<Fields>,
     /// `stats doctor`.
     pub doctor: Fields,
+    /// `stats hotkeys`, or INFO hotkeys.
+    pub hot_keys: Fields,
+    /// `stats prefixes`, or INFO prefixes.
+    pub prefixes: Fields,
 }
 
 /// A server that is asked.
@@ -75,6 +79,8 @@ impl Server {
             classes: Fields::new(),
             connections: Vec::new(),
             doctor: Fields::new(),
+            hot_keys: Fields::new(),
+            prefixes: Fields::new(),
         };
         match self.family {
             Family::Memcached => {
@@ -87,13 +93,29 @@ impl Server {
                     Sheet::Connections => look.connections = grouped(self.stats(" conns")?),
                     // Others know no doctor.
                     Sheet::Doctor if is_larder(&look) => look.doctor = self.stats(" doctor")?,
-                    Sheet::Overview | Sheet::Commands | Sheet::Doctor => {}
+                    Sheet::HotKeys if is_larder(&look) => look.hot_keys = self.stats(" hotkeys")?,
+                    Sheet::Prefixes if is_larder(&look) => look.prefixes = self.stats(" prefixes")?,
+                    Sheet::Overview | Sheet::Commands | Sheet::Doctor | Sheet::HotKeys | Sheet::Prefixes => {}
                 }
             }
             Family::Redis => {
                 look.general = info(&self.bulk(&["INFO", "all"])?);
-                if sheet == Sheet::Connections {
-                    look.connections = self.bulk(&["CLIENT", "LIST"])?.lines().map(client).collect();
+                match sheet {
+                    Sheet::Connections => {
+                        look.connections = self.bulk(&["CLIENT", "LIST"])?.lines().map(client).collect();
+                    }
+                    Sheet::HotKeys if is_larder(&look) => {
+                        look.hot_keys = ranked(&info(&self.bulk(&["INFO", "hotkeys"])?), "hotkey");
+                    }
+                    Sheet::Prefixes if is_larder(&look) => {
+                        look.prefixes = ranked(&info(&self.bulk(&["INFO", "prefixes"])?), "prefix");
+                    }
+                    Sheet::Overview
+                    | Sheet::Classes
+                    | Sheet::Commands
+                    | Sheet::Doctor
+                    | Sheet::HotKeys
+                    | Sheet::Prefixes => {}
                 }
             }
         }
@@ -169,6 +191,22 @@ fn info(text: &str) -> Fields {
     pairs.map(|(name, value)| (name.to_owned(), value.trim_end().to_owned())).collect()
 }
 
+/// INFO's lines of a list as those of `stats`: `hotkey_1:key=a,share=0.5` is `1:key` and `1:share`, and what begins with
+/// the list's name is of all of it.
+fn ranked(info: &Fields, one: &str) -> Fields {
+    let mut fields = Fields::new();
+    for (name, value) in info {
+        let Some(name) = name.strip_prefix(one) else { continue };
+        if let Some(rank) = name.strip_prefix('_') {
+            let parts = value.split(',').filter_map(|pair| pair.split_once('='));
+            fields.extend(parts.map(|(name, value)| (format!("{rank}:{name}"), value.to_owned())));
+        } else if let Some((_, name)) = name.split_once('_') {
+            fields.insert(name.to_owned(), value.clone());
+        }
+    }
+    fields
+}
+
 /// `id=3 addr=127.0.0.1:4 …`.
 fn client(line: &str) -> Fields {
     let pairs = line.split(' ').filter_map(|pair| pair.split_once('='));
@@ -176,7 +214,7 @@ fn client(line: &str) -> Fields {
 }
 
 /// `7:addr …`, `7:state …`: one for each number.
-fn grouped(fields: Fields) -> Vec<Fields> {
+pub fn grouped(fields: Fields) -> Vec<Fields> {
     let mut all: BTreeMap<u64, Fields> = BTreeMap::new();
     for (name, value) in fields {
         let Some((number, name)) = name.split_once(':') else { continue };
@@ -243,6 +281,33 @@ mod tests {
         let look = server.look(Sheet::Overview).unwrap();
         assert_eq!((look.family, &look.general["used_memory"][..]), (Family::Redis, "12"));
         assert_eq!(server.look(Sheet::Connections).unwrap().connections[0]["addr"], "1.2.3.4:5");
+    }
+
+    #[test]
+    fn hot_keys_are_read_in_either_protocol() {
+        let by_text = knowing(&[
+            ("version\r\n", "VERSION 1.6.45-larder-0.1.0\r\n"),
+            ("stats\r\n", "STAT version 1.6.45-larder-0.1.0\r\nEND\r\n"),
+            (
+                "stats hotkeys\r\n",
+                "STAT seconds 10.1\r\nSTAT requests 9\r\nSTAT samples 9\r\nSTAT 1:key a%20b\r\nSTAT 1:share 0.5000\r\nEND\r\n",
+            ),
+        ]);
+        let by_info = knowing(&[
+            ("version\r\n", "-ERR unknown command\r\n"),
+            ("*2\r\n$4\r\nINFO\r\n$3\r\nall\r\n", "$22\r\nlarder_version:0.1.0\r\n\r\n"),
+            (
+                "*2\r\n$4\r\nINFO\r\n$7\r\nhotkeys\r\n",
+                "$105\r\n# Hotkeys\r\nhotkeys_seconds:10.1\r\nhotkeys_requests:9\r\nhotkeys_samples:9\r\nhotkey_1:key=a%20b,share=0.5000\r\n\r\n",
+            ),
+        ]);
+        let looks = [by_text, by_info].map(|at| Server::connect(&at).unwrap().look(Sheet::HotKeys).unwrap());
+        for name in ["seconds", "requests", "samples", "1:key", "1:share"] {
+            assert_eq!(looks[0].hot_keys[name], looks[1].hot_keys[name], "{name}");
+        }
+        let told = info("prefixes_sampled:1\r\nprefixes_seconds:9\r\nprefix_12:prefix=a%3A,share=0.25\r\n");
+        let told = ranked(&told, "prefix");
+        assert_eq!([&told["seconds"], &told["12:prefix"], &told["12:share"]], ["9", "a%3A", "0.25"]);
     }
 
     #[test]

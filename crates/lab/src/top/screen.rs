@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value, json};
 
-use super::look::{Fields, Look, is_larder};
+use super::look::{Fields, Look, grouped, is_larder};
 use crate::control::Family;
 use crate::results::number;
 
@@ -30,6 +30,11 @@ pub enum Sheet {
     /// Findings of a Larder
     #[value(name = "findings")]
     Doctor,
+    /// Hot keys of a Larder
+    #[value(name = "keys")]
+    HotKeys,
+    /// Prefixes of keys, of a Larder
+    Prefixes,
 }
 
 impl Sheet {
@@ -41,6 +46,8 @@ impl Sheet {
             'r' => Sheet::Commands,
             'c' => Sheet::Connections,
             'd' => Sheet::Doctor,
+            'k' => Sheet::HotKeys,
+            'p' => Sheet::Prefixes,
             _ => return None,
         })
     }
@@ -218,6 +225,8 @@ pub fn lines(before: &Look, now: &Look, sheet: Sheet, sort: Sort, size: Size) ->
         Sheet::Commands => commands(&between, sort),
         Sheet::Connections => connections(&between),
         Sheet::Doctor => doctor(&between),
+        Sheet::HotKeys => hot_keys(now),
+        Sheet::Prefixes => prefixes(now),
     };
     lines.extend(body.lines().map(str::to_owned));
     lines.truncate(size.lines);
@@ -458,6 +467,89 @@ fn doctor(between: &Between<'_>) -> String {
     if text.is_empty() { "nothing to say: all is well".into() } else { text }
 }
 
+/// The keys that are asked for most, as text: what is no letter, digit or one of `-._~` is `%` and two digits.
+fn hot_keys(now: &Look) -> String {
+    if !is_larder(now) {
+        return "hot keys are told by a Larder".into();
+    }
+    let Some(stands_on) = stands_on(&now.hot_keys) else { return NOT_SAMPLED.into() };
+    let rows = grouped(now.hot_keys.clone()).into_iter().map(|fields| {
+        let of = |name: &str| number_of(&fields, name);
+        let key = fields.get("key").cloned().unwrap_or_default();
+        let error = of("error").map(|error| error * 100.0);
+        let writes = of("reads").zip(of("deletes")).map(|(reads, deletes)| (1.0 - reads - deletes).max(0.0));
+        vec![
+            key,
+            shown(of("share"), percent),
+            shown(error, |error| format!("± {error:.1}")),
+            shown(of("requests_per_second"), per_second),
+            shown(of("bytes_per_second"), |rate| format!("{}/s", bytes(rate))),
+            shown(of("reads"), percent),
+            shown(writes, percent),
+            shown(of("hit_ratio"), percent),
+            shown(of("value_bytes"), bytes),
+        ]
+    });
+    let header = ["key", "share", "error", "requests", "traffic", "reads", "writes", "hit ratio", "value"];
+    let rows: Vec<Vec<String>> = rows.collect();
+    let listed = if rows.is_empty() { "no key stands out".into() } else { table(&header, rows) };
+    format!("{stands_on}\n{listed}")
+}
+
+const NOT_SAMPLED: &str = "traffic is not sampled: that needs the HTTP port (--http-port)";
+
+/// What a list of a sample stands on; none if there is no sample.
+fn stands_on(fields: &Fields) -> Option<String> {
+    let of = |name: &str| number_of(fields, name);
+    let (requests, samples) = (number::text(of("requests")?), number::text(of("samples")?));
+    Some(format!("{requests} requests of the last {}, by {samples} samples", duration(of("seconds")?)))
+}
+
+/// The prefixes whose keys are asked for most, as text as keys are.
+fn prefixes(now: &Look) -> String {
+    if !is_larder(now) {
+        return "prefixes are told by a Larder".into();
+    }
+    let Some(stands_on) = stands_on(&now.prefixes) else { return NOT_SAMPLED.into() };
+    let rows = grouped(now.prefixes.clone()).into_iter().map(|fields| {
+        let of = |name: &str| number_of(&fields, name);
+        let prefix = match fields.get("prefix").map_or("-", |prefix| prefix.as_str()) {
+            "-" => "(none)".to_owned(),
+            prefix => prefix.to_owned(),
+        };
+        let give_or_take = |name: &str| shown(of(name), |error| format!("± {:.1}", error * 100.0));
+        vec![
+            prefix,
+            shown(of("share"), percent),
+            give_or_take("error"),
+            shown(of("requests_per_second"), per_second),
+            shown(of("bytes_per_second"), |rate| format!("{}/s", bytes(rate))),
+            shown(of("hit_ratio"), percent),
+            give_or_take("hit_ratio_error"),
+            shown(of("misses_per_second"), per_second),
+            shown(of("value_bytes"), bytes),
+            shown(of("memory_share"), percent),
+            give_or_take("memory_error"),
+        ]
+    });
+    let header = [
+        "prefix",
+        "share",
+        "error",
+        "requests",
+        "traffic",
+        "hit ratio",
+        "error",
+        "misses",
+        "mean value",
+        "of memory",
+        "error",
+    ];
+    let rows: Vec<Vec<String>> = rows.collect();
+    let listed = if rows.is_empty() { "no prefix stands out".into() } else { table(&header, rows) };
+    format!("{stands_on}\n{listed}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -465,7 +557,16 @@ mod tests {
 
     fn look(family: Family, at: Instant, general: &[(&str, &str)]) -> Look {
         let general = general.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Look { family, at, general, classes: Fields::new(), connections: Vec::new(), doctor: Fields::new() }
+        Look {
+            family,
+            at,
+            general,
+            classes: Fields::new(),
+            connections: Vec::new(),
+            doctor: Fields::new(),
+            hot_keys: Fields::new(),
+            prefixes: Fields::new(),
+        }
     }
 
     fn two(family: Family, before: &[(&str, &str)], now: &[(&str, &str)]) -> (Look, Look) {
@@ -587,6 +688,43 @@ mod tests {
                 && !connections.contains("11211")
         );
         assert!(said(Sheet::Doctor).contains("note: many (churn)\n  keep them"));
+        assert!(said(Sheet::HotKeys).contains("traffic is not sampled"));
+        now.hot_keys = fields(&[
+            ("seconds", "10.0"),
+            ("requests", "1000"),
+            ("samples", "1000"),
+            ("2:key", "b"),
+            ("1:key", "a%0A"),
+            ("1:share", "0.2500"),
+            ("1:error", "0.0100"),
+            ("1:reads", "0.5000"),
+            ("1:deletes", "0.2500"),
+        ]);
+        let said = lines(&before, &now, Sheet::HotKeys, Sort::Share, Size::UNBOUNDED).join("\n");
+        assert!(said.contains("1,000 requests of the last 10 s, by 1,000 samples"), "{said}");
+        let (first, second) = (said.find("a%0A").unwrap(), said.find("| b ").unwrap());
+        assert!(first < second && said.contains("25.0 %") && said.contains("± 1.0"), "{said}");
+        let said = lines(&before, &now, Sheet::Prefixes, Sort::Share, Size::UNBOUNDED).join("\n");
+        assert!(said.contains("not sampled"), "{said}");
+        now.prefixes = fields(&[
+            ("seconds", "10.0"),
+            ("requests", "64000"),
+            ("samples", "1000"),
+            ("1:prefix", "user%3A"),
+            ("1:share", "0.7500"),
+            ("1:error", "0.0300"),
+            ("1:hit_ratio", "0.9000"),
+            ("1:hit_ratio_error", "0.0200"),
+            ("1:misses_per_second", "120.0"),
+            ("2:prefix", "-"),
+            ("2:share", "0.2500"),
+        ]);
+        let said = lines(&before, &now, Sheet::Prefixes, Sort::Share, Size::UNBOUNDED).join("\n");
+        for part in
+            ["64,000 requests of the last 10 s, by 1,000 samples", "user%3A", "75.0 %", "± 2.0", "(none)"]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
         assert_eq!(host("unix:/run/s"), "/run/s");
         assert_eq!((host("tcp6:[::1]:11211"), host("127.0.0.1:5")), ("[::1]", "127.0.0.1"));
     }
