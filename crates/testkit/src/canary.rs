@@ -1,16 +1,23 @@
 //! Canaries: one connection to each worker that asks for a key every 10 ms, and one to a server of fixed replies on the
-//! same core that asks every millisecond, so that no pause of that core is missed. What both wait for is the machine's,
-//! and so is the time in which the worker could have run and another program had its core, which the system counts, and,
-//! while the worker slept, the time in which another thread of the server could have run that may have had what it waited
-//! for; what else the worker's canary waits for is Larder's. The thread of the canaries goes before others of its core where it may,
-//! and what it stands all the same when an answer has come is not counted.
+//! same core that asks every millisecond. What both wait for is the machine's, and so is the time in which the worker
+//! could have run and another program had its core, which the system counts; while the worker slept, the time in which
+//! another thread of the server could have run that may have had what it waited for; and the time for which the core
+//! itself stood (`canary/pulse.rs`), which the system counts as the worker's. What else the worker's canary waits for is
+//! Larder's. The thread of the canaries goes before others of its core where it may, and what it stands all the same when
+//! an answer has come is not counted.
 
+mod pulse;
+
+use pulse::{Pause, Pulse};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::setpriority_process;
 use rustix::thread::gettid;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time between two questions to a worker.
@@ -38,13 +45,6 @@ pub struct Sample {
     pub others_stood_us: u64,
 }
 
-impl Sample {
-    /// How long its threads were kept from their cores.
-    fn kept_us(&self) -> u64 {
-        self.stood_us + self.slept_us.min(self.others_stood_us)
-    }
-}
-
 #[derive(Debug)]
 struct Canary {
     name: String,
@@ -61,6 +61,17 @@ struct Canary {
     then: (Times, Vec<u64>),
     received: usize,
     samples: Vec<Sample>,
+}
+
+/// What all canaries have seen.
+#[derive(Debug)]
+pub struct Heard {
+    /// Those of the workers.
+    pub workers: Vec<Song>,
+    /// That of the null server.
+    pub null: Song,
+    /// When the workers' core stood.
+    pauses: Vec<Pause>,
 }
 
 /// What a canary has seen.
@@ -83,10 +94,10 @@ struct Times {
     runs: u64,
 }
 
-/// A thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A thread, by what the system counts of it.
+#[derive(Clone, Debug)]
 struct Thread {
-    schedstat: PathBuf,
+    schedstat: Arc<File>,
 }
 
 impl Thread {
@@ -97,22 +108,33 @@ impl Thread {
             let path = entry?.path();
             let is_worker = std::fs::read_to_string(path.join("comm"))?.starts_with("worker-");
             let threads = if is_worker { &mut workers } else { &mut others };
-            threads.push(Thread { schedstat: path.join("schedstat") });
+            threads.push(Thread { schedstat: Arc::new(File::open(path.join("schedstat"))?) });
         }
         Ok((workers, others))
     }
 
     /// The one that asks.
-    fn own() -> Thread {
-        Thread { schedstat: "/proc/thread-self/schedstat".into() }
+    fn own() -> io::Result<Thread> {
+        Ok(Thread { schedstat: Arc::new(File::open("/proc/thread-self/schedstat")?) })
+    }
+
+    fn is(&self, other: &Thread) -> bool {
+        Arc::ptr_eq(&self.schedstat, &other.schedstat)
     }
 
     fn times(&self) -> io::Result<Times> {
-        let text = std::fs::read_to_string(&self.schedstat)?;
+        let mut bytes = [0; 128];
+        let count = self.schedstat.read_at(&mut bytes, 0)?;
+        let text = std::str::from_utf8(&bytes[..count]).unwrap_or_default();
         let mut fields = text.split_ascii_whitespace().map(|field| field.parse::<u64>().unwrap_or(0));
         let mut next = || fields.next().unwrap_or(0);
         Ok(Times { ran_us: next() / 1000, stood_us: next() / 1000, runs: next() })
     }
+}
+
+/// This thread goes before others of its core; where it may not, it is late for all alike.
+fn hurry() {
+    let _ = setpriority_process(Some(gettid()), -20);
 }
 
 /// Questions by whose answers it is seen who gives them.
@@ -140,7 +162,7 @@ pub fn hatch(pid: u32, server: SocketAddr, null: SocketAddr) -> io::Result<Canar
         let thread = answers.filter(|_| is_worker);
         let all = workers.iter().chain(&others);
         let others =
-            all.filter(|one| thread.as_ref().is_some_and(|thread| thread != *one)).cloned().collect();
+            all.filter(|one| thread.as_ref().is_some_and(|thread| !thread.is(one))).cloned().collect();
         Ok::<_, io::Error>(Canary {
             name: name.to_owned(),
             stream,
@@ -154,11 +176,13 @@ pub fn hatch(pid: u32, server: SocketAddr, null: SocketAddr) -> io::Result<Canar
             samples: Vec::new(),
         })
     };
-    Ok(Canaries(vec![
+    let canaries = vec![
         canary("worker 1", server, true)?,
         canary("worker 2", server, true)?,
         canary("null server", null, false)?,
-    ]))
+    ];
+    let workers = canaries.iter().filter_map(|canary| canary.thread.clone()).collect();
+    Ok(Canaries { canaries, pulse: Pulse::of(pid, workers)? })
 }
 
 fn request() -> String {
@@ -167,20 +191,39 @@ fn request() -> String {
 
 /// All of them.
 #[derive(Debug)]
-pub struct Canaries(Vec<Canary>);
+pub struct Canaries {
+    /// The null server's is the last.
+    canaries: Vec<Canary>,
+    /// None: the workers have more than one core.
+    pulse: Option<Pulse>,
+}
 
 impl Canaries {
     /// Asks for as long as it `runs`; times are counted from when it `started`.
     ///
     /// # Errors
     /// That a connection broke, or was answered anything else.
-    pub fn sing(mut self, started: Instant, runs: impl Fn() -> bool) -> io::Result<Vec<Song>> {
+    pub fn sing(mut self, started: Instant, runs: impl Fn() -> bool + Sync) -> io::Result<Heard> {
+        let pulse = self.pulse.take();
+        let (songs, pauses) = thread::scope(|scope| {
+            let runs = &runs;
+            let beating =
+                scope.spawn(move || pulse.map_or(Ok(Vec::new()), |pulse| pulse.beat(started, runs)));
+            let songs = self.ask(started, runs);
+            // One that ended by itself has told why.
+            (songs, beating.join().unwrap_or_else(|_| Err(io::Error::other("the pulse's thread ended"))))
+        });
+        let mut workers = songs?;
+        let null = workers.pop().ok_or(io::ErrorKind::NotFound)?;
+        Ok(Heard { workers, null, pauses: pauses? })
+    }
+
+    fn ask(mut self, started: Instant, runs: impl Fn() -> bool) -> io::Result<Vec<Song>> {
         let request = request();
-        // Where it may not, it is late for all alike.
-        let _ = setpriority_process(Some(gettid()), -20);
-        let own = Thread::own();
+        hurry();
+        let own = Thread::own()?;
         while runs() {
-            for canary in &mut self.0 {
+            for canary in &mut self.canaries {
                 let now = Instant::now();
                 if now >= canary.next && canary.asked.is_none() {
                     // What was missed is not made up for.
@@ -191,22 +234,23 @@ impl Canaries {
                 }
             }
             // Who waits for an answer asks when it is there; the others are not far.
-            let next = self.0.iter().filter(|canary| canary.asked.is_none()).map(|canary| canary.next).min();
+            let next =
+                self.canaries.iter().filter(|canary| canary.asked.is_none()).map(|canary| canary.next).min();
             let wait = next.map_or(NULL_EVERY, |next| next.saturating_duration_since(Instant::now()));
             let timeout = Timespec { tv_sec: 0, tv_nsec: wait.as_nanos() as i64 };
             let mut watched: Vec<PollFd<'_>> =
-                self.0.iter().map(|canary| PollFd::new(&canary.stream, PollFlags::IN)).collect();
+                self.canaries.iter().map(|canary| PollFd::new(&canary.stream, PollFlags::IN)).collect();
             let before = own.times()?.stood_us;
             poll(&mut watched, Some(&timeout))?;
             let now = Instant::now();
             let late = Duration::from_micros(own.times()?.stood_us - before);
             let ready: Vec<bool> = watched.iter().map(|fd| !fd.revents().is_empty()).collect();
-            for (canary, _) in self.0.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+            for (canary, _) in self.canaries.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
                 canary.hear(now - late, started)?;
             }
         }
         let now = Instant::now();
-        Ok(self.0.into_iter().map(|canary| canary.end(now, started)).collect())
+        Ok(self.canaries.into_iter().map(|canary| canary.end(now, started)).collect())
     }
 }
 
@@ -267,24 +311,56 @@ fn sample(
     }
 }
 
-/// The longest times by which `one` waited longer than the machine took, longest first, and when: the longest that the
-/// null server's canary waited meanwhile, or the time that the server's threads were kept from their cores, whichever is
-/// more.
-pub fn excesses(one: &[Sample], null: &[Sample]) -> Vec<Sample> {
-    let mut excesses = Vec::with_capacity(one.len());
-    let mut from = 0;
-    for sample in one {
-        let end = sample.asked_us + sample.took_us;
-        // Answers of one connection are in order.
-        while null.get(from).is_some_and(|null| null.asked_us + null.took_us < sample.asked_us) {
-            from += 1;
-        }
-        let meanwhile = null[from..].iter().take_while(|null| null.asked_us <= end);
-        let machine = meanwhile.map(|null| null.took_us).max().unwrap_or(0).max(sample.kept_us());
-        excesses.push(Sample { took_us: sample.took_us.saturating_sub(machine), ..*sample });
+/// A time by which a worker's canary waited longer than the machine took.
+#[derive(Clone, Copy, Debug)]
+pub struct Excess {
+    /// How much longer.
+    pub us: u64,
+    /// How long its core stood meanwhile.
+    pub paused_us: u64,
+    /// What it waited for.
+    pub sample: Sample,
+}
+
+impl Heard {
+    /// For how long the workers' core stood, in microseconds: at most, how often for more than so long, and in all.
+    pub fn paused_us(&self, more_than_us: u64) -> [u64; 3] {
+        let took = || self.pauses.iter().map(|pause| pause.took_us);
+        let long = took().filter(|took| *took > more_than_us).count() as u64;
+        [took().max().unwrap_or(0), long, took().sum()]
     }
-    excesses.sort_by_key(|excess| std::cmp::Reverse(excess.took_us));
-    excesses
+
+    /// The longest times by which a worker's canary waited longer than the machine took, longest first: the longest that
+    /// the null server's canary waited meanwhile, or the time that the server's threads were kept from their cores and
+    /// that their core stood, whichever is more.
+    pub fn excesses(&self, worker: usize) -> Vec<Excess> {
+        let samples = self.workers.get(worker).map_or(&[][..], |song| &song.samples);
+        let (mut nulls, mut pauses) = (&self.null.samples[..], &self.pauses[..]);
+        let mut excesses = Vec::with_capacity(samples.len());
+        for sample in samples {
+            let end = sample.asked_us + sample.took_us;
+            // Answers of one connection are in order.
+            nulls = &nulls[nulls.partition_point(|null| null.asked_us + null.took_us < sample.asked_us)..];
+            pauses =
+                &pauses[pauses.partition_point(|pause| pause.from_us + pause.took_us < sample.asked_us)..];
+            let null = nulls.iter().take_while(|null| null.asked_us <= end).map(|null| null.took_us).max();
+            let meanwhile = pauses.iter().take_while(|pause| pause.from_us <= end);
+            let (mut of_run, mut of_sleep) = (0, 0);
+            for pause in meanwhile {
+                let within = (pause.from_us + pause.took_us).min(end) - pause.from_us.max(sample.asked_us);
+                let of_worker = within.min(pause.ran_us.get(worker).copied().unwrap_or(0));
+                of_run += of_worker;
+                // Where another worker ran, this one stood.
+                of_sleep += within.saturating_sub(pause.ran_us.iter().sum());
+            }
+            let slept = sample.slept_us.min(sample.others_stood_us.max(of_sleep));
+            let machine = null.unwrap_or(0).max(sample.stood_us + slept + of_run.min(sample.ran_us));
+            let us = sample.took_us.saturating_sub(machine);
+            excesses.push(Excess { us, paused_us: of_run + of_sleep, sample: *sample });
+        }
+        excesses.sort_by_key(|excess| std::cmp::Reverse(excess.us));
+        excesses
+    }
 }
 
 #[cfg(test)]
@@ -306,16 +382,37 @@ mod tests {
             slept_us: 0,
             others_stood_us: 0,
         };
-        let null = [sample(0, 100), sample(10_000, 15_000), sample(30_000, 100), sample(40_000, 100)];
+        let null = vec![sample(0, 100), sample(10_000, 15_000), sample(30_000, 100), sample(40_000, 100)];
+        let song = |samples| Song { name: String::new(), samples };
+        let mut heard = Heard { workers: Vec::new(), null: song(null), pauses: Vec::new() };
+        let mut excess = |samples: &[Sample], pauses: &[Pause]| {
+            heard.workers = vec![song(samples.to_vec())];
+            heard.pauses = pauses.to_vec();
+            heard.excesses(0).first().map_or(0, |excess| excess.us)
+        };
         let one = [sample(0, 150), sample(10_000, 16_000), sample(30_000, 12_000)];
-        assert_eq!(excesses(&one, &null)[0].took_us, 11_900);
-        assert_eq!(excesses(&one[..2], &null)[0].took_us, 1_000);
-        assert!(excesses(&[], &null).is_empty());
+        assert_eq!(excess(&one, &[]), 11_900);
+        assert_eq!(excess(&one[..2], &[]), 1_000);
+        assert_eq!(excess(&[], &[]), 0);
         let stood = Sample { stood_us: 8_000, ran_us: 1_000, slept_us: 3_000, ..sample(30_000, 12_000) };
-        assert_eq!(excesses(&[stood], &null)[0].took_us, 4_000);
+        assert_eq!(excess(&[stood], &[]), 4_000);
         // It slept for 3 ms; who stood meanwhile may have had what it waited for.
-        for (others_stood_us, excess) in [(2_000, 2_000), (20_000, 1_000)] {
-            assert_eq!(excesses(&[Sample { others_stood_us, ..stood }], &null)[0].took_us, excess);
+        for (others_stood_us, expected) in [(2_000, 2_000), (20_000, 1_000)] {
+            assert_eq!(excess(&[Sample { others_stood_us, ..stood }], &[]), expected);
         }
+        // The core stood while it ran, while it slept, and while another worker ran, which it knows of.
+        let pause = |from_us, took_us, ran_us: [u64; 2]| Pause { from_us, took_us, ran_us: ran_us.to_vec() };
+        assert_eq!(excess(&one[2..], &[pause(31_000, 4_000, [4_000, 0])]), 8_000);
+        assert_eq!(
+            excess(&one[2..], &[pause(31_000, 4_000, [4_000, 0]), pause(40_000, 4_000, [4_500, 0])]),
+            6_000
+        );
+        assert_eq!(
+            excess(&one[2..], &[pause(26_000, 4_000, [4_000, 0]), pause(50_000, 4_000, [4_000, 0])]),
+            11_900
+        );
+        assert_eq!(excess(&[stood], &[pause(31_000, 2_000, [0, 0])]), 2_000);
+        assert_eq!(excess(&[stood], &[pause(31_000, 4_000, [0, 4_500])]), 4_000);
+        assert_eq!(excess(&[stood], &[pause(31_000, 4_000, [3_000, 1_000])]), 3_000);
     }
 }

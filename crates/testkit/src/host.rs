@@ -1,13 +1,16 @@
-//! A host and a peer for sessions without a server around them: counters, letters, figures that stand
+//! A host and a peer for sessions without a server around them: counters, deliveries, figures that stand
 //! still, and what a test wants to be told.
 
-use larder_commands::{Connection, Counter, Counters, Host, Letter, Peer, Post, Process, Sums};
+use larder_commands::{Connection, Counter, Counters, Delivery, Host, Outbox, Pace, Peer, Process, Sums};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// More connections than the system of [`LocalHost`] can do.
 const CONNECTIONS_MAX: u64 = 1_000_000;
+/// What passes with each look at a script, unless a test says otherwise: turns end at the same places on every machine.
+const SCRIPT_LOOK: Duration = Duration::from_micros(5);
 
 /// The server that sessions believe to be in.
 #[derive(Debug, Default)]
@@ -23,11 +26,15 @@ pub struct LocalHost {
     /// What `maxclients` was set to.
     pub connections_max: AtomicU64,
     /// What sessions have for each other.
-    pub post: Post,
+    pub outbox: Outbox,
     /// Clients that wait and are to be looked at, for who takes them.
     pub awake: Mutex<Vec<u64>>,
     /// The clock that only goes on.
     pub clock_us: AtomicU64,
+    /// What passes with each look at that clock.
+    pub look_us: Arc<AtomicU64>,
+    /// What tells how long a script has worked, if a test chooses it.
+    pub script_pace: Option<Pace>,
 }
 
 impl LocalHost {
@@ -54,6 +61,10 @@ impl Peer for LocalHost {
 
     fn place(&self) -> u64 {
         0
+    }
+
+    fn number(&self) -> u64 {
+        7
     }
 }
 
@@ -95,19 +106,25 @@ impl Host for LocalHost {
         self.awake.lock().expect("no holder panics").push(client);
     }
 
-    fn post(&self, _worker: usize, letters: Vec<Letter>) {
-        self.post.add(letters, usize::MAX, &mut |_| {});
+    fn post(&self, _worker: usize, deliveries: Vec<Delivery>) {
+        self.outbox.add(deliveries, usize::MAX, &mut |_| {});
     }
 
-    fn fetch(&self, _place: u64, client: u64) -> Vec<Letter> {
-        self.post.take_for(client).0
+    fn fetch(&self, _place: u64, client: u64) -> Vec<Delivery> {
+        self.outbox.take_for(client).0
     }
 
     fn clock_us(&self) -> u64 {
-        self.clock_us.load(Relaxed)
+        self.clock_us.fetch_add(self.look_us.load(Relaxed), Relaxed)
+    }
+
+    fn script_pace(&self) -> Pace {
+        self.script_pace.unwrap_or(Pace::Look(SCRIPT_LOOK))
     }
 
     fn shutdown(&self, _graceful: bool) {}
+
+    fn note(&self, _level: u8, _text: &str) {}
 
     fn verbosity(&self, _level: u8) {}
 }

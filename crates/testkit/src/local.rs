@@ -7,13 +7,15 @@
 use crate::host::LocalHost;
 use crate::runner::{Received, Wire};
 use larder_commands::{
-    Context, Counter, DebugCommand, Letter, Next, Output, Room, Session, Settings, Shared, Speaks, Sums,
+    Context, Counter, DebugCommand, Delivery, Next, Output, Pace, Room, Session, Settings, Shared, Speaks,
+    Sums,
 };
 use larder_store::{Config, Millis, Store, Worker};
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// When the clock starts: after every absolute time that a test writes as past.
 pub const START: Millis = 1_800_000_000_000;
@@ -53,6 +55,10 @@ pub struct LocalConnection {
     waits: bool,
     /// … or for so many milliseconds.
     awaits_ms: Option<u64>,
+    /// It is given one turn at a time, …
+    turns: bool,
+    /// … and goes on in the next.
+    goes_on: bool,
     closed: bool,
 }
 
@@ -68,7 +74,7 @@ impl Local {
         Local::new(&DEBUG.map(str::to_owned))
     }
 
-    /// A fresh server with memcached's option letters, as far as they mean something to a session.
+    /// A fresh server with memcached's option deliveries, as far as they mean something to a session.
     ///
     /// # Errors
     /// Names an option that needs a process.
@@ -86,6 +92,7 @@ impl Local {
                 "-C" => settings.cas = false,
                 "-F" => settings.flush = false,
                 "-X" => settings.dump = false,
+                "-W" => settings.watch = false,
                 "-A" => settings.shutdown = true,
                 "--enable-debug-command" => {
                     let (all, name) = ([DebugCommand::No, DebugCommand::Local, DebugCommand::Yes], value()?);
@@ -127,7 +134,13 @@ impl Local {
         })
     }
 
-    /// Another worker of the same server, for another thread. Letters between the two are lost.
+    /// From here on its traffic is sampled; nobody counts the samples.
+    pub fn sample(&self) {
+        self.shared.show_traffic(self.store(), 1, 0);
+        self.shared.tend_samples(&self.room, self.store(), 0);
+    }
+
+    /// Another worker of the same server, for another thread. Deliveries between the two are lost.
     ///
     /// # Errors
     /// There are two already, or as many as `-t` said.
@@ -157,6 +170,12 @@ impl Local {
     /// A connection of its own, for [`Local::exchange`].
     pub fn connection(&self) -> LocalConnection {
         LocalConnection { output: Output::new(REPLY_BYTES_MAX), ..LocalConnection::default() }
+    }
+
+    /// A connection whose replies are charged, as a worker's are.
+    pub fn charged_connection(&self) -> LocalConnection {
+        let output = Output::charged(REPLY_BYTES_MAX, self.store(), 64 << 10);
+        LocalConnection { output, ..LocalConnection::default() }
     }
 
     /// The same, that speaks RESP from its first byte on.
@@ -232,11 +251,21 @@ impl Local {
         self.connections = connections;
     }
 
+    /// What passes with each look at the clock that only goes on.
+    pub fn look_us(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.host.look_us)
+    }
+
     /// So much time passes, and those whose time has come look again.
     fn pass(&mut self, ms: u64) {
         self.host.clock_us.fetch_add(ms * 1000, Relaxed);
         self.each(|connection| connection.awaits_ms.is_some());
         self.wake();
+    }
+
+    /// What passes with each look at a script.
+    pub fn set_script_pace(&mut self, each: Duration) {
+        self.host.script_pace = Some(Pace::Look(each));
     }
 
     /// A connection has ended.
@@ -247,8 +276,8 @@ impl Local {
     }
 
     /// What sessions have left for each other since this was last asked.
-    pub fn letters(&self) -> Vec<Letter> {
-        self.host.post.take().0
+    pub fn deliveries(&self) -> Vec<Delivery> {
+        self.host.outbox.take().0
     }
 
     /// Lets the store do its upkeep, a bounded number of steps.
@@ -256,7 +285,8 @@ impl Local {
         let now = self.shared.now(START);
         let mut guard = self.worker.enter(now);
         for _ in 0..steps {
-            if !guard.maintain() {
+            let more = self.shared.forget_subscriptions(guard.store());
+            if !guard.maintain() && !more {
                 return;
             }
         }
@@ -279,9 +309,9 @@ impl LocalConnection {
         &self.sent
     }
 
-    /// Takes a letter, if it is for this connection.
-    pub fn deliver(&mut self, letter: &Letter) {
-        self.session.deliver(letter, &mut self.output);
+    /// Takes a delivery, if it is for this connection.
+    pub fn deliver(&mut self, delivery: &Delivery) {
+        self.session.deliver(delivery, &mut self.output);
         take_replies(self);
     }
 
@@ -295,14 +325,26 @@ impl LocalConnection {
         self.stalled = true;
     }
 
-    /// The number of its client, if it speaks RESP.
+    /// The number by which it is woken, if it may wait: of its client, if it speaks RESP.
     pub fn client(&self) -> Option<u64> {
-        self.session.redis_client()
+        self.session.waiter()
     }
 
     /// Its command waits for something to be there.
     pub fn waits(&self) -> bool {
         self.waits
+    }
+
+    /// From here on [`Local::exchange`] and [`Local::go_on`] give it one turn: what takes more goes on with the next call.
+    #[must_use]
+    pub fn by_turns(mut self) -> LocalConnection {
+        self.turns = true;
+        self
+    }
+
+    /// What it has asked for goes on in later turns.
+    pub fn goes_on(&self) -> bool {
+        self.goes_on || self.waits
     }
 
     /// The session has closed it.
@@ -325,7 +367,7 @@ fn context<'c, 'w>(
 fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]) -> usize {
     cx.flush_if_due();
     let mut consumed = 0;
-    (connection.waits, connection.awaits_ms) = (false, None);
+    (connection.waits, connection.awaits_ms, connection.goes_on) = (false, None, false);
     loop {
         let progress = connection.session.receive(cx, &input[consumed..], &mut connection.output);
         consumed += progress.consumed;
@@ -333,6 +375,10 @@ fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]
         match progress.next {
             Next::Receive => return consumed,
             Next::Flush if connection.stalled => return consumed,
+            Next::Yield if connection.turns => {
+                connection.goes_on = true;
+                return consumed;
+            }
             Next::Flush | Next::Yield => {}
             // The clock stands: whoever sleeps goes on when the test moves it and sends something.
             Next::Sleep(_) => return consumed,
@@ -375,8 +421,8 @@ impl Wire for Local {
         let mut connection = self.connections.remove(name).ok_or("not connected")?;
         self.exchange(&mut connection, bytes);
         self.connections.insert(name.to_owned(), connection);
-        for letter in self.letters() {
-            self.connections.values_mut().for_each(|connection| connection.deliver(&letter));
+        for delivery in self.deliveries() {
+            self.connections.values_mut().for_each(|connection| connection.deliver(&delivery));
         }
         self.wake();
         Ok(())

@@ -35,8 +35,8 @@ impl Talk {
         let mut connection = self.clients[client].take().unwrap_or_else(|| self.local.connection());
         self.local.exchange(&mut connection, bytes);
         self.clients[client] = Some(connection);
-        for letter in self.local.letters() {
-            self.clients.iter_mut().flatten().for_each(|connection| connection.deliver(&letter));
+        for delivery in self.local.deliveries() {
+            self.clients.iter_mut().flatten().for_each(|connection| connection.deliver(&delivery));
         }
         self.heard(client)
     }

@@ -61,6 +61,27 @@ fn reads_allocate_nothing() {
 }
 
 #[test]
+fn requests_that_are_sampled_allocate_nothing() {
+    for requests in [
+        "get k\r\n".repeat(200),
+        "set k 1 0 5\r\nvalue\r\n".repeat(200),
+        "get k missing\r\nmg k v\r\ndelete x\r\n".into(),
+    ] {
+        let local = Local::new(&[]).expect("a server");
+        // One key in so many, and soon one for which there is no room.
+        local.sample();
+        let connection = local.connection();
+        check_on(local, connection, &requests[..9], requests.as_bytes());
+    }
+    let mut local = Local::new(&[]).expect("a server");
+    local.sample();
+    let connection = local.resp_connection();
+    let requests: Vec<u8> =
+        ["GET k", "SET k value", "MGET k m n", "EXPIRE k 9"].iter().flat_map(|words| resp(words)).collect();
+    check_on(local, connection, "RESP", &requests.repeat(50));
+}
+
+#[test]
 fn writes_allocate_nothing() {
     check("set", b"set k 1 0 5\r\nvalue\r\n");
     check("set with an exptime", b"set k 1 100 5\r\nvalue\r\n");

@@ -1,18 +1,20 @@
 //! Random streams of commands to a server of Redis's protocol and to Larder: every reply is compared.
 //!
-//! `differential path/to/redis-server|valkey-server [streams [seed [elements]]]`
+//! `differential path/to/redis-server|valkey-server [streams [seed [elements|scripts]]]`
 //!
 //! With `elements` half of the commands are on hashes, lists, sets and sorted sets: of these not all that differs is
-//! explained yet.
+//! explained yet. With `scripts` they are random Lua scripts, which call some of them.
 //!
 //! Replies that are known to differ are in `spec/redis-differs.list`, each with its reason; a reason that no
 //! reply needed is named. What differs otherwise is printed, cut down to the commands
 //! that are needed for it.
 
 use larder_testkit::process::{Program, Server};
-use larder_testkit::redis::differ::{Difference, differ, reduce, stream};
+use larder_testkit::redis::differ::{Difference, Kind, differ, reduce, stream};
 use larder_testkit::redis::known::{Known, names};
 use larder_testkit::redis::stream::shown;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -35,10 +37,13 @@ fn check() -> Result<bool, String> {
         None => Ok(otherwise),
     };
     let (streams, seed) = (number(STREAMS)?, number(1)?);
-    let elements = match arguments.next().as_deref() {
-        None => false,
-        Some("elements") => true,
-        Some(other) => return Err(format!("{other:?} is no kind of commands; there is elements")),
+    let kind = match arguments.next().as_deref() {
+        None => Kind::Strings,
+        Some("elements") => Kind::Elements,
+        Some("scripts") => Kind::Scripts,
+        Some(other) => {
+            return Err(format!("{other:?} is no kind of commands; there are elements and scripts"));
+        }
     };
     let names = names(Path::new(&redis))?;
     let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/redis-differs.list");
@@ -49,12 +54,22 @@ fn check() -> Result<bool, String> {
         &["-m", "1100", "-t", "2", "--enable-debug-command", "yes"],
     )?;
     let servers = [redis.address(), larder.address()];
+    if kind == Kind::Scripts {
+        // However busy the machine is: none is ended for the time that it takes.
+        let mut stream = TcpStream::connect(larder.address()).map_err(|error| error.to_string())?;
+        let said = stream.write_all(b"CONFIG SET busy-reply-threshold 0\r\n");
+        let mut reply = [0; 5];
+        said.and_then(|()| stream.read_exact(&mut reply)).map_err(|error| error.to_string())?;
+        if reply != *b"+OK\r\n" {
+            return Err("busy-reply-threshold cannot be set".to_owned());
+        }
+    }
     let (mut found, mut printed) = (0, Vec::new());
     for seed in seed..seed + streams {
-        let mut sent = stream(seed, LENGTH, elements);
+        let mut sent = stream(seed, LENGTH, kind);
         known.leave_out(&mut sent);
         let mut expected =
-            |difference: &Difference| printed.contains(&kind(difference)) || known.explains(difference);
+            |difference: &Difference| printed.contains(&place(difference)) || known.explains(difference);
         let differs =
             differ(servers, &sent, &mut expected).map_err(|error| format!("stream {seed}: {error}"))?;
         let Some(differs) = differs else { continue };
@@ -62,7 +77,7 @@ fn check() -> Result<bool, String> {
         // What does not come again is shown with all that led to it.
         let again = reduce(servers, &sent, &mut expected)?;
         let (sent, difference) = again.unwrap_or((sent[..=differs.at].to_vec(), differs));
-        printed.push(kind(&difference));
+        printed.push(place(&difference));
         println!("FAILED stream {seed}");
         sent.iter().for_each(|(connection, command)| println!("  {connection}> {}", shown(command)));
         println!("  Redis:  {}\n  Larder: {}", difference.first.shown(), difference.second.shown());
@@ -70,7 +85,9 @@ fn check() -> Result<bool, String> {
             break;
         }
     }
-    for reason in known.unused() {
+    // Scripts are sent, or the others.
+    let of_scripts = |reason: &str| reason.starts_with("EVAL");
+    for reason in known.unused().filter(|reason| of_scripts(reason) == (kind == Kind::Scripts)) {
         println!("no reply needs this any more: {reason}");
     }
     println!(
@@ -81,8 +98,14 @@ fn check() -> Result<bool, String> {
     Ok(found == 0)
 }
 
-/// What two differences have in common that are one.
-fn kind(difference: &Difference) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+/// What two differences have in common that are one: the command, and the first lines that are not alike.
+fn place(difference: &Difference) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let Difference { command, first, second, .. } = difference;
+    let (mut first, mut second) = (first, second);
+    while first.line == second.line
+        && let Some((one, two)) = first.inside.iter().zip(&second.inside).find(|(one, two)| one != two)
+    {
+        (first, second) = (one, two);
+    }
     (command[0].to_ascii_lowercase(), first.line.clone(), second.line.clone())
 }

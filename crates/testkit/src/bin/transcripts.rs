@@ -23,9 +23,7 @@ use std::time::Duration;
 const WAIT_SECONDS_MAX: u64 = 3;
 /// How often a peer is asked the same before it counts as different.
 const PEER_TRIES: usize = 3;
-/// What a server that is not Larder does not reply within this time it does not reply.
-const PEER_PATIENCE: Duration = Duration::from_secs(30);
-/// The same where it is known to differ.
+/// What does not come within this time does not come, where it is known to differ.
 const SILENCE: Duration = Duration::from_secs(2);
 
 /// What a run of a case shows of a server that is known to differ.
@@ -199,11 +197,7 @@ impl Target {
     /// On a server that differs as is `known`.
     fn run(&self, case: &Case, split: Split, known: &[&Differs]) -> Result<(), String> {
         let is = |who: &str| known.iter().any(|known| known.who == who);
-        let within = |sockets: Sockets| match (known.is_empty(), self.is_larder()) {
-            (false, _) => sockets.within(SILENCE),
-            (true, false) => sockets.within(PEER_PATIENCE),
-            (true, true) => sockets,
-        };
+        let within = |sockets: Sockets| if known.is_empty() { sockets } else { sockets.within(SILENCE) };
         match self {
             Target::Running(address) => {
                 ask(*address, "flush_all")?;

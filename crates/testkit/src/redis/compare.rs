@@ -40,21 +40,27 @@ impl Comparer {
 
 /// Compares the replies to a command that was carried out at once.
 pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
+    if is_script(command) {
+        return unnamed(one) == unnamed(two);
+    }
     if one.is_error() || two.is_error() {
         return one == two;
     }
     let name = String::from_utf8_lossy(&command[0]).to_ascii_lowercase();
     let second = command.get(1).map(|word| String::from_utf8_lossy(word).to_ascii_lowercase());
-    let near = |unit_ms: i64| match (one.number(), two.number()) {
-        (Some(a), Some(b)) if a >= 0 && b >= 0 => (a - b).abs() <= CLOCKS_MS / unit_ms,
-        _ => one == two,
-    };
+    let near = |unit_ms: i64| near(one, two, unit_ms);
     match (name.as_str(), second.as_deref()) {
         // Whose order is the server's own.
         (
             "keys" | "hkeys" | "hvals" | "smembers" | "sinter" | "sunion" | "sdiff" | "spop" | "srandmember",
             _,
         ) => sorted(one) == sorted(two),
+        // Names alone, or pairs that are arrays.
+        ("hrandfield" | "zrandmember", _)
+            if command.len() < 4 || one.inside.iter().any(|pair| !pair.inside.is_empty()) =>
+        {
+            sorted(one) == sorted(two)
+        }
         ("hgetall" | "hrandfield" | "zrandmember", _) => paired(one) == paired(two),
         ("hscan" | "zscan", _) => {
             one.inside.len() == two.inside.len()
@@ -76,15 +82,100 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
         ("randomkey", _) => (one.body.is_some(), &one.line[..1]) == (two.body.is_some(), &two.line[..1]),
         ("ttl" | "expiretime", _) | ("object", Some("idletime")) => near(1000),
         ("pttl" | "pexpiretime", _) => near(1),
+        ("httl" | "hexpiretime", _) => near_each(one, two, 1000),
+        ("hpttl" | "hpexpiretime", _) => near_each(one, two, 1),
         // Which of two equal times is later depends on when they were set.
         ("expire" | "pexpire" | "expireat" | "pexpireat", _) if compares_times(command) => {
             one.number().is_some() && two.number().is_some()
+        }
+        ("hexpire" | "hpexpire" | "hexpireat" | "hpexpireat", _) if compares_times(command) => {
+            one.line == two.line
         }
         ("hello", _) => one.line == two.line,
         ("client", Some("list" | "info")) => one.line[..1] == two.line[..1],
         ("slowlog", Some("len" | "get")) | ("client", Some("id")) => one.line[..1] == two.line[..1],
         _ => one == two,
     }
+}
+
+fn is_script(command: &[Vec<u8>]) -> bool {
+    ["EVAL", "EVAL_RO"].iter().any(|name| command[0].eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// A script's reply with maps and sets in one order, and without what servers say otherwise of an error: its place in the
+/// script, the digest that the script is called by, and as what a function was called that was given something wrong.
+fn unnamed(frame: &Frame) -> Frame {
+    let mut inside: Vec<Frame> = frame.inside.iter().map(unnamed).collect();
+    match frame.line.first() {
+        Some(b'~') => inside.sort(),
+        Some(b'%') => {
+            let mut pairs: Vec<Vec<Frame>> = inside.chunks(2).map(<[Frame]>::to_vec).collect();
+            pairs.sort();
+            inside = pairs.concat();
+        }
+        _ => {}
+    }
+    let body = frame.body.as_deref().map(placeless);
+    let mut line = placeless(&frame.line);
+    if body.is_some() {
+        // Its length is another.
+        line.truncate(1);
+    }
+    if let (true, Some(at)) = (frame.is_error(), memmem(&line, b" script: ")) {
+        line.truncate(at);
+    }
+    Frame { line, body, inside }
+}
+
+/// Words of errors that Valkey says, and those that Redis says.
+const VALKEYS: &[(&str, &str)] = &[
+    ("ERR Command arguments must be", "ERR Lua redis lib command arguments must be"),
+    ("args calling command from", "args calling Redis command from"),
+    ("ERR Unknown command called", "ERR Unknown Redis command called"),
+    ("ERR This Valkey command", "ERR This Redis command"),
+    ("passed to server.", "passed to redis."),
+    ("ERR server.", "ERR redis."),
+    ("for this call", "for this redis lib call"),
+];
+
+fn memmem(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}
+
+/// A text without places in scripts and names of functions, and the words of Redis where Valkey has others.
+fn placeless(text: &[u8]) -> Vec<u8> {
+    let mut text = text.to_vec();
+    while let Some(at) = memmem(&text, b"user_script:") {
+        let number = text[at + 12..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let end = at + 12 + number;
+        let end = if text[end..].starts_with(b": ") { end + 2 } else { end };
+        text.drain(at..end);
+    }
+    for (valkey, redis) in VALKEYS {
+        if let Some(at) = memmem(&text, valkey.as_bytes()) {
+            text.splice(at..at + valkey.len(), redis.bytes());
+        }
+    }
+    let mut from = 0;
+    while let Some(at) = memmem(&text[from..], b" to '").map(|at| from + at) {
+        let name = text[at + 5..].iter().take_while(|byte| **byte != b'\'').count();
+        text.drain(at..(at + 6 + name).min(text.len()));
+        from = at;
+    }
+    text
+}
+
+/// Times of clocks that are not the same.
+fn near(one: &Frame, two: &Frame, unit_ms: i64) -> bool {
+    match (one.number(), two.number()) {
+        (Some(a), Some(b)) if a >= 0 && b >= 0 => (a - b).abs() <= CLOCKS_MS / unit_ms,
+        _ => one == two,
+    }
+}
+
+/// The same of each of several.
+fn near_each(one: &Frame, two: &Frame, unit_ms: i64) -> bool {
+    one.line == two.line && one.inside.iter().zip(&two.inside).all(|(one, two)| near(one, two, unit_ms))
 }
 
 fn compares_times(command: &[Vec<u8>]) -> bool {

@@ -3,6 +3,7 @@
 
 use super::compare::Comparer;
 use super::frame::Frame;
+use super::lua;
 use super::stream::{Choices, shown};
 use crate::PATIENCE;
 use crate::talk::encode;
@@ -18,7 +19,7 @@ const TURN: usize = 8;
 const SHOWN_BYTES: usize = 400;
 
 /// Commands after whose known differences a stream goes on.
-const READS: &[&str] = &["BITCOUNT", "BITPOS", "OBJECT", "DUMP", "COMMAND", "SCAN", "LCS"];
+const READS: &[&str] = &["BITCOUNT", "BITPOS", "OBJECT", "DUMP", "COMMAND", "SCAN", "LCS", "EVAL_RO"];
 
 /// A command and the connection that sends it.
 pub type Sent = (usize, Vec<Vec<u8>>);
@@ -36,8 +37,19 @@ pub struct Difference {
     pub second: Frame,
 }
 
-/// A stream of `length` commands from a number; `elements`: half of them on hashes, lists, sets and sorted sets.
-pub fn stream(seed: u64, length: usize, elements: bool) -> Vec<Sent> {
+/// Commands of which streams are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// On strings, and such as are about keys and connections.
+    Strings,
+    /// Half of them on hashes, lists, sets and sorted sets.
+    Elements,
+    /// Scripts; and some of the others, so that these find something.
+    Scripts,
+}
+
+/// A stream of `length` commands from a number.
+pub fn stream(seed: u64, length: usize, kind: Kind) -> Vec<Sent> {
     let mut choices = Choices::Seed(seed);
     let mut connection = 0;
     (0..length)
@@ -45,7 +57,16 @@ pub fn stream(seed: u64, length: usize, elements: bool) -> Vec<Sent> {
             if choices.below(TURN) == 0 {
                 connection = choices.below(CONNECTIONS);
             }
-            (connection, if elements { choices.command_of_any() } else { choices.command_of_both() })
+            let command = match kind {
+                Kind::Strings => choices.command_of_both(),
+                Kind::Elements => choices.command_of_any(),
+                Kind::Scripts => match choices.below(40) {
+                    0 => vec![b"HELLO".to_vec(), choices.of(&[b"2", b"3"]).to_vec()],
+                    1 => vec![choices.of(&["MULTI", "EXEC", "EXEC", "EXEC"]).into()],
+                    _ => lua::request(&mut choices),
+                },
+            };
+            (connection, command)
         })
         .collect()
 }

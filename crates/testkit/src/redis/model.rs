@@ -5,6 +5,7 @@
 //! a [`Reply`] says all that is right. memcached's commands on the same keys: `memcached.rs`.
 
 use super::reply::{Reply, error};
+use super::scripts::Scripts;
 use super::words::{Fail, Told, Words, integer};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +54,7 @@ pub struct Model {
     changes: BTreeMap<Place, u64>,
     clients: Vec<Client>,
     pub(super) memcached: crate::model::Model,
+    pub(super) scripts: Scripts,
 }
 
 /// Names, and how many words each takes; negative: at least so many.
@@ -132,6 +134,16 @@ const COMMANDS: &[(&str, i64)] = &[
     ("auth", -2),
     ("reset", 1),
     ("client|getname", 2),
+    ("eval", -3),
+    ("eval_ro", -3),
+    ("evalsha", -3),
+    ("evalsha_ro", -3),
+    ("fcall", -3),
+    ("fcall_ro", -3),
+    ("script|load", 3),
+    ("script|exists", -3),
+    ("script|flush", -2),
+    ("function|load", -3),
 ];
 
 /// Commands of the server that are not here, or whose other subcommands are not, and why.
@@ -163,8 +175,9 @@ pub const LEFT_OUT: &[(&str, &[&str])] = &[
             "command",
             "config",
             "slowlog",
+            "commandlog",
+            "hotkeys",
             "latency",
-            "function",
             "role",
             "lastsave",
             "client",
@@ -182,27 +195,81 @@ pub const LEFT_OUT: &[(&str, &[&str])] = &[
     ("nothing can be asked afterwards: transcripts", &["quit", "shutdown"]),
     (
         "they wait for others: resp_block.txt, redis_blocking.rs",
-        &["blpop", "brpop", "blmove", "brpoplpush", "blmpop", "bzpopmin", "bzpopmax", "bzmpop"],
+        &[
+            "blpop",
+            "brpop",
+            "blmove",
+            "brpoplpush",
+            "blmpop",
+            "bzpopmin",
+            "bzpopmax",
+            "bzmpop",
+            "xread",
+            "xreadgroup",
+        ],
+    ),
+    (
+        "estimates and their bytes: transcripts, and streams that Redis itself is asked",
+        &["pfadd", "pfcount", "pfmerge", "pfdebug"],
+    ),
+    (
+        "streams: a model of their own in the store, transcripts, and what Redis itself is asked",
+        &[
+            "xack",
+            "xadd",
+            "xautoclaim",
+            "xclaim",
+            "xdel",
+            "xgroup",
+            "xinfo",
+            "xlen",
+            "xpending",
+            "xrange",
+            "xrevrange",
+            "xsetid",
+            "xtrim",
+        ],
     ),
     (
         "elements of collections: transcripts, and streams that Redis itself is asked",
         &[
+            "geoadd",
+            "geodist",
+            "geohash",
+            "geopos",
+            "georadius",
+            "georadius_ro",
+            "georadiusbymember",
+            "georadiusbymember_ro",
+            "geosearch",
+            "geosearchstore",
             "hdel",
             "hexists",
+            "hexpire",
+            "hexpireat",
+            "hexpiretime",
             "hget",
             "hgetall",
             "hgetdel",
+            "hgetex",
             "hincrby",
             "hincrbyfloat",
             "hkeys",
             "hlen",
             "hmget",
             "hmset",
+            "hpersist",
+            "hpexpire",
+            "hpexpireat",
+            "hpexpiretime",
+            "hpttl",
             "hrandfield",
             "hscan",
             "hset",
+            "hsetex",
             "hsetnx",
             "hstrlen",
+            "httl",
             "hvals",
             "lindex",
             "linsert",
@@ -232,6 +299,8 @@ pub const LEFT_OUT: &[(&str, &[&str])] = &[
             "smembers",
             "smismember",
             "smove",
+            "sort",
+            "sort_ro",
             "spop",
             "srandmember",
             "srem",
@@ -283,6 +352,7 @@ impl Model {
             changes: BTreeMap::new(),
             clients: vec![Client::default(); clients],
             memcached: crate::model::Model::new(now as u64),
+            scripts: Scripts::default(),
         }
     }
 
@@ -299,7 +369,9 @@ impl Model {
             let live = |place| self.live(place).is_some();
             self.clients[client].queue.is_none() && self.items.keys().all(live)
         };
-        COMMANDS.iter().any(|(known, _)| *known == name) && (name != "dbsize" || settled())
+        COMMANDS.iter().any(|(known, _)| *known == name)
+            && (name != "dbsize" || settled())
+            && Model::knows_script(&name, words)
     }
 
     /// The client waits for EXEC.
@@ -335,6 +407,12 @@ impl Model {
     fn carry_out(&mut self, client: usize, name: &str, args: &[Vec<u8>]) -> Reply {
         let told = match name {
             "multi" | "exec" | "discard" | "watch" | "unwatch" => self.transaction(client, name, args),
+            "eval" | "eval_ro" | "evalsha" | "evalsha_ro" | "fcall" | "fcall_ro" => {
+                self.script(client, name, args)
+            }
+            _ if name.starts_with("script|") || name.starts_with("function|") => {
+                self.script(client, name, args)
+            }
             _ => {
                 let mut words = Words { model: self, client, args };
                 words.command(name)
@@ -344,6 +422,17 @@ impl Model {
     }
 
     /// What the client has queued and watches: it does no more.
+    /// What a script is told that asks this.
+    pub(super) fn ask_in_script(&mut self, client: usize, words: &[Vec<u8>]) -> Reply {
+        let (name, skip) = named(words);
+        let arity = COMMANDS.iter().find(|(known, _)| *known == name).map(|(_, arity)| *arity);
+        let count = words.len() as i64;
+        if arity.is_none_or(|arity| count != arity && (arity > 0 || count < -arity)) {
+            return error("ERR Wrong number of args calling Redis command from script").into();
+        }
+        self.carry_out(client, &name, &words[skip..])
+    }
+
     fn take_transaction(&mut self, client: usize) -> Client {
         let client = &mut self.clients[client];
         let Client { db, resp3, ref name, .. } = *client;
@@ -481,7 +570,9 @@ fn named(words: &[Vec<u8>]) -> (String, usize) {
     let lower = |word: &Vec<u8>| String::from_utf8_lossy(word).to_ascii_lowercase();
     let name = lower(&words[0]);
     match words.get(1).map(lower) {
-        Some(sub) if matches!(name.as_str(), "object" | "client") => (format!("{name}|{sub}"), 2),
+        Some(sub) if matches!(name.as_str(), "object" | "client" | "script" | "function") => {
+            (format!("{name}|{sub}"), 2)
+        }
         _ => (name, 1),
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn restored(payload: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// CRC-64 of Jones, least bit first.
-fn checksum(bytes: &[u8]) -> u64 {
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = 0u64;
     for byte in bytes {
         for bit in 0..8 {

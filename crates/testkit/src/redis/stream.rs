@@ -11,6 +11,8 @@
 //! (a|b)        one of these
 //! ```
 
+use super::{forms, lua};
+
 /// Where choices come from.
 #[derive(Clone, Debug)]
 pub enum Choices<'b> {
@@ -171,6 +173,25 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "HINCRBYFLOAT %h %g (0.5|1|-1.25|x|10)",
     "HRANDFIELD %h 1000 [WITHVALUES]",
     "HSCAN %h 0 {MATCH %p|COUNT 1000|%w}",
+    // Fields that expire.
+    "HEXPIRE %h %s [NX|XX|GT|LT|%w] FIELDS 1 %g",
+    "HEXPIRE %h %s FIELDS 2 %g %g",
+    "HPEXPIRE %h %m [NX|XX|GT|LT] FIELDS (2|%i) %g %g",
+    "HEXPIREAT %h %T [NX|XX] FIELDS 1 %g",
+    "HPEXPIREAT %h %U [NX|XX] FIELDS 3 %g %g %g",
+    "HTTL %h FIELDS 2 %g %g",
+    "HTTL %h (FIELDS|%w) %i %g {%g}",
+    "HPTTL %h FIELDS 1 %g",
+    "HEXPIRETIME %h FIELDS 2 %g %g",
+    "HPEXPIRETIME %h FIELDS 1 %g",
+    "HPERSIST %h FIELDS 2 %g %g",
+    "HPERSIST %h FIELDS %i %g {%g}",
+    "HGETDEL %h FIELDS 2 %g %g",
+    "HGETDEL %h FIELDS %i %g {%g}",
+    "HGETEX %h [EX %s|PX %m|EXAT %T|PXAT %U|PERSIST|%w] FIELDS 2 %g %g",
+    "HGETEX %h {EX %s|PERSIST} FIELDS %i %g {%g}",
+    "HSETEX %h [FNX|FXX] [EX %s|PX %m|EXAT %T|PXAT %U|KEEPTTL] FIELDS 1 %g %v",
+    "HSETEX %h {FNX|FXX|EX %s|KEEPTTL|%w} FIELDS (1|2|%i) %g %v {%g %v}",
     // Lists.
     "LPUSH %l %g {%g}",
     "RPUSH %l %g {%v}",
@@ -248,14 +269,75 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "ZINTERSTORE %Z 2 %Z %Z {WEIGHTS %c %c|AGGREGATE (SUM|MIN|MAX)}",
     "ZDIFFSTORE %Z 2 %Z %Z",
     "ZINTERCARD 2 %Z %Z [LIMIT %i]",
+    // HyperLogLogs, and strings that are none.
+    "PFADD %P {%g}",
+    "PFADD %P %i {%i|%v|%r}",
+    "PFCOUNT %P",
+    "PFCOUNT %P %P {%P|%k}",
+    "PFMERGE %P {%P}",
+    "PFDEBUG (ENCODING|DECODE|GETREG|TODENSE|%w) %P",
+    "GET %P",
+    "DUMP %P",
+    // Places in sorted sets.
+    "GEOADD %Z %O %A %g {%O %A %g}",
+    "GEOADD %Z {NX|XX|CH|%w} %O %A %g",
+    "GEODIST %Z %g %g [(m|KM|ft|mi|%w)]",
+    "GEOHASH %Z {%g}",
+    "GEOPOS %Z {%g}",
+    "GEOSEARCH %Z (FROMMEMBER %g|FROMLONLAT %O %A) (BYRADIUS %D (m|km|mi)|BYBOX %D %D (ft|km)) {ASC|WITHDIST|WITHHASH|%w}",
+    "GEOSEARCH %Z FROMLONLAT %O %A BYRADIUS %D km {WITHCOORD|WITHHASH|COUNT %i|COUNT 2 ANY}",
+    "GEOSEARCHSTORE %Z %Z (FROMMEMBER %g|FROMLONLAT %O %A) BYRADIUS %D km {DESC|STOREDIST|%w}",
+    "GEORADIUS %Z %O %A %D km {ASC|WITHDIST|STORE %Z|STOREDIST %Z|%w}",
+    "GEORADIUS_RO %Z %O %A %D (km|ft) {WITHHASH|DESC}",
+    "GEORADIUSBYMEMBER %Z %g %D km {STORE %Z|ASC|%w}",
+    "GEORADIUSBYMEMBER_RO %Z %g %D (mi|%w) {WITHDIST|ASC}",
+    // In their order, or that of other keys.
+    "SORT %l {DESC|ALPHA|LIMIT %r %i|BY nosort|%w}",
+    "SORT %l ALPHA {DESC|GET #|GET %p|GET h*->%g|LIMIT %r %i}",
+    "SORT %l BY (%k*|h*|h*->%g|*) {GET #|GET *|DESC|LIMIT %r %i}",
+    "SORT (%q|%Z) ALPHA {DESC|LIMIT %r %i|GET #|GET *}",
+    "SORT %Z BY nosort {DESC|LIMIT %r %i}",
+    "SORT_RO (%l|%q|%Z|%h|%k) {DESC|ALPHA|LIMIT %r %i|GET *|STORE %l|%w}",
+    "SORT (%l|%q|%Z) {ALPHA|DESC|LIMIT %r %i|GET #} STORE %l",
+    "SORT %l GET %k* STORE %l",
+    // Streams, but for what goes by the clock.
+    "XADD %S %N %g %v {%g %v}",
+    "XADD %S [NOMKSTREAM] [MAXLEN %i|MINID %N|MAXLEN = %i] %N %g %n",
+    "XADD %S %N %g %v %g",
+    "XLEN %S",
+    "XRANGE %S %M %M [COUNT %i]",
+    "XREVRANGE %S %M %M [COUNT %i]",
+    "XDEL %S %N {%N}",
+    "XTRIM %S (MAXLEN|MINID|%w) [=] %N",
+    "XTRIM %S MAXLEN %i",
+    "XSETID %S %N",
+    "XREAD [COUNT %i] STREAMS %S %S %N %N",
+    "XREAD STREAMS %S (%N|$|%w)",
+    "XGROUP CREATE %S (g|h) (%N|$|0) [MKSTREAM]",
+    "XGROUP SETID %S (g|h) (%N|$)",
+    "XGROUP DESTROY %S (g|h)",
+    "XREADGROUP GROUP (g|h) (alice|bob|%g) [COUNT %i] [NOACK] STREAMS %S >",
+    "XREADGROUP GROUP (g|h) (alice|bob) [COUNT %i] STREAMS %S %N",
+    "XACK %S (g|h|%w) %N {%N}",
+    "XPENDING %S (g|h|%w)",
+    "XCLAIM %S (g|h) (alice|bob) 0 %N {%N} [JUSTID]",
     // What they are beside others.
-    "TYPE (%h|%l|%q|%Z)",
+    "TYPE (%h|%l|%q|%Z|%S)",
+    "RENAME (%S|%l) %S",
+    "COPY %S %S [REPLACE]",
+    "DEL %S",
+    "GET %S",
+    "LLEN %S",
+    "XLEN (%h|%l|%q|%Z|%k)",
     "EXISTS %h %l %q %Z",
     "DEL (%h|%l|%q|%Z)",
     "EXPIRE (%h|%l|%q|%Z) 1000",
     "TTL (%h|%l|%q|%Z)",
     "RENAME (%h|%l|%q|%Z) (%h|%l|%q|%Z)",
     "COPY (%h|%l|%q|%Z) (%h|%l|%q|%Z) [REPLACE]",
+    "DUMP (%h|%l|%q|%Z)",
+    "RESTORE (%h|%l|%q|%Z) %z %Y {REPLACE|ABSTTL}",
+    "RESTORE (%h|%l|%q|%Z) 0 %Y REPLACE",
     "SCAN 0 COUNT 100000 TYPE (hash|list|set|zset|string)",
     "SET (%h|%l|%q|%Z) %v [GET]",
     "GET (%h|%l|%q|%Z)",
@@ -415,6 +497,13 @@ impl Choices<'_> {
             'l' => one(&["l1", "l2"], &[&["h1", "a", "none"]]),
             'q' => one(&["s1", "s2", "s3"], &[&["h1", "z1", "a", "none"]]),
             'Z' => one(&["z1", "z2"], &[&["s1", "h1", "a", "none"]]),
+            // Streams, and IDs, and ends of their ranges.
+            'S' => one(&["x1", "x2"], &[&["l1", "h1", "a", "none"]]),
+            'N' => one(
+                &["1-1", "2-1", "2-2", "3-*", "5", "7-3", "9-*", "12-0", "40-*"],
+                &[&["0-0", "0", "x", "1-2-3", "-", "5-x", ""]],
+            ),
+            'M' => one(&["-", "+", "-", "+", "2", "(2-1", "7-3", "9"], &[&["(", "x", "(-", ""]]),
             // Fields and members.
             'g' => one(
                 &["a", "b", "c", "d", "e", "field", "1", "2", "-7"],
@@ -422,6 +511,14 @@ impl Choices<'_> {
             )
             .replace("long", &"x".repeat(70)),
             // Scores, and their bounds.
+            // Longitudes, latitudes, and how far.
+            'O' => {
+                one(&["13.361389", "15.087269", "0", "-120.5", "179.999"], &[&["180", "-180", "181", "x"]])
+            }
+            'A' => one(&["38.115556", "37.502669", "0", "-60.25"], &[&["85.05112878", "-85.06", "90", ""]]),
+            'D' => one(&["0", "100", "200", "5000", "20000"], &[&["-1", "x", "1e300", "0.001"]]),
+            // Keys of HyperLogLogs; now and then another's.
+            'P' => one(&["p1", "p2", "p3"], &[&["a", "l1", "none"]]),
             'c' => one(
                 &["0", "1", "2", "-1", "1.5", "100", "1700000000000"],
                 &[&["inf", "-inf", "+5", "1e3", "0.1"], &["x", "nan", ""]],
@@ -481,6 +578,7 @@ impl Choices<'_> {
                 }
                 return payload;
             }
+            'Y' => return self.collection_payload(),
             'd' => one(&["0", "1", "0", "2", "15"], &[&["16", "-1", "x", ""], NEVER]),
             'p' => one(
                 &["*", "a*", "?", "[ab]", "key:*", "*:[1-2]", "[^a]"],
@@ -492,6 +590,42 @@ impl Choices<'_> {
             other => panic!("no kind {other}"),
         };
         text.into_bytes()
+    }
+}
+
+impl Choices<'_> {
+    /// The payload of a collection, in any form that Redis from 7.0 on reads.
+    fn collection_payload(&mut self) -> Vec<u8> {
+        // A set in a listpack is of 7.2, fields that expire of 7.4 and of Valkey 9.0.
+        let all: Vec<_> = forms::FORMS.iter().filter(|(_, _, number)| *number < 20).collect();
+        let &(kind, form, number) = all[self.below(all.len())];
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        for _ in 0..=self.below(6) {
+            let name = if form == forms::Form::Intset {
+                self.below(200).to_string().into_bytes()
+            } else {
+                self.word('g')
+            };
+            if kind == forms::Kind::List || !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let words: Vec<Vec<u8>> = match kind {
+            forms::Kind::List | forms::Kind::Set => names,
+            forms::Kind::Hash => names.into_iter().flat_map(|name| [name, self.word('g')]).collect(),
+            forms::Kind::SortedSet => {
+                // In order: those that are packed Redis takes as they are.
+                let mut all: Vec<_> = names.into_iter().map(|name| (self.below(3), name)).collect();
+                all.sort();
+                all.into_iter().flat_map(|(score, name)| [name, score.to_string().into_bytes()]).collect()
+            }
+        };
+        let mut body = forms::body(kind, form, number, &words, self.below(4) == 0);
+        if self.below(8) == 0 {
+            // Wrong, whoever reads it.
+            body[1] = 0;
+        }
+        forms::sealed(&body, 10)
     }
 }
 
@@ -529,7 +663,10 @@ fn alternatives(text: &str) -> Vec<&str> {
 /// A command for people.
 pub fn shown(words: &[Vec<u8>]) -> String {
     let word = |word: &Vec<u8>| match word.is_empty() || word.contains(&b' ') {
-        true => format!("\"{}\"", crate::pattern::escaped(word)),
+        true => match lua::shown(word) {
+            Some(script) => format!("\"{script}\""),
+            None => format!("\"{}\"", crate::pattern::escaped(word)),
+        },
         false => crate::pattern::escaped(word),
     };
     words.iter().map(word).collect::<Vec<_>>().join(" ")

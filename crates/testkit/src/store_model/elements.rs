@@ -263,6 +263,7 @@ impl Model {
                 assert!(elements.bytes() > LARGE_BYTES, "{place:?}: {} bytes are few", elements.bytes());
             }
             Err(Declined::NotANumber) => panic!("{place:?}: scores are numbers"),
+            Err(Declined::Twice) => panic!("{place:?}: nothing is loaded"),
         }
     }
 }

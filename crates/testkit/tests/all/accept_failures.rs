@@ -13,10 +13,32 @@ fn starved(more: u64) -> (Server, TcpStream) {
     let server = Server::start(&["-m", "64", "-t", "1", "-c", "1000"]).expect("larder starts");
     let mut client = server.connect().expect("a connection");
     ask(&mut client);
-    let first_free =
-        (0..).find(|fd| !std::path::Path::new(&format!("/proc/{}/fd/{fd}", server.id())).exists());
-    allow(&server, first_free.expect("there is an end") + more);
+    allow(&server, files(&server) + more);
     (server, client)
+}
+
+/// The first number that none of the server's descriptors has, when no socket is behind it: a file that it read for a moment
+/// leaves a gap, and the connection behind that would be above the limit, where nobody can have its number when it ends. A
+/// further connection takes the gap. What the server inherited may be anywhere.
+fn files(server: &Server) -> u64 {
+    let directory = format!("/proc/{}/fd", server.id());
+    loop {
+        let (mut open, mut sockets): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
+        for entry in std::fs::read_dir(&directory).expect("a process").flatten() {
+            let number = entry.file_name().to_string_lossy().parse().expect("a number");
+            open.push(number);
+            let file = std::fs::read_link(entry.path()).unwrap_or_default();
+            sockets.extend(file.to_string_lossy().starts_with("socket:").then_some(number));
+        }
+        let first_free = (0..).find(|number| !open.contains(number)).expect("there is an end");
+        if sockets.iter().all(|&number| number < first_free) {
+            return first_free;
+        }
+        let mut further = server.connect().expect("a connection");
+        ask(&mut further);
+        // It stays.
+        std::mem::forget(further);
+    }
 }
 
 /// Has the server's descriptors be below `files`.

@@ -6,6 +6,7 @@ mod collections;
 mod crowd;
 mod replies;
 mod scratch;
+mod scripts;
 
 use larder_testkit::bounded::{Bounded, number, random};
 use larder_testkit::client::Client;

@@ -334,7 +334,7 @@ fn answers_once(rows: impl Iterator<Item = &'static Command>, rounds: usize, tre
             let expected = if row.name.contains("subscribe") { replies.max(1) } else { 1 };
             assert_eq!((replies, talk.redis.is_closed()), (expected, false), "{}", shown(&words));
             talk.redis.forget();
-            talk.local.letters();
+            talk.local.deliveries();
         }
     }
 }
@@ -348,7 +348,9 @@ fn arguments(row: &Command, choices: &mut Choices) -> usize {
 #[test]
 fn every_memcached_command_answers_any_arguments_once() {
     let mut talk = Talk::new();
-    for row in CLASSIC.iter().chain(META).filter(|row| !LEFT_OUT.contains(&row.name)) {
+    // Who watches is answered no more.
+    let is_asked = |name: &str| !LEFT_OUT.contains(&name) && name != "watch";
+    for row in CLASSIC.iter().chain(META).filter(|row| is_asked(row.name)) {
         let mut choices = Choices(row.name.bytes().map(u64::from).sum());
         let usage = words_of(row.usage);
         for round in 0..ROUNDS {

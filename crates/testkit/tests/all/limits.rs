@@ -280,6 +280,84 @@ fn what_multi_queues_has_a_sixteenth_of_the_memory_with_what_goes_with_it() {
     assert!((SHARE - (count + 1) * BESIDE..SHARE).contains(&used), "{used} of {SHARE}");
 }
 
+/// Three kinds of names share it.
+#[test]
+fn subscriptions_have_a_sixteenth_of_the_memory() {
+    const SHARE: usize = (4 << 20) / 16;
+    /// What goes with two copies of a name.
+    const BESIDE: usize = 256;
+    const NAME: usize = 16;
+    let count = SHARE / (BESIDE + 2 * NAME) - 1;
+    let names: Vec<String> = (0..count).map(|n| format!("{n:0>NAME$}")).collect();
+    let most = (SHARE - count * (BESIDE + 2 * NAME) - BESIDE) / 2;
+    for [first, last] in
+        [["SUBSCRIBE", "PSUBSCRIBE"], ["PSUBSCRIBE", "SSUBSCRIBE"], ["SSUBSCRIBE", "SUBSCRIBE"]]
+    {
+        let mut talk = Talk::new(&["-m", "4"]);
+        names.iter().for_each(|name| assert!(talk.say(0, &format!("{first} {name}")).starts_with("*3 ")));
+        let taken = around(most).map(|bytes| {
+            let reply = talk.say(1, &format!("{last} {}", "n".repeat(bytes)));
+            talk.hang_up(1);
+            assert!(reply.starts_with("*3 ") || reply == "-ERR too many subscriptions", "{reply}");
+            reply.starts_with("*3 ")
+        });
+        assert_eq!(taken, [true, true, false], "{last}");
+    }
+}
+
+#[test]
+fn a_text_of_config_set_has_4096_bytes_and_percentiles_are_16() {
+    let mut talk = Talk::new(&["-m", "64"]);
+    for bytes in around(4096) {
+        let reply = talk.say(0, &format!("CONFIG SET requirepass {}", "p".repeat(bytes)));
+        assert_eq!(reply == "+OK", bytes <= 4096, "{bytes}: {reply:.80}");
+        assert!(reply == "+OK" || reply.ends_with("the text is too long"), "{reply:.80}");
+    }
+    for count in around(16) {
+        let numbers = "99 ".repeat(count);
+        let words = ["CONFIG", "SET", "latency-tracking-info-percentiles", &numbers].map(str::as_bytes);
+        let reply = talk.send(0, &encode(&words));
+        assert_eq!(reply == "+OK", count <= 16, "{count}: {reply:.80}");
+    }
+    for name in ["proto-max-bulk-len", "client-query-buffer-limit"] {
+        for bytes in around(1 << 20) {
+            let reply = talk.say(0, &format!("CONFIG SET {name} {bytes}"));
+            assert_eq!(reply == "+OK", bytes >= 1 << 20, "{name} {bytes}: {reply:.80}");
+        }
+    }
+}
+
+#[test]
+fn commands_that_look_at_names_in_one_step_take_65536() {
+    const MOST: usize = 64 << 10;
+    let mut talk = Talk::new(&["-m", "256"]);
+    assert_eq!(talk.say(0, "SET k v"), "+OK");
+    let heads: [&[&[u8]]; 4] =
+        [&[b"LATENCY", b"RESET"], &[b"LATENCY", b"HISTOGRAM"], &[b"INFO"], &[b"MEMORY", b"USAGE", b"k"]];
+    for head in heads {
+        let own = if head[0] == b"MEMORY" { 1 } else { 0 };
+        for count in around(MOST) {
+            let more: Vec<&[u8]> = [&b"SAMPLES"[..], b"0"].into_iter().cycle().take(count - own).collect();
+            let reply = talk.send(0, &encode(&[head, &more[..]].concat()));
+            assert_eq!(reply == "-ERR too many arguments", count > MOST, "{head:?} {count}: {reply:.80}");
+        }
+    }
+}
+
+#[test]
+fn a_request_on_its_way_in_has_the_bytes_of_the_parameter() {
+    let server = server(&[]);
+    let limit = encode(&[b"CONFIG", b"SET", b"client-query-buffer-limit", b"1048576"]);
+    assert_eq!(answer(&server, &limit), "+OK\r\n");
+    for bytes in around(1 << 20) {
+        let echo = |value: usize| encode(&[b"ECHO", &vec![b'e'; value]]);
+        let request = echo(bytes - (echo(1_000_000).len() - 1_000_000));
+        assert_eq!(request.len(), bytes);
+        // Without a word, as Redis does.
+        assert_eq!(!answer(&server, &request).is_empty(), bytes <= 1 << 20, "{bytes}");
+    }
+}
+
 #[test]
 fn a_resp_request_is_bounded_in_all_directions() {
     // Only its own port takes lines for commands of RESP.

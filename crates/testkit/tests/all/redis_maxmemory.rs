@@ -87,6 +87,52 @@ fn a_full_store_that_keeps_its_items_takes_no_write_into_a_transaction() {
     }
 }
 
+/// A script that says what it is like is refused before it begins, another at its first write; and has done nothing then.
+#[test]
+fn a_full_store_that_keeps_its_items_begins_no_script_that_may_write() {
+    const LIKE: &str = "#!lua\nredis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[2], ARGV[1])";
+    const PLAIN: &str = "redis.call('GET', KEYS[1]) return redis.call('SET', KEYS[2], ARGV[1])";
+    const REMOVES: &str = "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[2], ARGV[1])";
+    const READS: &str = "#!lua flags=no-writes\nreturn redis.call('STRLEN', KEYS[1])";
+    const BOLD: &str =
+        "#!lua flags=allow-oom\nredis.call('DEL', KEYS[1]) return redis.pcall('SET', KEYS[2], ARGV[1])";
+    let value = "x".repeat(VALUE_BYTES);
+    let ask = |talk: &mut Talk, script: &str, keys: [&str; 2]| {
+        let words = ["EVAL", script, "2", keys[0], keys[1], &value].map(str::as_bytes);
+        talk.send(0, &encode(&words)).trim_end().to_owned()
+    };
+    for policy in ["noeviction", "volatile-lru", "volatile-ttl"] {
+        let mut talk = server(policy);
+        for script in [LIKE, PLAIN, REMOVES, READS, BOLD] {
+            assert!(!ask(&mut talk, script, ["no", "no"]).is_empty());
+        }
+        assert_eq!(ask(&mut talk, LIKE, ["no", "no"]), "+OK", "{policy}: there is room");
+        let stored = fill(&mut talk, "a", 12_000, 0);
+        assert!((3_000..12_000).contains(&stored), "{policy}: {stored}");
+        assert_eq!(ask(&mut talk, LIKE, ["a0", "new"]), REFUSED, "{policy}");
+        let refused = ask(&mut talk, PLAIN, ["a0", "new"]);
+        assert!(
+            refused.starts_with(REFUSED) && refused.ends_with("on @user_script:1."),
+            "{policy}: {refused}"
+        );
+        assert_eq!(ask(&mut talk, READS, ["a0", "new"]), format!(":{VALUE_BYTES}"), "{policy}");
+        assert_eq!(there(&mut talk, "a", 12_000), stored, "{policy}: nothing was done");
+        assert_eq!(talk.say(0, "MULTI"), "+OK");
+        assert_eq!(ask(&mut talk, READS, ["a0", "new"]), "+QUEUED", "{policy}");
+        assert_eq!(ask(&mut talk, LIKE, ["a0", "new"]), REFUSED, "{policy}");
+        assert!(talk.say(0, "EXEC").starts_with("-EXECABORT"), "{policy}");
+        // What is removed first makes room, whatever a script says that it is like.
+        assert_eq!(ask(&mut talk, REMOVES, ["a0", "b0"]), "+OK", "{policy}");
+        assert_eq!(ask(&mut talk, BOLD, ["a1", "b1"]), "+OK", "{policy}");
+        assert_eq!(talk.say(0, "EXISTS a0 a1 b0 b1"), ":2", "{policy}");
+    }
+    let mut talk = server("allkeys-lru");
+    fill(&mut talk, "a", 12_000, 0);
+    for script in [LIKE, PLAIN, REMOVES, BOLD] {
+        assert_eq!(ask(&mut talk, script, ["a0", "b0"]), "+OK", "others give way");
+    }
+}
+
 #[test]
 fn volatile_policies_never_evict_a_key_without_expiry() {
     for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {

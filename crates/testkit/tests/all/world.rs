@@ -5,14 +5,16 @@
 //! - [`plan`], [`scene`]: what a seed makes of it; what all who act share;
 //! - [`door`]: the entrance; the network is `larder_eventloop::sim`;
 //! - [`client`], [`line`]: a client and its connection; [`asking`], [`admin`], [`listener`]: what it asks for or hears;
-//! - [`model`], [`part`], [`judge`], [`books`]: what must be answered.
+//! - [`model`], [`part`], [`judge`], [`books`], [`bank`]: what must be answered.
 //!
 //! `LARDER_WORLD_SEED` runs the world of one seed, `LARDER_WORLD_RUNS` so many from it on. More: docs/internals/world.md.
 
 mod admin;
 mod asking;
 mod asking_resp;
+mod asking_script;
 mod asking_text;
+mod bank;
 mod books;
 mod client;
 mod door;
@@ -65,28 +67,30 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
     let first = first.unwrap_or(1);
     let (at, pulse) = (Arc::new(AtomicU64::new(first)), Arc::new(AtomicU64::new(0)));
     watch(&at, &pulse);
-    let mut replies = 0;
+    let (mut replies, mut moves) = (0, 0);
     for seed in first..first + runs {
         at.store(seed, Relaxed);
         let began = std::time::Instant::now();
         match std::panic::catch_unwind(|| run::run(seed, &pulse)) {
-            Ok(Ok(outcome)) => replies += outcome.replies,
+            Ok(Ok(outcome)) => (replies, moves) = (replies + outcome.replies, moves + outcome.moves),
             Ok(Err(wrong)) => panic!("LARDER_WORLD_SEED={seed}\n{wrong}"),
             Err(panic) => {
                 eprintln!("LARDER_WORLD_SEED={seed} panicked");
                 std::panic::resume_unwind(panic);
             }
         }
-        println!("seed {seed}: {:?}, {replies} replies", began.elapsed());
+        println!("seed {seed}: {:?}, {replies} replies, {moves} moves", began.elapsed());
     }
     // Each world's own has it checked that requests are answered: that there were any is checked here.
     assert!(runs < RUNS || replies > 100 * runs, "{replies} replies in {runs} worlds");
+    assert!(runs < RUNS || moves > runs, "{moves} times scripts have moved money in {runs} worlds");
 }
 
 #[test]
 fn a_seed_replays_to_the_last_event() {
     let pulse = Arc::new(AtomicU64::new(0));
-    for seed in [3, 4] {
+    // The first moves money by scripts, some of which are killed.
+    for seed in [1, 3, 4] {
         let [one, other] = [(); 2].map(|()| run::run(seed, &pulse).expect("a world that goes well"));
         assert_eq!(one, other, "seed {seed}");
     }

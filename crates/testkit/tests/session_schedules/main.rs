@@ -2,6 +2,7 @@
 //! store does beside them. Built with the feature `schedule`, run by `cargo xtask schedules`; how to replay a seed is
 //! said in `crates/store/tests/schedules`.
 
+mod scripts;
 mod waiting;
 
 use larder_store::schedule::{Random, Schedule, pass, progress};
@@ -11,6 +12,7 @@ use larder_testkit::history::{Client, Script, Verdict, play, script};
 use larder_testkit::local::{Local, LocalConnection, START};
 use larder_testkit::talk::encode;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -20,6 +22,17 @@ const HISTORIES: u64 = 12;
 
 fn given(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// Seeds of a scenario: the one that is replayed, or so many, unless another number is given, from the first on.
+fn seeds(runs: u64) -> Range<u64> {
+    match given("LARDER_SCHEDULE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let first = given("LARDER_SCHEDULE_FIRST").unwrap_or(0);
+            first..first + given("LARDER_SCHEDULE_RUNS").unwrap_or(runs)
+        }
+    }
 }
 
 /// Goes on while clients are at work: inserts and deletes small items, so that the index grows and shrinks.
@@ -117,13 +130,7 @@ fn schedule(seed: u64) -> Verdict {
 
 #[test]
 fn what_two_clients_see_can_be_put_in_one_order_whatever_the_store_does() {
-    let seeds = match given("LARDER_SCHEDULE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let first = given("LARDER_SCHEDULE_FIRST").unwrap_or(0);
-            first..first + given("LARDER_SCHEDULE_RUNS").unwrap_or(100)
-        }
-    };
+    let seeds = seeds(100);
     let (mut met, all) = (0, (seeds.end - seeds.start) * HISTORIES);
     for seed in seeds {
         println!("sessions: LARDER_SCHEDULE_SEED={seed}");
@@ -180,11 +187,7 @@ fn together(seed: u64) {
 
 #[test]
 fn keys_that_are_read_together_are_of_one_moment() {
-    let seeds = match given("LARDER_SCHEDULE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..given("LARDER_SCHEDULE_RUNS").unwrap_or(40),
-    };
-    for seed in seeds {
+    for seed in seeds(40) {
         println!("together: LARDER_SCHEDULE_SEED={seed}");
         together(seed);
     }

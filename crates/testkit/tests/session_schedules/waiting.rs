@@ -1,6 +1,6 @@
 //! Commands that wait, under the scheduler: nobody is missed, and each element goes to one.
 
-use crate::{answer, disturb, given};
+use crate::{answer, disturb, seeds};
 use larder_store::schedule::{Random, Schedule, pass, progress};
 use larder_testkit::local::{Local, LocalConnection};
 use std::cell::{Cell, RefCell};
@@ -78,11 +78,7 @@ fn waiting(seed: u64) {
 
 #[test]
 fn nobody_who_waits_is_missed_and_each_element_goes_to_one() {
-    let seeds = match given("LARDER_SCHEDULE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..given("LARDER_SCHEDULE_RUNS").unwrap_or(60),
-    };
-    for seed in seeds {
+    for seed in seeds(60) {
         println!("waiting: LARDER_SCHEDULE_SEED={seed}");
         waiting(seed);
     }
@@ -299,11 +295,7 @@ fn waiting_beside_everything(seed: u64) {
 
 #[test]
 fn elements_are_given_once_or_stay_whoever_goes_and_whatever_is_swapped() {
-    let seeds = match given("LARDER_SCHEDULE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..given("LARDER_SCHEDULE_RUNS").unwrap_or(60),
-    };
-    for seed in seeds {
+    for seed in seeds(60) {
         println!("waiting-more: LARDER_SCHEDULE_SEED={seed}");
         waiting_beside_everything(seed);
     }

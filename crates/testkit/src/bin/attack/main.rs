@@ -37,21 +37,22 @@ fn attack() -> Result<bool, String> {
     let wanted = |row: &&Row| names.is_empty() || names.iter().any(|name| row.name.starts_with(&name[..]));
     let two_cores = pin(0) && pin(1);
     println!(
-        "{:<22} {:>6} {:>9} {:>11} {:>11} {:>8}  what came of it",
-        "attack", "MB", "bound MB", "canary ms", "excess ms", "verdict"
+        "{:<22} {:>6} {:>9} {:>11} {:>11} {:>8} {:>8}  what came of it",
+        "attack", "MB", "bound MB", "canary ms", "excess ms", "own ms", "verdict"
     );
     let mut failed = 0;
     for row in ROWS.iter().filter(wanted) {
         let report = stage::run(row, two_cores)?;
         failed += usize::from(!report.holds());
-        let Report { rss, bound, longest_us, excess_us, .. } = &report;
+        let Report { rss, bound, longest_us, excess_us, own_us, .. } = &report;
         println!(
-            "{:<22} {:>6} {:>9} {:>11.1} {:>11.1} {:>8}  {}",
+            "{:<22} {:>6} {:>9} {:>11.1} {:>11.1} {:>8} {:>8}  {}",
             row.name,
             rss >> 20,
             bound >> 20,
             *longest_us as f64 / 1e3,
             *excess_us as f64 / 1e3,
+            own_us.map_or(String::new(), |us| format!("{:.1}", us as f64 / 1e3)),
             if report.holds() { "holds" } else { "FAILS" },
             report.said()
         );

@@ -1,6 +1,7 @@
 //! The attacks.
 
 mod dear;
+mod elements;
 mod half_open;
 mod memory;
 mod slice;
@@ -8,7 +9,7 @@ mod steps;
 mod work;
 
 use crate::stage::Stage;
-use crate::wire::exchange;
+use crate::wire::{exchange, said};
 use larder_testkit::talk::encode;
 use std::time::Duration;
 
@@ -23,19 +24,36 @@ pub struct Row {
     pub megabytes: u64,
     /// Further options of the server.
     pub options: &'static [&'static str],
+    /// The cache is full before that.
+    pub full: bool,
     /// What is there before it begins.
     pub prepare: fn(&Stage) -> Result<(), String>,
     /// What is done; what came of it, or why that must not be.
     pub attack: fn(&Stage) -> Result<String, String>,
     /// The server ends of it.
     pub ends: bool,
-    /// It is one step, in which its own worker serves nobody else: the other worker's canary counts.
+    /// It is one step, in which its own worker serves nobody else: the other worker's canary is judged, and what its own
+    /// waited is told beside it.
     pub one_step: bool,
 }
 
 /// An attack with the usual options on an empty store.
 const fn row(name: &'static str, attack: fn(&Stage) -> Result<String, String>) -> Row {
-    Row { name, megabytes: 64, options: &[], prepare: |_| Ok(()), attack, ends: false, one_step: false }
+    Row {
+        name,
+        megabytes: 64,
+        options: &[],
+        full: false,
+        prepare: |_| Ok(()),
+        attack,
+        ends: false,
+        one_step: false,
+    }
+}
+
+/// An attack on memory: the cache is full.
+const fn heap(name: &'static str, attack: fn(&Stage) -> Result<String, String>) -> Row {
+    Row { full: true, ..row(name, attack) }
 }
 
 /// DEBUG is for whoever asks.
@@ -46,22 +64,22 @@ const LARGE: &[&str] = &["-I", "32m"];
 
 /// All of them.
 pub const ROWS: &[Row] = &[
-    Row { prepare: memory::one_of_16k, ..row("mget-of-one", memory::mget_of_one) },
-    Row { prepare: memory::one_of_16k, ..row("exec-of-gets", memory::exec_of_gets) },
-    row("command-docs", memory::command_docs),
-    row("client-names", memory::client_names),
+    Row { prepare: memory::one_of_16k, ..heap("mget-of-one", memory::mget_of_one) },
+    Row { prepare: memory::one_of_16k, ..heap("exec-of-gets", memory::exec_of_gets) },
+    heap("command-docs", memory::command_docs),
+    heap("client-names", memory::client_names),
     Row { prepare: memory::keys_of_8k, ..row("keys-of-8k", memory::keys) },
-    row("bitfield", memory::bitfield),
-    row("stats-detail", memory::stats_detail),
+    heap("bitfield", memory::bitfield),
+    heap("stats-detail", memory::stats_detail),
     Row { megabytes: 1024, one_step: true, ..row("mset-100k", work::mset_100k) },
     Row { megabytes: 1024, one_step: true, ..row("mset-400k", work::mset_400k) },
     Row { megabytes: 1024, one_step: true, ..row("exec-of-sets", work::exec_of_sets) },
-    Row { megabytes: 1024, one_step: true, ..row("psubscribe", work::psubscribe) },
+    Row { megabytes: 1024, ..row("psubscribe", work::psubscribe) },
     Row { prepare: work::evil_keys, ..row("scan-match", work::scan_match) },
-    row("publish-glob", work::publish_glob),
+    heap("publish-glob", work::publish_glob),
     Row { prepare: slice::prepare, ..row("keys-class", work::keys_by_class) },
     Row { prepare: work::listeners, one_step: true, ..row("events", work::events) },
-    row("words", work::words),
+    heap("words", work::words),
     Row { megabytes: 256, one_step: true, ..row("words-at-once", work::words_at_once) },
     Row { megabytes: 1024, prepare: work::patterns, ..row("publish-1mb", work::publish_1mb) },
     Row { prepare: slice::prepare, ..row("bitcount", slice::bitcount) },
@@ -78,28 +96,35 @@ pub const ROWS: &[Row] = &[
     Row { prepare: slice::prepare, ..row("swapdb", slice::swapdb) },
     Row { options: DEBUG, ..row("populate", slice::populate) },
     Row { options: DEBUG, ..row("stringmatch", slice::stringmatch) },
-    Row { options: LARGE, prepare: steps::large, ..row("appends", steps::appends) },
-    Row { options: LARGE, prepare: steps::large, ..row("bitfield-far", steps::bitfield) },
+    Row { options: LARGE, prepare: steps::large, ..heap("appends", steps::appends) },
+    Row { options: LARGE, prepare: steps::large, ..heap("bitfield-far", steps::bitfield) },
     Row { options: LARGE, prepare: steps::large, ..row("digest", steps::digest) },
-    Row { options: LARGE, ..row("restore", steps::restore) },
-    Row { options: LARGE, ..row("restore-packed", steps::restore_packed) },
-    row("many-keys", steps::many_keys),
-    Row { options: LARGE, ..row("kept-requests", steps::kept) },
+    Row { options: LARGE, ..heap("restore", steps::restore) },
+    Row { options: LARGE, ..heap("restore-packed", steps::restore_packed) },
+    heap("restore-elements", steps::restore_elements),
+    heap("many-keys", steps::many_keys),
+    Row { options: LARGE, ..heap("kept-requests", steps::kept) },
     Row { prepare: steps::connections, ..row("client-kill", steps::client_kill) },
     Row { options: &["--request-timeout", "2"], ..row("timeouts", steps::timeouts) },
     row("cheap", slice::cheap),
-    row("text-lines", dear::lines),
-    Row { prepare: dear::empties, ..row("dear-commands", dear::commands) },
-    // Copied in steps, stored in one.
-    Row { prepare: dear::sorted, one_step: true, ..row("zrangestore", dear::zrangestore) },
+    heap("text-lines", dear::lines),
+    Row { prepare: dear::empties, ..heap("dear-commands", dear::commands) },
+    // Copied in steps, and stored in steps.
+    Row { prepare: dear::sorted, ..row("zrangestore", dear::zrangestore) },
+    Row { prepare: elements::entries, ..row("streams", elements::streams) },
+    Row { prepare: elements::fields, ..heap("times-of-fields", elements::times) },
+    heap("hotkeys", elements::hotkeys),
     Row { prepare: slice::prepare, ends: true, ..row("sigterm", slice::sigterm) },
-    Row { prepare: half_open::fill, ..row("half-open", half_open::half_open) },
-    Row {
-        prepare: half_open::fill,
-        options: &["--requirepass", "secret"],
-        ..row("strangers", half_open::strangers)
-    },
+    Row { full: true, ..row("half-open", half_open::half_open) },
+    Row { full: true, options: &["--requirepass", "secret"], ..row("strangers", half_open::strangers) },
 ];
+
+/// Fills the cache.
+pub fn fill(stage: &Stage) -> Result<(), String> {
+    let mut requests = said("AUTH secret");
+    (0..80_000).for_each(|n| requests.extend(set(format!("key:{n}").as_bytes(), &[b'v'; 1000])));
+    prepare(stage, &requests)
+}
 
 /// Sends requests of prepared data, and waits for the replies.
 fn prepare(stage: &Stage, requests: &[u8]) -> Result<(), String> {

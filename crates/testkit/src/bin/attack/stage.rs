@@ -1,7 +1,7 @@
 //! A server for one attack, and what is seen of it meanwhile: its memory, and how long its workers' canaries wait.
 
-use crate::rows::Row;
-use larder_testkit::canary::{self, Sample, excesses};
+use crate::rows::{Row, fill};
+use larder_testkit::canary;
 use larder_testkit::process::Server;
 use larder_testkit::stage::{Null, PROGRAM_BYTES, bound, pin, redis_port};
 use std::net::{SocketAddr, TcpStream};
@@ -33,6 +33,8 @@ pub struct Report {
     pub bound: u64,
     pub longest_us: u64,
     pub excess_us: u64,
+    /// What the canary of its own worker waited, where it is one step.
+    pub own_us: Option<u64>,
     canaries: Option<String>,
 }
 
@@ -72,7 +74,8 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
     }
     let resp = redis_port(&server)?;
     let stage = Stage { resp, server, open: Mutex::default() };
-    (row.prepare)(&stage).map_err(|error| format!("{}: {error}", row.name))?;
+    let ready = if row.full { fill(&stage) } else { Ok(()) };
+    ready.and_then(|()| (row.prepare)(&stage)).map_err(|error| format!("{}: {error}", row.name))?;
     let canaries = canary::hatch(stage.server.id(), stage.server.address(), null.address)
         .map_err(|error| format!("{}: canaries: {error}", row.name))?;
     let (stop, most, started) = (AtomicBool::new(false), AtomicU64::new(0), Instant::now());
@@ -80,8 +83,9 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
         let singing = scope.spawn(|| canaries.sing(started, || !stop.load(SeqCst)));
         scope.spawn(|| {
             while !stop.load(SeqCst) {
-                if let Ok(rss) = stage.server.rss_bytes() {
-                    most.fetch_max(rss, SeqCst);
+                // The most that it ever was, also between two looks.
+                if let Ok(rss) = stage.server.rss_most_bytes() {
+                    most.store(rss, SeqCst);
                 }
                 thread::sleep(LOOK);
             }
@@ -99,26 +103,23 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
         bound: bound(row.megabytes << 20) + PROGRAM_BYTES,
         longest_us: 0,
         excess_us: 0,
+        own_us: None,
         canaries: None,
     };
     match songs {
         // One that ends the server ends them.
         Err(_) if row.ends => {}
         Err(error) => report.canaries = Some(error.to_string()),
-        Ok(songs) => {
-            if let Some((null, workers)) = songs.split_last() {
-                let longest = |samples: &[Sample]| samples.iter().map(|sample| sample.took_us).max();
-                let mut each: Vec<(u64, u64)> = workers
-                    .iter()
-                    .map(|song| {
-                        let worst = excesses(&song.samples, &null.samples);
-                        (worst.first().map_or(0, |one| one.took_us), longest(&song.samples).unwrap_or(0))
-                    })
-                    .collect();
-                each.sort_unstable();
-                let counted = if row.one_step { each.first() } else { each.last() };
-                (report.excess_us, report.longest_us) = counted.copied().unwrap_or_default();
-            }
+        Ok(heard) => {
+            let longest = |worker: usize| {
+                let took = heard.workers[worker].samples.iter().map(|sample| sample.took_us);
+                (heard.excesses(worker).first().map_or(0, |one| one.us), took.max().unwrap_or(0))
+            };
+            let mut each: Vec<(u64, u64)> = (0..heard.workers.len()).map(longest).collect();
+            each.sort_unstable();
+            let judged = if row.one_step { each.first() } else { each.last() };
+            (report.excess_us, report.longest_us) = judged.copied().unwrap_or_default();
+            report.own_us = each.last().filter(|_| row.one_step).map(|&(_, longest)| longest);
         }
     }
     Ok(report)

@@ -86,7 +86,7 @@ impl<'w> Admin<'w> {
             thread::sleep(Duration::from_millis(self.random.within(1, PAUSE_MS) as u64));
         }
         for wire in self.wires.iter().flatten() {
-            self.world.open.lock().expect("not poisoned").remove(&wire.address);
+            self.world.forget(wire.address);
         }
     }
 
@@ -175,7 +175,7 @@ impl<'w> Admin<'w> {
         if self.wires[port].is_none() {
             let wire = open(self.world, port);
             if let Some(wire) = wire.as_ref().filter(|_| self.spared) {
-                self.world.open.lock().expect("not poisoned").remove(&wire.address);
+                self.world.forget(wire.address);
             }
             self.wires[port] = wire;
         }
@@ -184,11 +184,8 @@ impl<'w> Admin<'w> {
         if let Err(error) = &answer {
             let address = wire.address;
             self.wires[port] = None;
-            self.world.open.lock().expect("not poisoned").remove(&address);
             // It may have had itself closed.
-            if !self.world.was_killed(address) {
-                self.world.complain(&format!("the administrator's {}: {error}", short(request)));
-            }
+            self.world.broke(address, || format!("the administrator's {}: {error}", short(request)));
         }
         answer.ok()
     }

@@ -122,7 +122,7 @@ impl<'w> Client<'w> {
         });
         self.tally.iter().for_each(|(what, count)| self.world.count(what, *count));
         self.wires.iter().flatten().chain(&self.subscriber).for_each(|wire| {
-            self.world.open.lock().expect("not poisoned").remove(&wire.address);
+            self.world.forget(wire.address);
         });
     }
 
@@ -364,7 +364,7 @@ impl<'w> Client<'w> {
 
     pub(crate) fn close(&mut self, at: usize) {
         if let Some(wire) = self.wires[at].take() {
-            self.world.open.lock().expect("not poisoned").remove(&wire.address);
+            self.world.forget(wire.address);
         }
     }
 

@@ -3,9 +3,10 @@
 use crate::Options;
 use crate::admin::Admin;
 use crate::client::open;
-use crate::dialect::{Dialect, reply};
+use crate::dialect::{Dialect, Reply, reply};
 use crate::op::{Seen, Verb};
 use crate::phase::{LASTS, MEGABYTES, PHASES, Phase};
+use crate::queue::{self, Queue};
 use crate::several::{SHARED, SHARED_START, number};
 use crate::watch;
 use crate::wire::Manner;
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// How long the server may take to let go of what connections had.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a number may take to come back to its queue.
+const BACK: Duration = Duration::from_secs(2);
 /// How often somebody looks whether the server is still there.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -71,6 +74,7 @@ fn begin(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize) -> [
     }
     let mut sums = world.sums.lock().expect("not poisoned");
     sums.clear();
+    *world.queue.lock().expect("not poisoned") = Queue::default();
     for shared in 0..SHARED {
         if phase.counts {
             let name = format!("shared:{round}:{shared}");
@@ -83,7 +87,7 @@ fn begin(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize) -> [
 
 fn end_phase(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize, figures: [Option<u64>; 3]) {
     for (name, (least, most)) in world.sums.lock().expect("not poisoned").iter() {
-        let Some(crate::dialect::Reply::Bulk(Some(value))) = admin.resp(&["GET", name]) else {
+        let Some(Reply::Bulk(Some(value))) = admin.resp(&["GET", name]) else {
             world.lost(&format!("{name} is not there"));
             continue;
         };
@@ -93,6 +97,7 @@ fn end_phase(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize, 
         }
     }
     if phase.counts {
+        judge_queue(world, admin);
         for (name, before) in QUIET.iter().zip(figures).take(2) {
             let now = admin.stat(name);
             if now != before {
@@ -108,6 +113,32 @@ fn end_phase(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize, 
         world.end(Cause::Evict);
     } else if phase.fills {
         world.end(Cause::Full);
+    }
+}
+
+/// Every number that was pushed was popped, or is left.
+fn judge_queue(world: &World, admin: &mut Admin<'_>) {
+    let started = Instant::now();
+    loop {
+        let mut left = Vec::new();
+        for name in queue::names(world) {
+            let Some(Reply::Array(Some(elements))) = admin.resp(&["LRANGE", &name, "0", "-1"]) else {
+                return;
+            };
+            left.extend(elements.iter().filter_map(|element| match element {
+                Reply::Bulk(Some(text)) => number(text),
+                _ => None,
+            }));
+        }
+        let queue = world.queue.lock().expect("not poisoned");
+        let wrong = queue.wrong(&left);
+        // What was popped for a connection that has ended comes back in its worker's next turns.
+        if wrong.is_empty() || started.elapsed() > BACK {
+            world.count("queue: popped", queue.popped() as u64);
+            return wrong.iter().for_each(|wrong| world.lost(&format!("queue: {wrong}")));
+        }
+        drop(queue);
+        thread::sleep(LOOK);
     }
 }
 

@@ -46,10 +46,7 @@ pub fn run(world: &World, seed: u64) {
                 Err(error) => {
                     let address = open.address;
                     wire = None;
-                    world.open.lock().expect("not poisoned").remove(&address);
-                    if !world.was_killed(address) {
-                        world.complain(&format!("the filler's connection: {error}"));
-                    }
+                    world.broke(address, || format!("the filler's connection: {error}"));
                 }
             }
             false
@@ -57,7 +54,7 @@ pub fn run(world: &World, seed: u64) {
         thread::sleep(Duration::from_millis(if filled { 20 } else { random.within(1, 4) as u64 }));
     }
     if let Some(wire) = wire {
-        world.open.lock().expect("not poisoned").remove(&wire.address);
+        world.forget(wire.address);
     }
 }
 

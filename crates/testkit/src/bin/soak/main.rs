@@ -14,6 +14,7 @@
 //! | [`op`], [`dialect`], [`wire`] | an operation; three ways to say it; connections that behave or do not |
 //! | [`ledger`] | what a key must hold, and the judge of replies |
 //! | [`client`], [`choice`], [`several`] | clients: pipelines; what they ask; many keys at once, transactions, messages, shared counters |
+//! | [`keeper`], [`queue`] | clients that own collections; lists that are pushed to, and waited for |
 //! | [`admin`], [`filler`] | verbs at random; full memory |
 //! | [`attackers`] | requests that ask for much, with `--attackers` |
 //! | [`larder_testkit::canary`], [`watch`] | latency of a connection of each worker; memory and descriptors |
@@ -31,9 +32,11 @@ mod client;
 mod dialect;
 mod director;
 mod filler;
+mod keeper;
 mod ledger;
 mod op;
 mod phase;
+mod queue;
 mod random;
 mod report;
 mod several;
@@ -131,7 +134,7 @@ fn soak() -> Result<bool, String> {
         pin(0);
     }
     let ports = [server.address(), redis_port(&server)?];
-    let base = watch::descriptors(&server)?;
+    let base = watch::descriptors_at_rest(&server)?;
     let world = World::new(ports);
     let canaries = canary::hatch(server.id(), server.address(), null.address)
         .map_err(|error| format!("canaries: {error}"))?;
@@ -144,6 +147,15 @@ fn soak() -> Result<bool, String> {
         for number in 0..CLIENTS + ODD_CLIENTS {
             others
                 .push(scope.spawn(move || client::Client::new(world, seed, number, number >= CLIENTS).run()));
+        }
+        for number in 0..keeper::KEEPERS {
+            others.push(scope.spawn(move || keeper::Keeper::new(world, seed, number).run()));
+        }
+        for number in 0..queue::PUSHERS {
+            others.push(scope.spawn(move || queue::push(world, seed, number)));
+        }
+        for number in 0..queue::POPPERS {
+            others.push(scope.spawn(move || queue::pop(world, seed, number)));
         }
         others.push(scope.spawn(move || admin::Admin::new(world, seed, false).run()));
         others.push(scope.spawn(move || filler::run(world, seed)));
@@ -158,17 +170,15 @@ fn soak() -> Result<bool, String> {
             }
         }
         let songs = canaries.join().map_err(|_| "the canaries' thread")?;
-        if let Err(error) = &songs {
-            world.complain(&format!("canaries: {error}"));
-        }
+        let heard = songs.map_err(|error| world.complain(&format!("canaries: {error}"))).ok();
         let seen = watch.join().map_err(|_| "the watch's thread")?;
         directed?;
-        Ok::<_, String>((songs.unwrap_or_default(), seen))
+        Ok::<_, String>((heard, seen))
     });
-    let (songs, seen) = found?;
+    let (heard, seen) = found?;
     let after = director::leave(&world, &server, base)?;
     director::end(&world, server);
-    Ok(report::print(&world, &songs, &seen, base, after))
+    Ok(report::print(&world, heard.as_ref(), &seen, base, after))
 }
 
 #[cfg(test)]

@@ -2,15 +2,17 @@
 
 use crate::watch::Seen;
 use crate::world::World;
-use larder_testkit::canary::{Sample, Song, excesses};
+use larder_testkit::canary::{Heard, Sample, Song};
 
 /// A canary waits for no longer than this beyond what the machine takes, in microseconds.
 const EXCESS_US: u64 = 10_000;
 /// Of those that do, so many are listed.
 const SHOWN: usize = 10;
+/// Pauses of the core that are counted are longer, in microseconds.
+const PAUSE_US: u64 = 2000;
 
 /// Prints it; whether all was as it should be.
-pub fn print(world: &World, songs: &[Song], seen: &Seen, base: usize, after: usize) -> bool {
+pub fn print(world: &World, heard: Option<&Heard>, seen: &Seen, base: usize, after: usize) -> bool {
     let figures = world.figures();
     let of = |name: &str| figures.get(name).copied().unwrap_or(0);
     println!("\n{:<34} {:>14}", "what", "count");
@@ -35,26 +37,35 @@ pub fn print(world: &World, songs: &[Song], seen: &Seen, base: usize, after: usi
         "\n{:<14} {:>9} {:>9} {:>9} {:>9} {:>9} {:>13}",
         "canary, µs", "asked", "p50", "p99", "p99.9", "most", "worst excess"
     );
-    let mut calm = songs.len() > 1;
-    if let Some((null, workers)) = songs.split_last() {
-        for song in workers {
-            let excesses = excesses(&song.samples, &null.samples);
-            line(song, &excesses.first().map_or(0, |excess| excess.took_us).to_string());
-            for excess in excesses.iter().take(SHOWN).filter(|excess| excess.took_us > EXCESS_US) {
+    let mut calm = heard.is_some();
+    if let Some(heard) = heard {
+        for (worker, song) in heard.workers.iter().enumerate() {
+            let excesses = heard.excesses(worker);
+            line(song, &excesses.first().map_or(0, |excess| excess.us).to_string());
+            for excess in excesses.iter().take(SHOWN).filter(|excess| excess.us > EXCESS_US) {
                 calm = false;
+                let sample = excess.sample;
                 println!(
-                    "  at {:.3} s: {} µs more than the machine took; its worker ran {} µs, stood {} µs and slept {} µs, another thread stood {} µs; the administrator: {}",
-                    excess.asked_us as f64 / 1e6,
-                    excess.took_us,
-                    excess.ran_us,
-                    excess.stood_us,
-                    excess.slept_us,
-                    excess.others_stood_us,
-                    world.deeds(excess.asked_us, excess.asked_us + excess.took_us)
+                    "  at {:.3} s: {} µs, {} µs more than the machine took; its worker ran {} µs, stood {} µs and slept {} µs, another thread stood {} µs, the core stood {} µs; the administrator: {}",
+                    sample.asked_us as f64 / 1e6,
+                    sample.took_us,
+                    excess.us,
+                    sample.ran_us,
+                    sample.stood_us,
+                    sample.slept_us,
+                    sample.others_stood_us,
+                    excess.paused_us,
+                    world.deeds(sample.asked_us, sample.asked_us + sample.took_us)
                 );
             }
         }
-        line(null, "");
+        line(&heard.null, "");
+        let [most, long, all] = heard.paused_us(PAUSE_US);
+        println!(
+            "the workers' core stood for {} ms in all, {long} times for more than {} ms, at most {most} µs",
+            all / 1000,
+            PAUSE_US / 1000
+        );
     }
     let (wrong, lost) = world.complaints();
     println!("\nwrong {wrong}, of these lost {lost}; canaries {}", if calm { "in time" } else { "TOO LATE" });

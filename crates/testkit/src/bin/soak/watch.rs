@@ -30,6 +30,21 @@ pub fn descriptors(server: &Server) -> Result<usize, String> {
     std::fs::read_dir(&path).map(Iterator::count).map_err(|error| format!("{path}: {error}"))
 }
 
+/// As [`descriptors`], when they have been as many for a while: a server that has just begun still opens some.
+///
+/// # Errors
+/// When `/proc` does not say.
+pub fn descriptors_at_rest(server: &Server) -> Result<usize, String> {
+    let (mut count, mut alike) = (descriptors(server)?, 0);
+    while alike < 10 {
+        thread::sleep(EVERY);
+        let now = descriptors(server)?;
+        alike = if now == count { alike + 1 } else { 0 };
+        count = now;
+    }
+    Ok(count)
+}
+
 /// Looks until the end.
 pub fn run(world: &World, server: &Server) -> Seen {
     let mut seen = Seen::default();

@@ -6,6 +6,7 @@
 //! gone (a cause was under way at any time since the item was written) and whether a flush says that it *must* be.
 
 use crate::phase::{MEGABYTES, PHASES, Phase};
+use crate::queue::Queue;
 use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -75,6 +76,8 @@ pub struct World {
     pub killed: Mutex<HashSet<SocketAddr>>,
     /// Counters of the phase, and what they must be: at least, at most.
     pub sums: Mutex<BTreeMap<String, (u64, u64)>>,
+    /// Numbers that were pushed and popped in the phase.
+    pub queue: Mutex<Queue>,
     /// The phase's number since the start.
     pub round: AtomicUsize,
     began: [AtomicU64; CAUSES],
@@ -97,6 +100,7 @@ impl World {
             open: Mutex::default(),
             killed: Mutex::default(),
             sums: Mutex::default(),
+            queue: Mutex::default(),
             round: AtomicUsize::new(0),
             began: Default::default(),
             over: Default::default(),
@@ -227,6 +231,19 @@ impl World {
     /// What was counted.
     pub fn figures(&self) -> BTreeMap<String, u64> {
         self.figures.lock().expect("not poisoned").clone()
+    }
+
+    /// A connection is nobody's any more.
+    pub fn forget(&self, address: SocketAddr) {
+        self.open.lock().expect("not poisoned").remove(&address);
+    }
+
+    /// A connection ended: `what` is wrong, unless the administrator has had it closed.
+    pub fn broke(&self, address: SocketAddr, what: impl FnOnce() -> String) {
+        self.forget(address);
+        if !self.was_killed(address) {
+            self.complain(&what());
+        }
     }
 
     /// The administrator has had this connection closed.

@@ -25,6 +25,19 @@ fn stock(attacker: &mut Attacker) {
         assert_eq!(attacker.ask(&[&[&b"SADD"[..], b"s"], &names[..]].concat()).errors, 0);
         assert_eq!(attacker.ask(&[&[&b"HSET"[..], b"h"], &pairs[..]].concat()).errors, 0);
     }
+    for from in (0..ELEMENTS).step_by(ELEMENTS_AT_ONCE) {
+        let places: Vec<String> =
+            (from..from + ELEMENTS_AT_ONCE).map(|n| format!("{:.4}", n as f64 / 1e3)).collect();
+        let names: Vec<String> = (from..from + ELEMENTS_AT_ONCE).map(|n| format!("{n:080}")).collect();
+        let words = places
+            .iter()
+            .zip(&names)
+            .flat_map(|(place, name)| [place.as_bytes(), place.as_bytes(), name.as_bytes()]);
+        assert_eq!(
+            attacker.ask(&[&b"GEOADD"[..], b"g"].into_iter().chain(words).collect::<Vec<_>>()).errors,
+            0
+        );
+    }
     for n in 0..300 {
         let (score, member) = (n.to_string(), format!("member-{n}"));
         attacker.ask(&[b"ZADD", b"z", score.as_bytes(), member.as_bytes()]);
@@ -52,7 +65,7 @@ fn unread(bounded: &Bounded, client: &mut Client, clients: usize, request: &[u8]
 fn large_collections_by_many_who_read_nothing() {
     let (bounded, mut client) = full();
     let mut attacker = Attacker::new(&bounded);
-    let rows: [Words<'_>; 14] = [
+    let rows: [Words<'_>; 21] = [
         &[b"HGETALL", b"h"],
         &[b"HKEYS", b"h"],
         &[b"SMEMBERS", b"s"],
@@ -66,6 +79,13 @@ fn large_collections_by_many_who_read_nothing() {
         &[b"SINTER", b"s", b"s"],
         &[b"ZUNION", b"2", b"s", b"z", b"WEIGHTS", b"2", b"3", b"WITHSCORES"],
         &[b"SSCAN", b"s", b"0", b"COUNT", b"100000"],
+        &[b"SORT", b"s", b"ALPHA", b"DESC"],
+        &[b"SORT", b"s", b"BY", b"nothing*", b"GET", b"#", b"GET", b"h*->x"],
+        &[b"SORT_RO", b"s", b"BY", b"nothing*->x", b"ALPHA", b"LIMIT", b"10000", b"10"],
+        &[b"SORT", b"s", b"BY", b"nosort", b"GET", b"#", b"GET", b"#", b"GET", b"#", b"STORE", b"d"],
+        &[b"SORT_RO", b"s", b"BY", b"nosort"],
+        &[b"GEOSEARCH", b"g", b"FROMLONLAT", b"1", b"1", b"BYRADIUS", b"9000", b"km", b"WITHCOORD"],
+        &[b"GEORADIUS", b"g", b"1", b"1", b"9000", b"km", b"STORE", b"d"],
         &[b"SPOP", b"s", b"100000"],
     ];
     for words in rows {
@@ -142,6 +162,11 @@ fn sets_of_very_many_names() {
             bounded.has_held(&format!("ZUNIONSTORE of {count} names and weights"));
             attacker.ask(&[&[&b"SDIFFSTORE"[..], b"to"], some].concat());
             bounded.has_held(&format!("SDIFFSTORE of {count} names"));
+            attacker.ask(&[&[&b"PFCOUNT"[..]], some].concat());
+            bounded.has_held(&format!("PFCOUNT of {count} names"));
+            let gets: Vec<&[u8]> = some.iter().flat_map(|name| [&b"GET"[..], name]).collect();
+            attacker.ask(&[&[&b"SORT"[..], b"nothing"], &gets[..]].concat());
+            bounded.has_held(&format!("SORT with {count} patterns"));
         }
     }
     // Names that are long.

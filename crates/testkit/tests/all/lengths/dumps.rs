@@ -31,7 +31,7 @@ const LINES: &[&str] = &[
 ];
 
 /// Commands after which nothing can be asked.
-const LAST: &[&str] = &["quit", "shutdown"];
+const LAST: &[&str] = &["quit", "shutdown", "watch"];
 
 /// Items by key, each with the length of its value.
 type Items = BTreeMap<Vec<u8>, usize>;

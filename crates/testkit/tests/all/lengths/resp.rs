@@ -6,10 +6,12 @@ use larder_testkit::local::{Local, LocalConnection, START};
 use larder_testkit::redis::frame::Frame;
 use larder_testkit::redis::model::Model;
 use larder_testkit::redis::reply::Reply;
+use larder_testkit::redis::scripts::digest;
 use larder_testkit::talk::encode;
 
 /// Words: `K` a key that has a value, `J` another that has the same or none, `V` that value, `W` another of
-/// its length, `S` a short key with the value, `""` nothing, `P` what DUMP said of K. A bar is between requests.
+/// its length, `S` a short key with the value, `""` nothing, `P` what DUMP said of K, `L` a library, and `sha:` what the
+/// script behind it is known by. A bar is between requests. Lua has no need of spaces.
 const FORMS: &[&str] = &[
     "get K",
     "set K W",
@@ -132,7 +134,31 @@ const FORMS: &[&str] = &[
     "multi | getdel K | setrange J 2 W | get J | discard",
     "flushdb",
     "echo K",
+    "eval return(redis.pcall('get',KEYS[1])) 1 K",
+    "eval return(redis.pcall('get',ARGV[1])) 0 K",
+    "eval return(redis.pcall('set',KEYS[1],ARGV[1])) 1 K W",
+    "eval return(redis.pcall('set',KEYS[2],ARGV[1],'PX','5000')) 2 K J W",
+    "eval return(redis.pcall('set',ARGV[2],ARGV[1])) 1 K W J",
+    "eval return(redis.pcall('append',KEYS[1],ARGV[1])) 1 J W",
+    "eval return(redis.pcall('setrange',KEYS[1],'16375',ARGV[1])) 1 K W",
+    "eval return(redis.pcall('getrange',KEYS[1],'0','-2')) 1 K",
+    "eval return(redis.pcall('del',KEYS[1],KEYS[2])) 2 K J",
+    "eval return(redis.pcall('get',KEYS[2])) 1 K",
+    "eval_ro return(redis.pcall('strlen',KEYS[1])) 1 K",
+    "eval_ro return(redis.pcall('append',KEYS[1],ARGV[1])) 1 K W",
+    "script load return(redis.pcall('getdel',KEYS[1])) | evalsha sha:return(redis.pcall('getdel',KEYS[1])) 1 K",
+    "script load return(redis.pcall('exists',KEYS[1])) | evalsha_ro sha:return(redis.pcall('exists',KEYS[1])) 1 J",
+    "evalsha_ro sha:nosuch 1 K",
+    "multi | eval return(redis.pcall('append',KEYS[1],ARGV[1])) 1 K W | eval return(redis.pcall('get',KEYS[1])) 1 K | exec",
+    "watch K | eval return(redis.pcall('set',KEYS[1],ARGV[1])) 1 K W | multi | get K | exec",
+    "function load replace L | fcall put 1 K W | fcall look 1 K",
+    "function load replace L | fcall_ro look 1 K | fcall_ro put 1 K W",
 ];
+
+/// Functions that touch their key.
+const LIBRARY: &str = "#!lua name=mine
+redis.register_function{function_name='put',callback=function(KEYS,ARGV)return(redis.pcall('set',KEYS[1],ARGV[1]))end}
+redis.register_function{function_name='look',callback=function(KEYS,ARGV)return(redis.pcall('get',KEYS[1]))end,flags={'no-writes'}}";
 
 /// How the requests come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -240,6 +266,8 @@ fn run(
         "W" => value(value_bytes).into_iter().rev().collect(),
         "P" => payload.to_vec(),
         "\"\"" => Vec::new(),
+        "L" => LIBRARY.into(),
+        other if other.starts_with("sha:") => digest(&other.as_bytes()[4..]).into(),
         other => other.as_bytes().to_vec(),
     };
     let before =

@@ -41,6 +41,10 @@ impl Client {
 
     fn ask_as_redis_admin(&self, scene: &mut Scene) -> Asking {
         let most = scene.plan.memory_mb();
+        if scene.plan.scripts && scene.plan.script_kills && scene.random.one_in(2) {
+            scene.books.bank.kills_asked += 1;
+            return Asking::new(words(&[b"SCRIPT", b"KILL"]), vec![Part::ScriptsKilled]);
+        }
         match scene.random.below(6) {
             0..3 if scene.plan.kills && !scene.connected.is_empty() => {
                 let address = scene.random.of(&scene.connected);

@@ -87,6 +87,10 @@ impl Client {
         if matches!(self.role, Role::Listener(_)) {
             self.subscribe(scene);
         }
+        let has_scripts = scene.plan.moves_money() || scene.plan.scripts_own_keys();
+        if has_scripts && self.dialect.is_resp() && matches!(self.role, Role::Owner) {
+            self.load_scripts(scene);
+        }
     }
 
     /// A part of a reply that a key decides.

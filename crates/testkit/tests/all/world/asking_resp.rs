@@ -14,6 +14,12 @@ type Command = (Vec<u8>, Part);
 impl Client {
     /// A request.
     pub fn ask_resp(&mut self, scene: &mut Scene) -> Asking {
+        if scene.plan.scripts
+            && scene.random.one_in(2)
+            && let Some(asking) = self.ask_script(scene)
+        {
+            return asking;
+        }
         match scene.random.below(24) {
             0..14 => {
                 let (bytes, part) = self.command(scene);
@@ -66,13 +72,19 @@ impl Client {
     }
 
     /// A command of one key's.
-    fn command(&mut self, scene: &mut Scene) -> Command {
+    pub fn command(&mut self, scene: &mut Scene) -> Command {
+        let (words, part) = self.command_words(scene);
+        (crate::world::part::words(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()), part)
+    }
+
+    /// The words of such a command.
+    pub fn command_words(&mut self, scene: &mut Scene) -> (Vec<Vec<u8>>, Part) {
         let key = scene.random.index(self.keys.len());
         let name = self.keys[key].name.clone();
         let name = name.as_bytes();
         let form = self.resp_form();
         let (bytes, verb) = match scene.random.below(16) {
-            0..4 => (words(&[b"GET", name]), Verb::Get),
+            0..4 => (owned(&[b"GET", name]), Verb::Get),
             4..9 => {
                 let mut held = self.held(scene, key);
                 let seconds = self.expiry(scene, &mut held).to_string();
@@ -86,7 +98,7 @@ impl Client {
                     1 => set.push(b"XX"),
                     _ => {}
                 }
-                let bytes = words(&set);
+                let bytes = owned(&set);
                 let verb = match condition {
                     0 => Verb::Add(held),
                     1 => Verb::Replace(held),
@@ -97,21 +109,21 @@ impl Client {
             9 => {
                 let key = self.text_key(&mut scene.random);
                 let value = self.value(scene, key);
-                let bytes = words(&[b"APPEND", self.keys[key].name.as_bytes(), &value]);
+                let bytes = owned(&[b"APPEND", self.keys[key].name.as_bytes(), &value]);
                 return (bytes, self.part(scene, key, Verb::Append(value), form));
             }
-            10 => (words(&[b"DEL", name]), Verb::Delete),
-            11 => (words(&[b"GETDEL", name]), Verb::Take),
+            10 => (owned(&[b"DEL", name]), Verb::Delete),
+            11 => (owned(&[b"GETDEL", name]), Verb::Take),
             12 => {
                 let held = self.held(scene, key);
-                (words(&[b"GETSET", name, &held.value]), Verb::Swap(held))
+                (owned(&[b"GETSET", name, &held.value]), Verb::Swap(held))
             }
             13 | 14 => {
                 let (key, by) = (scene.random.index(NUMBERS), scene.random.below(100));
-                let bytes = words(&[b"INCRBY", self.keys[key].name.as_bytes(), by.to_string().as_bytes()]);
+                let bytes = owned(&[b"INCRBY", self.keys[key].name.as_bytes(), by.to_string().as_bytes()]);
                 return (bytes, self.part(scene, key, Verb::Plus(by), form));
             }
-            _ => (words(&[b"STRLEN", name]), Verb::Length),
+            _ => (owned(&[b"STRLEN", name]), Verb::Length),
         };
         (bytes, self.part(scene, key, verb, form))
     }
@@ -180,6 +192,10 @@ impl Client {
         }
         ping()
     }
+}
+
+fn owned(words: &[&[u8]]) -> Vec<Vec<u8>> {
+    words.iter().map(|word| word.to_vec()).collect()
 }
 
 fn ping() -> Asking {

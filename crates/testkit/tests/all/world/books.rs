@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use crate::world::bank::Bank;
+
 /// A number that many add to.
 #[derive(Debug, Default)]
 pub struct Counter {
@@ -75,6 +77,8 @@ pub struct Books {
     pub counters: Vec<Counter>,
     /// Numbers that are read, and written if nobody else has.
     pub contests: Vec<Counter>,
+    /// Money that scripts move.
+    pub bank: Bank,
     /// By owner.
     pub channels: Vec<Channel>,
     /// Values that were gone for no other reason than that they were evicted.

@@ -2,6 +2,7 @@
 
 use larder_eventloop::{Millis, RECEIVE_BYTES};
 
+use crate::world::bank::Told;
 use crate::world::line::{Ending, Line, Request};
 use crate::world::listener::Subscription;
 use crate::world::model::{Doubts, Key, State};
@@ -43,6 +44,8 @@ pub struct Client {
     /// So much it is still to ask for.
     pub left: u64,
     pub contesting: Option<Contesting>,
+    /// The place in the ledger of which it was told last.
+    pub moment: u64,
     /// When it acts next.
     pub next_at: Millis,
 }
@@ -63,6 +66,7 @@ impl Client {
             version: 0,
             left,
             contesting: None,
+            moment: 0,
             next_at: 0,
         }
     }
@@ -261,6 +265,8 @@ impl Client {
                     Part::Count { counter, by, .. } => scene.books.counters[counter].unsure += by,
                     Part::Contest { key, what: Contest::Write } => scene.books.contests[key].unsure += 1,
                     Part::Published(number) => scene.books.channels[self.index].left(number),
+                    Part::Bank { told: Told::Moved(order), .. } => scene.books.bank.left(order, sent),
+                    Part::ScriptsKilled => scene.books.bank.kills_done += 1,
                     Part::Flushed => scene.flush = Flush::None,
                     _ => {}
                 }

@@ -154,6 +154,18 @@ impl Client {
                 }
                 Ok(Match::Is(end))
             }
+            Part::Bank { told, since } => {
+                Ok(self.judge_bank(scene, *told, *since, rest)?.map_or(Match::More, Match::Is))
+            }
+            Part::ScriptsKilled => {
+                let Some(end) = line_end(rest) else { return Ok(Match::More) };
+                const ANSWERS: [&str; 3] = ["+OK\r\n", "-NOTBUSY ", "-UNKILLABLE "];
+                if !ANSWERS.iter().any(|answer| rest.starts_with(answer.as_bytes())) {
+                    return Err("this is no answer to SCRIPT KILL".into());
+                }
+                scene.books.bank.kills_done += 1;
+                Ok(Match::Is(end))
+            }
             Part::Subscribed { subscription, reply } => {
                 let matched = match_bytes(reply, rest)?;
                 if let (Match::Is(_), Role::Listener(subscriptions)) = (&matched, &mut self.role) {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use crate::world::bank::{Since, Told};
 use crate::world::model::{Answer, Verb};
 
 /// How a client speaks.
@@ -66,6 +67,10 @@ pub enum Part {
     Killed(SocketAddr),
     /// What HELLO answers: a map of seven.
     Hello,
+    /// What is told of accounts.
+    Bank { told: Told, since: Since },
+    /// Whether scripts were killed.
+    ScriptsKilled,
     /// The client listens to a channel.
     Subscribed { subscription: usize, reply: Vec<u8> },
 }

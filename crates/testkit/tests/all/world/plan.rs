@@ -52,6 +52,9 @@ pub struct Plan {
     pub crowd: bool,
     /// The server is stopped amid the traffic, and not behind it.
     pub stops_early: bool,
+    /// Clients of RESP have scripts run; an administrator has them ended.
+    pub scripts: bool,
+    pub script_kills: bool,
 }
 
 impl Plan {
@@ -82,12 +85,24 @@ impl Plan {
             tuning: some(random),
             stops_early: random.one_in(3),
             crowd: random.one_in(6),
+            scripts: random.one_in(2),
+            script_kills: some(random),
         }
     }
 
     /// Shared counters and contended keys, whose sums are exact: nothing may take them away.
     pub fn contends(&self) -> bool {
         self.memory == Memory::Ample && !self.flushes
+    }
+
+    /// Scripts move money, whose sum is exact.
+    pub fn moves_money(&self) -> bool {
+        self.scripts && self.contends()
+    }
+
+    /// Scripts carry commands on their clients' keys out: where there is memory for them, and for their values in Lua.
+    pub fn scripts_own_keys(&self) -> bool {
+        self.scripts && self.memory == Memory::Ample && self.value_max <= 20_000
     }
 
     pub fn memory_mb(&self) -> u64 {

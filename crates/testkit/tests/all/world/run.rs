@@ -8,6 +8,7 @@ use larder_eventloop::Millis;
 use larder_store::{Lookup, Store, Value};
 
 use crate::world::asking::Asking;
+use crate::world::bank::{ACCOUNTS, LEDGER, account_name};
 use crate::world::books::{contest_name, counter_name};
 use crate::world::client::Role;
 use crate::world::model::Verb;
@@ -33,6 +34,8 @@ pub struct Outcome {
     /// Of all that happened, in order.
     pub digest: u64,
     pub replies: u64,
+    /// Moves of money that scripts have made and told of.
+    pub moves: u64,
 }
 
 /// Runs the world of a seed.
@@ -44,7 +47,10 @@ pub fn run(seed: u64, pulse: &Arc<AtomicU64>) -> Result<Outcome, String> {
     let result = live(&mut world).and_then(|()| end(&mut world));
     let journal = &world.scene.journal;
     match result {
-        Ok(()) => Ok(Outcome { digest: journal.digest, replies: world.scene.books.replies }),
+        Ok(()) => {
+            let books = &world.scene.books;
+            Ok(Outcome { digest: journal.digest, replies: books.replies, moves: books.bank.moves() })
+        }
         Err(wrong) => Err(format!("{:?}\n{}{wrong}", world.scene.plan, journal.shown())),
     }
 }
@@ -135,7 +141,8 @@ fn end(world: &mut World) -> Result<(), String> {
     if left != 0 {
         return Err("a connection is left in the server's books".into());
     }
-    balance(world)
+    balance(world)?;
+    balance_bank(world)
 }
 
 /// Places of `Host::connections` below are listeners.
@@ -168,11 +175,27 @@ fn balance(world: &World) -> Result<(), String> {
     Ok(())
 }
 
+/// All money is there, where the ledger says.
+fn balance_bank(world: &mut World) -> Result<(), String> {
+    if !world.scene.plan.moves_money() {
+        return Ok(());
+    }
+    let ledger = held(&world.store, LEDGER).ok_or("the ledger is gone")?;
+    let names = (0..ACCOUNTS).map(account_name);
+    let balances: Option<Vec<u64>> = names.map(|name| number(&world.store, &name)).collect();
+    world.scene.books.bank.agrees(&ledger, &balances.ok_or("an account is gone, or overdrawn")?)
+}
+
 fn number(store: &Arc<Store>, name: &str) -> Option<u64> {
+    std::str::from_utf8(&held(store, name)?).ok()?.parse().ok()
+}
+
+/// The value of a key that is short.
+fn held(store: &Arc<Store>, name: &str) -> Option<Vec<u8>> {
     let mut worker = store.worker().expect("those of the server are gone");
     let mut guard = worker.enter(1_800_000_000_000);
     let key = guard.key(name.as_bytes());
     let Lookup::Hit(item) = guard.get(&key) else { return None };
     let Value::Whole(value) = item.value() else { return None };
-    std::str::from_utf8(value).ok()?.parse().ok()
+    Some(value.to_vec())
 }

@@ -20,6 +20,7 @@ use larder_server::{Acceptor, Arrivals, Clock, Config, Hub, Listener, Log, MAIL_
 use larder_store::{Attributes, Automove, Expect, Store};
 
 use crate::world::asking::NUMBERS;
+use crate::world::bank::{ACCOUNTS, EACH, LEDGER, account_name};
 use crate::world::books::{Channel, Counter, contest_name, counter_name};
 use crate::world::client::{Client, Role};
 use crate::world::door::{Door, LISTENERS, Refusal};
@@ -322,6 +323,10 @@ fn fill(store: &Arc<Store>, plan: &Plan) {
             "an empty store has room"
         );
     }
+    for account in 0..ACCOUNTS {
+        assert!(put(account_name(account), EACH.to_string().as_bytes()), "an empty store has room");
+    }
+    assert!(put(LEDGER.to_owned(), b""), "an empty store has room");
     for n in 0..plan.fill {
         if !put(format!("fill-{n}"), &[b'f'; 100]) {
             break;

@@ -13,6 +13,8 @@ const MOST_MS: u64 = 60_000;
 /// Lines of memcached's text that are more than a look at a key.
 const LINES: &[&str] = &[
     "stats doctor",
+    "stats hotkeys",
+    "stats prefixes",
     "stats",
     "stats slabs",
     "stats items",

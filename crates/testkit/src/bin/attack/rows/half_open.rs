@@ -1,6 +1,6 @@
 //! Requests that come in part, and connections that do not say who they are.
 
-use super::{PATIENCE, prepare as prepared, set, within};
+use super::{PATIENCE, set, within};
 use crate::stage::Stage;
 use crate::wire::{connect, exchange, only_send, said, shown};
 use larder_testkit::talk::encode;
@@ -10,12 +10,6 @@ use std::time::{Duration, Instant};
 const HALF_OPEN: usize = 2000;
 /// Of the items that were there so many are still there, of a hundred.
 const LEFT_PERCENT: u64 = 75;
-
-pub(super) fn fill(stage: &Stage) -> Result<(), String> {
-    let mut requests = said("AUTH secret");
-    (0..80_000).for_each(|n| requests.extend(set(format!("key:{n}").as_bytes(), &[b'v'; 1000])));
-    prepared(stage, &requests)
-}
 
 /// How many keys there are.
 fn items(stage: &Stage, before: &[u8]) -> Result<u64, String> {

@@ -3,6 +3,7 @@
 use super::{PATIENCE, prepare, set, within};
 use crate::stage::Stage;
 use crate::wire::{connect, exchange, exchange_text, only_send, said, shown};
+use larder_testkit::redis::forms;
 use larder_testkit::talk::encode;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -94,6 +95,51 @@ pub(super) fn restore_packed(stage: &Stage) -> Result<String, String> {
     let packed = payload(&[&[0xc3], &length(data.len()), &length(1 + 264 * repeats), &data]);
     let requests = encode(&[b"RESTORE", b"packed", b"0", &packed, b"REPLACE"]).repeat(10);
     all(stage, &requests, "+OK\r\n", "10 × RESTORE of 280 KB that become 24 MiB")
+}
+
+/// Members of a set that is restored, and elements of each node of a list that unpacks to very much.
+const MEMBERS: usize = 300_000;
+const NODE_ELEMENTS: usize = 4_000;
+
+pub(super) fn restore_elements(stage: &Stage) -> Result<String, String> {
+    let mut members = vec![2];
+    forms::length(&mut members, MEMBERS);
+    (0..MEMBERS).for_each(|n| forms::string(&mut members, format!("member {n}").as_bytes()));
+    let members = forms::sealed(&members, 10);
+    let mut requests = encode(&[b"RESTORE", b"set", b"0", &members, b"REPLACE"]);
+    for words in ["COPY set other REPLACE", "DUMP nosuch", "DEL set", "COPY other set", "DEL other"] {
+        requests.extend(said(words));
+    }
+    let sets = all(
+        stage,
+        &requests.repeat(3),
+        "+OK\r\n:1\r\n$-1\r\n:1\r\n:1\r\n",
+        "3 × a set of 300,000, copied twice",
+    )?;
+    let dumps = all(stage, &said("DUMP set").repeat(3), "$", "3 × DUMP of it")?;
+    // A node of one element so many times, in some 500 bytes: what is said of it is 2,000 times as much.
+    let node = forms::listpack(&vec![b"elements".to_vec(); NODE_ELEMENTS]);
+    let mut packed = [&[25][..], &node[..26]].concat();
+    let mut left = node.len() - 27;
+    while left > 0 {
+        let len = left.min(260);
+        packed.extend([0xe0, (len - 9) as u8, 9]);
+        left -= len;
+    }
+    packed.extend([0, 0xff]);
+    let nodes = 2_000;
+    let mut body = vec![18];
+    forms::length(&mut body, nodes);
+    for _ in 0..nodes {
+        body.extend([2, 0xc3]);
+        forms::length(&mut body, packed.len());
+        forms::length(&mut body, node.len());
+        body.extend(&packed);
+    }
+    let payload = forms::sealed(&body, 10);
+    let requests = encode(&[b"RESTORE", b"list", b"0", &payload]).repeat(3);
+    let lists = all(stage, &requests, "-OOM ", "3 × a list of 8,000,000 elements out of 1 MB")?;
+    Ok(format!("{sets}, {dumps}, {lists}"))
 }
 
 pub(super) fn many_keys(stage: &Stage) -> Result<String, String> {

@@ -1,0 +1,217 @@
+//! Scripts on several threads of a real server: money moved between accounts is all there at every moment.
+
+use larder_testkit::PATIENCE;
+use larder_testkit::process::Server;
+use larder_testkit::talk::encode;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const ACCOUNTS: usize = 40;
+const EACH: i64 = 1000;
+const MOVES: usize = 2000;
+
+/// Declares both accounts, or none of them.
+const MOVE: &str = "local from, to = KEYS[1] or ARGV[2], KEYS[2] or ARGV[3] \
+    local there = tonumber(redis.call('GET', from)) \
+    local amount = tonumber(ARGV[1]) \
+    if there < amount then return 0 end \
+    redis.call('DECRBY', from, amount) \
+    redis.call('INCRBY', to, amount) \
+    return 1";
+/// Of accounts that nobody declares.
+const SUM: &str = "local sum = 0 \
+    for i = 0, tonumber(ARGV[1]) - 1 do sum = sum + redis.call('GET', 'account' .. i) end \
+    return sum";
+
+struct Client {
+    stream: TcpStream,
+    reader: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn new(server: &Server) -> Client {
+        let stream = server.connect().expect("a connection");
+        let reader = BufReader::new(stream.try_clone().expect("a descriptor"));
+        Client { stream, reader }
+    }
+
+    fn send(&mut self, words: &[&str]) {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        self.stream.write_all(&encode(&words)).expect("sent");
+    }
+
+    fn ask(&mut self, words: &[&str]) -> String {
+        self.send(words);
+        self.line()
+    }
+
+    /// From here on scripts have so long, or, where it is 0, as long as they take: a script whose thread is kept from its core
+    /// is none that stays.
+    fn limit_ms(&mut self, ms: u32) {
+        assert_eq!(self.ask(&["CONFIG", "SET", "busy-reply-threshold", &ms.to_string()]), "+OK");
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    }
+}
+
+#[test]
+fn money_moved_by_scripts_is_all_there_at_every_moment() {
+    let server = Server::start(&["-m", "64", "-t", "4"]).expect("larder starts");
+    let all = format!(":{}", ACCOUNTS as i64 * EACH);
+    let mut first = Client::new(&server);
+    first.limit_ms(0);
+    for n in 0..ACCOUNTS {
+        assert_eq!(first.ask(&["SET", &format!("account{n}"), &EACH.to_string()]), "+OK");
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let moving: Vec<_> = (0..4u64)
+            .map(|seed| {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut client = Client::new(server);
+                    let mut random = seed + 1;
+                    let mut moved = 0;
+                    for n in 0..MOVES {
+                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
+                        let pick = |shift: u32| (random >> shift) as usize % ACCOUNTS;
+                        let (from, to) = (format!("account{}", pick(33)), format!("account{}", pick(43)));
+                        let amount = (random >> 53).to_string();
+                        // One script names its keys in some of its runs, the other in all, and then holds them alone.
+                        let named = format!("{MOVE} -- names its keys");
+                        let reply = match n % 10 {
+                            9 => client.ask(&["EVAL", MOVE, "0", &amount, &from, &to]),
+                            7 | 8 => client.ask(&["EVAL", MOVE, "2", &from, &to, &amount]),
+                            _ => client.ask(&["EVAL", &named, "2", &from, &to, &amount]),
+                        };
+                        assert!(reply == ":0" || reply == ":1", "{reply}");
+                        moved += usize::from(reply == ":1");
+                    }
+                    moved
+                })
+            })
+            .collect();
+        let watching = scope.spawn(|| {
+            let mut client = Client::new(&server);
+            let mut looks = 0;
+            while !done.load(Relaxed) || looks < 50 {
+                assert_eq!(client.ask(&["EVAL", SUM, "0", &ACCOUNTS.to_string()]), all);
+                looks += 1;
+            }
+        });
+        let moved: usize = moving.into_iter().map(|thread| thread.join().expect("no panic")).sum();
+        done.store(true, Relaxed);
+        watching.join().expect("no panic");
+        assert!(moved > MOVES, "{moved} of {}", 4 * MOVES);
+    });
+    assert_eq!(first.ask(&["EVAL", SUM, "0", &ACCOUNTS.to_string()]), all);
+}
+
+/// Everything else of its worker goes on, and it ends when somebody says so.
+#[test]
+fn a_script_without_end_delays_nobody_and_is_killed() {
+    let server = Server::start(&["-m", "64", "-t", "1"]).expect("larder starts");
+    let (mut one, mut other) = (Client::new(&server), Client::new(&server));
+    other.limit_ms(0);
+    assert_eq!(other.ask(&["SET", "k", "v"]), "+OK");
+    one.send(&["EVAL", "redis.call('GET', KEYS[1]) while true do end", "1", "k"]);
+    for _ in 0..200 {
+        assert_eq!(other.ask(&["SET", "k", "v"]), "+OK");
+        assert_eq!(other.ask(&["EVAL", "return redis.call('STRLEN', KEYS[1])", "1", "k"]), ":1");
+    }
+    while other.ask(&["SCRIPT", "KILL"]) != "+OK" {}
+    assert!(one.line().starts_with("-ERR Script killed by user with SCRIPT KILL"));
+    assert_eq!(one.ask(&["PING"]), "+PONG");
+    assert!(other.ask(&["SCRIPT", "KILL"]).starts_with("-NOTBUSY"));
+}
+
+/// One that has written keeps its worker until its time is over; who wants other keys of other workers is served.
+#[test]
+fn a_script_that_has_written_is_ended_when_its_time_is_over() {
+    let server = Server::start(&["-m", "64", "-t", "2"]).expect("larder starts");
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::new(&server)).collect();
+    clients[0].limit_ms(0);
+    let script = "redis.call('SET', KEYS[1], ARGV[1]) while ARGV[1] == 'stay' do end return 1";
+    // It has named its keys in many runs: it holds nothing else.
+    for _ in 0..64 {
+        assert_eq!(clients[0].ask(&["EVAL", script, "1", "k", "go"]), ":1");
+    }
+    clients[0].limit_ms(300);
+    // Who asks early ends it before it has written: it has done nothing then, and is run again.
+    while !is_ended_by_its_time(&mut clients, script) {
+        assert_eq!(clients[0].ask(&["STRLEN", "k"]), ":2");
+    }
+    assert_eq!(clients[0].ask(&["STRLEN", "k"]), ":4");
+}
+
+/// Has the first client run a script that stays, and the others ask for its end; false if it had not written by then.
+fn is_ended_by_its_time(clients: &mut [Client], script: &str) -> bool {
+    clients[0].send(&["EVAL", script, "1", "k", "stay"]);
+    // Two of the others are of the other worker.
+    for client in &mut clients[1..] {
+        client.send(&["SET", "other", "x"]);
+        client.send(&["SCRIPT", "KILL"]);
+    }
+    let mut is_killed = false;
+    for client in &mut clients[1..] {
+        assert_eq!(client.line(), "+OK");
+        let said = client.line();
+        match said.as_str() {
+            "+OK" => is_killed = true,
+            said => assert!(said.starts_with("-UNKILLABLE") || said.starts_with("-NOTBUSY"), "{said}"),
+        }
+    }
+    let ended = clients[0].line();
+    let end = if is_killed { "-ERR Script killed by user" } else { "-ERR Script ended: it ran for longer" };
+    assert!(ended.starts_with(end), "{ended}");
+    !is_killed
+}
+
+#[test]
+fn a_server_with_scripts_without_end_stops_when_it_is_told_to() {
+    for script in ["while true do end", "redis.call('SET', KEYS[1], 1) while true do end"] {
+        let mut server = Server::start(&["-m", "64", "-t", "2"]).expect("larder starts");
+        let (mut one, mut other) = (Client::new(&server), Client::new(&server));
+        one.limit_ms(500);
+        one.send(&["EVAL", script, "1", "k"]);
+        assert_eq!(other.ask(&["PING"]), "+PONG");
+        server.terminate();
+        let status = server.wait(PATIENCE).expect("it stops");
+        assert!(status.success(), "{status}");
+    }
+}
+
+/// Who runs a script may be closed by others: the script goes with it.
+#[test]
+fn a_script_without_end_goes_with_its_client_that_is_killed() {
+    let server = Server::start(&["-m", "64", "-t", "1"]).expect("larder starts");
+    let (mut one, mut other) = (Client::new(&server), Client::new(&server));
+    let id = one.ask(&["CLIENT", "ID"]);
+    one.send(&["EVAL", "while true do end", "0"]);
+    assert_eq!(other.ask(&["CLIENT", "KILL", "ID", &id[1..]]), ":1");
+    assert_eq!(one.line(), "", "closed without a reply");
+    assert!(other.ask(&["SCRIPT", "KILL"]).starts_with("-NOTBUSY"));
+    assert_eq!(other.ask(&["EVAL", "return redis.call('INCR', KEYS[1])", "1", "n"]), ":1");
+}
+
+/// One that reads for ever leaves what it does not read to others, and is ended by any of them.
+#[test]
+fn a_script_that_reads_for_ever_is_killed_from_every_worker() {
+    let server = Server::start(&["-m", "64", "-t", "2"]).expect("larder starts");
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::new(&server)).collect();
+    clients[0].limit_ms(0);
+    assert_eq!(clients[0].ask(&["SET", "k", "v"]), "+OK");
+    for killer in 1..4 {
+        clients[0].send(&["EVAL", "while true do redis.call('GET', KEYS[1]) end", "1", "k"]);
+        // It may not have begun.
+        while clients[killer].ask(&["SCRIPT", "KILL"]) != "+OK" {}
+        let ended = clients[0].line();
+        assert!(ended.starts_with("-ERR Script killed by user with SCRIPT KILL"), "{ended}");
+        assert_eq!(clients[killer].ask(&["SET", "k", "v"]), "+OK");
+    }
+}

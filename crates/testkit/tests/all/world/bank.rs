@@ -1,0 +1,306 @@
+//! Accounts between which scripts move money, and a ledger of all that was moved: what each script, MGET and transaction is told
+//! is what the accounts held at its place in the ledger.
+//!
+//! ```text
+//! ledger     0000004;0000001;0000009;…     orders, as they were carried out
+//! places   0        1        2        3    what is told says how long the ledger was: there
+//! ```
+//!
+//! A move that was answered is in the ledger once, at the place that it was told; one that was not answered, once or not at all;
+//! one that was refused or killed, not at all. Nobody is told a place before one that anybody had been told when it asked, and
+//! what is of one moment is of one place.
+
+use crate::world::client::Client;
+use crate::world::judge::{bulk_at, line_end, shown};
+use crate::world::scene::Scene;
+
+/// Accounts, and what each holds at first.
+pub const ACCOUNTS: usize = 6;
+pub const EACH: u64 = 100;
+
+/// The name of the ledger.
+pub const LEDGER: &str = "ledger";
+/// Bytes of an order in it.
+const ENTRY_BYTES: usize = 8;
+
+/// What is told of accounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A script that moves money has told the place, both balances before, and whether there was enough.
+    Moved(usize),
+    /// A script has read the place and all balances.
+    Looked,
+    /// The length of the ledger.
+    Length,
+    /// The ledger.
+    Ledger,
+    /// All balances, of the moment of what was told before.
+    Balances,
+}
+
+/// When it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Since {
+    /// Somebody had been told of this place.
+    place: u64,
+    /// So many of those who had scripts killed had been answered.
+    kills: u64,
+    /// It is of the same moment as what was told before.
+    follows: bool,
+}
+
+impl Since {
+    /// It is of a script that nobody can have ended.
+    pub fn is_never_killed(&mut self) {
+        self.kills = u64::MAX;
+    }
+}
+
+/// What has come of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Open,
+    /// It is at this place.
+    Done(u64),
+    /// There was too little, or it was killed, or never sent.
+    Not,
+    /// Its connection ended before the answer.
+    Unsure,
+}
+
+#[derive(Debug)]
+struct Order {
+    from: usize,
+    to: usize,
+    amount: u64,
+    fate: Fate,
+}
+
+/// What an account held at a place, as somebody was told.
+#[derive(Debug)]
+struct Balance {
+    place: u64,
+    account: usize,
+    amount: u64,
+    who: String,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Bank {
+    orders: Vec<Order>,
+    told: Vec<Balance>,
+    /// As far as somebody has read it.
+    ledger: Vec<u8>,
+    /// The last place of which somebody was told.
+    reached: u64,
+    /// Scripts were asked to be killed so many times, and so many of these are answered, or will not be.
+    pub kills_asked: u64,
+    pub kills_done: u64,
+}
+
+/// The name of an account.
+pub fn account_name(account: usize) -> String {
+    format!("account-{account}")
+}
+
+/// An order as it stands in the ledger.
+pub fn entry(order: usize) -> String {
+    format!("{order:0width$};", width = ENTRY_BYTES - 1)
+}
+
+impl Bank {
+    /// What is asked for now is answered by a place not before this.
+    pub fn since(&self, follows: bool) -> Since {
+        Since { place: self.reached, kills: self.kills_done, follows }
+    }
+
+    /// An order to move money.
+    pub fn order(&mut self, from: usize, to: usize, amount: u64) -> usize {
+        self.orders.push(Order { from, to, amount, fate: Fate::Open });
+        self.orders.len() - 1
+    }
+
+    /// An order's connection has ended before it was answered.
+    pub fn left(&mut self, order: usize, sent: bool) {
+        self.orders[order].fate = if sent { Fate::Unsure } else { Fate::Not };
+    }
+
+    /// How many moves were answered that they are done.
+    pub fn moves(&self) -> u64 {
+        self.orders.iter().filter(|order| matches!(order.fate, Fate::Done(_))).count() as u64
+    }
+
+    fn note(&mut self, place: u64, account: usize, amount: u64, who: &str) {
+        self.told.push(Balance { place, account, amount, who: who.to_owned() });
+    }
+
+    /// A move was answered.
+    fn moved(&mut self, order: usize, told: &[u64], who: &str) -> Result<(), String> {
+        let &[place, there, here, done] = told else { return Err("this is no move".into()) };
+        let Order { from, to, amount, .. } = self.orders[order];
+        if done != u64::from(there >= amount) {
+            return Err(format!("of {there} so many were to be moved: {amount}"));
+        }
+        self.note(place, from, there, who);
+        self.note(place, to, here, who);
+        self.orders[order].fate = if done == 1 { Fate::Done(place) } else { Fate::Not };
+        Ok(())
+    }
+
+    /// The ledger was read: it goes on where it ended before, or is a beginning of that.
+    fn read(&mut self, ledger: &[u8]) -> Result<u64, String> {
+        let both = ledger.len().min(self.ledger.len());
+        if ledger[..both] != self.ledger[..both] || !ledger.len().is_multiple_of(ENTRY_BYTES) {
+            return Err(format!("the ledger was {} before", shown(&self.ledger)));
+        }
+        if ledger.len() > both {
+            self.ledger = ledger.to_vec();
+        }
+        Ok((ledger.len() / ENTRY_BYTES) as u64)
+    }
+
+    /// What the ledger and the accounts must be at the end.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn agrees(&mut self, ledger: &[u8], balances: &[u64]) -> Result<(), String> {
+        self.read(ledger)?;
+        let mut now = [EACH; ACCOUNTS];
+        let mut states = vec![now];
+        let mut found = vec![false; self.orders.len()];
+        for (place, bytes) in ledger.chunks(ENTRY_BYTES).enumerate() {
+            let text = String::from_utf8_lossy(bytes);
+            let number = text.strip_suffix(';').and_then(|text| text.parse::<usize>().ok());
+            let order = number.filter(|order| *order < self.orders.len());
+            let order = order.ok_or_else(|| format!("the ledger says {text} at {place}"))?;
+            let Order { from, to, amount, fate } = self.orders[order];
+            let may = match fate {
+                Fate::Done(told) => told == place as u64,
+                Fate::Unsure => true,
+                Fate::Open | Fate::Not => false,
+            };
+            if std::mem::replace(&mut found[order], true) || !may || now[from] < amount {
+                return Err(format!("order {order} is at {place} of the ledger: {:?}", self.orders[order]));
+            }
+            now[from] -= amount;
+            now[to] += amount;
+            states.push(now);
+        }
+        let missing = self.orders.iter().zip(&found).position(|(order, found)| {
+            let done = matches!(order.fate, Fate::Done(_));
+            done && !found
+        });
+        if let Some(order) = missing {
+            return Err(format!("order {order} is not in the ledger: {:?}", self.orders[order]));
+        }
+        let wrong = self.told.iter().find(|told| {
+            states.get(told.place as usize).is_none_or(|state| state[told.account] != told.amount)
+        });
+        if let Some(told) = wrong {
+            let state = states.get(told.place as usize);
+            let Balance { place, account, amount, who } = told;
+            return Err(format!(
+                "{who} was told that account {account} held {amount} at {place}, where the accounts held {state:?}"
+            ));
+        }
+        if balances != now {
+            return Err(format!("the accounts hold {balances:?}, and {now:?} is what was moved"));
+        }
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Judges what is told of accounts; how many bytes it takes, or none if there have to be more to tell.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn judge_bank(
+        &mut self,
+        scene: &mut Scene,
+        told: Told,
+        since: Since,
+        rest: &[u8],
+    ) -> Result<Option<usize>, String> {
+        const KILLED: &[u8] = b"-ERR Script killed by user with ";
+        let bank = &mut scene.books.bank;
+        if matches!(told, Told::Moved(_) | Told::Looked) && bank.kills_asked > since.kills {
+            let Some(end) = line_end(rest) else { return Ok(None) };
+            if rest.starts_with(KILLED) && !since.follows {
+                if let Told::Moved(order) = told {
+                    bank.orders[order].fate = Fate::Not;
+                }
+                return Ok(Some(end));
+            }
+        }
+        let count = match told {
+            Told::Moved(_) => 4,
+            Told::Looked => 1 + ACCOUNTS,
+            Told::Length => 1,
+            Told::Ledger => 0,
+            Told::Balances => ACCOUNTS,
+        };
+        let head = if matches!(told, Told::Moved(_) | Told::Looked) {
+            format!("*{count}\r\n")
+        } else {
+            String::new()
+        };
+        if rest.len() < head.len() && head.as_bytes().starts_with(rest) {
+            return Ok(None);
+        }
+        let body =
+            rest.strip_prefix(head.as_bytes()).ok_or_else(|| format!("{told:?} begins with {head:?}"))?;
+        let (bytes, place, next) = if told == Told::Ledger {
+            let Some((bytes, ledger)) = bulk_at(body)? else { return Ok(None) };
+            let place = bank.read(ledger)?;
+            (bytes, place, place)
+        } else {
+            let Some((bytes, numbers)) = numbers(body, count)? else { return Ok(None) };
+            let (place, next) = match told {
+                Told::Moved(order) => {
+                    bank.moved(order, &numbers, &self.name)?;
+                    (numbers[0], numbers[0] + numbers[3])
+                }
+                Told::Looked | Told::Ledger => (numbers[0], numbers[0]),
+                Told::Length => {
+                    let place = numbers[0] / ENTRY_BYTES as u64;
+                    (place, place)
+                }
+                Told::Balances => (self.moment, self.moment),
+            };
+            if matches!(told, Told::Looked | Told::Balances) {
+                let balances = &numbers[count - ACCOUNTS..];
+                balances.iter().enumerate().for_each(|(n, amount)| bank.note(place, n, *amount, &self.name));
+            }
+            (bytes, place, next)
+        };
+        let least = self.moment.max(since.place);
+        if place < least || since.follows && place != self.moment {
+            let exactly = if since.follows { "it is of the moment before, " } else { "" };
+            return Err(format!("it is of place {place}; {exactly}{least} was reached"));
+        }
+        self.moment = next;
+        bank.reached = bank.reached.max(next);
+        Ok(Some(head.len() + bytes))
+    }
+}
+
+/// Numbers at the front, as they are or as strings, and where they end.
+fn numbers(bytes: &[u8], count: usize) -> Result<Option<(usize, Vec<u64>)>, String> {
+    let (mut at, mut numbers) = (0, Vec::new());
+    for _ in 0..count {
+        let rest = &bytes[at..];
+        let (end, text) = if rest.starts_with(b":") {
+            let Some(end) = line_end(rest) else { return Ok(None) };
+            (end, &rest[1..end - 2])
+        } else {
+            let Some((end, text)) = bulk_at(rest)? else { return Ok(None) };
+            (end, text)
+        };
+        let text = String::from_utf8_lossy(text);
+        numbers.push(text.parse().map_err(|_| format!("this is no number: {text}"))?);
+        at += end;
+    }
+    Ok(Some((at, numbers)))
+}
