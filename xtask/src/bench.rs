@@ -7,7 +7,7 @@ const USAGE: &str = "\
 usage: cargo xtask bench server [--quick] [--rounds N] [--only get,set,…] [--peer memcached-new,valkey-new,…]
                                                                             the server beside others
        cargo xtask bench store  [options of cargo bench]                    the store's own threads
-       cargo xtask bench instructions [--base BINARY]                       what a request costs, by callgrind";
+       cargo xtask bench instructions [--base BINARY] [KIND…]               what a request costs, by callgrind";
 
 /// Runs the benchmark that `args` (the words behind `bench`) name; what it prints goes to the
 /// terminal.

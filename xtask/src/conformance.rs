@@ -1,20 +1,26 @@
-//! `cargo xtask conformance [suite…]`: other people's tests, run against Larder.
+//! `cargo xtask conformance [--frameworks] [suite…]`: other people's tests and programs, run against Larder.
+//!
+//! Without arguments all suites of clients and tools; with `--frameworks` those of frameworks instead, which keep their
+//! queues, locks, limits, caches and sessions in Redis (`conformance/frameworks.rs`), and which take too long for
+//! `cargo xtask test`; or the suites that are named, of both.
 //!
 //! Each suite installs what it needs by package name, runs against a fresh server on ports 11211 and 6379 in a
 //! network namespace of its own, and reports how many tests ran and were skipped. Both must be what
 //! `spec/conformance.toml` says: a suite that could not run, or ran fewer tests, has failed.
 //!
-//! `LARDER_CONFORMANCE_SERVER=memcached` runs the suites against memcached: the harness is right when
-//! they pass there.
+//! `LARDER_CONFORMANCE_SERVER=memcached` runs the suites against memcached, `LARDER_CONFORMANCE_SERVER=redis` against the newest
+//! Redis: the harness is right when they pass there. A path names a Larder that is run in place of the one that is built.
 
 mod clients;
 mod exporter;
+pub mod frameworks;
 mod namespace;
 mod page;
 mod redis;
 mod redis_exporter;
 mod suites;
 
+use crate::peers::{peer, version};
 use crate::run::{Outcome, cargo, lanes, root, run, target, which};
 use namespace::Namespace;
 use std::collections::BTreeMap;
@@ -34,12 +40,28 @@ pub struct Counts {
 pub struct Program {
     /// Program and first arguments.
     pub words: Vec<String>,
+    /// It is Redis, whose options are others, and which has no port 11211.
+    pub is_redis: bool,
 }
 
-/// Runs all suites, or those named.
-pub fn conformance(names: &[String]) -> Outcome {
+/// A suite by its name.
+type Named = (&'static str, Box<dyn Fn(&Namespace, &Program) -> Outcome<Counts> + Sync>);
+
+/// Suites that run at once.
+const LANES: usize = 3;
+
+/// Runs the suites of clients and tools, or with `--frameworks` those of frameworks, or those named.
+pub fn conformance(arguments: &[String]) -> Outcome {
+    let (flags, names): (Vec<&String>, Vec<&String>) =
+        arguments.iter().partition(|word| *word == "--frameworks");
     let expected = expected()?;
-    let known: Vec<&str> = suites::SUITES.iter().map(|(name, _)| *name).collect();
+    let clients = suites::SUITES.iter().map(|&(name, suite)| -> Named { (name, Box::new(suite)) });
+    let frameworks = frameworks::FRAMEWORKS.iter().map(|framework| -> Named {
+        (framework.name, Box::new(|namespace, program| framework.run(namespace, program)))
+    });
+    let long: Vec<&str> = frameworks::FRAMEWORKS.iter().map(|framework| framework.name).collect();
+    let all: Vec<Named> = clients.chain(frameworks).collect();
+    let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("no suite {unknown}; there are {}", known.join(", ")));
     }
@@ -48,12 +70,20 @@ pub fn conformance(names: &[String]) -> Outcome {
     }
     crate::install::debian(&[("ip", "iproute2"), ("memcached", "memcached")])?;
     let program = program()?;
-    let chosen =
-        suites::SUITES.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|n| n == name));
-    // What is in one Python environment is not installed beside each other. Suites mostly wait: two run at once.
-    let two: (Vec<_>, Vec<_>) = chosen.partition(|(name, _)| suites::IN_PYTHON.contains(name));
-    let results: Vec<_> = lanes(&[two.0, two.1], 2, |suites| {
-        Some(suites.iter().map(|(name, suite)| (*name, one(name, *suite, &program))).collect::<Vec<_>>())
+    let chosen = all.into_iter().filter(|(name, _)| match (flags.is_empty(), names.is_empty()) {
+        (true, true) => !long.contains(name),
+        (false, true) => long.contains(name),
+        (_, false) => names.iter().any(|named| named == name),
+    });
+    // What is in one Python environment is not installed beside each other. Suites mostly wait: three run at once, the
+    // longest first; the page, which looks at the clock, when most others are done.
+    let (python, mut others): (Vec<Named>, Vec<Named>) =
+        chosen.partition(|(name, _)| suites::IN_PYTHON.contains(name));
+    let rank = |name: &str| suites::LONG.iter().position(|long| *long == name).unwrap_or(suites::LONG.len());
+    others.sort_by_key(|(name, _)| (*name == "page", rank(name)));
+    let units: Vec<_> = std::iter::once(python).chain(others.into_iter().map(|suite| vec![suite])).collect();
+    let results: Vec<_> = lanes(&units, LANES, |suites| {
+        Some(suites.iter().map(|suite| (suite.0, one(suite, &program))).collect::<Vec<_>>())
     });
     let (mut passed, mut skipped, mut failures) = (0, 0, Vec::new());
     for (name, result) in results.into_iter().flatten() {
@@ -73,7 +103,7 @@ pub fn conformance(names: &[String]) -> Outcome {
 }
 
 /// Runs a suite in a namespace of its own.
-fn one(name: &str, suite: suites::Suite, program: &Program) -> Outcome<Counts> {
+fn one((name, suite): &Named, program: &Program) -> Outcome<Counts> {
     println!("-- {name}");
     let began = Instant::now();
     let counts = suite(&Namespace::new()?, program)?;
@@ -83,16 +113,32 @@ fn one(name: &str, suite: suites::Suite, program: &Program) -> Outcome<Counts> {
 }
 
 fn program() -> Outcome<Program> {
-    if std::env::var_os("LARDER_CONFORMANCE_SERVER").is_some_and(|server| server == "memcached") {
-        let memcached = which("memcached").ok_or("memcached is not installed")?;
-        return Ok(Program {
-            words: vec![memcached.to_string_lossy().into_owned(), "-u".into(), "root".into()],
-        });
-    }
-    run(cargo(&["build", "--quiet", "--package", "larder"]))?;
-    let larder = target().join("debug/larder").to_string_lossy().into_owned();
+    let chosen = std::env::var("LARDER_CONFORMANCE_SERVER").unwrap_or_default();
+    let larder = match &chosen[..] {
+        "memcached" => {
+            let memcached = which("memcached").ok_or("memcached is not installed")?;
+            let words = vec![memcached.to_string_lossy().into_owned(), "-u".into(), "root".into()];
+            return Ok(Program { words, is_redis: false });
+        }
+        "redis" => {
+            let redis = peer("redis-server")?;
+            println!("{}", version(&redis)?);
+            return Ok(Program { words: vec![redis.to_string_lossy().into_owned()], is_redis: true });
+        }
+        "" => {
+            run(cargo(&["build", "--quiet", "--package", "larder"]))?;
+            target().join("debug/larder").to_string_lossy().into_owned()
+        }
+        path => path.to_owned(),
+    };
     // Suites start servers beside each other, and look at what they say.
-    Ok(Program { words: [&larder[..], "serve", "--http-port", "0"].map(str::to_owned).to_vec() })
+    let words = [&larder[..], "serve", "--http-port", "0"].map(str::to_owned).to_vec();
+    Ok(Program { words, is_redis: false })
+}
+
+/// What `spec/conformance.toml` says of a suite.
+pub fn expected_of(name: &str) -> Outcome<Counts> {
+    expected()?.get(name).copied().ok_or_else(|| format!("spec/conformance.toml does not list {name}"))
 }
 
 /// The committed numbers: `[suite]`, `passed = N`, `skipped = N`.

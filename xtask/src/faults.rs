@@ -1,4 +1,4 @@
-//! `cargo xtask faults [name…]`: plants one fault after the other in a copy of the tree, and says which test notices.
+//! `cargo xtask faults [--untried | name…]`: plants one fault after the other in a copy of the tree, and says which test notices.
 //!
 //! The copy is a clone of the committed tree below the target directory, with a build of its own that is kept: a fault
 //! costs the build of what depends on it and the suites until one fails. First every suite is run without a fault: a
@@ -15,7 +15,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use suite::{End, SUITES, Suite};
+use suite::{End, Patience, SUITES, Slow, Suite};
 
 /// A suite with a fault in it may take so many times as long as without.
 const SLOWER: u32 = 5;
@@ -24,16 +24,19 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// Without a fault, a suite that takes this long hangs.
 const HANGS: Duration = Duration::from_secs(1200);
 
-/// Tries the faults whose names hold one of `names`, or all; their lists and the document say what was found.
+/// Tries the faults whose names hold one of `names`, those of which nothing was found yet (`--untried`), or all; their lists
+/// and the document say what was found.
 ///
 /// # Errors
 /// When one is noticed by nobody and there is no reason why that cannot matter.
 pub fn faults(names: &[String]) -> Outcome {
     let all = list::load()?;
-    let chosen: Vec<&Fault> = all
-        .iter()
-        .filter(|fault| names.is_empty() || names.iter().any(|name| fault.name.contains(name.as_str())))
-        .collect();
+    let wanted = |fault: &&Fault| match names {
+        [] => true,
+        [untried] if untried == "--untried" => fault.is_untried(),
+        names => names.iter().any(|name| fault.name.contains(name.as_str())),
+    };
+    let chosen: Vec<&Fault> = all.iter().filter(wanted).collect();
     if chosen.is_empty() {
         return Err("there is no such fault".to_owned());
     }
@@ -63,7 +66,7 @@ pub fn faults(names: &[String]) -> Outcome {
 struct Scratch {
     tree: PathBuf,
     build: PathBuf,
-    takes: BTreeMap<&'static str, Duration>,
+    takes: BTreeMap<&'static str, (Duration, Slow)>,
 }
 
 impl Scratch {
@@ -101,11 +104,11 @@ impl Scratch {
         let sound = fs::read_to_string(&path).map_err(failed)?;
         let faulty = fault.plant(&sound).map_err(|error| format!("{}: {error}", fault.name))?;
         for suite in suites {
-            let limit = self.limit(suite)?;
+            let patience = self.patience(suite)?;
             fs::write(&path, &faulty).map_err(failed)?;
-            let end = suite.run(&self.tree, &self.build, limit);
+            let end = suite.run(&self.tree, &self.build, &patience);
             fs::write(&path, &sound).map_err(failed)?;
-            match end? {
+            match end?.0 {
                 End::Passed => println!("  {} passes", suite.name),
                 End::Noticed(test) => return Ok(Some(format!("{}, {test}", suite.name))),
                 End::DoesNotBuild(error) => return Err(format!("{} does not build: {error}", fault.name)),
@@ -114,30 +117,32 @@ impl Scratch {
         Ok(None)
     }
 
-    /// How long a suite may take, which without a fault has to pass.
-    fn limit(&mut self, suite: &'static Suite) -> Outcome<Duration> {
+    /// How long a suite may take, which without a fault has to pass, and which of its tests are slow anyway.
+    fn patience(&mut self, suite: &'static Suite) -> Outcome<Patience> {
         if !self.takes.contains_key(suite.name) {
+            let hangs = Patience { limit: HANGS, known: None };
             // Built first, so that it is the run that is timed.
             for again in [false, true] {
                 let started = Instant::now();
-                match suite.run(&self.tree, &self.build, HANGS)? {
-                    End::Passed if again => drop(self.takes.insert(suite.name, started.elapsed())),
-                    End::Passed if started.elapsed() < PATIENCE => {
-                        self.takes.insert(suite.name, started.elapsed());
+                match suite.run(&self.tree, &self.build, &hangs)? {
+                    (End::Passed, slow) if again || started.elapsed() < PATIENCE => {
+                        self.takes.insert(suite.name, (started.elapsed(), slow));
                         break;
                     }
-                    End::Passed => {}
-                    End::Noticed(test) => {
+                    (End::Passed, _) => {}
+                    (End::Noticed(test), _) => {
                         return Err(format!("{} fails without a fault: {test}", suite.name));
                     }
-                    End::DoesNotBuild(error) => {
+                    (End::DoesNotBuild(error), _) => {
                         return Err(format!("{} does not build: {error}", suite.name));
                     }
                 }
             }
-            println!("  {} takes {:.0} s without a fault", suite.name, self.takes[suite.name].as_secs_f64());
+            let (took, _) = &self.takes[suite.name];
+            println!("  {} takes {:.0} s without a fault", suite.name, took.as_secs_f64());
         }
-        Ok((self.takes[suite.name] * SLOWER).max(PATIENCE))
+        let (took, slow) = &self.takes[suite.name];
+        Ok(Patience { limit: (*took * SLOWER).max(PATIENCE), known: Some(slow.clone()) })
     }
 }
 

@@ -7,6 +7,13 @@ use std::process::Command;
 
 /// Without an argument a minute each.
 const SECONDS: u64 = 60;
+/// Words that fuzzers try.
+const DICTIONARIES: [(&str, &str); 4] = [
+    ("protocol_resp", "resp.dict"),
+    ("session_resp", "resp.dict"),
+    ("session_two_protocols", "resp.dict"),
+    ("scripts", "scripts.dict"),
+];
 /// Fuzzers that run at once; each has one thread.
 const LANES: usize = 2;
 
@@ -27,7 +34,7 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
     if names.is_empty() {
         return Err("there is no fuzzer".into());
     }
-    run(fuzzer(&tools, &["build"]))?;
+    run(build()?)?;
     let one = |name: &str| -> Outcome {
         let seeds = root().join("fuzz/seeds").join(name);
         let found = target().join("fuzz-corpus").join(name);
@@ -44,16 +51,23 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
         let new = ["-timeout=10", "-detect_leaks=0", "-print_final_stats=1"];
         let mut more = [&["run", name, &found, &seeds, "--", &time][..], &new].concat();
         more.extend(seed.as_deref());
-        let words = root().join("fuzz/dictionaries").join(format!("{name}.dict"));
-        let words = format!("-dict={}", words.to_string_lossy());
-        if root().join(&words["-dict=".len()..]).is_file() {
-            more.push(&words);
-        }
+        let words = DICTIONARIES.iter().find(|(fuzzer, _)| *fuzzer == name);
+        let words = words.map(|(_, file)| root().join("fuzz/dictionaries").join(file));
+        let words = words.map(|path| format!("-dict={}", path.to_string_lossy()));
+        more.extend(words.as_deref());
         quietly(fuzzer(&tools, &more))
     };
     let failures = lanes(&names, LANES, |name| one(name).err().map(|error| format!("{name}: {error}")));
     println!("{} passed, {} failed", names.len() - failures.len(), failures.len());
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
+
+/// Builds all of them.
+///
+/// # Errors
+/// When the tool that does so cannot be had.
+pub fn build() -> Outcome<Command> {
+    Ok(fuzzer(&cargo_fuzz()?, &["build"]))
 }
 
 /// Runs a fuzzer, whose thousands of lines matter only when it finds something.

@@ -38,9 +38,14 @@ pub fn is_root() -> Outcome<bool> {
     Ok(capture(command("id", &["-u"]))?.1.trim() == "0")
 }
 
-/// A Python environment below the target directory with these packages; its interpreter.
+/// The Python environment of the clients' tests with these packages; its interpreter.
 pub fn python(packages: &[&str]) -> Outcome<PathBuf> {
-    let home = target().join("conformance/python");
+    python_environment("python", packages)
+}
+
+/// A Python environment below the target directory with these packages; its interpreter.
+pub fn python_environment(name: &str, packages: &[&str]) -> Outcome<PathBuf> {
+    let home = root().join(target()).join("conformance").join(name);
     let python = home.join("bin/python");
     if !python.exists() {
         if capture(command("python3", &["-c", "import venv, ensurepip"])).is_ok_and(|(works, _)| works) {

@@ -1,11 +1,12 @@
 //! `cargo xtask bench instructions`: what a pipelined request costs the server in instructions, by callgrind.
 //!
 //! ```text
-//! server under callgrind ◄── 20,000 sets ── requests × 200, so many ── shutdown      counted: A
-//! the same again         ◄── 20,000 sets ── three times as many    ── shutdown      counted: B
+//! server under callgrind ◄── 20,000 sets ── pipelines of 200 requests ── shutdown      counted: A
+//! the same again         ◄── 20,000 sets ── 400 pipelines more        ── shutdown      counted: B
 //! a request                  (B − A) / (requests of B − requests of A)
 //! ```
 //!
+//! A is long enough for the index to have grown to its size: a step of that is several instructions of each request.
 //! Five such pairs, of which the median counts; the server's clock stands still. The kernel's are not counted. The
 //! figures of two binaries on one machine are within 1 % of each other unless their code differs, whatever else the
 //! machine does, which no time is.
@@ -20,8 +21,10 @@ use std::time::{Duration, Instant};
 
 const KEYS: usize = 20_000;
 const PIPELINE: usize = 200;
-/// Pipelines of the shorter run; the longer one has three times as many.
-const PIPELINES: usize = 200;
+/// Pipelines of the shorter run, after which the index grows no more, …
+const PIPELINES: usize = 600;
+/// … and what the longer one has beyond them.
+const PIPELINES_MORE: usize = 400;
 /// Pairs of runs of which the median counts.
 const ROUNDS: usize = 5;
 /// How long a server under callgrind may take to start, and a run to end.
@@ -72,19 +75,27 @@ const FULL_MB: &str = "16";
 
 const VALUE: &str = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv";
 
-/// Measures the release binary, and `--base BINARY` beside it: an error if a figure is above its by more than 1 %.
+/// Measures the release binary, and `--base BINARY` beside it: an error if a figure is above its by more than 1 %. Of all kinds
+/// of requests, or of those that are named.
 pub fn instructions(arguments: &[String]) -> Outcome {
-    let base = match arguments {
-        [] => None,
-        [option, path] if option == "--base" => Some(Path::new(path)),
-        _ => return Err("usage: cargo xtask bench instructions [--base BINARY]".into()),
+    let (base, names) = match arguments {
+        [option, path, names @ ..] if option == "--base" => (Some(Path::new(path)), names),
+        names => (None, names),
     };
+    if let Some(unknown) = names.iter().find(|name| KINDS.iter().all(|kind| kind.name != **name)) {
+        let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        return Err(format!(
+            "{unknown}: usage: cargo xtask bench instructions [--base BINARY] [KIND…], of {}",
+            known.join(", ")
+        ));
+    }
     debian(&[("valgrind", "valgrind")])?;
     run(cargo(&["build", "--release", "--package", "larder"]))?;
     let program = target().join("release/larder");
     println!("{:<14} {:>12} {:>12} {:>8}", "request", "instructions", "base", "ratio");
     let mut slower = Vec::new();
-    for kind in KINDS {
+    let wanted = |kind: &&Kind| names.is_empty() || names.iter().any(|name| name == kind.name);
+    for kind in KINDS.iter().filter(wanted) {
         let ours = per_request(&program, kind)?;
         let theirs = base.map(|base| per_request(base, kind)).transpose()?;
         let beside = theirs.map_or(String::new(), |theirs| format!("{theirs:>12.1} {:>8.3}", ours / theirs));
@@ -105,8 +116,8 @@ fn per_request(program: &Path, kind: &Kind) -> Outcome<f64> {
     let mut figures = [0.0; ROUNDS];
     for figure in &mut figures {
         let few = counted(program, kind, PIPELINES)?;
-        let many = counted(program, kind, 3 * PIPELINES)?;
-        *figure = many.saturating_sub(few) as f64 / (2 * PIPELINES * PIPELINE) as f64;
+        let many = counted(program, kind, PIPELINES + PIPELINES_MORE)?;
+        *figure = many.saturating_sub(few) as f64 / (PIPELINES_MORE * PIPELINE) as f64;
     }
     figures.sort_by(f64::total_cmp);
     Ok(figures[ROUNDS / 2])

@@ -15,6 +15,7 @@ use crate::run::{Outcome, capture, command, root, run, target};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// Whose newest packages these are.
 const SUITE: &str = "sid";
@@ -39,6 +40,9 @@ pub fn peers() -> Outcome {
 
 /// The newest program of this name; all are fetched if it is not there.
 pub fn peer(name: &str) -> Outcome<PathBuf> {
+    // Suites run beside each other: the first that wants one fetches all.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().map_err(|_| "a fetch has panicked")?;
     let home = root().join(target()).join("peers");
     let program = home.join("bin").join(name);
     if !(program.is_file() && version(&program).is_ok()) {

@@ -14,6 +14,11 @@ use std::time::{Duration, Instant};
 /// Seconds each fuzzer runs beyond its corpus, and its seed: the inputs come in the same order each time.
 const FUZZ: [&str; 2] = ["8", "1"];
 
+/// It has no tests, and criterion takes a minute.
+const WITHOUT: &str = "--exclude=larder-benches";
+/// What has tests.
+const EVERYTHING: &[&str] = &["--workspace", WITHOUT, "--lib", "--bins", "--tests"];
+
 const USAGE: &str = "usage: cargo xtask test [--quick | --all] [STAGE…]";
 
 type Stage = (&'static str, fn() -> Outcome);
@@ -32,8 +37,8 @@ const GATE: &[Stage] = &[
         run(command)
     }),
     ("tests", || {
-        let programs = tests(&["--workspace", "--lib", "--bins", "--tests"], &[]);
-        programs.and(run(cargo(&["test", "--workspace", "--doc", "--no-fail-fast"])))
+        let programs = tests(EVERYTHING, &[]);
+        programs.and(run(cargo(&["test", "--workspace", WITHOUT, "--doc", "--no-fail-fast"])))
     }),
     ("models", models::models),
     ("schedules", || schedules::schedules(&[])),
@@ -43,9 +48,11 @@ const GATE: &[Stage] = &[
 const MORE: &[Stage] = &[
     ("timed", || {
         // One after the other: a measurement beside another is none. Those of the lab run in its own stage.
-        let build = &["--workspace", "--lib", "--bins", "--tests"];
         let arguments = &["--ignored", "--test-threads=1"];
-        programs::run_tests(cargo, Tests { build, without: &["lab", "larder"], arguments, lanes: 1 })
+        programs::run_tests(
+            cargo,
+            Tests { build: EVERYTHING, without: &["lab", "larder"], arguments, lanes: 1 },
+        )
     }),
     ("clients", || clients::clients(&[])),
     ("conformance", || conformance::conformance(&[])),
@@ -56,7 +63,7 @@ const MORE: &[Stage] = &[
 
 /// What beside [`STYLE`] is worth a few minutes after each change: nothing is explored at length.
 const QUICK: &[Stage] = &[
-    ("unit tests", || tests(&["--workspace", "--lib", "--bins"], &[])),
+    ("unit tests", || tests(&["--workspace", WITHOUT, "--lib", "--bins"], &[])),
     ("fast tests", || {
         let skipped: Vec<&str> = SLOW.iter().flat_map(|module| ["--skip", module]).collect();
         tests(FAST, &skipped)
@@ -71,7 +78,7 @@ const FAST: &[&str] = &[
     "--package=larder-testkit",
     "--test=all",
     "--test=session",
-    "--test=*_on_sim",
+    "--test=on_sim",
 ];
 
 /// Modules of these whose tests take longer, or start servers.
@@ -99,6 +106,7 @@ const SLOW: &[&str] = &[
     "redis_blocking::",
     "redis_kill::",
     "redis_large::",
+    "redis_scripts::",
     "redis_start::",
     "redis_threads::",
     "redis_true_limit::",
@@ -117,6 +125,8 @@ const SLOW: &[&str] = &[
     "transcripts_pass_over_sockets",
     "true_limit::",
     "two_workers::",
+    "watch::lines_come_from_every_worker",
+    "watch::who_reads_nothing_stops_nobody",
     "world::",
 ];
 

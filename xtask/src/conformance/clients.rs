@@ -13,13 +13,16 @@ use std::process::Command;
 
 /// Where RESP is spoken inside a namespace.
 const ADDRESS: &str = "127.0.0.1:6379";
+/// Of a server that such programs talk to. What queues keep is not evicted.
+pub(super) const SERVER_OPTIONS: &[&str] = &["-t", "2", "-M"];
 /// Copies the packages of a Maven project and does nothing else.
-const COPY_PACKAGES: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+pub(super) const COPY_PACKAGES: &str =
+    "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 
 /// go-redis, over RESP2 and RESP3.
 pub fn go_redis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("go", "golang-go")])?;
-    let home = copied("go-redis")?;
+    let home = copied("clients/go-redis")?;
     let mut build = go(&home, &["build", "-o", "smoke", "."]);
     // The versions are those of go.sum, or it does not build.
     build.env("GOFLAGS", "-mod=readonly");
@@ -52,7 +55,7 @@ pub fn larder_go(_: &Namespace, _: &Program) -> Outcome<Counts> {
 /// Jedis, over RESP2 and RESP3.
 pub fn jedis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("mvn", "maven"), ("javac", "default-jdk-headless")])?;
-    let home = copied("jedis")?;
+    let home = copied("clients/jedis")?;
     let mut packages = command("mvn", &["-q", "-B", COPY_PACKAGES, "-DoutputDirectory=packages"]);
     packages.current_dir(&home);
     run(packages)?;
@@ -67,7 +70,7 @@ pub fn jedis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
 /// ioredis.
 pub fn ioredis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("node", "nodejs"), ("npm", "npm")])?;
-    let home = copied("ioredis")?;
+    let home = copied("clients/ioredis")?;
     let mut packages = command("npm", &["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]);
     packages.current_dir(&home);
     run(packages)?;
@@ -76,17 +79,18 @@ pub fn ioredis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     counted(namespace, program, smoke)
 }
 
-fn counted(namespace: &Namespace, program: &Program, smoke: Command) -> Outcome<Counts> {
-    let _server = namespace.serve(program, &["-t", "2"])?;
+/// Runs a program that says of each test that it passed, against a fresh server.
+pub(super) fn counted(namespace: &Namespace, program: &Program, smoke: Command) -> Outcome<Counts> {
+    let _server = namespace.serve(program, SERVER_OPTIONS)?;
     let output = succeeded(smoke)?;
     let passed = output.lines().filter(|line| line.ends_with(": ok")).count() as u32;
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// A program's directory, copied to where it may be built.
-fn copied(name: &str) -> Outcome<PathBuf> {
-    let (from, to) =
-        (root().join("spec/clients").join(name), root().join(target()).join("conformance").join(name));
+/// A program's directory in `spec`, copied to where it may be built.
+pub(super) fn copied(name: &str) -> Outcome<PathBuf> {
+    let home = root().join(target()).join("conformance");
+    let (from, to) = (root().join("spec").join(name), home.join(name));
     copy(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
     Ok(to)
 }

@@ -58,10 +58,16 @@ impl Namespace {
         command(&self.ip, &["netns", "exec", &self.name])
     }
 
-    /// Starts the server on port 11211 and waits until it answers.
+    /// Starts the server on port 11211, or Redis on its own, and waits until it answers. Options are not Redis's.
     pub fn serve(&self, program: &Program, options: &[&str]) -> Outcome<Server> {
         let mut command = self.inside();
-        command.args(&program.words).args(["-p", "11211", "-l", "127.0.0.1,::1"]).args(options);
+        command.args(&program.words);
+        let port = if program.is_redis { 6379 } else { 11211 };
+        match program.is_redis {
+            true => command.args(["--bind", "127.0.0.1", "::1", "--save", ""]),
+            false => command.args(["-p", "11211", "-l", "127.0.0.1,::1"]).args(options),
+        };
+        let asks = format!("exit(IO::Socket::INET->new('127.0.0.1:{port}') ? 0 : 1)");
         command.stdin(Stdio::null());
         let child = command.spawn().map_err(|error| format!("{}: {error}", program.words[0]))?;
         let mut server = Server { child };
@@ -71,7 +77,7 @@ impl Namespace {
                 return Err(format!("the server exited: {status}"));
             }
             let mut perl = self.command("perl");
-            perl.args(["-MIO::Socket::INET", "-e", "exit(IO::Socket::INET->new('127.0.0.1:11211') ? 0 : 1)"]);
+            perl.args(["-MIO::Socket::INET", "-e", &asks]);
             if capture(perl)?.0 {
                 return Ok(server);
             }

@@ -116,6 +116,11 @@ fn add(text: &mut String, line: &str) {
 }
 
 impl Fault {
+    /// Nobody has seen what comes of it, and there is no reason why nothing would.
+    pub fn is_untried(&self) -> bool {
+        self.caught.is_none() && self.reason.is_none()
+    }
+
     /// The file's text with the fault in it.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use crate::run::{Outcome, shown};
 use crate::schedules::SCHEDULES;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -34,7 +35,7 @@ pub const SUITES: &[Suite] = &[
     },
     Suite {
         name: "behaviour",
-        arguments: &["-p", "larder-store", "--tests"],
+        arguments: &["-p", "larder-store", "--test", "*"],
         filter: &["--skip", "storm", "--skip", "stress"],
     },
     Suite {
@@ -90,30 +91,50 @@ impl Suite {
         command
     }
 
-    /// Builds it in `tree` and runs it for at most `limit`.
+    /// Builds it in `tree` and runs it, with as much patience as is given.
     ///
     /// # Errors
     /// When cargo cannot be started.
-    pub fn run(&self, tree: &Path, build: &Path, limit: Duration) -> Outcome<End> {
+    pub fn run(&self, tree: &Path, build: &Path, patience: &Patience) -> Outcome<(End, Slow)> {
         let mut command = self.command(tree, build);
         command.arg("--no-run");
-        let (ended, text) = within(command, build, Duration::MAX)?;
+        let (ended, text) = within(command, build, &Patience { limit: Duration::MAX, known: None })?;
         if ended != Some(true) {
-            return Ok(End::DoesNotBuild(last_error(&text)));
+            return Ok((End::DoesNotBuild(last_error(&text)), Slow::new()));
         }
         let mut command = self.command(tree, build);
         command.arg("--").args(self.filter);
-        let (ended, text) = within(command, build, limit)?;
-        Ok(match ended {
+        let (ended, text) = within(command, build, patience)?;
+        let end = match ended {
             Some(true) => End::Passed,
             Some(false) => End::Noticed(failed(&text)),
-            None => End::Noticed(format!("no end after {} s: {}", limit.as_secs(), failed(&text))),
-        })
+            None => End::Noticed(format!("no end: {}", failed(&text))),
+        };
+        Ok((end, slow(&text)))
     }
 }
 
-/// Runs it to its end, or for `limit`; whether it worked, none if it was stopped, and what it printed.
-fn within(mut command: Command, build: &Path, limit: Duration) -> Outcome<(Option<bool>, String)> {
+/// Tests that run for longer than the harness takes for usual: a minute.
+pub type Slow = BTreeSet<String>;
+
+/// How long is waited for a suite: for so long, or, where it is known which tests are slow, until another one is.
+#[derive(Debug)]
+pub struct Patience {
+    pub limit: Duration,
+    pub known: Option<Slow>,
+}
+
+/// Tests of which the harness has said that they are slow.
+fn slow(text: &str) -> Slow {
+    let names = text.lines().filter_map(|line| {
+        let (_, name) = line.strip_suffix(" has been running for over 60 seconds")?.rsplit_once("test ")?;
+        Some(name.to_owned())
+    });
+    names.collect()
+}
+
+/// Runs it to its end, or until patience ends; whether it worked, none if it was stopped, and what it printed.
+fn within(mut command: Command, build: &Path, patience: &Patience) -> Outcome<(Option<bool>, String)> {
     let line = shown(&command);
     let failed = |error: std::io::Error| format!("{line}: {error}");
     fs::create_dir_all(build).map_err(failed)?;
@@ -123,11 +144,14 @@ fn within(mut command: Command, build: &Path, limit: Duration) -> Outcome<(Optio
     // A group of its own: what cargo has started ends with it.
     let mut child = command.process_group(0).spawn().map_err(failed)?;
     let started = Instant::now();
+    let printed = || fs::read(&output).map(|text| String::from_utf8_lossy(&text).into_owned());
     let ended = loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             break Some(status.success());
         }
-        if started.elapsed() > limit {
+        let known = patience.known.as_ref();
+        let hangs = known.is_some_and(|known| printed().is_ok_and(|text| !slow(&text).is_subset(known)));
+        if hangs || started.elapsed() > patience.limit {
             let group = format!("-{}", child.id());
             Command::new("kill").args(["-KILL", "--", &group]).status().map_err(failed)?;
             child.wait().map_err(failed)?;
@@ -135,8 +159,7 @@ fn within(mut command: Command, build: &Path, limit: Duration) -> Outcome<(Optio
         }
         thread::sleep(Duration::from_millis(50));
     };
-    let text = fs::read(&output).map_err(failed)?;
-    Ok((ended, String::from_utf8_lossy(&text).into_owned()))
+    Ok((ended, printed().map_err(failed)?))
 }
 
 /// The first test that failed, and of a schedule its scenario and seed, or what else tells that something did.
@@ -150,10 +173,7 @@ fn failed(text: &str) -> String {
         let line = text.lines().find(|line| line.starts_with("thread '") && line.contains("panicked"))?;
         line.split('\'').nth(1).map(str::to_owned)
     };
-    let running = || {
-        let line = text.lines().find(|line| line.ends_with("has been running for over 60 seconds"))?;
-        line.split(' ').nth(1).map(str::to_owned)
-    };
+    let running = || slow(text).pop_first();
     let signal = || text.lines().find(|line| line.contains("(signal:")).map(|line| line.trim().to_owned());
     of_list().or_else(of_panic).or_else(running).or_else(signal).unwrap_or_else(|| "it failed".to_owned())
 }
@@ -182,7 +202,7 @@ mod tests {
         let seeds = "\nfailures:\n\n---- a stdout ----\nx: LARDER_SCHEDULE_SEED=1\nx: LARDER_SCHEDULE_SEED=2\nthread\n\n---- b stdout ----\ny: LARDER_SCHEDULE_SEED=3\n\nfailures:\n    a\n    b\n";
         assert_eq!(failed(seeds), "a, x seed 2");
         assert_eq!(failed("thread 'main::c' (12) panicked at x\n"), "main::c");
-        assert_eq!(failed("test d has been running for over 60 seconds\n"), "d");
+        assert_eq!(failed("...test d has been running for over 60 seconds\n"), "d");
         assert_eq!(
             failed("  process didn't exit (signal: 6, SIGABRT)\n"),
             "process didn't exit (signal: 6, SIGABRT)"

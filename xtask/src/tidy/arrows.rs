@@ -17,7 +17,8 @@ const CRATES: &Arrows = &[
     ("protocol", &[]),
     ("store", &[]),
     ("eventloop", &[]),
-    ("commands", &["protocol", "store"]),
+    ("script", &["protocol"]),
+    ("commands", &["protocol", "script", "store"]),
     // The server makes the store that sessions work on.
     ("server", &["commands", "eventloop", "store"]),
     ("client", &["protocol"]),
@@ -25,6 +26,7 @@ const CRATES: &Arrows = &[
     ("lab", &["client", "eventloop", "protocol"]),
     ("larder", &["lab", "server"]),
     ("testkit", &["commands", "eventloop", "server", "store"]),
+    ("benches", &["commands", "protocol", "store"]),
 ];
 
 /// Crates whose modules have arrows, and these. The crate's root, which names what others use, has none.

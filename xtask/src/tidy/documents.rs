@@ -1,25 +1,29 @@
 //! Documents that are generated from tables: what is committed must be what the tables say.
 
 use super::Complaint;
+use crate::conformance::frameworks;
 use crate::faults;
 use crate::run::{Outcome, root};
 use larder_commands::memcached::class_stats::{ClassSource, ITEM_KEYS, SLAB_KEYS};
 use larder_commands::memcached::stats::{KEYS, Source};
 use larder_commands::memcached::table::{CLASSIC, Command, META};
 use larder_commands::redis::table::REDIS;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
+use std::slice::from_ref;
 
 /// Generated documents: where, and what they hold.
-fn generated() -> Outcome<[(PathBuf, String); 6]> {
+fn generated() -> Outcome<[(PathBuf, String); 7]> {
     let docs = root().join("docs");
     Ok([
-        (docs.join("compatibility.md"), compatibility()),
+        (docs.join("compatibility.md"), compatibility()?),
         (docs.join("metrics.md"), metrics()),
         (docs.join("options.md"), options()),
         (docs.join("redis.md"), redis()?),
         (docs.join("internals/faults.md"), faults::document()?),
+        (root().join("fuzz/dictionaries/resp.dict"), words_of_resp()),
         (docs.join("testing.md"), super::ignored::document()?),
     ])
 }
@@ -32,7 +36,7 @@ pub fn write() -> Outcome {
     Ok(())
 }
 
-/// Those that are not what the tables say, and links in documents that lead nowhere.
+/// Those that are not what the tables say, and a glossary that is too long.
 pub fn check() -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
     for (path, text) in generated()? {
@@ -40,7 +44,21 @@ pub fn check() -> Outcome<Vec<Complaint>> {
             complaints.push(format!("{} is out of date: cargo xtask tidy --write", path.display()));
         }
     }
+    let glossary = root().join("docs/glossary.md");
+    let text = fs::read_to_string(&glossary).map_err(|error| format!("{}: {error}", glossary.display()))?;
+    complaints.extend(too_many_words(&text));
     Ok(complaints)
+}
+
+/// Words that a reader of the code has to learn. What one part alone speaks of is told where that part is.
+const GLOSSARY_WORDS_MAX: usize = 60;
+
+/// What is wrong with a glossary that has too many words.
+fn too_many_words(glossary: &str) -> Option<Complaint> {
+    let rows = glossary.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| word |"));
+    let words = rows.count();
+    (words > GLOSSARY_WORDS_MAX)
+        .then(|| format!("docs/glossary.md: {words} words, {GLOSSARY_WORDS_MAX} at most: move those of one part to its page"))
 }
 
 pub const NOTE: &str = "<!-- Generated from the tables in the code by `cargo xtask tidy --write`. -->\n";
@@ -58,11 +76,11 @@ fn metrics() -> String {
     format!("# Metrics\n\n{NOTE}\n{intro}\n{}", larder_server::metrics_markdown())
 }
 
-fn compatibility() -> String {
-    let mut page = format!(
-        "# What Larder shares with memcached\n\n{NOTE}\n{}\n",
-        include_str!("compatibility_intro.md").trim_end()
-    );
+fn compatibility() -> Outcome<String> {
+    // The list of frameworks is their suites'.
+    let intro = include_str!("compatibility_intro.md").trim_end();
+    let intro = intro.replace("{frameworks}\n", &frameworks::table()?);
+    let mut page = format!("# What Larder shares with memcached\n\n{NOTE}\n{intro}\n");
     commands(&mut page, "Classic commands", CLASSIC);
     commands(&mut page, "Meta commands", META);
     page.push_str("\n## Statistics that are always 0\n\n");
@@ -83,7 +101,7 @@ fn compatibility() -> String {
             }
         }
     }
-    page
+    Ok(page)
 }
 
 fn redis() -> Outcome<String> {
@@ -95,8 +113,7 @@ fn redis() -> Outcome<String> {
             "\n## Commands: {}\n\n| command | what it does | since |\n|---|---|---|\n",
             group.name
         );
-        for row in group.rows.iter().flat_map(|row| [std::slice::from_ref(row), row.subcommands()]).flatten()
-        {
+        for row in group.rows.iter().flat_map(|row| [from_ref(row), row.subcommands()]).flatten() {
             let usage = format!("{} {}", row.name.to_uppercase().replace('|', " "), row.usage);
             let cell = |text: &str| text.replace('|', "\\|");
             let _ = writeln!(page, "| `{}` | {} | {} |", cell(usage.trim()), cell(row.summary), row.since);
@@ -104,6 +121,42 @@ fn redis() -> Outcome<String> {
     }
     page.push_str(&differences()?);
     Ok(page)
+}
+
+/// What fuzzers of RESP put into their inputs: what frames requests, odd numbers, names of commands and words of their usage.
+fn words_of_resp() -> String {
+    const FRAMES: [&str; 15] = [
+        r"*1\x0d\x0a$",
+        r"*2\x0d\x0a$",
+        r"*3\x0d\x0a$",
+        r"*-1\x0d\x0a",
+        r"$0\x0d\x0a\x0d\x0a",
+        r"$-1\x0d\x0a",
+        r"$1\x0d\x0aa\x0d\x0a",
+        r"\x0d\x0a",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "-inf",
+        "1e308",
+        "u8",
+        "i64",
+        "#1",
+    ];
+    let mut words = BTreeSet::new();
+    for row in
+        REDIS.iter().flat_map(|group| group.rows).flat_map(|row| [from_ref(row), row.subcommands()]).flatten()
+    {
+        words.extend(row.name.split('|').map(str::to_uppercase));
+        let usage = row.usage.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        let said = |word: &&str| word.len() > 1 && !word.contains(|c: char| c.is_ascii_lowercase());
+        words.extend(usage.filter(said).map(str::to_owned));
+    }
+    let mut text = "# Generated from the table of commands by `cargo xtask tidy --write`.\n".to_owned();
+    for word in FRAMES.into_iter().chain(words.iter().map(String::as_str)) {
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "\"{word}\"");
+    }
+    text
 }
 
 /// A row of `spec/redis-differs.list`: servers, command, the reply there, Larder's, and why.
@@ -176,6 +229,20 @@ fn commands(page: &mut String, title: &str, table: &[Command]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn glossary_has_sixty_words_at_most() {
+        let glossary = |words: usize| {
+            let row = |n| format!("| word{n} | meaning |\n");
+            let rows: String = (0..words).map(row).collect();
+            format!("# Words\n\n| word | meaning |\n|---|---|\n{rows}")
+        };
+        assert!(too_many_words(&glossary(GLOSSARY_WORDS_MAX - 1)).is_none());
+        assert!(too_many_words(&glossary(GLOSSARY_WORDS_MAX)).is_none());
+        assert!(
+            too_many_words(&glossary(GLOSSARY_WORDS_MAX + 1)).is_some_and(|said| said.contains("61 words"))
+        );
+    }
 
     #[test]
     fn a_known_difference_is_a_row_and_has_a_reason_of_its_own() {

@@ -5,8 +5,8 @@ use crate::run::{Outcome, root};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates that may hold unsafe code: the arena and the system calls.
-const UNSAFE: &[&str] = &["store", "eventloop"];
+/// Crates that may hold unsafe code: the one with the arena.
+const UNSAFE: &[&str] = &["store"];
 /// Folders of other crates that may: where C calls, which has no other pointers. Their crates deny what they allow.
 const UNSAFE_FOLDERS: &[&str] = &["clients/c/src/abi"];
 /// First directories of paths that exist on one machine only.
@@ -46,7 +46,7 @@ pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
                 complain("a path of one machine");
             }
             if is_rust(file) && has_unsafe(line) && !may_be_unsafe(file) {
-                complain("unsafe code outside of store, eventloop and the C client's abi");
+                complain("unsafe code outside of store and the C client's abi");
             }
             if !tests && waits_elsewhere(file, line) {
                 complain("the store waits by wait.rs, outside of the epoch");
@@ -62,16 +62,11 @@ pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
         if is_rust(file) && !is_fuzzer(file) && !text.starts_with("//!") {
             complaints.push(format!("{}: does not begin with what it is (//!)", file.display()));
         }
-        if file.ends_with("mod.rs") && !is_shared_by_tests(file) {
+        if file.ends_with("mod.rs") {
             complaints.push(format!("{}: a module is a file beside its folder", file.display()));
         }
     }
     Ok(complaints)
-}
-
-/// What several tests of a crate share: Cargo takes a file beside the folder for a test of its own.
-fn is_shared_by_tests(file: &Path) -> bool {
-    file.parent().and_then(Path::parent).is_some_and(|folder| folder.ends_with("tests"))
 }
 
 fn names_machine(line: &str) -> bool {
@@ -140,9 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn only_tests_share_a_module_in_its_folder() {
-        assert!(is_shared_by_tests(Path::new("crates/eventloop/tests/toy/mod.rs")));
-        assert!(!is_shared_by_tests(Path::new("xtask/src/tidy/mod.rs")));
+    fn of_the_servers_crates_the_store_alone_may_be_unsafe() {
+        assert!(may_be_unsafe(Path::new("crates/store/src/arena.rs")));
+        assert!(!may_be_unsafe(Path::new("crates/eventloop/src/epoll.rs")));
     }
 
     #[test]

@@ -1,0 +1,368 @@
+//! `cargo xtask conformance --frameworks`: frameworks that keep queues, locks, limits, caches and sessions in Redis.
+//!
+//! `spec/frameworks` has for each language one project with all packages and their versions (`requirements.txt`, `go.mod`,
+//! `package-lock.json`, `pom.xml`), and for each framework a program of ours: it does what users of the framework do, with
+//! workers as processes where it has workers, and looks at results and exact counts. It says `name: ok` of each check, and ends
+//! at the first that fails. It connects where `REDIS_URL` says. A language's packages are installed once, whichever of its
+//! suites is first.
+
+use super::clients::{COPY_PACKAGES, SERVER_OPTIONS, copied, counted};
+use super::namespace::Namespace;
+use super::suites::{go, pytest, pytest_counts, succeeded};
+use super::{Counts, Program, expected_of};
+use crate::install::{debian, python_environment};
+use crate::run::{Outcome, command, root, run};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The interpreter with all packages, beside the programs.
+const PYTHON: &str = "../python-environment/bin/python";
+
+/// What a program is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Language {
+    Python,
+    Go,
+    Node,
+    Java,
+    Ruby,
+}
+
+/// A framework, and the program that uses it.
+#[derive(Debug)]
+pub struct Framework {
+    /// The suite's name.
+    pub name: &'static str,
+    /// The framework's.
+    title: &'static str,
+    language: Language,
+    /// The package by which its version is known.
+    package: &'static str,
+    /// Its own tests that run beside the program: of Go a package and arguments, of Python those of pytest.
+    own_tests: &'static [&'static str],
+    /// What is tried, for people.
+    tries: &'static str,
+}
+
+/// All of them, the most used first.
+pub const FRAMEWORKS: &[Framework] = &[
+    Framework {
+        name: "celery",
+        title: "Celery",
+        language: Language::Python,
+        package: "celery",
+        own_tests: &[],
+        tries: "queues by priority, results, chords, retries, tasks for later, locks, revoking, events, tasks of a killed worker",
+    },
+    Framework {
+        name: "rq",
+        title: "RQ",
+        language: Language::Python,
+        package: "rq",
+        own_tests: &[],
+        tries: "queues, results, retries, jobs for later and with dependencies, locks, unique jobs, limits, commands to workers",
+    },
+    Framework {
+        name: "bullmq",
+        title: "BullMQ",
+        language: Language::Node,
+        package: "bullmq",
+        own_tests: &[],
+        tries: "queues, events, priorities, retries, delays, schedulers, flows, limits, jobs of a killed worker",
+    },
+    Framework {
+        name: "sidekiq",
+        title: "Sidekiq",
+        language: Language::Ruby,
+        package: "ruby-sidekiq",
+        own_tests: &[],
+        tries: "queues in their order, exact counts, jobs for later, retries, dead jobs, processes, jobs of one that ends",
+    },
+    Framework {
+        name: "redis-lock",
+        title: "redis-py's Lock",
+        language: Language::Python,
+        package: "redis",
+        own_tests: &[],
+        tries: "one holder at a time of six processes, expiry, extending",
+    },
+    Framework {
+        name: "asynq",
+        title: "asynq",
+        language: Language::Go,
+        package: "github.com/hibiken/asynq",
+        own_tests: &["github.com/hibiken/asynq/internal/rdb"],
+        tries: "queues, results, retries, tasks for later, unique tasks, groups, periodic tasks, tasks of a killed server; its own tests of what it does in Redis",
+    },
+    Framework {
+        name: "dramatiq",
+        title: "Dramatiq",
+        language: Language::Python,
+        package: "dramatiq",
+        own_tests: &[],
+        tries: "queues, results, retries, delays, pipelines, groups, limits, barriers, messages of a killed worker",
+    },
+    Framework {
+        name: "huey",
+        title: "Huey",
+        language: Language::Python,
+        package: "huey",
+        own_tests: &["huey.tests.test_storage", "huey.tests.test_helpers", "-k", "not Sqlite"],
+        tries: "queues by priority, results, retries, schedules, chords, locks, semaphores, limits; its own tests of what it does in Redis",
+    },
+    Framework {
+        name: "django-redis",
+        title: "django-redis",
+        language: Language::Python,
+        package: "django-redis",
+        own_tests: &[],
+        tries: "Django's cache and sessions, patterns, counters, locks, sets and hashes, compression",
+    },
+    Framework {
+        name: "redsync",
+        title: "Redsync",
+        language: Language::Go,
+        package: "github.com/go-redsync/redsync/v4",
+        own_tests: &[],
+        tries: "one holder at a time of sixteen, expiry, extending, a quorum of three",
+    },
+    Framework {
+        name: "redis-rate",
+        title: "redis_rate",
+        language: Language::Go,
+        package: "github.com/go-redis/redis_rate/v10",
+        own_tests: &[],
+        tries: "a leaky bucket, exact among twenty",
+    },
+    Framework {
+        name: "limits",
+        title: "limits",
+        language: Language::Python,
+        package: "limits",
+        own_tests: &[],
+        tries: "fixed, moving and sliding windows, exact among eight threads",
+    },
+    Framework {
+        name: "redlock",
+        title: "node-redlock",
+        language: Language::Node,
+        package: "redlock",
+        own_tests: &[],
+        tries: "one holder at a time of sixteen, expiry, extending, several keys, a quorum of three",
+    },
+    Framework {
+        name: "rate-limit-redis",
+        title: "rate-limit-redis",
+        language: Language::Node,
+        package: "rate-limit-redis",
+        own_tests: &[],
+        tries: "limits of sites by ioredis and node-redis, exact among three sites",
+    },
+    Framework {
+        name: "redisson",
+        title: "Redisson",
+        language: Language::Java,
+        package: "redisson",
+        own_tests: &[],
+        tries: "locks of six kinds with one holder at a time, rates, semaphores, latches, queues, delayed queues, map caches, topics, batches, streams",
+    },
+    Framework {
+        name: "spring-session",
+        title: "Spring Session",
+        language: Language::Java,
+        package: "spring-session-data-redis",
+        own_tests: &[],
+        tries: "sessions, those of a user, another id, events of sessions that are made, deleted, expired",
+    },
+    Framework {
+        name: "spring-locks",
+        title: "Spring Integration",
+        language: Language::Java,
+        package: "spring-integration-redis",
+        own_tests: &[],
+        tries: "locks of both kinds with one holder at a time, expiry, metadata, groups of messages",
+    },
+];
+
+/// A page of documentation's table of them.
+pub fn table() -> Outcome<String> {
+    let mut table = "| framework | version | what is tried | checks |\n|---|---|---|---|\n".to_owned();
+    for framework in FRAMEWORKS {
+        let Framework { name, title, language, package, tries, .. } = framework;
+        let version = language.version(package)?;
+        let checks = expected_of(name)?.passed;
+        table.push_str(&format!("| {title} | {version} | {tries} | {checks} |\n"));
+    }
+    Ok(table)
+}
+
+impl Framework {
+    /// Runs its program, and then its own tests, each against a fresh server.
+    pub fn run(&self, namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+        let home = self.language.prepared()?;
+        let file = self.name.replace('-', "_");
+        let (runs, words) = match self.language {
+            Language::Python => (home.join(PYTHON), vec![format!("with_{file}.py")]),
+            Language::Go => (home.join("bin").join(&file), vec![]),
+            Language::Node => ("node".into(), vec![format!("with_{file}.js")]),
+            Language::Java => {
+                ("java".into(), ["-cp", "packages/*:classes", &class(self.name)].map(str::to_owned).to_vec())
+            }
+            Language::Ruby => ("ruby".into(), vec![format!("with_{file}.rb")]),
+        };
+        let mut command = namespace.command(runs);
+        command.args(words).current_dir(&home).env("REDIS_URL", "redis://127.0.0.1:6379/0");
+        let ours = counted(namespace, program, command)?;
+        let own = self.run_own_tests(namespace, program, &home)?;
+        Ok(Counts { passed: ours.passed + own.passed, skipped: ours.skipped + own.skipped })
+    }
+
+    fn run_own_tests(&self, namespace: &Namespace, program: &Program, home: &Path) -> Outcome<Counts> {
+        let Some((package, arguments)) = self.own_tests.split_first() else {
+            return Ok(Counts { passed: 0, skipped: 0 });
+        };
+        match self.language {
+            Language::Go => {
+                let tests = home.join("bin").join(self.name).with_extension("test");
+                let mut build = go(home, &["test", "-c", "-o", &tests.to_string_lossy(), package]);
+                build.env("GOFLAGS", "-mod=readonly");
+                run(build)?;
+                let _server = namespace.serve(program, SERVER_OPTIONS)?;
+                let mut command = namespace.command(&tests);
+                command.arg("-test.v").args(arguments).current_dir(home);
+                let output = succeeded(command)?;
+                let count = |mark: &str| output.lines().filter(|line| line.starts_with(mark)).count() as u32;
+                Ok(Counts { passed: count("--- PASS"), skipped: count("--- SKIP") })
+            }
+            Language::Python => {
+                let _server = namespace.serve(program, SERVER_OPTIONS)?;
+                let mut command = pytest(namespace, &home.join(PYTHON));
+                command.args(["--pyargs", package]).args(arguments).current_dir(home);
+                pytest_counts(command)
+            }
+            Language::Node | Language::Java | Language::Ruby => {
+                Err(format!("{}: tests of its own are run of Go's and Python's frameworks", self.name))
+            }
+        }
+    }
+}
+
+impl Language {
+    fn directory(self) -> &'static str {
+        match self {
+            Language::Python => "frameworks/python",
+            Language::Go => "frameworks/go",
+            Language::Node => "frameworks/node",
+            Language::Java => "frameworks/java",
+            Language::Ruby => "frameworks/ruby",
+        }
+    }
+
+    /// Its programs' directory with all that they need, made once.
+    fn prepared(self) -> Outcome<PathBuf> {
+        static READY: Mutex<BTreeMap<Language, Outcome<PathBuf>>> = Mutex::new(BTreeMap::new());
+        let mut ready = READY.lock().map_err(|_| "an installation has panicked")?;
+        ready.entry(self).or_insert_with(|| self.prepare()).clone()
+    }
+
+    fn prepare(self) -> Outcome<PathBuf> {
+        let home = copied(self.directory())?;
+        let inside = |program: &str, arguments: &[&str]| {
+            let mut command = command(program, arguments);
+            command.current_dir(&home);
+            run(command)
+        };
+        match self {
+            Language::Python => {
+                let requirements = home.join("requirements.txt");
+                python_environment(
+                    "frameworks/python-environment",
+                    &["-r", &requirements.to_string_lossy()],
+                )?;
+            }
+            Language::Go => {
+                debian(&[("go", "golang-go")])?;
+                fs::create_dir_all(home.join("bin")).map_err(|error| error.to_string())?;
+                let mut build = go(&home, &["build", "-o", "bin/", "./..."]);
+                // The versions are those of go.sum, or it does not build.
+                build.env("GOFLAGS", "-mod=readonly");
+                run(build)?;
+            }
+            Language::Node => {
+                debian(&[("node", "nodejs"), ("npm", "npm")])?;
+                inside("npm", &["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"])?;
+            }
+            Language::Java => {
+                debian(&[("mvn", "maven"), ("javac", "default-jdk-headless")])?;
+                inside("mvn", &["-q", "-B", COPY_PACKAGES, "-DoutputDirectory=packages"])?;
+                inside("sh", &["-c", "javac -d classes -cp 'packages/*' src/main/java/*.java"])?;
+            }
+            Language::Ruby => debian(&[("ruby", "ruby"), ("sidekiq", "ruby-sidekiq")])?,
+        }
+        Ok(home)
+    }
+
+    /// The version of a package that its project asks for.
+    fn version(self, package: &str) -> Outcome<String> {
+        let manifest = match self {
+            Language::Python => "requirements.txt",
+            Language::Go => "go.mod",
+            Language::Node => "package.json",
+            Language::Java => "pom.xml",
+            Language::Ruby => "packages.txt",
+        };
+        let path = root().join("spec").join(self.directory()).join(manifest);
+        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        version_in(&text, package).ok_or_else(|| format!("{} says no version of {package}", path.display()))
+    }
+}
+
+/// The word with figures in it that follows the package's name in a project's list of packages, of whichever kind.
+fn version_in(text: &str, package: &str) -> Option<String> {
+    let is_of_name = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
+    let mut rest = text;
+    loop {
+        let at = rest.find(package)?;
+        let before = rest[..at].chars().next_back();
+        rest = &rest[at + package.len()..];
+        if before.is_none_or(|letter| !is_of_name(letter)) && !rest.starts_with(is_of_name) {
+            break;
+        }
+    }
+    let from = rest.find(|letter: char| letter.is_ascii_digit())?;
+    let word = &rest[from..];
+    let end = word.find(|letter: char| !is_of_name(letter)).unwrap_or(word.len());
+    Some(word[..end].to_owned())
+}
+
+/// `spring-session` is the program of a class `SpringSession`.
+fn class(name: &str) -> String {
+    let words = name.split('-').map(|word| word[..1].to_uppercase() + &word[1..]);
+    words.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_from_all_kinds_of_lists() {
+        let version = |text, package| version_in(text, package);
+        assert_eq!(version("django-redis==7.0.0\nredis==8.1.0\n", "redis").as_deref(), Some("8.1.0"));
+        assert_eq!(
+            version("\tgithub.com/a/asynq v0.26.0\n", "github.com/a/asynq").as_deref(),
+            Some("0.26.0")
+        );
+        assert_eq!(version("{ \"a\": { \"bullmq\": \"6.7.0\" } }", "bullmq").as_deref(), Some("6.7.0"));
+        let pom = "<artifactId>redisson</artifactId>\n  <version>3.52.0</version>";
+        assert_eq!(version(pom, "redisson").as_deref(), Some("3.52.0"));
+        assert_eq!(version("a==1\n", "b"), None);
+    }
+
+    #[test]
+    fn classes_are_named_as_java_does() {
+        assert_eq!(class("spring-session"), "SpringSession");
+    }
+}
