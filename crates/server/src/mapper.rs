@@ -19,11 +19,13 @@ pub struct Mapper {
 }
 
 impl Mapper {
-    /// Starts it.
+    /// Starts it, with the first of the memory mapped already: what the process holds when it begins to serve is then
+    /// the same whenever the thread gets to run.
     ///
     /// # Errors
     /// When there can be no thread.
     pub fn start(store: &Arc<Store>) -> io::Result<Mapper> {
+        while store.make_memory_ready() {}
         let (store, stop) = (Arc::clone(store), Arc::new(AtomicBool::new(false)));
         let stops = Arc::clone(&stop);
         let work = move || {
