@@ -358,6 +358,7 @@ impl AsFd for Socket {
 mod tests {
     use super::*;
     use crate::poll::{Events, Interest, Poller};
+    use crate::port::Port;
 
     /// Nobody waits for so long but where something hangs.
     const PATIENCE: Duration = Duration::from_secs(600);
@@ -425,11 +426,8 @@ mod tests {
 
     #[test]
     fn connecting_to_nobody_is_refused() {
-        let listener = Listener::bind(&Address::Tcp("127.0.0.1:0".parse().unwrap()), 16).unwrap();
-        // A port at which nobody listens, and which nobody else is given while its connection lasts.
-        let client = Socket::connect_timeout(&listener.local_address().unwrap(), PATIENCE).unwrap();
-        let address = client.local_address().unwrap();
-        let refused = Socket::connect_timeout(&address, PATIENCE).unwrap_err();
+        let port = Port::reserve().unwrap();
+        let refused = Socket::connect_timeout(&Address::Tcp(port.address()), PATIENCE).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 

@@ -142,6 +142,8 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::process::id;
 
+    use larder_eventloop::port::Port;
+
     use super::*;
 
     #[test]
@@ -158,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_listening_socket_is_found_at_its_address_and_behind_any_address() {
-        let exact = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = Port::reserve().unwrap();
+        let exact = TcpListener::bind(port.address()).unwrap();
         let any = TcpListener::bind("0.0.0.0:0").unwrap();
         let local = SocketAddr::from(([127, 0, 0, 1], any.local_addr().unwrap().port()));
         for address in [exact.local_addr().unwrap(), local] {

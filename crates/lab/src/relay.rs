@@ -20,6 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_eventloop::cpu;
+use larder_eventloop::port::Port;
 use larder_eventloop::socket::Address;
 
 use crate::control::Control;
@@ -106,12 +107,9 @@ pub struct Trouble {
     shared: Arc<Shared>,
 }
 
-/// Ports that it takes: below those that the system gives to who connects, as one could else connect to itself where
-/// nobody listens.
-const PORTS: std::ops::Range<u16> = 20_000..30_000;
 /// How long it looks away between looking for who connects.
 const BLINK: Duration = Duration::from_micros(200);
-/// How long its port may be somebody else's.
+/// How long it may take to listen, or to listen no more.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Trouble {
@@ -120,12 +118,10 @@ impl Trouble {
     /// # Errors
     /// [`Error::System`] when it cannot listen.
     pub fn start(server: SocketAddr) -> Result<Trouble, Error> {
-        let own = PORTS.start + (std::process::id() % 10_000) as u16;
-        let mut ports = (own..PORTS.end).chain(PORTS.start..own);
         let failed = |error| Error::System("a relay", error);
-        let none = || failed(std::io::ErrorKind::AddrInUse.into());
-        let listener = ports.find_map(|port| listen(port).ok()).ok_or_else(none)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let port = Port::reserve().map_err(failed)?;
+        let address = port.address();
+        let listener = listen(&port).map_err(failed)?;
         let shared = Arc::new(Shared { listens: AtomicBool::new(true), ..Shared::default() });
         let weak = Arc::downgrade(&shared);
         thread::spawn(move || {
@@ -136,7 +132,7 @@ impl Trouble {
                     listener = None;
                     shared.close_all();
                 } else if listener.is_none() {
-                    listener = listen(address.port()).ok();
+                    listener = listen(&port).ok();
                 }
                 shared.listens.store(listener.is_some(), Ordering::Relaxed);
                 match listener.as_ref().map(TcpListener::accept) {
@@ -174,8 +170,8 @@ impl Drop for Trouble {
     }
 }
 
-fn listen(port: u16) -> std::io::Result<TcpListener> {
-    let listener = TcpListener::bind(("127.0.0.1", port))?;
+fn listen(port: &Port) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(port.address())?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
@@ -383,8 +379,8 @@ mod tests {
 
     #[test]
     fn a_server_that_is_not_there_is_a_closed_connection() {
-        let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let relay = Relay::start(gone, Duration::from_millis(1)).unwrap();
+        let gone = Port::reserve().unwrap();
+        let relay = Relay::start(gone.address(), Duration::from_millis(1)).unwrap();
         let mut stream = TcpStream::connect(relay.address).unwrap();
         let mut received = Vec::new();
         // A close or a reset: nothing came either way.

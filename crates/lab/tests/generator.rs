@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
+use larder_eventloop::port::Port;
 use larder_eventloop::socket::Address;
 use larder_lab::Protocol;
 use larder_lab::canned;
@@ -392,10 +393,10 @@ fn a_server_that_closes_ends_the_run() {
 
 #[test]
 fn nobody_listening_is_an_error_that_names_the_address() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = Port::reserve().unwrap();
     let workload = workload(Protocol::Classic, Verb::Set, 32);
-    let error = run_once(&Address::Tcp(port), &workload, Check::Parse).unwrap_err();
-    assert!(error.to_string().contains(&port.to_string()), "{error}");
+    let error = run_once(&Address::Tcp(port.address()), &workload, Check::Parse).unwrap_err();
+    assert!(error.to_string().contains(&port.address().to_string()), "{error}");
 }
 
 /// What a server whose tokens count up would answer to the script of swaps on one key, two windows of

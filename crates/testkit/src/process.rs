@@ -2,19 +2,18 @@
 
 use crate::PATIENCE;
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+pub use larder_eventloop::port::Port;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A program that is not ours and has not refused its options by then has taken them.
 const TAKES_OPTIONS: Duration = Duration::from_secs(20);
-/// Free ports are found by asking for one and giving it back: another process may be faster.
-const ATTEMPTS_MAX: usize = 50;
 /// Resident pages of the program as it is shipped.
 const RELEASE_PROGRAM_BYTES: u64 = 5 << 20;
 
@@ -31,11 +30,11 @@ pub enum Program {
     Redis(PathBuf),
 }
 
-/// A running server.
+/// A running server. Its port stays its own when it has ended, until this is dropped.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    address: SocketAddr,
+    port: Port,
     output: Arc<Mutex<Vec<u8>>>,
     readers: Vec<JoinHandle<()>>,
 }
@@ -54,22 +53,8 @@ impl Server {
     /// # Errors
     /// What it printed, when it exits instead.
     pub fn start_program(program: &Program, options: &[impl AsRef<str>]) -> Result<Server, String> {
-        let mut error = String::new();
-        for _ in 0..ATTEMPTS_MAX {
-            match Server::attempt(program, options) {
-                Ok(server) => return Ok(server),
-                Err(output) if output.contains("in use") => error = output,
-                Err(output) => return Err(output),
-            }
-        }
-        Err(error)
-    }
-
-    fn attempt(program: &Program, options: &[impl AsRef<str>]) -> Result<Server, String> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
-        let address = listener.local_addr().map_err(|error| error.to_string())?;
-        drop(listener);
-        let mut server = Server::spawn(program, address, options).map_err(|error| error.to_string())?;
+        let mut server = Server::spawn(program, options).map_err(|error| error.to_string())?;
+        let address = server.address();
         let started = Instant::now();
         while started.elapsed() < PATIENCE {
             if let Some(status) = server.child.try_wait().map_err(|error| error.to_string())? {
@@ -79,9 +64,7 @@ impl Server {
             let listens = match program {
                 // Asking would be a connection, and some tests count them.
                 Program::Larder | Program::LarderResp => server.output().contains("listens on"),
-                // Where nobody listens yet, a socket that is given this very port finds itself.
-                Program::Memcached(_) | Program::Redis(_) => TcpStream::connect(address)
-                    .is_ok_and(|stream| stream.local_addr().is_ok_and(|own| own != address)),
+                Program::Memcached(_) | Program::Redis(_) => TcpStream::connect(address).is_ok(),
             };
             if listens {
                 return Ok(server);
@@ -91,7 +74,9 @@ impl Server {
         Err(format!("the server does not listen on {address}: {}", server.output()))
     }
 
-    fn spawn(program: &Program, address: SocketAddr, options: &[impl AsRef<str>]) -> io::Result<Server> {
+    fn spawn(program: &Program, options: &[impl AsRef<str>]) -> io::Result<Server> {
+        let reserved = Port::reserve()?;
+        let port = reserved.address().port();
         let mut command = match program {
             Program::Larder | Program::LarderResp => {
                 let mut command = Command::new(larder());
@@ -104,7 +89,7 @@ impl Server {
                 let mut command = Command::new(path);
                 command.args(["--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"]);
                 // What a transcript has it save is nobody's: no other would read it, or could.
-                let folder = saved_in(address.port());
+                let folder = saved_in(port);
                 std::fs::create_dir_all(&folder)?;
                 command.arg("--dir").arg(folder);
                 command
@@ -115,7 +100,7 @@ impl Server {
                 command
             }
         };
-        let port = address.port().to_string();
+        let port = port.to_string();
         match program {
             Program::Larder if options.iter().any(|o| o.as_ref() == "--redis-port") => {
                 command.args(["-p", &port]);
@@ -133,7 +118,7 @@ impl Server {
         let stdout = child.stdout.take().map(|pipe| read_all(pipe, &output));
         let stderr = child.stderr.take().map(|pipe| read_all(pipe, &output));
         let readers = stdout.into_iter().chain(stderr).collect();
-        Ok(Server { child, address, output, readers })
+        Ok(Server { child, port: reserved, output, readers })
     }
 
     /// Runs a start that must fail; the status and what it printed.
@@ -141,11 +126,7 @@ impl Server {
     /// # Errors
     /// When the server stays up.
     pub fn refused(program: &Program, options: &[impl AsRef<str>]) -> Result<(ExitStatus, String), String> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listener = TcpListener::bind(address).map_err(|error| error.to_string())?;
-        let address = listener.local_addr().map_err(|error| error.to_string())?;
-        drop(listener);
-        let mut server = Server::spawn(program, address, options).map_err(|error| error.to_string())?;
+        let mut server = Server::spawn(program, options).map_err(|error| error.to_string())?;
         let is_ours = matches!(program, Program::Larder | Program::LarderResp);
         let patience = if is_ours { PATIENCE } else { TAKES_OPTIONS };
         let started = Instant::now();
@@ -159,7 +140,7 @@ impl Server {
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.port.address()
     }
 
     /// A connection with a read timeout long enough for any test.
@@ -167,7 +148,7 @@ impl Server {
     /// # Errors
     /// What the system said.
     pub fn connect(&self) -> io::Result<TcpStream> {
-        let stream = TcpStream::connect(self.address)?;
+        let stream = TcpStream::connect(self.address())?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -259,6 +240,13 @@ impl Server {
         self.wait(PATIENCE)
     }
 
+    /// Ends it with SIGKILL. Its port stays its own: who asks there is refused, and finds no other test's server.
+    pub fn kill(&mut self) {
+        // Both fail only when it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Waits for it to exit by itself.
     pub fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
         let started = Instant::now();
@@ -288,10 +276,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only when it is gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(saved_in(self.address.port()));
+        self.kill();
+        let _ = std::fs::remove_dir_all(saved_in(self.address().port()));
     }
 }
 

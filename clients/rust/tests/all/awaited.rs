@@ -3,7 +3,7 @@
 
 use larder_client::{Builder, Error, Fault, Mode, Outcome, Ttl, Want, Window, tokio as larder};
 use larder_testkit::PATIENCE;
-use larder_testkit::process::Server;
+use larder_testkit::process::{Port, Server};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -196,8 +196,8 @@ fn many_large_values_each_way_do_not_wait_for_each_other() {
 #[test]
 fn what_a_stream_sent_is_stored_refused_or_unknown_when_the_server_dies() {
     for quiet in [false, true] {
-        let mut server = Some(server());
-        let client = client(server.as_ref().expect("it runs"));
+        let mut server = server();
+        let client = client(&server);
         two_threads().block_on(async {
             let mut stream =
                 if quiet { client.quiet() } else { client.stream(Window { requests: 256, bytes: 1 << 16 }) };
@@ -213,7 +213,7 @@ fn what_a_stream_sent_is_stored_refused_or_unknown_when_the_server_dies() {
             }
             for n in 0..10_000 {
                 if n == 3_000 {
-                    drop(server.take());
+                    server.kill();
                 }
                 stream.set(format!("s{n}").as_bytes(), b"v", Ttl::Forever).await.expect("its key is good");
             }
@@ -504,10 +504,8 @@ fn a_server_that_says_nothing_is_late_and_who_waits_for_room_is_so_too() {
 
 #[test]
 fn a_server_that_refuses_is_dialed_now_and_then_and_callers_are_told_at_once() {
-    let address = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.local_addr().expect("an address").to_string()
-    };
+    let port = Port::reserve().expect("a port");
+    let address = port.address().to_string();
     let client = larder::Client::builder().server(address.as_str()).build_tokio().expect("a client");
     let mut calls = 0;
     let began = Instant::now();

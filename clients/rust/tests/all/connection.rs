@@ -5,7 +5,7 @@ use larder_client::{
     Builder, Client, Connection, Deliveries, Error, OpenSocket, Outcome, Ready, Reply, Untaken,
 };
 use larder_testkit::PATIENCE;
-use larder_testkit::process::Server;
+use larder_testkit::process::{Port, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
@@ -155,7 +155,7 @@ fn what_is_late_is_told_and_its_answer_thrown_away() {
 
 #[test]
 fn when_the_server_dies_each_request_is_told() {
-    let server = server();
+    let mut server = server();
     let mut connection = connection(&server);
     set(&mut connection, "k", b"v", 0).expect("there is room");
     all(&mut connection, 1)[0].as_ref().expect("stored");
@@ -164,7 +164,7 @@ fn when_the_server_dies_each_request_is_told() {
     let mut done = Deliveries::default();
     connection.process(Ready::default(), Instant::now(), &mut done).expect("they are sent");
     (50..60).for_each(|n| get(&mut connection, "k", n).expect("there is room"));
-    drop(server);
+    server.kill();
     let mut over = connection.process(Ready::default(), Instant::now(), &mut done);
     while over.is_ok() {
         over = turn(&mut connection, &mut done);
@@ -186,11 +186,8 @@ fn when_the_server_dies_each_request_is_told() {
 
 #[test]
 fn where_nobody_listens_early_requests_are_told() {
-    let address = {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.local_addr().expect("an address").to_string()
-    };
-    let mut connection = builder(&address).connection(Instant::now()).expect("it begins");
+    let port = Port::reserve().expect("a port");
+    let mut connection = builder(&port.address().to_string()).connection(Instant::now()).expect("it begins");
     get(&mut connection, "k", 7).expect("there is room");
     let mut done = Deliveries::default();
     let over = loop {

@@ -168,9 +168,9 @@ fn others_have_the_old_value_while_one_renews_it() {
 
 #[test]
 fn a_cache_that_is_down_is_not_in_the_way() {
-    let server = server();
+    let mut server = server();
     let client = client(&server);
-    drop(server);
+    server.kill();
     let (loads, together) = (AtomicU64::new(0), Barrier::new(4));
     thread::scope(|scope| {
         for _ in 0..4 {

@@ -4,7 +4,7 @@
 use larder_client::wire::{Ask, Count, Get, Store};
 use larder_client::{Client, Dialect, Error, Fault, Mode, Outcome, Ttl, Want, Window};
 use larder_testkit::PATIENCE;
-use larder_testkit::process::Server;
+use larder_testkit::process::{Port, Server};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -295,7 +295,7 @@ fn get_and_set_allocate_nothing_in_steady_state() {
 #[test]
 fn what_a_stream_sent_is_stored_refused_or_unknown_when_the_server_dies() {
     for quiet in [false, true] {
-        let server = server();
+        let mut server = server();
         let client = client(&server);
         let mut stream =
             if quiet { client.quiet() } else { client.stream(Window { requests: 256, bytes: 1 << 16 }) };
@@ -312,10 +312,9 @@ fn what_a_stream_sent_is_stored_refused_or_unknown_when_the_server_dies() {
                 client.get(format!("s{n}").as_bytes()).expect("an answer").expect("it was acknowledged");
             assert_eq!(value.bytes, format!("value {n}").into_bytes());
         }
-        let mut server = Some(server);
         for n in 0..20_000 {
             if n == 5_000 {
-                drop(server.take());
+                server.kill();
             }
             set(&mut stream, n);
         }
@@ -393,10 +392,8 @@ fn a_server_that_stops_and_goes_on_gives_no_wrong_values() {
 
 #[test]
 fn a_server_that_refuses_is_dialed_now_and_then_and_callers_are_told_at_once() {
-    let address = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        listener.local_addr().expect("an address").to_string()
-    };
+    let port = Port::reserve().expect("a port");
+    let address = port.address().to_string();
     let client = Client::builder().server(address.as_str()).build().expect("a client");
     let began = Instant::now();
     let mut calls = 0;

@@ -64,12 +64,12 @@ fn others_get_the_keys_of_a_server_that_is_down_for_a_while_only() {
         };
         let client = builder(&all).failure(failure).build().expect("a client");
         store_all(&client);
-        let (dead, alive) = (all.pop().expect("two"), all.pop().expect("one"));
+        let (mut dead, alive) = (all.pop().expect("two"), all.pop().expect("one"));
         let dead_name = dead.address().to_string();
         let of_dead: Vec<String> =
             keys().into_iter().filter(|key| client.server_of(key.as_bytes()) == dead_name).collect();
         assert!(of_dead.len() > 20, "{} keys", of_dead.len());
-        drop(dead);
+        dead.kill();
         store_all(&client);
         for key in keys() {
             let value = client.get(key.as_bytes()).expect("an answer").expect("a hit");
@@ -111,7 +111,9 @@ fn without_a_stand_in_callers_are_told() {
     let mut all = servers(2);
     let client = builder(&all).build().expect("a client");
     store_all(&client);
-    let dead = all.pop().expect("two").address().to_string();
+    let mut last = all.pop().expect("two");
+    last.kill();
+    let dead = last.address().to_string();
     let until = Instant::now() + PATIENCE;
     let told = |key: &String| client.get(key.as_bytes()).err();
     let of_dead: Vec<String> =

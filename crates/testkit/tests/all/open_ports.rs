@@ -2,54 +2,38 @@
 //! memory that was given is never exceeded, and a log that nobody reads stops nobody.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use larder_testkit::PATIENCE;
-use larder_testkit::process::{Program, Server, larder};
+use larder_testkit::process::{Port, Program, Server, larder};
 
 /// Stands in options for a port that nobody else has.
 const FREE: &str = "a free port";
-/// Free ports are found by asking for some and giving them back: another process may be faster.
-const ATTEMPTS_MAX: usize = 50;
 /// Connections whose lines in the log, two each, are more than a pipe and the log's own queue hold.
 const CONNECTIONS: usize = 2_000;
 
 /// A server with `options`, its port for memcached, the one that [`FREE`] stood for, and its stderr.
 struct Started {
     child: Child,
-    port: u16,
-    free: u16,
+    port: Port,
+    free: Port,
     stderr: Option<ChildStderr>,
 }
 
 impl Started {
     fn new(options: &[&str]) -> Started {
-        let mut said = String::new();
-        for _ in 0..ATTEMPTS_MAX {
-            match Started::attempt(options) {
-                Ok(started) => return started,
-                Err(error) => said = error,
-            }
-            assert!(said.contains("in use"), "{said}");
-        }
-        panic!("{said}");
-    }
-
-    /// What it says if it does not start.
-    fn attempt(options: &[&str]) -> Result<Started, String> {
-        let listeners = [(); 2].map(|()| TcpListener::bind(("127.0.0.1", 0)).expect("a free port"));
-        let [port, free] =
-            listeners.map(|listener| listener.local_addr().expect("it listens somewhere").port());
+        let [port, free] = [(); 2].map(|()| Port::reserve().expect("a port"));
         let options = options.iter().map(|option| match *option {
-            FREE => free.to_string(),
+            FREE => free.address().port().to_string(),
             other => other.to_owned(),
         });
         let mut command = Command::new(larder());
         command
-            .args(["serve", "-m", "64", "-t", "1", "--http-port", "0", "-p", &port.to_string()])
+            .args(["serve", "-m", "64", "-t", "1", "--http-port", "0", "-p"])
+            .arg(port.address().port().to_string())
             .args(options);
         let mut child = command
             .stdin(Stdio::null())
@@ -64,10 +48,10 @@ impl Started {
             let mut stderr = child.stderr.take().expect("it is piped");
             stderr.read_to_string(&mut greeting).expect("text");
             child.wait().expect("it ends");
-            return Err(greeting);
+            panic!("{greeting}");
         }
         let stderr = child.stderr.take();
-        Ok(Started { child, port, free, stderr })
+        Started { child, port, free, stderr }
     }
 
     /// Ends it with SIGTERM; what was left in its stderr.
@@ -114,8 +98,8 @@ impl Drop for Started {
     }
 }
 
-fn ask(port: u16, request: &[u8], reply_end: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+fn ask(address: SocketAddr, request: &[u8], reply_end: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
     stream.write_all(request).expect("sent");
     let mut reply = Vec::new();
@@ -155,9 +139,9 @@ fn a_port_of_other_machines_without_a_password_is_told() {
 fn a_log_that_nobody_reads_stops_nobody() {
     let server = Started::new(&["-l", "127.0.0.1", "--redis-port", "0", "-vv"]);
     for _ in 0..CONNECTIONS {
-        assert_eq!(ask(server.port, b"mn\r\n", "\r\n"), "MN\r\n");
+        assert_eq!(ask(server.port.address(), b"mn\r\n", "\r\n"), "MN\r\n");
     }
-    let stats = ask(server.port, b"stats\r\n", "END\r\n");
+    let stats = ask(server.port.address(), b"stats\r\n", "END\r\n");
     let dropped = stats.lines().find_map(|line| line.strip_prefix("STAT log_worker_dropped "));
     let dropped: u64 = dropped.expect("a figure").parse().expect("a number");
     assert!(dropped > 0, "what does not fit is dropped and counted");
@@ -168,14 +152,14 @@ fn a_log_that_nobody_reads_stops_nobody() {
 #[test]
 fn the_log_names_no_password_however_much_it_says() {
     let server = Started::new(&["-l", "127.0.0.1", "--redis-port", FREE, "-vvv"]);
-    let redis = server.free;
+    let redis = server.free.address();
     // Set, said in each way that there is, said wrongly, and cut off by the end of its connection.
     ask(redis, b"CONFIG SET requirepass sesame-canary\r\nAUTH wrong-canary\r\n", "disabled.\r\n");
     for words in ["AUTH sesame-canary", "AUTH default sesame-canary", "HELLO 3 AUTH default sesame-canary"] {
         ask(redis, format!("{words}\r\nPING\r\n").as_bytes(), "+PONG\r\n");
     }
-    ask(server.port, b"auth sesame-canary\r\n", "\r\n");
-    let mut cut = TcpStream::connect(("127.0.0.1", redis)).expect("it listens");
+    ask(server.port.address(), b"auth sesame-canary\r\n", "\r\n");
+    let mut cut = TcpStream::connect(redis).expect("it listens");
     cut.write_all(b"*2\r\n$4\r\nAUTH\r\n$100\r\nsesame-canary").expect("sent");
     drop(cut);
     let said = server.end_when_said("connection opened");
@@ -186,7 +170,7 @@ fn the_log_names_no_password_however_much_it_says() {
 fn debug_is_closed_unless_it_was_asked_for() {
     let open = |options: &[&str]| {
         let server = Server::start_program(&Program::LarderResp, options).expect("a server");
-        let reply = ask(server.address().port(), b"DEBUG SLEEP 0\r\n", "\r\n");
+        let reply = ask(server.address(), b"DEBUG SLEEP 0\r\n", "\r\n");
         assert!(reply == "+OK\r\n" || reply.starts_with("-ERR DEBUG command not allowed."), "{reply}");
         reply == "+OK\r\n"
     };
@@ -201,11 +185,11 @@ fn no_limit_at_all_is_the_limit_that_was_given_at_the_start() {
         [(&["-m", "8"][..], 8u64 << 20), (&["-m", "8", "--memory-limit-max", "16"], 16 << 20)]
     {
         let server = Server::start_program(&Program::LarderResp, options).expect("a server");
-        let port = server.address().port();
-        let limit = || ask(port, b"CONFIG GET maxmemory\r\nPING\r\n", "+PONG\r\n");
-        assert_eq!(ask(port, b"CONFIG SET maxmemory 0\r\n", "\r\n"), "+OK\r\n");
+        let address = server.address();
+        let limit = || ask(address, b"CONFIG GET maxmemory\r\nPING\r\n", "+PONG\r\n");
+        assert_eq!(ask(address, b"CONFIG SET maxmemory 0\r\n", "\r\n"), "+OK\r\n");
         assert!(limit().contains(&format!("\r\n{most}\r\n")), "{options:?}: {}", limit());
-        let refused = ask(port, format!("CONFIG SET maxmemory {}\r\n", most + 1).as_bytes(), "\r\n");
+        let refused = ask(address, format!("CONFIG SET maxmemory {}\r\n", most + 1).as_bytes(), "\r\n");
         assert!(refused.starts_with("-ERR ") && refused.contains("--memory-limit-max"), "{refused}");
         assert!(limit().contains(&format!("\r\n{most}\r\n")), "{options:?}: {}", limit());
     }
@@ -218,16 +202,16 @@ fn nothing_is_counted_right_after_a_flush() {
         &["-t", "2", "-m", "64", "--enable-debug-command", "yes"],
     )
     .expect("a server");
-    let port = server.address().port();
+    let address = server.address();
     for (flush, left) in [("FLUSHDB", 3), ("FLUSHALL", 0)] {
-        assert_eq!(ask(port, b"DEBUG POPULATE 200000 key\r\n", "\r\n"), "+OK\r\n");
-        assert_eq!(ask(port, b"SELECT 1\r\nMSET a 1 b 2 c 3\r\n", "OK\r\n+OK\r\n"), "+OK\r\n+OK\r\n");
-        assert_eq!(ask(port, format!("{flush}\r\nDBSIZE\r\n").as_bytes(), "0\r\n"), "+OK\r\n:0\r\n");
+        assert_eq!(ask(address, b"DEBUG POPULATE 200000 key\r\n", "\r\n"), "+OK\r\n");
+        assert_eq!(ask(address, b"SELECT 1\r\nMSET a 1 b 2 c 3\r\n", "OK\r\n+OK\r\n"), "+OK\r\n+OK\r\n");
+        assert_eq!(ask(address, format!("{flush}\r\nDBSIZE\r\n").as_bytes(), "0\r\n"), "+OK\r\n:0\r\n");
         // Connections go to the workers in turn.
         for _ in 0..2 {
-            assert_eq!(ask(port, b"DBSIZE\r\n", "\r\n"), ":0\r\n");
+            assert_eq!(ask(address, b"DBSIZE\r\n", "\r\n"), ":0\r\n");
             let other = format!("+OK\r\n:{left}\r\n");
-            assert_eq!(ask(port, b"SELECT 1\r\nDBSIZE\r\n", &other), other);
+            assert_eq!(ask(address, b"SELECT 1\r\nDBSIZE\r\n", &other), other);
         }
     }
 }
