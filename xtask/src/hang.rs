@@ -152,7 +152,7 @@ mod tests {
             let _ = run(command("sh", &["-c", "sleep 4712 & wait"]));
             run(command("sleep", &["4713"]))
         };
-        let error = watched(hangs, Duration::from_millis(300), Duration::from_millis(20)).unwrap_err();
+        let error = watched(hangs, Duration::from_secs(10), Duration::from_millis(20)).unwrap_err();
         assert!(error.contains("nothing happened"), "{error}");
         assert!(error.contains("sleep 4712"), "{error}");
         assert!(error.contains("sleep 4713 failed"), "{error}");

@@ -494,7 +494,8 @@ pub(crate) fn prefer(core: Option<usize>) -> Result<(), Error> {
 /// The share of `elapsed` in which the calling thread was ready to run and did not; 0 where the kernel does not tell.
 pub(crate) fn waited_since(earlier: Turns, elapsed: Duration) -> f64 {
     let wait = cpu::own_turns().unwrap_or_default().wait.saturating_sub(earlier.wait);
-    wait.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)
+    // What is read a little later is no more than all of the time.
+    (wait.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)).min(1.0)
 }
 
 /// CPU time of the calling thread so far.

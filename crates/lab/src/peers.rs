@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use larder_eventloop::cpu;
+use larder_eventloop::port::Port;
 use larder_eventloop::socket::Address;
 use larder_protocol::client::Protocol;
 
@@ -181,6 +182,8 @@ pub struct Server {
     /// The command that started it.
     pub command: String,
     child: Child,
+    /// Of a server that is told where to listen: nobody else is given it meanwhile.
+    _port: Option<Port>,
     /// The process that answers, or why it is not known to be the one that was started.
     answering: Result<u32, String>,
     said: LastLines,
@@ -202,8 +205,6 @@ const WHEN_TOLD: &str = "read -r go && exec \"$@\" </dev/null";
 /// Lines of what a server printed that an error shows, and characters of each.
 const LAST_LINES: usize = 3;
 const LINE_CHARS: usize = 200;
-/// How often another port is tried when somebody else took the free one first.
-const PORT_TRIES: usize = 5;
 
 impl Server {
     /// Starts a server on a free port of 127.0.0.1 and waits until it answers.
@@ -229,24 +230,11 @@ impl Server {
             Some(program) => program.clone(),
             None => spec.kind.program()?,
         };
-        let mut tried = 0;
-        loop {
-            match Server::start_once(spec, &program, more) {
-                Err(Error::Peer(why)) if spec.kind != Kind::Null && tried < PORT_TRIES => {
-                    tried += 1;
-                    if tried == PORT_TRIES {
-                        return Err(Error::Peer(why));
-                    }
-                }
-                result => return result,
-            }
-        }
-    }
-
-    fn start_once(spec: &Spec, program: &Path, more: &[&str]) -> Result<Server, Error> {
         let name = spec.kind.name();
-        let port = if spec.kind == Kind::Null { 0 } else { free_port()? };
-        let mut arguments = arguments(spec, port);
+        let reserve = || Port::reserve().map_err(|error| Error::System("reserving a port", error));
+        let port = if spec.kind == Kind::Null { None } else { Some(reserve()?) };
+        let address = port.as_ref().map_or((Ipv4Addr::LOCALHOST, 0).into(), Port::address);
+        let mut arguments = arguments(spec, address.port());
         arguments.extend(more.iter().map(|&argument| argument.to_owned()));
         // Where there is setpriv, a lab that is killed takes its servers with it.
         let mut command = match on_path("setpriv") {
@@ -257,7 +245,7 @@ impl Server {
             }
             None => Command::new(SHELL),
         };
-        command.args(["-c", WHEN_TOLD, name]).arg(program);
+        command.args(["-c", WHEN_TOLD, name]).arg(&program);
         command.args(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0);
         let mut child = command
@@ -271,13 +259,14 @@ impl Server {
             control: Control {
                 name: name.to_owned(),
                 family: spec.kind.family(),
-                address: Address::Tcp(SocketAddr::from(([127, 0, 0, 1], port))),
+                address: Address::Tcp(address),
                 login: None,
             },
             version: String::new(),
             settings: Vec::new(),
             command: format!("{} {}", program.display(), arguments.join(" ")),
             child,
+            _port: port,
             answering: Err("it has not answered yet".to_owned()),
             said,
         };
@@ -497,12 +486,6 @@ fn knows(spec: &Spec, option: &str) -> bool {
 fn helps_with(program: &Path, option: &str) -> bool {
     let help = Command::new(program).args(["serve", "--help"]).output();
     help.is_ok_and(|help| String::from_utf8_lossy(&help.stdout).contains(option))
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> Result<u16, Error> {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    port.map(|address| address.port()).map_err(|error| Error::System("finding a free port", error))
 }
 
 /// The address that a null server prints when it listens.

@@ -91,8 +91,10 @@ fn target_of(name: &str, fetched: &[(&str, &str)]) -> PathBuf {
     for inside in ["debug", "peers/bin"] {
         std::fs::create_dir_all(home.join(inside)).unwrap();
     }
-    // A link would be followed to where the peers of this machine may be.
-    std::fs::copy(env!("CARGO_BIN_EXE_larder"), home.join("debug/larder")).unwrap();
+    // A link would be followed to where the peers of this machine may be. Copied by another process: one that this starts
+    // meanwhile would hold the copy open to be written, and nobody could run it until then.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_larder")).arg(home.join("debug/larder")).status();
+    assert!(copied.unwrap().success());
     for (name, program) in fetched {
         let path = home.join("peers/bin").join(name);
         std::fs::write(&path, format!("#!/bin/sh\nexec {program} \"$@\"\n")).unwrap();

@@ -506,7 +506,7 @@ fn a_server_that_says_nothing_is_late_and_who_waits_for_room_is_so_too() {
 fn a_server_that_refuses_is_dialed_now_and_then_and_callers_are_told_at_once() {
     let port = Port::reserve().expect("a port");
     let address = port.address().to_string();
-    let client = larder::Client::builder().server(address.as_str()).build_tokio().expect("a client");
+    let client = builder(&address).build_tokio().expect("a client");
     let mut calls = 0;
     let began = Instant::now();
     one_thread().block_on(async {

@@ -202,8 +202,13 @@ fn requests_without_types_of_their_own_do_what_the_typed_do() {
 fn what_classic_text_cannot_say_is_refused_in_a_batch_too() {
     let server = server();
     let address = server.address().to_string();
-    let builder = Client::builder().server(address.as_str()).timeout(PATIENCE);
-    let client = builder.protocol(Dialect::Classic).binary_keys(true).build().expect("a client");
+    let builder = Client::builder().server(address.as_str()).timeout(PATIENCE).dial_timeout(PATIENCE);
+    let client = builder
+        .stall_timeout(PATIENCE)
+        .protocol(Dialect::Classic)
+        .binary_keys(true)
+        .build()
+        .expect("a client");
     client.set(b"b", b"two").send().expect("stored");
     let mut batch = client.batch();
     let (binary, good) = (batch.get(b"a b"), batch.get(b"b"));
@@ -394,7 +399,8 @@ fn a_server_that_stops_and_goes_on_gives_no_wrong_values() {
 fn a_server_that_refuses_is_dialed_now_and_then_and_callers_are_told_at_once() {
     let port = Port::reserve().expect("a port");
     let address = port.address().to_string();
-    let client = Client::builder().server(address.as_str()).build().expect("a client");
+    let builder = Client::builder().server(address.as_str()).timeout(PATIENCE).dial_timeout(PATIENCE);
+    let client = builder.build().expect("a client");
     let began = Instant::now();
     let mut calls = 0;
     while calls <= 1000 || began.elapsed() < Duration::from_millis(500) {

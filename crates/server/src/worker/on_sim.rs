@@ -44,7 +44,10 @@ impl World {
 
     /// A world with a server of this configuration, whose second listener is for RESP.
     pub(super) fn of(config: Config, seed: u64, weather: Weather) -> World {
-        let sim = Sim::new(seed, weather);
+        World::on(Sim::new(seed, weather), config)
+    }
+
+    fn on(sim: Sim, config: Config) -> World {
         let store = Store::new(crate::store_config(&config)).expect("a store");
         let worker = store.worker().expect("a worker of the store");
         let clock = Clock::Simulated { time: sim.time(), epoch_ms: Arc::new(1_700_000_000_000.into()) };
@@ -315,4 +318,15 @@ fn replies_are_charged_while_they_wait() {
         world.settle();
         assert_eq!(store.held_bytes(), 0);
     }
+}
+
+/// A machine that is busy while a server starts has it know the time all the same.
+#[test]
+fn a_worker_that_begins_late_is_not_ahead_of_the_system() {
+    let sim = Sim::new(1, Weather::FAIR);
+    sim.time().pass_us(700_000);
+    let mut world = World::on(sim, Config { threads: 1, ..Config::default() });
+    let peer = world.connect_to(1);
+    peer.send(b"TIME\r\n");
+    assert_eq!(world.read_all(&peer).lines().nth(2), Some("1700000000"));
 }

@@ -142,7 +142,9 @@ impl Service {
             unwatched: Rarely::default(),
             crowd: Crowd::default(),
         };
-        service.read_wall_clock(0);
+        // Some time of the start has gone by: as if none had, the clock would be ahead until it is read again.
+        let now = service.hub.clock.elapsed().as_millis() as Millis;
+        service.read_wall_clock(now);
         service.tend_samples();
         service
     }

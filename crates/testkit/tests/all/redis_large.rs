@@ -192,7 +192,11 @@ fn the_only_reader_of_a_value_beyond_the_share_is_waited_for() {
             continue;
         }
         let mut other = vec![0; 5 * MEBIBYTE];
-        client.0.read_exact(&mut other).expect("the other value");
+        if client.0.read_exact(&mut other).is_err() {
+            // This one stood still for so long that it was closed as one that does not read.
+            client = Client::new(&server);
+            continue;
+        }
         served = other == value[..5 * MEBIBYTE] && client.line().is_empty();
         assert!(served, "another value");
     }

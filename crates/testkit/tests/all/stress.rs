@@ -40,6 +40,8 @@ struct Acknowledged {
 enum Waiting {
     Increment(String, u64),
     Stored,
+    /// Of a full cache: whose worker stands still keeps what was evicted, and others have to do without.
+    Tried,
     Deleted,
     Hits(u64),
 }
@@ -90,7 +92,7 @@ impl Load<'_> {
                     _ => self.random.below(200),
                 };
                 self.client.store("set", &key, &proof::value(&key, version, bytes as usize), None);
-                Waiting::Stored
+                if counters { Waiting::Stored } else { Waiting::Tried }
             }
             5 => {
                 self.client.line(&format!("delete {key}"));
@@ -113,6 +115,9 @@ impl Load<'_> {
                 *told.sums.entry(name).or_default() += delta;
             }
             Waiting::Stored => expect(&self.client.reply()?, &["STORED"])?,
+            Waiting::Tried => {
+                expect(&self.client.reply()?, &["STORED", "SERVER_ERROR out of memory storing object"])?;
+            }
             Waiting::Deleted => expect(&self.client.reply()?, &["DELETED", "NOT_FOUND"])?,
             Waiting::Hits(most) => {
                 let hits = self.client.hits()?;
