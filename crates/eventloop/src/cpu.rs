@@ -174,11 +174,19 @@ pub fn process_run_time(pid: u32) -> io::Result<Duration> {
 /// # Errors
 /// When the process cannot be read.
 pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
-    let mut tids = Vec::new();
-    for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-        tids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+    let list = || {
+        let mut tids = Vec::new();
+        for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+            tids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+        }
+        tids.sort_unstable();
+        io::Result::Ok(tids)
+    };
+    // Where a thread ends at which the system's list stands, one behind it is left out.
+    let (mut before, mut tids) = (list()?, list()?);
+    while tids != before {
+        (before, tids) = (tids, list()?);
     }
-    tids.sort_unstable();
     Ok(tids)
 }
 

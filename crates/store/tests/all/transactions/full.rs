@@ -63,8 +63,8 @@ fn in_a_full_store_while_others_wait(at_last: bool) {
                 }
             }
         });
-        // A third of them, and a batch that was interrupted costs no more; a walk is in one all the time.
-        let (left, least) = (store.totals().items, if kind == 3 { 2_000 } else { 4_000 });
+        // A sixth of them, and a batch that was interrupted costs no more; a walk is in one all the time.
+        let (left, least) = (store.totals().items, if kind == 3 { 1_000 } else { 2_000 });
         // Each refusal costs more.
         assert!(left > least || store.totals().out_of_memory > 0, "way {kind}: {left} are left");
         store.check();
