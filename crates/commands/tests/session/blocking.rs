@@ -283,3 +283,88 @@ fn what_a_full_store_has_no_room_to_take_back_is_held_and_ends() {
     assert!(!bench.shared.has_left());
     assert_eq!(bench.worker.store().held_bytes(), 0);
 }
+
+/// A client is given something of the first of its keys that has it, in whatever order they were written in one moment,
+/// and nothing that others before it wait for.
+#[test]
+fn of_keys_that_are_filled_at_once_the_first_that_a_client_named_serves() {
+    let mut bench = bench();
+    let mut me = Session::new();
+    let mut exec = |bench: &mut Bench, commands: &[&str]| {
+        let sent = [&["MULTI"][..], commands, &["EXEC", "FLUSHALL"]].concat();
+        sent.iter().for_each(|words| drop(bench.told(&mut me, words)));
+    };
+    let lists = ["RPUSH low a", "RPUSH high b"];
+    let sets = ["ZADD low 1 a", "ZADD high 2 b"];
+    for (waits, commands, told) in [
+        ("BLPOP high low 0", lists, list(&["high", "b"])),
+        ("BRPOP high low 0", lists, list(&["high", "b"])),
+        ("BLMPOP 0 3 nosuch high low LEFT COUNT 5", lists, "*2\r\n$4\r\nhigh\r\n*1\r\n$1\r\nb\r\n".into()),
+        ("BZPOPMIN high low 0", sets, list(&["high", "b", "2"])),
+        ("BZPOPMAX high low 0", sets, list(&["high", "b", "2"])),
+        ("BZMPOP 0 2 high low MIN", sets, "*2\r\n$4\r\nhigh\r\n*1\r\n*2\r\n$1\r\nb\r\n$1\r\n2\r\n".into()),
+    ] {
+        let mut waiter = bench.blocked(waits);
+        exec(&mut bench, &commands);
+        assert_eq!(bench.looks(&mut waiter), told, "{waits}");
+    }
+    // What others before it wait for is theirs.
+    let mut first = bench.blocked("BLPOP high 0");
+    let mut second = bench.blocked("BLPOP high low 0");
+    exec(&mut bench, &lists);
+    assert_eq!(bench.looks(&mut first), list(&["high", "b"]));
+    assert_eq!(bench.looks(&mut second), list(&["low", "a"]));
+    // But not what those have waited for who have gone.
+    let gone = bench.blocked("BLPOP high 0");
+    let mut second = bench.blocked("BLPOP high low 0");
+    drop(gone);
+    exec(&mut bench, &lists);
+    assert_eq!(bench.looks(&mut second), list(&["high", "b"]));
+    // A key of another type is an error, if it comes first.
+    for waits in ["BLPOP high low 0", "BZPOPMIN high low 0"] {
+        let mut waiter = bench.blocked(waits);
+        exec(&mut bench, &["SET high x", if waits.starts_with("BL") { lists[0] } else { sets[0] }]);
+        assert!(bench.looks(&mut waiter).starts_with("-WRONGTYPE"), "{waits}");
+    }
+}
+
+/// All who wait for several keys are served when enough comes at once, of one key or of several, each in its turn.
+#[test]
+fn those_who_wait_for_several_keys_are_all_served_when_enough_comes_at_once() {
+    for commands in [
+        &["a", "150", "b", "0"][..],
+        &["a", "0", "b", "150"],
+        &["b", "70", "a", "80"],
+        &["a", "1", "b", "149"],
+    ] {
+        let mut bench = bench();
+        let mut me = Session::new();
+        let mut waiting: Vec<Session> = (0..150).map(|_| bench.blocked("BLPOP a b 0")).collect();
+        bench.told(&mut me, "MULTI");
+        for push in commands.chunks(2) {
+            let count = push[1].parse().expect("a number");
+            let elements: Vec<String> = (0..count).map(|n: usize| format!("{}{n}", push[0])).collect();
+            if count > 0 {
+                bench.told(&mut me, &format!("RPUSH {} {}", push[0], elements.join(" ")));
+            }
+        }
+        bench.told(&mut me, "EXEC");
+        // Those that are called go on with it.
+        let mut told = vec![String::new(); waiting.len()];
+        for _ in 0..4 {
+            for (session, told) in waiting.iter_mut().zip(&mut told) {
+                told.push_str(std::str::from_utf8(&bench.turn(session, b"").1).expect("text"));
+            }
+        }
+        let count = |key: &str| -> usize {
+            let at = commands.iter().position(|word| *word == key).expect("it is there");
+            commands[at + 1].parse().expect("a number")
+        };
+        for (n, told) in told.iter().enumerate() {
+            let from_a = count("a");
+            let (key, nth) = if n < from_a { ("a", n) } else { ("b", n - from_a) };
+            assert_eq!(*told, list(&[key, &format!("{key}{nth}")]), "{commands:?}: {n}");
+        }
+        assert_eq!(bench.told(&mut me, "EXISTS a b"), ":0\r\n");
+    }
+}

@@ -479,3 +479,243 @@ fn the_last_id_of_all_is_read_again_once() {
     let behind = bench.text_of(&format!("XREADGROUP GROUP g c STREAMS s {last}"));
     assert_eq!(behind, "*1\r\n*2\r\n$1\r\ns\r\n*0\r\n");
 }
+
+/// What is read in steps is what was there at first: not what others add meanwhile, nor, from a group that is set back, what
+/// was read a moment ago.
+#[test]
+fn what_comes_while_a_long_reply_is_made_is_not_in_it() {
+    let added = |reply: &[u8]| frame(reply).inside[0].inside[1].inside.len();
+    for (words, beside, then) in [
+        ("XREADGROUP GROUP g alice STREAMS s >", "XADD s 20000-1 a b", 1),
+        ("XREADGROUP GROUP g alice STREAMS s >", "XGROUP SETID s g 0", 10_000),
+        ("XREAD STREAMS s 0", "XADD s 20000-1 a b", 0),
+    ] {
+        let mut bench = bench();
+        bench.stream("s", 10_000, 20);
+        bench.reply("XGROUP CREATE s g 0");
+        let mut session = Session::new();
+        let sent = bench.asked(words);
+        let (next, reply) = bench.turn(&mut session, &sent);
+        assert_eq!((next, reply.len()), (Next::Yield, 0), "{words}");
+        bench.reply(beside);
+        let (reply, _) = bench.turns(&mut session, b"");
+        let read = frame(&reply).inside[0].inside[1].clone();
+        let ids: std::collections::BTreeSet<_> =
+            read.inside.iter().map(|entry| entry.inside[0].body.clone()).collect();
+        assert_eq!(ids.len(), read.inside.len(), "{beside}: none twice");
+        assert!(!ids.contains(&Some(b"20000-1".to_vec())), "{words}");
+        if then == 0 {
+            assert_eq!(read.inside.len(), 10_000);
+            continue;
+        }
+        let (reply, _) = bench.bounded("XREADGROUP GROUP g bob STREAMS s >");
+        assert_eq!(added(&reply), then, "{beside}");
+    }
+
+    // What is pending with a consumer is that of one moment, too, whatever others read in its name.
+    let mut bench = bench();
+    bench.stream("s", 10_000, 20);
+    bench.reply("XGROUP CREATE s g 0");
+    bench.bounded("XREADGROUP GROUP g alice COUNT 5000 STREAMS s >");
+    let mut session = Session::new();
+    let sent = bench.asked("XREADGROUP GROUP g alice STREAMS s 0");
+    assert_eq!(bench.turn(&mut session, &sent).0, Next::Yield);
+    bench.bounded("XREADGROUP GROUP g alice STREAMS s >");
+    let (reply, _) = bench.turns(&mut session, b"");
+    assert_eq!(added(&reply), 5_000);
+}
+
+/// A client that is woken is given all that came in one moment, as if it asked now.
+#[test]
+fn who_waits_for_several_streams_is_given_what_all_of_them_have() {
+    let exec = |bench: &mut Bench, commands: &[&str]| {
+        let sent = [&["MULTI"][..], commands, &["EXEC"]].concat();
+        let sent: Vec<u8> = sent.iter().flat_map(|words| bench.asked(words)).collect();
+        bench.turns(&mut Session::new(), &sent);
+    };
+    let read = |bench: &mut Bench, session: &mut Session| -> Vec<(String, usize)> {
+        let (next, reply) = bench.looked(session);
+        assert_eq!(next, Next::Receive, "{reply}");
+        let text = |frame: &Frame| String::from_utf8(frame.body.clone().expect("a string")).expect("text");
+        let read = frame(reply.as_bytes());
+        read.inside.iter().map(|stream| (text(&stream.inside[0]), stream.inside[1].inside.len())).collect()
+    };
+    let of = |read: &[(&str, usize)]| -> Vec<(String, usize)> {
+        read.iter().map(|(key, count)| (key.to_string(), *count)).collect()
+    };
+    let mut bench = bench();
+    for key in ["a", "b", "c"] {
+        bench.reply(&format!("XGROUP CREATE {key} g $ MKSTREAM"));
+    }
+    let mut reader = bench.waiter_of("XREAD COUNT 2 BLOCK 0 STREAMS a b c a $ $ $ 1-1");
+    let mut of_group = bench.waiter_of("XREADGROUP GROUP g alice BLOCK 0 STREAMS a b c > > >");
+    exec(&mut bench, &["XADD c 1-1 f v", "XADD a 1-1 f v", "XADD a 1-2 f v", "XADD a 1-3 f v"]);
+    assert_eq!(read(&mut bench, &mut reader), of(&[("a", 2), ("c", 1), ("a", 2)]));
+    assert_eq!(read(&mut bench, &mut of_group), of(&[("a", 3), ("c", 1)]));
+    assert!(bench.text_of("XPENDING a g").starts_with("*4\r\n:3\r\n"));
+    assert!(bench.text_of("XPENDING c g").starts_with("*4\r\n:1\r\n"));
+    // One of them alone.
+    let mut of_group = bench.waiter_of("XREADGROUP GROUP g alice BLOCK 0 STREAMS a b c > > >");
+    bench.reply("XADD b 1-1 f v");
+    assert_eq!(read(&mut bench, &mut of_group), of(&[("b", 1)]));
+    // Of much there is no more than of one stream, and something of each.
+    let mut reader = bench.waiter_of("XREAD BLOCK 0 STREAMS a b $ $");
+    let many: Vec<String> = (0..1_500).map(|n| format!("XADD a 2-{n} f v")).collect();
+    let many: Vec<&str> =
+        many.iter().map(String::as_str).chain(["XADD b 2-1 f v", "XADD b 2-2 f v"]).collect();
+    exec(&mut bench, &many);
+    let given = read(&mut bench, &mut reader);
+    assert_eq!((&given[1..], given[0].1 > 500), (&of(&[("b", 1)])[..], true), "{given:?}");
+    // A group that is not there is told of before anything is delivered.
+    bench.bounded("XREADGROUP GROUP g alice NOACK STREAMS a b > >");
+    let mut of_group = bench.waiter_of("XREADGROUP GROUP g bob BLOCK 0 STREAMS a b > >");
+    exec(&mut bench, &["XADD a 9-1 f v", "DEL b"]);
+    assert!(bench.looked(&mut of_group).1.starts_with("-NOGROUP No such key 'b'"));
+    assert_eq!(bench.text_of("XPENDING a g - + 9 bob"), "*0\r\n");
+    // Nor is there anything of one who names something else.
+    let mut reader = bench.waiter_of("XREAD BLOCK 0 STREAMS b a $ $");
+    bench.reply("SET b x");
+    assert_eq!(bench.looked(&mut reader), (Next::Await(None), String::new()));
+    bench.reply("XADD a 9-2 f v");
+    assert!(bench.looked(&mut reader).1.starts_with("-WRONGTYPE"));
+}
+
+/// What is refused for want of room has delivered nothing: with NOACK it would be lost.
+#[test]
+fn a_delivery_that_is_refused_while_connections_hold_all_memory_has_done_nothing() {
+    let numbers = |text: &str, name: &str| -> Vec<i64> {
+        let after = text.split(name).skip(1).map(|rest| rest.split("\r\n:").nth(1).unwrap_or("0"));
+        after.map(|rest| rest.split("\r\n").next().and_then(|n| n.parse().ok()).unwrap_or(0)).collect()
+    };
+    // In EXEC nobody takes anything of a reply before all of it is there.
+    for (in_exec, bytes, count, free_max) in [(false, 3_000, 9, 90_000), (true, 12_000, 40, 3_000_000)] {
+        let read = format!("XREADGROUP GROUP g c NOACK COUNT {count} STREAMS a b c > > >");
+        let (mut refused, mut done) = (0, 0);
+        for free in (0..free_max).step_by(free_max as usize / 90) {
+            let mut bench = bench();
+            for (key, bytes) in [("a", 20), ("b", 200), ("c", bytes)] {
+                bench.stream(key, 40, bytes);
+                bench.reply(&format!("XGROUP CREATE {key} g 0 ENTRIESREAD 0"));
+            }
+            let sent = if in_exec { ["MULTI", &*read, "EXEC"].to_vec() } else { vec![&*read] };
+            let sent: Vec<u8> = sent.iter().flat_map(|words| bench.asked(words)).collect();
+            let store = std::sync::Arc::clone(bench.worker.store());
+            let taken = (store.held_bytes_max() - store.held_bytes()) as i64 - free;
+            store.hold(taken);
+            let (reply, _) = bench.turns(&mut Session::new(), &sent);
+            store.hold(-taken);
+            let reply = reply.strip_prefix(&b"+OK\r\n+QUEUED\r\n"[..]).unwrap_or(&reply);
+            let reply = if in_exec { reply.strip_prefix(&b"*1\r\n"[..]).unwrap_or(reply) } else { reply };
+            let told: usize = match reply.starts_with(b"-") {
+                true => 0,
+                false => frame(reply).inside.iter().map(|stream| stream.inside[1].inside.len()).sum(),
+            };
+            let mut entries = 0;
+            for key in ["a", "b", "c"] {
+                let groups = bench.text_of(&format!("XINFO GROUPS {key}"));
+                entries += numbers(&groups, "entries-read").iter().sum::<i64>();
+            }
+            let line = String::from_utf8_lossy(&reply[..reply.len().min(99)]);
+            assert_eq!(told as i64, entries, "{read}: {free}: {line}");
+            *(if told < 3 * count { &mut refused } else { &mut done }) += 1;
+        }
+        assert!(refused > 3 && done > 3, "{read}: {refused} {done}");
+    }
+}
+
+/// Nor has it claimed anything, or taken what is deleted out of what is pending: that is told by nobody else.
+#[test]
+fn a_claim_that_is_refused_while_connections_hold_all_memory_has_done_nothing() {
+    let (mut refused, mut done) = (0, 0);
+    for free in (0..900_000).step_by(10_001) {
+        let mut bench = bench();
+        bench.stream("s", 600, 500);
+        bench.reply("XGROUP CREATE s g 0");
+        bench.bounded("XREADGROUP GROUP g alice STREAMS s >");
+        let ids: String = (1..400).map(|n| format!(" {n}-0")).collect();
+        bench.reply(&format!("XDEL s{ids}"));
+        let store = std::sync::Arc::clone(bench.worker.store());
+        let taken = (store.held_bytes_max() - store.held_bytes()) as i64 - free;
+        store.hold(taken);
+        let (reply, _) = bench
+            .turns(&mut Session::new(), &command(&["XAUTOCLAIM", "s", "g", "bob", "0", "0", "COUNT", "600"]));
+        store.hold(-taken);
+        let (claimed, deleted) = match reply.starts_with(b"-") {
+            true => (0, 0),
+            false => {
+                let told = frame(&reply);
+                (told.inside[1].inside.len(), told.inside[2].inside.len())
+            }
+        };
+        let left = frame(&bench.reply("XPENDING s g - + 1000")).inside.len();
+        let bobs = frame(&bench.reply("XPENDING s g - + 1000 bob")).inside.len();
+        assert_eq!((600 - left, bobs), (deleted, claimed), "{free}: {}", String::from_utf8_lossy(&reply));
+        *(if claimed + deleted == 0 { &mut refused } else { &mut done }) += 1;
+    }
+    assert!(refused > 3 && done > 3, "{refused} {done}");
+}
+
+/// XGROUP DESTROY of a group with much that is pending goes on in steps, of which nobody sees anything.
+#[test]
+fn a_group_that_is_removed_in_steps_is_gone_at_once() {
+    let rows = |bench: &mut Bench, name: &str| {
+        let mut guard = bench.worker.enter(START);
+        let key = guard.key(name.as_bytes());
+        let stream = guard.collection(&key, Type::Stream).unwrap().unwrap().stream().unwrap();
+        stream.check();
+        stream.rows_count()
+    };
+    for ends in [false, true] {
+        let mut bench = bench();
+        bench.stream("s", 10_000, 3);
+        let empty = rows(&mut bench, "s");
+        bench.reply("XGROUP CREATE s g 0");
+        bench.bounded("XREADGROUP GROUP g alice COUNT 5000 STREAMS s >");
+        bench.bounded("XREADGROUP GROUP g bob STREAMS s >");
+        let mut waiter = bench.waiter_of("XREADGROUP GROUP g carol BLOCK 0 STREAMS s >");
+        let mut session = Session::new();
+        let sent = bench.asked("XGROUP DESTROY s g");
+        assert_eq!(bench.turn(&mut session, &sent), (Next::Yield, Vec::new()));
+        let gone = "-NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option\r\n";
+        assert_eq!(bench.looked(&mut waiter), (Next::Receive, gone.to_owned()));
+        for (words, told) in [
+            ("XINFO GROUPS s", "*0\r\n"),
+            ("XREADGROUP GROUP g alice STREAMS s >", gone),
+            ("XACK s g 9999-0", ":0\r\n"),
+            ("XPENDING s g", "-NOGROUP No such key 's' or consumer group 'g'\r\n"),
+            ("XGROUP DESTROY s nosuch", ":0\r\n"),
+            // Another one of that name is another group.
+            ("XGROUP CREATE s g $", "+OK\r\n"),
+            ("XADD s 20000-1 a b", "$7\r\n20000-1\r\n"),
+        ] {
+            assert_eq!(bench.text_of(words), told, "{words}");
+        }
+        assert!(bench.text_of("XREADGROUP GROUP g alice STREAMS s >").contains("20000-1"));
+        assert!(rows(&mut bench, "s") > empty + 10_000, "most of it is still there");
+        if ends {
+            // The connection ends: upkeep goes on.
+            drop(session);
+            assert!(bench.shared.has_left());
+            for _ in 0..20 {
+                bench.shared.serve_left(&mut bench.worker.enter(START), &bench.host);
+            }
+            assert!(!bench.shared.has_left());
+        } else {
+            assert_eq!(bench.turns(&mut session, b"").0, b":1\r\n");
+            assert!(!bench.shared.has_left());
+        }
+        assert!(bench.text_of("XPENDING s g").starts_with("*4\r\n:1\r\n"));
+        assert_eq!(bench.reply("XGROUP DESTROY s g"), b":1\r\n");
+        assert_eq!(rows(&mut bench, "s"), empty + 1, "an entry more");
+        let mut session = Session::new();
+        // In one moment with others.
+        bench.stream("t", 1_100, 3);
+        bench.reply("XGROUP CREATE t h 0");
+        bench.bounded("XREADGROUP GROUP h alice STREAMS t >");
+        let sent = ["MULTI", "XGROUP DESTROY t h", "XGROUP DESTROY t h", "EXEC"];
+        let sent: Vec<u8> = sent.iter().flat_map(|words| bench.asked(words)).collect();
+        let (reply, _) = bench.turns(&mut session, &sent);
+        assert!(reply.ends_with(b"*2\r\n:1\r\n:0\r\n"), "{}", String::from_utf8_lossy(&reply));
+        assert_eq!(rows(&mut bench, "t"), 1_101, "entries, and the stream's own");
+    }
+}

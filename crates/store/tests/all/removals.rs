@@ -271,15 +271,14 @@ fn many_rows_are_taken_out_of_a_stream_in_a_full_store_at_once() {
     assert_eq!(guard.stream_delete(&key, spread(2)), Ok(512));
     assert!(!guard.in_transaction());
     fill_up(&mut guard, &mut number);
-    let mut gone = 0;
-    loop {
-        let done = guard.group_destroy(&key, b"group", 1_024).unwrap();
-        gone += done.pending;
+    let mut done = guard.group_destroy(&key, b"group", 1_024).unwrap();
+    let mut gone = done.pending;
+    while done.more {
         fill_up(&mut guard, &mut number);
-        if !done.more {
-            break;
-        }
+        done = guard.group_removal(&key, 1_024).unwrap();
+        gone += done.pending;
     }
+    fill_up(&mut guard, &mut number);
     assert_eq!(gone, 30_000 - 512);
     let trim = Trim { to: TrimTo::Len(10), about: false, limit: None };
     assert_eq!(guard.stream_trim(&key, &trim, true).unwrap().count as usize, ENTRIES - 512 - 10);

@@ -17,6 +17,8 @@
 //!   the connection) changes the same word. A claim always ends with a reply.
 //! - **What was popped for a client that has gone** before it had its reply is put back where it was, as a push that
 //!   serves the next in line: by the worker that served it, or by that of the connection.
+//! - **The first of its keys that has something serves a waiter**, whichever was written first: the keys that it named before
+//!   the one that was written are held, too. Where others stand before it, it is their turn.
 //! - Lines are by arrival over all workers, one for each key and type: what waits for a list does not hide what waits
 //!   for a sorted set. A command that finds others in line joins it. An LPOP does not: on another worker it may take
 //!   what has just been pushed, and those in line go on waiting in their order.

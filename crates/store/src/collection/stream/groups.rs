@@ -1,6 +1,6 @@
 //! Groups of a stream: which consumer reads what, and which entries are pending with which.
 
-use super::rows::{Data, GROUPS, GroupRow, Op, RowKey, StreamId, StreamRow};
+use super::rows::{Data, GROUPS, GroupRow, Op, REMOVED, RowKey, StreamId, StreamRow};
 use super::view::{Consumer, Group, PendingEntry, Stream};
 use super::{StreamRefusal, Type};
 use crate::Key;
@@ -256,13 +256,21 @@ impl Guard<'_> {
         Ok(())
     }
 
-    /// Removes a group, or `most` of what is pending in it, fewer where there is no memory for what is left beside what was
-    /// there.
+    /// Removes a group at once, with `most` of what is pending in it, fewer where there is no memory for what is left beside
+    /// what was there. The rest, which nobody sees any more, goes by [`Guard::group_removal`].
     ///
     /// # Errors
     /// [`Declined`], and nothing done.
     pub fn group_destroy(&mut self, key: &Key<'_>, name: &[u8], most: usize) -> Result<Removal, Declined> {
-        self.fewer(most, |guard, most| guard.destroy_some(key, name, most))
+        self.fewer(most, |guard, most| guard.destroy_some(key, Some(name), most))
+    }
+
+    /// Goes on with groups of a stream that are removed: `most` of what was pending in one of them.
+    ///
+    /// # Errors
+    /// As of [`Guard::group_destroy`].
+    pub fn group_removal(&mut self, key: &Key<'_>, most: usize) -> Result<Removal, Declined> {
+        self.fewer(most, |guard, most| guard.destroy_some(key, None, most))
     }
 
     /// Has `remove` remove as much as there is memory for.
@@ -281,22 +289,27 @@ impl Guard<'_> {
         }
     }
 
-    fn destroy_some(&mut self, key: &Key<'_>, name: &[u8], most: usize) -> Result<Removal, Declined> {
+    /// Of the group of a name, which then is among the removed ones until nothing of it is left; or of the first of those.
+    fn destroy_some(&mut self, key: &Key<'_>, name: Option<&[u8]>, most: usize) -> Result<Removal, Declined> {
         let changed = self.take_out_of_collection(key, Type::Stream, |change| {
-            let stream = change.stream();
-            let Some((stream, group)) = stream.and_then(|stream| Some((stream, stream.group(name)?))) else {
-                return Ok::<_, Declined>(Removal::default());
-            };
+            let there = change.stream().and_then(|stream| {
+                let group = match name {
+                    Some(name) => stream.group(name),
+                    None => stream.removed_groups().next(),
+                };
+                Some((stream, group?))
+            });
+            let Some((stream, group)) = there else { return Ok::<_, Declined>(Removal::default()) };
             let mut plan = Plan::of(&stream);
             let mut pending = 0;
             for there in stream.pending(&group, StreamId::MIN).take(most) {
                 plan.pend(&group, there.id, Some(there.consumer), None);
                 pending += 1;
             }
-            let mut more = pending < stream.pending_count(&group);
+            let mut left = pending < stream.pending_count(&group);
             // Consumers may be many, too.
             let mut names = Vec::new();
-            if !more {
+            if !left {
                 let room = most.saturating_sub(pending).max(1);
                 names.extend(
                     stream
@@ -304,18 +317,26 @@ impl Guard<'_> {
                         .take(room)
                         .map(|consumer| (consumer.name.to_vec(), consumer.line)),
                 );
-                more = names.len() < stream.consumers(&group).len();
+                left = names.len() < stream.consumers(&group).len();
             }
-            let line = group.line;
             for (name, consumer) in &names {
-                plan.take(RowKey::of_name(line, name));
+                plan.take(RowKey::of_name(group.line, name));
                 plan.take(RowKey::of_id(*consumer, StreamId::MIN));
             }
-            if !more {
+            // No line is given out twice: no other removed group has this name.
+            let number = group.line.to_be_bytes();
+            let removed = RowKey::of_name(REMOVED, &number);
+            let others = stream.removed_groups().len() > usize::from(name.is_none());
+            if let Some(name) = name {
                 plan.take(RowKey::of_name(GROUPS, name));
+                if left {
+                    plan.put(removed, Data::Group(group.row()));
+                }
+            } else if !left {
+                plan.take(removed);
             }
             change.merge_rows(plan.sorted())?;
-            Ok(Removal { there: true, pending, more })
+            Ok(Removal { there: true, pending, more: left || others })
         })?;
         Ok(changed.answer)
     }

@@ -45,11 +45,13 @@ impl StreamId {
     }
 }
 
-/// The line of entries, that of the row of the stream itself, that of groups, and the first that is given out.
+/// The line of entries, that of the row of the stream itself, that of groups, that of groups that are removed, and the
+/// first that is given out.
 pub(in crate::collection) const ENTRIES: u32 = 0;
 pub(in crate::collection) const STREAM: u32 = 1;
 pub(in crate::collection) const GROUPS: u32 = 2;
-pub(in crate::collection) const FIRST_LINE: u32 = 3;
+pub(in crate::collection) const REMOVED: u32 = 3;
+pub(in crate::collection) const FIRST_LINE: u32 = 4;
 /// Lines from here on have one key.
 const LINE_KEYED_MAX: u32 = 0x7fff;
 const LOW_BITS: u32 = 48;
@@ -390,7 +392,7 @@ impl<'a> Iterator for Rows<'a> {
             KIND_NAME => {
                 bytes(payload, at);
                 let line = varint(payload, at) as u32;
-                if key.line == GROUPS {
+                if key.line == GROUPS || key.line == REMOVED {
                     let last = id(payload, at);
                     Data::Group(GroupRow { line, last, read: varint(payload, at).checked_sub(1) })
                 } else {
@@ -809,7 +811,7 @@ pub(in crate::collection) fn check(leaf: &Leaf<'_>) {
         let right = match row.data {
             Data::Entry { .. } => row.key.line == ENTRIES && row.key.id > StreamId::MIN,
             Data::Stream(_) => row.key == RowKey::STREAM,
-            Data::Group(_) => row.key.line == GROUPS,
+            Data::Group(_) => [GROUPS, REMOVED].contains(&row.key.line),
             Data::Line(_) => row.key.line >= FIRST_LINE,
             Data::Consumer { .. } => row.key.line >= FIRST_LINE && row.key.id == StreamId::MIN,
             Data::Pending { .. } | Data::Own => row.key.line >= FIRST_LINE && row.key.id > StreamId::MIN,

@@ -263,15 +263,10 @@ fn do_step(
             let name = group_name(group);
             let done = guard.group_destroy(key, &name, most).unwrap();
             assert_eq!(done.there, model.groups.contains_key(&name));
-            if let Some(there) = model.groups.get_mut(&name) {
-                (0..done.pending).for_each(|_| drop(there.pending.pop_first()));
-                if done.more && there.pending.is_empty() {
-                    // Some consumers may be gone, too: the rest goes.
-                    while guard.group_destroy(key, &name, most).unwrap().more {}
-                    model.groups.remove(&name);
-                } else if !done.more {
-                    model.groups.remove(&name);
-                }
+            match model.groups.remove(&name) {
+                Some(there) => assert_eq!(done.pending, there.pending.len().min(most)),
+                // What is left of others that are gone.
+                None => drop(guard.group_removal(key, most).unwrap()),
             }
         }
         Step::Read { group, consumer, most } => {

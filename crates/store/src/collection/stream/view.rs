@@ -1,7 +1,7 @@
 //! A stream as it is read.
 
 use super::rows::{
-    Data, ENTRIES, GROUPS, Row, RowKey, Rows, STREAM, StreamFields, StreamId, StreamRow, seek,
+    Data, ENTRIES, GROUPS, REMOVED, Row, RowKey, Rows, STREAM, StreamFields, StreamId, StreamRow, seek,
 };
 use crate::collection::{Body, Collection, Type};
 use std::ops::Range;
@@ -189,7 +189,16 @@ impl<'g> Stream<'g> {
 
     /// The same, but for so many in front.
     pub fn groups_behind(&self, skipped: usize) -> impl ExactSizeIterator<Item = Group<'g>> + use<'g> {
-        self.rows(behind(self.line(GROUPS, StreamId::MIN), skipped)).map(|row| {
+        self.groups_of(GROUPS, skipped)
+    }
+
+    /// Groups that are removed, of which rows are left: nobody else sees them. Their names are not those that they had.
+    pub(super) fn removed_groups(&self) -> impl ExactSizeIterator<Item = Group<'g>> + use<'g> {
+        self.groups_of(REMOVED, 0)
+    }
+
+    fn groups_of(&self, line: u32, skipped: usize) -> impl ExactSizeIterator<Item = Group<'g>> + use<'g> {
+        self.rows(behind(self.line(line, StreamId::MIN), skipped)).map(|row| {
             let Data::Group(group) = row.data else { unreachable!("a line of groups") };
             Group { name: row.key.name, last: group.last, read: group.read, line: group.line }
         })
@@ -338,7 +347,7 @@ impl<'g> Stream<'g> {
     pub fn check(&self) {
         assert_eq!(self.rows(0..self.len).filter(|row| row.key.line == ENTRIES).count(), self.len);
         let mut rows = self.len + 1;
-        for group in self.groups() {
+        for group in self.groups().chain(self.removed_groups()) {
             rows += 1 + self.pending_count(&group);
             let mut pending = 0;
             assert!(group.line + 1 < self.own.next_line, "a line that was not given out");

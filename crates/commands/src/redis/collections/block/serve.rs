@@ -10,13 +10,13 @@ use crate::core::host::Host;
 use crate::core::output::Output;
 use crate::core::shared::Shared;
 use crate::redis::collections::peek_as;
-use crate::redis::collections::stream::reading::Ready;
+use crate::redis::collections::stream::trimming;
 use crate::redis::fail::Fail;
 use crate::redis::reply::put_null_array;
 
 /// So many are served at a time, fewer where they stand in many lines.
 const SERVED_AT_ONCE: usize = 64;
-/// Lines that are left in the time in which one is served.
+/// Lines that are left, of keys that are looked at, in the time in which one is served.
 const LINES_AS_ONE: usize = 16;
 /// So often that is put back for which a full store that evicts nothing has no room. Then it is lost, as what was sent to
 /// a client that has gone.
@@ -125,16 +125,17 @@ impl Serving<'_, '_> {
             }
             looks -= 1;
             let key = self.guard.key_in(db, name);
-            if self.ready(&key, &waiter).is_none() {
+            if !self.ready(&key, &waiter) {
                 continue;
             }
-            self.guard.begin([key]);
+            self.guard.begin_in(db, waiter.keys.iter().map(|key| &**key));
+            let key = self.guard.key_in(db, name);
             let given = self.give_of_stream(&key, &waiter);
             self.guard.finish();
+            *left = left.saturating_sub(1 + waiter.keys.len() / LINES_AS_ONE);
             match given {
                 First::Nothing => {}
                 First::Served => {
-                    *left -= 1;
                     self.waiters.leave_lines(&waiter);
                     waiter.wake(self.host);
                 }
@@ -143,40 +144,32 @@ impl Serving<'_, '_> {
         }
     }
 
-    /// What there is at a key for one who waits for a stream.
-    fn ready(&mut self, key: &Key<'_>, waiter: &Waiter) -> Option<Ready> {
+    /// Whether there is something at a key for one who waits for a stream.
+    fn ready(&mut self, key: &Key<'_>, waiter: &Waiter) -> bool {
         let there = peek_as(self.guard, key, Type::Stream);
         waiter.want.ready(key.bytes(), there.as_ref().map(Option::as_ref).map_err(Clone::clone))
     }
 
-    /// The key is held: one who waits for a stream is claimed if there is something for it, and given that. What it is
-    /// given stays in the stream: there is nothing to put back.
+    /// All keys of a waiter for streams are held. If this one has something for it, it is claimed and given what there is
+    /// in all of them, as if it asked now. What it is given stays in the streams: there is nothing to put back.
     fn give_of_stream(&mut self, key: &Key<'_>, waiter: &Waiter) -> First {
-        let Some(ready) = self.ready(key, waiter) else { return First::Nothing };
+        if !self.ready(key, waiter) {
+            return First::Nothing;
+        }
         if !waiter.claim() {
             return First::Gone;
         }
         let moment = self.guard.moment(waiter.db);
         let store = self.guard.store();
+        let room = store.held_bytes_max().saturating_sub(store.held_bytes());
         let mut reply = Output::charged(u64::MAX, store, 0);
-        let done = match ready {
-            Ready::Fail(fail) => Err(fail),
-            Ready::Bytes(bytes)
-                if store.held_bytes().saturating_add(bytes as u64) > store.held_bytes_max() =>
-            {
-                Err(Fail::HELD)
+        let given =
+            waiter.want.give_streams(self.guard, (waiter.db, &waiter.keys), waiter.resp3, (&mut reply, room));
+        let done = given.map(|given| {
+            if !given {
+                put_null_array(&mut reply, waiter.resp3);
             }
-            Ready::Bytes(_) => {
-                match waiter.want.give(self.guard, (key, None), waiter.resp3, &mut reply, None) {
-                    Ok(true) => Ok(()),
-                    Ok(false) => {
-                        put_null_array(&mut reply, waiter.resp3);
-                        Ok(())
-                    }
-                    Err(fail) => Err(fail),
-                }
-            }
-        };
+        });
         let served = Served { reply, done, taken: Taken::default(), key: key.bytes().into(), moment };
         if waiter.serve(served).is_none() { First::Served } else { First::Gone }
     }
@@ -187,13 +180,58 @@ impl Serving<'_, '_> {
         matches!(peek_as(self.guard, &key, kind), Ok(Some(_)))
     }
 
-    /// Gives the first in line what it waits for.
+    /// Gives the first in line at a key what it waits for: of the first of its keys that has it, as when it came. This key
+    /// may have been written first, and one that the waiter named before it in the same moment.
     fn first(&mut self, name: &[u8], waiter: &Waiter) -> First {
         let (db, target) = (waiter.db, waiter.want.target());
+        let Some(nth) = waiter.keys.iter().position(|key| **key == *name) else { return First::Gone };
+        let keys = &waiter.keys[..=nth];
+        self.guard.begin_in(db, keys.iter().map(|key| &**key).chain(target));
+        let first = match self.pick(keys, waiter) {
+            Ok(Some(name)) => return self.first_of(name, target, waiter),
+            Ok(None) => First::Nothing,
+            Err(fail) => self.refuse(name, waiter, fail),
+        };
+        self.guard.finish();
+        first
+    }
+
+    /// Which of these keys, the last of which it is the first in line at, a waiter is given something of. Those at which
+    /// others stand before it are theirs.
+    ///
+    /// # Errors
+    /// One before it is of another type.
+    fn pick<'k>(&mut self, keys: &'k [Box<[u8]>], waiter: &Waiter) -> Result<Option<&'k [u8]>, Fail> {
+        let kind = waiter.want.kind();
+        for (nth, name) in keys.iter().enumerate() {
+            let last = nth + 1 == keys.len();
+            let key = self.guard.key_in(waiter.db, name);
+            match peek_as(self.guard, &key, kind) {
+                Ok(Some(_)) if last || !self.waiters.has_before(waiter, name) => return Ok(Some(name)),
+                Err(fail) if !last => return Err(fail),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Ends a wait with an error.
+    fn refuse(&mut self, name: &[u8], waiter: &Waiter, fail: Fail) -> First {
+        if !waiter.claim() {
+            return First::Gone;
+        }
+        let moment = self.guard.moment(waiter.db);
+        let reply = Output::charged(u64::MAX, self.guard.store(), 0);
+        let served = Served { reply, done: Err(fail), taken: Taken::default(), key: name.into(), moment };
+        if waiter.serve(served).is_none() { First::Served } else { First::Gone }
+    }
+
+    /// The key and the target are held: gives the waiter what it waits for, lets them go, and tells of that.
+    fn first_of(&mut self, name: &[u8], target: Option<&[u8]>, waiter: &Waiter) -> First {
+        let db = waiter.db;
         let key = self.guard.key_in(db, name);
         let target_key = target.map(|target| self.guard.key_in(db, target));
         let tells = self.common.events.any();
-        self.guard.begin([key].into_iter().chain(target_key));
         let look = |guard: &mut Guard<'_>| -> [Seen; 2] {
             if !tells {
                 return [None; 2];
@@ -268,6 +306,13 @@ impl Serving<'_, '_> {
             done += 1;
             match left {
                 Left::Key { db, key } => self.at_key(db, &key, &mut at_once),
+                Left::Groups { moment, key: name } => {
+                    let Some(db) = self.guard.name_since(moment) else { continue };
+                    let key = self.guard.key_in(db, &name);
+                    if trimming::clear_some(self.guard, &key) {
+                        self.waiters.leave_behind(Left::Groups { moment, key: name });
+                    }
+                }
                 Left::Taken { moment, key: name, taken, tries } => {
                     // What was flushed since does not come back, and of two names that were swapped it is the other's.
                     let Some(db) = self.guard.name_since(moment) else { continue };

@@ -197,6 +197,8 @@ pub(super) enum Left {
     Taken { moment: Moment, key: Box<[u8]>, taken: Taken, tries: u8 },
     /// A key that it was to look at.
     Key { db: u8, key: Box<[u8]> },
+    /// A stream with groups that are removed, of which something is left.
+    Groups { moment: Moment, key: Box<[u8]> },
 }
 
 /// All who wait.
@@ -295,6 +297,16 @@ impl Waiters {
         line.waiting.range(number.checked_add(1)?..).next().map(|(_, waiter)| Arc::clone(waiter))
     }
 
+    /// Somebody who still waits stands in line at a key before this waiter.
+    pub(super) fn has_before(&self, waiter: &Waiter, key: &[u8]) -> bool {
+        let shard = self.shard(key);
+        let here = (waiter.db, waiter.want.kind());
+        let line = shard.get(key).and_then(|lines| lines.iter().find(|line| (line.db, line.kind) == here));
+        line.is_some_and(|line| {
+            line.waiting.range(..waiter.number()).any(|(_, before)| before.stands() == Stands::Waiting)
+        })
+    }
+
     /// Somebody stands in line at a key.
     pub(super) fn has_line(&self, db: u8, kind: Type, key: &[u8]) -> bool {
         self.keys() > 0 && self.first(db, kind, key).is_some()
@@ -318,6 +330,11 @@ impl Waiters {
         let mut all = lock(&self.left);
         all.push(left);
         self.left_count.store(all.len(), Relaxed);
+    }
+
+    /// A client that has removed a group of a stream has gone, and has left some of it.
+    pub(crate) fn leave_group(&self, moment: Moment, key: &[u8]) {
+        self.leave_behind(Left::Groups { moment, key: key.into() });
     }
 
     /// There is something to be done that somebody has left who has gone.

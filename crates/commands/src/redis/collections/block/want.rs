@@ -12,7 +12,7 @@ use crate::redis::call::REPLY_BYTES_FREE;
 use crate::redis::collections::copied::Copied;
 use crate::redis::collections::sorted::{self, Which};
 use crate::redis::collections::stream;
-use crate::redis::collections::stream::reading::{self, Ready};
+use crate::redis::collections::stream::reading;
 use crate::redis::collections::{ELEMENT_ROOM, Shown, list, places_bytes_max, put_element};
 use crate::redis::fail::Fail;
 use crate::redis::reply::{put_array, put_bulk};
@@ -26,7 +26,7 @@ pub(crate) enum Want {
     Members { which: Which, count: Option<usize> },
     /// An element of one list for another.
     Move { from: End, to: End, target: Box<[u8]> },
-    /// Entries of streams, each behind an ID.
+    /// Entries of streams, each behind an ID, as they were named: a stream may be there more than once.
     Entries { after: Box<[(Box<[u8]>, StreamId)]>, most: Option<usize> },
     /// Entries of streams that nobody of a group has had, for a consumer; `pends`: they are pending with it.
     Delivery { group: Box<[u8]>, consumer: Box<[u8]>, most: Option<usize>, pends: bool },
@@ -54,15 +54,39 @@ impl Want {
         }
     }
 
-    /// What of a stream, or what has come in its place, there is for it; none if there is nothing.
-    pub fn ready(&self, key: &[u8], there: Result<Option<&Collection<'_>>, Fail>) -> Option<Ready> {
+    /// Whether a stream, or what has come in its place, has something for it.
+    pub fn ready(&self, key: &[u8], there: Result<Option<&Collection<'_>>, Fail>) -> bool {
+        match self {
+            Want::Entries { after, .. } => there.is_ok_and(|there| {
+                let mut asked = after.iter().filter(|(name, _)| **name == *key);
+                asked.any(|(_, after)| reading::entries_ready(there, *after))
+            }),
+            Want::Delivery { group, .. } => reading::delivery_ready(there, group),
+            Want::Elements { .. } | Want::Members { .. } | Want::Move { .. } => false,
+        }
+    }
+
+    /// Replies what there is in all streams, which are these keys and are held; false if there is nothing. `room`: bytes
+    /// that the reply may take.
+    ///
+    /// # Errors
+    /// Nothing is delivered then, nor replied.
+    pub fn give_streams(
+        &self,
+        guard: &mut Guard<'_>,
+        (db, keys): (u8, &[Box<[u8]>]),
+        resp3: bool,
+        (out, room): (&mut Output, u64),
+    ) -> Result<bool, Fail> {
         match self {
             Want::Entries { after, most } => {
-                let (_, after) = after.iter().find(|(name, _)| **name == *key)?;
-                reading::entries_ready(there.ok()?, *after, *most)
+                reading::give_entries(guard, db, after, *most, resp3, (out, room))
             }
-            Want::Delivery { group, most, .. } => reading::delivery_ready(key, there, group, *most),
-            Want::Elements { .. } | Want::Members { .. } | Want::Move { .. } => None,
+            Want::Delivery { group, consumer, most, pends } => {
+                let who = (&**group, &**consumer);
+                reading::give_delivery(guard, (db, keys), who, (*most, *pends), resp3, (out, room))
+            }
+            Want::Elements { .. } | Want::Members { .. } | Want::Move { .. } => Ok(false),
         }
     }
 
@@ -109,7 +133,7 @@ impl Want {
         places_bytes_max(there, self.places(there), REPLY_BYTES_FREE as usize) + key_bytes + 3 * ELEMENT_ROOM
     }
 
-    /// Takes it out of the key, which is held with the target, and writes the reply; false if there is nothing. What was
+    /// Takes it out of the key, no stream, which is held with the target, and writes the reply; false if there is nothing. What was
     /// taken is noted in `taken`, too, unless it has gone to the target.
     ///
     /// # Errors
@@ -162,14 +186,8 @@ impl Want {
                 let target = target.unwrap_or(key);
                 return list::carry(guard, out, (key, *from), (target, *to));
             }
-            Want::Entries { after, most } => {
-                let after = after.iter().find(|(name, _)| **name == *key.bytes());
-                let Some((_, after)) = after else { return Ok(false) };
-                return reading::give_entries(guard, key, (*after, *most), resp3, out);
-            }
-            Want::Delivery { group, consumer, most, pends } => {
-                return reading::give_delivery(guard, key, (group, consumer), (*most, *pends), resp3, out);
-            }
+            // Of streams it is given by [`Want::give_streams`].
+            Want::Entries { .. } | Want::Delivery { .. } => return Ok(false),
         }
         Ok(true)
     }

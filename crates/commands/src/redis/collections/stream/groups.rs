@@ -51,7 +51,7 @@ const ROWS: &[Command] = &[
     Command::args("xgroup|destroy", 4, WRITE, SECOND, |call, args| {
         let (key, group) = (call.key(args.at(0).unwrap_or_default()), args.at(1).unwrap_or_default());
         is_there(call, &key)?;
-        call.remove_group(&key, group, None)
+        call.remove_group(&key, group)
     })
     .tells(Tells::Nothing)
     .access(&[Access::Reduce])
@@ -71,7 +71,7 @@ const ROWS: &[Command] = &[
     Command::args("xgroup|delconsumer", 5, WRITE, SECOND, |call, args| {
         let (key, group) = (call.key(args.at(0).unwrap_or_default()), args.at(1).unwrap_or_default());
         is_there(call, &key)?;
-        call.remove_group(&key, group, Some(args.at(2).unwrap_or_default()))
+        call.remove_consumer(&key, group, args.at(2).unwrap_or_default())
     })
     .tells(Tells::Nothing)
     .access(&[Access::Reduce])
@@ -347,16 +347,49 @@ impl Call<'_, '_, '_> {
     }
 }
 
+/// Bytes that an ID takes in a reply, at most.
+const ID_BYTES: usize = 3 * HEAD_BYTES_MAX;
+
 /// Bytes that the replies of these entries take at most.
 fn bytes_max(stream: Option<Stream<'_>>, ids: impl Iterator<Item = StreamId>, silent: bool) -> usize {
     let each = |id| match stream.as_ref().filter(|_| !silent).and_then(|stream| stream.entry(id)) {
         Some(entry) => entry_bytes_max(&entry),
-        None => 3 * HEAD_BYTES_MAX,
+        None => ID_BYTES,
     };
     HEAD_BYTES_MAX + ids.map(each).sum::<usize>()
 }
 
 impl Claiming {
+    /// Something is claimed, or not pending any more: that is told, whatever comes.
+    fn has_done(&self) -> bool {
+        let deletes = match &self.what {
+            What::Ids(..) => false,
+            What::From { deleted, .. } => !deleted.is_empty(),
+        };
+        deletes || self.count > 0
+    }
+
+    /// Charges what is deleted, with so much more of it, as it lies in a table that grows.
+    fn hold_deleted(&mut self, call: &mut Call<'_, '_, '_>, more: usize) -> Done {
+        let What::From { left, deleted, .. } = &self.what else { return Ok(()) };
+        let ids = 2 * (deleted.len() + more.min(*left));
+        let bytes = ids * size_of::<StreamId>() + self.group.len() + self.consumer.len();
+        self.held.set(call, bytes)
+    }
+
+    /// Claims some as soon as there is room for what is told of it; true if there are more.
+    fn claim_some(&mut self, call: &mut Call<'_, '_, '_>, most: usize) -> Result<bool, Fail> {
+        self.hold_deleted(call, most)?;
+        loop {
+            let name = self.name.for_now();
+            let key = name.key(call);
+            match call.as_one([key], |call| self.moment(call, &key, most))? {
+                Came::Needs(bytes) => call.make_room_in(&mut self.kept, bytes)?,
+                Came::Some(more) => return Ok(more),
+            }
+        }
+    }
+
     /// Claims some, and replies them; true if there are more. What it says for room, it needs, and has done nothing.
     fn moment(&mut self, call: &mut Call<'_, '_, '_>, key: &Key<'_>, most: usize) -> Result<Came, Fail> {
         let Claiming { group, consumer, terms, what, kept, count, .. } = self;
@@ -400,6 +433,8 @@ impl Claiming {
                     some /= 2;
                     bytes = of(some);
                 }
+                // With those that are deleted, which are told behind all others.
+                bytes += (deleted.len() + 1) * ID_BYTES;
                 if bytes > kept.free_bytes() {
                     return Ok(Came::Needs(bytes));
                 }
@@ -447,35 +482,19 @@ impl Job for Claiming {
         let each_ns = ID_NS + PENDING_NS;
         let steps = if call.cx.guard.in_transaction() { u64::MAX } else { call.step_ns() };
         let most = ((steps / each_ns) as usize).clamp(FEW_ELEMENTS, CLAIMED_AT_ONCE);
-        let more = loop {
-            let name = self.name.for_now();
-            let key = name.key(call);
-            match call.as_one([key], |call| self.moment(call, &key, most)) {
-                Ok(Came::Needs(bytes)) => match call.make_room_in(&mut self.kept, bytes) {
-                    Ok(()) => {}
-                    // What is claimed is told.
-                    Err(_) if self.count > 0 => break false,
-                    Err(fail) => return Err(fail),
-                },
-                Ok(Came::Some(more)) => break more,
-                // What is claimed is told.
-                Err(_) if self.count > 0 => break false,
-                Err(fail) => return Err(fail),
-            }
+        let more = match self.claim_some(call, most) {
+            Ok(more) => more,
+            // What is claimed is told.
+            Err(_) if self.has_done() => false,
+            Err(fail) => return Err(fail),
         };
-        if let What::From { deleted, .. } = &self.what {
-            let bytes = deleted.capacity() * size_of::<StreamId>() + self.group.len() + self.consumer.len();
-            self.held.set(call, bytes)?;
-        }
         if more {
             return Ok(Step::More);
         }
         if let What::From { from, deleted, .. } = &self.what {
-            // Those that are deleted come behind all others.
-            let room = (deleted.len() + 1) * 3 * HEAD_BYTES_MAX;
-            call.make_room_in(&mut self.kept, room)?;
             put_array(call.out, 3);
             put_id(call.out, *from);
+            // There is room for them: without that nothing was claimed.
             put_array(&mut self.kept, deleted.len());
             deleted.iter().for_each(|id| put_id(&mut self.kept, *id));
         }

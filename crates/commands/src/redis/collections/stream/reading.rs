@@ -5,19 +5,23 @@
 //! XREADGROUP  one stream after the other ─▶ delivered in moments, each copied with it      none ─▶ waits
 //! ```
 //!
-//! A client that has waited is given what there is then, 1,024 entries or 128 KiB at most: it asks for the rest behind them. A reader
+//! What comes while a command goes on in steps is not asked for: each stream is read to the ID that was its last at first.
+//!
+//! A client that has waited is given what all of its streams have then, 1,024 entries or 128 KiB at most, and one of each at
+//! least: it asks for the rest behind them. A reader
 //! of a group stands in line: the one that waits longest is served first, and what it is given is pending with it. A
 //! reader without a group takes nothing from others, and all of them are served.
 
 use larder_protocol::resp::{Args, Encoder, HEAD_BYTES_MAX, parse_integer};
 use larder_store::{Collection, Guard, Key, Stream, StreamId, StreamRefusal, Type};
+use smallvec::SmallVec;
 
 use super::told::{few_bytes, put_entry};
 use super::{put_id, strict_id};
 use crate::core::events::Class;
 use crate::core::output::Output;
 use crate::core::work::{STEPS_BYTES_MIN, copying_ns};
-use crate::redis::call::{Call, integer, is, next};
+use crate::redis::call::{Call, ELEMENT_BYTES, integer, is, next};
 use crate::redis::collections::block::{self, Want};
 use crate::redis::collections::listing::send_whole;
 use crate::redis::collections::{ELEMENT_NS, PRESENT_NS, peek_as};
@@ -196,7 +200,7 @@ const ASKED_BYTES: usize = 64;
 fn read(call: &mut Call<'_, '_, '_>, asked: &Asked<'_>) -> Done {
     let (resp3, most) = (call.client.resp3, asked.most());
     let _held = Heap::take(call, asked.keys.len() * ASKED_BYTES)?;
-    let mut after: Vec<StreamId> = Vec::with_capacity(asked.keys.len());
+    let mut after: Vec<(StreamId, StreamId)> = Vec::with_capacity(asked.keys.len());
     let mut long = false;
     call.spend(asked.keys.len() as u64 * PRESENT_NS);
     let mut found = 0;
@@ -208,7 +212,8 @@ fn read(call: &mut Call<'_, '_, '_>, asked: &Asked<'_>) -> Done {
             let key = call.key(name);
             let there = stream_of(&mut call.cx.guard, &key)?;
             let id = behind(id, there.as_ref())?;
-            after.push(id);
+            // What comes while it is copied is not asked for.
+            after.push((id, there.as_ref().map_or(StreamId::MIN, Stream::last_id)));
             let Some(stream) = there else { continue };
             let places = places_behind(&stream, id, most);
             if !places.is_empty() {
@@ -231,7 +236,7 @@ fn read(call: &mut Call<'_, '_, '_>, asked: &Asked<'_>) -> Done {
         } else {
             put_array(call.out, found)
         }
-        for (name, id) in asked.keys.zip(&after) {
+        for (name, (id, _)) in asked.keys.zip(&after) {
             let key = call.key(name);
             let Some(stream) = stream_of(&mut call.cx.guard, &key)? else { continue };
             let places = places_behind(&stream, *id, most);
@@ -259,9 +264,7 @@ fn read(call: &mut Call<'_, '_, '_>, asked: &Asked<'_>) -> Done {
             Ok(())
         }
         Some(timeout_ms) => {
-            let mut known = std::collections::HashSet::new();
-            let keys = asked.keys.zip(after).filter(|(key, _)| known.insert(*key));
-            let after = keys.map(|(key, id)| (key.into(), id)).collect();
+            let after = asked.keys.zip(after).map(|(key, (id, _))| (key.into(), id)).collect();
             block::wait(call, Want::Entries { after, most: asked.most }, asked.keys, timeout_ms)
         }
     }
@@ -291,22 +294,34 @@ fn no_group_read(key: &[u8], group: &[u8]) -> Fail {
 
 /// XREADGROUP
 fn read_group(call: &mut Call<'_, '_, '_>, asked: &Asked<'_>) -> Done {
-    let mut parts = Vec::new();
-    for (name, word) in asked.keys.zip(asked.ids) {
-        let key = call.key(name);
-        let there = stream_of(&mut call.cx.guard, &key)?;
-        if there.and_then(|stream| stream.group(asked.group)).is_none() {
-            return Err(no_group_read(name, asked.group));
+    let _held = Heap::take(call, asked.keys.len() * size_of::<Reading>())?;
+    let mut spans = Vec::with_capacity(asked.keys.len());
+    // All ends are of one moment.
+    call.as_one_in(asked.keys, |call| -> Done {
+        for (name, word) in asked.keys.zip(asked.ids) {
+            let key = call.key(name);
+            let there = stream_of(&mut call.cx.guard, &key)?;
+            let there = there.and_then(|stream| Some((stream, stream.group(asked.group)?)));
+            let Some((stream, group)) = there else { return Err(no_group_read(name, asked.group)) };
+            let (from, to) = match word {
+                b">" => (None, stream.last_id()),
+                b"$" | b"+" => return Err(meaningless(char::from(word[0]))),
+                word => {
+                    let last = stream.pending_back(&group).next();
+                    (Some(strict_id(word, 0)?), last.map_or(StreamId::MIN, |last| last.id))
+                }
+            };
+            let read = group.last;
+            // Behind the last ID there is nothing.
+            let ended = from == Some(StreamId::MAX);
+            let from = from.map(|id| id.next().unwrap_or(id));
+            spans.push((from, to, read, ended));
         }
-        let from = match word {
-            b">" => None,
-            b"$" | b"+" => return Err(meaningless(char::from(word[0]))),
-            word => Some(strict_id(word, 0)?),
-        };
-        // Behind the last ID there is nothing.
-        let ended = from == Some(StreamId::MAX);
-        let from = from.map(|id| id.next().unwrap_or(id));
-        parts.push(Reading { name: Name::kept(call, name)?, from, ended, left: asked.most() });
+        Ok(())
+    })?;
+    let mut parts = Vec::with_capacity(spans.len());
+    for (name, (from, to, read, ended)) in asked.keys.zip(spans) {
+        parts.push(Reading { name: Name::kept(call, name)?, from, to, read, ended, left: asked.most() });
     }
     call.spend(parts.len() as u64 * PRESENT_NS);
     parts.reverse();
@@ -326,6 +341,7 @@ fn read_group(call: &mut Call<'_, '_, '_>, asked: &Asked<'_>) -> Done {
         timeout_ms: asked.timeout_ms,
         keys,
         resp3: call.client.resp3,
+        at_once: call.cx.guard.in_transaction(),
         found: 0,
         first: Output::charged(u64::MAX, call.cx.guard.store(), 0),
         kept,
@@ -349,6 +365,10 @@ struct Reading {
     name: Name,
     /// What is pending with it from here on; none: what nobody has had.
     from: Option<StreamId>,
+    /// The last ID that there was when the command began: what comes meanwhile is not asked for.
+    to: StreamId,
+    /// What the group had read by then, or reads in this command. One that is set back meanwhile reads no further in it.
+    read: StreamId,
     /// There is nothing behind that.
     ended: bool,
     left: usize,
@@ -367,6 +387,8 @@ struct Delivering {
     /// Those that are waited for.
     keys: Encoder,
     resp3: bool,
+    /// In a transaction, which holds its keys throughout: all of it is one step.
+    at_once: bool,
     /// Streams with something in the reply.
     found: usize,
     /// What stands before the entries of the first of them.
@@ -393,17 +415,16 @@ enum Came {
 impl Delivering {
     /// Delivers some entries of a stream; true if there are more.
     fn deliver_some(&mut self, call: &mut Call<'_, '_, '_>, part: &mut Reading) -> Result<bool, Fail> {
-        let steps = if call.cx.guard.in_transaction() { u64::MAX } else { call.step_ns() };
+        let steps = if self.at_once { u64::MAX } else { call.step_ns() };
         let most = part.left.min(((steps / DELIVERED_NS) as usize).clamp(1, DELIVERED_AT_ONCE));
-        if part.ended {
-            return Ok(false);
-        }
         loop {
             let key = part.name.key(call);
-            let came = match call.as_one([key], |call| self.moment(call, &key, part.from, most)) {
-                Ok(Came::Needs(bytes)) => {
-                    call.make_room_in(&mut self.some, bytes).map(|()| Came::Needs(bytes))
-                }
+            if part.ended {
+                self.make_room(call, &key, 0)?;
+                return Ok(false);
+            }
+            let came = match call.as_one([key], |call| self.moment(call, &key, part, most)) {
+                Ok(Came::Needs(bytes)) => self.make_room(call, &key, bytes).map(|()| Came::Needs(bytes)),
                 came => came,
             };
             match came {
@@ -415,13 +436,46 @@ impl Delivering {
                 Ok(Came::Entries(count, last)) => {
                     self.count += count;
                     part.left -= count;
-                    part.ended = part.from.is_some() && last == StreamId::MAX;
+                    part.read = last;
                     part.from = part.from.map(|_| last.next().unwrap_or(last));
                     call.spend(count as u64 * (DELIVERED_NS + ELEMENT_NS));
-                    return Ok(part.left > 0 && !part.ended);
+                    return Ok(part.left > 0 && last < part.to);
                 }
             }
         }
+    }
+
+    /// How much room there has to be where the reply comes together, for a stream with so many bytes more.
+    fn whole_bytes(&self, key: &Key<'_>, bytes: usize) -> usize {
+        let head = key.bytes().len() + 3 * HEAD_BYTES_MAX;
+        if self.found == 0 { head } else { head + self.some.len() as usize + bytes }
+    }
+
+    /// The same in the reply, where nobody takes any of it before all is there.
+    fn reply_bytes(&self, key: &Key<'_>, bytes: usize) -> usize {
+        let before = self.first.len() + self.kept.len() + self.some.len();
+        before as usize + self.whole_bytes(key, 0) + bytes + ELEMENT_BYTES
+    }
+
+    fn has_room(&self, call: &Call<'_, '_, '_>, key: &Key<'_>, bytes: usize) -> bool {
+        let whole = if self.found == 0 { &self.first } else { &self.kept };
+        bytes <= self.some.free_bytes()
+            && self.whole_bytes(key, bytes) <= whole.free_bytes()
+            && (!self.at_once || call.has_room(self.reply_bytes(key, bytes)))
+    }
+
+    fn make_room(&mut self, call: &mut Call<'_, '_, '_>, key: &Key<'_>, bytes: usize) -> Done {
+        if self.at_once {
+            let reply_bytes = self.reply_bytes(key, bytes);
+            if call.out.own_bytes() + reply_bytes as u64 > call.reply_bytes_max() {
+                return Err(Fail::HELD);
+            }
+            call.make_room(reply_bytes)?;
+        }
+        let whole_bytes = self.whole_bytes(key, bytes);
+        let whole = if self.found == 0 { &mut self.first } else { &mut self.kept };
+        call.make_room_in(whole, whole_bytes)?;
+        call.make_room_in(&mut self.some, bytes)
     }
 
     /// One moment: `most` entries at most are delivered, and copied. The key is held.
@@ -429,20 +483,24 @@ impl Delivering {
         &mut self,
         call: &mut Call<'_, '_, '_>,
         key: &Key<'_>,
-        from: Option<StreamId>,
+        part: &Reading,
         most: usize,
     ) -> Result<Came, Fail> {
-        let Delivering { group, consumer, some, resp3, pends, .. } = self;
+        let &Reading { from, to, read, .. } = part;
         let (now, db) = (call.cx.now(), call.client.db);
+        let (group, consumer) = (&*self.group, &*self.consumer);
         let none = || no_group_read(key.bytes(), group);
         let stream = stream_of(&mut call.cx.guard, key)?.ok_or_else(none)?;
         let (count, bytes) = match from {
-            None => measure_new(&stream, group, most),
-            Some(from) => measure_pending(&stream, (group, consumer), from, most),
+            None => measure_new(&stream, group, (read, to), most),
+            Some(from) => measure_pending(&stream, (group, consumer), (from, to), most),
         };
-        if bytes > some.free_bytes() {
+        // What is delivered is replied: nothing is refused behind that.
+        if (count > 0 || from.is_some()) && !self.has_room(call, key, bytes) {
             return Ok(Came::Needs(bytes));
         }
+        let Delivering { group, consumer, some, resp3, pends, .. } = self;
+        let none = || no_group_read(key.bytes(), group);
         let guard = &mut call.cx.guard;
         let who = (&group[..], &consumer[..]);
         let done = match from {
@@ -475,18 +533,16 @@ impl Delivering {
     }
 
     /// A stream is read: what there was of it goes into the reply, with its key.
-    fn end_of(&mut self, call: &mut Call<'_, '_, '_>, part: &Reading) -> Done {
+    fn end_of(&mut self, call: &mut Call<'_, '_, '_>, part: &Reading) {
         // What is pending is replied however little it is.
         if self.count > 0 || part.from.is_some() {
             let key = part.name.key(call);
+            // There is room for it: without that nothing was delivered.
             if self.found == 0 {
                 // Most read one stream: its entries stay where they are.
-                call.make_room_in(&mut self.first, key.bytes().len() + 3 * HEAD_BYTES_MAX)?;
                 put_stream(&mut self.first, self.resp3, key.bytes(), self.count);
                 std::mem::swap(&mut self.kept, &mut self.some);
             } else {
-                let bytes = self.some.len() as usize + key.bytes().len() + 3 * HEAD_BYTES_MAX;
-                call.make_room_in(&mut self.kept, bytes)?;
                 put_stream(&mut self.kept, self.resp3, key.bytes(), self.count);
                 self.kept.put(self.some.contiguous().unwrap_or_default());
                 call.spend(copying_ns(self.some.len()));
@@ -495,7 +551,6 @@ impl Delivering {
         }
         self.some.clear();
         self.count = 0;
-        Ok(())
     }
 
     /// Delivers what a step is for; true when all is delivered.
@@ -505,14 +560,14 @@ impl Delivering {
         while let Some(mut part) = self.parts.pop() {
             let more = match self.deliver_some(call, &mut part) {
                 Ok(more) => more,
-                // What was delivered is told.
-                Err(_) if self.count > 0 || self.found > 0 => false,
+                // What was delivered of others is told, and of this one nothing was.
+                Err(_) if self.found > 0 => continue,
                 Err(fail) => return Err(fail),
             };
             if more {
                 self.parts.push(part);
             } else {
-                self.end_of(call, &part)?;
+                self.end_of(call, &part);
             }
             let done = call.cx.room.work().done_ns().saturating_sub(began) >= ns_max;
             if done && !self.parts.is_empty() {
@@ -524,17 +579,27 @@ impl Delivering {
 }
 
 /// How many new entries are delivered in one moment, and how many bytes their replies have at most.
-fn measure_new(stream: &Stream<'_>, group: &[u8], most: usize) -> (usize, usize) {
-    let Some(group) = stream.group(group) else { return (most, 0) };
-    measure(stream, places_behind(stream, group.last, most))
+fn measure_new(
+    stream: &Stream<'_>,
+    group: &[u8],
+    (read, to): (StreamId, StreamId),
+    most: usize,
+) -> (usize, usize) {
+    let Some(group) = stream.group(group) else { return (0, 0) };
+    if group.last < read {
+        return (0, 0);
+    }
+    let end = to.next().map_or(stream.len(), |next| stream.below(next));
+    let places = places_behind(stream, group.last, most);
+    measure(stream, places.start..places.end.min(end), STEPS_BYTES_MIN)
 }
 
 /// The same of entries at these places: one at least.
-fn measure(stream: &Stream<'_>, places: std::ops::Range<usize>) -> (usize, usize) {
+fn measure(stream: &Stream<'_>, places: std::ops::Range<usize>, bytes_max: u64) -> (usize, usize) {
     let (mut count, mut bytes) = (0, HEAD_BYTES_MAX);
     for entry in stream.entries(places) {
         let more = super::told::entry_bytes_max(&entry);
-        if count > 0 && (bytes + more) as u64 > STEPS_BYTES_MIN {
+        if count > 0 && (bytes + more) as u64 > bytes_max {
             break;
         }
         (count, bytes) = (count + 1, bytes + more);
@@ -546,12 +611,13 @@ fn measure(stream: &Stream<'_>, places: std::ops::Range<usize>) -> (usize, usize
 fn measure_pending(
     stream: &Stream<'_>,
     (group, consumer): (&[u8], &[u8]),
-    from: StreamId,
+    (from, to): (StreamId, StreamId),
     most: usize,
 ) -> (usize, usize) {
     let there = stream.group(group).and_then(|there| stream.consumer(&there, consumer));
     let (mut count, mut bytes) = (0, HEAD_BYTES_MAX);
-    for id in there.iter().flat_map(|there| stream.pending_with(there, from)).take(most) {
+    let ids = there.iter().flat_map(|there| stream.pending_with(there, from));
+    for id in ids.take(most).take_while(|id| *id <= to) {
         let more = stream.entry(id).map_or(4 * HEAD_BYTES_MAX, |entry| super::told::entry_bytes_max(&entry));
         if count > 0 && (bytes + more) as u64 > STEPS_BYTES_MIN {
             break;
@@ -599,97 +665,130 @@ impl Delivering {
     }
 }
 
-/// What one that waits is given of a stream; none if there is nothing for it.
-pub(crate) enum Ready {
-    /// So many bytes of a reply at most.
-    Bytes(usize),
-    /// It is told why there will be nothing.
-    Fail(Fail),
+/// Whether a key has something for one that waits behind an ID.
+pub(crate) fn entries_ready(there: Option<&Collection<'_>>, after: StreamId) -> bool {
+    let stream = there.and_then(|there| there.stream());
+    stream.is_some_and(|stream| !places_behind(&stream, after, 1).is_empty())
 }
 
-/// What of a key there is for one that waits behind an ID.
-pub(crate) fn entries_ready(
-    there: Option<&Collection<'_>>,
+/// Whether a key has something for one of a group that waits: entries, or that there will be none.
+pub(crate) fn delivery_ready(there: Result<Option<&Collection<'_>>, Fail>, group: &[u8]) -> bool {
+    let stream = there.ok().flatten().and_then(|there| there.stream());
+    let there = stream.and_then(|stream| Some((stream, stream.group(group)?)));
+    there.is_none_or(|(stream, group)| !places_behind(&stream, group.last, 1).is_empty())
+}
+
+/// What of a stream one that has waited is given.
+struct Share<'k> {
+    key: &'k [u8],
+    /// Behind this ID.
     after: StreamId,
-    most: Option<usize>,
-) -> Option<Ready> {
-    let stream = there?.stream()?;
-    let places = places_behind(&stream, after, most.unwrap_or(GIVEN_MAX).min(GIVEN_MAX));
-    if places.is_empty() {
-        return None;
-    }
-    Some(Ready::Bytes(measure(&stream, places).1))
+    count: usize,
 }
 
-/// Replies it.
-pub(crate) fn give_entries(
+/// What of all its streams one that has waited is given.
+#[derive(Default)]
+struct Shares<'k> {
+    all: SmallVec<[Share<'k>; 2]>,
+    entries: usize,
+    bytes: usize,
+}
+
+impl<'k> Shares<'k> {
+    /// Adds what a stream has behind an ID: one entry at least, and more as far as all of them are not too many.
+    fn add(&mut self, key: &'k [u8], stream: &Stream<'_>, after: StreamId, most: Option<usize>) {
+        let left = GIVEN_MAX.saturating_sub(self.entries).max(1);
+        let places = places_behind(stream, after, most.unwrap_or(left).min(left));
+        if places.is_empty() {
+            return;
+        }
+        let (count, bytes) = measure(stream, places, STEPS_BYTES_MIN.saturating_sub(self.bytes as u64));
+        self.entries += count;
+        self.bytes += bytes + key.len() + 2 * HEAD_BYTES_MAX;
+        self.all.push(Share { key, after, count });
+    }
+
+    /// # Errors
+    /// They take more than so many bytes.
+    fn within(self, room: u64) -> Result<SmallVec<[Share<'k>; 2]>, Fail> {
+        if (self.bytes + HEAD_BYTES_MAX) as u64 > room { Err(Fail::HELD) } else { Ok(self.all) }
+    }
+}
+
+/// Replies shares, all of which are there.
+fn put_shares(
     guard: &mut Guard<'_>,
-    key: &Key<'_>,
-    (after, most): (StreamId, Option<usize>),
+    db: u8,
+    shares: &[Share<'_>],
     resp3: bool,
     out: &mut Output,
 ) -> Result<bool, Fail> {
-    let Some(stream) = stream_of(guard, key)? else { return Ok(false) };
-    let places = places_behind(&stream, after, most.unwrap_or(GIVEN_MAX).min(GIVEN_MAX));
-    let count = measure(&stream, places.clone()).0;
-    if count == 0 {
+    if shares.is_empty() {
         return Ok(false);
     }
     if resp3 {
-        put_map(out, true, 1)
+        put_map(out, true, shares.len())
     } else {
-        put_array(out, 1)
+        put_array(out, shares.len())
     }
-    put_stream(out, resp3, key.bytes(), count);
-    stream.entries(places.start..places.start + count).for_each(|entry| put_entry(out, entry));
+    for Share { key: name, after, count } in shares {
+        let key = guard.key_in(db, name);
+        put_stream(out, resp3, name, *count);
+        let stream = stream_of(guard, &key)?.ok_or(Fail::HELD)?;
+        stream.entries(places_behind(&stream, *after, *count)).for_each(|entry| put_entry(out, entry));
+    }
     Ok(true)
 }
 
-/// What of a key there is for one of a group that waits.
-pub(crate) fn delivery_ready(
-    key: &[u8],
-    there: Result<Option<&Collection<'_>>, Fail>,
-    group: &[u8],
+/// Replies what streams, which are held, have behind IDs; false if that is nothing. `room`: bytes that the reply may take.
+pub(crate) fn give_entries(
+    guard: &mut Guard<'_>,
+    db: u8,
+    asked: &[(Box<[u8]>, StreamId)],
     most: Option<usize>,
-) -> Option<Ready> {
-    let stream = match there {
-        Ok(there) => there.and_then(|there| there.stream()),
-        Err(fail) => return Some(Ready::Fail(fail)),
-    };
-    let Some((stream, group)) = stream.and_then(|stream| Some((stream, stream.group(group)?))) else {
-        return Some(Ready::Fail(no_group_read(key, group)));
-    };
-    let places = places_behind(&stream, group.last, most.unwrap_or(GIVEN_MAX).min(GIVEN_MAX));
-    if places.is_empty() {
-        return None;
+    resp3: bool,
+    (out, room): (&mut Output, u64),
+) -> Result<bool, Fail> {
+    let mut shares = Shares::default();
+    for (name, after) in asked {
+        let key = guard.key_in(db, name);
+        if let Some(stream) = stream_of(guard, &key)? {
+            shares.add(name, &stream, *after, most);
+        }
     }
-    Some(Ready::Bytes(measure(&stream, places).1))
+    put_shares(guard, db, &shares.within(room)?, resp3, out)
 }
 
-/// Delivers it.
+/// Delivers what streams, which are held, have for a consumer of a group, and replies it; as [`give_entries`].
 pub(crate) fn give_delivery(
     guard: &mut Guard<'_>,
-    key: &Key<'_>,
-    (group, consumer): (&[u8], &[u8]),
+    (db, keys): (u8, &[Box<[u8]>]),
+    who: (&[u8], &[u8]),
     (most, pends): (Option<usize>, bool),
     resp3: bool,
-    out: &mut Output,
+    (out, room): (&mut Output, u64),
 ) -> Result<bool, Fail> {
-    let most = most.unwrap_or(GIVEN_MAX).min(GIVEN_MAX);
-    let none = || no_group_read(key.bytes(), group);
-    let now = guard.now();
-    let stream = stream_of(guard, key)?.ok_or_else(none)?;
-    let count = measure_new(&stream, group, most).0;
-    let done = guard.group_read(key, (group, consumer), now, count, pends);
-    let done = done.map_err(|refusal| super::refused(refusal, none))?;
-    let Some((first, last)) = done.range else { return Ok(false) };
-    let Some(stream) = stream_of(guard, key)? else { return Ok(false) };
-    if resp3 {
-        put_map(out, true, 1)
-    } else {
-        put_array(out, 1)
+    let mut shares = Shares::default();
+    for name in keys {
+        let key = guard.key_in(db, name);
+        let there = stream_of(guard, &key)?.and_then(|stream| Some((stream, stream.group(who.0)?)));
+        let (stream, group) = there.ok_or_else(|| no_group_read(name, who.0))?;
+        shares.add(name, &stream, group.last, most);
     }
-    put_stream(out, resp3, key.bytes(), done.count);
-    stream.entries(stream.places(first, last)).for_each(|entry| put_entry(out, entry));
-    Ok(true)
+    let mut shares = shares.within(room)?;
+    let now = guard.now();
+    for nth in 0..shares.len() {
+        let Share { key: name, count, .. } = shares[nth];
+        let key = guard.key_in(db, name);
+        match guard.group_read(&key, who, now, count, pends) {
+            Ok(_) => {}
+            // What is delivered is told.
+            Err(_) if nth > 0 => {
+                shares.truncate(nth);
+                break;
+            }
+            Err(refusal) => return Err(super::refused(refusal, || no_group_read(name, who.0))),
+        }
+    }
+    put_shares(guard, db, &shares, resp3, out)
 }

@@ -652,13 +652,13 @@ impl Call<'_, '_, '_> {
     /// As of [`Call::tell_stream`].
     pub(super) fn tell_read<'k>(
         &mut self,
-        asked: impl DoubleEndedIterator<Item = (&'k [u8], StreamId)>,
+        asked: impl DoubleEndedIterator<Item = (&'k [u8], (StreamId, StreamId))>,
         most: usize,
     ) -> Done {
         let mut parts = Vec::new();
-        for (key, after) in asked.rev() {
+        for (key, (after, to)) in asked.rev() {
             let Some(from) = after.next() else { continue };
-            let tale = Tale::Range { from, to: StreamId::MAX, most, back: false };
+            let tale = Tale::Range { from, to, most, back: false };
             parts.push(Part::new(tale, Name::kept(self, key)?));
         }
         let held = Heap::none(self);

@@ -4,18 +4,22 @@
 //! ```text
 //! XTRIM s MAXLEN 0    some thousand leaves │ … ─▶ how many went, of all
 //! XDEL s id id …      512 of them │ 512 │ …    ─▶ how many were there, of all
-//! XGROUP DESTROY      1024 that are pending │ … ─▶ the group
+//! XGROUP DESTROY      the group, 1024 that were pending │ 1024 │ …
+//! XGROUP DELCONSUMER  1024 that are pending │ … ─▶ the consumer
 //! ```
 //!
 //! In EXEC all is one moment.
 
+use std::sync::Arc;
+
 use larder_protocol::resp::Args;
-use larder_store::{Key, Removal, StreamId, StreamTrimmed, Trim};
+use larder_store::{Guard, Key, Moment, Removal, StreamId, StreamTrimmed, Trim};
 
 use super::{change, ids, put_id};
 use crate::core::events::{Change, seen};
 use crate::redis::call::Call;
 use crate::redis::collections::FEW_ELEMENTS;
+use crate::redis::collections::block::Waiters;
 use crate::redis::collections::words::first;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::steps::job::{Job, Step};
@@ -60,13 +64,24 @@ struct Ids {
     _held: Heap,
 }
 
-/// A group, or a consumer of it, that goes.
+/// A consumer that goes.
 #[derive(Debug)]
 struct Removing {
     name: Name,
     group: Box<[u8]>,
-    consumer: Option<Box<[u8]>>,
+    consumer: Box<[u8]>,
     pending: usize,
+    _held: Heap,
+}
+
+/// What is left of a group that is removed. If the connection ends meanwhile, upkeep goes on with it.
+#[derive(Debug)]
+struct Clearing {
+    key: Box<[u8]>,
+    /// Of its database, which may have another name by now.
+    moment: Moment,
+    waiters: Arc<Waiters>,
+    ended: bool,
     _held: Heap,
 }
 
@@ -132,8 +147,42 @@ impl Call<'_, '_, '_> {
         })
     }
 
-    /// Removes a group, and replies whether it was there; or a consumer of one, and replies how much was pending with it.
-    pub(super) fn remove_group(&mut self, key: &Key<'_>, group: &[u8], consumer: Option<&[u8]>) -> Done {
+    /// Removes a group, and replies whether it was there. Others see all of it or nothing: what was pending in one that is
+    /// large goes behind that.
+    pub(super) fn remove_group(&mut self, key: &Key<'_>, group: &[u8]) -> Done {
+        // Before it is looked at: what is flushed from here on is gone.
+        let moment = self.cx.guard.moment(self.client.db);
+        let mut done = self.cx.guard.group_destroy(key, group, PENDING_AT_ONCE)?;
+        self.spend_on(done.pending, PENDING_NS);
+        if !done.there {
+            return self.length(0);
+        }
+        let told = change("xgroup-destroy");
+        self.cx.tell(told.class, told.name, self.client.db, key.bytes());
+        let at_once = self.cx.guard.in_transaction();
+        while at_once && done.more {
+            let Ok(next) = self.cx.guard.group_removal(key, PENDING_AT_ONCE) else { break };
+            self.spend_on(next.pending, PENDING_NS);
+            done = next;
+        }
+        if !done.more {
+            return self.length(1);
+        }
+        let waiters = Arc::clone(&self.shared.waiters);
+        // The group is gone: nothing is refused any more.
+        let held = Heap::charge(self, key.bytes().len());
+        let mut clearing = Clearing { key: key.bytes().into(), moment, waiters, ended: false, _held: held };
+        if at_once {
+            // There was no memory for the rest.
+            clearing.leave();
+            return self.length(1);
+        }
+        self.go_on_with(clearing);
+        Ok(())
+    }
+
+    /// Removes a consumer, and replies how much was pending with it.
+    pub(super) fn remove_consumer(&mut self, key: &Key<'_>, group: &[u8], consumer: &[u8]) -> Done {
         let at_once = self.cx.guard.in_transaction();
         let most = if at_once { usize::MAX } else { PENDING_AT_ONCE };
         let mut done = self.removal_of_a_moment(key, (group, consumer), most)?;
@@ -144,14 +193,14 @@ impl Call<'_, '_, '_> {
         self.spend_on(done.pending, PENDING_NS);
         if !done.more {
             if done.there {
-                let told = change(if consumer.is_some() { "xgroup-delconsumer" } else { "xgroup-destroy" });
+                let told = change("xgroup-delconsumer");
                 self.cx.tell(told.class, told.name, self.client.db, key.bytes());
             }
-            return self.removed(done, consumer.is_some());
+            return self.length(done.pending);
         }
-        let held = Heap::keep(self, group.len() + consumer.map_or(0, <[u8]>::len))?;
+        let held = Heap::keep(self, group.len() + consumer.len())?;
         let name = Name::kept(self, key.bytes())?;
-        let (group, consumer) = (group.into(), consumer.map(Into::into));
+        let (group, consumer) = (group.into(), consumer.into());
         self.go_on_with(Removing { name, group, consumer, pending: done.pending, _held: held });
         Ok(())
     }
@@ -159,21 +208,18 @@ impl Call<'_, '_, '_> {
     fn removal_of_a_moment(
         &mut self,
         key: &Key<'_>,
-        (group, consumer): (&[u8], Option<&[u8]>),
+        (group, consumer): (&[u8], &[u8]),
         most: usize,
     ) -> Result<Removal, Fail> {
-        match consumer {
-            None => Ok(self.cx.guard.group_destroy(key, group, most)?),
-            Some(consumer) => {
-                let done = self.cx.guard.consumer_delete(key, group, consumer, most);
-                done.map_err(|refusal| super::refused(refusal, || super::no_group_for(key.bytes(), group)))
-            }
-        }
+        let done = self.cx.guard.consumer_delete(key, group, consumer, most);
+        done.map_err(|refusal| super::refused(refusal, || super::no_group_for(key.bytes(), group)))
     }
+}
 
-    fn removed(&mut self, done: Removal, of_consumer: bool) -> Done {
-        self.length(if of_consumer { done.pending } else { usize::from(done.there) })
-    }
+/// Goes on with groups of a stream that are removed, some at a time; true if there is more. By upkeep, for a client that
+/// has gone.
+pub(crate) fn clear_some(guard: &mut Guard<'_>, key: &Key<'_>) -> bool {
+    guard.group_removal(key, PENDING_AT_ONCE).is_ok_and(|done| done.more)
 }
 
 impl Job for Trimming {
@@ -229,10 +275,10 @@ impl Job for Removing {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let Removing { name, group, consumer, pending, .. } = self;
         let key = name.key(call);
-        let told = change(if consumer.is_some() { "xgroup-delconsumer" } else { "xgroup-destroy" });
+        let told = change("xgroup-delconsumer");
         let most = ((call.step_ns() / PENDING_NS) as usize).clamp(FEW_ELEMENTS, PENDING_AT_ONCE);
         let db = call.client.db;
-        let done = call.removal_of_a_moment(&key, (group, consumer.as_deref()), most)?;
+        let done = call.removal_of_a_moment(&key, (group, consumer), most)?;
         call.spend(done.pending as u64 * PENDING_NS);
         *pending += done.pending;
         if done.more {
@@ -240,7 +286,44 @@ impl Job for Removing {
         }
         call.cx.tell(told.class, told.name, db, key.bytes());
         // Somebody may have been faster with the last of it.
-        call.removed(Removal { there: true, pending: *pending, more: false }, consumer.is_some())?;
+        call.length(*pending)?;
         Ok(Step::Done)
+    }
+}
+
+impl Clearing {
+    /// Leaves the rest to upkeep.
+    fn leave(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.waiters.leave_group(self.moment, &self.key);
+        }
+    }
+}
+
+impl Job for Clearing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let most = ((call.step_ns() / PENDING_NS) as usize).clamp(FEW_ELEMENTS, PENDING_AT_ONCE);
+        if let Some(db) = call.cx.guard.name_since(self.moment) {
+            let key = call.cx.guard.key_in(db, &self.key);
+            match call.cx.guard.group_removal(&key, most) {
+                Ok(done) => {
+                    call.spend(done.pending as u64 * PENDING_NS);
+                    if done.more {
+                        return Ok(Step::More);
+                    }
+                }
+                // Something else may be there now. The group is gone in any case.
+                Err(_) => self.leave(),
+            }
+        }
+        self.ended = true;
+        call.length(1)?;
+        Ok(Step::Done)
+    }
+}
+
+impl Drop for Clearing {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
