@@ -19,7 +19,7 @@ use sha1::{Digest, Sha1};
 
 use crate::answer::{self, CHUNK, LIBRARY_CHUNK, NO_MEMORY, table_of, text_of};
 use crate::random::Random;
-use crate::reply::{Budget, Reader, Writer};
+use crate::reply::{Budget, Reader, Unwritten, Writer, Written};
 use crate::running::{Account, Caller, Level, Running, Sink, Stop, Tick};
 use crate::sandbox;
 use crate::strand::{Said, Strand, TICK, Told};
@@ -36,6 +36,8 @@ const TOO_DEEP: &[u8] = b"ERR Script ended: calls in calls as deep as may be, fo
 const TOLD_BYTES: i64 = 64 << 10;
 /// Of a state with more, what is out of use is not looked for at once: it goes as a whole.
 const COLLECTED_BYTES_MAX: usize = 1 << 20;
+/// What is kept of the room for the words of a command.
+const WORDS_BYTES: usize = 64 << 10;
 /// Values that Rust may hold without the state growing for it.
 const REFERENCES: usize = 1024;
 
@@ -68,6 +70,12 @@ pub(crate) struct Shared {
     looked: Cell<Instant>,
     worked: Cell<Duration>,
     pace: Pace,
+    /// The reply of the script that was at work last, and what room for it takes while it is written elsewhere.
+    written: RefCell<Written>,
+    written_bytes: Cell<usize>,
+    /// How it is written, and whether the script is at that.
+    how: Cell<How>,
+    replies: Cell<bool>,
     /// The thread's own time when the script was looked at, where that is told: a thread that the system kept from its core
     /// has not worked meanwhile.
     own: Cell<Option<Duration>>,
@@ -84,6 +92,18 @@ pub enum Pace {
     Look(Duration),
 }
 
+/// How the reply of a script is written.
+#[derive(Clone, Copy, Debug, Default)]
+struct How {
+    /// The client speaks RESP3.
+    resp3: bool,
+    /// The script has asked for RESP3.
+    script_resp3: bool,
+    bytes_max: usize,
+    /// There was no room for all of it.
+    is_full: bool,
+}
+
 /// The processor's time of this thread. The system is asked, some 0.2 µs.
 fn own_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -93,7 +113,7 @@ fn own_time() -> Duration {
 impl Shared {
     /// Tells the account what the state takes.
     fn charge(&self, lua: &Lua) {
-        let used = lua.used_memory();
+        let used = lua.used_memory() + self.written_bytes.get();
         self.running.set_used(used);
         self.tell((used as i64 + TOLD_BYTES - 1) / TOLD_BYTES * TOLD_BYTES);
     }
@@ -134,6 +154,32 @@ impl Shared {
             self.worked.set(self.worked.get() + each);
         }
         self.worked.get() + self.since_looked() < LOOK || self.tick(lua)
+    }
+
+    /// Writes the reply of a script that has come to this table, on the script's stack.
+    pub fn write(&self, lua: &Lua, value: &LuaValue) {
+        self.replies.set(true);
+        // Nothing is made but names of fields; and calls are as deep as where a script begins.
+        let _ = lua.set_memory_limit(0);
+        let mut written = self.written.take();
+        let look = |bytes| {
+            self.written_bytes.set(bytes);
+            self.look(lua)
+        };
+        let (how, steps) = (self.how.get(), 0);
+        let How { resp3, script_resp3, bytes_max, .. } = how;
+        let mut writer = Writer { written: &mut written, bytes_max, resp3, script_resp3, look: &look, steps };
+        let is_full = writer.value(value, 0) == Err(Unwritten::Full);
+        self.how.set(How { is_full, ..how });
+        self.written_bytes.set(written.taken_bytes());
+        self.written.replace(written);
+    }
+
+    /// What the last script replied is out of use.
+    fn forget_reply(&self) {
+        let mut written = self.written.borrow_mut();
+        written.clear();
+        self.written_bytes.set(written.taken_bytes());
     }
 
     /// What has passed since then, by a clock.
@@ -220,11 +266,12 @@ impl Functions {
     }
 }
 
-/// What a script has come to: its value, for [`Engine::write`].
+/// What a script has come to, for [`Engine::write`].
 #[derive(Debug)]
 pub struct Outcome {
+    /// Nothing where it was a table: its reply is written.
     value: LuaValue,
-    resp3: bool,
+    is_written: bool,
 }
 
 /// How a script has ended.
@@ -232,6 +279,8 @@ pub struct Outcome {
 pub enum End {
     /// With a value.
     Value(Outcome),
+    /// With a table whose reply would have more bytes than it may.
+    TooLarge,
     /// With an error.
     Failed {
         /// The reply without its minus sign.
@@ -254,6 +303,10 @@ pub struct Given<'a> {
     pub args: Args<'a>,
     /// What it is.
     pub kind: Kind,
+    /// Its client speaks RESP3.
+    pub resp3: bool,
+    /// A reply that is a table may have so many bytes.
+    pub reply_bytes_max: usize,
 }
 
 /// A Lua state with all that scripts see, and the stack that they run on.
@@ -262,9 +315,7 @@ pub struct Engine {
     strand: Strand,
     lua: Lua,
     shared: Rc<Shared>,
-    /// The script at work has asked for RESP3.
-    resp3: bool,
-    /// It ends.
+    /// The script at work ends.
     stop: Option<Stop>,
     /// What it is told next.
     next: Option<Told>,
@@ -315,10 +366,14 @@ impl Engine {
                 looked: Cell::new(Instant::now()),
                 worked: Cell::default(),
                 pace,
+                written: RefCell::default(),
+                written_bytes: Cell::default(),
+                how: Cell::default(),
+                replies: Cell::default(),
                 own: Cell::default(),
             });
             let run = sandbox::make(&lua, &shared)?;
-            let strand = Strand::new(&lua, &run)?;
+            let strand = Strand::new(&lua, &run, &shared)?;
             let hook = Rc::clone(&shared);
             let every = LuaHookTriggers::new().every_nth_instruction(INSTRUCTIONS);
             lua.set_global_hook(every, move |lua, _| match hook.look(lua) {
@@ -331,8 +386,8 @@ impl Engine {
             drop(held);
             lua.gc_collect()?;
             shared.charge(&lua);
-            let (resp3, stop, next, words) = (false, None, None, Vec::new());
-            Ok(Engine { strand, lua, shared, resp3, stop, next, words, is_timed: false })
+            let (stop, next, words) = (None, None, Vec::new());
+            Ok(Engine { strand, lua, shared, stop, next, words, is_timed: false })
         };
         made().map_err(|error| text_of(&error))
     }
@@ -360,7 +415,11 @@ impl Engine {
         // What the one before had worked is not of this one, nor that nobody could look at it.
         self.shared.worked.set(Duration::ZERO);
         self.shared.missed.set(0);
-        (self.resp3, self.stop, self.is_timed) = (false, None, given.kind == Kind::Library);
+        self.shared.forget_reply();
+        self.shared.replies.set(false);
+        let (resp3, bytes_max) = (given.resp3, given.reply_bytes_max);
+        self.shared.how.set(How { resp3, script_resp3: false, bytes_max, is_full: false });
+        (self.stop, self.is_timed) = (None, given.kind == Kind::Library);
         let _ = self.lua.set_memory_limit(self.shared.running.limit());
         let (script, kind) = (script.0.clone(), given.kind as u32);
         self.next = Some(Told::Run { script, keys, args, kind });
@@ -406,6 +465,9 @@ impl Engine {
                 }
                 Some(Said::Ticks) => {
                     shared.charge(&lua);
+                    if shared.replies.get() {
+                        caller.replies();
+                    }
                     let looked = self.looked(caller, shared.took_ns());
                     shared.looked.set(Instant::now());
                     match looked {
@@ -431,7 +493,8 @@ impl Engine {
             (Some(Stop::Again), _) if was_told => End::Stopped(Stop::Killed),
             (Some(stop), _) => End::Stopped(stop),
             (None, _) if shared.running.stops() => failed(TOO_DEEP.to_vec()),
-            (None, Ok((true, value))) => End::Value(Outcome { value, resp3: self.resp3 }),
+            (None, Ok((true, _))) if shared.how.get().is_full => End::TooLarge,
+            (None, Ok((true, value))) => End::Value(Outcome { value, is_written: shared.replies.get() }),
             (None, Ok((false, LuaValue::Table(told)))) => match answer::reply(&told, name) {
                 Ok((text, is_counted)) => End::Failed { text, is_counted },
                 Err(_) => End::NoMemory,
@@ -462,10 +525,23 @@ impl Engine {
         Ok((left.words(&self.lua, given.keys)?, left.words(&self.lua, given.args)?))
     }
 
-    /// Writes what a script has come to, for a client that speaks RESP3 or not; false if there is no room for all of it.
-    pub fn write(&self, outcome: &Outcome, resp3: bool, sink: &mut dyn Sink) -> bool {
-        let mut writer = Writer { sink, resp3, script_resp3: outcome.resp3 };
-        writer.value(&outcome.value, 0).is_ok()
+    /// Writes what the script that ended last has come to; false if there is no room for all of it.
+    pub fn write(&self, outcome: Outcome, sink: &mut dyn Sink) -> bool {
+        let done = match outcome.value {
+            // As long as it may be, and none of it is looked at.
+            LuaValue::String(text) => sink.put_bulk(&text.as_bytes()),
+            value => {
+                if !outcome.is_written {
+                    self.shared.write(&self.lua, &value);
+                }
+                let written = self.shared.written.borrow();
+                written.failed.iter().for_each(|(text, is_counted)| sink.failed(text, *is_counted));
+                !self.shared.how.get().is_full && sink.put(&written.bytes)
+            }
+        };
+        self.shared.forget_reply();
+        self.shared.charge(&self.lua);
+        done
     }
 
     /// The functions that a library has registered, if it has come to that, and there is room for all of them.
@@ -523,7 +599,8 @@ impl Engine {
             CALL | PCALL => self.call(lua, caller, &values, budget, kind == CALL),
             MAY => self.may(lua, caller, &values),
             RESP => {
-                self.resp3 = matches!(values.front(), Some(LuaValue::Integer(3)));
+                let script_resp3 = matches!(values.front(), Some(LuaValue::Integer(3)));
+                self.shared.how.set(How { script_resp3, ..self.shared.how.get() });
                 Ok((true, LuaValue::Nil))
             }
             LOG => {
@@ -544,12 +621,15 @@ impl Engine {
         self.shared.running.stop();
     }
 
-    /// The words of a command; an error's text if they are none.
+    /// The words of a command; an error's text if they are none, or more bytes together than a state may take: each of them
+    /// may be the same long text.
     fn words(&mut self, values: &LuaMultiValue) -> Result<usize, &'static str> {
         if values.is_empty() {
             return Err("ERR Please specify at least one argument for this redis lib call");
         }
         self.words.clear();
+        self.words.shrink_to(WORDS_BYTES);
+        let bytes_max = self.shared.running.limit();
         for value in values {
             match value {
                 LuaValue::String(text) => push(&mut self.words, &text.as_bytes()),
@@ -560,6 +640,10 @@ impl Engine {
                 }
                 LuaValue::Number(n) => push(&mut self.words, format_double(*n).as_bytes()),
                 _ => return Err("ERR Lua redis lib command arguments must be strings or integers"),
+            }
+            if self.words.len() > bytes_max {
+                self.words = Vec::new();
+                return Err("ERR arguments have too many bytes together");
             }
         }
         Ok(values.len())
@@ -577,7 +661,8 @@ impl Engine {
             Ok(count) => count,
             Err(text) => return Ok((!raises, LuaValue::Table(table_of(lua, text.as_bytes())?))),
         };
-        let reply = match caller.call(Args::decode(&self.words, count), self.resp3) {
+        let script_resp3 = self.shared.how.get().script_resp3;
+        let reply = match caller.call(Args::decode(&self.words, count), script_resp3) {
             Ok(reply) => reply,
             Err(stop) => {
                 self.ends(stop);
@@ -630,7 +715,11 @@ fn push(words: &mut Vec<u8>, word: &[u8]) {
 
 /// What a script is known by.
 pub fn sha1_hex(source: &[u8]) -> String {
-    let digest = Sha1::digest(source);
+    hex(&Sha1::digest(source))
+}
+
+/// Bytes as digits.
+pub(crate) fn hex(digest: &[u8]) -> String {
     digest.iter().fold(String::with_capacity(40), |mut text, byte| {
         text.push(char::from(b"0123456789abcdef"[usize::from(byte >> 4)]));
         text.push(char::from(b"0123456789abcdef"[usize::from(byte & 15)]));
@@ -685,7 +774,8 @@ mod tests {
     fn what_is_done_for_a_script_is_not_its_work_and_what_it_worked_not_the_next_ones() {
         let mut engine =
             Engine::new(8 << 20, Arc::default(), Box::new(|_| {}), Pace::Machine).expect("a state");
-        let given = |kind| Given { keys: Args::rest(b"", 0), args: Args::rest(b"", 0), kind };
+        let none = Args::rest(b"", 0);
+        let given = |kind| Given { keys: none, args: none, kind, resp3: false, reply_bytes_max: 0 };
         let mut slow = Slow::default();
         let asks = engine.compile(b"return redis.call('GET', 'k')", Kind::Script).expect("it compiles");
         assert!(engine.begin(&asks, given(Kind::Script)));

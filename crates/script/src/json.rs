@@ -14,6 +14,8 @@ use crate::sandbox::{Library, Making};
 const DEPTH_MAX: usize = 256;
 /// Digits of a number.
 const PRECISION: usize = 14;
+/// Bytes of a text that are read or written between two looks.
+const PART_BYTES: usize = 16 << 10;
 
 /// How values are written, as scripts may set it.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +124,7 @@ impl Writer<'_, '_> {
                 if depth >= self.settings.depth_max {
                     return Err(error(format!("Cannot serialise, excessive nesting ({})", depth + 1)));
                 }
+                self.making.look()?;
                 match array_length(self.making, table, &self.settings)? {
                     0 => self.object(table, depth + 1),
                     length => self.array(table, length, depth + 1),
@@ -143,6 +146,15 @@ impl Writer<'_, '_> {
 
     fn string(&mut self, text: &[u8]) -> LuaResult<()> {
         self.put(b"\"")?;
+        for part in text.chunks(PART_BYTES) {
+            self.making.bytes(part.len())?;
+            self.part(part)?;
+        }
+        self.put(b"\"")
+    }
+
+    /// Some of a string.
+    fn part(&mut self, text: &[u8]) -> LuaResult<()> {
         let mut plain = 0;
         for (at, &byte) in text.iter().enumerate() {
             let mut escape = [0u8; 6];
@@ -166,8 +178,7 @@ impl Writer<'_, '_> {
             self.put(escape)?;
             plain = at + 1;
         }
-        self.put(&text[plain..])?;
-        self.put(b"\"")
+        self.put(&text[plain..])
     }
 
     fn array(&mut self, table: &LuaTable, length: usize, depth: usize) -> LuaResult<()> {
@@ -254,9 +265,9 @@ fn decode(making: &mut Making<'_>, args: LuaMultiValue) -> LuaResult<LuaValue> {
         return Err(error("JSON parser does not support UTF-16 or UTF-32"));
     }
     let mut parser = Parser { text: &text, at: 0, start: 0, depth_max, strict };
-    let token = parser.next();
+    let token = parser.next(making)?;
     let value = parser.value(making, token, 0)?;
-    match parser.next() {
+    match parser.next(making)? {
         Token::End => Ok(value),
         token => Err(parser.expected("the end", &token)),
     }
@@ -313,13 +324,14 @@ impl Parser<'_> {
         error(format!("Expected {what} but found {found} at character {at}"))
     }
 
-    fn next(&mut self) -> Token {
+    fn next(&mut self, making: &mut Making<'_>) -> LuaResult<Token> {
         while self.text.get(self.at).is_some_and(|byte| b" \t\n\r".contains(byte)) {
             self.at += 1;
+            self.passed(making)?;
         }
         self.start = self.at;
         // A zero ends the text, as strings of C end.
-        let Some(&byte) = self.text.get(self.at).filter(|byte| **byte != 0) else { return Token::End };
+        let Some(&byte) = self.text.get(self.at).filter(|byte| **byte != 0) else { return Ok(Token::End) };
         let sign = match byte {
             b'{' => Token::ObjectBegin,
             b'}' => Token::ObjectEnd,
@@ -327,11 +339,16 @@ impl Parser<'_> {
             b']' => Token::ArrayEnd,
             b':' => Token::Colon,
             b',' => Token::Comma,
-            b'"' => return self.string(),
-            _ => return self.word(),
+            b'"' => return self.string(making),
+            _ => return Ok(self.word()),
         };
         self.at += 1;
-        sign
+        Ok(sign)
+    }
+
+    /// One more byte of what may be long.
+    fn passed(&self, making: &mut Making<'_>) -> LuaResult<()> {
+        if self.at.is_multiple_of(PART_BYTES) { making.bytes(PART_BYTES) } else { Ok(()) }
     }
 
     fn word(&mut self) -> Token {
@@ -361,20 +378,21 @@ impl Parser<'_> {
         }
     }
 
-    fn string(&mut self) -> Token {
+    fn string(&mut self, making: &mut Making<'_>) -> LuaResult<Token> {
         let mut made = Vec::new();
         self.at += 1;
         loop {
             let Some(&byte) = self.text.get(self.at).filter(|byte| **byte != 0) else {
                 self.start = self.at;
-                return Token::Error("unexpected end of string");
+                return Ok(Token::Error("unexpected end of string"));
             };
             self.at += 1;
+            self.passed(making)?;
             match byte {
-                b'"' => return Token::String(made),
+                b'"' => return Ok(Token::String(made)),
                 b'\\' => {
                     let Some(&escape) = self.text.get(self.at) else {
-                        return Token::Error("unexpected end of string");
+                        return Ok(Token::Error("unexpected end of string"));
                     };
                     self.at += 1;
                     let byte = match escape {
@@ -391,12 +409,12 @@ impl Parser<'_> {
                             }
                             None => {
                                 self.start = self.at - 2;
-                                return Token::Error("invalid unicode escape code");
+                                return Ok(Token::Error("invalid unicode escape code"));
                             }
                         },
                         _ => {
                             self.start = self.at - 2;
-                            return Token::Error("invalid escape code");
+                            return Ok(Token::Error("invalid escape code"));
                         }
                     };
                     made.push(byte);
@@ -445,23 +463,23 @@ impl Parser<'_> {
 
     fn object(&mut self, making: &mut Making<'_>, depth: usize) -> LuaResult<LuaValue> {
         let table = making.budget.table(making.lua, 0, 0)?;
-        let mut token = self.next();
+        let mut token = self.next(making)?;
         if token == Token::ObjectEnd {
             return Ok(LuaValue::Table(table));
         }
         loop {
             let Token::String(key) = token else { return Err(self.expected("object key string", &token)) };
-            match self.next() {
+            match self.next(making)? {
                 Token::Colon => {}
                 other => return Err(self.expected("colon", &other)),
             }
-            let next = self.next();
+            let next = self.next(making)?;
             let value = self.value(making, next, depth)?;
             making.budget.element()?;
             table.raw_set(making.budget.string(making.lua, &key)?, value)?;
-            match self.next() {
+            match self.next(making)? {
                 Token::ObjectEnd => return Ok(LuaValue::Table(table)),
-                Token::Comma => token = self.next(),
+                Token::Comma => token = self.next(making)?,
                 other => return Err(self.expected("comma or object end", &other)),
             }
         }
@@ -469,7 +487,7 @@ impl Parser<'_> {
 
     fn array(&mut self, making: &mut Making<'_>, depth: usize) -> LuaResult<LuaValue> {
         let table = making.budget.table(making.lua, 0, 0)?;
-        let mut token = self.next();
+        let mut token = self.next(making)?;
         if token == Token::ArrayEnd {
             return Ok(LuaValue::Table(table));
         }
@@ -477,9 +495,9 @@ impl Parser<'_> {
             let value = self.value(making, token, depth)?;
             making.budget.element()?;
             table.raw_set(n, value)?;
-            match self.next() {
+            match self.next(making)? {
                 Token::ArrayEnd => break,
-                Token::Comma => token = self.next(),
+                Token::Comma => token = self.next(making)?,
                 other => return Err(self.expected("comma or array end", &other)),
             }
         }

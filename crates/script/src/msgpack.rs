@@ -129,28 +129,30 @@ impl Packer<'_, '_> {
             LuaValue::String(text) => {
                 let text = text.as_bytes();
                 self.length(text.len(), 0xA0, 32, [Some(0xD9), Some(0xDA), Some(0xDB)])?;
+                self.making.bytes(text.len())?;
                 self.put(&text)
             }
-            LuaValue::Table(table) if depth < PACKED_DEPTH_MAX => match array_length(self.making, table) {
-                Some(count) => {
-                    self.length(count, 0x90, 16, [None, Some(0xDC), Some(0xDD)])?;
-                    (1..=count).try_for_each(|n| self.value(&table.raw_get::<LuaValue>(n)?, depth + 1))
-                }
-                None => {
-                    let mut count = 0;
-                    table.for_each(|_: LuaValue, _: LuaValue| {
-                        count += 1;
-                        self.making.step()
-                    })?;
-                    self.length(count, 0x80, 16, [None, Some(0xDE), Some(0xDF)])?;
-                    table.for_each(|key: LuaValue, value: LuaValue| {
-                        self.value(&key, depth + 1)?;
-                        self.value(&value, depth + 1)
-                    })
-                }
-            },
+            LuaValue::Table(table) if depth < PACKED_DEPTH_MAX => self.table(table, depth + 1),
             _ => self.put(&[0xC0]),
         }
+    }
+
+    fn table(&mut self, table: &LuaTable, depth: usize) -> LuaResult<()> {
+        self.making.look()?;
+        if let Some(count) = array_length(self.making, table) {
+            self.length(count, 0x90, 16, [None, Some(0xDC), Some(0xDD)])?;
+            return (1..=count).try_for_each(|n| self.value(&table.raw_get::<LuaValue>(n)?, depth));
+        }
+        let mut count = 0;
+        table.for_each(|_: LuaValue, _: LuaValue| {
+            count += 1;
+            self.making.step()
+        })?;
+        self.length(count, 0x80, 16, [None, Some(0xDE), Some(0xDF)])?;
+        table.for_each(|key: LuaValue, value: LuaValue| {
+            self.value(&key, depth)?;
+            self.value(&value, depth)
+        })
     }
 }
 
@@ -215,6 +217,7 @@ impl<'t> Unpacker<'t> {
 
     fn string(&mut self, making: &mut Making<'_>, bytes: u64) -> LuaResult<LuaValue> {
         let text = self.take(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        making.bytes(text.len())?;
         making.budget.string(making.lua, text)
     }
 

@@ -56,9 +56,10 @@ impl Format<'_> {
     }
 
     /// The next field, where so many bytes are in front of it.
-    fn next(&mut self, at: usize) -> LuaResult<Option<Field>> {
+    fn next(&mut self, making: &mut Making<'_>, at: usize) -> LuaResult<Option<Field>> {
         while let Some((&option, rest)) = self.rest.split_first() {
             self.rest = rest;
+            making.step()?;
             match option {
                 b' ' => continue,
                 b'<' => self.big = false,
@@ -128,7 +129,7 @@ fn pack(making: &mut Making<'_>, mut args: LuaMultiValue) -> LuaResult<LuaValue>
     args.push_back(LuaValue::Nil);
     let mut format = Format { rest: up_to_zero(&format), big: false, alignment: 1 };
     let (mut out, mut nth) = (Vec::new(), 0);
-    while let Some(Field { option, bytes, padding }) = format.next(out.len())? {
+    while let Some(Field { option, bytes, padding }) = format.next(making, out.len())? {
         if out.len() + padding + bytes > making.budget.0 {
             return Err(no_memory());
         }
@@ -152,6 +153,7 @@ fn pack(making: &mut Making<'_>, mut args: LuaMultiValue) -> LuaResult<LuaValue>
                 let taken = text.get(..bytes);
                 let short = || error(format!("bad argument #{} (string too short)", nth + 2));
                 out.extend_from_slice(taken.ok_or_else(short)?);
+                making.bytes(bytes)?;
                 if option == b's' {
                     out.push(0);
                 }
@@ -188,7 +190,7 @@ fn size(making: &mut Making<'_>, args: LuaMultiValue) -> LuaResult<LuaValue> {
     let format = text(making.lua, &args, 0)?.as_bytes().to_vec();
     let mut format = Format { rest: up_to_zero(&format), big: false, alignment: 1 };
     let mut all = 0usize;
-    while let Some(Field { option, bytes, padding }) = format.next(all)? {
+    while let Some(Field { option, bytes, padding }) = format.next(making, all)? {
         match option {
             b's' => return Err(error("bad argument #1 (option 's' has no fixed size)")),
             b'c' if bytes == 0 => return Err(error("bad argument #1 (option 'c0' has no fixed size)")),
@@ -218,7 +220,7 @@ fn unpack(making: &mut Making<'_>, args: LuaMultiValue) -> LuaResult<(LuaTable, 
     let mut format = Format { rest: up_to_zero(&format), big: false, alignment: 1 };
     let table = making.budget.table(making.lua, 0, 0)?;
     let (mut count, mut last) = (0, None);
-    while let Some(Field { option, bytes, padding }) = format.next(at)? {
+    while let Some(Field { option, bytes, padding }) = format.next(making, at)? {
         if !OPTIONS.contains(&option) {
             return Err(invalid(option));
         }
@@ -238,7 +240,10 @@ fn unpack(making: &mut Making<'_>, args: LuaMultiValue) -> LuaResult<(LuaTable, 
         at += bytes + usize::from(option == b's');
         let value = match option {
             b'x' => continue,
-            b's' | b'c' => making.budget.string(making.lua, raw)?,
+            b's' | b'c' => {
+                making.bytes(raw.len())?;
+                making.budget.string(making.lua, raw)?
+            }
             _ => {
                 let n = read(option, raw, format.big);
                 last = Some(n).filter(|n| *n >= 0.0);

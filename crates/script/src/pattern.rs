@@ -15,7 +15,9 @@ const CAPTURES_MAX: usize = 32;
 /// Most choices within choices.
 const DEPTH_MAX: usize = 200;
 /// Steps between two looks at the clock.
-const STEPS: u32 = 1 << 12;
+const STEPS: usize = 1 << 12;
+/// Bytes that are compared, or copied, in one step.
+const STEP_BYTES: usize = 64;
 
 /// What a match has captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +43,33 @@ enum Open {
     Closed(Capture),
 }
 
-struct Matcher<'m> {
+/// The looks at the clock of one call, however many searches that is.
+pub(crate) struct Looks<'l> {
+    steps: usize,
+    go_on: &'l dyn Fn() -> bool,
+}
+
+impl Looks<'_> {
+    /// `go_on`: looks at the clock; false if the script ends.
+    pub fn new(go_on: &dyn Fn() -> bool) -> Looks<'_> {
+        Looks { steps: 0, go_on }
+    }
+
+    fn steps(&mut self, steps: usize) -> LuaResult<()> {
+        self.steps += steps;
+        if self.steps < STEPS {
+            return Ok(());
+        }
+        self.steps = 0;
+        if (self.go_on)() { Ok(()) } else { Err(error("script ended")) }
+    }
+}
+
+struct Matcher<'m, 'l> {
     text: &'m [u8],
     pattern: &'m [u8],
     captures: Vec<Open>,
-    steps: u32,
-    go_on: &'m dyn Fn() -> bool,
+    looks: &'m mut Looks<'l>,
 }
 
 /// Where what matched ends; none if nothing did.
@@ -70,13 +93,9 @@ fn is_class(byte: u8, class: u8) -> bool {
     is != class.is_ascii_uppercase()
 }
 
-impl Matcher<'_> {
+impl Matcher<'_, '_> {
     fn step(&mut self) -> LuaResult<()> {
-        self.steps += 1;
-        if self.steps.is_multiple_of(STEPS) && !(self.go_on)() {
-            return Err(error("script ended"));
-        }
-        Ok(())
+        self.looks.steps(1)
     }
 
     /// Where the class that begins at `p` ends.
@@ -282,6 +301,7 @@ impl Matcher<'_> {
             return Err(error("invalid capture index"));
         };
         let text = &self.text[*start..*end];
+        self.looks.steps(text.len() / STEP_BYTES)?;
         Ok(self.text[s..].starts_with(text).then_some(s + text.len()))
     }
 }
@@ -292,11 +312,11 @@ pub(crate) fn search(
     pattern: &[u8],
     init: usize,
     anchors: bool,
-    go_on: &dyn Fn() -> bool,
+    looks: &mut Looks<'_>,
 ) -> LuaResult<Option<Found>> {
     let anchored = anchors && pattern.first() == Some(&b'^');
     let pattern = if anchored { &pattern[1..] } else { pattern };
-    let mut matcher = Matcher { text, pattern, captures: Vec::new(), steps: 0, go_on };
+    let mut matcher = Matcher { text, pattern, captures: Vec::new(), looks };
     let last = if anchored { init } else { text.len() };
     for start in init..=last {
         matcher.captures.clear();
@@ -319,15 +339,17 @@ pub(crate) fn replace(
     by: &[u8],
     most: usize,
     bytes_max: usize,
-    go_on: &dyn Fn() -> bool,
+    looks: &mut Looks<'_>,
 ) -> LuaResult<(Vec<u8>, usize)> {
     let anchored = pattern.first() == Some(&b'^');
     let (mut made, mut at, mut count) = (Vec::new(), 0, 0);
     while count < most {
-        let Some(found) = search(text, pattern, at, true, go_on)? else { break };
+        let Some(found) = search(text, pattern, at, true, looks)? else { break };
         count += 1;
         made.extend_from_slice(&text[at..found.start]);
-        put(&mut made, text, &found, by)?;
+        let before = made.len();
+        put(&mut made, text, &found, by, bytes_max)?;
+        looks.steps((made.len() - before) / STEP_BYTES)?;
         if made.len() > bytes_max {
             return Err(no_memory());
         }
@@ -345,10 +367,14 @@ pub(crate) fn replace(
     Ok((made, count))
 }
 
-/// Adds what takes the place of a match.
-fn put(made: &mut Vec<u8>, text: &[u8], found: &Found, by: &[u8]) -> LuaResult<()> {
+/// Adds what takes the place of a match; what is more than so many bytes then is an error.
+fn put(made: &mut Vec<u8>, text: &[u8], found: &Found, by: &[u8], bytes_max: usize) -> LuaResult<()> {
     let mut bytes = by.iter();
     while let Some(&byte) = bytes.next() {
+        // What was captured may be long, and be wanted many times.
+        if made.len() > bytes_max {
+            return Err(no_memory());
+        }
         match (byte, if byte == b'%' { bytes.next() } else { None }) {
             (b'%', Some(b'0')) => made.extend_from_slice(&text[found.start..found.end]),
             (b'%', Some(&digit)) if digit.is_ascii_digit() => {
@@ -376,14 +402,21 @@ mod tests {
     use super::*;
 
     fn find(text: &str, pattern: &str) -> Result<Option<(usize, usize, Vec<Capture>)>, String> {
-        search(text.as_bytes(), pattern.as_bytes(), 0, true, &|| true)
+        search(text.as_bytes(), pattern.as_bytes(), 0, true, &mut Looks::new(&|| true))
             .map(|found| found.map(|found| (found.start, found.end, found.captures)))
             .map_err(|error| crate::answer::text_of(&error))
     }
 
     fn gsub(text: &str, pattern: &str, by: &str) -> (String, usize) {
-        let (made, count) =
-            replace(text.as_bytes(), pattern.as_bytes(), by.as_bytes(), usize::MAX, 1000, &|| true).unwrap();
+        let (made, count) = replace(
+            text.as_bytes(),
+            pattern.as_bytes(),
+            by.as_bytes(),
+            usize::MAX,
+            1000,
+            &mut Looks::new(&|| true),
+        )
+        .unwrap();
         (String::from_utf8(made).unwrap(), count)
     }
 
@@ -433,8 +466,42 @@ mod tests {
     fn a_search_without_end_is_ended() {
         let text = "a".repeat(200);
         let pattern = ".-".repeat(20) + "b";
-        let ended = search(text.as_bytes(), pattern.as_bytes(), 0, true, &|| false);
+        let ended = search(text.as_bytes(), pattern.as_bytes(), 0, true, &mut Looks::new(&|| false));
         assert_eq!(crate::answer::text_of(&ended.unwrap_err()), "script ended");
+    }
+
+    #[test]
+    fn matches_of_one_call_are_looked_at_together_and_long_ones_the_more_often() {
+        let looks = std::cell::Cell::new(0);
+        let go_on = || {
+            looks.set(looks.get() + 1);
+            true
+        };
+        // Each search is a few steps.
+        let text = [b'a'; 5 * STEPS];
+        replace(&text, b"a", b"b", usize::MAX, text.len(), &mut Looks::new(&go_on)).unwrap();
+        assert!((5..=20).contains(&looks.take()), "a look in so many steps");
+        let backward = find_looks(&[&[b'a'; 8 * STEPS][..], b"b"].concat(), b"^(a-)%1x", &go_on, &looks);
+        let plain = find_looks(&[&[b'a'; 8 * STEPS][..], b"b"].concat(), b"^(a-)x", &go_on, &looks);
+        assert!(backward > 10 * plain, "{backward}, {plain}: what is compared again is work");
+    }
+
+    fn find_looks(
+        text: &[u8],
+        pattern: &[u8],
+        go_on: &dyn Fn() -> bool,
+        looks: &std::cell::Cell<u32>,
+    ) -> u32 {
+        search(text, pattern, 0, true, &mut Looks::new(go_on)).unwrap();
+        looks.take()
+    }
+
+    /// What is captured is long, and wanted often: none of it is made that there is no room for.
+    #[test]
+    fn a_replacement_is_refused_before_it_is_made() {
+        let text = vec![b'a'; 1 << 20];
+        let by = b"%0".repeat(1 << 20);
+        assert!(replace(&text, b".*", &by, 1, 2 << 20, &mut Looks::new(&|| true)).is_err());
     }
 
     #[test]
@@ -446,7 +513,7 @@ mod tests {
         assert_eq!(gsub("abc", "b*", "x"), ("xaxxcx".into(), 4));
         assert_eq!(gsub("aaa", "^a", "b"), ("baa".into(), 1));
         assert_eq!(gsub("x", "x", "%%"), ("%".into(), 1));
-        assert!(replace(b"x", b"x", b"%2", 1, 100, &|| true).is_err());
-        assert!(replace(&[b'x'; 100], b"x", &[b'y'; 100], 200, 1000, &|| true).is_err());
+        assert!(replace(b"x", b"x", b"%2", 1, 100, &mut Looks::new(&|| true)).is_err());
+        assert!(replace(&[b'x'; 100], b"x", &[b'y'; 100], 200, 1000, &mut Looks::new(&|| true)).is_err());
     }
 }

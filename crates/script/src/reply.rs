@@ -21,7 +21,6 @@ use larder_protocol::resp::{
 use mlua::prelude::{Lua, LuaResult, LuaTable, LuaValue};
 
 use crate::answer::{COUNTED, error, no_memory, table_of};
-use crate::running::Sink;
 
 /// Replies and values may lie in one another so deep.
 pub(crate) const DEPTH_MAX: usize = 128;
@@ -212,35 +211,96 @@ pub(crate) fn up_to_zero(text: &[u8]) -> &[u8] {
     &text[..memchr::memchr(0, text).unwrap_or(text.len())]
 }
 
-/// Writes the reply of a script.
-pub(crate) struct Writer<'s> {
-    pub sink: &'s mut dyn Sink,
+/// Steps of writing between two looks: of an element or so many bytes, of which a table is some.
+const STEPS: usize = 128;
+const STEP_BYTES: usize = 1024;
+const TABLE_STEPS: usize = 16;
+/// So many errors in one reply are counted.
+const ERRORS_MAX: usize = 1024;
+/// And so much is kept of their texts, which are counted by their first words.
+const ERROR_BYTES_MAX: usize = 128;
+/// What is kept of the room for replies.
+const KEPT_BYTES: usize = 16 << 10;
+
+/// The reply of a script, and the errors in it: whether one is that of a command, which was counted.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    pub bytes: Vec<u8>,
+    pub failed: Vec<(Vec<u8>, bool)>,
+}
+
+impl Written {
+    /// It is empty, for the next one.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_BYTES);
+        self.failed = Vec::new();
+    }
+
+    /// What it takes.
+    pub fn taken_bytes(&self) -> usize {
+        self.bytes.capacity() + self.failed.len() * (ERROR_BYTES_MAX + size_of::<(Vec<u8>, bool)>())
+    }
+}
+
+/// Writes the reply of a script, on the script's stack, so that it is looked at, and may be left, as while it runs: a few
+/// tables that lie in one another may be a reply without end.
+pub(crate) struct Writer<'w> {
+    pub written: &'w mut Written,
+    /// It has so many bytes at most.
+    pub bytes_max: usize,
     /// The client speaks RESP3.
     pub resp3: bool,
     /// The script has asked for RESP3.
     pub script_resp3: bool,
+    /// Looks at the clock; given what was taken. False if the script ends.
+    pub look: &'w dyn Fn(usize) -> bool,
+    pub steps: usize,
 }
 
-/// There is no room for the rest of a reply.
-#[derive(Debug)]
-pub(crate) struct Full;
+/// Why a reply is not written to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unwritten {
+    /// There is no room for the rest of it.
+    Full,
+    /// The script ends.
+    Ended,
+}
+
+type Wrote = Result<(), Unwritten>;
 
 impl Writer<'_> {
-    fn put(&mut self, bytes: &[u8]) -> Result<(), Full> {
-        if self.sink.put(bytes) { Ok(()) } else { Err(Full) }
+    fn step(&mut self, steps: usize) -> Wrote {
+        self.steps += steps;
+        if self.steps < STEPS { Ok(()) } else { self.look() }
     }
 
-    fn head(&mut self, kind: u8, n: usize) -> Result<(), Full> {
+    fn look(&mut self) -> Wrote {
+        self.steps = 0;
+        if (self.look)(self.written.taken_bytes()) { Ok(()) } else { Err(Unwritten::Ended) }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Wrote {
+        if self.written.bytes.len() + bytes.len() > self.bytes_max {
+            return Err(Unwritten::Full);
+        }
+        self.written.bytes.extend_from_slice(bytes);
+        self.step(bytes.len() / STEP_BYTES)
+    }
+
+    fn head(&mut self, kind: u8, n: usize) -> Wrote {
         let mut head = [0; HEAD_BYTES_MAX];
         let bytes = write_head(&mut head, kind, n as u64);
         self.put(&head[..bytes])
     }
 
-    fn bulk(&mut self, text: &[u8]) -> Result<(), Full> {
-        if self.sink.put_bulk(text) { Ok(()) } else { Err(Full) }
+    fn bulk(&mut self, text: &[u8]) -> Wrote {
+        self.head(b'$', text.len())?;
+        self.put(text)?;
+        self.put(b"\r\n")
     }
 
-    fn integer(&mut self, n: i64) -> Result<(), Full> {
+    fn integer(&mut self, n: i64) -> Wrote {
         let mut line = [0; HEAD_BYTES_MAX];
         line[0] = b':';
         let end = 1 + write_integer(&mut line[1..], n);
@@ -249,18 +309,19 @@ impl Writer<'_> {
     }
 
     /// A line; what would end it becomes spaces.
-    fn line(&mut self, kind: &[u8], text: &[u8]) -> Result<(), Full> {
+    fn line(&mut self, kind: &[u8], text: &[u8]) -> Wrote {
         self.put(kind)?;
         self.put(&lined(text))?;
         self.put(b"\r\n")
     }
 
-    fn null(&mut self) -> Result<(), Full> {
+    fn null(&mut self) -> Wrote {
         self.put(if self.resp3 { b"_\r\n" } else { b"$-1\r\n" })
     }
 
     /// A value and what is in it.
-    pub fn value(&mut self, value: &LuaValue, depth: usize) -> Result<(), Full> {
+    pub fn value(&mut self, value: &LuaValue, depth: usize) -> Wrote {
+        self.step(1)?;
         match value {
             LuaValue::String(text) => self.bulk(&text.as_bytes()),
             LuaValue::Integer(n) => self.integer(*n),
@@ -280,12 +341,16 @@ impl Writer<'_> {
         }
     }
 
-    fn table(&mut self, table: &LuaTable, depth: usize) -> Result<(), Full> {
+    fn table(&mut self, table: &LuaTable, depth: usize) -> Wrote {
+        self.step(TABLE_STEPS)?;
         let field = |name: &str| table.raw_get::<LuaValue>(name).unwrap_or(LuaValue::Nil);
         if let LuaValue::String(text) = field("err") {
             let text = text.as_bytes();
             let text = up_to_zero(&text);
-            self.sink.failed(text, field(COUNTED) == LuaValue::Boolean(true));
+            if self.written.failed.len() < ERRORS_MAX {
+                let first = text[..text.len().min(ERROR_BYTES_MAX)].to_vec();
+                self.written.failed.push((first, field(COUNTED) == LuaValue::Boolean(true)));
+            }
             return self.line(b"-", text);
         }
         if let LuaValue::String(text) = field("ok") {
@@ -313,7 +378,11 @@ impl Writer<'_> {
             return self.pairs(&inner, b'~', 1, depth);
         }
         let element = |n: usize| table.raw_get::<LuaValue>(n).unwrap_or(LuaValue::Nil);
-        let count = (1..).take_while(|n| !element(*n).is_nil()).count();
+        let mut count = 0;
+        while !element(count + 1).is_nil() {
+            count += 1;
+            self.step(1)?;
+        }
         self.head(b'*', count)?;
         for n in 1..=count {
             self.value(&element(n), depth)?;
@@ -321,12 +390,12 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn double(&mut self, n: f64) -> Result<(), Full> {
+    fn double(&mut self, n: f64) -> Wrote {
         let text = format_double(n);
         if self.resp3 { self.line(b",", text.as_bytes()) } else { self.bulk(text.as_bytes()) }
     }
 
-    fn verbatim(&mut self, format: &[u8], text: &[u8]) -> Result<(), Full> {
+    fn verbatim(&mut self, format: &[u8], text: &[u8]) -> Wrote {
         if !self.resp3 {
             return self.bulk(text);
         }
@@ -340,13 +409,17 @@ impl Writer<'_> {
     }
 
     /// The keys of a table, with their values if that is `words` 2.
-    fn pairs(&mut self, table: &LuaTable, kind: u8, words: usize, depth: usize) -> Result<(), Full> {
-        let mut count = 0usize;
-        let counted = table.for_each(|_: LuaValue, _: LuaValue| {
+    fn pairs(&mut self, table: &LuaTable, kind: u8, words: usize, depth: usize) -> Wrote {
+        // It may have any number of places, all of them empty: to pass them is one step of Lua's.
+        self.look()?;
+        let (mut count, mut counted) = (0usize, Ok(()));
+        let passed = table.for_each(|_: LuaValue, _: LuaValue| {
             count += 1;
-            Ok(())
+            counted = self.step(1);
+            if counted.is_ok() { Ok(()) } else { Err(no_memory()) }
         });
-        if counted.is_err() {
+        counted?;
+        if passed.is_err() {
             return self.null();
         }
         if self.resp3 {

@@ -33,6 +33,10 @@ pub trait Caller {
     /// It is to end.
     fn tick(&mut self, took_ns: u64) -> Result<Tick, Stop>;
 
+    /// The script has come to its end, and asks for nothing more: what is left is to write its reply, which takes long. Told
+    /// each time that it is looked at meanwhile.
+    fn replies(&mut self) {}
+
     /// What was done for the script since this was last asked, as far as it took so long that it is not the script's work.
     fn beside(&mut self) -> Duration {
         Duration::ZERO

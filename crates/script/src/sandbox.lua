@@ -4,8 +4,10 @@
 -- places for, and never raise anything.
 local raw, rust, constants = ...
 local shown = {}
--- From here on every function has what scripts see as its environment, so that `getfenv` shows no more.
-raw.setfenv(1, shown)
+-- The environment of every function of this chunk, and of those that they make, which is how they are told from a script's:
+-- no script is ever given it, and none of these functions gets another. It is empty, for all that they use is local.
+local ours = {}
+raw.setfenv(1, ours)
 
 local error, type, select, tostring = raw.error, raw.type, raw.select, raw.tostring
 local next, pairs, ipairs = raw.next, raw.pairs, raw.ipairs
@@ -28,17 +30,14 @@ local CHUNK = '@user_script'
 -- What ends a script, as an error.
 local STOP = {}
 
--- What is behind the tables that are shown, and whose functions nobody gives another environment.
-local behind, own = {}, {}
+-- What is behind the tables that are shown.
+local behind = {}
 
 local function refuse() error(READONLY, 2) end
 
 local function seal(content, front)
   front = front or {}
   behind[front] = content
-  for _, value in pairs(content) do
-    if type(value) == 'function' then own[value] = true end
-  end
   return setmetatable(front, { __index = content, __newindex = refuse, __metatable = false })
 end
 
@@ -214,11 +213,14 @@ local function level_of(f)
   return level and level - level % 1
 end
 
+-- What a function sees. Of one of ours, which a level may name, too, it is what scripts see.
 function base.getfenv(f)
   if f == nil then f = 1 end
   local level = level_of(f)
   if level then f = level > 0 and level + 1 or level end
-  return getfenv(f)
+  local env = getfenv(f)
+  if env == ours then return shown end
+  return env
 end
 
 -- The script at work; and one that has changed what its functions see, of which the next run is to see what the first did.
@@ -227,18 +229,73 @@ local at_work, refitted
 function base.setfenv(f, t)
   local level = level_of(f)
   if level == 0 then error(READONLY, 2) end
-  -- The function that is there. It is known by what it sees, which is given to it as it is.
-  if level and level > 0 then
-    f = told('setfenv', pcall(setfenv, level + 2, told('setfenv', pcall(getfenv, level + 2))))
-  end
-  if own[f] then error(READONLY, 2) end
+  -- `pcall` is a place among the calls, too.
+  if level and level > 0 then f = level + 2 end
+  if told('setfenv', pcall(getfenv, f)) == ours then error(READONLY, 2) end
   refitted = at_work
   return told('setfenv', pcall(setfenv, f, t))
 end
 
-function base.collectgarbage(what, arg)
-  if what == nil or what == 'collect' or what == 'count' or what == 'step' then return collectgarbage(what, arg) end
+-- Collecting -----------------------------------------------------------------------------------------------------------
+
+-- Steps of Lua's collector, of some microseconds each, between two looks.
+local COLLECTED = 16
+-- What was put here last has gone when the collector has looked at all values since: it is in no other table. Spares are
+-- put here, for there may be no room for a new one before something was collected.
+local marks, spares = setmetatable({ false }, { __mode = 'v' }), { {}, {} }
+marks[1] = nil
+
+local function mark(n)
+  marks[1] = spares[n] or {}
+  spares[n] = false
+end
+
+local function spare()
+  for n = 1, 2 do spares[n] = spares[n] or {} end
+end
+
+-- Called where `mark` was called, it has places enough to leave none of what that had in its own.
+local function clear(_, _, _, _, _, _, _, _) end
+
+-- So many steps, or as many as there are until all values were looked at; true if they were.
+local function collects(steps)
+  local n = 0
+  while n < steps and #marks > 0 do
+    -- A step is what is due where memory may have been taken, as behind a joining of texts, which takes none here.
+    collectgarbage('restart')
+    local _ = READONLY .. ''
+    n = n + 1
+    if n % COLLECTED == 0 then looks() end
+  end
+  return #marks == 0
+end
+
+-- Lua does all of it in one step, and so it does with one of its own steps where it owes many.
+local function collect()
+  -- What was under way, and all from the beginning.
+  for n = 1, 2 do
+    mark(n)
+    clear()
+    collects(raw.math.huge)
+  end
+  -- It owes none since what was under way ended, and is at giving back what has gone.
+  repeat looks() until collectgarbage('step', 0)
+  spare()
   return 0
+end
+
+function base.collectgarbage(what, arg)
+  if what == 'count' then return collectgarbage(what) end
+  if what == nil or what == 'collect' then return collect() end
+  if what ~= 'step' then return 0 end
+  if #marks == 0 then
+    mark(1)
+    clear()
+  end
+  -- Each is one step, and one for each KiB that it is asked for.
+  local done = collects(1 + place(arg, 0, 2, 'collectgarbage'))
+  if done then spare() end
+  return done
 end
 
 for _, name in ipairs({ 'assert', 'error', 'gcinfo', 'getmetatable', 'rawequal', 'select', 'tonumber', 'tostring',
@@ -411,7 +468,32 @@ function text.gsub(s, pattern, by, most)
   return concat(pieces), count
 end
 
-local tables = chosen(raw.table, { 'foreach', 'foreachi', 'getn', 'setn' })
+local tables = chosen(raw.table, { 'getn', 'setn' })
+
+local function is_function(name, f)
+  if type(f) ~= 'function' then
+    error("bad argument #2 to '" .. name .. "' (function expected, got " .. (f == nil and 'no value' or type(f)) .. ')', 3)
+  end
+end
+
+-- Lua's own call one function of C after another, between which nobody looks.
+function tables.foreach(t, f)
+  is_table('foreach', t)
+  is_function('foreach', f)
+  for key, value in next, t do
+    local result = f(key, value)
+    if result ~= nil then return result end
+  end
+end
+
+function tables.foreachi(t, f)
+  is_table('foreachi', t)
+  is_function('foreachi', f)
+  for n = 1, #t do
+    local result = f(n, rawget(t, n))
+    if result ~= nil then return result end
+  end
+end
 
 function tables.concat(...)
   local made = told('concat', pcall(concat, ...))
@@ -761,10 +843,12 @@ local function flags_of(given)
   if type(given) ~= 'table' then
     refused('flags argument to redis.register_function must be a table representing function flags')
   end
-  local flags = {}
-  for n, flag in ipairs(given) do
+  local flags, has = {}, {}
+  for _, flag in ipairs(given) do
     if not FLAGS[flag] then refused('unknown flag given') end
-    flags[n] = flag
+    -- Said twice it is one.
+    if not has[flag] then flags[#flags + 1] = flag end
+    has[flag] = true
   end
   return flags
 end
@@ -857,8 +941,6 @@ local strings = getmetatable('')
 strings.__index = text
 strings.__metatable = seal({ __index = base.string })
 
-own[register_function] = true
-
 local SCRIPT, FUNCTION = 1, 2
 
 local explain = rust.explain
@@ -901,5 +983,4 @@ local function run(script, server, keys, argv, kind)
   return ok, result
 end
 
-own[run] = true
-return run
+return run, shown

@@ -6,9 +6,11 @@ use std::rc::Rc;
 use mlua::prelude::{
     IntoLuaMulti, Lua, LuaFunction, LuaMultiValue, LuaResult, LuaString, LuaTable, LuaValue,
 };
+use sha1::{Digest, Sha1};
 
 use crate::answer::{CHUNK, LIBRARY_CHUNK, error, explain, text_of};
-use crate::engine::{Shared, sha1_hex};
+use crate::engine::{Shared, hex};
+use crate::pattern::Looks;
 use crate::reply::Budget;
 use crate::{bits, json, msgpack, pack, pattern};
 
@@ -19,7 +21,11 @@ const VERSION: &str = "8.0.0";
 const VERSION_NUMBER: u32 = 0x0008_0000;
 
 /// Steps of a function's work between two looks at the clock.
-const STEPS: u32 = 1024;
+pub(crate) const STEPS: u32 = 1024;
+/// Bytes that are one step, where they are copied or looked through one by one.
+const STEP_BYTES: usize = 64;
+/// Bytes of a text whose digest is made between two looks.
+const DIGESTED_BYTES: usize = 64 << 10;
 /// What nobody sees: the script has ended.
 const ENDED: &str = "script ended";
 
@@ -37,11 +43,29 @@ impl Making<'_> {
     /// # Errors
     /// The script ends.
     pub fn step(&mut self) -> LuaResult<()> {
-        self.steps += 1;
-        if self.steps.is_multiple_of(STEPS) && !self.shared.look(self.lua) {
-            return Err(error(ENDED));
-        }
-        Ok(())
+        self.steps(1)
+    }
+
+    fn steps(&mut self, steps: u32) -> LuaResult<()> {
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps < STEPS { Ok(()) } else { self.look() }
+    }
+
+    /// The work at so many bytes, one after another.
+    ///
+    /// # Errors
+    /// The script ends.
+    pub fn bytes(&mut self, bytes: usize) -> LuaResult<()> {
+        self.steps(u32::try_from(bytes / STEP_BYTES).unwrap_or(u32::MAX))
+    }
+
+    /// The work at a table, which may have any number of places, all of them empty: that is one step of Lua's.
+    ///
+    /// # Errors
+    /// The script ends.
+    pub fn look(&mut self) -> LuaResult<()> {
+        self.steps = 0;
+        if self.shared.look(self.lua) { Ok(()) } else { Err(error(ENDED)) }
     }
 }
 
@@ -162,7 +186,8 @@ fn find(
             None => (None, None, LuaValue::Nil, 0),
         });
     }
-    let Some(found) = pattern::search(&text, &pattern, init, true, &|| shared.look(lua))? else {
+    let go_on = || shared.look(lua);
+    let Some(found) = pattern::search(&text, &pattern, init, true, &mut Looks::new(&go_on))? else {
         return Ok((None, None, LuaValue::Nil, 0));
     };
     let (captured, count) = captures(making, &text, &found, false)?;
@@ -177,7 +202,8 @@ fn scan(
 ) -> LuaResult<Scanned> {
     let (lua, text, pattern) = (making.lua, text.as_bytes(), pattern.as_bytes());
     let init = from(&init, text.len());
-    let found = pattern::search(&text, &pattern, init, !unanchored, &|| shared.look(lua))?;
+    let go_on = || shared.look(lua);
+    let found = pattern::search(&text, &pattern, init, !unanchored, &mut Looks::new(&go_on))?;
     let Some(found) = found else { return Ok((None, None, LuaValue::Nil, 0)) };
     let (captured, count) = captures(making, &text, &found, true)?;
     Ok((Some(found.start + 1), Some(found.end + 1), captured, count))
@@ -191,10 +217,9 @@ fn gsub(
 ) -> LuaResult<(LuaValue, usize)> {
     let most = most.map_or(usize::MAX, |most| most.max(0.0) as usize);
     let (lua, bound) = (making.lua, making.budget.0);
-    let (made, count) =
-        pattern::replace(&text.as_bytes(), &pattern.as_bytes(), &by.as_bytes(), most, bound, &|| {
-            shared.look(lua)
-        })?;
+    let go_on = || shared.look(lua);
+    let (text, pattern, by) = (text.as_bytes(), pattern.as_bytes(), by.as_bytes());
+    let (made, count) = pattern::replace(&text, &pattern, &by, most, bound, &mut Looks::new(&go_on))?;
     Ok((making.budget.string(making.lua, &made)?, count))
 }
 
@@ -210,7 +235,12 @@ fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
     rust.raw_set(
         "sha1hex",
         function(lua, shared, |making: &mut Making<'_>, text: LuaString| {
-            making.budget.string(making.lua, sha1_hex(&text.as_bytes()).as_bytes())
+            let mut digest = Sha1::new();
+            for part in text.as_bytes().chunks(DIGESTED_BYTES) {
+                digest.update(part);
+                making.bytes(part.len())?;
+            }
+            making.budget.string(making.lua, hex(&digest.finalize()).as_bytes())
         })?,
     )?;
     let own = Rc::clone(shared);
@@ -253,11 +283,9 @@ pub(crate) fn make(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaFunction> {
     constants.raw_set("version", VERSION)?;
     constants.raw_set("version_number", VERSION_NUMBER)?;
     let chunk = lua.load(SOURCE).set_name("=sandbox").into_function()?;
-    let run: LuaFunction = chunk.call((raw, rust(lua, shared)?, constants))?;
+    let (run, shown): (LuaFunction, LuaTable) = chunk.call((raw, rust(lua, shared)?, constants))?;
     // What scripts see is what new chunks and threads have as their globals.
-    if let Some(shown) = run.environment() {
-        lua.set_globals(shown)?;
-    }
+    lua.set_globals(shown)?;
     // Held, so that the names of all chunks are.
     lua.set_named_registry_value("chunk", CHUNK)?;
     lua.set_named_registry_value("chunk of a library", LIBRARY_CHUNK)?;

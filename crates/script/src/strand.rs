@@ -8,6 +8,9 @@
 //!
 //! It has one life: it waits for a script, runs it, and waits for the next. It is over when it is told so.
 
+use std::rc::Rc;
+
+use crate::engine::{Kind, Shared};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use mlua::prelude::{Lua, LuaError, LuaFunction, LuaMultiValue, LuaResult, LuaTable, LuaValue};
@@ -54,12 +57,12 @@ impl Strand {
     ///
     /// # Errors
     /// There is no memory for it, or Lua's.
-    pub fn new(lua: &Lua, run: &LuaFunction) -> LuaResult<Strand> {
+    pub fn new(lua: &Lua, run: &LuaFunction, shared: &Rc<Shared>) -> LuaResult<Strand> {
         let stack = DefaultStack::new(STACK_BYTES).map_err(LuaError::external)?;
-        let (lua, run) = (lua.clone(), run.clone());
+        let (lua, run, shared) = (lua.clone(), run.clone(), Rc::clone(shared));
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<Told, Said>, _: Told| {
             // What it says last it has said.
-            let _ = live(&lua, &run, yielder);
+            let _ = live(&lua, &run, &shared, yielder);
         });
         let mut strand = Strand(Some(coroutine));
         match strand.resume(Told::GoOn) {
@@ -92,7 +95,7 @@ impl Strand {
 }
 
 /// What happens on the stack.
-fn live(lua: &Lua, run: &LuaFunction, yielder: &Yielder<Told, Said>) -> LuaResult<()> {
+fn live(lua: &Lua, run: &LuaFunction, shared: &Shared, yielder: &Yielder<Told, Said>) -> LuaResult<()> {
     lua.scope(|scope| {
         let ask = scope.create_function(|_, values: LuaMultiValue| {
             Ok(match yielder.suspend(Said::Asks(values)) {
@@ -104,7 +107,13 @@ fn live(lua: &Lua, run: &LuaFunction, yielder: &Yielder<Told, Said>) -> LuaResul
         lua.set_named_registry_value(TICK, tick)?;
         let mut told = yielder.suspend(Said::Ready);
         while let Told::Run { script, keys, args, kind } = told {
-            let done = run.call::<(bool, LuaValue)>((script, &ask, keys, args, kind));
+            let mut done = run.call::<(bool, LuaValue)>((script, &ask, keys, args, kind));
+            // Of a table the reply is written here, where it can be looked at, and left.
+            if let Ok((true, value @ LuaValue::Table(_))) = &mut done
+                && kind != Kind::Library as u32
+            {
+                shared.write(lua, &std::mem::replace(value, LuaValue::Nil));
+            }
             told = yielder.suspend(Said::Ended(done));
         }
         Ok(())

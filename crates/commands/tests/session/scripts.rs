@@ -335,6 +335,11 @@ fn the_sandbox_is_closed() {
         "setfenv('0', {})",
         "setfenv('0x0', {})",
         "setfenv(0.5, {})",
+        // What calls a script back, and what it is given.
+        "string.gsub('a', 'a', function() setfenv(2, {}) end)",
+        "local t = {} for i = 1, 600 do t[i] = i end table.sort(t, function() setfenv(2, {}) end)",
+        "setfenv(string.gmatch('a', 'a'), {})",
+        "setfenv(cjson.new().encode, {})",
         // What runs scripts.
         "setfenv(3, {})",
         "setfenv('3', {})",
@@ -742,6 +747,272 @@ fn a_script_whose_functions_take_long_lets_others_in() {
         assert!(reply.contains("killed by user with SCRIPT KILL"), "{script}: {reply}");
     }
     assert!(keep_others.is_empty(), "{keep_others:#?}");
+}
+
+/// What calls a script's functions back is not the script's: by no place among the calls is any of it given, or found with,
+/// another environment, by which one script would leave something to the next.
+#[test]
+fn what_calls_a_script_back_is_not_reached() {
+    let mut bench = bench();
+    let made = "local pcall, setfenv, getfenv, G, meta, many, objects = pcall, setfenv, getfenv, _G, {}, {}, {} \
+        meta.__lt = function() f() return false end \
+        meta.__tostring = function() f() return 'x' end \
+        for i = 1, 600 do many[i] = i objects[i] = setmetatable({}, meta) end ";
+    for call in [
+        "string.gsub('a', 'a', f)",
+        "string.gsub('a', 'a', setmetatable({}, {__index = f}))",
+        "table.sort(many, f)",
+        "table.sort(objects)",
+        "table.foreach({1}, f)",
+        "table.foreachi({1}, f)",
+        "load(f)",
+        "pcall(f)",
+        "xpcall(error, f)",
+        "xpcall(f, error)",
+        "coroutine.resume(coroutine.create(function() string.gsub('a', 'a', f) end))",
+        "coroutine.wrap(f)()",
+        "pcall(function() return _G[objects[1]] end)",
+        "pcall(cjson.encode_keep_buffer, objects[1])",
+        "f()",
+    ] {
+        // Numbers that are places among the calls only where they have 32 bits, too.
+        let leaves = format!(
+            "local f {made} function f() \
+               for level = -2, 15 do \
+                 pcall(setfenv, level, {{left = 1}}) \
+                 pcall(setfenv, level - 4294967296, {{left = 1}}) \
+                 pcall(setfenv, level + 4294967296, {{left = 1}}) \
+               end \
+             end {call}"
+        );
+        bench.eval(&leaves);
+        let finds = format!(
+            "local found = 0 local f {made} function f() \
+               for level = 0, 15 do \
+                 for far = -4294967296, 4294967296, 4294967296 do \
+                   local ok, env = pcall(getfenv, level + far) \
+                   if ok and env ~= G then found = found + 1 end \
+                 end \
+               end \
+             end {call} return found"
+        );
+        assert_eq!(bench.eval(&finds), ":0\r\n", "{call}");
+    }
+}
+
+/// Turns of a script until it has replied, where each look at it is a turn; and its reply.
+fn turns(bench: &mut Bench, script: &str) -> (usize, String) {
+    bench.host.script_pace = Some(Pace::Look(std::time::Duration::from_millis(1)));
+    let mut client = Session::new();
+    let mut input = encode(&[b"EVAL", script.as_bytes(), b"0"]);
+    for turn in 0..1_000_000 {
+        let (reply, _) = bench.once(&mut client, &input);
+        if !reply.is_empty() {
+            return (turn, reply);
+        }
+        input.clear();
+    }
+    panic!("{script}: no end");
+}
+
+/// What is long work in one call is looked at while it lasts, as Lua's own instructions are, and not only behind it.
+#[test]
+fn long_work_of_one_call_is_looked_at_meanwhile() {
+    let empty = "local m, t = {}, {} for i = 1, 400 do t[i] = m end ";
+    for script in [
+        "string.gsub(string.rep('a', 2000000), 'a', 'b')",
+        "struct.size(string.rep('x', 2000000))",
+        "struct.pack(string.rep('x', 2000000))",
+        "struct.unpack(string.rep(' ', 2000000), '')",
+        "cjson.decode(string.rep(' ', 2000000) .. '1')",
+        "cjson.decode('\"' .. string.rep('a', 2000000) .. '\"')",
+        "cjson.encode(string.rep('a', 2000000))",
+        "redis.sha1hex(string.rep('a', 2000000))",
+        // Each table may have any number of places that are empty.
+        &format!("{empty} cjson.encode(t)"),
+        &format!("{empty} cmsgpack.pack(t)"),
+        &format!("{empty} return t"),
+        &format!("{empty} return {{map = t}}"),
+        &format!("{empty} for i = 1, 400 do t[i] = {{set = m}} end return t"),
+        "table.foreach(cjson.decode('[' .. string.rep('1,', 20000) .. '1]'), getmetatable)",
+        "table.foreachi(cjson.decode('[' .. string.rep('1,', 20000) .. '1]'), getmetatable)",
+    ] {
+        // A state has room for some copies of a text.
+        let mut bench = Bench::of(Settings::default(), 512 << 20);
+        let (turns, reply) = turns(&mut bench, script);
+        assert!(!reply.starts_with('-'), "{script}: {reply}");
+        assert!(turns >= 25, "{script}: {turns}");
+    }
+}
+
+#[test]
+fn a_collection_is_looked_at_the_more_often_the_more_there_is() {
+    let mut bench = bench();
+    let (few, _) = turns(&mut bench, "return collectgarbage()");
+    let made = "local t = cjson.decode('[' .. string.rep('{},', 20000) .. '1]') ";
+    let (making, _) = turns(&mut bench, made);
+    let (many, reply) = turns(&mut bench, &format!("{made} return collectgarbage('collect')"));
+    assert_eq!(reply, ":0\r\n");
+    assert!(few > 10 && many - making > 2 * few, "{few}, {making}, {many}");
+}
+
+#[test]
+fn collections_do_what_lua_says_of_them() {
+    let mut bench = bench();
+    for (script, reply) in [
+        ("return collectgarbage()", ":0\r\n"),
+        ("local n = collectgarbage('count') return n > 100 and n < 10000", ":1\r\n"),
+        ("return gcinfo() > 100", ":1\r\n"),
+        (
+            "string.rep('a', 2000000) local before = collectgarbage('count') collectgarbage() \
+             return before - collectgarbage('count') > 1900",
+            ":1\r\n",
+        ),
+        // Wherever Lua is at when it is called, one call is enough.
+        (
+            "local w = setmetatable({}, {__mode = 'v'}) local function fill() for i = 1, 9 do w[i] = {} end end \
+             local function clear(_, _, _, _, _, _, _, _) end \
+             local left = 0 for i = 1, 60 do \
+               fill() clear() for j = 1, 100 * i do local _ = {} end \
+               collectgarbage() left = left + #w \
+             end return left",
+            ":0\r\n",
+        ),
+        (
+            "local left = 0 for i = 1, 20 do \
+               local w, t = setmetatable({}, {__mode = 'k'}), {} w[t] = 1 w[{}] = 2 collectgarbage('collect') \
+               for _ in pairs(w) do left = left + 1 end \
+             end return left",
+            ":20\r\n",
+        ),
+        ("local n = 0 repeat n = n + 1 until collectgarbage('step') return n > 10", ":1\r\n"),
+        ("return collectgarbage('step', 1000000)", ":1\r\n"),
+        ("return coroutine.wrap(function() return collectgarbage() end)()", ":0\r\n"),
+        ("return collectgarbage('stop') + collectgarbage('setpause', 100)", ":0\r\n"),
+    ] {
+        assert_eq!(bench.eval(script), reply, "{script}");
+    }
+    // What was used up to the last byte is there again.
+    let fills = "local t, n, size = {}, 1, 4096 for i = 1, 20000 do t[i] = false end \
+        local function fill() while true do t[n] = string.rep('x', size) .. n n = n + 1 end end \
+        while size >= 1 do pcall(fill) size = size / 2 end \
+        t = nil collectgarbage() return #string.rep('x', 1000000)";
+    assert_eq!(bench.eval(fills), ":1000000\r\n");
+}
+
+/// A few tables that lie in one another: a reply of 2^60 of them.
+const FANNED: &str = "local t = {} for i = 1, 60 do t = {t, t} end return t";
+
+/// A reply is written in the time of its script, and holds nothing.
+#[test]
+fn a_reply_without_end_lets_others_in_and_is_killed() {
+    let mut bench = bench();
+    bench.words(&["SET", "k", "v"]);
+    let fanned = [
+        FANNED.to_owned(),
+        FANNED.replace("{t, t} end", "{map = {[t] = t}} end"),
+        FANNED.replace("{t, t} end", "{set = {[t] = 1, [{t}] = 1}} end"),
+    ];
+    for script in
+        fanned.iter().flat_map(|fanned| [fanned.clone(), format!("redis.call('GET', 'k') {fanned}")])
+    {
+        let mut client = Session::new();
+        let mut input = encode(&[b"EVAL", script.as_bytes(), b"1", b"k"]);
+        for _ in 0..3 {
+            assert_eq!(bench.once(&mut client, &input), (String::new(), Next::Yield), "{script}");
+            input.clear();
+            assert_eq!(bench.words(&["SET", "k", "v", "GET"]), "$1\r\nv\r\n");
+            assert_eq!(bench.eval("return {redis.call('GET', 'k')}"), "*1\r\n$1\r\nv\r\n");
+        }
+        assert_eq!(bench.words(&["SCRIPT", "KILL"]), "+OK\r\n", "{script}");
+        let (reply, _) = bench.once(&mut client, b"");
+        assert!(reply.contains("killed by user with SCRIPT KILL"), "{script}: {reply}");
+        assert_eq!(bench.once(&mut client, &encode(&[b"PING"])).0, "+PONG\r\n");
+    }
+}
+
+/// Also where the script has written, which keeps all that it did; its time has an end.
+#[test]
+fn a_reply_without_end_of_a_script_that_wrote_lets_others_in_and_ends() {
+    let mut bench = bench();
+    let script = format!("redis.call('SET', KEYS[1], 'w') {FANNED}");
+    let mut client = Session::new();
+    let mut input = encode(&[b"EVAL", script.as_bytes(), b"1", b"k"]);
+    for n in 0..3 {
+        assert_eq!(bench.once(&mut client, &input), (String::new(), Next::Yield));
+        input.clear();
+        let before = if n == 0 { "w" } else { "v" };
+        assert_eq!(bench.words(&["SET", "k", "v", "GET"]), format!("$1\r\n{before}\r\n"));
+    }
+    assert!(bench.words(&["SCRIPT", "KILL"]).starts_with("-UNKILLABLE"));
+    bench.host.clock_us.fetch_add(6_000_000, Relaxed);
+    let (reply, _) = bench.once(&mut client, b"");
+    assert!(reply.starts_with("-ERR Script ended: it ran for longer"), "{reply}");
+    assert_eq!(bench.words(&["GET", "k"]), "$1\r\nv\r\n");
+    // In EXEC nothing goes on later.
+    bench.host.look_us.store(1000, Relaxed);
+    bench.words(&["CONFIG", "SET", "busy-reply-threshold", "20"]);
+    let requests: [&[&[u8]]; 4] = [&[b"MULTI"], &[b"EVAL", FANNED.as_bytes(), b"0"], &[b"PING"], &[b"EXEC"]];
+    let input: Vec<u8> = requests.iter().flat_map(|words| encode(words)).collect();
+    let (replies, _) = bench.run(&mut Session::new(), &input, usize::MAX);
+    let replies = String::from_utf8_lossy(&replies).into_owned();
+    assert!(replies.contains("*2\r\n-ERR Script ended") && replies.ends_with("+PONG\r\n"), "{replies}");
+}
+
+/// What is between is written in several turns, and is whole.
+#[test]
+fn a_long_reply_of_several_turns_is_one_reply() {
+    let mut bench = bench();
+    let script = "local t = {} for i = 1, 5000 do t[i] = {i, {err = 'MY ' .. i}, 'x'} end return t";
+    let (turns, reply) = turns(&mut bench, script);
+    assert!(turns > 100, "{turns}");
+    let expected: String = (1..=5000).map(|n| format!("*3\r\n:{n}\r\n-MY {n}\r\n$1\r\nx\r\n")).collect();
+    assert!(reply == format!("*5000\r\n{expected}"), "{}", reply.len());
+    // Others of the worker came between, and have their own.
+    assert_eq!(bench.eval("return {1, {2}}"), "*2\r\n:1\r\n*1\r\n:2\r\n");
+    assert_eq!(bench.words(&["INFO", "errorstats"]).matches("errorstat_MY:count=1024").count(), 1);
+}
+
+#[test]
+fn a_reply_has_no_more_bytes_than_connections_may_hold() {
+    let mut bench = bench();
+    let most = bench.worker.store().held_bytes_max() as usize;
+    // A head of its own, and those of its texts.
+    let shared = |texts: usize| {
+        format!("local s, t = string.rep('x', 99991), {{}} for i = 1, {texts} do t[i] = s end return t")
+    };
+    let fits = most / 100_000 - 20;
+    assert_eq!(bench.eval(&shared(fits)).len(), format!("*{fits}\r\n").len() + fits * (99_991 + 10));
+    let refused = bench.eval(&shared(most / 100_000 + 1));
+    assert_eq!(refused, "-OOM connections hold as much memory as they may\r\n");
+    assert_eq!(bench.eval("return {1}"), "*1\r\n:1\r\n");
+}
+
+/// Each word of a command may be the same long text.
+#[test]
+fn words_of_a_command_have_no_more_bytes_than_a_state() {
+    let mut bench = bench();
+    let script = "local s, t = string.rep('x', 100000), {} for i = 1, 7000 do t[i] = s end ";
+    for call in ["redis.call('ECHO', unpack(t))", "redis.acl_check_cmd(unpack(t))"] {
+        let told = bench.error(&format!("{script} return {call}"));
+        assert_eq!(told, "ERR arguments have too many bytes together", "{call}");
+    }
+    assert_eq!(bench.eval("return #redis.call('ECHO', string.rep('x', 500000))"), ":500000\r\n");
+}
+
+#[test]
+fn flags_that_are_said_again_are_one() {
+    let mut bench = bench();
+    let code = "#!lua name=mine\nlocal flags = {} for i = 1, 1000 do flags[i] = 'no-writes' end \
+        flags[1001] = 'allow-oom' \
+        redis.register_function{function_name = 'f', callback = function() return 1 end, flags = flags}";
+    bench.words(&["FUNCTION", "LOAD", code]);
+    let listed = bench.words(&["FUNCTION", "LIST"]);
+    assert_eq!(
+        (listed.matches("no-writes").count(), listed.matches("allow-oom").count()),
+        (1, 1),
+        "{listed}"
+    );
 }
 
 #[test]

@@ -301,7 +301,8 @@ pub(crate) fn load(
     let compiled = state.engine.compile(code, Kind::Library);
     let compiled = compiled.map_err(|error| Fail::with(format!("ERR Error compiling function: {error}")))?;
     let none = Args::decode(&[], 0);
-    if !state.engine.begin(&compiled, Given { keys: none, args: none, kind: Kind::Library }) {
+    let given = Given { keys: none, args: none, kind: Kind::Library, resp3: false, reply_bytes_max: 0 };
+    if !state.engine.begin(&compiled, given) {
         return Err(no_memory());
     }
     let end = state.engine.go_on("", &mut Loader { call, ticks });
@@ -314,7 +315,7 @@ pub(crate) fn load(
         Some(End::Stopped(_)) => {
             return Err(Fail::of("ERR Error registering functions: FUNCTION LOAD timeout"));
         }
-        Some(End::NoMemory) | None => return Err(no_memory()),
+        Some(End::NoMemory | End::TooLarge) | None => return Err(no_memory()),
     };
     if all.0.is_empty() { Err(Fail::of("ERR No functions registered")) } else { Ok(all) }
 }

@@ -20,6 +20,8 @@
 //!    for eight times as long. So a command that wants them, or to end it, waits eight times as long as it has worked already, at
 //!    most, and what was worked in vain is little more than what was not.
 //! 6. A run that holds its keys for as long as `busy-reply-threshold` says is ended, written or not.
+//! 7. A table that it has come to is written while it is still at work, but holds nothing any more: that, too, goes on in
+//!    later turns if it takes long, also where it has written, and then has the same time.
 //!
 //! In EXEC the store is held anyway, and every run to its end.
 
@@ -188,7 +190,8 @@ impl Run {
             if std::mem::take(&mut self.begins) {
                 (self.db, self.began_us, self.lost) = (self.own_db, step_us, false);
                 let kind = if self.nature.is_function { Kind::Function } else { Kind::Script };
-                let given = Given { keys: asked.keys, args: asked.args, kind };
+                let reply_bytes_max = call.cx.guard.store().held_bytes_max() as usize;
+                let given = Given { keys: asked.keys, args: asked.args, kind, resp3, reply_bytes_max };
                 if !state.engine.begin(&self.compiled, given) {
                     break Some(End::NoMemory);
                 }
@@ -205,6 +208,7 @@ impl Run {
                 declared: OnceCell::new(),
                 asked,
                 reads: self.reads,
+                replies: false,
                 out: &mut state.out,
                 running: &state.running,
                 copied: Vec::new(),
@@ -220,12 +224,9 @@ impl Run {
                 call: &mut *call,
             };
             let end = state.engine.go_on(&self.nature.name, &mut runner);
-            let (holds, undeclared) = (runner.holds && !held_before, runner.undeclared);
+            let holds = runner.holds && !held_before;
             if holds {
-                call.cx.guard.finish();
-                if self.plan.whole && state.running.has_written() {
-                    self.nature.note_run(undeclared);
-                }
+                runner.let_go();
             }
             self.db = call.client.db;
             match end {
@@ -246,9 +247,9 @@ impl Run {
         let name = &self.nature.name;
         match end {
             End::Value(outcome) => {
-                let (mark, resp3, row) = (call.out.mark(), call.client.resp3, call.row);
+                let (mark, row) = (call.out.mark(), call.row);
                 let mut reply = Reply { call, has_failed: false };
-                if !state.engine.write(&outcome, resp3, &mut reply) {
+                if !state.engine.write(outcome, &mut reply) {
                     reply.call.out.rewind(mark);
                     return Err(Fail::HELD);
                 }
@@ -258,6 +259,7 @@ impl Run {
                 }
                 Ok(())
             }
+            End::TooLarge => Err(Fail::HELD),
             // Bytes of the script as they are.
             End::Failed { text, is_counted } => {
                 let fail = Fail::with(text.into_iter().map(char::from).collect());
@@ -314,6 +316,8 @@ struct Runner<'r, 'x, 'c, 'w> {
     declared: OnceCell<Declared<'r>>,
     asked: Asked<'r>,
     reads: bool,
+    /// It has come to its end, and its reply is written: it holds nothing.
+    replies: bool,
     out: &'r mut Output,
     running: &'r Running,
     /// A reply with values that lie in the store.
@@ -399,6 +403,13 @@ impl Caller for Runner<'_, '_, '_, '_> {
         if self.ticks < self.ticks_max() { Ok(Tick::GoOn) } else { self.pause() }
     }
 
+    fn replies(&mut self) {
+        self.replies = true;
+        if self.holds && !self.held_before {
+            self.let_go();
+        }
+    }
+
     fn beside(&mut self) -> Duration {
         Duration::from_micros(std::mem::take(&mut self.beside_us))
     }
@@ -420,14 +431,24 @@ impl Runner<'_, '_, '_, '_> {
         if self.holds { self.plan.ticks } else { TICKS }
     }
 
+    /// What it holds is free: it has ended, or goes on later.
+    fn let_go(&mut self) {
+        self.call.cx.guard.finish();
+        self.holds = false;
+        if self.plan.whole && self.running.has_written() {
+            self.nature.note_run(self.undeclared);
+        }
+    }
+
     /// It has had its step: it goes on in the next turn, if it may.
     fn pause(&mut self) -> Result<Tick, Stop> {
-        if self.is_held_to_its_end() {
+        if self.is_held_to_its_end() && (self.held_before || !self.replies) {
             return Ok(Tick::GoOn);
         }
         match self.pauses {
             Pauses::May => {}
             Pauses::MayNot => return Ok(Tick::GoOn),
+            Pauses::Another { .. } if self.running.has_written() => return Ok(Tick::GoOn),
             Pauses::Another { since_us } if self.is_over(since_us) => return Err(Stop::Busy),
             Pauses::Another { .. } => return Ok(Tick::GoOn),
         }
