@@ -3,10 +3,11 @@
 
 use crate::run::{Outcome, cargo, run};
 
-/// What follows `cargo test`, for the faults' suite too.
+/// What follows `cargo test`, for the faults' suite too. Of the workspace, whose packages are built for the other tests: the
+/// same of fewer packages would have other features.
 pub const SCHEDULES: &[&str] = &[
-    "--package=larder-store",
-    "--package=larder-testkit",
+    "--workspace",
+    "--exclude=larder-benches",
     "--features=larder-testkit/schedule",
     "--test=schedules",
     "--test=session_schedules",

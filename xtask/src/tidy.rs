@@ -9,6 +9,8 @@ mod ignored;
 mod rows;
 mod source;
 
+pub use documents::NOTE;
+
 use crate::faults;
 use crate::run::{Outcome, capture, command, root};
 use std::path::PathBuf;

@@ -12,6 +12,7 @@ use super::suites::{go, pytest, pytest_counts, succeeded};
 use super::{Counts, Program, expected_of};
 use crate::install::{debian, python_environment};
 use crate::run::{Outcome, command, root, run};
+use crate::tidy::NOTE;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -186,16 +187,17 @@ pub const FRAMEWORKS: &[Framework] = &[
     },
 ];
 
-/// A page of documentation's table of them.
-pub fn table() -> Outcome<String> {
-    let mut table = "| framework | version | what is tried | checks |\n|---|---|---|---|\n".to_owned();
+/// docs/frameworks.md.
+pub fn document() -> Outcome<String> {
+    let mut page = format!("# Frameworks\n\n{NOTE}\n{}", include_str!("frameworks_intro.md"));
+    page.push_str("\n| framework | version | what is tried | checks |\n|---|---|---|---|\n");
     for framework in FRAMEWORKS {
         let Framework { name, title, language, package, tries, .. } = framework;
         let version = language.version(package)?;
         let checks = expected_of(name)?.passed;
-        table.push_str(&format!("| {title} | {version} | {tries} | {checks} |\n"));
+        page.push_str(&format!("| {title} | {version} | {tries} | {checks} |\n"));
     }
-    Ok(table)
+    Ok(page)
 }
 
 impl Framework {
