@@ -15,8 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Programs that are begun first, the longest of all at the front: package and name.
-const LONG: &[&str] =
-    &["store all", "testkit all", "store behaviour", "commands session", "store larder_store"];
+const LONG: &[&str] = &["store all", "testkit all", "commands session", "store larder_store"];
 /// So many of the slowest are told.
 const SLOWEST: usize = 12;
 /// How often a test that failed runs alone.
@@ -76,6 +75,11 @@ struct Ran {
     name: String,
     took: Duration,
     outcome: Outcome,
+}
+
+/// So many as there are cores.
+pub fn lanes_of_cores() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
 }
 
 /// Builds the test programs that `cargo test` would run, and runs them.

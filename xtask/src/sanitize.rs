@@ -16,7 +16,7 @@ const TESTS: &[&str] =
 
 /// Runs them.
 pub fn sanitize() -> Outcome {
-    let lanes = std::thread::available_parallelism().map_or(2, usize::from);
+    let lanes = programs::lanes_of_cores();
     programs::run_tests(under_asan, Tests { build: TESTS, without: &[], arguments: &[], lanes })
 }
 

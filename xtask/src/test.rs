@@ -132,7 +132,7 @@ const SLOW: &[&str] = &[
 
 /// Test programs, as many at once as there are cores.
 fn tests(build: &[&str], arguments: &[&str]) -> Outcome {
-    let lanes = std::thread::available_parallelism().map_or(2, usize::from);
+    let lanes = programs::lanes_of_cores();
     programs::run_tests(cargo, Tests { build, without: &[], arguments, lanes })
 }
 
