@@ -150,7 +150,9 @@ pub(crate) fn sorting_ns(elements: u64) -> u64 {
 fn sortable<'r>(item: Option<Item<'r>>) -> Result<Option<Collection<'r>>, Fail> {
     let Some(item) = item else { return Ok(None) };
     match item.value() {
-        Value::Collection(there) if there.kind() != Type::Hash => Ok(Some(there.elements())),
+        Value::Collection(there) if matches!(there.kind(), Type::List | Type::Set | Type::SortedSet) => {
+            Ok(Some(there.elements()))
+        }
         Value::Collection(_) | Value::Whole(_) | Value::Pieces(_) => Err(Fail::WRONG_TYPE),
     }
 }
