@@ -37,9 +37,10 @@ impl Service {
     pub(crate) fn deliver<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) {
         let hub = Arc::clone(self.hub());
         let handle = &hub.handles[self.index()];
-        let (mut listeners, mut ns) = (HashSet::new(), 0);
-        let (deliveries, mut held, more) = handle.outbox.take_until(|delivery| {
-            ns += DELIVERY_NS + bytes_ns(delivery.bytes());
+        let (mut listeners, mut ns, mut copies) = (HashSet::new(), 0, 0);
+        let (deliveries, waited, more) = handle.outbox.take_until(|delivery| {
+            copies += delivery.copy_bytes();
+            ns += DELIVERY_NS + bytes_ns(delivery.copy_bytes());
             ns += if listeners.insert(delivery.target.place) { SEND_NS } else { 0 };
             ns >= DELIVERING_NS_MAX
         });
@@ -53,15 +54,16 @@ impl Service {
         if deliveries.is_empty() {
             return;
         }
-        // The deliveries are charged for as many copies as they are to be: items give way to them first.
+        // Charged for as many copies as these are to be: items give way to them first.
+        hub.store.hold(copies as i64);
         self.give_way();
         // Beside what `client-output-buffer-limit` says.
         let bytes_max = hub.store.held_bytes_max() / LISTENER_SHARE;
         let mut told: Vec<Id> = Vec::new();
-        // What deliveries were charged whose copies are written.
+        // What was charged for copies that are written.
         let mut copied = 0;
         for delivery in deliveries {
-            copied += delivery.bytes();
+            copied += delivery.copy_bytes();
             let Some(id) = events.id_at(delivery.target.index()) else { continue };
             let Some(connection) = events.state(id) else { continue };
             if connection.session.redis_client() != Some(delivery.target.client) {
@@ -74,10 +76,10 @@ impl Service {
             let (waits, grown) = (rest.len(), rest.capacity_bytes() > before);
             drop(delivery);
             if grown {
-                // The copies are charged from here on, the deliveries no more.
+                // The connection is charged for them from here on.
                 self.count_held(connection);
-                hub.store.hold(-(copied as i64));
-                held -= std::mem::take(&mut copied);
+                copies -= copied;
+                hub.store.hold(-(std::mem::take(&mut copied) as i64));
             }
             if waits < PUSH_AT_BYTES {
                 told.push(id);
@@ -85,7 +87,7 @@ impl Service {
             }
             self.push_deliveries(events, id, bytes_max);
         }
-        hub.store.hold(-(held as i64));
+        hub.store.hold(-((waited + copies) as i64));
         told.sort_unstable();
         told.dedup();
         for id in told {

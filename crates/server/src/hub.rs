@@ -327,14 +327,9 @@ impl Host for Hub {
     fn post(&self, worker: usize, deliveries: Vec<Delivery>) {
         let handle = &self.handles[worker];
         let bytes_max = OUTBOX_BYTES_MAX.min((self.store.held_bytes_max() / POST_SHARE) as usize);
-        // Counted before they are there: the worker may take them, and count them out, at once.
-        let counted: usize = deliveries.iter().map(Delivery::bytes).sum();
-        self.store.hold(counted as i64);
         // Noted with the outbox in hand: the worker knows of it when it takes deliveries that follow.
         let mut missed = |target: Target| self.have_closed(target.place, target.client, true);
-        let (first, bytes) = handle.outbox.add(deliveries, bytes_max, &mut missed);
-        self.store.hold(bytes as i64 - counted as i64);
-        if first {
+        if handle.outbox.add(deliveries, bytes_max, &mut missed, |bytes| self.store.hold(bytes as i64)) {
             handle.waker.wake();
         }
     }

@@ -107,7 +107,7 @@ impl Host for LocalHost {
     }
 
     fn post(&self, _worker: usize, deliveries: Vec<Delivery>) {
-        self.outbox.add(deliveries, usize::MAX, &mut |_| {});
+        self.outbox.add(deliveries, usize::MAX, &mut |_| {}, |_| ());
     }
 
     fn fetch(&self, _place: u64, client: u64) -> Vec<Delivery> {

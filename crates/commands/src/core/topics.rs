@@ -82,8 +82,12 @@ const MESSAGE_BYTES: usize = 48;
 impl Message {
     /// Bytes that it takes where it is delivered, about.
     fn bytes(&self) -> usize {
+        MESSAGE_BYTES + self.words_bytes()
+    }
+
+    fn words_bytes(&self) -> usize {
         let pattern = if let Topic::Pattern(pattern) = &self.topic { pattern.len() } else { 0 };
-        MESSAGE_BYTES + pattern + self.channel.len() + self.text.len()
+        pattern + self.channel.len() + self.text.len()
     }
 
     /// What was published, or the line.
@@ -92,6 +96,9 @@ impl Message {
     }
 }
 
+/// Bytes of a delivery besides its words: each pattern has a message of its own.
+const DELIVERY_BYTES: usize = size_of::<Delivery>() + MESSAGE_BYTES;
+
 /// A message on its way to one subscriber.
 #[derive(Clone, Debug)]
 pub struct Delivery {
@@ -99,12 +106,28 @@ pub struct Delivery {
     pub target: Target,
     /// What.
     pub message: Arc<Message>,
+    /// Of those that wait one behind the other for the same words, the last counts for them.
+    carries: bool,
 }
 
 impl Delivery {
-    /// Bytes that it counts for.
-    pub fn bytes(&self) -> usize {
-        self.message.bytes() + size_of::<Delivery>()
+    /// Bytes that the copy takes which its client is sent.
+    pub fn copy_bytes(&self) -> usize {
+        self.message.bytes()
+    }
+
+    /// Bytes that it counts for while it waits.
+    fn bytes(&self) -> usize {
+        DELIVERY_BYTES + self.carried_bytes()
+    }
+
+    fn carried_bytes(&self) -> usize {
+        if self.carries { self.message.words_bytes() } else { 0 }
+    }
+
+    /// Whether it waits for the same words as another.
+    fn shares(&self, other: &Delivery) -> bool {
+        Arc::ptr_eq(&self.message.text, &other.message.text)
     }
 }
 
@@ -126,25 +149,32 @@ struct Waiting {
 
 impl Outbox {
     /// Adds deliveries, `bytes_max` waiting at most; true if there were none, so that the worker is to be
-    /// woken, and the bytes that it holds more. Those for which there is no room go to `missed`.
+    /// woken. Those for which there is no room go to `missed`. What it holds more is told to `held` before anybody can
+    /// take it and count it out.
     pub fn add(
         &self,
         deliveries: Vec<Delivery>,
         bytes_max: usize,
         missed: &mut dyn FnMut(Target),
-    ) -> (bool, usize) {
-        let mut waiting = self.waiting();
+        held: impl FnOnce(usize),
+    ) -> bool {
+        let waiting = &mut *self.waiting();
         let (first, before) = (waiting.deliveries.is_empty(), waiting.bytes);
-        for delivery in deliveries {
-            if waiting.bytes + delivery.bytes() > bytes_max {
+        for mut delivery in deliveries {
+            let last = waiting.deliveries.back_mut().filter(|last| last.shares(&delivery));
+            let carried = last.as_ref().map_or(0, |last| last.carried_bytes());
+            delivery.carries = true;
+            if waiting.bytes - carried + delivery.bytes() > bytes_max {
                 missed(delivery.target);
             } else {
-                waiting.bytes += delivery.bytes();
+                last.into_iter().for_each(|last| last.carries = false);
+                waiting.bytes = waiting.bytes - carried + delivery.bytes();
                 waiting.came += 1;
                 waiting.deliveries.push_back(delivery);
             }
         }
-        (first, waiting.bytes - before)
+        held(waiting.bytes - before);
+        first
     }
 
     /// Takes all deliveries, in order, and the bytes that they held.
@@ -183,10 +213,21 @@ impl Outbox {
         let (who, came) = std::mem::replace(&mut waiting.looked, looked);
         let new = if who == client { waiting.came - came } else { u64::MAX };
         let old = waiting.deliveries.len().saturating_sub(usize::try_from(new).unwrap_or(usize::MAX));
-        let new = waiting.deliveries.split_off(old);
-        let (taken, left): (Vec<Delivery>, Vec<Delivery>) =
-            new.into_iter().partition(|delivery| delivery.target.client == client);
-        waiting.deliveries.extend(left);
+        let mut taken = Vec::new();
+        for mut delivery in waiting.deliveries.split_off(old) {
+            if delivery.target.client != client {
+                waiting.deliveries.push_back(delivery);
+                continue;
+            }
+            // The words stay for those before it.
+            if delivery.carries
+                && let Some(last) = waiting.deliveries.back_mut()
+                && last.shares(&delivery)
+            {
+                (last.carries, delivery.carries) = (true, false);
+            }
+            taken.push(delivery);
+        }
         let bytes = taken.iter().map(Delivery::bytes).sum();
         waiting.bytes -= bytes;
         (taken, bytes)
@@ -290,7 +331,7 @@ fn forget(targets: &mut Vec<Target>, target: Target) {
 pub(crate) fn post(host: &dyn Host, targets: &[Target], message: &Arc<Message>) {
     let mut by_worker: Vec<(usize, Vec<Delivery>)> = Vec::new();
     for &target in targets {
-        let delivery = Delivery { target, message: Arc::clone(message) };
+        let delivery = Delivery { target, message: Arc::clone(message), carries: false };
         match by_worker.iter_mut().find(|(worker, _)| *worker == target.worker()) {
             Some((_, deliveries)) => deliveries.push(delivery),
             None => by_worker.push((target.worker(), vec![delivery])),
@@ -433,7 +474,7 @@ mod tests {
     fn delivery(client: u64, bytes: usize) -> Delivery {
         let text = vec![0; bytes.saturating_sub(MESSAGE_BYTES)];
         let message = Message { topic: Topic::Commands, channel: [].into(), text: text.into() };
-        Delivery { target: Target { place: 0, client }, message: Arc::new(message) }
+        Delivery { target: Target { place: 0, client }, message: Arc::new(message), carries: false }
     }
 
     #[test]
@@ -441,7 +482,7 @@ mod tests {
         let outbox = Outbox::default();
         let add = |clients: &[u64]| {
             let deliveries = clients.iter().map(|&client| delivery(client, 0)).collect();
-            outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |_| panic!("there is room"));
+            outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |_| panic!("there is room"), |_| ());
         };
         let taken = |client: u64| outbox.take_for(client).0.len();
         add(&[1, 2, 2, 1]);
@@ -460,19 +501,17 @@ mod tests {
         let outbox = Outbox::default();
         let most = OUTBOX_BYTES_MAX - size_of::<Delivery>();
         let mut missed = Vec::new();
-        let mut add =
-            |deliveries| outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |target| missed.push(target.client));
+        let mut add = |deliveries| {
+            let mut held = 0;
+            let miss = &mut |target: Target| missed.push(target.client);
+            (outbox.add(deliveries, OUTBOX_BYTES_MAX, miss, |bytes| held = bytes), held)
+        };
         assert_eq!(add(vec![delivery(1, most)]), (true, OUTBOX_BYTES_MAX));
         assert_eq!(add(vec![delivery(2, 0)]), (false, 0));
         let (deliveries, bytes) = outbox.take();
         assert_eq!((deliveries.len(), bytes), (1, OUTBOX_BYTES_MAX));
-        let mut add =
-            |deliveries| outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |target| missed.push(target.client)).0;
-        assert!(add(vec![
-            delivery(3, most - size_of::<Delivery>() - MESSAGE_BYTES),
-            delivery(4, 0),
-            delivery(5, 0)
-        ]));
+        let last = most - size_of::<Delivery>() - MESSAGE_BYTES;
+        assert_eq!(add(vec![delivery(3, last), delivery(4, 0), delivery(5, 0)]), (true, OUTBOX_BYTES_MAX));
         let order: Vec<u64> = outbox.take().0.iter().map(|delivery| delivery.target.client).collect();
         assert_eq!((order, missed), (vec![3, 4], vec![2, 5]));
     }
@@ -481,7 +520,7 @@ mod tests {
     fn letters_of_one_client_are_taken_in_order_and_counted_out() {
         let outbox = Outbox::default();
         let deliveries = vec![delivery(1, 110), delivery(2, 120), delivery(1, 130)];
-        outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |_| panic!("there is room"));
+        outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |_| panic!("there is room"), |_| ());
         let (deliveries, bytes) = outbox.take_for(1);
         let sizes: Vec<usize> = deliveries.iter().map(|delivery| delivery.message.bytes()).collect();
         assert_eq!((sizes, bytes), (vec![110, 130], 240 + 2 * size_of::<Delivery>()));
@@ -492,8 +531,8 @@ mod tests {
     fn letters_are_taken_some_at_a_time_in_order_and_one_at_least() {
         let outbox = Outbox::default();
         let deliveries = (1..=6).map(|client| delivery(client, 100 * client as usize)).collect();
-        let (_, all) = outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |_| panic!("there is room"));
-        let mut sum = 0;
+        let (mut all, mut sum) = (0, 0);
+        outbox.add(deliveries, OUTBOX_BYTES_MAX, &mut |_| panic!("there is room"), |bytes| all = bytes);
         for (last, clients, more) in
             [(2, &[1, 2][..], true), (0, &[3], true), (5, &[4, 5], true), (9, &[6], false)]
         {
@@ -504,6 +543,32 @@ mod tests {
         }
         assert_eq!(sum, all);
         assert_eq!(outbox.take_until(|_| false).1, 0);
+    }
+
+    #[test]
+    fn words_for_many_are_counted_once_until_the_last_of_them_is_taken() {
+        const EACH: usize = DELIVERY_BYTES;
+        const WORDS: usize = 1000 - MESSAGE_BYTES;
+        let outbox = Outbox::default();
+        let add = |clients: &[u64]| {
+            let letter = delivery(0, 1000);
+            let to = |&client: &u64| Delivery { target: Target { place: 0, client }, ..letter.clone() };
+            let mut held = 0;
+            let all = clients.iter().map(to).collect();
+            outbox.add(all, 5000, &mut |_| panic!("there is room"), |bytes| held = bytes);
+            held
+        };
+        assert_eq!(add(&[1, 2, 3]), WORDS + 3 * EACH);
+        assert_eq!(add(&[1; 10]), WORDS + 10 * EACH, "other words, if the same");
+        assert_eq!(outbox.take_until(|delivery| delivery.target.client == 2).1, 2 * EACH);
+        assert_eq!(outbox.take_until(|_| true).1, WORDS + EACH);
+        assert_eq!(outbox.take_for(1).1, WORDS + 10 * EACH);
+        // Whose is taken from between others, or behind them, leaves the words to those.
+        add(&[1, 2, 1, 2, 3]);
+        assert_eq!(outbox.take_for(3).1, EACH);
+        assert_eq!(outbox.take_for(2).1, 2 * EACH);
+        assert_eq!(outbox.take().1, WORDS + 2 * EACH);
+        assert_eq!(outbox.waiting().bytes, 0);
     }
 
     #[test]

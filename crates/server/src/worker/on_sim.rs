@@ -330,3 +330,45 @@ fn a_worker_that_begins_late_is_not_ahead_of_the_system() {
     peer.send(b"TIME\r\n");
     assert_eq!(world.read_all(&peer).lines().nth(2), Some("1700000000"));
 }
+
+/// One message for many: its words are there once, and copies are made for some listeners at a time.
+#[test]
+fn what_is_published_to_many_takes_nobodys_items() {
+    const ITEMS: usize = 40_000;
+    const LISTENERS: usize = 200;
+    let mut world = World::new(1, Weather { receive_max: usize::MAX, window: usize::MAX, ..Weather::FAIR });
+    let filler = world.connect();
+    for item in 0..ITEMS {
+        filler.send(format!("set k{item:05} 0 0 1000 noreply\r\n{}\r\n", "v".repeat(1000)).as_bytes());
+        if item % 1000 == 0 {
+            world.settle();
+        }
+    }
+    world.exchange(&filler, "mn\r\n", "MN\r\n");
+    let store = Arc::clone(&world.service.hub().store);
+    assert_eq!(store.totals().items, ITEMS as u64);
+    let listeners: Vec<Peer> = (0..LISTENERS).map(|_| world.connect_to(1)).collect();
+    listeners.iter().for_each(|peer| peer.send(b"SUBSCRIBE c\r\n"));
+    world.settle();
+    let heads: Vec<usize> = listeners.iter().map(|peer| peer.read(usize::MAX).len()).collect();
+    assert!(heads.iter().all(|&bytes| bytes > 0));
+    let text = "x".repeat(1_000_000);
+    let publisher = world.connect_to(1);
+    for round in 0..2 {
+        publisher.send(resp(&["PUBLISH", "c", &text]).as_bytes());
+        assert_eq!(world.read_all(&publisher), format!(":{LISTENERS}\r\n"));
+        // Some in each turn.
+        (0..LISTENERS).for_each(|_| world.turn());
+        let told = resp(&["message", "c", &text]);
+        let whole = listeners.iter().filter(|peer| peer.read(usize::MAX) == told.as_bytes()).count();
+        assert_eq!((whole, store.totals().items), (LISTENERS, ITEMS as u64), "{round}");
+        assert!(listeners.iter().all(|peer| !peer.closed()));
+    }
+    // Who does not read has no more than its share, and takes nobody's items either.
+    listeners.iter().for_each(|peer| peer.narrow(100_000));
+    for _ in 0..10 {
+        publisher.send(resp(&["PUBLISH", "c", &text]).as_bytes());
+        (0..LISTENERS).for_each(|_| world.turn());
+    }
+    assert_eq!(store.totals().items, ITEMS as u64);
+}
