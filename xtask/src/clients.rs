@@ -71,7 +71,7 @@ fn experiments() -> Outcome {
     debian(&[&[("go", "golang-go")], DRIVER].concat())?;
     check_go()?;
     let experiments =
-        ["--test", "lab_matrix", "--test", "lab_clients", "--", "--ignored", "--test-threads=1"];
+        ["--test", "all", "lab_matrix::", "--", "lab_clients::", "--ignored", "--test-threads=1"];
     run(cargo(&[&["test", "-p", "larder"], &experiments[..]].concat()))
 }
 

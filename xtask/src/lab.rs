@@ -10,7 +10,8 @@ const PACKAGES: &[(&str, &str)] =
 /// Installs it and runs them.
 pub fn lab() -> Outcome {
     install::debian(PACKAGES)?;
-    // One after the other: a measurement beside another is none. What is about clients runs with the clients.
-    let tests = ["--ignored", "--test-threads=1", "--skip", "the_matrix", "--skip", "the_clients"];
+    // One after the other: a measurement beside another is none. Clients and the page have stages of their own.
+    let skipped = ["--skip", "lab_matrix::", "--skip", "lab_clients::", "--skip", "in_browser::"];
+    let tests = [&["--ignored", "--test-threads=1"], &skipped[..]].concat();
     run(cargo(&[&["test", "-p", "larder-lab", "-p", "larder", "--"], &tests[..]].concat()))
 }

@@ -1,4 +1,4 @@
-//! The page for operators in a browser that is not ours: Chromium without a window, driven by `crates/larder/tests/page`.
+//! The page for operators in a browser that is not ours: Chromium without a window, driven by `crates/larder/tests/all/in_browser.rs`.
 
 use super::namespace::Namespace;
 use super::suites::succeeded;
@@ -15,7 +15,8 @@ pub fn suite(_: &Namespace, _: &Program) -> Outcome<Counts> {
         "--package",
         "larder",
         "--test",
-        "page",
+        "all",
+        "in_browser::",
         "--",
         "--ignored",
         "--test-threads=1",

@@ -32,7 +32,7 @@ impl Ignored {
     fn stage(&self) -> &'static str {
         let of_lab = ["crates/larder/", "crates/lab/"].iter().any(|folder| self.file.starts_with(folder));
         let of_clients = ["lab_matrix.rs", "lab_clients.rs"].iter().any(|file| self.file.ends_with(file));
-        let of_page = self.file.starts_with("crates/larder/tests/page/");
+        let of_page = self.file.starts_with("crates/larder/tests/all/in_browser");
         match () {
             () if of_page => "conformance (`page`)",
             () if of_clients => "clients (`lab`)",

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::web::{Page, Web};
 use super::{PATIENCE, fill};
+use crate::web::{Page, Web};
 
 const BOARDS: &str = include_str!("boards.txt");
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::web::Web;
+use crate::web::Web;
 
 const ASSETS: &[(&str, &str)] = &[
     ("/", "text/html; charset=utf-8"),

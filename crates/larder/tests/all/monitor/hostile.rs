@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::page::json;
-use super::web::{Talk, Web};
+use crate::web::{Talk, Web};
 
 /// More than there are places.
 const MANY: usize = 100;

@@ -1,6 +1,6 @@
 //! `larder lab load` with commands of users, and with presets.
 
-use crate::targets::{figures, folder, lab, memcached, refused};
+use super::targets::{figures, folder, lab, memcached, refused};
 use larder_testkit::process::{Program, Server};
 
 /// Commands on hashes, asked so often at this pace, are answered as they are expected to be.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::targets::{figures, folder, lab, memcached, refused, said};
+use super::targets::{figures, folder, lab, memcached, refused, said};
 use larder_lab::results::Run;
 use larder_testkit::model_cache::{Model, serve};
 use larder_testkit::process::{Program, Server};

@@ -4,16 +4,13 @@
 //! `LARDER_PAGE_PICTURES=folder` keeps a picture of each scenario.
 
 mod browser;
-#[allow(dead_code)]
-#[path = "../monitor/web.rs"]
-mod web;
 
 use larder_testkit::PATIENCE;
 use std::time::{Duration, Instant};
 
+use crate::web::Web;
 use browser::Browser;
 use serde_json::Value;
-use web::Web;
 
 fn data(web: &Web, place: &str) -> Value {
     let answer = web.get(&format!("/api/v1/{place}"));

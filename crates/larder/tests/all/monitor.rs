@@ -3,13 +3,12 @@
 mod boards;
 mod hostile;
 mod page;
-mod web;
 
 use larder_testkit::PATIENCE;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use web::{Page, Web};
+use crate::web::{Page, Web};
 
 /// Series of a scrape, and its bytes, with some twenty classes and thirty commands in use.
 const SERIES_MAX: usize = 1_800;

@@ -1,0 +1,14 @@
+//! The program as its users start it: the lab's experiments and their errors, what monitors are told, and the page.
+
+mod in_browser;
+mod lab;
+mod lab_clients;
+mod lab_counts;
+mod lab_faults;
+mod lab_load;
+mod lab_matrix;
+mod lab_peers;
+mod lab_targets;
+mod lab_truth;
+mod monitor;
+mod web;
