@@ -264,13 +264,18 @@ pub(crate) fn is_key(key: &[u8]) -> bool {
 fn store<'a>(verb: StoreVerb, text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
     let noreply = ends_in_noreply(text);
     let bad = |swallow| fault(Fault::BadLine, swallow, noreply);
-    // Said whether or not it is wanted: why else would the connection end.
-    let no_length = || fault(Fault::NoLength, 0, false);
+    // Said whether or not it is wanted where the connection ends: why else would it.
+    let no_length = |word| match Fault::of_length(word) {
+        fault @ Fault::NoLength => Request::Fault { fault, swallow: 0, noreply: false },
+        fault => Request::Fault { fault, swallow: 0, noreply },
+    };
     let mut token = || tokens.next();
     let (Some(key), Some(flags), Some(exptime), Some(bytes)) = (token(), token(), token(), token()) else {
-        return no_length();
+        return no_length(None);
     };
-    let Some(value_bytes) = parse_u64(bytes).filter(|&n| n <= VALUE_BYTES_MAX) else { return no_length() };
+    let Some(value_bytes) = parse_u64(bytes).filter(|&n| n <= VALUE_BYTES_MAX) else {
+        return no_length(Some(bytes));
+    };
     let swallow = value_bytes + 2;
     let cas = match verb {
         StoreVerb::Cas => match token() {

@@ -1,11 +1,13 @@
 //! What can be wrong with a request, and memcached's words for it.
 
+use crate::number::parse_u64;
+
 /// A request that cannot be carried out as it was written: always the client's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Too few tokens, key too long, length or flags not a number, line too short.
     BadLine,
-    /// A store that does not say how long its data block is, or longer than any: where it ends nobody knows.
+    /// A store whose length is no number, or more than any: where its data end nobody knows.
     NoLength,
     /// incr, decr: the delta is not an unsigned 64-bit number.
     BadDelta,
@@ -38,6 +40,12 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// What is wrong with a store whose length is not one: one that says none, or one below zero, has no block behind it.
+    pub(crate) fn of_length(word: Option<&[u8]>) -> Fault {
+        let is_none = |word: &[u8]| word.strip_prefix(b"-").and_then(parse_u64).is_some();
+        if word.is_none_or(is_none) { Fault::BadLine } else { Fault::NoLength }
+    }
+
     /// What follows cannot be told from data: after the reply the connection is closed.
     pub fn closes(self) -> bool {
         self == Fault::NoLength

@@ -348,19 +348,17 @@ pub(crate) fn decode_tokens<'a>(verb: Verb, mut tokens: Tokens<'a>) -> Request<'
         return Request::Meta(Meta { verb, key: &[], value_bytes: 0, flags: Flags::NONE });
     }
     let stores = matches!(verb, Verb::Set);
-    let Some(key) = tokens.next() else {
-        return fault(if stores { Fault::NoLength } else { Fault::BadLine }, 0);
-    };
+    let Some(key) = tokens.next() else { return fault(Fault::BadLine, 0) };
     let mut swallow = 0;
     let mut value_bytes = 0;
     if stores {
-        let Some(bytes) = tokens.next() else { return fault(Fault::NoLength, 0) };
-        match parse_u64(bytes).filter(|&n| n <= VALUE_BYTES_MAX) {
+        let word = tokens.next();
+        match word.and_then(parse_u64).filter(|&n| n <= VALUE_BYTES_MAX) {
             Some(bytes) => {
                 value_bytes = bytes as u32;
                 swallow = bytes + 2;
             }
-            None => return fault(Fault::NoLength, 0),
+            None => return fault(Fault::of_length(word), 0),
         }
     }
     if !is_key(key) {
@@ -498,8 +496,11 @@ mod tests {
     #[test]
     fn stores_swallow_their_data_when_the_length_is_known() {
         assert_eq!(fault("ms k 2 !\r\n"), (Fault::BadLine, 4));
-        for line in ["ms k S1\r\n", "ms k -1\r\n", "ms k 2147483646\r\n", "ms k\r\n", "ms\r\n"] {
+        for line in ["ms k S1\r\n", "ms k 2147483646\r\n"] {
             assert_eq!(fault(line), (Fault::NoLength, 0), "{line}");
+        }
+        for line in ["ms k -1\r\n", "ms k\r\n", "ms\r\n"] {
+            assert_eq!(fault(line), (Fault::BadLine, 0), "{line}");
         }
         assert!(matches!(request("ms k 2147483645\r\n"), Request::Meta(_)));
         let long = format!("ms {} 2\r\n", "k".repeat(251));

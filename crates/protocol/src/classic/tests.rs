@@ -76,18 +76,13 @@ fn too_few_tokens_are_bad_lines() {
 #[test]
 fn stores_say_what_to_swallow() {
     for verb in ["set", "add", "replace", "append", "prepend", "cas"] {
-        for rest in [
-            "",
-            " k",
-            " k 0 0",
-            " k 0 0 noreply",
-            " k 0 0 -1",
-            " k x x abc",
-            " k 0 0 +1",
-            " k 0 0 2147483646",
-        ] {
+        for rest in [" k 0 0 noreply", " k 0 0 -", " k x x abc", " k 0 0 +1", " k 0 0 2147483646"] {
             let line = format!("{verb}{rest}\r\n");
             assert_eq!(request(line.as_bytes()), fault(Fault::NoLength, 0, false), "{line}");
+        }
+        for rest in ["", " k", " k 0 0", " k 0 0 -1", " k x x -2147483648"] {
+            let line = format!("{verb}{rest}\r\n");
+            assert_eq!(request(line.as_bytes()), bad(0, false), "{line}");
         }
     }
     assert!(matches!(request(b"set k 0 0 2147483645\r\n"), Request::Store(_)));
