@@ -386,7 +386,11 @@ impl Conversation {
         let is_known = |access: &Access| self.client.standing.is_admitted() || !access.asks();
         if paused_ms > 0 && is_known(&turn.cx.shared.access) {
             let all = !turn.cx.shared.pause.writes_only();
-            let waits = |args: Args<'_>| if all { !is_said_while_paused(args) } else { self.changes(args) };
+            let waits = |args: Args<'_>| {
+                // What nobody knows, or has too few words, is refused at once.
+                let row = row_of(args).filter(|row| row.takes(args.len()));
+                row.is_some_and(|row| if all { !row.has(flag::WHILE_PAUSED) } else { self.changes(args) })
+            };
             let waits = match &stop {
                 Stop::Single(args) => waits(*args),
                 Stop::Inline(line) => split(line).is_some_and(|words| waits(words.args())),
@@ -481,12 +485,9 @@ impl Conversation {
     }
 }
 
-/// It is carried out while all wait.
-fn is_said_while_paused(mut args: Args<'_>) -> bool {
-    let found = args.next().and_then(table::find).map(|(row, _)| row);
-    let found = found.map(|row| match args.next().and_then(|name| row.subcommand(name)) {
-        Some(at) => &row.subcommands()[at],
-        None => row,
-    });
-    found.is_some_and(|row| row.has(flag::WHILE_PAUSED))
+/// The row of a command, or of its subcommand.
+fn row_of(mut args: Args<'_>) -> Option<&'static table::Command> {
+    let (row, _) = args.next().and_then(table::find)?;
+    let sub = args.next().and_then(|name| row.subcommand(name));
+    Some(sub.map_or(row, |at| &row.subcommands()[at]))
 }
