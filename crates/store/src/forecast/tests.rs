@@ -256,6 +256,7 @@ fn lifetimes_are_kept() {
 }
 
 #[test]
+#[ignore = "time: twelve streams through seven caches each take a minute and a half"]
 fn errors_are_within_their_bands_nine_times_of_ten() {
     let (mut inside, mut all, mut errors) = (0, 0, 0.0);
     for seed in 10..22 {

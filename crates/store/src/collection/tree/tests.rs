@@ -6,6 +6,7 @@ use crate::worker::Guard;
 use crate::{Attributes, Config, Eviction, Expect, Key, Store, Worker};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub(in crate::collection) const NOW: u64 = 1_700_000_000_000;
@@ -453,8 +454,16 @@ fn no_call_takes_more_than_some_of_a_tree_apart() {
             long(&mut guard, n).unwrap();
         }
         let key = guard.key(b"key");
-        let put = |guard: &mut Guard<'_>, n: u32| guard.set_add(&key, [&n.to_le_bytes()[..]].into_iter());
-        let members = (0_u32..).take_while(|n| put(&mut guard, *n).is_ok()).count();
+        let put = |guard: &mut Guard<'_>, names: Range<u32>| {
+            let names: Vec<_> = names.map(u32::to_le_bytes).collect();
+            guard.set_add(&key, names.iter().map(|name| &name[..]))
+        };
+        let mut members = 0;
+        for some in [512, 1] {
+            while put(&mut guard, members..members + some).is_ok() {
+                members += some;
+            }
+        }
         let used = |class| store.sum(|c| c.class(class).used_chunks.value());
         let nodes = || ClassId::all().map(used).sum::<u64>();
         guard.delete(&key, Expect::Present).unwrap();
