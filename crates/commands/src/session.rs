@@ -176,6 +176,14 @@ impl Session {
         }
     }
 
+    /// Bytes that a command in steps holds until its reply is taken, beside the replies.
+    pub fn held_bytes(&self) -> u64 {
+        match &self.0 {
+            Conversation::Redis(conversation) => conversation.held_bytes(),
+            Conversation::New | Conversation::Memcached(_) | Conversation::Closed => 0,
+        }
+    }
+
     /// Writes a message that was sent to this client, if it is still to be told.
     pub fn deliver(&self, delivery: &Delivery, out: &mut Output) {
         if let Conversation::Redis(conversation) = &self.0 {

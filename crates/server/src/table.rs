@@ -27,7 +27,7 @@ pub struct ConnectionFacts {
     stranger: AtomicBool,
     /// Since when its replies wait and none of them went out; [`MOVES`] if none wait.
     stands_since: AtomicU64,
-    /// Bytes of them.
+    /// Bytes of them, and what is held for those that are to come.
     waiting_bytes: AtomicU64,
 }
 
@@ -76,7 +76,7 @@ impl ConnectionFacts {
         self.received_at.load(Relaxed)
     }
 
-    /// So many bytes of its replies wait. It stands since `now` if some went out just now, or none waited;
+    /// So many bytes of its replies wait, or are held for those to come. It stands since `now` if some went out just now, or none waited;
     /// else for as long as it did.
     pub fn stands(&self, moved: bool, now: Millis, bytes: u64) {
         self.waiting_bytes.store(bytes, Relaxed);

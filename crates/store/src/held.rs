@@ -187,6 +187,16 @@ impl Store {
         self.arena.limit_bytes() / HELD_SHARE
     }
 
+    /// Connections may hold `bytes` more. Where they may not, and others hold what is missing, those who stand are to let go.
+    pub fn may_hold(&self, bytes: u64) -> bool {
+        let max = self.held_bytes_max();
+        let may = self.held_bytes().saturating_add(bytes) <= max;
+        if !may && bytes <= max {
+            self.held.refused.store(true, Ordering::Relaxed);
+        }
+        may
+    }
+
     /// Says that requests on their way in hold `bytes` more, or (negative) fewer, beside uploads. It is no
     /// charge: that is [`Store::hold`] or [`Store::set_aside`].
     pub fn note_input(&self, bytes: i64) {
@@ -288,6 +298,17 @@ mod tests {
         store.hold(3 << 20);
         assert!(pin(&mut guard, b"f").is_none(), "buffers hold more than half of the share");
         assert!(pin(&mut guard, b"e").is_some());
+    }
+
+    #[test]
+    fn who_is_refused_for_what_others_hold_has_those_let_go_who_stand() {
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).unwrap();
+        let max = store.held_bytes_max();
+        assert!(store.may_hold(max) && !store.take_refusal());
+        assert!(!store.may_hold(max + 1) && !store.take_refusal(), "there is not so much");
+        store.hold(1);
+        assert!(store.may_hold(max - 1) && !store.take_refusal());
+        assert!(!store.may_hold(max) && store.take_refusal());
     }
 
     #[test]

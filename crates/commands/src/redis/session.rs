@@ -140,6 +140,11 @@ impl Conversation {
         self.client.facts.output_bytes.store(bytes, Relaxed);
     }
 
+    /// Bytes that a command in steps holds until its reply is taken.
+    pub fn held_bytes(&self) -> u64 {
+        if let State::Job(under_way) = &self.state { under_way.job.held_bytes() } else { 0 }
+    }
+
     /// Between two requests.
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Ready)

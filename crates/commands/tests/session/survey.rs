@@ -3,6 +3,7 @@
 use crate::{Bench, START, bench};
 use larder_commands::{Context, Next, Output, Session};
 use larder_store::{Attributes, Expect};
+use larder_testkit::talk::encode;
 
 /// Keys that take several steps to look at.
 const KEYS: u64 = 20_000;
@@ -160,6 +161,130 @@ fn keys_that_were_found_are_charged_until_they_are_replied() {
     let (reply, _) = bench.turns(&mut Session::new(), &command(&["KEYS", "*"]));
     assert!(reply.starts_with(b"-OOM "), "{}", String::from_utf8_lossy(&reply[..40]));
     assert_eq!(bench.held_bytes(), before);
+}
+
+#[test]
+fn keys_that_many_ask_for_and_nobody_takes_stay_within_what_connections_may_hold() {
+    const KEY_BYTES: usize = 8_000;
+    // One alone may have them all.
+    let found = |reply: &[u8]| reply.starts_with(b"*950\r\n");
+    for asked in [vec!["KEYS", "0*"], vec!["KEYS", "*"], vec!["SCAN", "0", "COUNT", "1000000"]] {
+        let mut bench = bench();
+        bench.fill(0, 950, KEY_BYTES);
+        (bench.limit, bench.host.connections) = (1_000, 40);
+        let (before, max) = (bench.held_bytes(), bench.worker.store().held_bytes_max());
+        let mut most = 0;
+        let mut asks = |bench: &mut Bench, sessions: &mut [Session], first: &[u8]| {
+            let mut said = vec![Vec::new(); sessions.len()];
+            let mut at_work: Vec<usize> = (0..sessions.len()).collect();
+            let mut input = first;
+            while !at_work.is_empty() {
+                at_work.retain(|&nth| {
+                    let (next, reply, _) = bench.call(&mut sessions[nth], input);
+                    said[nth].extend(reply);
+                    most = most.max(bench.held_bytes());
+                    next == Next::Yield
+                });
+                input = b"";
+            }
+            said
+        };
+        let mut sessions: Vec<Session> = (0..40).map(|_| Session::new()).collect();
+        let said = asks(&mut bench, &mut sessions, &command(&asked));
+        let refused = said.iter().filter(|reply| reply.starts_with(b"-OOM ")).count();
+        assert!((1..40).contains(&refused), "{asked:?}: {refused} are refused");
+        assert!(bench.worker.store().take_refusal(), "those who stand are to let go");
+        // Those that wait go, and each that goes makes room for another.
+        drop(sessions);
+        assert_eq!(bench.held_bytes(), before, "{asked:?}");
+        let said = asks(&mut bench, &mut [Session::new()], &command(&asked));
+        assert!(asked[0] == "SCAN" || found(&said[0]), "{asked:?}");
+        // Room for the step of one worker is beside it.
+        assert!(most <= max + (64 << 10), "{asked:?}: {most} of {max} are held");
+    }
+}
+
+#[test]
+fn what_is_found_has_the_room_that_others_have_left() {
+    let mut names = bench();
+    names.fill(0, 20_000, 200);
+    // Of long keys with large values names are noted.
+    let mut values = bench();
+    let large = vec![b'v'; 20_000];
+    for n in 0..200 {
+        let key = format!("{n:0>8000}");
+        values.turns(&mut Session::new(), &encode(&[b"SET", key.as_bytes(), &large]));
+    }
+    let mut benches = [names, values];
+    for (nth, asked) in
+        [(0, &["KEYS", "*"][..]), (0, &["SCAN", "0", "COUNT", "100000"]), (1, &["DEBUG", "DIGEST"])]
+    {
+        let bench = &mut benches[nth];
+        let exec = [command(&["MULTI"]), command(asked), command(&["EXEC"])].concat();
+        let before = bench.held_bytes();
+        let taken = (bench.worker.store().held_bytes_max() - before) as i64 - (100 << 10);
+        bench.worker.store().hold(taken);
+        let (reply, _) = bench.turns(&mut Session::new(), &command(asked));
+        assert!(reply.starts_with(b"-OOM "), "{asked:?}: {}", shown(&reply));
+        assert!(bench.worker.store().take_refusal(), "{asked:?}");
+        // So many values are more than EXEC looks through.
+        if asked[0] != "DEBUG" {
+            let (reply, _) = bench.turns(&mut Session::new(), &exec);
+            assert!(reply.starts_with(b"+OK\r\n+QUEUED\r\n*1\r\n-OOM "), "{asked:?}: {}", shown(&reply));
+        }
+        bench.worker.store().hold(-taken);
+        assert_eq!(bench.held_bytes(), before);
+        let (reply, _) = bench.turns(&mut Session::new(), &command(asked));
+        assert!(!reply.starts_with(b"-"), "{asked:?}: {}", shown(&reply));
+        assert_eq!(bench.held_bytes(), before);
+    }
+    // What is short is told, whoever holds how much.
+    let [names, _] = &mut benches;
+    names.worker.store().hold(16 << 20);
+    let (reply, _) = names.turns(&mut Session::new(), &command(&["KEYS", "00000*19999"]));
+    assert!(reply.starts_with(b"*1\r\n$200\r\n"), "{}", shown(&reply));
+    let (reply, _) = names.turns(&mut Session::new(), &command(&["SCAN", "0", "COUNT", "10"]));
+    assert!(reply.starts_with(b"*2\r\n"), "{}", shown(&reply));
+    names.worker.store().hold(-(16 << 20));
+}
+
+/// The beginning of a reply.
+fn shown(reply: &[u8]) -> String {
+    String::from_utf8_lossy(&reply[..reply.len().min(80)]).into_owned()
+}
+
+#[test]
+fn keys_that_are_replied_in_pieces_are_whole_wherever_a_block_of_them_ends() {
+    for key_bytes in [5, 100, 1_000, 7_001] {
+        let mut bench = bench();
+        bench.fill(0, 600, key_bytes);
+        let before = bench.held_bytes();
+        for limit in [1, 16 << 10, 100_000] {
+            bench.limit = limit;
+            let mut session = Session::new();
+            let (reply, _) = bench.turns(&mut session, &command(&["KEYS", "*"]));
+            let keys = sorted(&reply, "*600\r\n");
+            assert!(keys.into_iter().eq((0..600).map(|n| format!("{n:0key_bytes$}"))), "{key_bytes} {limit}");
+            assert_eq!(bench.held_bytes(), before);
+        }
+    }
+    // Blocks that are replied go back.
+    let mut bench = bench();
+    bench.fill(0, 600, 5_000);
+    (bench.limit, bench.host.connections) = (1_000, 40);
+    let (before, mut session) = (bench.held_bytes(), Session::new());
+    let (mut next, _, _) = bench.call(&mut session, &command(&["KEYS", "*"]));
+    let mut held = Vec::new();
+    while next != Next::Receive {
+        if next == Next::Flush {
+            held.push(bench.held_bytes() - before);
+            // Beside it there is what is held for any client.
+            assert!(bench.held_bytes() - before - session.held_bytes() < 1_000);
+        }
+        (next, _, _) = bench.call(&mut session, b"");
+    }
+    assert!(held.len() > 100 && held[0] > 3_000_000 && held.is_sorted_by(|one, other| one >= other));
+    assert!(held[held.len() / 2] < held[0] * 6 / 10 && held[held.len() - 1] < 100_000, "{held:?}");
 }
 
 #[test]

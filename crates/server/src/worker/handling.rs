@@ -97,7 +97,8 @@ impl Service {
         if unsent == 0 {
             connection.facts.moves();
         } else {
-            connection.facts.stands(moved, self.now, unsent);
+            // What it has still to reply is given back with them.
+            connection.facts.stands(moved, self.now, unsent + connection.session.held_bytes());
         }
         connection.session.show_output(connection.held as u64);
         if let Some(limit) = connection.session.output_limit(&self.hub.shared) {

@@ -372,3 +372,55 @@ fn what_is_published_to_many_takes_nobodys_items() {
     }
     assert_eq!(store.totals().items, ITEMS as u64);
 }
+
+#[test]
+fn keys_that_many_ask_for_and_nobody_reads_stay_within_what_connections_may_hold() {
+    const READERS: usize = 40;
+    for evict in [false, true] {
+        let config = Config { threads: 1, memory_bytes: 64 << 20, evict, ..Config::default() };
+        let mut world = World::of(config, 1, Weather { receive_max: usize::MAX, ..Weather::FAIR });
+        let filler = world.connect_to(1);
+        for item in 0..950 {
+            let key = format!("{item:07}{}", "k".repeat(8185));
+            world.exchange(&filler, &resp(&["SET", &key, ""]), "+OK\r\n");
+        }
+        let store = Arc::clone(&world.service.hub().store);
+        let readers: Vec<Peer> = (0..READERS).map(|_| world.connect_to(1)).collect();
+        for reader in &readers {
+            reader.narrow(5_000);
+            reader.send(resp(&["KEYS", "0*"]).as_bytes());
+        }
+        let most = loop {
+            let mut most = 0;
+            for _ in 0..READERS * 100 {
+                world.turn();
+                most = store.held_bytes().max(most);
+            }
+            if !world.events.backend().busy() {
+                break most;
+            }
+        };
+        // Beside it: what each is sent until it is seen to stand.
+        let max = store.held_bytes_max();
+        assert!(most <= max + (READERS as u64) * (24 << 10), "{most} of {max}");
+        let refused = readers.iter().filter(|reader| reader.read(5_000).starts_with(b"-OOM ")).count();
+        assert!((READERS / 2..READERS).contains(&refused), "{refused} are refused");
+        // Who stands has to let go for what was refused, though little of its reply is written.
+        let held = store.held_bytes();
+        assert!(held > max / 4, "{held} of {max}");
+        world.pass(300);
+        world.service.shed(&mut world.events);
+        world.settle();
+        assert_eq!(readers.iter().filter(|reader| reader.closed()).count(), 1);
+        assert!(store.held_bytes() < held - (7 << 20), "{} of {held}", store.held_bytes());
+        let other = world.connect_to(1);
+        other.send(resp(&["KEYS", "0*"]).as_bytes());
+        let mut told = Vec::new();
+        // It takes some steps to find them.
+        for _ in 0..READERS * 100 {
+            world.turn();
+            told.extend(other.read(usize::MAX));
+        }
+        assert!(told.starts_with(b"*950\r\n") && told.len() > 950 * 8192, "{} bytes", told.len());
+    }
+}

@@ -819,6 +819,10 @@ impl Job for Combining {
         }
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.noted.bytes() + self.held.bytes()
+    }
+
     fn only_reads(&self) -> bool {
         self.plan.then != Then::Store
     }

@@ -374,6 +374,10 @@ impl Job for Doing {
         })
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.kept.held_bytes()
+    }
+
     fn kept(&mut self) -> Option<&mut Kept> {
         Some(&mut self.kept)
     }

@@ -698,6 +698,10 @@ impl Job for Copying {
         Ok(self.send(call))
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.held.bytes() + self.kept.capacity_bytes() as u64
+    }
+
     fn only_reads(&self) -> bool {
         !self.listed.takes
     }

@@ -382,6 +382,10 @@ impl Job for Seeking {
         }
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.held.bytes()
+    }
+
     fn only_reads(&self) -> bool {
         matches!(self.then, Then::Tell)
     }

@@ -390,6 +390,10 @@ impl Job for Asking {
         Ok(if self.kept.left() == 0 { Step::Done } else { Step::Full })
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.kept.held_bytes()
+    }
+
     fn only_reads(&self) -> bool {
         true
     }

@@ -54,18 +54,14 @@ pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             return Err(Fail::SYNTAX);
         }
     }
-    let found = Found::new(call.cx.guard.store(), &wanted);
-    // In a transaction, items do afterwards.
-    call.give_way();
+    let found = Found::new(call, &wanted)?;
     call.survey(Goal::Scan { wanted, found, left: count as usize }, cursor)
 }
 
 /// KEYS
 pub(crate) fn keys(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let wanted = wanted(call, pattern(next(&mut args)?)?);
-    let found = Found::new(call.cx.guard.store(), &wanted);
-    // In a transaction, items do afterwards.
-    call.give_way();
+    let found = Found::new(call, &wanted)?;
     call.survey(Goal::Keys { wanted, found }, 0)
 }
 

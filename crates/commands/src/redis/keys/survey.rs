@@ -1,13 +1,15 @@
 //! A survey: a command that looks at all keys, in steps (`job.rs`).
 //!
 //! A step looks at some thousands of keys at most, and leaves the store's epoch between each 64. What is found is
-//! charged to the memory limit while it is gathered; it may take half of what connections may hold, and is
-//! copied into the reply piece by piece.
+//! charged as what connections hold before it takes memory. One survey may take half of what they may hold, and all
+//! together no more than is left of it: what has no room is refused. It is copied into the reply piece by piece, and
+//! each block of it goes back when it is.
 
-use std::io::Write;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use larder_store::{Database, Guard, Item, Millis, Store, Type, Value};
+use larder_protocol::resp::{HEAD_BYTES_MAX, write_bulk_head};
+use larder_store::{Database, Guard, Item, Millis, Type, Value};
 
 use crate::core::context::Context;
 use crate::core::glob::Pattern;
@@ -71,62 +73,108 @@ impl Wanted {
     }
 }
 
-/// Keys found, encoded as they are replied; charged as what connections hold.
+/// Bytes of the first block of keys that were found, which is never refused, …
+const BLOCK_BYTES_MIN: usize = 1 << 10;
+/// … and most of one: a mapping of its own with what the allocator keeps in front of it, so that whole pages go back.
+const BLOCK_BYTES_MAX: usize = (64 << 10) - 16;
+/// What a block takes beside its bytes: its place, and what the allocator keeps.
+const BESIDE_BLOCK_BYTES: usize = 80;
+
+/// Keys found, encoded as they are replied; charged as what connections hold, by the blocks they lie in.
+///
+/// ```text
+/// blocks  | 1 KiB | 1 | 2 | 4 | 8 | 16 | 32 | 64 …    each charged before it is made
+///            ^at: what is in front of it is replied, and blocks that are go back
+/// ```
 #[derive(Debug)]
 pub(crate) struct Found {
-    bytes: Vec<u8>,
+    /// All are full but the last. A key may begin in one and end in the next.
+    blocks: VecDeque<Vec<u8>>,
+    /// Bytes of the first block that are replied.
+    at: usize,
+    /// Bytes of all keys that were found, at most so many and a block, and how many keys these are.
+    bytes: usize,
+    bytes_max: u64,
     count: usize,
-    store: Arc<Store>,
-    /// What is charged beside them.
-    aside: i64,
-    charged: i64,
+    /// More than may be held was found: it is no longer looked at.
+    refused: bool,
+    /// The blocks, and what is charged beside them.
+    held: Heap,
 }
 
 impl Found {
-    /// Nothing yet; `wanted` is charged with what is found.
-    pub fn new(store: &Arc<Store>, wanted: &Wanted) -> Found {
-        let aside = wanted.pattern.as_ref().map_or(0, |pattern| pattern.len()) as i64;
-        store.hold(aside);
-        Found { bytes: Vec::new(), count: 0, store: Arc::clone(store), aside, charged: aside }
+    /// Nothing yet; the pattern that is `wanted` is charged with what is found.
+    ///
+    /// # Errors
+    /// Connections hold as much as they may.
+    pub fn new(call: &mut Call<'_, '_, '_>, wanted: &Wanted) -> Result<Found, Fail> {
+        let held = Heap::keep(call, wanted.pattern.as_ref().map_or(0, |pattern| pattern.len()))?;
+        let bytes_max = call.cx.guard.store().held_bytes_max() / 2;
+        Ok(Found { blocks: VecDeque::new(), at: 0, bytes: 0, bytes_max, count: 0, refused: false, held })
     }
 
     fn add(&mut self, key: &[u8]) {
-        write!(self.bytes, "${}\r\n", key.len()).expect("a vector takes all");
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(b"\r\n");
+        let mut head = [0; HEAD_BYTES_MAX];
+        let len = write_bulk_head(&mut head, key.len() as u64);
+        self.push(&head[..len]);
+        self.push(key);
+        self.push(b"\r\n");
         self.count += 1;
     }
 
-    /// Charges what came since; that it is more than may be held is an error, and so is it in a transaction, in
-    /// which no item gives way, that there is no room for it.
-    fn charge(&mut self, guard: &Guard<'_>) -> Result<(), Fail> {
-        let bytes = self.bytes.len() as i64 + self.aside;
-        let grows = bytes - self.charged;
-        self.store.hold(grows);
-        self.charged = bytes;
-        let has_room = grows == 0 || !guard.in_transaction() || !self.store.is_over_limit();
-        if bytes as u64 > self.store.held_bytes_max() / 2 || !has_room { Err(Fail::HELD) } else { Ok(()) }
+    fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.refused {
+            let last = self.blocks.back_mut().filter(|last| last.len() < last.capacity());
+            let Some(last) = last else {
+                self.refused = !self.grow();
+                continue;
+            };
+            let (now, rest) = bytes.split_at(bytes.len().min(last.capacity() - last.len()));
+            last.extend_from_slice(now);
+            (self.bytes, bytes) = (self.bytes + now.len(), rest);
+        }
     }
 
-    /// Writes the keys that are still to be written, until the output is full; true when all are.
-    fn put(&self, written: &mut usize, out: &mut Output) -> bool {
-        if *written == 0 {
+    /// Adds a block, if more may be held.
+    fn grow(&mut self) -> bool {
+        let block = self.bytes.clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        if self.bytes as u64 > self.bytes_max || !self.held.grow(block + BESIDE_BLOCK_BYTES) {
+            return false;
+        }
+        self.blocks.push_back(Vec::with_capacity(block));
+        true
+    }
+
+    /// Looks whether there was room for what a walk has found, in front of which `before` was held.
+    ///
+    /// # Errors
+    /// It is more than may be held; or, in a transaction, in which no item gives way, there is no room for it.
+    fn check(&self, guard: &Guard<'_>, before: u64) -> Done {
+        let store = guard.store();
+        let crowds = guard.in_transaction() && store.may_evict() && store.is_over_limit();
+        if self.refused || self.held.bytes() > before && crowds { Err(Fail::HELD) } else { Ok(()) }
+    }
+
+    /// Writes the keys that are still to be written, behind the head if that is to be, until the output is full; true
+    /// when all are.
+    fn put(&mut self, begins: bool, out: &mut Output) -> bool {
+        if begins {
             put_array(out, self.count);
         }
-        for piece in self.bytes[*written..].chunks(PIECE_BYTES) {
+        while let Some(block) = self.blocks.front() {
+            let piece = &block[self.at..block.len().min(self.at + PIECE_BYTES)];
             out.put(piece);
-            *written += piece.len();
+            self.at += piece.len();
+            if self.at == block.len() {
+                self.held.shrink(block.capacity() + BESIDE_BLOCK_BYTES);
+                self.blocks.pop_front();
+                self.at = 0;
+            }
             if out.is_full() {
                 break;
             }
         }
-        *written == self.bytes.len()
-    }
-}
-
-impl Drop for Found {
-    fn drop(&mut self) {
-        self.store.hold(-self.charged);
+        self.blocks.is_empty()
     }
 }
 
@@ -172,6 +220,10 @@ impl Picked {
 /// What it takes to note a key beside its bytes, in a list that grows by doubling.
 const NOTED_BYTES: usize = 2 * size_of::<(u8, Box<[u8]>)>() + 32;
 
+fn noted_bytes(key: &[u8]) -> usize {
+    key.len() + NOTED_BYTES
+}
+
 /// The digest of all keys, and those of them that are still to be looked at for their large values.
 #[derive(Debug)]
 pub(crate) struct Digesting {
@@ -180,20 +232,21 @@ pub(crate) struct Digesting {
     walked: bool,
     large: Vec<(u8, Box<[u8]>)>,
     under_way: Option<Hashing>,
-    store: Arc<Store>,
-    /// What the keys are charged.
-    charged: i64,
+    /// The keys that are noted.
+    held: Heap,
+    /// More of them were there than may be held.
+    refused: bool,
 }
 
 impl Digesting {
-    pub fn new(store: &Arc<Store>) -> Digesting {
+    pub fn new(call: &Call<'_, '_, '_>) -> Digesting {
         Digesting {
             digest: Digest::default(),
             walked: false,
             large: Vec::new(),
             under_way: None,
-            store: Arc::clone(store),
-            charged: 0,
+            held: Heap::none(call),
+            refused: false,
         }
     }
 
@@ -209,20 +262,16 @@ impl Digesting {
                 hash.eat(&digest_of(&collection.elements(), now).to_le_bytes());
                 self.digest.add(hash.end());
             }
-            Value::Pieces(_) => self.large.push((item.database(), item.key().into())),
+            Value::Pieces(_) if self.held.grow(noted_bytes(item.key())) => {
+                self.large.push((item.database(), item.key().into()));
+            }
+            Value::Pieces(_) => self.refused = true,
         }
     }
 
     /// There are large values to look at.
     fn has_large(&self) -> bool {
         self.under_way.is_some() || !self.large.is_empty()
-    }
-
-    fn charge(&mut self) {
-        let noted = |(_, key): &(u8, Box<[u8]>)| (key.len() + NOTED_BYTES) as i64;
-        let bytes = self.large.iter().map(noted).sum();
-        self.store.hold(bytes - self.charged);
-        self.charged = bytes;
     }
 
     /// Looks at a piece of a large value, or begins with the next: as it is now, if it is still there.
@@ -245,13 +294,7 @@ impl Digesting {
                 }
             }
         }
-        self.charge();
-    }
-}
-
-impl Drop for Digesting {
-    fn drop(&mut self) {
-        self.store.hold(-self.charged);
+        self.held.shrink(noted_bytes(&name));
     }
 }
 
@@ -279,8 +322,8 @@ pub(crate) struct Survey {
     pub(crate) goal: Goal,
     /// Where it goes on.
     pub(crate) cursor: u64,
-    /// All was seen; of the reply so many bytes of keys are written.
-    pub(crate) written: Option<usize>,
+    /// All was seen; the head of the reply is written.
+    replies: bool,
     /// Keys that were looked at, and what that took.
     looked_at: u64,
     took_ns: u64,
@@ -289,13 +332,13 @@ pub(crate) struct Survey {
 impl Call<'_, '_, '_> {
     /// Replies when all was seen: now, or after some steps.
     pub(crate) fn survey(&mut self, goal: Goal, cursor: u64) -> Done {
-        self.work(Survey { goal, cursor, written: None, looked_at: 0, took_ns: 0 })
+        self.work(Survey { goal, cursor, replies: false, looked_at: 0, took_ns: 0 })
     }
 }
 
 impl Job for Survey {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        if self.written.is_some() {
+        if self.replies {
             return Ok(self.reply(call));
         }
         let pattern = self.pattern();
@@ -316,21 +359,29 @@ impl Job for Survey {
             }
         };
         call.spend(ns);
-        if !done? {
+        let done = done?;
+        if !done {
             if let Goal::Random { picked, .. } = &mut self.goal {
                 picked.keep(call)?;
             }
-            return Ok(Step::More);
+            return if self.may_be_kept() { Ok(Step::More) } else { Err(Fail::HELD) };
         }
         if call.cx.guard.in_transaction() {
             // All of it is sent at once.
             call.make_room(self.found_bytes())?;
+        } else if self.found_bytes() > PIECE_BYTES && !self.may_be_kept() {
+            // It would wait for a client that takes it.
+            return Err(Fail::HELD);
         }
         Ok(self.reply(call))
     }
 
     fn only_reads(&self) -> bool {
         true
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held().map_or(0, Heap::bytes)
     }
 }
 
@@ -341,6 +392,20 @@ impl Survey {
             Goal::Keys { wanted, .. } | Goal::Scan { wanted, .. } => wanted.pattern.clone(),
             Goal::Random { .. } | Goal::Digest(_) => None,
         }
+    }
+
+    /// What is held of it but for a key that was picked.
+    fn held(&self) -> Option<&Heap> {
+        match &self.goal {
+            Goal::Keys { found, .. } | Goal::Scan { found, .. } => Some(&found.held),
+            Goal::Digest(digesting) => Some(&digesting.held),
+            Goal::Random { .. } => None,
+        }
+    }
+
+    /// It may stay until the next step.
+    fn may_be_kept(&self) -> bool {
+        self.held().is_none_or(Heap::may_be_kept)
     }
 
     /// How many keys to look at next, for half of what is left: keys come in no order, so that those to come are like
@@ -386,22 +451,23 @@ impl Survey {
         };
         match goal {
             Goal::Keys { wanted, found } => {
+                let before = found.held.bytes();
                 let next = walk(items, &mut |item| {
                     if wanted.holds(&item, pattern) {
                         found.add(item.key());
                     }
                 });
-                found.charge(&cx.guard)?;
+                found.check(&cx.guard, before)?;
                 Ok(next == 0)
             }
             Goal::Scan { wanted, found, left } => {
-                let items = items.min(*left);
+                let (items, before) = (items.min(*left), found.held.bytes());
                 let next = walk(items, &mut |item| {
                     if wanted.holds(&item, pattern) {
                         found.add(item.key());
                     }
                 });
-                found.charge(&cx.guard)?;
+                found.check(&cx.guard, before)?;
                 *left -= items;
                 Ok(next == 0 || *left == 0)
             }
@@ -426,7 +492,9 @@ impl Survey {
             Goal::Digest(digesting) => {
                 let next = walk(items.min(ITEMS_PER_WALK), &mut |item| digesting.add(&item, now));
                 digesting.walked = next == 0;
-                digesting.charge();
+                if digesting.refused {
+                    return Err(Fail::HELD);
+                }
                 Ok(digesting.walked && !digesting.has_large())
             }
         }
@@ -435,26 +503,25 @@ impl Survey {
     /// Bytes of the keys that were found.
     fn found_bytes(&self) -> usize {
         match &self.goal {
-            Goal::Keys { found, .. } | Goal::Scan { found, .. } => found.bytes.len(),
+            Goal::Keys { found, .. } | Goal::Scan { found, .. } => found.bytes,
             Goal::Random { .. } | Goal::Digest(_) => 0,
         }
     }
 
     /// Writes the reply, or some of it.
     fn reply(&mut self, call: &mut Call<'_, '_, '_>) -> Step {
-        let Survey { goal, cursor, written, .. } = self;
+        let begins = !std::mem::replace(&mut self.replies, true);
+        let Survey { goal, cursor, .. } = self;
         let (out, resp3) = (&mut *call.out, call.client.resp3);
-        let begins = written.is_none();
-        let written = written.get_or_insert(0);
-        let before = *written;
+        let before = out.len();
         let done = match goal {
-            Goal::Keys { found, .. } => found.put(written, out),
+            Goal::Keys { found, .. } => found.put(begins, out),
             Goal::Scan { found, .. } => {
                 if begins {
                     put_array(out, 2);
                     put_bulk(out, cursor.to_string().as_bytes());
                 }
-                found.put(written, out)
+                found.put(begins, out)
             }
             Goal::Random { picked, .. } => {
                 match &picked.key {
@@ -468,7 +535,7 @@ impl Survey {
                 true
             }
         };
-        let bytes = (*written - before) as u64;
+        let bytes = out.len() - before;
         call.spend(copying_ns(bytes));
         if done { Step::Done } else { Step::Full }
     }

@@ -125,10 +125,20 @@ impl Job for Channels {
             // All of it is sent at once.
             call.make_room(self.found.iter().map(|name| name.len() + ANSWER_BYTES).sum())?;
         }
-        Ok(if self.reply(call) { Step::Done } else { Step::Full })
+        let mark = call.out.mark();
+        if self.reply(call) {
+            return Ok(Step::Done);
+        }
+        // It waits for a client that takes it.
+        self.held.set(call, self.bytes()).inspect_err(|_| call.out.rewind(mark))?;
+        Ok(Step::Full)
     }
 
     fn only_reads(&self) -> bool {
         true
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held.bytes()
     }
 }

@@ -196,6 +196,10 @@ impl Job for Changing {
         step
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.kept.as_ref().map_or(0, Kept::held_bytes)
+    }
+
     fn kept(&mut self) -> Option<&mut Kept> {
         self.kept.as_mut()
     }

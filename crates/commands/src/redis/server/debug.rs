@@ -375,7 +375,7 @@ impl Hashing {
 }
 
 fn digest(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    let digesting = Digesting::new(call.cx.guard.store());
+    let digesting = Digesting::new(call);
     call.survey(Goal::Digest(digesting), 0)
 }
 
@@ -467,6 +467,10 @@ impl Job for Values {
         };
         call.spend(ns);
         Ok(step)
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.kept.held_bytes()
     }
 
     fn only_reads(&self) -> bool {

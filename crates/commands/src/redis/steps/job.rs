@@ -56,6 +56,12 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
+    /// Bytes that it holds until its client has taken the reply, and that count with it: where connections hold too much,
+    /// those that stand are closed.
+    fn held_bytes(&self) -> u64 {
+        0
+    }
+
     /// The words that it has still to look at.
     fn kept(&mut self) -> Option<&mut Kept> {
         None

@@ -40,6 +40,11 @@ impl Kept {
         (self.bytes, self.input) = (bytes, Some(input));
     }
 
+    /// Bytes that are held for them.
+    pub fn held_bytes(&self) -> u64 {
+        self.input.as_ref().map_or(0, Input::bytes)
+    }
+
     /// The words that are left.
     pub fn words(&self) -> Args<'_> {
         Args::rest(&self.bytes[self.bytes.len() - self.rest..], self.left)

@@ -106,6 +106,10 @@ impl Job for Pieces {
         Ok(if self.kept.left() == 0 { Step::Done } else { Step::Full })
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.kept.held_bytes()
+    }
+
     fn only_reads(&self) -> bool {
         true
     }

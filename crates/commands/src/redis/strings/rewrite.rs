@@ -230,7 +230,7 @@ impl Heap {
     /// Connections hold as much as they may.
     pub fn take_however_short(call: &mut Call<'_, '_, '_>, bytes: usize) -> Result<Heap, Fail> {
         let store = Arc::clone(call.cx.guard.store());
-        if store.held_bytes().saturating_add(bytes as u64) > store.held_bytes_max() {
+        if !store.may_hold(bytes as u64) {
             return Err(Fail::HELD);
         }
         store.hold(bytes as i64);
@@ -266,6 +266,39 @@ impl Heap {
                 Ok(())
             }
         }
+    }
+}
+
+/// What grows in the midst of a walk over keys, where no item gives way to it.
+impl Heap {
+    /// Bytes that are counted.
+    pub fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// Takes so many bytes more before they are allocated; false if connections hold as much as they may. What is short
+    /// in all is scratch of its worker's and not refused: before it is kept for the next step, [`Heap::may_be_kept`] is
+    /// asked.
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        let is_short = self.bytes as usize + bytes <= Room::BYTES_KEPT;
+        if !is_short && !self.store.may_hold(bytes as u64) {
+            return false;
+        }
+        self.store.hold(bytes as i64);
+        self.bytes += bytes as i64;
+        true
+    }
+
+    /// Gives some of it back.
+    pub fn shrink(&mut self, bytes: usize) {
+        self.store.hold(-(bytes as i64));
+        self.bytes -= bytes as i64;
+    }
+
+    /// It may stay from one step to the next: connections hold no more than they may, or it is as short as what is never
+    /// refused.
+    pub fn may_be_kept(&self) -> bool {
+        self.bytes as usize <= KEPT_BYTES_FREE || self.store.may_hold(0)
     }
 }
 

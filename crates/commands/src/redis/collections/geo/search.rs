@@ -729,6 +729,10 @@ impl Job for Searching {
         Ok(step)
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.held.bytes()
+    }
+
     fn only_reads(&self) -> bool {
         self.target.is_none()
     }

@@ -768,6 +768,10 @@ impl Job for Sorting {
         Ok(step)
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.held.bytes()
+    }
+
     fn only_reads(&self) -> bool {
         self.target.is_none()
     }

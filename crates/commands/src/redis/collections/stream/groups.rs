@@ -501,4 +501,8 @@ impl Job for Claiming {
         put_array(call.out, self.count);
         send_whole(call, &self.kept, self.sent.insert(0))
     }
+
+    fn held_bytes(&self) -> u64 {
+        self.held.bytes() + self.kept.capacity_bytes() as u64
+    }
 }

@@ -458,6 +458,10 @@ impl Job for Dumping {
         Ok(step)
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.kept.capacity_bytes() as u64
+    }
+
     fn only_reads(&self) -> bool {
         true
     }

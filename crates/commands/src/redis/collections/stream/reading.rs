@@ -649,6 +649,10 @@ impl Job for Delivering {
         };
         send_whole(call, &self.kept, sent)
     }
+
+    fn held_bytes(&self) -> u64 {
+        self.kept.capacity_bytes() as u64
+    }
 }
 
 impl Delivering {

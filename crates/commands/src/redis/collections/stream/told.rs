@@ -838,6 +838,10 @@ impl Job for Telling {
         send_whole(call, &self.kept, &mut self.sent)
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.kept.capacity_bytes() as u64
+    }
+
     fn only_reads(&self) -> bool {
         true
     }
