@@ -231,6 +231,8 @@ pub(crate) struct Topics {
     pub shards: Space,
     patterns: Mutex<Patterns>,
     pattern_count: AtomicUsize,
+    /// Clients that listen to them, each as often as it does.
+    pattern_targets: AtomicUsize,
     /// What it takes at worst to match all of them, beside the bytes of the channel, …
     pattern_ns: AtomicU64,
     /// … and for each of these.
@@ -258,6 +260,7 @@ impl Topics {
         // It is read before its table is locked.
         let weight = Weight::of(pattern);
         let mut patterns = self.patterns();
+        self.pattern_targets.fetch_add(1, Relaxed);
         match patterns.get_mut(pattern) {
             Some(listeners) => listeners.targets.push(target),
             None => {
@@ -271,13 +274,29 @@ impl Topics {
     pub fn remove_pattern(&self, pattern: &[u8], target: Target) {
         let mut patterns = self.patterns();
         if let Some(listeners) = patterns.get_mut(pattern) {
+            let before = listeners.targets.len();
             forget(&mut listeners.targets, target);
+            self.pattern_targets.fetch_sub(before - listeners.targets.len(), Relaxed);
             if listeners.targets.is_empty() {
                 self.weigh(listeners.weight, -1);
                 patterns.remove(pattern);
             }
         }
         self.pattern_count.store(patterns.len(), Relaxed);
+    }
+
+    /// Clients that listen to patterns, each as often as it does.
+    pub fn pattern_targets(&self) -> usize {
+        self.pattern_targets.load(Relaxed)
+    }
+
+    /// How many listen to a name.
+    pub fn listeners(&self, kind: Kind, name: &[u8]) -> usize {
+        match kind {
+            Kind::Channel => self.channels.count(name),
+            Kind::Pattern => self.patterns().get(name).map_or(0, |listeners| listeners.targets.len()),
+            Kind::Shard => self.shards.count(name),
+        }
     }
 
     /// Patterns that somebody has subscribed to.

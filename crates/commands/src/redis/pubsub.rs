@@ -21,47 +21,54 @@ use super::table::flag::{
 use super::table::{Command, NO_KEYS, Weighs};
 use crate::core::output::Output;
 use crate::core::topics::{Kind, Message, Names, Space, Target, Topic, Topics, subscription_bytes};
+use crate::core::work::copying_ns;
 use crate::redis::call::bounded;
 use channels::channels;
 pub(crate) use channels::look_ns;
 use publish::{publish, spublish};
+pub(crate) use subscribe::{ending_all_ns, ending_ns, listening_ns};
 use subscribe::{subscribe, unsubscribe};
 
 /// Subscriptions of all clients together take at most one part in this many of the memory limit.
 const TOPIC_SHARE: u64 = 16;
 
-const LISTENS: u64 = PUBSUB | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
+const LISTENS: u64 = PUBSUB | NOSCRIPT | LOADING | STALE;
 const SPEAKS: u64 = PUBSUB | LOADING | STALE | FAST;
 const ASKS: u64 = PUBSUB | LOADING | STALE;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("subscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Channel))
         .with(SUBSCRIBES | WHILE_LISTENING)
+        .weighs(Weighs::Listen)
         .doc("2.0.0", "channel [channel ...]", "Listens to channels."),
     Command::args("unsubscribe", -1, LISTENS, NO_KEYS, |call, args| unsubscribe(call, args, Kind::Channel))
         .with(SUBSCRIBES | WHILE_LISTENING | ENDS_LISTENING)
+        .weighs(Weighs::ListenNoMore(Kind::Channel))
         .doc("2.0.0", "[channel [channel ...]]", "Listens to channels no more."),
     Command::args("psubscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Pattern))
         .with(SUBSCRIBES | WHILE_LISTENING)
+        .weighs(Weighs::Listen)
         .doc("2.0.0", "pattern [pattern ...]", "Listens to all channels whose names match."),
     Command::args("punsubscribe", -1, LISTENS, NO_KEYS, |call, args| unsubscribe(call, args, Kind::Pattern))
         .with(SUBSCRIBES | WHILE_LISTENING | ENDS_LISTENING)
+        .weighs(Weighs::ListenNoMore(Kind::Pattern))
         .doc("2.0.0", "[pattern [pattern ...]]", "Listens to patterns no more."),
     Command::args("ssubscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Shard))
         .with(SUBSCRIBES | WHILE_LISTENING)
+        .weighs(Weighs::Listen)
         .doc("7.0.0", "shardchannel [shardchannel ...]", "Listens to sharded channels."),
     Command::args("sunsubscribe", -1, LISTENS, NO_KEYS, |call, args| unsubscribe(call, args, Kind::Shard))
         .with(SUBSCRIBES | WHILE_LISTENING | ENDS_LISTENING)
+        .weighs(Weighs::ListenNoMore(Kind::Shard))
         .doc("7.0.0", "[shardchannel [shardchannel ...]]", "Listens to sharded channels no more."),
     Command::args("publish", 3, SPEAKS, NO_KEYS, publish)
         .with(PUBLISHES | IS_TOLD)
         .weighs(Weighs::Topics)
         .doc("2.0.0", "channel message", "Sends a message to all who listen to a channel."),
-    Command::args("spublish", 3, SPEAKS | WEIGHTLESS, NO_KEYS, spublish).with(PUBLISHES | IS_TOLD).doc(
-        "7.0.0",
-        "shardchannel message",
-        "Sends a message to all who listen to a sharded channel.",
-    ),
+    Command::args("spublish", 3, SPEAKS, NO_KEYS, spublish)
+        .with(PUBLISHES | IS_TOLD)
+        .weighs(Weighs::Shard)
+        .doc("7.0.0", "shardchannel message", "Sends a message to all who listen to a sharded channel."),
     Command::container(
         "pubsub",
         &[
@@ -70,9 +77,10 @@ pub(crate) const ROWS: &[Command] = &[
             })
             .weighs(Weighs::Channels)
             .doc("2.8.0", "[pattern]", "Channels that somebody listens to."),
-            Command::args("pubsub|numsub", -2, ASKS | WEIGHTLESS, NO_KEYS, |call, args| {
+            Command::args("pubsub|numsub", -2, ASKS, NO_KEYS, |call, args| {
                 counts(call, args, |topics| &topics.channels)
             })
+            .weighs(Weighs::Counts)
             .doc("2.8.0", "[channel [channel ...]]", "How many listen to channels."),
             Command::args("pubsub|numpat", 2, ASKS | WEIGHTLESS, NO_KEYS, |call, _| {
                 let patterns = call.cx.shared.topics.pattern_count();
@@ -84,9 +92,10 @@ pub(crate) const ROWS: &[Command] = &[
             })
             .weighs(Weighs::Channels)
             .doc("7.0.0", "[pattern]", "Sharded channels that somebody listens to."),
-            Command::args("pubsub|shardnumsub", -2, ASKS | WEIGHTLESS, NO_KEYS, |call, args| {
+            Command::args("pubsub|shardnumsub", -2, ASKS, NO_KEYS, |call, args| {
                 counts(call, args, |topics| &topics.shards)
             })
+            .weighs(Weighs::Counts)
             .doc(
                 "7.0.0",
                 "[shardchannel [shardchannel ...]]",
@@ -148,6 +157,15 @@ impl Subscriptions {
             patterns: Names::new(),
             shards: Names::new(),
             monitors: false,
+        }
+    }
+
+    /// Names of a kind.
+    fn names_of(&self, kind: Kind) -> &Names {
+        match kind {
+            Kind::Channel => &self.channels,
+            Kind::Pattern => &self.patterns,
+            Kind::Shard => &self.shards,
         }
     }
 
@@ -257,6 +275,28 @@ impl Call<'_, '_, '_> {
 
 /// What it takes to look how many listen to a channel.
 const LOOK_NS: u64 = 50;
+/// What it takes to post a message to one who listens, …
+const POST_NS: u64 = 50;
+/// … and to pass one in looking for another.
+const PASS_NS: u64 = 1;
+
+/// What it takes to send a message to all who listen to a channel, at most, beside looking for the patterns that match:
+/// it is copied once for all, and once for who sends it and listens itself.
+pub(crate) fn publishing_ns(call: &Call<'_, '_, '_>, args: Args<'_>, shard: bool) -> u64 {
+    let topics = &call.cx.shared.topics;
+    let (channel, bytes) = (args.at(0).unwrap_or_default(), args.encoded().len() as u64);
+    let told = if shard {
+        topics.shards.count(channel)
+    } else {
+        topics.channels.count(channel) + topics.pattern_targets()
+    };
+    2 * copying_ns(bytes) + told as u64 * POST_NS
+}
+
+/// What it takes to look how many listen to these names.
+pub(crate) fn counting_ns(names: Args<'_>) -> u64 {
+    names.len() as u64 * LOOK_NS + copying_ns(names.encoded().len() as u64)
+}
 /// What is answered for each name, beside the name.
 const ANSWER_BYTES: usize = 64;
 

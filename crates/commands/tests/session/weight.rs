@@ -56,3 +56,58 @@ fn exec_reads_words_in_proportion_to_their_number() {
         }
     }
 }
+
+#[test]
+fn what_is_listened_to_and_who_is_told_weighs_in_exec() {
+    let mut bench = bench();
+    let names = |n: usize| (0..n).map(|n| format!("n{n}")).collect::<Vec<_>>();
+    let of = |name: &str, words: &[String]| {
+        let words = words.iter().map(String::as_str);
+        command(&name.split(' ').chain(words).collect::<Vec<_>>())
+    };
+    // Whether they run in a transaction.
+    let mut runs = |session: &mut Session, commands: &[Vec<u8>]| {
+        let input = [command(&["MULTI"]), commands.concat(), command(&["EXEC"])].concat();
+        // Who listens may say all in RESP3 alone.
+        bench.turns(session, &command(&["HELLO", "3"]));
+        let reply = bench.turns(session, &input).0;
+        let queued = b"+OK\r\n".len() + commands.len() * b"+QUEUED\r\n".len();
+        let refused =
+            reply[queued..].starts_with(b"-EXECABORT Transaction discarded: its commands would look");
+        assert!(refused || reply[queued] == b'*', "{}", String::from_utf8_lossy(&reply[queued..][..60]));
+        !refused
+    };
+    for kind in ["", "P", "S"] {
+        let (subscribe, unsubscribe) = (format!("{kind}SUBSCRIBE"), format!("{kind}UNSUBSCRIBE"));
+        let mut listener = Session::new();
+        assert!(runs(&mut listener, &[of(&subscribe, &names(4_500))]), "{kind}");
+        assert!(!runs(&mut listener, &[of(&subscribe, &names(5_500))]), "{kind}");
+        // By one or by many of which each names one.
+        assert!(!runs(&mut listener, &vec![of(&subscribe, &names(1)); 5_500]), "{kind}");
+        assert!(runs(&mut listener, &vec![of(&unsubscribe, &names(1)); 8_500]), "{kind}");
+        assert!(!runs(&mut listener, &vec![of(&unsubscribe, &names(1)); 10_500]), "{kind}");
+        assert!(!runs(&mut listener, &[of(&unsubscribe, &names(10_500))]), "{kind}");
+        // All that there are, once.
+        assert!(runs(&mut listener, &[of(&subscribe, &names(9_000)[4_500..])]), "{kind}");
+        assert!(runs(&mut listener, &[of(&subscribe, &names(12_000)[9_000..])]), "{kind}");
+        assert!(!runs(&mut listener, &[of(&unsubscribe, &[])]), "{kind}");
+        assert!(runs(&mut listener, &[of(&unsubscribe, &names(5_000))]), "{kind}");
+        assert!(runs(&mut listener, &vec![of(&unsubscribe, &[]); 100]), "{kind}");
+    }
+    // To 500 who listen.
+    for kind in ["", "P", "S"] {
+        let mut listeners: Vec<Session> = (0..500).map(|_| Session::new()).collect();
+        for listener in &mut listeners {
+            assert!(runs(listener, &[command(&[&format!("{kind}SUBSCRIBE"), "c"])]));
+        }
+        let publish = if kind == "S" { "SPUBLISH" } else { "PUBLISH" };
+        let sent = of(publish, &["c".to_owned(), "text".to_owned()]);
+        assert!(runs(&mut Session::new(), &vec![sent.clone(); 300]), "{kind}");
+        assert!(!runs(&mut Session::new(), &vec![sent.clone(); 500]), "{kind}");
+        drop(listeners);
+    }
+    for name in ["PUBSUB NUMSUB", "PUBSUB SHARDNUMSUB"] {
+        assert!(runs(&mut Session::new(), &vec![of(name, &names(1_000)); 150]), "{name}");
+        assert!(!runs(&mut Session::new(), &vec![of(name, &names(1_000)); 210]), "{name}");
+    }
+}

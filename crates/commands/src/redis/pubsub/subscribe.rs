@@ -2,7 +2,9 @@
 
 use larder_protocol::resp::Args;
 
-use super::{ANSWER_BYTES, Kind, answers_bytes, bounded_name};
+use super::{ANSWER_BYTES, Kind, PASS_NS, answers_bytes, bounded_name};
+use crate::core::topics::Topics;
+use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_integer, put_null};
@@ -76,6 +78,37 @@ pub(super) fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kin
     }
     call.end_change();
     Ok(())
+}
+
+/// What it takes to listen to these names.
+pub(crate) fn listening_ns(names: Args<'_>) -> u64 {
+    names.len() as u64 * SUBSCRIBE_NS + copying_ns(names.encoded().len() as u64)
+}
+
+/// What it takes to listen to one of these names no more: others that listen to it are passed.
+fn ending_one_ns(topics: &Topics, kind: Kind, name: &[u8]) -> u64 {
+    SUBSCRIBE_NS + copying_ns(name.len() as u64) + topics.listeners(kind, name) as u64 * PASS_NS
+}
+
+/// What it takes to listen to these names no more.
+pub(crate) fn ending_ns(call: &Call<'_, '_, '_>, kind: Kind, names: Args<'_>) -> u64 {
+    let topics = &call.cx.shared.topics;
+    names.map(|name| ending_one_ns(topics, kind, name)).sum()
+}
+
+/// What it takes to listen to no name of a kind any more, of those that the client listens to now: it is not looked
+/// further when that is more than `ns_max`.
+pub(crate) fn ending_all_ns(call: &Call<'_, '_, '_>, kind: Kind, ns_max: u64) -> u64 {
+    let Some(subscriptions) = &call.client.subscriptions else { return 0 };
+    let topics = &call.cx.shared.topics;
+    let mut ns = 0;
+    for name in subscriptions.names_of(kind) {
+        ns += ending_one_ns(topics, kind, name);
+        if ns > ns_max {
+            break;
+        }
+    }
+    ns
 }
 
 fn takes_steps(call: &Call<'_, '_, '_>, names: usize) -> bool {

@@ -1,6 +1,7 @@
 //! What a command takes in EXEC beside what each takes, as its row says it: what that comes to is in
 //! `transactions/weight.rs`.
 
+use crate::core::topics::Kind;
 use crate::redis::collections::bounds::By;
 
 /// What it goes by how long a command takes.
@@ -28,8 +29,16 @@ pub(crate) enum Weighs {
     Match,
     /// The names of parameters, compared with patterns.
     Parameters,
-    /// All patterns that are subscribed to.
+    /// All patterns that are subscribed to, and who is told.
     Topics,
+    /// Who is told by a sharded channel.
+    Shard,
+    /// The names that it listens to.
+    Listen,
+    /// The names of this kind that it listens to no more, or all of them.
+    ListenNoMore(Kind),
+    /// Who listens to names.
+    Counts,
     /// All channels, compared with a pattern.
     Channels,
     /// All clients.

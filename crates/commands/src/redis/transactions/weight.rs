@@ -111,6 +111,8 @@ pub(crate) struct Scale<'q> {
     keys: u64,
     db: u8,
     ns: u64,
+    /// Kinds of names that the client listens to, all of which are counted as those that it leaves.
+    ended: [bool; 3],
     /// Words of commands on collections.
     words: usize,
     /// Bytes of what these tell, at most.
@@ -134,6 +136,7 @@ impl<'q> Scale<'q> {
             keys,
             db: call.client.db,
             ns: 0,
+            ended: [false; 3],
             words: 0,
             told_bytes: 0,
         }
@@ -178,7 +181,19 @@ impl<'q> Scale<'q> {
             }
             Weighs::Names => self.walk(self.keys, (at(0) != b"*").then(|| glob::Weight::of(at(0)))),
             Weighs::Parameters => config::look_ns(args),
-            Weighs::Topics => call.cx.shared.topics.matching_ns(at(0).len()),
+            Weighs::Topics => {
+                let matching_ns = call.cx.shared.topics.matching_ns(at(0).len());
+                matching_ns.saturating_add(pubsub::publishing_ns(call, args, false))
+            }
+            Weighs::Shard => pubsub::publishing_ns(call, args, true),
+            // Names may be left by others of these that name none.
+            Weighs::Listen => 2 * pubsub::listening_ns(args),
+            Weighs::ListenNoMore(kind) if args.is_empty() => {
+                let counted = std::mem::replace(&mut self.ended[kind as usize], true);
+                if counted { 0 } else { pubsub::ending_all_ns(call, kind, EXEC_NS_MAX) }
+            }
+            Weighs::ListenNoMore(kind) => pubsub::ending_ns(call, kind, args),
+            Weighs::Counts => pubsub::counting_ns(args),
             Weighs::Channels => pubsub::look_ns(call, at(0)),
             Weighs::Clients => clients::look_ns(call, args.len()),
             Weighs::Scan => {
