@@ -136,23 +136,45 @@ fn agrees(ratio: &Estimate) -> bool {
     (1.0 / most..=most).contains(&ratio.median)
 }
 
-/// Ratios of `base` to others, as [`Experiment::compare_with`] notes them: whether the same server again agreed, and what the
+/// Two servers, or one twice, in the same rounds.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    claim: String,
+    base: Vec<f64>,
+    other: Vec<f64>,
+    control: bool,
+}
+
+impl Pair {
+    /// What is compared, and what both gave, by round; `control`: the other is the same server again, whose ratio shows
+    /// the noise.
+    pub fn new(claim: String, base: &[f64], other: &[f64], control: bool) -> Pair {
+        Pair { claim, base: base.to_vec(), other: other.to_vec(), control }
+    }
+
+    /// The same of the rounds in which both are known.
+    pub fn known(claim: String, base: &[Option<f64>], other: &[Option<f64>], control: bool) -> Pair {
+        let (base, other) = base.iter().zip(other).filter_map(|(&a, &b)| a.zip(b)).unzip();
+        Pair { claim, base, other, control }
+    }
+}
+
+/// Ratios, as [`Experiment::compare_pairs`] notes them: whether the same server again agreed, and what the
 /// ratios say. Where it has no ratio nothing is known of the noise, and nothing was shown.
-fn compared(
-    base: &[f64],
-    mut others: Vec<(String, Vec<f64>, bool)>,
-) -> (Vec<(bool, String)>, Vec<Comparison>) {
-    others.sort_by_key(|(_, _, control)| !control);
+fn compared(mut pairs: Vec<Pair>) -> (Vec<(bool, String)>, Vec<Comparison>) {
+    pairs.sort_by_key(|pair| !pair.control);
     let (mut twice, mut comparisons) = (Vec::new(), Vec::new());
     let (mut noise, mut missing) = (None, false);
-    for (claim, rounds, control) in others {
-        let ratio = Estimate::ratio(base, &rounds);
+    for Pair { claim, base, other, control } in pairs {
+        let ratio = Estimate::ratio(&base, &other);
         if control {
             let found = match &ratio {
                 Some(ratio) => format!("{claim}: {}", number::estimate(ratio)),
-                None => format!("{claim}: no ratio of {base:?} and {rounds:?}"),
+                None if base.is_empty() => format!("{claim}: no round in which both are known"),
+                None => format!("{claim}: no ratio of {base:?} and {other:?}"),
             };
-            twice.push((ratio.as_ref().map_or(base == rounds, agrees), found));
+            let same = || !base.is_empty() && base == other;
+            twice.push((ratio.as_ref().map_or_else(same, agrees), found));
             missing |= ratio.is_none();
             noise = ratio.clone().or(noise);
         }
@@ -384,7 +406,14 @@ impl Experiment {
     /// Notes the ratios of `base` to `others` (what they are, their rounds, and whether they are the
     /// same server again: these show the noise, and others are held against them).
     pub fn compare_with(&mut self, base: &[f64], others: Vec<(String, Vec<f64>, bool)>) {
-        let (twice, comparisons) = compared(base, others);
+        let pair =
+            |(claim, rounds, control): (String, Vec<f64>, bool)| Pair::new(claim, base, &rounds, control);
+        self.compare_pairs(others.into_iter().map(pair).collect());
+    }
+
+    /// The same of pairs, which need not have all rounds.
+    pub fn compare_pairs(&mut self, pairs: Vec<Pair>) {
+        let (twice, comparisons) = compared(pairs);
         for (held, found) in twice {
             self.checks.add(of_time::TWICE, held, || found);
         }
@@ -474,9 +503,10 @@ mod tests {
     fn a_control_without_a_ratio_leaves_no_verdict() {
         let said = |base: f64, again: f64| {
             let rounds = |value: f64| vec![value; 6];
-            let others =
-                vec![("other".to_owned(), rounds(5.0), false), ("again".to_owned(), rounds(again), true)];
-            let (twice, comparisons) = compared(&rounds(base), others);
+            let pair = |name: &str, other, control| {
+                Pair::new(name.to_owned(), &rounds(base), &rounds(other), control)
+            };
+            let (twice, comparisons) = compared(vec![pair("other", 5.0, false), pair("again", again, true)]);
             let outcomes = comparisons.iter().filter(|one| !one.control).map(|one| one.outcome);
             (twice.iter().all(|(held, _)| *held), outcomes.collect::<Vec<_>>())
         };
@@ -484,6 +514,19 @@ mod tests {
         // Nothing of its ladder kept the bound, either time.
         assert_eq!(said(0.0, 0.0), (true, vec![Outcome::Noise]));
         assert_eq!(said(4.0, 0.0), (false, vec![Outcome::Noise]));
+    }
+
+    #[test]
+    fn only_rounds_in_which_both_are_known_are_compared() {
+        let (base, other) =
+            ([Some(4.0), None, Some(8.0), Some(6.0)], [Some(2.0), Some(9.0), None, Some(3.0)]);
+        let known = Pair::known("larder / larder again".to_owned(), &base, &other, true);
+        assert_eq!((&known.base[..], &known.other[..]), (&[4.0, 6.0][..], &[2.0, 3.0][..]));
+        let none = Pair::known("larder / larder again".to_owned(), &base[..2], &other[2..], true);
+        let (twice, comparisons) = compared(vec![none]);
+        assert!(
+            !twice[0].0 && twice[0].1.ends_with("no round in which both are known") && comparisons.is_empty()
+        );
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //!
 //! The generator has to be in time itself. What it can send is found against a null server, and ladders end
 //! there; a visit in which it lagged, or hardly waited, is no measurement of the server: it is repeated, and
-//! left out if that does not help, and a rung with more of these than of others makes the run not valid.
+//! left out if that does not help, of the table and of the verdict. A rung of which half is left out makes the run not
+//! valid.
 
 mod report;
 

@@ -2,11 +2,11 @@
 
 use super::{Cell, P99_MAX_US, Peaks, Sample};
 use crate::error::Error;
-use crate::experiment::{Experiment, Seat};
+use crate::experiment::{Experiment, Pair, Seat};
 use crate::results::{
     Axis, Better, Column, Dash, Estimate, Kind, Latency, Plot, Point, Scale, Table, number, of_time,
 };
-use crate::stats::median;
+use crate::stats::{ROUNDS_MIN, median};
 use crate::tally::{Latencies, late_at};
 
 /// Fills in what the run found.
@@ -59,7 +59,6 @@ pub fn report(experiment: &mut Experiment, peaks: &Peaks, cells: &[Cell]) -> Res
             estimate(cell, |s| s.lag.quantile_us(0.99)),
             estimate(cell, server),
         ];
-        let dropped = cell.samples.len() - valid(cell).count();
         let row = table.row(&experiment.seat_name(cell.seat), [cell.percent.to_string()], values);
         let late = |at: f64| valid(cell).filter(|s| late_at(&s.lag, &s.latency, at).is_some()).count();
         let tails: Vec<String> = [("p99.9", 0.999), ("max", 1.0)]
@@ -70,8 +69,8 @@ pub fn report(experiment: &mut Experiment, peaks: &Peaks, cells: &[Cell]) -> Res
             })
             .collect();
         row.note = tails.join("; ");
-        if dropped > 0 {
-            row.note = format!("{dropped} of {} visits left out: the generator was late", cell.samples.len());
+        if let Some(words) = left_out(cell) {
+            row.note = words;
         }
     }
     experiment.run.tables.push(table);
@@ -94,72 +93,115 @@ fn quantile(cell: &Cell, quantile: f64) -> Option<Estimate> {
     Estimate::of(&known.map(|sample| sample.latency.quantile_us(quantile)).collect::<Vec<_>>())
 }
 
-/// Each rung has at least as many visits that say something as others.
+/// Each rung has more visits that say something of the server than others.
 fn in_time(experiment: &mut Experiment, cells: &[Cell]) {
     for cell in cells {
         let faults: Vec<String> = cell.samples.iter().filter_map(Sample::fault).collect();
-        let held = 2 * faults.len() <= cell.samples.len() && faults.len() < cell.samples.len();
         let name = experiment.seat_name(cell.seat);
-        experiment.checks.add(of_time::GENERATOR, held, || match faults.first() {
-            Some(first) => {
-                format!(
-                    "{name} at {} %: {} of {} visits, {first}",
-                    cell.percent,
-                    faults.len(),
-                    cell.samples.len()
-                )
+        experiment.checks.add(of_time::GENERATOR, is_most(valid(cell).count(), cell), || {
+            match faults.first() {
+                Some(first) => {
+                    format!(
+                        "{name} at {} %: {} of {} visits, {first}",
+                        cell.percent,
+                        faults.len(),
+                        cell.samples.len()
+                    )
+                }
+                None => format!("{name} at {} %", cell.percent),
             }
-            None => format!("{name} at {} %", cell.percent),
         });
     }
 }
 
+/// So many visits are more than half of a rung's.
+fn is_most(visits: usize, cell: &Cell) -> bool {
+    2 * visits > cell.samples.len()
+}
+
+/// What was left out of a rung, and what is missing for that.
+fn left_out(cell: &Cell) -> Option<String> {
+    let (all, left) = (cell.samples.len(), valid(cell).count());
+    let missing = if !is_most(left, cell) {
+        "; too few are left to say anything"
+    } else if left < ROUNDS_MIN && all >= ROUNDS_MIN {
+        "; too few are left for an interval"
+    } else {
+        ""
+    };
+    (left < all).then(|| format!("{} of {all} visits left out: the generator was late{missing}", all - left))
+}
+
 /// The highest load of a round whose 99th percentile, and those of all loads below it, keep the bound; 0
-/// if none does.
-fn kept(cells: &[Cell], seat: Seat, round: usize) -> f64 {
+/// if none does. Visits that the table leaves out count for nothing here: `None` where the bound lies beside one of them,
+/// so that nobody knows on which side of it.
+fn kept(cells: &[Cell], seat: Seat, round: usize) -> Option<f64> {
     let mut ladder: Vec<&Cell> = cells.iter().filter(|cell| cell.seat == seat).collect();
     ladder.sort_by(|a, b| a.per_s.total_cmp(&b.per_s));
-    let keeps = |cell: &&&Cell| cell.samples[round].latency.quantile_us(0.99) <= P99_MAX_US;
-    ladder.iter().take_while(keeps).last().map_or(0.0, |cell| cell.per_s)
+    let (mut highest, mut unknown) = (0.0, false);
+    for cell in ladder {
+        let sample = &cell.samples[round];
+        if sample.fault().is_some() {
+            unknown = true;
+        } else if sample.latency.quantile_us(0.99) <= P99_MAX_US {
+            (highest, unknown) = (cell.per_s, false);
+        } else {
+            break;
+        }
+    }
+    (!unknown).then_some(highest)
+}
+
+/// What the rounds give in which the bound was found; nothing where it was found in half of them or less.
+fn found(rounds: &[Option<f64>]) -> Option<Estimate> {
+    let known: Vec<f64> = rounds.iter().flatten().copied().collect();
+    (2 * known.len() > rounds.len()).then(|| Estimate::of(&known)).flatten()
+}
+
+/// The ladder's answer of a seat, by rounds, in words.
+fn in_words(rounds: &[Option<f64>], highest: f64) -> String {
+    match found(rounds) {
+        None => "not known".to_owned(),
+        Some(load) if load.median <= 0.0 => "none of its ladder".to_owned(),
+        Some(load) => {
+            let more = if load.median >= highest { " or more" } else { "" };
+            format!("{}/s{more}", number::text(load.median.round()))
+        }
+    }
 }
 
 fn under_a_millisecond(experiment: &mut Experiment, cells: &[Cell]) {
     let rounds = cells.iter().map(|cell| cell.samples.len()).min().unwrap_or(0);
-    let by_round = |seat: Seat| -> Vec<f64> { (0..rounds).map(|round| kept(cells, seat, round)).collect() };
+    let by_round =
+        |seat: Seat| -> Vec<Option<f64>> { (0..rounds).map(|round| kept(cells, seat, round)).collect() };
     let mut table = Table::new("p99", "Highest load of the ladder with p99 ≤ 1 ms", &[]);
     table.column(Column::new("throughput", "1/s", Better::Higher));
     let seats = experiment.seats();
     let highest = cells.iter().map(|cell| cell.per_s).fold(0.0, f64::max);
     let mut parts = Vec::new();
     for &seat in &seats {
-        let name = experiment.seat_name(seat);
-        let throughput = Estimate::of(&by_round(seat));
-        if let Some(throughput) = &throughput
-            && !seat.again
-        {
-            parts.push(match throughput.median > 0.0 {
-                true if throughput.median >= highest => {
-                    format!("{name} {}/s or more", number::text(throughput.median.round()))
-                }
-                true => format!("{name} {}/s", number::text(throughput.median.round())),
-                false => format!("{name} none of its ladder"),
-            });
+        let (name, loads) = (experiment.seat_name(seat), by_round(seat));
+        if !seat.again {
+            parts.push(format!("{name} {}", in_words(&loads, highest)));
         }
-        table.row(&name, [] as [&str; 0], [throughput]);
+        let row = table.row(&name, [] as [&str; 0], [found(&loads)]);
+        let unknown = loads.iter().filter(|load| load.is_none()).count();
+        if unknown > 0 {
+            row.note = format!("{unknown} of {rounds} rounds left out: a visit beside the bound was");
+        }
     }
     experiment.run.tables.push(table);
-    let others = seats[1..]
-        .iter()
-        .map(|&seat| {
-            let claim = format!(
-                "{} / {}, throughput at p99 ≤ 1 ms",
-                experiment.seat_name(seats[0]),
-                experiment.seat_name(seat)
-            );
-            (claim, by_round(seat), seat.again)
-        })
-        .collect();
-    experiment.compare_with(&by_round(seats[0]), others);
+    let base = by_round(seats[0]);
+    let pairs = seats[1..].iter().map(|&seat| {
+        let claim = format!(
+            "{} / {}, throughput at p99 ≤ 1 ms",
+            experiment.seat_name(seats[0]),
+            experiment.seat_name(seat)
+        );
+        Pair::known(claim, &base, &by_round(seat), seat.again)
+    });
+    let pairs = pairs.collect();
+    experiment.compare_pairs(pairs);
     experiment.run.verdict = format!("With p99 ≤ 1 ms from when a request is due: {}.", parts.join(", "));
 }
 
@@ -216,17 +258,76 @@ mod tests {
 
     use super::*;
 
+    const SEAT: Seat = Seat { contender: 0, again: false };
+
+    /// A visit with a 99th percentile of so many µs, and a generator that was as late as that, or in time.
+    fn visit(p99_us: u64, late: bool) -> Sample {
+        let of = |us: u64| {
+            let mut latencies = Latencies::default();
+            latencies.record(Duration::from_micros(us));
+            latencies
+        };
+        let (latency, lag) = (of(p99_us), of(if late { p99_us } else { 1 }));
+        let sample =
+            Sample { rate: 1.0, service: latency.clone(), latency, lag, busy: 0.1, server_busy: None };
+        assert_eq!(sample.fault().is_some(), late);
+        sample
+    }
+
+    fn cell(percent: u32, samples: Vec<Sample>) -> Cell {
+        Cell { seat: SEAT, percent, per_s: f64::from(percent), samples }
+    }
+
     #[test]
     fn the_highest_load_that_keeps_the_bound_counts_only_above_others_that_do() {
-        let seat = Seat { contender: 0, again: false };
-        let cell = |percent: u32, p99_us: u64| {
-            let mut latency = Latencies::default();
-            latency.record(Duration::from_micros(p99_us));
-            let (service, lag) = (latency.clone(), Latencies::default());
-            let sample = Sample { rate: 1.0, latency, service, lag, busy: 0.1, server_busy: None };
-            Cell { seat, percent, per_s: f64::from(percent), samples: vec![sample] }
+        let cell = |percent: u32, p99_us: u64| cell(percent, vec![visit(p99_us, false)]);
+        assert_eq!(kept(&[cell(50, 300), cell(90, 900), cell(95, 5000)], SEAT, 0), Some(90.0));
+        assert_eq!(kept(&[cell(50, 3000), cell(90, 900)], SEAT, 0), Some(0.0));
+    }
+
+    #[test]
+    fn a_visit_that_the_table_leaves_out_is_none_of_the_verdict() {
+        let ladder = |visits: [(u64, bool); 3]| {
+            let cells: Vec<Cell> = [50, 90, 95]
+                .into_iter()
+                .zip(visits)
+                .map(|(percent, (us, late))| cell(percent, vec![visit(us, late)]))
+                .collect();
+            kept(&cells, SEAT, 0)
         };
-        assert_eq!(kept(&[cell(50, 300), cell(90, 900), cell(95, 5000)], seat, 0), 90.0);
-        assert_eq!(kept(&[cell(50, 3000), cell(90, 900)], seat, 0), 0.0);
+        // The generator's own delay broke the bound between two loads that kept it.
+        assert_eq!(ladder([(300, false), (40_000, true), (900, false)]), Some(95.0));
+        // Where the bound lies is not known: below that visit or above it.
+        assert_eq!(ladder([(300, false), (40_000, true), (5_000, false)]), None);
+        assert_eq!(ladder([(300, false), (300, true), (5_000, false)]), None);
+        assert_eq!(ladder([(300, false), (400, false), (900, true)]), None);
+        // What is above the bound decides nothing.
+        assert_eq!(ladder([(300, false), (5_000, false), (900, true)]), Some(50.0));
+    }
+
+    #[test]
+    fn a_server_whose_bound_was_found_in_half_of_the_rounds_has_no_verdict() {
+        let known = [Some(90.0), Some(90.0), Some(50.0), Some(90.0), None, None];
+        assert_eq!(found(&known).map(|load| (load.median, load.interval)), Some((90.0, None)));
+        assert_eq!(in_words(&known, 95.0), "90/s");
+        assert_eq!(in_words(&[Some(95.0)], 95.0), "95/s or more");
+        assert_eq!(in_words(&[Some(0.0)], 95.0), "none of its ladder");
+        assert_eq!(in_words(&known[2..], 95.0), "not known");
+    }
+
+    #[test]
+    fn a_rung_with_too_few_visits_says_so() {
+        let rung =
+            |late: usize, all: usize| left_out(&cell(50, (0..all).map(|at| visit(100, at < late)).collect()));
+        assert_eq!(rung(0, 6), None);
+        let words = rung(1, 6).unwrap();
+        assert!(
+            words.starts_with("1 of 6") && words.ends_with("too few are left for an interval"),
+            "{words}"
+        );
+        assert!(rung(3, 6).unwrap().ends_with("too few are left to say anything"));
+        assert!(rung(1, 2).unwrap().ends_with("too few are left to say anything"));
+        assert!(rung(1, 8).unwrap().ends_with("the generator was late"));
+        assert!(!is_most(3, &cell(50, vec![visit(100, false); 6])), "half of the visits are not enough");
     }
 }
