@@ -23,7 +23,7 @@ use larder_protocol::client::{self, Answer, Asked, LINE_BYTES_MAX, Malformed, Pr
 
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::generator::{CONNECT, STALL, prefer, thread_cpu_time, waited_since};
+use crate::generator::{CONNECT, STALL, Silence, prefer, thread_cpu_time, waited_since};
 use crate::sizes::VALUE_BYTES_MAX;
 
 /// What an agent does next.
@@ -132,8 +132,6 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 /// Bytes of a reply that are waited for at most: the largest value that is ever asked for, and lines around it.
 const REPLY_BYTES_MAX: usize = VALUE_BYTES_MAX + 2 * LINE_BYTES_MAX;
 const EVENTS_MAX: usize = 256;
-/// A wait that takes longer than it may by so much says that this process was stopped, not the server.
-const SUSPENDED: Duration = Duration::from_secs(1);
 /// A timer as near as this is waited for awake: a wait ends in whole milliseconds, and a little late.
 pub(crate) const AWAKE: Duration = Duration::from_micros(1200);
 
@@ -229,7 +227,7 @@ impl<A: Agent> Lane<A> {
         let started = Instant::now();
         let end = started + time;
         let mut idle = Duration::ZERO;
-        let mut heard = started;
+        let mut silence = Silence::since(started);
         let mut first = 0;
         (self.open, self.asking) = (self.seats.len(), 0);
         for token in 0..self.seats.len() {
@@ -268,11 +266,8 @@ impl<A: Agent> Lane<A> {
             }
             // Only what comes tells that the server lives: what is sent meanwhile does not.
             if received || self.asking == 0 {
-                heard = now;
-            } else if now - asked > wait + SUSPENDED {
-                // We were not running ourselves: what came meanwhile is about to be told.
-                heard = now;
-            } else if now - heard >= STALL {
+                silence.end(now);
+            } else if silence.is_stall(asked, wait, now) {
                 return Err(Error::Stalled { missing_bytes: 0 });
             }
             if awake && !worked {

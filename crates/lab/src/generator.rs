@@ -33,6 +33,35 @@ use crate::workload::{Verb, Workload};
 /// A run ends with an error when no connection hears anything for so long.
 pub const STALL: Duration = Duration::from_secs(10);
 
+/// A wait that takes longer than it may by so much says that this process was stopped, not the server.
+const SUSPENDED: Duration = Duration::from_secs(1);
+
+/// Since when a server has said nothing, as far as this process was there to hear it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Silence(Instant);
+
+impl Silence {
+    /// It begins now.
+    pub(crate) fn since(now: Instant) -> Silence {
+        Silence(now)
+    }
+
+    /// Something came, or nothing is awaited: it begins anew.
+    pub(crate) fn end(&mut self, now: Instant) {
+        self.0 = now;
+    }
+
+    /// Nothing came in a wait from `asked` to `now` that was to take `wait` at most: whether the server has stalled. After a
+    /// wait that took much longer the silence begins anew: this process was not running itself, and what came meanwhile
+    /// is about to be told.
+    pub(crate) fn is_stall(&mut self, asked: Instant, wait: Duration, now: Instant) -> bool {
+        if now - asked > wait + SUSPENDED {
+            self.end(now);
+        }
+        now - self.0 >= STALL
+    }
+}
+
 /// How long a server may take to accept a connection, and to take a login.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);
 /// Received at once, unless a value needs more.
@@ -314,12 +343,13 @@ impl Lane {
                 self.send(token)?;
             }
         }
-        let mut heard = started;
+        let mut silence = Silence::since(started);
         while active > 0 {
+            let asked = Instant::now();
             self.poller.wait(&mut events, Some(STALL)).map_err(epoll)?;
             if events.is_empty() {
                 // A signal ends a wait too.
-                if heard.elapsed() >= STALL {
+                if silence.is_stall(asked, STALL, Instant::now()) {
                     return Err(self.stalled());
                 }
                 continue;
@@ -336,7 +366,8 @@ impl Lane {
                 if !(event.readable || event.hangup) || self.receive(token, run, Pace::Closed)? == 0 {
                     continue;
                 }
-                heard = Instant::now();
+                let heard = Instant::now();
+                silence.end(heard);
                 let connection = &mut self.connections[token];
                 let windows = connection.script.windows.len() as u64;
                 let done = match stop {
@@ -376,7 +407,7 @@ impl Lane {
         let mut events = Events::with_capacity(EVENTS_MAX);
         let mut touched: Vec<usize> = Vec::with_capacity(self.connections.len());
         let (mut turn, mut under_way, mut idle) = (0, 0_u64, Duration::ZERO);
-        let (mut now, mut heard, mut left) = (started, started, self.windows_max);
+        let (mut now, mut silence, mut left) = (started, Silence::since(started), self.windows_max);
         loop {
             let mut begun = 0;
             while due <= now && due < end && left > 0 && begun < ARRIVALS_MAX {
@@ -413,6 +444,7 @@ impl Lane {
             let next = if comes { due.saturating_duration_since(Instant::now()) } else { STALL };
             let awake = next <= AWAKE;
             let wait = if awake { Duration::ZERO } else { (next - AWAKE).min(STALL) };
+            let asked = now;
             // CPU time, as all that the thread worked is: what others had of the core meanwhile is not idleness.
             let cpu = if awake { thread_cpu_time() } else { Duration::ZERO };
             self.poller.wait(&mut events, Some(wait)).map_err(epoll)?;
@@ -435,8 +467,8 @@ impl Lane {
             under_way -= answered;
             // Only what comes tells that the server lives: what is sent meanwhile does not.
             if received || under_way == 0 {
-                heard = now;
-            } else if now - heard >= STALL {
+                silence.end(now);
+            } else if silence.is_stall(asked, wait, now) {
                 return Err(self.stalled());
             }
         }
@@ -502,4 +534,31 @@ pub(crate) fn waited_since(earlier: Turns, elapsed: Duration) -> f64 {
 pub(crate) fn thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_own_stop_is_not_the_servers() {
+        let started = Instant::now();
+        let at = |ms: u64| started + Duration::from_millis(ms);
+        let (short, stall) = (Duration::from_millis(100), STALL.as_millis() as u64);
+        // A server that says nothing, wait after wait.
+        let mut silence = Silence::since(started);
+        for ms in (0..stall - 100).step_by(100) {
+            assert!(!silence.is_stall(at(ms), short, at(ms + 100)), "{ms}");
+        }
+        assert!(silence.is_stall(at(stall - 100), short, at(stall)));
+        // The same in one wait, of which some is a little late.
+        assert!(Silence::since(started).is_stall(at(0), STALL, at(stall + 500)));
+        // A wait of 100 ms, or of the longest time, that took a minute: this process was stopped.
+        for wait in [short, STALL] {
+            let mut silence = Silence::since(started);
+            assert!(!silence.is_stall(at(0), wait, at(60_000)));
+            assert!(!silence.is_stall(at(60_000), short, at(60_100)));
+            assert!(silence.is_stall(at(60_000), STALL, at(60_000 + stall)), "from then on it is the server");
+        }
+    }
 }
