@@ -22,7 +22,7 @@ use crate::{
 
 /// Measures caches.
 #[derive(Debug, Parser)]
-#[command(name = "larder lab", about = "Measures caches, and says only what it can prove")]
+#[command(name = "larder lab", about = "Measures caches, and marks a run that proves nothing as not valid")]
 struct Cli {
     #[command(subcommand)]
     command: Sub,

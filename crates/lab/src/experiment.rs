@@ -159,9 +159,17 @@ impl Pair {
     }
 }
 
+/// What a server that was measured twice said of itself.
+struct Twice {
+    held: bool,
+    /// How far apart both are: the size of the logarithm of their ratio; infinite where there is none.
+    off: f64,
+    found: String,
+}
+
 /// Ratios, as [`Experiment::compare_pairs`] notes them: whether the same server again agreed, and what the
 /// ratios say. Where it has no ratio nothing is known of the noise, and nothing was shown.
-fn compared(mut pairs: Vec<Pair>) -> (Vec<(bool, String)>, Vec<Comparison>) {
+fn compared(mut pairs: Vec<Pair>) -> (Vec<Twice>, Vec<Comparison>) {
     pairs.sort_by_key(|pair| !pair.control);
     let (mut twice, mut comparisons) = (Vec::new(), Vec::new());
     let (mut noise, mut missing) = (None, false);
@@ -174,7 +182,9 @@ fn compared(mut pairs: Vec<Pair>) -> (Vec<(bool, String)>, Vec<Comparison>) {
                 None => format!("{claim}: no ratio of {base:?} and {other:?}"),
             };
             let same = || !base.is_empty() && base == other;
-            twice.push((ratio.as_ref().map_or_else(same, agrees), found));
+            let held = ratio.as_ref().map_or_else(same, agrees);
+            let off = ratio.as_ref().map_or(f64::INFINITY, |ratio| ratio.median.ln().abs());
+            twice.push(Twice { held, off, found });
             missing |= ratio.is_none();
             noise = ratio.clone().or(noise);
         }
@@ -207,21 +217,47 @@ pub struct Seat {
 }
 
 /// All checks of a run. Checks of the same name are one: it holds if each does, and says how many
-/// there were or what was first found wrong.
+/// there were, or what was found that was furthest off.
 #[derive(Clone, Debug, Default)]
-pub struct Checks(Vec<(Checked, u64)>);
+pub struct Checks(Vec<OfOneName>);
+
+/// Checks of one name.
+#[derive(Clone, Debug)]
+struct OfOneName {
+    check: Checked,
+    times: u64,
+    failed: u64,
+    /// How far off what is told is, where that is known.
+    off: Option<f64>,
+}
 
 impl Checks {
-    /// Adds a check; `found` is asked for when it fails, or for the first of its name.
+    /// Adds a check; `found` is asked for when it is the first of its name, or the first that fails.
     pub fn add(&mut self, claim: &str, held: bool, found: impl FnOnce() -> String) {
-        match self.0.iter_mut().find(|(check, _)| check.claim == claim) {
-            None => self.0.push((Checked { claim: claim.to_owned(), held, found: found() }, 1)),
-            Some((check, times)) => {
-                *times += 1;
-                if check.held && !held {
-                    (check.held, check.found) = (false, found());
-                }
-            }
+        self.add_measured(claim, held, None, found);
+    }
+
+    /// Adds a check of something that is measured, and may be off by more or less: of those that fail the one that is most
+    /// `off` is told, in any unit, the same for all of a name.
+    pub fn add_off(&mut self, claim: &str, held: bool, off: f64, found: impl FnOnce() -> String) {
+        // What has no measure is as far off as can be.
+        let off = if off.is_nan() { f64::INFINITY } else { off };
+        self.add_measured(claim, held, Some(off), found);
+    }
+
+    fn add_measured(&mut self, claim: &str, held: bool, off: Option<f64>, found: impl FnOnce() -> String) {
+        let Some(have) = self.0.iter_mut().find(|have| have.check.claim == claim) else {
+            let check = Checked { claim: claim.to_owned(), held, found: found() };
+            self.0.push(OfOneName { check, times: 1, failed: u64::from(!held), off });
+            return;
+        };
+        have.times += 1;
+        if held {
+            return;
+        }
+        have.failed += 1;
+        if have.check.held || off > have.off {
+            (have.check.held, have.check.found, have.off) = (false, found(), off);
         }
     }
 
@@ -235,11 +271,15 @@ impl Checks {
 
     /// Each check, with what was found.
     pub fn list(&self) -> Vec<Checked> {
-        let shown = |(check, times): &(Checked, u64)| match check.held && *times > 1 {
-            true => {
-                Checked { found: format!("{} (and {} more times)", check.found, times - 1), ..check.clone() }
-            }
-            false => check.clone(),
+        let shown = |have: &OfOneName| {
+            let OfOneName { check, times, failed, off } = have;
+            let more = match (check.held, off) {
+                (true, _) if *times > 1 => format!(" (and {} more times)", times - 1),
+                (false, Some(_)) if *failed > 1 => format!(" (the worst of {failed})"),
+                (false, None) if *failed > 1 => format!(" (the first of {failed})"),
+                _ => String::new(),
+            };
+            Checked { found: check.found.clone() + &more, ..check.clone() }
         };
         self.0.iter().map(shown).collect()
     }
@@ -414,8 +454,8 @@ impl Experiment {
     /// The same of pairs, which need not have all rounds.
     pub fn compare_pairs(&mut self, pairs: Vec<Pair>) {
         let (twice, comparisons) = compared(pairs);
-        for (held, found) in twice {
-            self.checks.add(of_time::TWICE, held, || found);
+        for Twice { held, off, found } in twice {
+            self.checks.add_off(of_time::TWICE, held, off, || found);
         }
         self.run.comparisons.extend(comparisons);
     }
@@ -445,7 +485,8 @@ impl Experiment {
 
     /// Checks that no server did more than the null server of the same load: one of them was disturbed.
     pub fn check_ceiling(&mut self, ceiling: &Ceiling, name: &str, per_s: f64) {
-        self.checks.add(of_time::CEILING, per_s <= OVER_CEILING_MAX * ceiling.per_s, || {
+        let over = per_s / ceiling.per_s;
+        self.checks.add_off(of_time::CEILING, over <= OVER_CEILING_MAX, over, || {
             format!("{name}, {}: {per_s:.0}/s, the null server {:.0}/s", ceiling.load, ceiling.per_s)
         });
     }
@@ -508,7 +549,7 @@ mod tests {
             };
             let (twice, comparisons) = compared(vec![pair("other", 5.0, false), pair("again", again, true)]);
             let outcomes = comparisons.iter().filter(|one| !one.control).map(|one| one.outcome);
-            (twice.iter().all(|(held, _)| *held), outcomes.collect::<Vec<_>>())
+            (twice.iter().all(|twice| twice.held), outcomes.collect::<Vec<_>>())
         };
         assert_eq!(said(4.0, 4.0), (true, vec![Outcome::Differs]));
         // Nothing of its ladder kept the bound, either time.
@@ -530,6 +571,30 @@ mod tests {
     }
 
     #[test]
+    fn of_checks_that_measure_the_one_that_is_furthest_off_is_told() {
+        let mut checks = Checks::default();
+        for (held, off, found) in [
+            (true, 0.1, "1.1"),
+            (false, 1.34, "1.34"),
+            (false, 3.892, "3.892"),
+            (true, 9.0, "9.0"),
+            (false, 1.91, "1.91"),
+        ] {
+            checks.add_off(of_time::TWICE, held, off, || found.to_owned());
+        }
+        assert_eq!(checks.list()[0].found, "3.892 (the worst of 3)");
+        checks.add_off(of_time::TWICE, false, f64::NAN, || "none".to_owned());
+        assert_eq!(checks.list()[0].found, "none (the worst of 4)");
+        // A server that differs from itself by a third of what it did is further off than one by a quarter more.
+        let pair = |base: f64, again: f64| {
+            let rounds = |value: f64| vec![value; 6];
+            let (twice, _) = compared(vec![Pair::new(String::new(), &rounds(base), &rounds(again), true)]);
+            twice[0].off
+        };
+        assert!(pair(1.0, 3.0) > pair(5.0, 4.0) && pair(5.0, 4.0) > pair(1.0, 1.0));
+    }
+
+    #[test]
     fn checks_of_one_name_are_one_and_keep_the_first_failure() {
         let mut checks = Checks::default();
         checks.add("counts agree", true, || "5 = 5".to_owned());
@@ -540,7 +605,8 @@ mod tests {
         checks.add("counts agree", false, || unreachable!("the first failure is kept"));
         checks.add("values whole", true, || "all".to_owned());
         let list = checks.list();
-        assert_eq!((list.len(), list[0].held, list[0].found.as_str()), (2, false, "5 ≠ 6"));
+        let found = list[0].found.as_str();
+        assert_eq!((list.len(), list[0].held, found), (2, false, "5 ≠ 6 (the first of 2)"));
         checks.equal("sums", 1, 2, "larder");
         assert_eq!(checks.list()[2].found, "larder: 1 here, 2 there");
     }

@@ -173,6 +173,13 @@ pub struct Comparison {
     pub outcome: Outcome,
 }
 
+impl Comparison {
+    /// What it says, as tables print it.
+    pub fn word(&self) -> &'static str {
+        if self.control { "noise: one server, measured twice" } else { self.outcome.word() }
+    }
+}
+
 /// What a ratio says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -401,7 +408,7 @@ impl Run {
         let report = files.report.map_or(Ok(()), |file| file.write(crate::report::html(&self).as_bytes()));
         let others = others.into_iter().map(|(file, bytes)| file.write(&bytes));
         let written: Vec<Result<(), Error>> = [json, report].into_iter().chain(others).collect();
-        say(&text(&self));
+        say(&(terminal::reasons(&self) + &text(&self)));
         let failed: Vec<String> =
             self.failed().map(|check| format!("{} ({})", check.claim, check.found)).collect();
         let valid = if failed.is_empty() { Ok(()) } else { Err(Error::NotValid(failed.join("; "))) };

@@ -298,7 +298,7 @@ fn under(experiment: &mut Experiment, cells: &[Cell], floors: &[Floor]) {
             |samples: &[Sample]| samples.iter().map(|sample| sample.call_us * count).min_by(f64::total_cmp);
         if let (Some(floor), Some(call)) = (best(samples), best(&cell.samples)) {
             let words = || format!("{}: {call:.1} µs a call, {floor:.1} on the null server", setting.words());
-            experiment.checks.add(of_time::CEILING, floor <= OVER_FLOOR_MAX * call, words);
+            experiment.checks.add_off(of_time::CEILING, floor <= OVER_FLOOR_MAX * call, floor / call, words);
         }
         let values = [
             below(&|sample| sample.client_us),

@@ -6,7 +6,7 @@ use super::chart;
 use super::svg::escape;
 use crate::results::histogram::{QUANTILES, quantile_us};
 use crate::results::{
-    Axis, Column, Kind, Plot, Point, Run, Scale, Settings, Shown, Table, environment, number,
+    Axis, Column, Kind, Plot, Point, Run, Scale, Settings, Shown, Table, environment, number, of_time,
 };
 
 const STYLE: &str = include_str!("style.css");
@@ -24,11 +24,12 @@ pub fn html(run: &Run) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <link rel=\"icon\" href=\"data:,\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body{class}>\n<header>\n\
          <button id=\"theme\" type=\"button\" hidden>theme</button>\n<h1>{title}</h1>\n{verdict}\n\
          <p class=\"where\">{machine}<br>{started}, {elapsed:.0} s, larder {lab}</p>\n\
          <pre class=\"command\">{command}</pre>\n</header>\n<main>\n",
         title = escape(&run.title),
+        class = if run.failed().next().is_some() { " class=\"not-valid\"" } else { "" },
         verdict = verdict(run),
         machine = escape(&run.environment.line()),
         started = escape(&run.started),
@@ -75,11 +76,30 @@ pub fn html(run: &Run) -> String {
     page
 }
 
+/// The verdict; of a run that is not valid the reasons, each with what to do, and a link to where it stands among the
+/// checks.
 fn verdict(run: &Run) -> String {
-    match run.failed().count() {
-        0 => format!("<p class=\"verdict\">{}</p>", escape(&run.verdict)),
-        failed => format!("<p class=\"verdict bad\">Result not valid: {failed} check(s) did not hold.</p>"),
+    if run.failed().next().is_none() {
+        return format!("<p class=\"verdict\">{}</p>", escape(&run.verdict));
     }
+    let reasons = run.checks.iter().enumerate().filter(|(_, check)| !check.held).map(|(at, check)| {
+        format!(
+            "<li><a href=\"#{}\">{}</a>: {}<br><small>{}</small></li>\n",
+            anchor(at),
+            escape(&check.claim),
+            escape(&check.found),
+            escape(of_time::remedy(&check.claim))
+        )
+    });
+    format!(
+        "<div class=\"verdict bad\">Result not valid: what is below is no result.\n<ul>\n{}</ul></div>",
+        reasons.collect::<String>()
+    )
+}
+
+/// The place of a check on the page.
+fn anchor(check: usize) -> String {
+    format!("check-{check}")
 }
 
 /// Pictures of raw latencies that are on the page as the others are; more are folded.
@@ -184,8 +204,8 @@ fn comparisons(run: &Run) -> String {
             .ratio
             .interval
             .map_or(String::new(), |[low, high]| format!("{} … {}", number::ratio(low), number::ratio(high)));
-        let outcome = if comparison.control { "the same twice" } else { comparison.outcome.word() };
-        vec![comparison.claim.clone(), number::ratio(comparison.ratio.median), interval, outcome.to_owned()]
+        let outcome = comparison.word().to_owned();
+        vec![comparison.claim.clone(), number::ratio(comparison.ratio.median), interval, outcome]
     });
     plain("Ratios within rounds", &["ratio", "median", "95 % interval", ""], rows)
 }
@@ -216,7 +236,7 @@ fn checks(run: &Run) -> String {
         let outcome = if check.held { "held" } else { "FAILED" };
         vec![outcome.to_owned(), check.claim.clone(), check.found.clone()]
     });
-    plain("Checks", &["", "claim", "found"], rows)
+    table_of_words("Checks", &["", "claim", "found"], rows, |at| Some(anchor(at)))
 }
 
 fn ceilings(run: &Run) -> String {
@@ -268,11 +288,23 @@ fn settings(title: &str, settings: &Settings) -> String {
 
 /// A table of words.
 fn plain(title: &str, header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    table_of_words(title, header, rows, |_| None)
+}
+
+/// The same, with names for some of its lines, that links lead to.
+fn table_of_words(
+    title: &str,
+    header: &[&str],
+    rows: impl Iterator<Item = Vec<String>>,
+    name: impl Fn(usize) -> Option<String>,
+) -> String {
     let cells = |tag: &str, words: &[String]| -> String {
         words.iter().map(|word| format!("<{tag}>{}</{tag}>", escape(word))).collect()
     };
+    let named = |at: usize| name(at).map_or(String::new(), |name| format!(" id=\"{name}\""));
     let header: Vec<String> = header.iter().map(|&word| word.to_owned()).collect();
-    let body: Vec<String> = rows.map(|row| format!("<tr>{}</tr>\n", cells("td", &row))).collect();
+    let body: Vec<String> =
+        rows.enumerate().map(|(at, row)| format!("<tr{}>{}</tr>\n", named(at), cells("td", &row))).collect();
     let table = format!(
         "<div class=\"wide\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody></table></div>\n",
         cells("th", &header),
@@ -310,10 +342,20 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_not_valid_says_so_first() {
+    fn a_run_that_is_not_valid_says_so_first_and_links_to_what_failed() {
         let mut run = crate::results::tests::sample();
-        run.check("nothing was lost", Err("2 were".to_owned()));
+        assert!(!html(&run).contains("<body class"));
+        run.check("nothing was <lost>", Err("2 were".to_owned()));
+        run.check("all were found", Ok("2 were".to_owned()));
         let page = html(&run);
-        assert!(page.contains("Result not valid") && !page.contains("It works."));
+        let banner = page.find("Result not valid").expect("the banner");
+        assert!(banner < page.find("class=\"plots\"").unwrap() && !page.contains("It works."));
+        let link = "<a href=\"#check-1\">nothing was &lt;lost&gt;</a>: 2 were<br><small>no other machine";
+        assert!(
+            page[banner..].contains(link) && page.matches("<tr id=\"check-1\"><td>FAILED</td>").count() == 1
+        );
+        assert!(!page.contains("<a href=\"#check-2\">"), "a check that held is no reason");
+        // Figures and pictures are drawn pale.
+        assert!(page.contains("<body class=\"not-valid\">") && STYLE.contains(".not-valid figure"));
     }
 }

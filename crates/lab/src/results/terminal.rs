@@ -1,12 +1,29 @@
-//! A run as text for a terminal: tables, checks that failed, the generator's ceiling, the verdict.
+//! A run as text for a terminal: why it is not valid, if so; tables, the generator's ceiling, the verdict.
 
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table as Grid, presets};
 
-use super::{Run, Shown, Table, environment, number};
+use super::{Run, Shown, Table, environment, number, of_time};
 
-/// The whole run.
+/// Why a run is not valid, and what to do about it; nothing of one that is. It stands before everything else.
+pub fn reasons(run: &Run) -> String {
+    let mut out = String::new();
+    for (at, check) in run.failed().enumerate() {
+        if at == 0 {
+            out.push_str("NOT VALID: the figures below are no result.\n");
+        }
+        // Writing into a string cannot fail.
+        let _ = writeln!(out, "  FAILED {}: {}", check.claim, check.found);
+        let _ = writeln!(out, "    {}", of_time::remedy(&check.claim));
+    }
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    out
+}
+
+/// The whole run, after its [`reasons`].
 pub fn text(run: &Run) -> String {
     let mut out = String::new();
     // Writing into a string cannot fail.
@@ -41,10 +58,7 @@ pub fn text(run: &Run) -> String {
     }
     let failed = run.failed().count();
     let _ = writeln!(out, "checks: {} held, {failed} failed", run.checks.len() - failed);
-    for check in run.failed() {
-        let _ = writeln!(out, "  FAILED {}: {}", check.claim, check.found);
-    }
-    let verdict = if failed > 0 { "Result not valid." } else { &run.verdict };
+    let verdict = if failed > 0 { "Result not valid: the reasons stand at the top." } else { &run.verdict };
     let _ = writeln!(out, "\n{verdict}");
     out
 }
@@ -80,12 +94,11 @@ fn comparisons(run: &Run) -> Grid {
             .ratio
             .interval
             .map_or(String::new(), |[low, high]| format!("{} … {}", number::ratio(low), number::ratio(high)));
-        let outcome = if comparison.control { "the same twice" } else { comparison.outcome.word() };
         grid.add_row([
             comparison.claim.clone(),
             number::ratio(comparison.ratio.median),
             interval,
-            outcome.to_owned(),
+            comparison.word().to_owned(),
         ]);
     }
     grid
@@ -119,11 +132,31 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_check_takes_the_verdict_away() {
+    fn a_failed_check_takes_the_verdict_away_and_stands_first_with_what_to_do() {
         let mut run = super::super::tests::sample();
+        assert_eq!(reasons(&run), "");
         run.check("nothing was lost", Err("2 were".to_owned()));
+        run.check(of_time::CORES, Err("larder: 38 %".to_owned()));
+        let (reasons, text) = (reasons(&run), text(&run));
+        assert!(reasons.starts_with("NOT VALID"), "{reasons}");
+        for said in [
+            "FAILED nothing was lost: 2 were\n    no other machine",
+            "38 %\n    other programs",
+            "--wait-max",
+        ] {
+            assert!(reasons.contains(said), "{said:?} is missing in\n{reasons}");
+        }
+        assert!(text.contains("Result not valid") && !text.contains("It works."));
+    }
+
+    #[test]
+    fn a_server_measured_twice_is_called_noise() {
+        let mut run = super::super::tests::sample();
+        run.comparisons[0].control = true;
         let text = text(&run);
-        assert!(text.contains("FAILED nothing was lost: 2 were") && text.contains("Result not valid."));
-        assert!(!text.contains("It works."));
+        assert!(
+            text.contains("noise: one server, measured twice") && !text.contains("the same twice"),
+            "{text}"
+        );
     }
 }

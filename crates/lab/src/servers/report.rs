@@ -109,31 +109,38 @@ fn seed(experiment: &mut Experiment, cells: &[Cell]) {
     experiment.run.tables.push(table);
 }
 
-/// CPU time per request of the first server over the others', where their processes can be seen; else
-/// throughput.
+/// CPU time per request of the first server over the others', where all their processes can be seen, and throughput. Of
+/// a server that is visited twice both have to agree.
 fn compare(experiment: &mut Experiment, cells: &[Cell], shown: &Grid) {
     let first = |cell: &&Cell| cell.seat.contender == 0 && !cell.seat.again && shown.has(&cell.setting);
     for base in cells.iter().filter(first) {
-        let seen = |cell: &Cell| cell.samples.iter().all(|sample| sample.server_us.is_some());
         let others: Vec<&Cell> = cells
             .iter()
             .filter(|cell| cell.setting == base.setting && (cell.seat.contender > 0 || cell.seat.again))
             .collect();
-        let by_cpu = seen(base) && others.iter().all(|cell| seen(cell));
-        let figure = |cell: &Cell| -> Vec<f64> {
-            let one = |s: &Sample| if by_cpu { s.server_us.unwrap_or(f64::NAN) } else { s.rate };
-            cell.samples.iter().map(one).collect()
-        };
-        let what = if by_cpu { "server CPU" } else { "throughput" };
-        let rows = others
-            .iter()
-            .map(|cell| {
-                let (a, b) = (experiment.seat_name(base.seat), experiment.seat_name(cell.seat));
-                (format!("{a} / {b}, {what}, {}", base.setting.words()), figure(cell), cell.seat.again)
-            })
-            .collect();
-        experiment.compare_with(&figure(base), rows);
+        for (what, figure) in compared(base, &others) {
+            let rounds = |cell: &Cell| -> Vec<f64> { cell.samples.iter().map(figure).collect() };
+            let rows = others
+                .iter()
+                .map(|cell| {
+                    let (a, b) = (experiment.seat_name(base.seat), experiment.seat_name(cell.seat));
+                    (format!("{a} / {b}, {what}, {}", base.setting.words()), rounds(cell), cell.seat.again)
+                })
+                .collect();
+            experiment.compare_with(&rounds(base), rows);
+        }
     }
+}
+
+/// What a server and others are compared by.
+fn compared(base: &Cell, others: &[&Cell]) -> Vec<(&'static str, fn(&Sample) -> f64)> {
+    let seen = |cell: &Cell| cell.samples.iter().all(|sample| sample.server_us.is_some());
+    let mut figures: Vec<(&'static str, fn(&Sample) -> f64)> = Vec::new();
+    if seen(base) && others.iter().all(|cell| seen(cell)) {
+        figures.push(("server CPU", |sample| sample.server_us.unwrap_or(f64::NAN)));
+    }
+    figures.push(("throughput", |sample| sample.rate));
+    figures
 }
 
 /// Lines of a table that is shown whole.
@@ -305,4 +312,29 @@ fn verdict(experiment: &mut Experiment, cells: &[Cell], shown: &Grid) {
         true => "See the table.".to_owned(),
         false => format!("A read costs the server, at connections × pipeline {}.", parts.join("; ")),
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Seat;
+
+    #[test]
+    fn throughput_is_compared_beside_the_cpu_time_and_alone_where_that_is_not_seen() {
+        let cell = |server_us: Option<f64>| {
+            let sample =
+                Sample { rate: 9.0, server_us, latency: Latencies::default(), busy: 0.5, elapsed_s: 1.0 };
+            let setting = Setting { asked: Asked::Hit, connections: 50, pipeline: 1, value_bytes: 32 };
+            Cell { seat: Seat { contender: 0, again: false }, setting, samples: vec![sample] }
+        };
+        let by = |other: Option<f64>| -> Vec<(&str, f64)> {
+            let (base, other) = (cell(Some(2.0)), cell(other));
+            compared(&base, &[&other])
+                .iter()
+                .map(|(what, figure)| (*what, figure(&base.samples[0])))
+                .collect()
+        };
+        assert_eq!(by(Some(3.0)), [("server CPU", 2.0), ("throughput", 9.0)]);
+        assert_eq!(by(None), [("throughput", 9.0)]);
+    }
 }
