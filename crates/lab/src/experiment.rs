@@ -31,7 +31,8 @@ use crate::peers::Kind;
 use crate::placement::Placement;
 use crate::progress::Progress;
 use crate::results::{
-    Ceiling, Checked, Comparison, Estimate, Files, Outcome, Output, Run, Target as Measured, number, of_time,
+    Better, Ceiling, Checked, Comparison, Estimate, Files, Outcome, Output, Run, Target as Measured, judged,
+    number, of_time,
 };
 use crate::workload::Workload;
 
@@ -140,22 +141,29 @@ fn agrees(ratio: &Estimate) -> bool {
 #[derive(Clone, Debug)]
 pub struct Pair {
     claim: String,
+    better: Better,
     base: Vec<f64>,
     other: Vec<f64>,
     control: bool,
 }
 
 impl Pair {
-    /// What is compared, and what both gave, by round; `control`: the other is the same server again, whose ratio shows
-    /// the noise.
-    pub fn new(claim: String, base: &[f64], other: &[f64], control: bool) -> Pair {
-        Pair { claim, base: base.to_vec(), other: other.to_vec(), control }
+    /// What is compared, which way it is better, and what both gave, by round; `control`: the other is the same server
+    /// again, whose ratio shows the noise.
+    pub fn new(claim: String, better: Better, base: &[f64], other: &[f64], control: bool) -> Pair {
+        Pair { claim, better, base: base.to_vec(), other: other.to_vec(), control }
     }
 
     /// The same of the rounds in which both are known.
-    pub fn known(claim: String, base: &[Option<f64>], other: &[Option<f64>], control: bool) -> Pair {
+    pub fn known(
+        claim: String,
+        better: Better,
+        base: &[Option<f64>],
+        other: &[Option<f64>],
+        control: bool,
+    ) -> Pair {
         let (base, other) = base.iter().zip(other).filter_map(|(&a, &b)| a.zip(b)).unzip();
-        Pair { claim, base, other, control }
+        Pair { claim, better, base, other, control }
     }
 }
 
@@ -173,7 +181,7 @@ fn compared(mut pairs: Vec<Pair>) -> (Vec<Twice>, Vec<Comparison>) {
     pairs.sort_by_key(|pair| !pair.control);
     let (mut twice, mut comparisons) = (Vec::new(), Vec::new());
     let (mut noise, mut missing) = (None, false);
-    for Pair { claim, base, other, control } in pairs {
+    for Pair { claim, better, base, other, control } in pairs {
         let ratio = Estimate::ratio(&base, &other);
         if control {
             let found = match &ratio {
@@ -194,7 +202,7 @@ fn compared(mut pairs: Vec<Pair>) -> (Vec<Twice>, Vec<Comparison>) {
             (false, true) => Outcome::Noise,
             (false, false) => Outcome::of(&ratio, noise.as_ref()),
         };
-        comparisons.push(Comparison { claim, ratio, control, outcome });
+        comparisons.push(Comparison { claim, ratio, better, control, outcome });
     }
     (twice, comparisons)
 }
@@ -444,10 +452,11 @@ impl Experiment {
     }
 
     /// Notes the ratios of `base` to `others` (what they are, their rounds, and whether they are the
-    /// same server again: these show the noise, and others are held against them).
-    pub fn compare_with(&mut self, base: &[f64], others: Vec<(String, Vec<f64>, bool)>) {
-        let pair =
-            |(claim, rounds, control): (String, Vec<f64>, bool)| Pair::new(claim, base, &rounds, control);
+    /// same server again: these show the noise, and others are held against them). `better` says which way.
+    pub fn compare_with(&mut self, better: Better, base: &[f64], others: Vec<(String, Vec<f64>, bool)>) {
+        let pair = |(claim, rounds, control): (String, Vec<f64>, bool)| {
+            Pair::new(claim, better, base, &rounds, control)
+        };
         self.compare_pairs(others.into_iter().map(pair).collect());
     }
 
@@ -512,10 +521,7 @@ impl Experiment {
         let Experiment { contenders, checks, mut run, began, files, .. } = self;
         drop(contenders);
         run.checks.extend(checks.list());
-        let mut between = run.comparisons.iter().filter(|comparison| !comparison.control).peekable();
-        if between.peek().is_some() && between.all(|comparison| comparison.outcome == Outcome::Noise) {
-            run.verdict.push_str(" No difference between the servers is more than the noise.");
-        }
+        run.verdict = [run.verdict.as_str(), &judged(&run.comparisons)].join(" ").trim().to_owned();
         run.finish(began, files)
     }
 }
@@ -545,7 +551,7 @@ mod tests {
         let said = |base: f64, again: f64| {
             let rounds = |value: f64| vec![value; 6];
             let pair = |name: &str, other, control| {
-                Pair::new(name.to_owned(), &rounds(base), &rounds(other), control)
+                Pair::new(name.to_owned(), Better::Higher, &rounds(base), &rounds(other), control)
             };
             let (twice, comparisons) = compared(vec![pair("other", 5.0, false), pair("again", again, true)]);
             let outcomes = comparisons.iter().filter(|one| !one.control).map(|one| one.outcome);
@@ -561,13 +567,14 @@ mod tests {
     fn only_rounds_in_which_both_are_known_are_compared() {
         let (base, other) =
             ([Some(4.0), None, Some(8.0), Some(6.0)], [Some(2.0), Some(9.0), None, Some(3.0)]);
-        let known = Pair::known("larder / larder again".to_owned(), &base, &other, true);
+        let claim = || "larder / larder again".to_owned();
+        let known = Pair::known(claim(), Better::Higher, &base, &other, true);
         assert_eq!((&known.base[..], &known.other[..]), (&[4.0, 6.0][..], &[2.0, 3.0][..]));
-        let none = Pair::known("larder / larder again".to_owned(), &base[..2], &other[2..], true);
+        let none = Pair::known(claim(), Better::Higher, &base[..2], &other[2..], true);
         let (twice, comparisons) = compared(vec![none]);
-        assert!(
-            !twice[0].0 && twice[0].1.ends_with("no round in which both are known") && comparisons.is_empty()
-        );
+        let Twice { held, off, found } = &twice[0];
+        assert!(!held && off.is_infinite() && comparisons.is_empty());
+        assert!(found.ends_with("no round in which both are known"), "{found}");
     }
 
     #[test]
@@ -588,7 +595,8 @@ mod tests {
         // A server that differs from itself by a third of what it did is further off than one by a quarter more.
         let pair = |base: f64, again: f64| {
             let rounds = |value: f64| vec![value; 6];
-            let (twice, _) = compared(vec![Pair::new(String::new(), &rounds(base), &rounds(again), true)]);
+            let (twice, _) =
+                compared(vec![Pair::new(String::new(), Better::Higher, &rounds(base), &rounds(again), true)]);
             twice[0].off
         };
         assert!(pair(1.0, 3.0) > pair(5.0, 4.0) && pair(5.0, 4.0) > pair(1.0, 1.0));

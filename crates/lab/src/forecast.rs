@@ -269,7 +269,7 @@ fn report(
             chance.push((one.median - again.median).abs());
         }
         let claim = format!("misses of {} / {}, {}", variants[0].name, variants[1].name, stream.name);
-        experiment.compare_with(one, vec![(claim, again.clone(), true)]);
+        experiment.compare_with(Better::Lower, one, vec![(claim, again.clone(), true)]);
     }
     experiment.run.tables.push(table);
     experiment.run.verdict = judged.words(&chance);

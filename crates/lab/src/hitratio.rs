@@ -287,6 +287,6 @@ fn report(
             let claim = format!("misses of {} / {}, {}", variants[0].name, variant.name, stream.name);
             (claim, other.misses.clone(), variant.again)
         });
-        experiment.compare_with(&row[0].misses, others.collect());
+        experiment.compare_with(Better::Lower, &row[0].misses, others.collect());
     }
 }

@@ -167,6 +167,9 @@ pub struct Comparison {
     pub claim: String,
     /// The ratio.
     pub ratio: Estimate,
+    /// Which way it is better for what stands first.
+    #[serde(default)]
+    pub better: Better,
     /// It is the same thing measured twice: shows the noise.
     pub control: bool,
     /// Whether the difference is more than noise.
@@ -176,8 +179,64 @@ pub struct Comparison {
 impl Comparison {
     /// What it says, as tables print it.
     pub fn word(&self) -> &'static str {
-        if self.control { "noise: one server, measured twice" } else { self.outcome.word() }
+        if self.control {
+            return "noise: one server, measured twice";
+        }
+        match (self.outcome, self.better) {
+            (Outcome::Noise, _) => "not shown",
+            (outcome @ Outcome::Unknown, _) | (outcome, Better::Neither) => outcome.word(),
+            (Outcome::Differs, Better::Higher) if self.ratio.median > 1.0 => "ahead",
+            (Outcome::Differs, Better::Lower) if self.ratio.median < 1.0 => "ahead",
+            (Outcome::Differs, Better::Higher | Better::Lower) => "behind",
+        }
     }
+
+    /// The claim with its ratio.
+    fn figure(&self) -> String {
+        let ends = match self.ratio.interval {
+            Some([low, high]) => format!(" ({} … {})", number::ratio(low), number::ratio(high)),
+            None => String::new(),
+        };
+        format!("{} {}{ends}", self.claim, number::ratio(self.ratio.median))
+    }
+}
+
+/// Comparisons of a verdict's sentence; more are counted.
+const JUDGED_MAX: usize = 6;
+
+/// What comparisons say, each by itself: in which the first is ahead, in which it is behind, and in which nothing was
+/// shown. Empty if there are none.
+pub fn judged(comparisons: &[Comparison]) -> String {
+    let between: Vec<&Comparison> = comparisons.iter().filter(|comparison| !comparison.control).collect();
+    if between.is_empty() {
+        return String::new();
+    }
+    if between.iter().all(|comparison| comparison.outcome == Outcome::Noise) {
+        return "No difference between the servers is more than the noise.".to_owned();
+    }
+    if between.iter().all(|comparison| comparison.outcome == Outcome::Unknown) {
+        return format!("No comparison is shown: it takes {} rounds.", estimate::ROUNDS_MIN);
+    }
+    let group = |(word, title): (&str, &str)| {
+        let all: Vec<String> = between
+            .iter()
+            .filter(|comparison| comparison.word() == word)
+            .map(|comparison| comparison.figure())
+            .collect();
+        let more = match all.len().saturating_sub(JUDGED_MAX) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        (!all.is_empty()).then(|| format!("{title}: {}{more}.", all[..all.len().min(JUDGED_MAX)].join("; ")))
+    };
+    let groups = [
+        ("ahead", "Ahead"),
+        ("behind", "Behind"),
+        ("differs", "Different"),
+        ("not shown", "Not shown"),
+        ("too few rounds", "Of too few rounds"),
+    ];
+    groups.into_iter().filter_map(group).collect::<Vec<_>>().join(" ")
 }
 
 /// What a ratio says.
@@ -316,10 +375,17 @@ impl Run {
     }
 
     /// Adds a ratio of `a` to `b`, both by round, and says whether it is more than noise.
-    pub fn compare(&mut self, claim: impl Into<String>, a: &[f64], b: &[f64], control: Option<&Estimate>) {
+    pub fn compare(
+        &mut self,
+        claim: impl Into<String>,
+        better: Better,
+        a: &[f64],
+        b: &[f64],
+        control: Option<&Estimate>,
+    ) {
         let Some(ratio) = Estimate::ratio(a, b) else { return };
         let outcome = Outcome::of(&ratio, control);
-        self.comparisons.push(Comparison { claim: claim.into(), ratio, control: false, outcome });
+        self.comparisons.push(Comparison { claim: claim.into(), ratio, better, control: false, outcome });
     }
 
     /// Checks that did not hold.
@@ -446,7 +512,7 @@ pub(crate) mod tests {
         let goodput = [100.0, 110.0, 105.0, 90.0, 104.0, 98.0, 104.0, 109.0];
         table.row("larder", ["3"], [Estimate::of(&goodput), None]);
         run.tables.push(table);
-        run.compare("larder / itself", &goodput, &goodput, None);
+        run.compare("larder / itself", Better::Higher, &goodput, &goodput, None);
         let mut plot = Plot::new("goodput", "Goodput against clients", Kind::Lines);
         plot.x = Axis::new("clients", "", Scale::Log);
         plot.y = Axis::new("goodput", "1/s", Scale::Linear);
@@ -457,6 +523,40 @@ pub(crate) mod tests {
         run.histograms.push(Latency::new("larder", "get", "closed loop", &histogram, 0).unwrap());
         run.verdict = "It works.".to_owned();
         run
+    }
+
+    #[test]
+    fn each_comparison_is_ahead_behind_or_not_shown() {
+        let one = |claim: &str, better, low: f64, high: f64| {
+            let ratio =
+                Estimate { median: (low + high) / 2.0, interval: Some([low, high]), rounds: vec![low, high] };
+            let outcome = Outcome::of(&ratio, None);
+            Comparison { claim: claim.to_owned(), ratio, better, control: false, outcome }
+        };
+        let mut all = vec![
+            one("a / b, throughput", Better::Higher, 1.2, 1.4),
+            one("a / b, server CPU", Better::Lower, 1.2, 1.4),
+            one("a / c, server CPU", Better::Lower, 0.7, 0.9),
+            one("a / c, throughput", Better::Higher, 0.7, 0.9),
+            one("a / d, throughput", Better::Higher, 0.9, 1.1),
+            one("a / d, size", Better::Neither, 2.0, 3.0),
+        ];
+        let words: Vec<&str> = all.iter().map(Comparison::word).collect();
+        assert_eq!(words, ["ahead", "behind", "ahead", "behind", "not shown", "differs"]);
+        all[0].control = true;
+        assert_eq!(
+            judged(&all),
+            "Ahead: a / c, server CPU 0.800 (0.700 … 0.900). \
+             Behind: a / b, server CPU 1.300 (1.200 … 1.400); a / c, throughput 0.800 (0.700 … 0.900). \
+             Different: a / d, size 2.500 (2.000 … 3.000). Not shown: a / d, throughput 1.000 (0.900 … 1.100)."
+        );
+        assert_eq!(judged(&all[..1]), "");
+        assert!(judged(&all[4..5]).contains("more than the noise"));
+        let mut few = all[4].clone();
+        (few.outcome, few.ratio.interval) = (Outcome::Unknown, None);
+        assert_eq!((few.word(), judged(&[few.clone()]).ends_with("6 rounds.")), ("too few rounds", true));
+        assert!(judged(&[few, all[2].clone()]).ends_with("Of too few rounds: a / d, throughput 1.000."));
+        assert!(judged(&vec![all[2].clone(); 9]).ends_with("; and 3 more."));
     }
 
     #[test]

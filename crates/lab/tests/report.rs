@@ -120,7 +120,7 @@ fn run() -> Run {
     table.column(Column::new("overhead", "B", Better::Lower));
     table.row("larder", ["16 + 32 B"], [Estimate::of(&[14.0, 15.0, 14.5, 14.7])]);
     run.tables.push(table);
-    run.compare("larder / redis, overhead", &[1.0, 1.1, 1.2], &[4.0, 4.1, 4.2], None);
+    run.compare("larder / redis, overhead", Better::Lower, &[1.0, 1.1, 1.2], &[4.0, 4.1, 4.2], None);
     run.check("the server counted as many gets as the generator", Ok("1,000,000".to_owned()));
     run.ceilings.push(Ceiling { load: "GET × 200".to_owned(), per_s: 1.2e7, busy: 0.97 });
     run.verdict = "Larder needs 14.6 bytes per key above key and value, redis 60.1.".to_owned();

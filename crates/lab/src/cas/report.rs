@@ -234,7 +234,7 @@ fn compare(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
                 (claim, values(cell, Sample::goodput), cell.seat.again)
             })
             .collect();
-        experiment.compare_with(&values(base, Sample::goodput), others);
+        experiment.compare_with(Better::Higher, &values(base, Sample::goodput), others);
     }
 }
 

@@ -342,7 +342,7 @@ fn compare(experiment: &mut Experiment, cells: &[Cell]) {
                 others.push((claim, rounds(other, |sample| sample.client_us), again));
             }
         }
-        experiment.compare_with(&rounds(cell, |sample| sample.client_us), others);
+        experiment.compare_with(Better::Lower, &rounds(cell, |sample| sample.client_us), others);
     }
 }
 

@@ -198,7 +198,7 @@ fn under_a_millisecond(experiment: &mut Experiment, cells: &[Cell]) {
             experiment.seat_name(seats[0]),
             experiment.seat_name(seat)
         );
-        Pair::known(claim, &base, &by_round(seat), seat.again)
+        Pair::known(claim, Better::Higher, &base, &by_round(seat), seat.again)
     });
     let pairs = pairs.collect();
     experiment.compare_pairs(pairs);

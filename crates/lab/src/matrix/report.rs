@@ -403,7 +403,7 @@ fn compare(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
                     (claim, rounds(cell, barrier), cell.seat.again)
                 })
                 .collect();
-            experiment.compare_with(&rounds(base, barrier), others);
+            experiment.compare_with(Better::Lower, &rounds(base, barrier), others);
         }
     }
 }

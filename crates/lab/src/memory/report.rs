@@ -201,13 +201,19 @@ fn ratios(experiment: &mut Experiment, found: &[Found], names: &[String]) {
             let claim = format!("{} twice, {}", names[0], first.question.name());
             control = Some(ratio.clone());
             let outcome = Outcome::Noise;
-            experiment.run.comparisons.push(Comparison { claim, ratio, control: true, outcome });
+            experiment.run.comparisons.push(Comparison {
+                claim,
+                ratio,
+                better: Better::Lower,
+                control: true,
+                outcome,
+            });
         }
         // A running server was measured once.
         let paired = |other: &&Found| rounds(other).len() == rounds(first).len();
         for other in found.iter().filter(same).filter(|other| other.seat.contender != 0).filter(paired) {
             let claim = format!("{} / {}, {}", names[0], names[other.seat.contender], first.question.name());
-            experiment.run.compare(claim, &rounds(first), &rounds(other), control.as_ref());
+            experiment.run.compare(claim, Better::Lower, &rounds(first), &rounds(other), control.as_ref());
         }
     }
 }

@@ -242,7 +242,13 @@ mod tests {
         let mut noisy = pairs[0].0.clone();
         let ratio = Estimate::exact(200.0).unwrap();
         let claim = "larder / larder again".to_owned();
-        noisy.comparisons.push(Comparison { claim, ratio, control: true, outcome: Outcome::Noise });
+        noisy.comparisons.push(Comparison {
+            claim,
+            ratio,
+            better: Better::Neither,
+            control: true,
+            outcome: Outcome::Noise,
+        });
         assert_eq!(told(&noisy, &faster(&pairs[0].1, 100.0)), 0);
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Estimate;
 
 /// Which way a figure is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
     /// More is better.
@@ -13,6 +13,7 @@ pub enum Better {
     /// Less is better.
     Lower,
     /// It only describes.
+    #[default]
     Neither,
 }
 

@@ -118,7 +118,7 @@ fn compare(experiment: &mut Experiment, cells: &[Cell], shown: &Grid) {
             .iter()
             .filter(|cell| cell.setting == base.setting && (cell.seat.contender > 0 || cell.seat.again))
             .collect();
-        for (what, figure) in compared(base, &others) {
+        for (what, better, figure) in compared(base, &others) {
             let rounds = |cell: &Cell| -> Vec<f64> { cell.samples.iter().map(figure).collect() };
             let rows = others
                 .iter()
@@ -127,19 +127,22 @@ fn compare(experiment: &mut Experiment, cells: &[Cell], shown: &Grid) {
                     (format!("{a} / {b}, {what}, {}", base.setting.words()), rounds(cell), cell.seat.again)
                 })
                 .collect();
-            experiment.compare_with(&rounds(base), rows);
+            experiment.compare_with(better, &rounds(base), rows);
         }
     }
 }
 
+/// What servers are compared by: its name, which way it is better, and what it is of a visit.
+type Compared = (&'static str, Better, fn(&Sample) -> f64);
+
 /// What a server and others are compared by.
-fn compared(base: &Cell, others: &[&Cell]) -> Vec<(&'static str, fn(&Sample) -> f64)> {
+fn compared(base: &Cell, others: &[&Cell]) -> Vec<Compared> {
     let seen = |cell: &Cell| cell.samples.iter().all(|sample| sample.server_us.is_some());
-    let mut figures: Vec<(&'static str, fn(&Sample) -> f64)> = Vec::new();
+    let mut figures: Vec<Compared> = Vec::new();
     if seen(base) && others.iter().all(|cell| seen(cell)) {
-        figures.push(("server CPU", |sample| sample.server_us.unwrap_or(f64::NAN)));
+        figures.push(("server CPU", Better::Lower, |sample| sample.server_us.unwrap_or(f64::NAN)));
     }
-    figures.push(("throughput", |sample| sample.rate));
+    figures.push(("throughput", Better::Higher, |sample| sample.rate));
     figures
 }
 
@@ -331,7 +334,7 @@ mod tests {
             let (base, other) = (cell(Some(2.0)), cell(other));
             compared(&base, &[&other])
                 .iter()
-                .map(|(what, figure)| (*what, figure(&base.samples[0])))
+                .map(|(what, _, figure)| (*what, figure(&base.samples[0])))
                 .collect()
         };
         assert_eq!(by(Some(3.0)), [("server CPU", 2.0), ("throughput", 9.0)]);

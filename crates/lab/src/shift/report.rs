@@ -81,7 +81,7 @@ pub fn fill(
         let claim = format!("{} / {}, hit ratio in the end", found[0].variant.name, other.variant.name);
         (claim, in_the_end(outcomes), other.variant.again)
     });
-    experiment.compare_with(&in_the_end(&all[0]), others.collect());
+    experiment.compare_with(Better::Higher, &in_the_end(&all[0]), others.collect());
     Ok(())
 }
 
