@@ -191,7 +191,7 @@ struct Visit {
 
 impl<'a> Bench<'a> {
     fn new(options: &'a Options) -> Result<Bench<'a>, Error> {
-        let refuse = |why: String| Err(Error::NotValid(why));
+        let refuse = |why: String| Err(Error::Usage(why));
         for word in &options.only {
             if word != MEMORY && !FIGURES.iter().any(|figure| figure.is_meant_by(word)) {
                 return refuse(format!("there is no figure {word:?}"));

@@ -207,7 +207,7 @@ impl Options {
             }
         }
         match cells.is_empty() {
-            true => Err(Error::NotValid("no server knows the methods asked for".to_owned())),
+            true => Err(Error::Usage("no server knows the methods asked for".to_owned())),
             false => Ok(cells),
         }
     }

@@ -16,13 +16,13 @@ use crate::null::{Canned, Null};
 use crate::results::{self, Run};
 use crate::workload::Verb;
 use crate::{
-    bench, cas, clients, driver, endpoint, forecast, hitratio, keeper, latency, matrix, memory, servers,
-    shift,
+    bench, cas, clients, driver, endpoint, exit, forecast, hitratio, keeper, latency, matrix, memory,
+    servers, shift,
 };
 
 /// Measures caches.
 #[derive(Debug, Parser)]
-#[command(name = "larder lab", about = "Measures caches, and marks a run that proves nothing as not valid")]
+#[command(name = "larder lab", about = "Measures caches, and marks a run that proves nothing as not valid", after_help = exit::TABLE)]
 struct Cli {
     #[command(subcommand)]
     command: Sub,
@@ -119,7 +119,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
                 true => io::stderr().write_all(said.as_bytes()),
                 false => io::stdout().write_all(said.as_bytes()),
             };
-            return ExitCode::from(error.exit_code() as u8);
+            return if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
         }
     };
     keeper::enable();
@@ -147,7 +147,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(io::stderr(), "larder lab: {}", without_logins(&error.to_string()));
-            ExitCode::FAILURE
+            ExitCode::from(error.exit_code())
         }
     }
 }
@@ -157,7 +157,7 @@ fn serve_null(args: &NullArgs) -> Result<(), Error> {
     let only = workload.mix.only();
     if workload.sizes.is_some() || !matches!(only, Some(Verb::Hit | Verb::Miss | Verb::Set)) {
         let why = "a null server knows hit, miss or set, and values of one size";
-        return Err(Error::NotValid(why.to_owned()));
+        return Err(Error::Usage(why.to_owned()));
     }
     let address = Address::Tcp(args.listen);
     let run = || -> io::Result<()> {
@@ -178,7 +178,7 @@ fn compare(args: &CompareArgs) -> Result<(), Error> {
             "a run of {} and one of {} have no figure in common",
             first.experiment, second.experiment
         );
-        return Err(Error::NotValid(why));
+        return Err(Error::Usage(why));
     }
     for (run, path) in [(&first, &args.first), (&second, &args.second)] {
         if let Some(check) = run.failed().next() {

@@ -120,7 +120,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         }
         return Ok(());
     }
-    let none = || Error::NotValid("there is no such client: --list shows them".to_owned());
+    let none = || Error::Usage("there is no such client: --list shows them".to_owned());
     let asked = if options.driver.is_empty() { &Language::ALL[..] } else { &options.driver };
     if !CLIENTS.iter().any(|client| options.wants(client, asked)) {
         return Err(none());

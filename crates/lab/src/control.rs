@@ -62,14 +62,14 @@ impl Control {
     /// Where it listens, for a driver.
     ///
     /// # Errors
-    /// [`Error::NotValid`] when it has no IPv4 address, or wants a password.
+    /// [`Error::Usage`] when it has no IPv4 address, or wants a password.
     pub fn ipv4(&self) -> Result<(Ipv4Addr, u16), Error> {
         let why = match (&self.address, &self.login) {
             (Address::Tcp(SocketAddr::V4(address)), None) => return Ok((*address.ip(), address.port())),
             (Address::Tcp(SocketAddr::V4(_)), Some(_)) => "drivers say no password".to_owned(),
             (other, _) => format!("drivers reach IPv4 addresses, not {other}"),
         };
-        Err(Error::NotValid(format!("{}: {why}", self.name)))
+        Err(Error::Usage(format!("{}: {why}", self.name)))
     }
 
     /// It can be connected to.
@@ -254,7 +254,7 @@ impl Control {
     /// what was found.
     ///
     /// # Errors
-    /// [`Error::Peer`] when it holds something and may not be flushed, or does not answer.
+    /// [`Error::NotEmpty`] when it holds something and may not be flushed, [`Error::Peer`] when it does not answer.
     pub fn claim(&self, may_flush: bool) -> Result<String, Error> {
         let held = self.held();
         if may_flush {
@@ -265,7 +265,7 @@ impl Control {
         let name = &self.name;
         match held {
             Ok(0) => Ok("was running before, and held nothing".to_owned()),
-            Ok(items) => Err(Error::Peer(format!(
+            Ok(items) => Err(Error::NotEmpty(format!(
                 "{name} holds {items} items: it is written to and flushed; if they may go, say --flush-target"
             ))),
             Err(error) => Err(Error::Peer(format!(

@@ -12,18 +12,16 @@ use std::time::Duration;
 use clap::Parser;
 use serde::Serialize;
 
+use crate::exit;
+
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// The exit code when nobody could be asked.
-const NO_ANSWER: u8 = 69;
-/// The exit code for a command line that cannot be understood.
-const USAGE: u8 = 64;
 
 /// Says what a running Larder's operator should know: exit code 0 nothing, 1 notes, 2 warnings, 3 something serious.
 #[derive(Debug, Parser)]
-#[command(name = "larder doctor")]
+#[command(name = "larder doctor", after_help = exit::TABLE)]
 struct Options {
     /// Where memcached's text is spoken
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:11211")]
@@ -49,7 +47,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(options) => options,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+            return if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
         }
     };
     match ask(&options.target).and_then(|lines| read(&lines)) {
@@ -60,7 +58,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Err(reason) => {
             eprintln!("larder doctor: {}: {reason}", options.target);
-            ExitCode::from(NO_ANSWER)
+            ExitCode::from(exit::NO_ANSWER)
         }
     }
 }

@@ -20,6 +20,10 @@ pub enum Error {
     Reply(String),
     /// A server program could not be started, or does not do what it should.
     Peer(String),
+    /// The command line says something that cannot be done.
+    Usage(String),
+    /// What is to be measured holds something, and would be written to.
+    NotEmpty(String),
     /// A check of the run did not hold: what it printed is not a result.
     NotValid(String),
     /// The run is valid, and so many figures are not what they should be.
@@ -41,7 +45,7 @@ impl fmt::Display for Error {
                 write!(f, "no reply for {} s, {missing_bytes} bytes short", crate::generator::STALL.as_secs())
             }
             Error::Reply(what) => write!(f, "{what}"),
-            Error::Peer(what) => write!(f, "{what}"),
+            Error::Peer(what) | Error::NotEmpty(what) | Error::Usage(what) => write!(f, "{what}"),
             Error::NotValid(why) => write!(f, "result not valid: {why}"),
             Error::Missed(count) => write!(f, "{count} target(s) missed"),
             Error::File(path, why) => write!(f, "{}: {why}", path.display()),
@@ -83,7 +87,13 @@ impl Error {
             | Error::Stalled { .. }
             | Error::Reply(_)
             | Error::System(..) => Error::In(what(), Box::new(self)),
-            Error::Peer(_) | Error::NotValid(_) | Error::Missed(_) | Error::File(..) | Error::In(..) => self,
+            Error::Usage(_)
+            | Error::NotEmpty(_)
+            | Error::Peer(_)
+            | Error::NotValid(_)
+            | Error::Missed(_)
+            | Error::File(..)
+            | Error::In(..) => self,
         }
     }
 
@@ -105,6 +115,8 @@ impl std::error::Error for Error {
             | Error::Stalled { .. }
             | Error::Reply(_)
             | Error::Peer(_)
+            | Error::Usage(_)
+            | Error::NotEmpty(_)
             | Error::NotValid(_)
             | Error::File(..)
             | Error::Missed(_) => None,

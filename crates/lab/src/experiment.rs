@@ -319,8 +319,8 @@ impl Experiment {
     /// one; with more they may use all cores but the generator's, as the system places them.
     ///
     /// # Errors
-    /// [`Error::Peer`] when a server is missing or does not answer, [`Error::NotValid`] when there is
-    /// none to measure.
+    /// [`Error::Peer`] when a server is missing or does not answer, [`Error::NotEmpty`] when a target holds something,
+    /// [`Error::Usage`] when there is none to measure.
     pub fn start(name: &str, title: &str, options: &Options, memory_mb: u32) -> Result<Experiment, Error> {
         let began = Instant::now();
         let files = options.output.open()?;
@@ -345,7 +345,7 @@ impl Experiment {
         if let Some(name) =
             names().enumerate().find_map(|(at, name)| names().take(at).find(|have| *have == name))
         {
-            return Err(Error::NotValid(format!("two servers are called {name:?}: rows would be mixed up")));
+            return Err(Error::Usage(format!("two servers are called {name:?}: rows would be mixed up")));
         }
         let mut contenders = Vec::new();
         for &kind in &kinds {
@@ -355,7 +355,7 @@ impl Experiment {
             contenders.push(Contender::reach(target, &setup)?);
         }
         if contenders.is_empty() {
-            return Err(Error::NotValid("there is no server to measure".to_owned()));
+            return Err(Error::Usage("there is no server to measure".to_owned()));
         }
         run.targets = contenders.iter().map(Measured::of).collect();
         for (contender, measured) in contenders.iter().zip(&mut run.targets) {

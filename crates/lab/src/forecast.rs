@@ -85,10 +85,10 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut common = options.common.clone();
     common.rounds = common.rounds.or(Some(common.by_effort(1, 6, 12)));
     if common.no_larder {
-        return Err(Error::NotValid("it is Larder's forecast".to_owned()));
+        return Err(Error::Usage("it is Larder's forecast".to_owned()));
     }
     if !common.targets.is_empty() {
-        return Err(Error::NotValid("the size of a running server cannot be chosen".to_owned()));
+        return Err(Error::Usage("the size of a running server cannot be chosen".to_owned()));
     }
     let memory_mb = common.memory_mb.unwrap_or(common.by_effort(16, 64, 64));
     let streams: Vec<&Stream> = match options.stream.is_empty() {
@@ -97,7 +97,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         true => STREAMS.iter().collect(),
     };
     if streams.is_empty() {
-        return Err(Error::NotValid("a forecast is made of a stream, not of a pattern".to_owned()));
+        return Err(Error::Usage("a forecast is made of a stream, not of a pattern".to_owned()));
     }
     let title = "Forecast: what another memory limit would miss, against servers that have it";
     let mut experiment = Experiment::start("forecast", title, &common, memory_mb)?;

@@ -88,7 +88,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     common.rounds = common.rounds.or(Some(common.by_effort(1, 6, 6)));
     let memory_mb = common.memory_mb.unwrap_or(common.by_effort(16, 64, 64));
     if options.working_set.is_nan() || options.working_set <= 0.0 {
-        return Err(Error::NotValid("a working set is not negative".to_owned()));
+        return Err(Error::Usage("a working set is not negative".to_owned()));
     }
     let streams: Vec<&Stream> = match options.stream.is_empty() {
         false => options.stream.iter().flat_map(|named| named.streams()).collect(),
@@ -101,7 +101,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let sizes: Vec<u64> = options.value_bytes.iter().map(|&bytes| bytes.into()).collect();
     let (cases, left_out) = behaviour::cases(&patterns, &afters, &sizes, memory_mb);
     if streams.is_empty() && cases.is_empty() && options.trace.trace.is_none() {
-        return Err(Error::NotValid(
+        return Err(Error::Usage(
             "values of these sizes fit too few times, or nothing is left to ask".to_owned(),
         ));
     }

@@ -47,6 +47,7 @@ pub mod doctor;
 pub mod driver;
 pub mod endpoint;
 pub mod error;
+pub mod exit;
 pub mod experiment;
 pub mod fill;
 pub mod forecast;

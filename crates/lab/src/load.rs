@@ -75,7 +75,7 @@ impl RequestArgs {
     /// The load of this on `keys` keys.
     pub(crate) fn workload(&self, protocol: Protocol, keys: u32) -> Result<Workload, Error> {
         if self.keys_per_request > 1 && protocol == Protocol::Meta {
-            return Err(Error::NotValid("only get and MGET take more than one key per request".to_owned()));
+            return Err(Error::Usage("only get and MGET take more than one key per request".to_owned()));
         }
         let (value_bytes, sizes) = match &self.value_bytes {
             Sizes::Fixed(bytes) => (*bytes, None),
@@ -209,7 +209,7 @@ impl Options {
             let threads = usize::from(self.threads);
             let Some(first) = all.len().checked_sub(threads) else {
                 let why = format!("{threads} threads take a core each, and there are {}", all.len());
-                return Err(Error::NotValid(why));
+                return Err(Error::Usage(why));
             };
             all[first..].to_vec()
         } else {
@@ -217,7 +217,7 @@ impl Options {
         };
         if (self.connections as usize) < cores.len() {
             let why = format!("{} threads take a connection each: --connections", cores.len());
-            return Err(Error::NotValid(why));
+            return Err(Error::Usage(why));
         }
         Ok(cores.into_iter().map(Some).collect())
     }
@@ -234,21 +234,21 @@ impl Options {
         let sized = self.preset.is_some() && (key_bytes, value_bytes) != (16, &Sizes::Fixed(32));
         if (trace || command || self.preset.is_some()) && !usual || sized {
             let why = "--trace, --command and --preset say themselves what is asked";
-            return Err(Error::NotValid(why.to_owned()));
+            return Err(Error::Usage(why.to_owned()));
         }
         let drawn = self.one_key || self.sequential || self.hot_key.is_some() || self.zipf.is_some();
         let made = self.ttl > 0 || self.no_fill;
         if (trace || self.preset == Some(Preset::YcsbD)) && (drawn || made) || command && made {
             let why = "--ttl, --no-fill and the choice of keys are said already by --trace and ycsb-d, the first two by --command";
-            return Err(Error::NotValid(why.to_owned()));
+            return Err(Error::Usage(why.to_owned()));
         }
         let alone = trace || command || self.preset == Some(Preset::YcsbD);
         if alone && self.churn > 0 || trace && (self.rate.is_some() || self.warm_up.is_some()) {
             let why = "--churn, and with a trace --rate and --warm-up, are of a load that is made here";
-            return Err(Error::NotValid(why.to_owned()));
+            return Err(Error::Usage(why.to_owned()));
         }
         if self.preset == Some(Preset::YcsbD) && self.warm_up.is_some() {
-            return Err(Error::NotValid("ycsb-d has no warm-up: what is read was just inserted".to_owned()));
+            return Err(Error::Usage("ycsb-d has no warm-up: what is read was just inserted".to_owned()));
         }
         Ok(())
     }
@@ -266,7 +266,7 @@ impl Options {
             true => "nobody who can be seen from here listens".to_owned(),
             false => format!("process {} listens", others.join(", ")),
         };
-        Err(Error::NotValid(format!("--pid {pid} is not the server's process: {who} at {address}")))
+        Err(Error::Usage(format!("--pid {pid} is not the server's process: {who} at {address}")))
     }
 
     /// How many connections each of the generator's threads has.

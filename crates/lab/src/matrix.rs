@@ -171,7 +171,7 @@ impl Options {
         let peers = self.common.peers.iter().map(|kind| (kind.name(), kind.family()));
         let targets = self.common.targets.iter().map(|target| (target.name.as_str(), target.family));
         match peers.chain(targets).find(|(_, family)| *family == Family::Redis) {
-            Some((name, _)) => Err(Error::NotValid(format!("libmemcached does not speak {name}'s protocol"))),
+            Some((name, _)) => Err(Error::Usage(format!("libmemcached does not speak {name}'s protocol"))),
             None => Ok(()),
         }
     }

@@ -21,16 +21,13 @@ use look::{Look, Server};
 use screen::{Sheet, Size, Sort};
 use terminal::{Key, Terminal};
 
-/// The exit code when nobody could be asked.
-const NO_ANSWER: u8 = 69;
-/// The exit code for a command line that cannot be understood.
-const USAGE: u8 = 64;
+use crate::exit;
 
 /// One screen about a running cache: Larder, memcached, Redis, or what speaks as they do.
 ///
 /// Keys: o overview, s slab classes, r RESP commands, c connections; of a Larder: k hot keys, p prefixes, d findings; q ends.
 #[derive(Debug, Parser)]
-#[command(name = "larder top")]
+#[command(name = "larder top", after_help = exit::TABLE)]
 struct Options {
     /// Where it listens: HOST:PORT, or as memcached://… or redis://…, with user:password@ in front of the host if it asks
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:11211")]
@@ -59,7 +56,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(options) => options,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+            return if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
         }
     };
     match run(&options) {
@@ -69,7 +66,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let target = crate::endpoint::hidden(&options.target);
             let reason = crate::endpoint::without_logins(&reason, [options.target.clone()]);
             eprintln!("larder top: {target}: {reason}");
-            ExitCode::from(NO_ANSWER)
+            ExitCode::from(exit::NO_ANSWER)
         }
     }
 }

@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         Some("doctor") => larder_lab::doctor::main(arguments),
         Some("top") => larder_lab::top::main(arguments),
         Some("-h" | "--help" | "help") => {
-            print!("{USAGE}");
+            print!("{USAGE}\n{}", larder_lab::exit::TABLE);
             ExitCode::SUCCESS
         }
         Some("-V" | "--version") => {
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         }
         _ => {
             eprint!("{USAGE}");
-            ExitCode::from(64)
+            ExitCode::from(larder_lab::exit::USAGE)
         }
     }
 }

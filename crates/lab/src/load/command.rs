@@ -182,12 +182,12 @@ fn templates(args: &Options, protocol: Protocol) -> Result<Vec<Template>, Error>
     let (commands, expected) = (&args.command, &args.expect);
     if !expected.is_empty() && expected.len() != commands.len() {
         let why = format!("{} --command, {} --expect: one for each, or none", commands.len(), expected.len());
-        return Err(Error::NotValid(why));
+        return Err(Error::Usage(why));
     }
     let read = |(at, command): (usize, &String)| {
         let expected = expected.get(at).map_or("any", String::as_str);
         Template::parse(protocol, command, expected)
-            .map_err(|why| Error::NotValid(format!("--command {command:?} --expect {expected:?}: {why}")))
+            .map_err(|why| Error::Usage(format!("--command {command:?} --expect {expected:?}: {why}")))
     };
     commands.iter().enumerate().map(read).collect()
 }
@@ -205,7 +205,7 @@ pub(super) fn run(
         workload.pipeline as u64 * templates.len() as u64 * (workload.value_bytes_max() as u64 + 128);
     if window.saturating_mul(workload.connections as u64) > WINDOWS_BYTES_MAX {
         let why = "what is sent together takes more than 1 GiB: fewer connections or requests at a time";
-        return Err(Error::NotValid(why.to_owned()));
+        return Err(Error::Usage(why.to_owned()));
     }
     let Target { name, endpoint, .. } = &args.target;
     eprintln!("{name} {}; it is written to", control.claim(args.flush_target)?);

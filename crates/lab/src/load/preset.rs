@@ -61,7 +61,7 @@ impl Preset {
     /// What it asks, as options would say it.
     ///
     /// # Errors
-    /// [`Error::NotValid`] when it cannot be done.
+    /// [`Error::Usage`] when it cannot be done.
     pub(super) fn request(self) -> Result<RequestArgs, Error> {
         let verb = match self {
             Preset::YcsbA => Mix::of(&[(Verb::Hit, 1), (Verb::Set, 1)]),
@@ -69,7 +69,7 @@ impl Preset {
             Preset::YcsbC | Preset::YcsbD => Mix::from(Verb::Hit),
             Preset::YcsbE => {
                 let why = "ycsb-e scans keys in their order, and caches have no command for that: it cannot be done";
-                return Err(Error::NotValid(why.to_owned()));
+                return Err(Error::Usage(why.to_owned()));
             }
             Preset::YcsbF => Mix::of(&[(Verb::Hit, 1), (Verb::Cas, 1)]),
         };

@@ -60,7 +60,7 @@ pub(super) fn run(
     let Target { name, endpoint, .. } = &args.target;
     if args.churn > 0 && endpoint.login.is_some() {
         let why = "a connection that is replaced says no password: --churn needs a server without one";
-        return Err(Error::NotValid(why.to_owned()));
+        return Err(Error::Usage(why.to_owned()));
     }
     let fills = !args.no_fill && !matches!(workload.mix.only(), Some(Verb::Miss | Verb::Set));
     if args.flush_target || fills || !workload.mix.parts().all(|(verb, _)| verb.is_read()) {

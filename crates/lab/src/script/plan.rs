@@ -42,7 +42,7 @@ impl Workload {
     /// Whether [`Workload::scripts`] has room for what it renders.
     ///
     /// # Errors
-    /// [`Error::NotValid`] when that takes more than 2 GiB.
+    /// [`Error::Usage`] when that takes more than 2 GiB.
     pub fn renderable(&self) -> Result<(), Error> {
         let (request, count) =
             (self.request_bytes() as u64 + REQUEST_KEPT_BYTES, u64::from(self.keyspace.count));
@@ -57,10 +57,7 @@ impl Workload {
             return Ok(());
         }
         let why = "requests are rendered before they are sent, and these take";
-        Err(Error::NotValid(format!(
-            "{why} {} MiB: fewer keys, connections or requests at a time",
-            bytes >> 20
-        )))
+        Err(Error::Usage(format!("{why} {} MiB: fewer keys, connections or requests at a time", bytes >> 20)))
     }
 
     /// Each key once, shared out over the connections; each connection's are its own, where that matters.

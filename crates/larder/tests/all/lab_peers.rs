@@ -112,7 +112,7 @@ fn a_newest_peer_that_was_not_fetched_is_an_error_of_usage_that_names_the_comman
             command.arg("lab").args(words).args(["--peer", peer]).current_dir(&home);
             let output = command.output().unwrap();
             refused(&output, "cargo xtask peers");
-            assert_eq!(output.status.code(), Some(2), "as any other error of usage");
+            assert_eq!(output.status.code(), Some(64), "as any other error of usage");
         }
     }
     std::fs::remove_dir_all(home.parent().unwrap()).unwrap();
@@ -218,6 +218,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
     ] {
         let output = lab(arguments).output().unwrap();
         refused(&output, "error: ");
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
 }
@@ -253,6 +254,23 @@ fn the_clients_say_in_a_line_what_they_lack() {
     refused(&lab(&["clients", "--quick", "--client", "nobody"]).output().unwrap(), "there is no such client");
     let listed = lab(&["clients", "--list"]).output().unwrap();
     assert!(listed.status.success() && String::from_utf8_lossy(&listed.stdout).contains("go: gomemcache"));
+}
+
+#[test]
+fn what_ends_the_lab_is_told_by_its_exit_code() {
+    let nobody = "a=memcached://127.0.0.1:1";
+    for (arguments, code) in [
+        (&["load", "--target", nobody, "--seconds", "0.1"][..], 69),
+        (&["load", "--target", nobody, "--preset", "ycsb-d", "--one-key"], 64),
+        (&["servers", "--quick", "--no-larder"], 64),
+        (&["compare", "/nowhere/run", "/nowhere/run"], 74),
+        (&["--help"], 0),
+    ] {
+        let output = lab(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+    }
+    let help = lab(&["--help"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&help.stdout).contains(larder_lab::exit::TABLE.lines().last().unwrap()));
 }
 
 #[test]

@@ -97,6 +97,8 @@ fn options_that_mean_nothing_are_refused() {
         &["--trace", "/nowhere", "--no-fill"],
         &["--command", "get {key}", "--ttl", "5"],
     ] {
-        refused(&load(address, words).output().unwrap(), "are said already by --trace and ycsb-d");
+        let output = load(address, words).output().unwrap();
+        refused(&output, "are said already by --trace and ycsb-d");
+        assert_eq!(output.status.code(), Some(64), "{words:?}");
     }
 }

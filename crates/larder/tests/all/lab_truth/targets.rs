@@ -39,6 +39,7 @@ fn a_target_that_holds_something_keeps_it_unless_it_may_go() {
     for experiment in ["cas", "servers", "latency", "memory", "shift", "hitratio"] {
         let output = lab(&server, &[experiment, "--quick", "--no-larder"]);
         refused(&output, "a holds 1 items: it is written to and flushed; if they may go, say --flush-target");
+        assert_eq!(output.status.code(), Some(3), "{experiment}");
     }
     refused(&lab(&server, &LOAD), "a holds 1 items");
     // Who only reads does no harm.
