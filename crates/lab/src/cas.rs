@@ -40,7 +40,7 @@ use ledger::Ledger;
 pub struct Options {
     #[command(flatten)]
     common: Common,
-    /// Numbers of clients [default: 1, those of the seed: 2 to 9, 50, 75, 100]
+    /// Numbers of clients [default: 1, those of the original article: 2 to 9, 50, 75, 100]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
     clients: Vec<u32>,
     /// Numbers of counters [default: 1; with --full 1, 10, 100, 10000]
@@ -67,8 +67,8 @@ fn parse_retry(text: &str) -> Result<Retry, String> {
     found.ok_or_else(|| format!("expected one of {}", all.map(Retry::name).join(", ")))
 }
 
-/// The client counts of the seed's table, and 1.
-const SEED_CLIENTS: [u32; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 50, 75, 100];
+/// The client counts of the original article's table, and 1.
+const ARTICLE_CLIENTS: [u32; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 50, 75, 100];
 /// Those of a grid that is even on a logarithmic axis.
 const FULL_CLIENTS: [u32; 13] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 50, 75, 100];
 const QUICK_CLIENTS: [u32; 4] = [1, 2, 8, 50];
@@ -165,7 +165,7 @@ impl Options {
         let or =
             |given: &[u32], usual: &[u32]| if given.is_empty() { usual.to_vec() } else { given.to_vec() };
         let common = &self.common;
-        let clients = or(&self.clients, common.by_effort(&QUICK_CLIENTS, &SEED_CLIENTS, &FULL_CLIENTS));
+        let clients = or(&self.clients, common.by_effort(&QUICK_CLIENTS, &ARTICLE_CLIENTS, &FULL_CLIENTS));
         let keys = or(&self.keys, common.by_effort(&[1], &[1], &[1, 10, 100, 10_000]));
         let thinks: &[u64] = match self.think_us.as_slice() {
             [] => common.by_effort(&[0], &[0], &[0, 100, 1000]),

@@ -146,7 +146,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     experiment.run.set("visit, ms", visit.as_millis());
     let core = experiment.generator_cores.first().copied().flatten();
     let mut sizes: Vec<usize> = options.sizes();
-    sizes.push(targets::SEED_BYTES);
+    sizes.push(targets::ARTICLE_BYTES);
     sizes.sort_unstable();
     sizes.dedup();
     let mut bench = Bench::new(core, &sizes);
@@ -255,10 +255,11 @@ impl Options {
                     }
                 }
             }
-            let seed = targets::SEED_CLIENTS.contains(&client.name) && client.language == Language::Go;
-            if seed && self.callers.is_empty() && self.operation.is_empty() {
-                add(Op::Hit, targets::SEED_BYTES, Callers::Steady(1));
-                add(Op::Set, targets::SEED_BYTES, Callers::Steady(1));
+            let in_article =
+                targets::ARTICLE_CLIENTS.contains(&client.name) && client.language == Language::Go;
+            if in_article && self.callers.is_empty() && self.operation.is_empty() {
+                add(Op::Hit, targets::ARTICLE_BYTES, Callers::Steady(1));
+                add(Op::Set, targets::ARTICLE_BYTES, Callers::Steady(1));
             }
         }
         all

@@ -94,7 +94,7 @@ pub struct Options {
     /// Where results go.
     #[command(flatten)]
     pub output: Output,
-    /// Seed of all choices: keys, order of visits
+    /// Seed of all random numbers: which keys are asked for, in which order servers are visited
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }

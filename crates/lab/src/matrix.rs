@@ -63,7 +63,7 @@ pub struct Options {
     /// Bytes of values [default: 8, 1000, 65536, 300000; with --quick 8, 1000, 300000; with --full also 100, 8000]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     value_bytes: Vec<u32>,
-    /// How long handles live: kept, churn (one for each call, as in the write-up) [default: both]
+    /// How long handles live: kept, churn (one for each call, as in the original article) [default: both]
     #[arg(long, value_name = "LIFE", value_delimiter = ',', value_parser = parse_handle)]
     handle: Vec<Handle>,
     /// Whether writes are answered: awaited, noreply [default: both; with --quick awaited]

@@ -43,8 +43,9 @@ use visit::{Driver, Fit, Visit};
 /// A shift that somebody asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Preset {
-    /// 128 MB, memcached's classes of 1.2K and 1.4K: values of 1,100, then 1,400 bytes
-    Seed,
+    /// As in the original article (docs/lab/shift.md): 128 MB, values of 1,100, then 1,400 bytes, two classes of memcached
+    #[value(alias = "seed")]
+    Article,
     /// 512 MB, values of 100, then 1,000 bytes
     SmallToLarge,
     /// 128 MB, values of 10,000, then 100 bytes
@@ -55,7 +56,7 @@ impl Preset {
     /// Memory in MB, sizes, gets sent together.
     fn terms(self) -> (u32, Vec<usize>, usize) {
         match self {
-            Preset::Seed => (128, vec![1_100, 1_400], 16),
+            Preset::Article => (128, vec![1_100, 1_400], 16),
             Preset::SmallToLarge => (512, vec![100, 1_000], 16),
             Preset::LargeToSmall => (128, vec![10_000, 100], 16),
         }
@@ -68,7 +69,7 @@ pub struct Options {
     #[command(flatten)]
     common: experiment::Options,
     /// A shift that has been asked about
-    #[arg(long, value_enum, default_value = "seed")]
+    #[arg(long, value_enum, default_value = "article")]
     preset: Preset,
     /// Bytes of values, phase by phase, in place of the preset's
     #[arg(long, value_delimiter = ',', value_name = "B", num_args = 2.., value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -295,7 +295,7 @@ impl Agent for Client {
                 self.stage = Stage::Write;
             }
             (Stage::Looking, Answer::Value(value, _)) => {
-                // As the seed did it: by the number alone, whoever wrote it.
+                // As the original article did it: by the number alone, whoever wrote it.
                 let mine = self.read.counter;
                 self.value_was_read(value, 0, counts);
                 counts.believed += u64::from(self.read.counter == mine);

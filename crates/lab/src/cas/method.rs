@@ -7,7 +7,7 @@
 //! | `watch` | `WATCH k`, `GET k` … `MULTI`, `SET k`, `EXEC` |
 //! | `decr` | `decr k 1`, on Redis `DECR k`: the server does it |
 //! | `ma` | `ma k v MD D1` |
-//! | `blind` | `gets k` … `set k` … `get k`: the seed's, which never sent a token |
+//! | `blind` | `gets k` … `set k` … `get k`: the original article's, which never sent a token |
 //!
 //! Where a client writes the counter itself, the value says more than the number, so that a value
 //! that nobody wrote is found out:

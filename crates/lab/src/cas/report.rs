@@ -131,8 +131,8 @@ fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
     Estimate::of(&values(cell, figure))
 }
 
-/// What the seed printed: clients, operations a second, its rate of "success".
-const SEED: [(u32, f64, f64); 11] = [
+/// What the original article printed: clients, operations a second, its rate of "success".
+const ARTICLE: [(u32, f64, f64); 11] = [
     (2, 944.0, 1.0),
     (3, 1828.0, 0.953),
     (4, 2037.0, 0.880),
@@ -148,7 +148,7 @@ const SEED: [(u32, f64, f64); 11] = [
 
 /// The blind method's table: what it believes, and what happened.
 fn blind(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
-    // As the seed has it: one counter, no time to think. The sweep's others are in the checks and in --json.
+    // As the original article has it: one counter, no time to think. The sweep's others are in the checks and in --json.
     let blind: Vec<&Cell> = cells
         .iter()
         .filter(|cell| cell.setting.method == Method::Blind && shown.plain(&cell.setting))
@@ -156,8 +156,7 @@ fn blind(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
     if blind.is_empty() {
         return;
     }
-    let title =
-        "The seed's method (no token is sent; success is judged by reading again), beside what it did";
+    let title = "The original article's method (docs/lab/cas.md: no token is sent, success is judged by reading again), beside what it did";
     let mut table = Table::new("blind", title, &["clients"]);
     for (name, unit) in [
         ("operations", "1/s"),
@@ -166,8 +165,8 @@ fn blind(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
         ("lost updates", "1/s"),
         ("with tokens: success", ""),
         ("lost with tokens", "1/s"),
-        ("seed: operations", "1/s"),
-        ("seed: success", ""),
+        ("article: operations", "1/s"),
+        ("article: success", ""),
     ] {
         table.column(Column::new(name, unit, Better::Neither));
     }
@@ -181,7 +180,7 @@ fn blind(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
         });
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         let lost = |s: &Sample| s.counts.stored.saturating_sub(s.missing) as f64 / s.elapsed_s;
-        let seed = SEED.iter().find(|row| row.0 == setting.clients);
+        let article = ARTICLE.iter().find(|row| row.0 == setting.clients);
         let row = [
             estimate(cell, Sample::goodput),
             estimate(cell, |s| share(s.counts.believed, s.counts.stored)),
@@ -189,8 +188,8 @@ fn blind(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
             estimate(cell, lost),
             honest.and_then(|cell| estimate(cell, |s| share(s.counts.stored, s.counts.attempts))),
             honest.and_then(|cell| estimate(cell, lost)),
-            seed.and_then(|row| Estimate::exact(row.1)),
-            seed.and_then(|row| Estimate::exact(row.2)),
+            article.and_then(|row| Estimate::exact(row.1)),
+            article.and_then(|row| Estimate::exact(row.2)),
         ];
         table.row(&experiment.seat_name(cell.seat), [setting.clients.to_string()], row);
     }
@@ -406,7 +405,10 @@ fn verdict(experiment: &mut Experiment, cells: &[Cell]) {
         .map(|sample| sample.counts.stored.saturating_sub(sample.missing))
         .sum();
     if lost > 0 {
-        parts.push(format!("the seed's method lost {} updates, the others none", number::text(lost as f64)));
+        parts.push(format!(
+            "the original article's method lost {} updates, the others none",
+            number::text(lost as f64)
+        ));
     }
     experiment.run.verdict = parts.join("; ") + ".";
 }

@@ -3,7 +3,7 @@
 use super::faults::{self, Fault};
 use super::floor::Floor;
 use super::roster::{BY_HAND, GOMEMCACHE, OWN};
-use super::targets::{Figure, SEED, SEED_BYTES, SEED_CLIENTS, TARGETS, Target};
+use super::targets::{ARTICLE, ARTICLE_BYTES, ARTICLE_CLIENTS, Figure, TARGETS, Target};
 use super::visit::{Callers, Op, Sample};
 use super::{Cell, Faulted, by_hand};
 use crate::driver::build::Language;
@@ -22,7 +22,7 @@ pub fn report(
     faulted: &[Faulted],
 ) -> Result<(), Error> {
     if !cells.is_empty() {
-        seed(experiment, cells);
+        article(experiment, cells);
         targets(experiment, cells, faulted);
         bursts(experiment, cells);
         costs(experiment, cells);
@@ -82,23 +82,24 @@ fn find<'c>(
     })
 }
 
-/// The write-up's table beside ours: a set and a get of 4 bytes.
-fn seed(experiment: &mut Experiment, cells: &[Cell]) {
-    let title = "The write-up's table: a set and a get of 4 bytes, one goroutine";
-    let mut table = Table::new("seed", title, &["client"]);
+/// The original article's table beside ours: a set and a get of 4 bytes.
+fn article(experiment: &mut Experiment, cells: &[Cell]) {
+    let title =
+        "The original article's table (docs/lab/clients.md): a set and a get of 4 bytes, one goroutine";
+    let mut table = Table::new("article", title, &["client"]);
     for (name, unit) in [("time", "ns"), ("memory", "B"), ("allocations", "")] {
         table.column(Column::new(name, unit, Better::Lower));
     }
-    for (client, figures) in SEED {
-        table.row("write-up", [client], figures.map(Estimate::exact));
+    for (client, figures) in ARTICLE {
+        table.row("original article", [client], figures.map(Estimate::exact));
     }
     for (contender, server) in experiment.names().into_iter().enumerate() {
-        for client in SEED_CLIENTS {
+        for client in ARTICLE_CLIENTS {
             let of = |op| {
                 cells.iter().find(|cell| {
                     let setting = &cell.setting;
                     (setting.client.language, setting.client.name) == (Language::Go, client)
-                        && (setting.op, setting.value_bytes) == (op, SEED_BYTES)
+                        && (setting.op, setting.value_bytes) == (op, ARTICLE_BYTES)
                         && (cell.seat.contender, cell.seat.again) == (contender, false)
                 })
             };
@@ -118,7 +119,7 @@ fn seed(experiment: &mut Experiment, cells: &[Cell]) {
             );
         }
     }
-    if table.rows.len() > SEED.len() {
+    if table.rows.len() > ARTICLE.len() {
         experiment.run.tables.push(table);
     }
 }
@@ -266,7 +267,7 @@ fn costs(experiment: &mut Experiment, cells: &[Cell]) {
     }
     let usual = |at: usize| {
         let cell = shown[at];
-        !cell.seat.again && cell.setting.op == Op::Hit && cell.setting.value_bytes != SEED_BYTES
+        !cell.seat.again && cell.setting.op == Op::Hit && cell.setting.value_bytes != ARTICLE_BYTES
     };
     if let Some(digest) = table.digest(ROWS_MAX, usual) {
         experiment.run.tables.push(digest);
@@ -321,7 +322,7 @@ fn compare(experiment: &mut Experiment, cells: &[Cell]) {
         if setting.client.name != OWN || cell.seat.again || cell.seat.contender != 0 {
             continue;
         }
-        if setting.op != Op::Hit || setting.value_bytes == SEED_BYTES {
+        if setting.op != Op::Hit || setting.value_bytes == ARTICLE_BYTES {
             continue;
         }
         let mut others = Vec::new();
@@ -361,7 +362,7 @@ fn plots(experiment: &mut Experiment, cells: &[Cell]) {
                 experiment.contenders[cell.seat.contender].kind.is_some_and(crate::peers::Kind::is_larder);
             if setting.client.language != language
                 || setting.op != Op::Hit
-                || setting.value_bytes == SEED_BYTES
+                || setting.value_bytes == ARTICLE_BYTES
                 || cell.seat.again
                 || !ours
             {

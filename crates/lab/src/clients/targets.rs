@@ -1,15 +1,15 @@
-//! What Larder's own clients are to reach, and the write-up's figures.
+//! What Larder's own clients are to reach, and the original article's figures.
 
 use super::roster::{BY_HAND, FACADE, GOMEMCACHE, GOMEMCACHE_POOL, OWN};
 use super::visit::{Callers, Op};
 use crate::driver::build::Language;
 
-/// Bytes of the write-up's value, "unko".
-pub const SEED_BYTES: usize = 4;
-/// Clients of the write-up, and ours beside them.
-pub const SEED_CLIENTS: [&str; 4] = [GOMEMCACHE, "rainycape", BY_HAND, OWN];
+/// Bytes of the original article's value, "unko".
+pub const ARTICLE_BYTES: usize = 4;
+/// Clients of the original article, and ours beside them.
+pub const ARTICLE_CLIENTS: [&str; 4] = [GOMEMCACHE, "rainycape", BY_HAND, OWN];
 /// Its figures for a set and a get: client, ns, bytes, allocations; the middle of its three runs.
-pub const SEED: [(&str, [f64; 3]); 3] = [
+pub const ARTICLE: [(&str, [f64; 3]); 3] = [
     (GOMEMCACHE, [62_850.0, 3_169.0, 60.0]),
     ("rainycape", [64_663.0, 208.0, 7.0]),
     (BY_HAND, [33_910.0, 96.0, 6.0]),

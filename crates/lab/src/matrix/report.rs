@@ -24,7 +24,7 @@ pub fn report(
 ) -> Result<(), Error> {
     if !cells.is_empty() {
         let effects = all_effects(experiment, cells);
-        seed(experiment, cells, grid);
+        article(experiment, cells, grid);
         effects_table(experiment, &effects, grid);
         batches(experiment, cells, grid);
         costs(experiment, cells, grid);
@@ -285,8 +285,8 @@ fn remark(row: &[Option<&Found>]) -> String {
     words
 }
 
-/// The write-up's table: (options, SET, GET, DEL), in seconds for 10,000 operations.
-const SEED: [(u8, [f64; 3]); 8] = [
+/// The original article's table: (options, SET, GET, DEL), in seconds for 10,000 operations.
+const ARTICLE: [(u8, [f64; 3]); 8] = [
     (0, [8.847, 8.877, 8.819]),
     (1, [10.163, 10.226, 10.173]),
     (2, [8.941, 8.861, 8.899]),
@@ -297,29 +297,29 @@ const SEED: [(u8, [f64; 3]); 8] = [
     (7, [8.817, 10.344, 8.716]),
 ];
 /// Its operations, and how many it did.
-const SEED_OPS: [Op; 3] = [Op::Set, Op::Get, Op::Delete];
-const SEED_COUNT: f64 = 10_000.0;
+const ARTICLE_OPS: [Op; 3] = [Op::Set, Op::Get, Op::Delete];
+const ARTICLE_COUNT: f64 = 10_000.0;
 
-/// The write-up's table beside ours: a handle for each call, the smallest values.
-fn seed(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
+/// The original article's table beside ours: a handle for each call, the smallest values.
+fn article(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     if !grid.handles.contains(&Handle::Churn) || !grid.links.contains(&Link::Loopback) {
         return;
     }
-    let title = "The write-up's table: seconds for 10,000 operations of 8 bytes, a handle for each \
+    let title = "The original article's table (docs/lab/matrix.md): seconds for 10,000 operations of 8 bytes, a handle for each \
                  (NO_BLOCK,TCP_NODELAY,BUFFER_REQUESTS)";
-    let mut table = Table::new("seed", title, &["options"]);
+    let mut table = Table::new("article", title, &["options"]);
     for name in ["SET", "GET", "DEL"] {
         table.column(Column::new(name, "s", Better::Lower));
     }
-    for (options, seconds) in SEED {
-        table.row("write-up", [Options(options).as_written()], seconds.map(Estimate::exact));
+    for (options, seconds) in ARTICLE {
+        table.row("original article", [Options(options).as_written()], seconds.map(Estimate::exact));
     }
     for (contender, name) in experiment.names().into_iter().enumerate() {
-        for (options, _) in SEED {
-            let seconds = SEED_OPS.map(|op| {
+        for (options, _) in ARTICLE {
+            let seconds = ARTICLE_OPS.map(|op| {
                 let place = place(op, grid.sizes[0], Handle::Churn);
                 let cell = cell_of(cells, contender, place, Client::Library(Options(options)))?;
-                estimate(cell, |sample| sample.barrier_us * SEED_COUNT / 1e6)
+                estimate(cell, |sample| sample.barrier_us * ARTICLE_COUNT / 1e6)
             });
             if seconds.iter().any(Option::is_some) {
                 table.row(&name, [Options(options).as_written()], seconds);

@@ -41,7 +41,7 @@ impl Options {
         if on.is_empty() { "none".to_owned() } else { on.join(" + ") }
     }
 
-    /// As the write-up has them: (OFF,ON,OFF).
+    /// As the original article has them: (OFF,ON,OFF).
     pub fn as_written(self) -> String {
         let words = [NO_BLOCK, NODELAY, BUFFER].map(|bit| if self.has(bit) { "ON" } else { "OFF" });
         format!("({})", words.join(","))
@@ -129,7 +129,7 @@ impl Op {
 pub enum Handle {
     /// For all calls.
     Kept,
-    /// For one: the write-up's way.
+    /// For one: the original article's way.
     Churn,
 }
 

@@ -1,4 +1,4 @@
-//! The sentences that answer the write-up.
+//! The sentences that answer the original article.
 
 use super::faults::Mode;
 use super::report::{Found, cell_of, place, rounds};
@@ -79,7 +79,7 @@ fn of_option<'f>(effects: impl Iterator<Item = &'f Found>) -> String {
     if said.is_empty() { "does nothing that is more than a tenth".to_owned() } else { said.join(", ") }
 }
 
-/// The write-up's own three answers, on its own way of calling.
+/// The original article's own three answers, on its own way of calling.
 fn of_churn(effects: &[Found], contender: usize) -> Option<String> {
     let smallest = effects.iter().map(|found| found.place.value_bytes).min()?;
     let of = |term: u8| {
@@ -95,7 +95,7 @@ fn of_churn(effects: &[Found], contender: usize) -> Option<String> {
     let (no_block, nodelay, buffer) = (of(NO_BLOCK)?, of(NODELAY)?, of(BUFFER)?);
     Some(format!(
         "the time of a set of {smallest} B by NO_BLOCK: {no_block}, by TCP_NODELAY: {nodelay}, by \
-         BUFFER_REQUESTS: {buffer} (the write-up: 1.16, 1.01, 0.85)"
+         BUFFER_REQUESTS: {buffer} (the original article: 1.16, 1.01, 0.85)"
     ))
 }
 

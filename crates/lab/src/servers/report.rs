@@ -48,7 +48,7 @@ pub fn report(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
         experiment.run.tables.push(digest);
     }
     let whole = table;
-    seed(experiment, cells);
+    article(experiment, cells);
     experiment.run.tables.push(whole);
     compare(experiment, cells, &shown);
     match shown.is_grid() {
@@ -92,15 +92,15 @@ pub fn extremes(settings: &[Setting]) -> Vec<Setting> {
     chosen
 }
 
-/// The seed's own figure: how long its reads took.
-fn seed(experiment: &mut Experiment, cells: &[Cell]) {
-    let ours: Vec<&Cell> = cells.iter().filter(|cell| cell.setting.asked == Asked::Seed).collect();
+/// The article's own figure: how long its reads took.
+fn article(experiment: &mut Experiment, cells: &[Cell]) {
+    let ours: Vec<&Cell> = cells.iter().filter(|cell| cell.setting.asked == Asked::KeyDb).collect();
     if ours.is_empty() {
         return;
     }
-    let title = "The seed's case: 1,001,600 reads of one key, 16 connections × 200 \
+    let title = "The case of the article on Redis and KeyDB (docs/lab/keydb.md): 1,001,600 reads of one key, 16 connections × 200 \
                  (it printed Redis 1135 ms, KeyDB 1554 ms)";
-    let mut table = Table::new("seed", title, &["value, B"]);
+    let mut table = Table::new("article", title, &["value, B"]);
     table.column(Column::new("time", "ms", Better::Lower));
     for cell in ours {
         let value = [cell.setting.value_bytes.to_string()];
@@ -163,7 +163,7 @@ struct Grid {
 impl Grid {
     fn of(cells: &[Cell]) -> Grid {
         let all = |of: fn(&Setting) -> u32| {
-            let swept = cells.iter().filter(|cell| cell.setting.asked != Asked::Seed);
+            let swept = cells.iter().filter(|cell| cell.setting.asked != Asked::KeyDb);
             let mut all: Vec<u32> = swept.map(|cell| of(&cell.setting)).collect();
             all.sort_unstable();
             all.dedup();
@@ -191,7 +191,7 @@ impl Grid {
         let ends = [self.pipelines.first(), self.pipelines.last()];
         !self.is_grid()
             || self.value_sizes.first() == Some(&setting.value_bytes)
-                && (setting.asked == Asked::Seed
+                && (setting.asked == Asked::KeyDb
                     || setting.connections == self.usual_connections()
                         && ends.contains(&Some(&setting.pipeline)))
     }
@@ -290,7 +290,7 @@ fn verdict(experiment: &mut Experiment, cells: &[Cell], shown: &Grid) {
     let mut parts = Vec::new();
     let mut told: Vec<(u32, u32)> = Vec::new();
     let read =
-        |cell: &&Cell| matches!(cell.setting.asked, Asked::Hit | Asked::Seed) && shown.has(&cell.setting);
+        |cell: &&Cell| matches!(cell.setting.asked, Asked::Hit | Asked::KeyDb) && shown.has(&cell.setting);
     for base in cells.iter().filter(read) {
         let shape = (base.setting.connections, base.setting.pipeline);
         if base.seat.contender > 0 || base.seat.again || told.contains(&shape) {

@@ -86,7 +86,7 @@ fn the_clients_are_counted_and_none_is_wrong() {
         costs.rows.iter().any(|row| row.target == "larder-redis"),
         "Redis's protocol is a group of its own"
     );
-    assert!(table(&run, "seed").rows.iter().any(|row| row.target == "larder"));
+    assert!(table(&run, "article").rows.iter().any(|row| row.target == "larder"));
 }
 
 #[test]

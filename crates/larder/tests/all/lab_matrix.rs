@@ -96,10 +96,10 @@ fn the_matrix_has_every_cell_and_both_sides_count_the_same() {
     let buffer = effects.value("larder", &["set", "kept", "awaited", "loopback", "BUFFER"], "8 B").unwrap();
     // 64 requests of a buffer share what one has to itself: no machine is so busy that this cannot be seen.
     assert!(buffer.median < 0.7, "{buffer:?}");
-    let seed = table(&run, "seed");
-    assert_eq!(seed.rows.len(), 2 * 8);
-    assert_eq!(seed.value("write-up", &["(ON,OFF,OFF)"], "SET").unwrap().median, 10.163);
-    assert!(seed.value("larder", &["(ON,OFF,OFF)"], "DEL").unwrap().median > 0.0);
+    let article = table(&run, "article");
+    assert_eq!(article.rows.len(), 2 * 8);
+    assert_eq!(article.value("original article", &["(ON,OFF,OFF)"], "SET").unwrap().median, 10.163);
+    assert!(article.value("larder", &["(ON,OFF,OFF)"], "DEL").unwrap().median > 0.0);
     assert!(table(&run, "batch").value("larder", &["set", "8 B"], "together / BUFFER").is_some());
     for id in ["effects-larder-set", "cost-larder-set"] {
         assert!(run.plots.iter().any(|plot| plot.id == id), "{id}");
