@@ -54,7 +54,8 @@ pub fn ample_keyspace(keys: u32, value_bytes: u32) -> Keyspace {
 // Experiments have options of their own, whose group would have the same name.
 #[group(skip)]
 pub struct Options {
-    /// Shorter visits, fewer rounds and fewer settings: seconds, for a first look
+    /// Shorter visits, fewer rounds and fewer settings, for a first look: ten seconds to two minutes for Larder alone, and as
+    /// much again for each server beside it
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
     /// The whole grid of settings
