@@ -221,6 +221,7 @@ fn report(
 ) {
     let run = &mut experiment.run;
     let mut table = Table::new("misses", "Requests that missed", &["stream"]);
+    table.absent("an oracle has neither limit nor process, and a server's may not be seen from here");
     table.column(Column::new("misses", "%", Better::Lower));
     table.column(Column::new("of the oracle's", "", Better::Lower));
     table.column(Column::new("limit given", "MB", Better::Neither));

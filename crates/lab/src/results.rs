@@ -47,7 +47,7 @@ pub use estimate::Estimate;
 pub use file::ResultFile;
 pub use histogram::Latency;
 pub use plot::{Axis, Curve, Dash, Kind, Plot, Point, Scale};
-pub use table::{Better, Column, Row, Shown, Table};
+pub use table::{ABSENT, Better, Column, Row, Shown, Table};
 
 /// Version of the JSON form. One that is newer than ours is refused.
 pub const FORMAT: u32 = 1;

@@ -158,6 +158,7 @@ fn blind(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
     }
     let title = "The original article's method (docs/lab/cas.md: no token is sent, success is judged by reading again), beside what it did";
     let mut table = Table::new("blind", title, &["clients"]);
+    table.absent("the article has no such number of clients, or no method with tokens was asked for");
     for (name, unit) in [
         ("operations", "1/s"),
         ("believed success", ""),
@@ -341,7 +342,6 @@ fn draw(
             }
         }
     }
-    plot.caption = "Bands are 95 % intervals over rounds.".to_owned();
 }
 
 fn histograms(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) -> Result<(), Error> {

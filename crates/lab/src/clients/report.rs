@@ -187,6 +187,7 @@ fn targets(experiment: &mut Experiment, cells: &[Cell], faulted: &[Faulted]) {
 fn bursts(experiment: &mut Experiment, cells: &[Cell]) {
     let title = format!("{} bursts of one get by each caller, 5 ms between", super::visit::BURSTS);
     let mut table = Table::new("bursts", &title, &["client", "callers"]);
+    table.absent("the server's process cannot be seen from here");
     for (name, unit) in
         [("connections", ""), ("client CPU", "µs"), ("server CPU", "µs"), ("p99", "µs"), ("errors", "")]
     {
@@ -220,6 +221,7 @@ const ROWS_MAX: usize = 60;
 /// Every cell.
 fn costs(experiment: &mut Experiment, cells: &[Cell]) {
     let mut table = Table::new("clients", "What a call costs", &["client", "operation", "value", "callers"]);
+    table.absent("that language does not count it, system calls cannot be counted here, or the server's process cannot be seen from here");
     for (name, unit) in [
         ("client CPU", "µs"),
         ("of by hand", "×"),
@@ -392,6 +394,7 @@ fn accounts(experiment: &mut Experiment, faulted: &[Faulted]) {
         faults::HARM.as_millis()
     );
     let mut table = Table::new("faults", &title, &["client", "fault", "callers"]);
+    table.absent("the client ended before, or nothing of that kind happened");
     for (name, unit) in [
         ("calls", ""),
         ("right", ""),

@@ -137,6 +137,7 @@ fn report(
     let run = &mut experiment.run;
     let share = oracle.misses as f64 / oracle.reads.max(1) as f64;
     let mut table = Table::new("trace", "Reads of the trace that missed", &[]);
+    table.absent("an oracle has neither limit nor process, and a server's may not be seen from here");
     table.column(Column::new("misses", "%", Better::Lower));
     table.column(Column::new("of the oracle's", "", Better::Lower));
     table.column(Column::new("limit given", "MB", Better::Neither));

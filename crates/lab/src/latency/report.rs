@@ -34,6 +34,7 @@ pub fn report(experiment: &mut Experiment, peaks: &Peaks, cells: &[Cell]) -> Res
     experiment.run.tables.push(table);
 
     let mut table = Table::new("latency", "Latency by load, from when a request was due", &["load, %"]);
+    table.absent("the generator was late in each visit, or the server's process cannot be seen from here");
     for (name, unit) in [
         ("offered", "1/s"),
         ("p50", "µs"),
@@ -175,6 +176,7 @@ fn under_a_millisecond(experiment: &mut Experiment, cells: &[Cell]) {
     let by_round =
         |seat: Seat| -> Vec<Option<f64>> { (0..rounds).map(|round| kept(cells, seat, round)).collect() };
     let mut table = Table::new("p99", "Highest load of the ladder with p99 ≤ 1 ms", &[]);
+    table.absent("the bound was found in half of the rounds or fewer");
     table.column(Column::new("throughput", "1/s", Better::Higher));
     let seats = experiment.seats();
     let highest = cells.iter().map(|cell| cell.per_s).fold(0.0, f64::max);
@@ -224,9 +226,7 @@ fn plots(experiment: &mut Experiment, cells: &[Cell]) {
             let bound = [Point::new(0.0, P99_MAX_US), Point::new(most, P99_MAX_US)];
             plot.curve("1 ms", bound).dash = Dash::Dashed;
         }
-        plot.caption =
-            "Open loop, counted from when a request was due. Bands are 95 % intervals over rounds."
-                .to_owned();
+        plot.caption = "Open loop, counted from when a request was due.".to_owned();
         experiment.run.plots.push(plot);
     }
 }

@@ -256,6 +256,7 @@ impl Found<'_> {
     fn table(&self) -> Table {
         let tally = &self.tally;
         let mut table = Table::new("load", "What was answered", &[]);
+        table.absent("the generator was late there, or the server's process cannot be seen from here");
         let mut row = Vec::new();
         let mut add = |name: &str, unit: &str, better, value: Option<f64>| {
             table.column(Column::new(name, unit, better));

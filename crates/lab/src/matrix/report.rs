@@ -89,6 +89,9 @@ fn labels(setting: &Setting) -> [String; 6] {
 /// Every cell.
 fn costs(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     let mut table = Table::new("matrix", "What a call costs", LABELS);
+    table.absent(
+        "the client ended before, system calls cannot be counted here, or the server's process cannot be seen from here",
+    );
     for (name, unit) in [
         ("call", "µs"),
         ("to a barrier", "µs"),
@@ -423,7 +426,7 @@ fn effects_plots(experiment: &mut Experiment, effects: &[Found], grid: &Grid) {
                     .map(|found| Point::estimated(found.place.value_bytes as f64, &found.effect.ratio));
                 plot.curve(&effects::name(term), points);
             }
-            plot.caption = "1 is no effect. Bands are 95 % intervals over rounds.".to_owned();
+            plot.caption = "1 is no effect.".to_owned();
             push(experiment, plot);
         }
     }
@@ -490,6 +493,7 @@ fn losses(experiment: &mut Experiment, faulted: &[Faulted]) {
     let title =
         "Said OK, stored, lost and not told: values of 100 B over a kept handle (server full: of 1,000 B)";
     let mut table = Table::new("faults", title, &["fault", "client"]);
+    table.absent("the client ended before it told, or nothing of that kind happened");
     for (name, unit, better) in [
         ("calls", "", Better::Neither),
         ("said OK", "", Better::Neither),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::axis::{self, Span};
 use super::svg::{Anchor, Svg, escape};
 use super::{bars, lines};
-use crate::results::{Dash, Kind, Plot, Run, Scale, number};
+use crate::results::{Curve, Dash, Kind, Plot, Point, Run, Scale, number};
 
 /// Size of a picture and the room around what is drawn, in its own units.
 pub const WIDTH: f64 = 760.0;
@@ -62,8 +62,23 @@ pub fn figure(run: &Run, plot: &Plot) -> String {
         title = escape(&plot.title),
         legend = legend(plot, &colours),
         body = svg.text,
-        caption = escape(&plot.caption),
+        caption = escape(&caption(plot)),
     )
+}
+
+/// How to read it, with what its intervals are drawn as, if any is.
+fn caption(plot: &Plot) -> String {
+    let is_wide = |point: &Point| point.interval.is_some_and(|[low, high]| low < high);
+    let any = |curve: &Curve| curve.points.iter().any(is_wide);
+    // A band takes two points.
+    let is_band =
+        |curve: &Curve| any(curve) && curve.points.iter().filter(|at| at.interval.is_some()).count() > 1;
+    let intervals = match plot.kind {
+        Kind::Lines if plot.curves.iter().any(is_band) => "Bands are 95 % intervals over rounds.",
+        Kind::Bars if plot.curves.iter().any(any) => "Whiskers are 95 % intervals over rounds.",
+        Kind::Lines | Kind::Bars | Kind::Stacked | Kind::StackedBars => "",
+    };
+    [plot.caption.as_str(), intervals].join(" ").trim().to_owned()
 }
 
 /// Everything that the vertical axis must reach.
@@ -159,7 +174,7 @@ pub fn title(plot: &Plot, name: &str, x: &str, y: f64, interval: Option<[f64; 2]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Point, Target};
+    use crate::results::Target;
 
     #[test]
     fn the_script_knows_where_the_picture_is() {
@@ -204,6 +219,22 @@ mod tests {
         plot.kind = Kind::StackedBars;
         plot.curves[1].points.remove(0);
         assert_eq!(heights(&plot).into_iter().fold(0.0, f64::max), 5.0);
+    }
+
+    #[test]
+    fn bands_are_told_of_where_they_are_drawn() {
+        let mut plot = Plot::new("p", "p", Kind::Lines);
+        plot.caption = "Closed loop.".to_owned();
+        let at = |x: f64, interval| Point { x, y: 2.0, interval };
+        plot.curve("a", [at(0.0, None), at(1.0, Some([1.0, 3.0]))]);
+        plot.curve("b", [at(0.0, Some([2.0, 2.0])), at(1.0, Some([2.0, 2.0]))]);
+        assert_eq!(caption(&plot), "Closed loop.");
+        plot.curve("c", [at(0.0, Some([1.0, 3.0])), at(1.0, Some([1.0, 3.0]))]);
+        assert_eq!(caption(&plot), "Closed loop. Bands are 95 % intervals over rounds.");
+        plot.kind = Kind::Bars;
+        assert!(caption(&plot).ends_with("Whiskers are 95 % intervals over rounds."));
+        plot.kind = Kind::Stacked;
+        assert_eq!(caption(&plot), "Closed loop.");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::chart;
 use super::svg::escape;
 use crate::results::histogram::{QUANTILES, quantile_us};
 use crate::results::{
-    Axis, Column, Kind, Plot, Point, Run, Scale, Settings, Shown, Table, environment, number, of_time,
+    ABSENT, Axis, Column, Kind, Plot, Point, Run, Scale, Settings, Shown, Table, environment, number, of_time,
 };
 
 const STYLE: &str = include_str!("style.css");
@@ -160,8 +160,9 @@ fn figures(table: &Table) -> String {
     for label in &table.labels {
         let _ = write!(out, "<th>{}</th>", escape(label));
     }
-    for column in &table.columns {
-        let _ = write!(out, "<th class=\"number\">{}</th>", escape(&Column::heading(column)));
+    let filled = table.filled();
+    for &at in &filled {
+        let _ = write!(out, "<th class=\"number\">{}</th>", escape(&Column::heading(&table.columns[at])));
     }
     let notes = table.rows.iter().any(|row| !row.note.is_empty());
     out.push_str(if notes { "<th></th></tr></thead>\n<tbody>\n" } else { "</tr></thead>\n<tbody>\n" });
@@ -170,9 +171,9 @@ fn figures(table: &Table) -> String {
         for label in &row.labels {
             let _ = write!(out, "<td class=\"label\">{}</td>", escape(label));
         }
-        for value in &row.values {
-            let Some(value) = value else {
-                out.push_str("<td></td>");
+        for &at in &filled {
+            let Some(value) = &row.values[at] else {
+                let _ = write!(out, "<td class=\"number\" title=\"{}\">{ABSENT}</td>", escape(&table.absent));
                 continue;
             };
             let ends = match value.interval {
@@ -189,6 +190,9 @@ fn figures(table: &Table) -> String {
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody></table></div>\n");
+    if let Some(legend) = table.legend() {
+        let _ = writeln!(out, "<p class=\"notes\">{}</p>", escape(&legend));
+    }
     match table.shown {
         Shown::Folded => folded(&format!("{} ({})", table.title, table.rows.len()), &out),
         Shown::Everywhere | Shown::Digest => format!("<h3>{}</h3>\n{out}", escape(&table.title)),
@@ -200,10 +204,9 @@ fn comparisons(run: &Run) -> String {
         return String::new();
     }
     let rows = run.comparisons.iter().map(|comparison| {
-        let interval = comparison
-            .ratio
-            .interval
-            .map_or(String::new(), |[low, high]| format!("{} … {}", number::ratio(low), number::ratio(high)));
+        let interval = comparison.ratio.interval.map_or(ABSENT.to_owned(), |[low, high]| {
+            format!("{} … {}", number::ratio(low), number::ratio(high))
+        });
         let outcome = comparison.word().to_owned();
         vec![comparison.claim.clone(), number::ratio(comparison.ratio.median), interval, outcome]
     });
@@ -218,7 +221,7 @@ fn latencies(run: &Run) -> String {
             let histogram = latency.histogram().ok()?;
             let mut row = vec![latency.target.clone(), latency.what.clone(), latency.clock.clone()];
             row.push(number::text(latency.count as f64));
-            let at = |quantile| quantile_us(&histogram, quantile).map_or(String::new(), number::text);
+            let at = |quantile| quantile_us(&histogram, quantile).map_or(ABSENT.to_owned(), number::text);
             row.extend(QUANTILES.map(|(_, quantile)| at(quantile)));
             Some(row)
         })
@@ -335,6 +338,7 @@ mod tests {
         let run = crate::results::tests::sample();
         let page = html(&run);
         assert_eq!(page.matches("<figure").count(), run.plots.len() + 1, "and one of the histogram");
+        assert!(page.contains("<p class=\"notes\">without p99: not measured"), "{page}");
         for said in ["goodput, 1/s", "90 … 110", "12 = 12", "GET × 200", "12,000,000", "It works."] {
             assert!(page.contains(said), "{said:?}");
         }

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::{Better, Column, Estimate, Outcome, Run, Shown, number, terminal};
+use super::{ABSENT, Better, Column, Estimate, Outcome, Run, Shown, number, terminal};
 use crate::stats::chance_alike;
 
 /// One figure in both runs.
@@ -157,8 +157,8 @@ pub fn text(a: &Run, b: &Run) -> String {
             change.column.heading(),
             number::text(change.before.median),
             number::text(change.after.median),
-            ratio.map_or(String::new(), |ratio| number::ratio(ratio.median)),
-            interval.map_or(String::new(), |[low, high]| {
+            ratio.map_or(ABSENT.to_owned(), |ratio| number::ratio(ratio.median)),
+            interval.map_or(ABSENT.to_owned(), |[low, high]| {
                 format!("{} … {}", number::ratio(low), number::ratio(high))
             }),
             change.word().to_owned(),

@@ -39,9 +39,15 @@ impl Axis {
         Axis { low: Some(low), high: Some(high), ..self }
     }
 
-    /// Label and unit.
+    /// Label and unit, and that it is logarithmic.
     pub fn heading(&self) -> String {
-        if self.unit.is_empty() { self.label.clone() } else { format!("{} ({})", self.label, self.unit) }
+        let log = (self.scale == Scale::Log).then_some("log");
+        let words: Vec<&str> =
+            Some(self.unit.as_str()).filter(|unit| !unit.is_empty()).into_iter().chain(log).collect();
+        match words.is_empty() {
+            true => self.label.clone(),
+            false => format!("{} ({})", self.label, words.join(", ")),
+        }
     }
 }
 
@@ -163,5 +169,19 @@ impl Plot {
     /// Notes that something happened at `x`.
     pub fn mark(&mut self, x: f64, text: &str) {
         self.marks.push(Mark { x, text: text.to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_says_its_unit_and_that_it_is_logarithmic() {
+        let heading = |unit, scale| Axis::new("latency", unit, scale).heading();
+        assert_eq!(heading("", Scale::Linear), "latency");
+        assert_eq!(heading("µs", Scale::Linear), "latency (µs)");
+        assert_eq!(heading("", Scale::Log), "latency (log)");
+        assert_eq!(heading("µs", Scale::Log), "latency (µs, log)");
     }
 }

@@ -82,7 +82,13 @@ pub struct Table {
     /// Where it is seen whole.
     #[serde(default)]
     pub shown: Shown,
+    /// Why a figure is not there, where one is not.
+    #[serde(default)]
+    pub absent: String,
 }
+
+/// Stands where there is no figure.
+pub const ABSENT: &str = "–";
 
 impl Table {
     /// A table without columns and rows.
@@ -94,7 +100,36 @@ impl Table {
             columns: Vec::new(),
             rows: Vec::new(),
             shown: Shown::Everywhere,
+            absent: "not measured".to_owned(),
         }
+    }
+
+    /// Says why a figure is not there, where one is not.
+    pub fn absent(&mut self, why: &str) {
+        why.clone_into(&mut self.absent);
+    }
+
+    /// The columns that have a figure in some line: a reader needs no others.
+    pub fn filled(&self) -> Vec<usize> {
+        let has = |&at: &usize| self.rows.is_empty() || self.rows.iter().any(|row| row.values[at].is_some());
+        (0..self.columns.len()).filter(has).collect()
+    }
+
+    /// The line below it: what [`ABSENT`] means, and which columns were left out; none where every figure is there.
+    pub fn legend(&self) -> Option<String> {
+        let filled = self.filled();
+        let gaps = self.rows.iter().any(|row| filled.iter().any(|&at| row.values[at].is_none()));
+        let left_out: Vec<&str> = (0..self.columns.len())
+            .filter(|at| !filled.contains(at))
+            .map(|at| self.columns[at].name.as_str())
+            .collect();
+        let words = match (gaps, left_out.is_empty()) {
+            (false, true) => return None,
+            (true, true) => format!("{ABSENT}: {}", self.absent),
+            (false, false) => format!("without {}: {}", left_out.join(", "), self.absent),
+            (true, false) => format!("{ABSENT}, and no {}: {}", left_out.join(", "), self.absent),
+        };
+        Some(words)
     }
 
     /// Folds the table away if it has more lines than `rows_max`, and returns the lines that `chosen` says,
@@ -154,6 +189,28 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_figure_that_is_not_there_is_a_dash_with_its_reason() {
+        let mut table = Table::new("t", "Title", &[]);
+        for name in ["rate", "CPU", "p99"] {
+            table.column(Column::new(name, "", Better::Neither));
+        }
+        assert_eq!((table.filled(), table.legend()), (vec![0, 1, 2], None));
+        table.absent("its process is not seen");
+        let one = || Estimate::exact(1.0);
+        table.row("a", [""; 0], [one(), one(), one()]);
+        assert_eq!(table.legend(), None);
+        table.row("b", [""; 0], [one(), None, one()]);
+        assert_eq!(table.legend().unwrap(), "–: its process is not seen");
+        table.rows.remove(0);
+        assert_eq!(
+            (table.filled(), table.legend().unwrap().as_str()),
+            (vec![0, 2], "without CPU: its process is not seen")
+        );
+        table.row("c", [""; 0], [one(), None, None]);
+        assert_eq!(table.legend().unwrap(), "–, and no CPU: its process is not seen");
+    }
 
     #[test]
     fn a_long_table_is_folded_and_a_choice_of_its_lines_stands_in_its_place() {

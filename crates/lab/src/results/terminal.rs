@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table as Grid, presets};
 
-use super::{Run, Shown, Table, environment, number, of_time};
+use super::{ABSENT, Run, Shown, Table, environment, number, of_time};
 
 /// Why a run is not valid, and what to do about it; nothing of one that is. It stands before everything else.
 pub fn reasons(run: &Run) -> String {
@@ -37,6 +37,9 @@ pub fn text(run: &Run) -> String {
     }
     for table in run.tables.iter().filter(|table| table.shown != Shown::Folded) {
         let _ = writeln!(out, "\n{}\n{}", table.title, grid(table));
+        if let Some(legend) = table.legend() {
+            let _ = writeln!(out, "{legend}");
+        }
     }
     for table in run.tables.iter().filter(|table| table.shown == Shown::Folded) {
         let _ = writeln!(out, "\n{} ({}) are in --report and --json.", table.title, table.rows.len());
@@ -63,21 +66,23 @@ pub fn text(run: &Run) -> String {
     out
 }
 
-/// A table of figures.
+/// A table of figures, without columns that have none.
 pub fn grid(table: &Table) -> Grid {
     let notes = table.rows.iter().any(|row| !row.note.is_empty());
     let mut header = vec!["server".to_owned()];
     header.extend(table.labels.iter().cloned());
-    header.extend(table.columns.iter().map(super::Column::heading));
+    let filled = table.filled();
+    header.extend(filled.iter().map(|&at| table.columns[at].heading()));
     if notes {
         header.push(String::new());
     }
-    let figures = 1 + table.labels.len()..1 + table.labels.len() + table.columns.len();
+    let figures = 1 + table.labels.len()..1 + table.labels.len() + filled.len();
     let mut grid = ruled(header, figures);
     for row in &table.rows {
         let mut cells = vec![row.target.clone()];
         cells.extend(row.labels.iter().cloned());
-        cells.extend(row.values.iter().map(|value| value.as_ref().map_or(String::new(), number::estimate)));
+        let value = |&at: &usize| row.values[at].as_ref().map_or(ABSENT.to_owned(), number::estimate);
+        cells.extend(filled.iter().map(value));
         if notes {
             cells.push(row.note.clone());
         }
@@ -90,10 +95,9 @@ fn comparisons(run: &Run) -> Grid {
     let header = ["ratio", "median", "95 %", ""].map(str::to_owned).to_vec();
     let mut grid = ruled(header, 1..3);
     for comparison in &run.comparisons {
-        let interval = comparison
-            .ratio
-            .interval
-            .map_or(String::new(), |[low, high]| format!("{} … {}", number::ratio(low), number::ratio(high)));
+        let interval = comparison.ratio.interval.map_or(ABSENT.to_owned(), |[low, high]| {
+            format!("{} … {}", number::ratio(low), number::ratio(high))
+        });
         grid.add_row([
             comparison.claim.clone(),
             number::ratio(comparison.ratio.median),
@@ -125,7 +129,7 @@ mod tests {
         let run = super::super::tests::sample();
         let text = text(&run);
         for said in
-            ["goodput, 1/s", "104 (", "p99, µs", "12,000,000 requests/s", "1 held, 0 failed", "It works."]
+            ["goodput, 1/s", "104 (", "without p99", "12,000,000 requests/s", "1 held, 0 failed", "It works."]
         {
             assert!(text.contains(said), "{said:?} is missing in\n{text}");
         }
@@ -147,6 +151,22 @@ mod tests {
             assert!(reasons.contains(said), "{said:?} is missing in\n{reasons}");
         }
         assert!(text.contains("Result not valid") && !text.contains("It works."));
+    }
+
+    #[test]
+    fn no_cell_is_blank_and_no_column_empty() {
+        let mut run = super::super::tests::sample();
+        run.tables[0].absent("the server's process is not seen");
+        let said = text(&run);
+        assert!(
+            !said.contains("p99, µs") && said.contains("\nwithout p99: the server's process is not seen\n"),
+            "{said}"
+        );
+        let p99 = super::super::Estimate::exact(9.0);
+        run.tables[0].row("memcached", ["3"], [None, p99]);
+        let said = text(&run);
+        assert!(said.contains("p99, µs") && said.contains("– |"), "{said}");
+        assert!(said.contains("\n–: the server's process is not seen\n"), "{said}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ const BUSY_MAX: f64 = 0.95;
 pub fn report(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> {
     let labels = ["asked", "connections", "pipeline", "value, B"];
     let mut table = Table::new("servers", "Peaks of a closed loop; latency is of a whole pipeline", &labels);
+    table.absent("the process of that server cannot be seen from here");
     for (name, unit, better) in [
         ("throughput", "1/s", Better::Higher),
         ("server CPU", "µs", Better::Lower),
@@ -243,7 +244,7 @@ fn sweeps(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
                     plot.curve(&experiment.seat_name(seat), points.collect::<Vec<_>>());
                 }
                 if plot.curves.iter().any(|curve| !curve.points.is_empty()) {
-                    plot.caption = "Closed loop. Bands are 95 % intervals over rounds.".to_owned();
+                    plot.caption = "Closed loop.".to_owned();
                     experiment.run.plots.push(plot);
                 }
             }

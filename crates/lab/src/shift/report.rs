@@ -102,6 +102,7 @@ fn shift_name(plan: &Plan, shift: usize) -> String {
 
 fn shifts(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>]) {
     let mut table = Table::new("shift", "Hit ratio through the shift", &["values"]);
+    table.absent("not reached in every round, or of the last shift only");
     for (name, unit, better) in [
         ("before", "%", Better::Higher),
         ("lowest", "%", Better::Higher),
@@ -155,6 +156,7 @@ fn shifts(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>]
 
 fn memory(run: &mut Run, plan: &Plan, found: &[Found], equal_limit: bool) {
     let mut table = Table::new("memory", "Memory of the servers", &[]);
+    table.absent("the process of that server cannot be seen from here, or it has no limit that could be set");
     table.column(Column::new("limit given", "MB", Better::Neither));
     table.column(Column::new("resident, first warmed", "MiB", Better::Neither));
     table.column(Column::new("resident before the shift", "MiB", Better::Neither));
@@ -240,6 +242,7 @@ fn mark(plot: &mut Plot, plan: &Plan) {
 
 fn latencies(run: &mut Run, plan: &Plan, found: &[Found], all: &[Vec<Vec<Outcome>>]) -> Result<(), Error> {
     let mut table = Table::new("latency", "Latency by phase, open loop", &["phase"]);
+    table.absent("nothing of that was asked in the phase, or the generator was late there");
     for what in ["get", "set"] {
         for (quantile, _) in QUANTILES {
             table.column(Column::new(&format!("{what} {quantile}"), "µs", Better::Lower));
