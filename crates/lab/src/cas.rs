@@ -19,6 +19,7 @@ mod report;
 use std::time::Duration;
 
 use clap::Args;
+use larder_protocol::client::Protocol;
 
 pub use client::{Client, Counts, Retries, Retry, Task};
 pub use method::{INITIAL, Method, Stamp};
@@ -26,12 +27,13 @@ pub use method::{INITIAL, Method, Stamp};
 use crate::control::Family;
 use crate::dialog::Dialog;
 use crate::error::Error;
-use crate::experiment::{Experiment, Options as Common, Seat};
+use crate::experiment::{Experiment, Options as Common, Seat, protocol_name};
 use crate::null::{Canned, Null};
 use crate::peers::CLIENTS_MAX;
 use crate::placement::Placement;
 use crate::results::Ceiling;
 use crate::starvation::Waited;
+use crate::stats::median;
 use crate::usage::Usage;
 use ledger::Ledger;
 
@@ -154,8 +156,16 @@ pub fn run(options: &Options) -> Result<(), Error> {
         Ok(())
     })?;
     let most = cells.iter().map(|cell| cell.setting.clients).max().unwrap_or(1);
-    let ceiling = ceiling(&experiment, most)?;
-    experiment.run.ceilings.push(ceiling);
+    for protocol in experiment.protocols(Protocol::Classic) {
+        let family = if protocol == Protocol::Resp { Family::Redis } else { Family::Memcached };
+        let rates: Vec<(String, f64)> = cells
+            .iter()
+            .filter(|cell| cell.setting.clients == most)
+            .filter(|cell| experiment.contender(cell.seat).control.family == family)
+            .map(|cell| (experiment.seat_name(cell.seat), median(&attempts(cell))))
+            .collect();
+        experiment.hold_below(&rates, |experiment| ceiling(experiment, family, most))?;
+    }
     report::report(&mut experiment, &cells)?;
     experiment.finish()
 }
@@ -271,19 +281,28 @@ fn fairness(shares: &[f64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
+/// Attempts a second, each of one request at least, by round.
+fn attempts(cell: &Cell) -> Vec<f64> {
+    cell.samples.iter().map(|sample| sample.counts.attempts as f64 / sample.elapsed_s).collect()
+}
+
 /// What the clients reach when the server only sends fixed bytes.
-fn ceiling(experiment: &Experiment, clients: u32) -> Result<Ceiling, Error> {
-    let task = Task::new(Method::Decr, Family::Memcached, 1, Duration::ZERO, Retry::AtOnce);
+fn ceiling(experiment: &Experiment, family: Family, clients: u32) -> Result<Ceiling, Error> {
+    let task = Task::new(Method::Decr, family, 1, Duration::ZERO, Retry::AtOnce);
     let mut request = Vec::new();
     task.method.ask_decrement(task.family, &mut request, &task.names[0]);
-    let turns = vec![Canned { request_bytes: request.len(), reply: format!("{INITIAL}\r\n").into_bytes() }];
+    let (reply, protocol) = match family {
+        Family::Memcached => (format!("{INITIAL}\r\n"), Protocol::Classic),
+        Family::Redis => (format!(":{INITIAL}\r\n"), Protocol::Resp),
+    };
+    let turns = vec![Canned { request_bytes: request.len(), reply: reply.into_bytes() }];
     let address = Null::conversing_in_background(turns, experiment.server_core)?;
     let agents = (1..=clients).map(|id| Client::new(task.clone(), id, 1)).collect();
     let mut dialog = Dialog::connect(&address, agents, &experiment.generator_cores)?;
     let outcome = dialog.run(Duration::from_millis(200))?;
     let answered: u64 = outcome.tallies.iter().map(|tally| tally.attempts).sum();
     Ok(Ceiling {
-        load: format!("{clients} clients, one request at a time"),
+        load: format!("{clients} clients, one request at a time, {}", protocol_name(protocol)),
         per_s: answered as f64 / outcome.elapsed.as_secs_f64(),
         busy: outcome.busy,
     })

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
+use larder_protocol::client::Protocol;
 
 use crate::error::Error;
 use crate::experiment::{self, Experiment};
@@ -174,7 +175,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
             Ok(())
         },
     )?;
-    let ceiling = Driver::ceiling(&experiment, FILL_CONNECTIONS, FILL_BATCH)?;
+    let ceiling = Driver::ceiling(&experiment, Protocol::Classic, FILL_CONNECTIONS, FILL_BATCH)?;
     experiment.run.ceilings.push(ceiling);
     report(&mut experiment, &streams, &variants, &found, memory_mb);
     experiment.finish()

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use larder_protocol::client::Protocol;
 
 use crate::error::Error;
 use crate::experiment::{self, Experiment};
@@ -190,7 +191,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         })
         .collect();
     let found: Vec<Vec<Found>> = found.into_iter().map(|row| row.into_iter().flatten().collect()).collect();
-    let ceiling = Driver::ceiling(&experiment, FILL_CONNECTIONS, FILL_BATCH)?;
+    let ceiling = Driver::ceiling(&experiment, Protocol::Classic, FILL_CONNECTIONS, FILL_BATCH)?;
     experiment.run.ceilings.push(ceiling);
     if !streams.is_empty() {
         report(&mut experiment, (&streams, &variants), &found, &oracle, (memory_mb, &options.ways));

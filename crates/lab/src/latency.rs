@@ -22,7 +22,7 @@ use larder_protocol::client::Protocol;
 use crate::books::{Books, check_kept};
 use crate::connection::Check;
 use crate::error::Error;
-use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace};
+use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace, protocol_name};
 use crate::fill;
 use crate::generator::{Arrivals, Load, Stop};
 use crate::keys::Choice;
@@ -221,8 +221,30 @@ fn peaks(experiment: &mut Experiment, options: &Options, visit: Duration) -> Res
             .push(experiment.undisturbed(&name, |experiment| peak_once(experiment, options, visit, *index))?);
         Ok(())
     })?;
+    let closed: Vec<Vec<f64>> = peaks.into_iter().map(|(_, rates)| rates).collect();
+    hold_below_null(experiment, options, &closed)?;
     let generator = generator_peak(experiment, options, visit)?;
-    Ok(Peaks { closed: peaks.into_iter().map(|(_, rates)| rates).collect(), generator })
+    Ok(Peaks { closed, generator })
+}
+
+/// Holds peaks against those of null servers, in each protocol. They answer one kind of request: of a mix they say nothing.
+fn hold_below_null(experiment: &mut Experiment, options: &Options, closed: &[Vec<f64>]) -> Result<(), Error> {
+    let Some(verb @ (Verb::Hit | Verb::Miss | Verb::Set)) = options.mix.only() else { return Ok(()) };
+    for protocol in experiment.protocols(Protocol::Classic) {
+        let workload = Workload { mix: Mix::from(verb), choice: Choice::One, ..options.workload(protocol) };
+        let rates: Vec<(String, f64)> = experiment
+            .contenders
+            .iter()
+            .zip(closed)
+            .filter(|(contender, _)| contender.protocol(Protocol::Classic) == protocol)
+            .map(|(contender, rates)| (contender.name.clone(), median(rates)))
+            .collect();
+        let (asked, connections) = (&options.mix, options.connections);
+        let load = format!("{asked} {connections}×1, {}, closed loop", protocol_name(protocol));
+        experiment
+            .hold_below(&rates, |experiment| experiment.ceiling(&workload, Check::Verify, load.clone()))?;
+    }
+    Ok(())
 }
 
 /// A server's peak of a closed loop.

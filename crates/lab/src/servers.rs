@@ -17,7 +17,7 @@ use larder_protocol::client::Protocol;
 use crate::books::{Books, check_kept};
 use crate::connection::Check;
 use crate::error::Error;
-use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace};
+use crate::experiment::{AMPLE_MB, Experiment, Options as Common, Seat, ample_keyspace, protocol_name};
 use crate::fill;
 use crate::generator::{Load, Stop};
 use crate::keys::{Choice, Keyspace};
@@ -203,19 +203,25 @@ pub fn run(options: &Options) -> Result<(), Error> {
         cells.extend(group);
     }
     for setting in report::extremes(&settings) {
-        let workload = setting.workload(Protocol::Classic, 1);
-        let ceiling = experiment.ceiling(&workload, Check::Length, setting.words())?;
-        for cell in cells.iter().filter(|cell| cell.setting == setting) {
-            let rates: Vec<f64> = cell.samples.iter().map(|sample| sample.rate).collect();
-            // The null server speaks memcached's text, whose replies others may be shorter than.
-            if experiment.contender(cell.seat).protocol(Protocol::Classic) == Protocol::Classic
-                && !options.meta
-            {
-                let name = experiment.seat_name(cell.seat);
-                experiment.check_ceiling(&ceiling, &name, median(&rates));
-            }
+        for protocol in experiment.protocols(options.protocol()) {
+            let workload = setting.workload(protocol, 1);
+            let asked = |cell: &&Cell| {
+                let contender = experiment.contender(cell.seat);
+                cell.setting == setting && contender.protocol(options.protocol()) == protocol
+            };
+            let rates: Vec<(String, f64)> = cells
+                .iter()
+                .filter(asked)
+                .map(|cell| {
+                    let rates: Vec<f64> = cell.samples.iter().map(|sample| sample.rate).collect();
+                    (experiment.seat_name(cell.seat), median(&rates))
+                })
+                .collect();
+            let load = format!("{}, {}", setting.words(), protocol_name(protocol));
+            experiment.hold_below(&rates, |experiment| {
+                experiment.ceiling(&workload, Check::Length, load.clone())
+            })?;
         }
-        experiment.run.ceilings.push(ceiling);
     }
     report::report(&mut experiment, &cells)?;
     experiment.finish()

@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use larder_protocol::client::Protocol;
 
 use crate::error::Error;
 use crate::experiment::{self, Experiment};
@@ -196,8 +197,16 @@ pub fn run(options: &Options) -> Result<(), Error> {
     )?;
     let found: Vec<Found> = order.into_iter().map(|(_, found)| found).collect();
     let oracle = oracle::ratios(&plan, rate, common.seed);
-    let ceiling = Driver::ceiling(&experiment, plan.connections, plan.pipeline)?;
-    experiment.run.ceilings.push(ceiling);
+    for protocol in experiment.protocols(Protocol::Classic) {
+        let asked = |found: &&Found| {
+            experiment.contenders[found.variant.contender].protocol(Protocol::Classic) == protocol
+        };
+        let peaks: Vec<(String, f64)> =
+            found.iter().filter(asked).map(|found| (found.variant.name.clone(), found.fit.peak)).collect();
+        experiment.hold_below(&peaks, |experiment| {
+            Driver::ceiling(experiment, protocol, plan.connections, plan.pipeline)
+        })?;
+    }
     report::fill(&mut experiment, &plan, &found, &oracle, &options.ways)?;
     experiment.finish()
 }

@@ -17,7 +17,7 @@ use crate::contender::Contender;
 use crate::control::{Control, Family};
 use crate::dialog::Dialog;
 use crate::error::Error;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, protocol_name};
 use crate::keys::Keyspace;
 use crate::placement::Placement;
 use crate::results::Ceiling;
@@ -223,11 +223,15 @@ impl Driver<'_> {
     ///
     /// # Errors
     /// When the null server or a connection fails.
-    pub fn ceiling(experiment: &Experiment, connections: usize, pipeline: usize) -> Result<Ceiling, Error> {
+    pub fn ceiling(
+        experiment: &Experiment,
+        protocol: Protocol,
+        connections: usize,
+        pipeline: usize,
+    ) -> Result<Ceiling, Error> {
         let keyspace = Keyspace::new(1000, 32);
-        let asked =
-            Workload { connections, pipeline, ..Workload::new(Protocol::Classic, Verb::Miss, keyspace) };
-        let load = format!("get {connections}×{pipeline}, closed loop, parsed");
+        let asked = Workload { connections, pipeline, ..Workload::new(protocol, Verb::Miss, keyspace) };
+        let load = format!("get {connections}×{pipeline}, {}, closed loop, parsed", protocol_name(protocol));
         experiment.ceiling(&asked, Check::Parse, load)
     }
 

@@ -1,6 +1,6 @@
 //! Cores that others take from a server or from the generator.
 
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_testkit::stand_in::Burners;
@@ -59,6 +59,30 @@ fn a_server_or_a_generator_whose_core_others_have_is_no_result() {
         std::fs::remove_file(folder.join("out.json")).unwrap();
     }
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+#[ignore = "time: judges how long threads wait for a core"]
+fn of_two_labs_at_once_one_at_least_has_no_result() {
+    let _alone = alone();
+    let folders = [folder("one-of-two"), folder("two-of-two")];
+    let labs = folders.each_ref().map(|folder| {
+        let mut words = [&FEW[..], &["64"]].concat();
+        for (name, value) in [("--rounds", "6"), ("--visit-ms", "500")] {
+            let at = words.iter().position(|word| *word == name).unwrap();
+            words[at + 1] = value;
+        }
+        let mut command = lab(&words, folder);
+        // Long enough that neither has ended when the other begins.
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    let outputs = labs.map(|lab| lab.wait_with_output().unwrap());
+    let is_refused = |output: &Output| said(output).contains("result not valid: nobody was kept from a core");
+    let all: Vec<String> = outputs.iter().map(said).collect();
+    assert!(outputs.iter().any(is_refused), "{}", all.join("\n"));
+    for folder in folders {
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }
 
 #[test]
