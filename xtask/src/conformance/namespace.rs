@@ -42,7 +42,7 @@ impl Namespace {
     /// A program that runs inside, and not for ever.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.inside();
-        command.args(["timeout", "300"]).arg(program);
+        command.args(["timeout", "900"]).arg(program);
         command
     }
 
