@@ -8,7 +8,7 @@
 //! target/peers/apt    sources, index and state of that apt
 //! target/peers/debs   what it has fetched
 //! target/peers/root   the packages, unpacked
-//! target/peers/bin    memcached, valkey-server, valkey-cli, redis-server, redis-cli
+//! target/peers/bin    memcached, valkey-server, valkey-cli, redis-server, redis-cli, redis-benchmark
 //! ```
 
 use crate::run::{Outcome, capture, command, root, run, target};
@@ -26,6 +26,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     ("redis-server", "redis-server", "usr/bin/redis-check-rdb"),
     ("valkey-cli", "valkey-tools", "usr/bin/valkey-cli"),
     ("redis-cli", "redis-tools", "usr/bin/redis-cli"),
+    ("redis-benchmark", "redis-tools", "usr/bin/redis-benchmark"),
 ];
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 const LOADER: &str = "ld-linux-x86-64.so.2";
