@@ -25,6 +25,14 @@ var checks = []check{
 	{"counters", counters},
 	{"keys", keys},
 	{"bitmaps", bitmaps},
+	{"hashes", hashes},
+	{"fields that expire", fields},
+	{"lists", lists},
+	{"blocking pops", blockingPops},
+	{"sets", sets},
+	{"sorted sets", sortedSets},
+	{"streams", streams},
+	{"consumer groups", groups},
 	{"pipeline", pipeline},
 	{"transaction", transaction},
 	{"watch conflict", watchConflict},
@@ -194,6 +202,335 @@ func bitmaps(ctx context.Context, c *redis.Client) error {
 		is(c.BitOpNot(ctx, "not", "b").Result())(13),
 		is(c.BitField(ctx, "f", "INCRBY", "u8", 0, 200, "OVERFLOW", "SAT", "INCRBY", "u8", 0, 200).
 			Result())([]int64{200, 255}),
+	)
+}
+
+func hashes(ctx context.Context, c *redis.Client) error {
+	type session struct {
+		User  string `redis:"user"`
+		Count int    `redis:"count"`
+	}
+	var got session
+	for i := range 1000 {
+		if err := is(c.HSet(ctx, "large", fmt.Sprint("f", i), i).Result())(1); err != nil {
+			return err
+		}
+	}
+	seen := map[string]string{}
+	var cursor uint64
+	for {
+		page, next, err := c.HScan(ctx, "large", cursor, "f*", 50).Result()
+		if err != nil {
+			return err
+		}
+		for i := 0; i < len(page); i += 2 {
+			seen[page[i]] = page[i+1]
+		}
+		if cursor = next; cursor == 0 {
+			break
+		}
+	}
+	all, err := c.HGetAll(ctx, "large").Result()
+	return first(
+		err, want(len(all), 1000), want(seen, all), want(all["f999"], "999"),
+		is(c.HSet(ctx, "h", session{User: "ann", Count: 1}).Result())(2),
+		is(c.HSet(ctx, "h", "user", "bob", "mail", "b@x").Result())(1),
+		is(c.HIncrBy(ctx, "h", "count", 41).Result())(42),
+		is(c.HIncrByFloat(ctx, "h", "part", 0.5).Result())(0.5),
+		c.HGetAll(ctx, "h").Scan(&got), want(got, session{User: "bob", Count: 42}),
+		is(c.HSetNX(ctx, "h", "user", "eve").Result())(false),
+		is(c.HMGet(ctx, "h", "user", "missing", "count").Result())([]any{"bob", nil, "42"}),
+		is(c.HExists(ctx, "h", "mail").Result())(true),
+		is(c.HDel(ctx, "h", "mail", "missing").Result())(1),
+		is(c.HLen(ctx, "h").Result())(3),
+		is(c.HKeys(ctx, "h").Result())([]string{"user", "count", "part"}),
+		is(c.HVals(ctx, "h").Result())([]string{"bob", "42", "0.5"}),
+		is(c.HRandFieldWithValues(ctx, "h", 3).Result())([]redis.KeyValue{
+			{Key: "user", Value: "bob"}, {Key: "count", Value: "42"}, {Key: "part", Value: "0.5"},
+		}),
+		none(c.HGet(ctx, "h", "missing").Err()),
+		is(c.Type(ctx, "h").Result())("hash"),
+		want(c.LPush(ctx, "h", 1).Err(), "WRONGTYPE Operation against a key holding the wrong kind of value"),
+	)
+}
+
+func fields(ctx context.Context, c *redis.Client) error {
+	err := first(
+		is(c.HSet(ctx, "h", "a", 1, "b", 2).Result())(2),
+		is(c.HExpire(ctx, "h", time.Hour, "a", "missing").Result())([]int64{1, -2}),
+		is(c.HTTL(ctx, "h", "b", "missing").Result())([]int64{-1, -2}),
+		is(c.HExpireWithArgs(ctx, "h", time.Minute, redis.HExpireArgs{GT: true}, "a").Result())([]int64{0}),
+		is(c.HPersist(ctx, "h", "a", "b").Result())([]int64{1, -1}),
+		is(c.HExpireAt(ctx, "h", time.Unix(4000000000, 0), "a").Result())([]int64{1}),
+		is(c.HExpireTime(ctx, "h", "a").Result())([]int64{4000000000}),
+		is(c.HPExpire(ctx, "h", 30*time.Millisecond, "b").Result())([]int64{1}),
+	)
+	if err != nil {
+		return err
+	}
+	for c.HExists(ctx, "h", "b").Val() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return is(c.HGetAll(ctx, "h").Result())(map[string]string{"a": "1"})
+}
+
+func lists(ctx context.Context, c *redis.Client) error {
+	return first(
+		is(c.RPush(ctx, "l", "b", "c", "d").Result())(3),
+		is(c.LPush(ctx, "l", "a").Result())(4),
+		is(c.LPushX(ctx, "missing", "a").Result())(0),
+		is(c.LRange(ctx, "l", 0, -1).Result())([]string{"a", "b", "c", "d"}),
+		is(c.LIndex(ctx, "l", -1).Result())("d"),
+		is(c.LSet(ctx, "l", 1, "B").Result())("OK"),
+		is(c.LInsertBefore(ctx, "l", "c", "x").Result())(5),
+		is(c.LPos(ctx, "l", "c", redis.LPosArgs{}).Result())(3),
+		is(c.LRem(ctx, "l", 0, "x").Result())(1),
+		is(c.LMove(ctx, "l", "done", "LEFT", "RIGHT").Result())("a"),
+		is(c.RPopLPush(ctx, "l", "done").Result())("d"),
+		is(c.LRange(ctx, "done", 0, -1).Result())([]string{"d", "a"}),
+		is(c.LPopCount(ctx, "l", 5).Result())([]string{"B", "c"}),
+		is(c.Exists(ctx, "l").Result())(0),
+		none(c.RPop(ctx, "l").Err()),
+		is(c.RPush(ctx, "l", 3, 1, 2).Result())(3),
+		is(c.Sort(ctx, "l", &redis.Sort{Order: "DESC"}).Result())([]string{"3", "2", "1"}),
+		is(c.LTrim(ctx, "l", 1, 1).Result())("OK"),
+		is(c.LLen(ctx, "l").Result())(1),
+	)
+}
+
+// blockingPops has four workers take what is pushed: each job is taken once.
+func blockingPops(ctx context.Context, c *redis.Client) error {
+	const workers, jobs = 4, 200
+	taken := make(chan string, jobs)
+	errs := make(chan error, workers)
+	var wait sync.WaitGroup
+	for range workers {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			for {
+				popped, err := c.BRPop(ctx, 0, "urgent", "jobs").Result()
+				if err != nil {
+					errs <- err
+					return
+				}
+				if popped[1] == "end" {
+					return
+				}
+				taken <- popped[1]
+			}
+		}()
+	}
+	for i := range jobs {
+		queue := []string{"jobs", "urgent"}[i%2]
+		if err := c.LPush(ctx, queue, i).Err(); err != nil {
+			return err
+		}
+	}
+	for range workers {
+		if err := c.LPush(ctx, "jobs", "end").Err(); err != nil {
+			return err
+		}
+	}
+	wait.Wait()
+	close(taken)
+	close(errs)
+	each := map[string]bool{}
+	for job := range taken {
+		each[job] = true
+	}
+	key, members, err := c.BLMPop(ctx, time.Second, "LEFT", 2, "empty").Result()
+	return first(
+		<-errs, want(len(each), jobs), is(c.Exists(ctx, "jobs", "urgent").Result())(0),
+		none(err), want(key, ""), want(len(members), 0),
+		is(c.RPush(ctx, "a", 1, 2).Result())(2),
+		is(c.BLMove(ctx, "a", "b", "RIGHT", "LEFT", time.Second).Result())("2"),
+		is(c.BLPop(ctx, time.Second, "a", "b").Result())([]string{"a", "1"}),
+		is(c.BLPop(ctx, time.Second, "a", "b").Result())([]string{"b", "2"}),
+	)
+}
+
+func sorted(list []string, err error) ([]string, error) {
+	sort.Strings(list)
+	return list, err
+}
+
+func sets(ctx context.Context, c *redis.Client) error {
+	popped, err := c.SPopN(ctx, "missing", 3).Result()
+	return first(
+		err, want(len(popped), 0),
+		is(c.SAdd(ctx, "s", "a", "b", "c", "a").Result())(3),
+		is(c.SAdd(ctx, "t", 2, 3, "c").Result())(3),
+		is(c.SIsMember(ctx, "s", "b").Result())(true),
+		is(c.SMIsMember(ctx, "s", "b", "x").Result())([]bool{true, false}),
+		is(sorted(c.SMembers(ctx, "s").Result()))([]string{"a", "b", "c"}),
+		is(c.SMembersMap(ctx, "t").Result())(map[string]struct{}{"2": {}, "3": {}, "c": {}}),
+		is(c.SInter(ctx, "s", "t").Result())([]string{"c"}),
+		is(sorted(c.SUnion(ctx, "s", "t").Result()))([]string{"2", "3", "a", "b", "c"}),
+		is(sorted(c.SDiff(ctx, "s", "t").Result()))([]string{"a", "b"}),
+		is(c.SInterCard(ctx, 0, "s", "t").Result())(1),
+		is(c.SUnionStore(ctx, "u", "s", "t").Result())(5),
+		is(c.SMove(ctx, "s", "t", "a").Result())(true),
+		is(c.SRem(ctx, "s", "b", "x").Result())(1),
+		is(c.SRandMemberN(ctx, "s", 5).Result())([]string{"c"}),
+		is(c.SPop(ctx, "s").Result())("c"),
+		is(c.Exists(ctx, "s").Result())(0),
+		is(c.SCard(ctx, "t").Result())(4),
+	)
+}
+
+func sortedSets(ctx context.Context, c *redis.Client) error {
+	ranked := []redis.Z{{Score: 1, Member: "a"}, {Score: 2.5, Member: "b"}, {Score: 3, Member: "c"}}
+	key, popped, err := c.ZMPop(ctx, "min", 2, "missing", "z").Result()
+	return first(
+		none(err), want(key, ""), want(len(popped), 0),
+		is(c.ZAdd(ctx, "z", ranked...).Result())(3),
+		is(c.ZAddNX(ctx, "z", redis.Z{Score: 9, Member: "a"}).Result())(0),
+		is(c.ZAddArgs(ctx, "z", redis.ZAddArgs{GT: true, Ch: true, Members: []redis.Z{{Score: 0, Member: "c"}}}).
+			Result())(0),
+		is(c.ZScore(ctx, "z", "b").Result())(2.5),
+		none(c.ZScore(ctx, "z", "x").Err()),
+		is(c.ZMScore(ctx, "z", "a", "c").Result())([]float64{1, 3}),
+		is(c.ZRank(ctx, "z", "c").Result())(2),
+		is(c.ZRankWithScore(ctx, "z", "b").Result())(redis.RankScore{Rank: 1, Score: 2.5}),
+		is(c.ZRevRank(ctx, "z", "c").Result())(0),
+		is(c.ZRangeWithScores(ctx, "z", 0, -1).Result())(ranked),
+		is(c.ZRangeByScore(ctx, "z", &redis.ZRangeBy{Min: "(1", Max: "+inf", Count: 1}).Result())([]string{"b"}),
+		is(c.ZRangeArgs(ctx, redis.ZRangeArgs{Key: "z", Start: 0, Stop: 1, Rev: true}).Result())([]string{"c", "b"}),
+		is(c.ZCount(ctx, "z", "2", "(3").Result())(1),
+		is(c.ZIncrBy(ctx, "z", 1.5, "a").Result())(2.5),
+		is(c.ZAdd(ctx, "y", redis.Z{Score: 10, Member: "b"}).Result())(1),
+		is(c.ZUnionWithScores(ctx, redis.ZStore{Keys: []string{"z", "y"}, Weights: []float64{2, 1}}).
+			Result())([]redis.Z{{Score: 5, Member: "a"}, {Score: 6, Member: "c"}, {Score: 15, Member: "b"}}),
+		is(c.ZInterStore(ctx, "i", &redis.ZStore{Keys: []string{"z", "y"}, Aggregate: "MAX"}).Result())(1),
+		is(c.ZScore(ctx, "i", "b").Result())(10),
+		is(c.ZDiff(ctx, "z", "y").Result())([]string{"a", "c"}),
+		is(c.ZPopMax(ctx, "z").Result())([]redis.Z{{Score: 3, Member: "c"}}),
+		is(c.BZPopMin(ctx, time.Second, "missing", "z").Result())(&redis.ZWithKey{
+			Z: redis.Z{Score: 2.5, Member: "a"}, Key: "z",
+		}),
+		is(c.ZRemRangeByScore(ctx, "z", "-inf", "+inf").Result())(1),
+		is(c.Exists(ctx, "z").Result())(0),
+		is(c.ZAdd(ctx, "l", redis.Z{Member: "a"}, redis.Z{Member: "b"}, redis.Z{Member: "c"}).Result())(3),
+		is(c.ZRangeByLex(ctx, "l", &redis.ZRangeBy{Min: "[b", Max: "+"}).Result())([]string{"b", "c"}),
+		is(c.ZLexCount(ctx, "l", "-", "(c").Result())(2),
+		is(c.ZRem(ctx, "l", "a", "x").Result())(1),
+	)
+}
+
+func streams(ctx context.Context, c *redis.Client) error {
+	add := func(id string, n int) func(string) error {
+		return is(c.XAdd(ctx, &redis.XAddArgs{Stream: "x", ID: id, Values: []any{"n", n}}).Result())
+	}
+	entry := func(id string, n int) redis.XMessage {
+		return redis.XMessage{ID: id, Values: map[string]any{"n": fmt.Sprint(n)}}
+	}
+	return first(
+		add("1-1", 1)("1-1"), add("1-2", 2)("1-2"), add("2-*", 3)("2-0"),
+		want(c.XAdd(ctx, &redis.XAddArgs{Stream: "x", ID: "1-1", Values: []any{"n", 1}}).Err(),
+			"ERR The ID specified in XADD is equal or smaller than the target stream top item"),
+		is(c.XLen(ctx, "x").Result())(3),
+		is(c.XRange(ctx, "x", "-", "+").Result())([]redis.XMessage{entry("1-1", 1), entry("1-2", 2), entry("2-0", 3)}),
+		is(c.XRevRangeN(ctx, "x", "+", "-", 1).Result())([]redis.XMessage{entry("2-0", 3)}),
+		is(c.XRead(ctx, &redis.XReadArgs{Streams: []string{"x", "1-1"}, Count: 1, Block: -1}).Result())(
+			[]redis.XStream{{Stream: "x", Messages: []redis.XMessage{entry("1-2", 2)}}}),
+		none(c.XRead(ctx, &redis.XReadArgs{Streams: []string{"x", "$"}, Block: 10 * time.Millisecond}).Err()),
+		is(c.XDel(ctx, "x", "1-2", "9-9").Result())(1),
+		is(c.XTrimMaxLen(ctx, "x", 1).Result())(1),
+		is(c.XTrimMinID(ctx, "x", "3").Result())(1),
+		is(c.XLen(ctx, "x").Result())(0),
+		is(c.Type(ctx, "x").Result())("stream"),
+	)
+}
+
+// groups has four consumers read what one adds, each entry by one of them; what one of them has not confirmed another claims.
+func groups(ctx context.Context, c *redis.Client) error {
+	const consumers, entries = 4, 100
+	if err := is(c.XGroupCreateMkStream(ctx, "x", "g", "$").Result())("OK"); err != nil {
+		return err
+	}
+	read := make(chan string, entries)
+	errs := make(chan error, consumers)
+	var wait sync.WaitGroup
+	for i := range consumers {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			for {
+				got, err := c.XReadGroup(ctx, &redis.XReadGroupArgs{
+					Group: "g", Consumer: fmt.Sprint("c", i), Streams: []string{"x", ">"}, Count: 1, Block: 0,
+				}).Result()
+				if err != nil {
+					errs <- err
+					return
+				}
+				message := got[0].Messages[0]
+				if err := is(c.XAck(ctx, "x", "g", message.ID).Result())(1); err != nil {
+					errs <- err
+					return
+				}
+				if message.Values["n"] == "end" {
+					return
+				}
+				read <- fmt.Sprint(message.Values["n"])
+			}
+		}()
+	}
+	add := func(n any) error { return c.XAdd(ctx, &redis.XAddArgs{Stream: "x", Values: []any{"n", n}}).Err() }
+	for i := range entries + consumers {
+		n := any(i)
+		if i >= entries {
+			n = "end"
+		}
+		if err := add(n); err != nil {
+			return err
+		}
+	}
+	wait.Wait()
+	close(read)
+	close(errs)
+	each := map[string]bool{}
+	for n := range read {
+		each[n] = true
+	}
+	pending, err := c.XPending(ctx, "x", "g").Result()
+	if err := first(<-errs, want(len(each), entries), err, want(pending.Count, 0), add("left")); err != nil {
+		return err
+	}
+	left, err := c.XReadGroup(ctx, &redis.XReadGroupArgs{Group: "g", Consumer: "c0", Streams: []string{"x", ">"}}).Result()
+	if err != nil {
+		return err
+	}
+	id := left[0].Messages[0].ID
+	claimed := []redis.XMessage{{ID: id, Values: map[string]any{"n": "left"}}}
+	pending, err = c.XPending(ctx, "x", "g").Result()
+	if err := first(err, want(*pending, redis.XPending{
+		Count: 1, Lower: id, Higher: id, Consumers: map[string]int64{"c0": 1},
+	})); err != nil {
+		return err
+	}
+	found, next, err := c.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+		Stream: "x", Group: "g", Consumer: "c2", MinIdle: 0, Start: "0",
+	}).Result()
+	info, cause := c.XInfoGroups(ctx, "x").Result()
+	return first(
+		err, want(found, claimed), want(next, "0-0"),
+		is(c.XClaim(ctx, &redis.XClaimArgs{
+			Stream: "x", Group: "g", Consumer: "c1", MinIdle: 0, Messages: []string{id},
+		}).Result())(claimed),
+		is(c.XPendingExt(ctx, &redis.XPendingExtArgs{
+			Stream: "x", Group: "g", Start: "-", End: "+", Count: 5, Consumer: "c0",
+		}).Result())([]redis.XPendingExt{}),
+		cause, want(len(info), 1), want(info[0].Consumers, consumers), want(info[0].Pending, 1),
+		want(info[0].EntriesRead, entries+consumers+1), want(info[0].Lag, 0),
+		is(c.XAck(ctx, "x", "g", id).Result())(1),
+		is(c.XGroupDelConsumer(ctx, "x", "g", "c1").Result())(0),
+		is(c.XGroupDestroy(ctx, "x", "g").Result())(1),
+		want(c.XReadGroup(ctx, &redis.XReadGroupArgs{Group: "g", Consumer: "c0", Streams: []string{"x", ">"}}).Err(),
+			"NOGROUP No such key 'x' or consumer group 'g' in XREADGROUP with GROUP option"),
 	)
 }
 

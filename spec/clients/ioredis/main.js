@@ -51,6 +51,190 @@ const checks = {
     assert.equal(await redis.dbsize(), 500);
   },
 
+  async hashes(redis) {
+    assert.equal(await redis.hset("h", { user: "ann", count: 1 }), 2);
+    assert.equal(await redis.hset("h", "user", "bob", "mail", "b@x"), 1);
+    assert.equal(await redis.hget("h", "user"), "bob");
+    assert.equal(await redis.hget("h", "missing"), null);
+    assert.equal(await redis.hincrby("h", "count", 41), 42);
+    assert.deepEqual(await redis.hmget("h", "count", "missing"), ["42", null]);
+    assert.equal(await redis.hsetnx("h", "user", "eve"), 0);
+    assert.equal(await redis.hdel("h", "mail", "missing"), 1);
+    assert.deepEqual(await redis.hgetall("h"), { user: "bob", count: "42" });
+    assert.deepEqual(await redis.hkeys("h"), ["user", "count"]);
+    assert.equal(await redis.hstrlen("h", "user"), 3);
+    const many = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`f${i}`, String(i)]));
+    assert.equal(await redis.hset("large", many), 1000);
+    assert.deepEqual(await redis.hgetall("large"), many);
+    const seen = {};
+    for await (const page of redis.hscanStream("large", { match: "f*", count: 50 })) {
+      for (let i = 0; i < page.length; i += 2) seen[page[i]] = page[i + 1];
+    }
+    assert.deepEqual(seen, many);
+    const binary = Buffer.from([0, 13, 10, 255]);
+    await redis.hset("b", binary, binary);
+    assert.deepEqual(await redis.hgetBuffer("b", binary), binary);
+    await assert.rejects(redis.lpush("h", 1), /^ReplyError: WRONGTYPE/);
+    assert.deepEqual(await redis.call("HEXPIRE", "h", 100, "FIELDS", 2, "user", "missing"), [1, -2]);
+    assert.deepEqual(await redis.call("HTTL", "h", "FIELDS", 2, "missing", "count"), [-2, -1]);
+  },
+
+  async lists(redis) {
+    assert.equal(await redis.rpush("l", "b", "c", "d"), 3);
+    assert.equal(await redis.lpush("l", ["a"]), 4);
+    assert.deepEqual(await redis.lrange("l", 0, -1), ["a", "b", "c", "d"]);
+    assert.equal(await redis.lindex("l", -1), "d");
+    assert.equal(await redis.lset("l", 1, "B"), "OK");
+    assert.equal(await redis.linsert("l", "BEFORE", "c", "x"), 5);
+    assert.equal(await redis.lpos("l", "c"), 3);
+    assert.equal(await redis.lrem("l", 0, "x"), 1);
+    assert.equal(await redis.lmove("l", "done", "LEFT", "RIGHT"), "a");
+    assert.equal(await redis.rpoplpush("l", "done"), "d");
+    assert.deepEqual(await redis.lrange("done", 0, -1), ["d", "a"]);
+    assert.deepEqual(await redis.lmpop(2, "missing", "l", "LEFT", "COUNT", 5), ["l", ["B", "c"]]);
+    assert.equal(await redis.lpop("l"), null);
+    assert.equal(await redis.rpush("l", 3, 1, 2), 3);
+    assert.deepEqual(await redis.sort("l", "DESC"), ["3", "2", "1"]);
+    assert.equal(await redis.ltrim("l", 1, 1), "OK");
+    assert.equal(await redis.llen("l"), 1);
+  },
+
+  // Four workers take what is pushed, each of them on a connection of its own: each job is taken once.
+  async blocking(redis) {
+    const taken = [];
+    const work = async () => {
+      const worker = connect();
+      for (;;) {
+        const [, job] = await worker.brpop("urgent", "jobs", 0);
+        if (job === "end") break;
+        taken.push(Number(job));
+      }
+      await worker.quit();
+    };
+    const workers = Array.from({ length: 4 }, work);
+    for (let i = 0; i < 200; i++) await redis.lpush(i % 2 ? "urgent" : "jobs", i);
+    for (let i = 0; i < 4; i++) await redis.lpush("jobs", "end");
+    await Promise.all(workers);
+    assert.deepEqual(taken.sort((a, b) => a - b), Array.from({ length: 200 }, (_, i) => i));
+    assert.equal(await redis.exists("jobs", "urgent"), 0);
+    assert.equal(await redis.blpop("empty", 0.01), null);
+    await redis.rpush("a", 1, 2);
+    assert.equal(await redis.blmove("a", "b", "RIGHT", "LEFT", 1), "2");
+    assert.deepEqual(await redis.blpop("b", "a", 1), ["b", "2"]);
+    assert.deepEqual(await redis.blmpop(1, 2, "b", "a", "LEFT", "COUNT", 5), ["a", ["1"]]);
+  },
+
+  async sets(redis) {
+    const sorted = async (members) => (await members).sort();
+    assert.equal(await redis.sadd("s", "a", "b", "c", "a"), 3);
+    assert.equal(await redis.sadd("t", ["c", 2, 3]), 3);
+    assert.equal(await redis.sismember("s", "b"), 1);
+    assert.deepEqual(await redis.smismember("s", "b", "x"), [1, 0]);
+    assert.deepEqual(await sorted(redis.smembers("s")), ["a", "b", "c"]);
+    assert.deepEqual(await redis.sinter("s", "t"), ["c"]);
+    assert.deepEqual(await sorted(redis.sunion("s", "t")), ["2", "3", "a", "b", "c"]);
+    assert.deepEqual(await sorted(redis.sdiff("s", "t")), ["a", "b"]);
+    assert.equal(await redis.sintercard(2, "s", "t"), 1);
+    assert.equal(await redis.sunionstore("u", "s", "t"), 5);
+    assert.equal(await redis.smove("s", "t", "a"), 1);
+    assert.equal(await redis.srem("s", "b", "x"), 1);
+    assert.deepEqual(await redis.srandmember("s", 5), ["c"]);
+    assert.equal(await redis.spop("s"), "c");
+    assert.equal(await redis.exists("s"), 0);
+    assert.equal(await redis.scard("t"), 4);
+    await redis.sadd("large", Array.from({ length: 1000 }, (_, i) => `m${i}`));
+    const seen = new Set();
+    for await (const page of redis.sscanStream("large", { count: 50 })) page.forEach((member) => seen.add(member));
+    assert.equal(seen.size, 1000);
+  },
+
+  async sortedSets(redis) {
+    assert.equal(await redis.zadd("z", 1, "a", 2.5, "b", 3, "c"), 3);
+    assert.equal(await redis.zadd("z", "NX", 9, "a"), 0);
+    assert.equal(await redis.zadd("z", "GT", "CH", 0, "c"), 0);
+    assert.equal(await redis.zscore("z", "b"), "2.5");
+    assert.equal(await redis.zscore("z", "x"), null);
+    assert.deepEqual(await redis.zmscore("z", "a", "x"), ["1", null]);
+    assert.equal(await redis.zrank("z", "c"), 2);
+    assert.equal(await redis.zrevrank("z", "c"), 0);
+    assert.deepEqual(await redis.zrange("z", 0, -1, "WITHSCORES"), ["a", "1", "b", "2.5", "c", "3"]);
+    assert.deepEqual(await redis.zrangebyscore("z", "(1", "+inf", "LIMIT", 0, 1), ["b"]);
+    assert.deepEqual(await redis.zrange("z", 0, 1, "REV"), ["c", "b"]);
+    assert.equal(await redis.zcount("z", 2, "(3"), 1);
+    assert.equal(await redis.zincrby("z", 1.5, "a"), "2.5");
+    assert.equal(await redis.zadd("y", 10, "b"), 1);
+    assert.deepEqual(
+      await redis.zunion(2, "z", "y", "WEIGHTS", 2, 1, "WITHSCORES"),
+      ["a", "5", "c", "6", "b", "15"],
+    );
+    assert.equal(await redis.zinterstore("i", 2, "z", "y", "AGGREGATE", "MAX"), 1);
+    assert.equal(await redis.zscore("i", "b"), "10");
+    assert.deepEqual(await redis.zpopmax("z"), ["c", "3"]);
+    assert.deepEqual(await redis.bzpopmin("missing", "z", 1), ["z", "a", "2.5"]);
+    assert.equal(await redis.zremrangebyscore("z", "-inf", "+inf"), 1);
+    assert.equal(await redis.zadd("l", 0, "a", 0, "b", 0, "c"), 3);
+    assert.deepEqual(await redis.zrangebylex("l", "[b", "+"), ["b", "c"]);
+    assert.equal(await redis.zrem("l", "a", "x"), 1);
+  },
+
+  async streams(redis) {
+    assert.equal(await redis.xadd("x", "1-1", "n", 1), "1-1");
+    assert.equal(await redis.xadd("x", "1-2", "n", 2), "1-2");
+    assert.equal(await redis.xadd("x", "MAXLEN", 3, "2-*", "n", 3), "2-0");
+    await assert.rejects(redis.xadd("x", "1-1", "n", 1), /equal or smaller than the target stream top item/);
+    const entries = [["1-1", ["n", "1"]], ["1-2", ["n", "2"]], ["2-0", ["n", "3"]]];
+    assert.deepEqual(await redis.xrange("x", "-", "+"), entries);
+    assert.deepEqual(await redis.xrevrange("x", "+", "-", "COUNT", 1), [entries[2]]);
+    assert.deepEqual(await redis.xread("COUNT", 1, "STREAMS", "x", "1-1"), [["x", [entries[1]]]]);
+    assert.equal(await redis.xread("BLOCK", 10, "STREAMS", "x", "$"), null);
+    const other = connect();
+    const awaited = other.xread("BLOCK", 0, "STREAMS", "x", "2-0");
+    await redis.xadd("x", "3-0", "n", 4);
+    assert.deepEqual(await awaited, [["x", [["3-0", ["n", "4"]]]]]);
+    await other.quit();
+    assert.equal(await redis.xdel("x", "1-2", "9-9"), 1);
+    assert.equal(await redis.xtrim("x", "MAXLEN", 1), 2);
+    assert.equal(await redis.xlen("x"), 1);
+  },
+
+  // Four consumers read what one adds, each entry by one of them; what one of them has not confirmed another claims.
+  async groups(redis) {
+    assert.equal(await redis.xgroup("CREATE", "x", "g", "$", "MKSTREAM"), "OK");
+    const read = [];
+    const consume = async (_, i) => {
+      const consumer = connect();
+      for (;;) {
+        const [[, [[id, [, n]]]]] =
+          await consumer.xreadgroup("GROUP", "g", `c${i}`, "COUNT", 1, "BLOCK", 0, "STREAMS", "x", ">");
+        assert.equal(await consumer.xack("x", "g", id), 1);
+        if (n === "end") break;
+        read.push(Number(n));
+      }
+      await consumer.quit();
+    };
+    const consumers = Array.from({ length: 4 }, consume);
+    for (let i = 0; i < 100; i++) await redis.xadd("x", "*", "n", i);
+    for (let i = 0; i < 4; i++) await redis.xadd("x", "*", "n", "end");
+    await Promise.all(consumers);
+    assert.deepEqual(read.sort((a, b) => a - b), Array.from({ length: 100 }, (_, i) => i));
+    assert.deepEqual(await redis.xpending("x", "g"), [0, null, null, null]);
+    const id = await redis.xadd("x", "*", "n", "left");
+    const left = [id, ["n", "left"]];
+    assert.deepEqual(await redis.xreadgroup("GROUP", "g", "c0", "STREAMS", "x", ">"), [["x", [left]]]);
+    assert.deepEqual(await redis.xpending("x", "g"), [1, id, id, [["c0", "1"]]]);
+    assert.deepEqual(await redis.xautoclaim("x", "g", "c2", 0, "0"), ["0-0", [left], []]);
+    assert.deepEqual(await redis.xclaim("x", "g", "c1", 0, id), [left]);
+    assert.deepEqual(await redis.xpending("x", "g", "-", "+", 5, "c0"), []);
+    const [info] = await redis.xinfo("GROUPS", "x");
+    assert.deepEqual(info, [
+      "name", "g", "consumers", 4, "pending", 1, "last-delivered-id", id, "entries-read", 105, "lag", 0,
+    ]);
+    assert.equal(await redis.xack("x", "g", id), 1);
+    assert.equal(await redis.xgroup("DELCONSUMER", "x", "g", "c1"), 0);
+    assert.equal(await redis.xgroup("DESTROY", "x", "g"), 1);
+    await assert.rejects(redis.xreadgroup("GROUP", "g", "c0", "STREAMS", "x", ">"), /NOGROUP/);
+  },
+
   async pipeline(redis) {
     const pipeline = redis.pipeline();
     for (let i = 0; i < 1000; i++) pipeline.set(`p${i}`, i).get(`p${i}`);
