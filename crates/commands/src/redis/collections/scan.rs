@@ -13,7 +13,7 @@ use crate::core::output::Output;
 use crate::core::work::copying_ns;
 use crate::redis::call::{bounded, free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::keys::scan::{ONLY_HSCAN, cursor};
+use crate::redis::keys::scan::{ONLY_HSCAN, ONLY_ZSCAN, cursor};
 use crate::redis::reply::{put_array, put_bulk};
 use crate::redis::strings::rewrite::Heap;
 
@@ -56,6 +56,11 @@ impl<'a> Wanted<'a> {
             } else if is(word, "NOVALUES") {
                 if kind != Type::Hash {
                     return Err(ONLY_HSCAN);
+                }
+                wanted.shown = Shown::Names;
+            } else if is(word, "NOSCORES") {
+                if kind != Type::SortedSet {
+                    return Err(ONLY_ZSCAN);
                 }
                 wanted.shown = Shown::Names;
             } else {

@@ -196,7 +196,7 @@ pub(crate) const ROWS: &[Command] = &[
     .weighs(Weighs::Elements(Elements::Scan))
     .doc(
         "2.8.0",
-        "key cursor [MATCH pattern] [COUNT count]",
+        "key cursor [MATCH pattern] [COUNT count] [NOSCORES]",
         "Some of the members with their scores, and where to go on.",
     ),
     Command::of_collections("zinter", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {

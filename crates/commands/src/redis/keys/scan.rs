@@ -18,6 +18,8 @@ const RANDOM_WALKS: usize = 8;
 
 /// NOVALUES where no values are.
 pub(crate) const ONLY_HSCAN: Fail = Fail::of("ERR NOVALUES option can only be used in HSCAN");
+/// NOSCORES where no scores are.
+pub(crate) const ONLY_ZSCAN: Fail = Fail::of("ERR NOSCORES option can only be used in ZSCAN");
 
 /// A cursor, read as C reads one: blanks and a plus in front are let pass.
 ///
@@ -39,6 +41,9 @@ pub(crate) fn scan(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     while let Some(word) = args.next() {
         if is(word, "NOVALUES") {
             return Err(ONLY_HSCAN);
+        }
+        if is(word, "NOSCORES") {
+            return Err(ONLY_ZSCAN);
         }
         let value = next(&mut args)?;
         if is(word, "COUNT") {
