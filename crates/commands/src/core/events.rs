@@ -24,7 +24,7 @@ use super::watchers::{Scene, Watchers, stream};
 /// Classes of events, by their letters; A stands for those before it.
 const CLASSES: &[u8] = b"g$lshzxetdA";
 const ALL: u32 = (1 << 10) - 1;
-const EXPIRED: u32 = 1 << 6;
+const EXPIRED: u32 = Class::Expired as u32;
 const EVICTED: u32 = 1 << 7;
 const KEYSPACE: u32 = 1 << 16;
 const KEYEVENT: u32 = 1 << 17;
@@ -47,9 +47,14 @@ pub enum Class {
     Hash = 1 << 4,
     /// Of sorted sets.
     SortedSet = 1 << 5,
+    /// Of keys whose time has passed.
+    Expired = 1 << 6,
     /// Of streams.
     Stream = 1 << 8,
 }
+
+/// A key was removed.
+const DEL: (Class, &str) = (Class::Generic, "del");
 
 /// How a command's changes of a key are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +63,8 @@ pub struct Change {
     pub class: Class,
     /// What a change of the value is called.
     pub name: &'static str,
-    /// What it is called that the key is gone.
-    pub gone: &'static str,
+    /// Class and name of the event that the key is gone.
+    pub gone: (Class, &'static str),
     /// That the key has another expiry is told besides.
     pub tells_expiry: bool,
     /// A key that is gone was changed until nothing was left of it: that is told first.
@@ -69,6 +74,8 @@ pub struct Change {
 impl Change {
     /// A value that has become another one.
     pub const SET: Change = Change::string("set");
+    /// A value that is stored for a time which has passed: the key that was there is gone.
+    pub const SET_LATE: Change = Change { gone: (Class::Expired, "expired"), ..Change::SET };
     /// Bytes that were added.
     pub const APPEND: Change = Change::string("append");
     /// A key that goes or has another expiry, its value being what it was.
@@ -78,12 +85,12 @@ impl Change {
 
     /// A change of a string.
     pub const fn string(name: &'static str) -> Change {
-        Change { class: Class::String, name, gone: "del", tells_expiry: true, empties: false }
+        Change { class: Class::String, name, gone: DEL, tells_expiry: true, empties: false }
     }
 
     /// A change of a collection, which may be its end.
     pub const fn of(class: Class, name: &'static str) -> Change {
-        Change { class, name, gone: "del", tells_expiry: false, empties: true }
+        Change { class, name, gone: DEL, tells_expiry: false, empties: true }
     }
 
     /// A collection that takes the place of whatever was there, or, if it is empty, of which nothing is left.
@@ -93,7 +100,7 @@ impl Change {
 
     /// A key that came from elsewhere, its expiry with it.
     pub const fn made(name: &'static str) -> Change {
-        Change { class: Class::Generic, name, gone: "del", tells_expiry: false, empties: false }
+        Change { class: Class::Generic, name, gone: DEL, tells_expiry: false, empties: false }
     }
 }
 
@@ -289,7 +296,8 @@ fn each_event(change: &Change, was: Seen, is: Seen, tell: &mut dyn FnMut(u32, &'
             if change.empties {
                 tell(change.class as u32, change.name);
             }
-            tell(Class::Generic as u32, change.gone);
+            let (class, name) = change.gone;
+            tell(class as u32, name);
         }
         (was, Some((token, expires_at))) => {
             if was.is_none() {
@@ -323,6 +331,11 @@ impl Context<'_, '_> {
     /// Tells what has happened to a key, by what it was like before.
     pub(crate) fn tell_change(&self, change: &Change, db: u8, key: &[u8], was: Seen, is: Seen) {
         each_event(change, was, is, &mut |class, event| self.tell_of(class, event, db, key));
+    }
+
+    /// Tells that a key has come to be.
+    pub(crate) fn tell_new(&self, db: u8, key: &[u8]) {
+        self.tell_of(NEW, "new", db, key);
     }
 
     /// Tells that a key was asked for and is not there.

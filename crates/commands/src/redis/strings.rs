@@ -41,7 +41,7 @@ pub(crate) const ROWS: &[Command] = &[
         "key",
         "The value of a key.",
     ),
-    Command::key("set", -3, WRITE | DENYOOM, set).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).uses(|args| {
+    Command::key("set", -3, WRITE | DENYOOM, set).tells(set::TOLD).access(&[Access::Replace]).uses(|args| {
         // A value, and options with words of their own: as Redis has it, any GET counts.
         if args.skip(2).any(|word| is(word, "GET")) { Access::Change } else { Access::Replace }
     }).uploads(Uploads { clock: None }).weighs(Weighs::Value(1)).doc(
@@ -133,7 +133,7 @@ pub(crate) const ROWS: &[Command] = &[
         "key value [key value ...]",
         "Sets several keys if none of them is there.",
     ),
-    Command::args("msetex", -4, WRITE | DENYOOM | super::table::flag::MOVABLEKEYS, NUMBERED_PAIRS, set::msetex).tells(Tells::Each(Change::SET)).access(&[Access::Replace])
+    Command::args("msetex", -4, WRITE | DENYOOM | super::table::flag::MOVABLEKEYS, NUMBERED_PAIRS, set::msetex).tells(set::TOLD).access(&[Access::Replace])
         .weighs(Weighs::CountedPairs).doc(
             "8.4.0",
             "numkeys key value [key value ...] [NX|XX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",

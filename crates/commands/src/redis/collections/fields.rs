@@ -445,6 +445,9 @@ fn set_some(
         let is = seen(&mut call.cx.guard, db, name);
         if passed {
             // As if they had been there for a moment.
+            if was.is_none() {
+                call.cx.tell_new(db, name);
+            }
             call.cx.tell(Class::Hash, "hset", db, name);
             call.cx.tell(Class::Hash, "hdel", db, name);
             if is.is_none() {

@@ -80,11 +80,12 @@ fn copy_pinned(
 }
 
 /// What RENAME tells of both keys.
-pub(crate) const RENAMED: Tells = Tells::Each(Change { gone: "rename_from", ..Change::made("rename_to") });
+pub(crate) const RENAMED: Tells =
+    Tells::Each(Change { gone: (Class::Generic, "rename_from"), ..Change::made("rename_to") });
 
 /// What MOVE tells of the key, where it was and where it is.
 pub(crate) const MOVED: Tells =
-    Tells::EachAnd(Change { gone: "move_from", ..Change::SET }, ArgsTold(tell_arrival));
+    Tells::EachAnd(Change { gone: (Class::Generic, "move_from"), ..Change::SET }, ArgsTold(tell_arrival));
 
 /// Tells that a key has come to the database that MOVE names.
 fn tell_arrival(call: &mut Call<'_, '_, '_>, args: Args<'_>) {

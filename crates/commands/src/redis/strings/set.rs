@@ -3,10 +3,12 @@
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect, Hint, Key, Millis, Value};
 
+use crate::core::events::Change;
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::expiry::{Clock, Expiry, deadline};
 use crate::redis::reply::{put_null, put_value};
+use crate::redis::table::{ChangeOf, Tells};
 
 /// When a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,14 @@ pub(crate) struct Set<'a> {
     pub get: bool,
     pub expiry: Expiry,
 }
+
+/// What SET and MSETEX tell of a key. They remove one only where the time that is given has passed. Only an absolute time can
+/// have: without one, a key that is gone was removed by another client.
+pub(crate) const TOLD: Tells = Tells::By(ChangeOf(|mut args, _| {
+    let is_absolute =
+        |word| matches!(Clock::of_option(word), Some(Clock::UnixSeconds | Clock::UnixMilliseconds));
+    if args.any(is_absolute) { Change::SET_LATE } else { Change::SET }
+}));
 
 /// SET
 #[inline]
