@@ -25,8 +25,8 @@ pub use fault::Fault;
 pub use inline::split;
 pub use plain::{Ask, Plain, PlainRequests, decode_plain};
 pub use write::{
-    DoubleText, HEAD_BYTES_MAX, format_double, parse_double, parse_hex, parse_integer, write_bulk_head,
-    write_head, write_integer, write_small_bulk,
+    DoubleText, HEAD_BYTES_MAX, format_double, parse_double, parse_double_or_zero, parse_hex, parse_integer,
+    write_bulk_head, write_head, write_integer, write_small_bulk,
 };
 
 use crate::scan::line_feed;

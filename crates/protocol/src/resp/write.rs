@@ -162,8 +162,19 @@ pub fn parse_hex(text: &[u8]) -> Option<(u128, i64)> {
     Some((n, power))
 }
 
-/// Reads a floating-point number as `strtod` does, all of the text; no blanks in front, no NaN.
+/// Reads a floating-point number as `strtod` does, all of the text; no blanks in front, no NaN. What is too large or too
+/// small for the type is none, as `strtod` reports an error.
 pub fn parse_double(text: &[u8]) -> Option<f64> {
+    parse_near(text).filter(|(n, is_zero)| *n != 0.0 || *is_zero).map(|(n, _)| n)
+}
+
+/// As [`parse_double`], but what is too small for the type is 0.
+pub fn parse_double_or_zero(text: &[u8]) -> Option<f64> {
+    parse_near(text).map(|(n, _)| n)
+}
+
+/// A number as near as the type has it, and whether it is 0 exactly.
+fn parse_near(text: &[u8]) -> Option<(f64, bool)> {
     let text = std::str::from_utf8(text).ok()?;
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => (-1.0, &text[1..]),
@@ -171,25 +182,22 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
         _ => (1.0, text),
     };
     if digits.eq_ignore_ascii_case("inf") || digits.eq_ignore_ascii_case("infinity") {
-        return Some(sign * f64::INFINITY);
+        return Some((sign * f64::INFINITY, false));
     }
-    if digits.starts_with("0x") || digits.starts_with("0X") {
+    let (n, is_zero) = if digits.starts_with("0x") || digits.starts_with("0X") {
         let (mantissa, power) = parse_hex(digits.as_bytes())?;
-        if mantissa == 0 {
-            return Some(sign * 0.0);
-        }
         // In two steps: each is a power that the type has.
         let power = i32::try_from(power.clamp(-4000, 4000)).ok()?;
         let n = mantissa as f64 * f64::powi(2.0, power / 2) * f64::powi(2.0, power - power / 2);
-        return (n.is_finite() && n != 0.0).then_some(sign * n);
-    }
-    if !digits.bytes().next()?.is_ascii_digit() && !digits.starts_with('.') {
-        return None;
-    }
-    let n: f64 = digits.parse().ok()?;
-    // What is too large or too small for the type is an error, as `strtod` reports one.
-    let is_zero = digits.bytes().take_while(|b| !matches!(b, b'e' | b'E')).all(|b| matches!(b, b'0' | b'.'));
-    (n.is_finite() && (n != 0.0 || is_zero)).then_some(sign * n)
+        (if mantissa == 0 { 0.0 } else { n }, mantissa == 0)
+    } else {
+        if !digits.bytes().next()?.is_ascii_digit() && !digits.starts_with('.') {
+            return None;
+        }
+        let mut mantissa = digits.bytes().take_while(|b| !matches!(b, b'e' | b'E'));
+        (digits.parse().ok()?, mantissa.all(|b| matches!(b, b'0' | b'.')))
+    };
+    n.is_finite().then_some((sign * n, is_zero))
 }
 
 /// Bytes of a floating-point number as text, at most: its sign, 17 digits or six zeros in front of them or behind.

@@ -1,7 +1,7 @@
 //! Commands on hashes: their rows, and what each does. What is about times of fields is in `fields.rs`.
 
 use arrayvec::ArrayVec;
-use larder_protocol::resp::{Args, parse_double, write_integer};
+use larder_protocol::resp::{Args, parse_double_or_zero, write_integer};
 use larder_store::{Collection, DIGITS_MAX, Element, Hint, Key, Type};
 
 use super::fields;
@@ -284,7 +284,7 @@ impl AsRef<[u8]> for Text {
 fn add_float(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let field = args.next().unwrap_or_default();
     let by = args.next().unwrap_or_default();
-    if !parse_double(by).ok_or(Fail::NOT_A_FLOAT)?.is_finite() {
+    if !parse_double_or_zero(by).ok_or(Fail::NOT_A_FLOAT)?.is_finite() {
         return Err(Fail::of("ERR value is NaN or Infinity"));
     }
     let new = call.cx.guard.hash_update(key, field, |old| {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use arrayvec::ArrayString;
-use larder_protocol::resp::{Args, parse_double, parse_hex};
+use larder_protocol::resp::{Args, parse_double_or_zero, parse_hex};
 use larder_store::{Attributes, Expect, Hint, Key, Value};
 use ruint::Uint;
 
@@ -16,6 +16,9 @@ const PLACES: u32 = 17;
 /// Digits that can be told from their places on: those of the largest number in front of the point, and some more behind it
 /// than are printed.
 const DIGITS_MAX: usize = f64::MAX_10_EXP as usize + 1 + 4 * PLACES as usize;
+
+/// An exponent that no number of digits makes up for.
+const EXPONENT_MAX: i64 = 1 << 48;
 
 /// A number without its sign, in units of 10^-17: any of a double's range, and what is computed on the way to one.
 type Magnitude = Uint<1344, 21>;
@@ -47,7 +50,8 @@ pub(crate) fn incrbyfloat(
 
 /// The sum of two numbers as text.
 pub(crate) fn sum(one: &[u8], two: &[u8]) -> Result<Digits, Fail> {
-    let parse = |text| parse_double(text).ok_or(Fail::NOT_A_FLOAT);
+    // What is too small for a double is nothing in 17 places.
+    let parse = |text| parse_double_or_zero(text).ok_or(Fail::NOT_A_FLOAT);
     let near = parse(one)? + parse(two)?;
     if !near.is_finite() {
         return Err(Fail::of("ERR increment would produce NaN or Infinity"));
@@ -95,7 +99,14 @@ fn exact(text: &[u8]) -> Option<Exact> {
             let n = times_ten_to(Magnitude::from(mantissa), PLACES)?;
             match usize::try_from(power) {
                 Ok(power) => n.checked_shl(power)?,
-                Err(_) => divided(n, Magnitude::ONE.checked_shl(usize::try_from(-power).ok()?)?, false)?,
+                Err(_) => match usize::try_from(power.unsigned_abs())
+                    .ok()
+                    .and_then(|n| Magnitude::ONE.checked_shl(n))
+                {
+                    Some(unit) => divided(n, unit, false)?,
+                    // Nothing of it is left.
+                    None => Magnitude::ZERO,
+                },
             }
         }
         None => decimal(digits)?,
@@ -166,8 +177,14 @@ fn signed(text: &[u8]) -> (bool, &[u8]) {
 /// The digits of a decimal number, with their point, and its exponent.
 fn with_exponent(text: &[u8]) -> Option<(&[u8], i64)> {
     let Some(at) = text.iter().position(|b| matches!(b, b'e' | b'E')) else { return Some((text, 0)) };
-    let exponent = text[at + 1..].strip_prefix(b"+").unwrap_or(&text[at + 1..]);
-    Some((&text[..at], i64::from(std::str::from_utf8(exponent).ok()?.parse::<i32>().ok()?)))
+    let (negative, digits) = signed(&text[at + 1..]);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    // One that has no end is as good as one beyond what any text has digits for.
+    let add = |sum: i64, digit: &u8| (sum * 10 + i64::from(digit - b'0')).min(EXPONENT_MAX);
+    let exponent = digits.iter().fold(0, add);
+    Some((&text[..at], if negative { -exponent } else { exponent }))
 }
 
 #[cfg(test)]
@@ -200,6 +217,20 @@ mod tests {
             ("0x1p-70", "1e25", "10000000000000000000000000"),
             ("-1e308", "1e308", "0"),
             ("0x0p99999999999999999999", "1e30", "1000000000000000000000000000000"),
+            ("1", "1e-330", "1"),
+            ("-1e-330", "1", "1"),
+            ("-.5e-330", "-1e-400", "0"),
+            ("0.1", &format!("0.{}1", "0".repeat(9000)), "0.1"),
+            ("1", "1e-2147483648", "1"),
+            ("1", "0.0000000000000000001e-2147483648", "1"),
+            ("1", "-1e-99999999999999999999", "1"),
+            ("0e99999999999999999999", "0e-99999999999999999999", "0"),
+            (&format!("0.{}1e9001", "0".repeat(9000)), "1", "2"),
+            (&format!("1{}e-9000", "0".repeat(9000)), "1", "2"),
+            ("1", "0x1p-2000", "1"),
+            ("1", "-0x1p-99999999999999999999", "1"),
+            ("0", "0x1p-57", "0.00000000000000001"),
+            ("0", "0x1p-58", "0"),
         ] {
             assert_eq!(&*sum(one.as_bytes(), two.as_bytes()).unwrap(), expected, "{one} {two}");
         }
@@ -242,7 +273,6 @@ mod tests {
             "x1",
             "0x+1",
             "0x1p2000",
-            "0x1p-2000",
             "0x1p99999999999999999999",
             "1e+-5",
             "1e++5",
@@ -261,8 +291,8 @@ mod tests {
     }
 
     #[test]
-    fn exponents_at_the_ends_of_their_width_are_out_of_range() {
-        for number in ["1e-2147483648", "0.0000000000000000001e-2147483648", "1e2147483647"] {
+    fn numbers_beyond_a_double_are_none() {
+        for number in ["1e309", "1e2147483647", "1e99999999999999999999", "0x1p1024"] {
             assert!(sum(number.as_bytes(), b"1").is_err(), "{number}");
         }
     }
