@@ -179,3 +179,52 @@ fn what_is_done_in_steps_is_listed_once_with_what_all_of_them_took() {
         assert!(slow[0].0 > 4_000 && stats.contains(&start), "{start} {stats}");
     }
 }
+
+/// A command that waits is listed when it has its reply, by what it worked: for as long as it waits nobody is told of it.
+#[test]
+fn a_command_that_waited_is_listed_when_it_is_served_by_the_time_that_it_worked() {
+    use larder_commands::Next;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    let mut bench = bench();
+    let mut session = Session::new();
+    ask(&mut bench, &mut session, &[b"CONFIG", b"SET", b"slowlog-log-slower-than", b"0"]);
+    let of_waiting = |bench: &mut Bench, session: &mut Session| {
+        let mut slow = listed(bench, session, "slow");
+        slow.retain(|(_, words)| words[0].starts_with('B'));
+        slow.into_iter().map(|(us, words)| (us, words.join(" "))).collect::<Vec<_>>()
+    };
+    let served: [&[&[u8]]; 3] =
+        [&[b"RPUSH", b"l", b"a"], &[b"ZADD", b"z", b"1", b"a"], &[b"CLIENT", b"UNBLOCK", b"$id", b"ERROR"]];
+    let waits: [&[&[u8]]; 3] = [&[b"BLPOP", b"l", b"0"], &[b"BZPOPMIN", b"z", b"0"], &[b"BRPOP", b"l", b"0"]];
+    for (waits, served) in waits.into_iter().zip(served) {
+        ask(&mut bench, &mut session, &[b"SLOWLOG", b"RESET"]);
+        let mut waiting = Session::new();
+        let id = ask(&mut bench, &mut waiting, &[b"CLIENT", b"ID"]);
+        let id = &id[1..id.len() - 2];
+        let name = String::from_utf8_lossy(waits[0]).into_owned();
+        assert_eq!(bench.turn(&mut waiting, &words(waits)), (Next::Await(None), Vec::new()), "{name}");
+        bench.host.clock_us.fetch_add(3_000_000, Relaxed);
+        assert_eq!(of_waiting(&mut bench, &mut session), [], "{name} waits");
+        let served: Vec<&[u8]> = served.iter().map(|word| if *word == b"$id" { id } else { word }).collect();
+        ask(&mut bench, &mut session, &served);
+        let (next, reply) = bench.turn(&mut waiting, b"");
+        assert!(next == Next::Receive && !reply.is_empty(), "{name} is answered");
+        let text = waits.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ");
+        assert_eq!(of_waiting(&mut bench, &mut session), [(0, text)], "{name} is listed once");
+    }
+    // Its time is up; and a client that goes leaves nothing.
+    ask(&mut bench, &mut session, &[b"SLOWLOG", b"RESET"]);
+    let mut late = Session::new();
+    let wait = bench.turn(&mut late, &words(&[b"BLPOP", b"l", b"1"]));
+    assert_eq!(wait, (Next::Await(Some(1000)), Vec::new()));
+    let mut gone = Session::new();
+    bench.turn(&mut gone, &words(&[b"BLPOP", b"other", b"0"]));
+    drop(gone);
+    bench.host.clock_us.fetch_add(1_000_000, Relaxed);
+    assert_eq!(bench.turn(&mut late, b""), (Next::Receive, b"*-1\r\n".to_vec()));
+    assert_eq!(of_waiting(&mut bench, &mut session), [(0, "BLPOP l 1".into())]);
+    let stats = ask(&mut bench, &mut session, &[b"INFO", b"commandstats"]);
+    let stats = String::from_utf8_lossy(&stats).into_owned();
+    assert!(stats.contains("cmdstat_blpop:calls=3,usec=0,"), "{stats}");
+}

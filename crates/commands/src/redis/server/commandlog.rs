@@ -412,7 +412,8 @@ impl Call<'_, '_, '_> {
     }
 
     /// It has ended: what its steps took, and bytes of its reply.
-    pub fn note_end(&mut self, noted: Noted, took_us: u64, reply_bytes: u64) {
+    pub fn note_end(&mut self, mut noted: Noted, took_us: u64, reply_bytes: u64) {
+        noted.entry.at_s = self.cx.now() / 1000;
         let (log, store) = (&self.shared.commandlog, self.cx.guard.store());
         for (kind, value) in [(Kind::Slow, took_us), (Kind::LargeReply, reply_bytes)] {
             if log.log(kind).lists(value) {

@@ -78,7 +78,7 @@ pub(crate) struct UnderWay {
     pub row: Option<RowId>,
     /// What its steps took, in all.
     took_us: u64,
-    /// That is what the command took: it does not wait.
+    /// That is what the command took.
     is_timed: bool,
     /// Bytes that were replied.
     replied_bytes: u64,
@@ -141,8 +141,8 @@ impl Call<'_, '_, '_> {
         self.flow = Flow::Job;
     }
 
-    /// The command that was just begun, and has taken so long and replied so much, is counted and listed by what it comes to.
-    /// One that waits is not: its words would be kept for as long. Whether it is.
+    /// The command that was just begun, and has taken so long and replied so much, is counted and listed when it has ended, by
+    /// what all of its steps took: the time for which it waits is none of theirs. Whether there is one.
     #[cold]
     pub(crate) fn begin_note(
         &mut self,
@@ -151,10 +151,11 @@ impl Call<'_, '_, '_> {
         took_us: u64,
         replied_bytes: u64,
     ) -> bool {
-        if self.client.job.as_ref().is_none_or(|under_way| under_way.job.waits()) {
-            return false;
-        }
-        let noted = table::row(row).and_then(|row| self.note_later(row, args)).map(Box::new);
+        let Some(under_way) = &self.client.job else { return false };
+        // The words of one that waits are kept for as long: only where it may be listed, as what it works is short.
+        let is_kept = !under_way.job.waits() || self.shared.commandlog.measures_all();
+        let kept = table::row(row).filter(|_| is_kept);
+        let noted = kept.and_then(|row| self.note_later(row, args)).map(Box::new);
         if let Some(under_way) = &mut self.client.job {
             under_way.row = Some(row);
             (under_way.noted, under_way.is_timed) = (noted, true);
