@@ -283,6 +283,9 @@ fn wait(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if timeout < 0 {
         return Err(Fail::of("ERR timeout is negative"));
     }
+    if (call.cx.now() as i64).checked_add(timeout).is_none() {
+        return Err(Fail::of("ERR timeout is out of range"));
+    }
     call.integer(0)
 }
 

@@ -1,5 +1,7 @@
 //! The parameters of CONFIG: their names, what each can be set to, and what it is at start.
 
+use larder_protocol::resp::parse_integer;
+
 /// What a parameter can be set to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
@@ -240,10 +242,10 @@ impl Kind {
     /// The text in the form in which it is told.
     pub fn check(self, text: &str) -> Result<String, String> {
         match self {
-            Kind::Number(least, most) => match text.parse::<i64>() {
-                Ok(n) if (least..=most).contains(&n) => Ok(n.to_string()),
-                Ok(_) => Err(format!("argument must be between {least} and {most} inclusive")),
-                Err(_) => Err("argument couldn't be parsed into an integer".into()),
+            Kind::Number(least, most) => match parse_integer(text.as_bytes()) {
+                Some(n) if (least..=most).contains(&n) => Ok(n.to_string()),
+                Some(_) => Err(format!("argument must be between {least} and {most} inclusive")),
+                None => Err("argument couldn't be parsed into an integer".into()),
             },
             Kind::Clamped(least, most) => {
                 let text = Kind::Number(0, i64::from(i32::MAX)).check(text)?;
