@@ -37,6 +37,12 @@ impl Shared {
         self.common.clock.now(system)
     }
 
+    /// The same in microseconds.
+    #[inline]
+    pub fn now_us(&self, system_us: u64) -> u64 {
+        self.common.clock.now_us(system_us)
+    }
+
     /// Flushes the store if a delayed flush_all is due. Conversations do so too: workers that receive nothing call it on
     /// their tick, so that a flush happens in time without traffic.
     #[inline]

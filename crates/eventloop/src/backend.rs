@@ -137,6 +137,9 @@ pub trait Backend {
 
     /// The time at the end of the last wait.
     fn now(&self) -> Millis;
+
+    /// The same, in nanoseconds.
+    fn now_ns(&self) -> u64;
 }
 
 /// Token of the waker; no connection has it.
@@ -153,6 +156,7 @@ pub struct Epoll<S> {
     events: Events,
     started: std::time::Instant,
     now: Millis,
+    now_ns: u64,
     streams: PhantomData<fn(&S)>,
 }
 
@@ -165,8 +169,17 @@ impl<S: Stream + AsFd> Epoll<S> {
         let poller = Poller::new()?;
         poller.add(waker, WAKER_TOKEN, Interest::Read)?;
         let events = Events::with_capacity(EVENTS_MAX);
-        let now = started.elapsed().as_millis() as Millis;
-        Ok(Epoll { poller, events, started, now, streams: PhantomData })
+        let mut epoll = Epoll { poller, events, started, now: 0, now_ns: 0, streams: PhantomData };
+        epoll.take_time();
+        Ok(epoll)
+    }
+}
+
+impl<S> Epoll<S> {
+    #[inline]
+    fn take_time(&mut self) {
+        self.now_ns = self.started.elapsed().as_nanos() as u64;
+        self.now = self.now_ns / 1_000_000;
     }
 }
 
@@ -184,7 +197,7 @@ impl<S: Stream + AsFd> Backend for Epoll<S> {
     #[inline]
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         self.poller.wait(&mut self.events, timeout)?;
-        self.now = self.started.elapsed().as_millis() as Millis;
+        self.take_time();
         Ok(self.events.len())
     }
 
@@ -196,5 +209,10 @@ impl<S: Stream + AsFd> Backend for Epoll<S> {
     #[inline]
     fn now(&self) -> Millis {
         self.now
+    }
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 }

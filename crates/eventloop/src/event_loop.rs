@@ -275,7 +275,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         let timeout = self.wait_for(handler, timeout);
         let events = self.backend.wait(timeout)?;
         let now = self.backend.now();
-        handler.woke(now);
+        handler.woke(self.backend.now_ns());
         let mut turn = WakeUp { woken: false, events: 0, now };
         for index in 0..events {
             let event = self.backend.event(index);

@@ -127,8 +127,8 @@ pub trait Handler {
     /// What it keeps per connection. Small: an idle connection costs little more than this.
     type Connection;
 
-    /// The loop woke up. Called once per wake-up, before anything else of it.
-    fn woke(&mut self, now: Millis);
+    /// The loop woke up, at this time of its clock in nanoseconds. Called once per wake-up, before anything else of it.
+    fn woke(&mut self, now_ns: u64);
 
     /// `input` has come: what was kept of earlier bytes, and new ones behind. Replies are kept by
     /// the handler until [`Handler::sent`].

@@ -306,6 +306,10 @@ impl<S: Stream + AsRef<SimStream>> Backend for Sim<S> {
     fn now(&self) -> Millis {
         self.net.lock().time.now()
     }
+
+    fn now_ns(&self) -> u64 {
+        self.net.lock().time.now_us() * 1000
+    }
 }
 
 #[cfg(test)]

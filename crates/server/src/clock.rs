@@ -32,8 +32,8 @@ pub enum Clock {
     Simulated {
         /// Since the start.
         time: Time,
-        /// When it was started as the system's clock says now, milliseconds since the Unix epoch.
-        epoch_ms: Arc<AtomicU64>,
+        /// When it was started as the system's clock says now, microseconds since the Unix epoch.
+        epoch_us: Arc<AtomicU64>,
     },
 }
 
@@ -70,13 +70,80 @@ impl Clock {
         }
     }
 
+    /// Nanoseconds since the start, by the loops' clock.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.elapsed().as_nanos() as u64
+    }
+
     /// The system's time, milliseconds since the Unix epoch.
     pub fn system_ms(&self) -> Millis {
+        self.system_ns() / 1_000_000
+    }
+
+    /// The same, in nanoseconds.
+    pub fn system_ns(&self) -> u64 {
         match self {
             Clock::Machine { .. } => {
-                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Millis)
+                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
             }
-            Clock::Simulated { time, epoch_ms } => epoch_ms.load(Relaxed) + time.now_us() / 1000,
+            Clock::Simulated { time, epoch_us } => (epoch_us.load(Relaxed) + time.now_us()) * 1000,
+        }
+    }
+}
+
+/// What the system's time is ahead of the loops' clock, as a worker knows it: never too much, so that nothing expires early
+/// and no time is told that is still to come.
+///
+/// ```text
+/// loops' clock   before        after
+///                   │  system    │        system − after ≤ base ≤ system − before
+/// ```
+///
+/// It stays while it may be right, and otherwise becomes the least that it may be. So it grows to what is right with each
+/// reading, and what is told of it goes back only where somebody has set the system's clock back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WallBase {
+    ns: u64,
+}
+
+impl WallBase {
+    /// The system's time was read between two looks at the loops' clock.
+    pub fn learn(&mut self, before_ns: u64, system_ns: u64, after_ns: u64) {
+        let (least, most) = (system_ns.saturating_sub(after_ns), system_ns.saturating_sub(before_ns));
+        if self.ns < least || self.ns > most {
+            self.ns = least;
+        }
+    }
+
+    /// The system's time when the loops' is this, nanoseconds since the Unix epoch.
+    #[inline]
+    pub fn at(self, now_ns: u64) -> u64 {
+        self.ns + now_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_base_is_never_too_much_and_goes_back_only_with_the_system() {
+        const AHEAD: u64 = 1_700_000_000_123_456_789;
+        let mut base = WallBase::default();
+        // What each of two looks at a clock takes: the first reading was interrupted.
+        let (mut now, mut last) = (5_000, 0);
+        for (one, other) in [(40, 3_000_000), (2_000_000, 70), (30, 30), (10, 900), (500, 20), (20, 25)] {
+            let (before, system, after) = (now, now + one + AHEAD, now + one + other);
+            base.learn(before, system, after);
+            let told = base.at(after);
+            assert!(last <= told && told <= after + AHEAD, "{last} {told}");
+            (now, last) = (after + 1, told);
+        }
+        // The least of what came between the system's time and a look behind it.
+        assert_eq!(AHEAD - base.ns, 20);
+        for set in [AHEAD - 7_000_000_000, AHEAD + 1, AHEAD + 900_000_000] {
+            base.learn(now, now + 30 + set, now + 60);
+            assert_eq!(set - base.ns, 30, "what somebody has set is known at once");
         }
     }
 }

@@ -39,6 +39,8 @@ pub struct Room {
     tap: Tap,
     prefixes: WorkerPrefixes,
     again: Cell<Again>,
+    /// What the turn's time has beyond its milliseconds, in microseconds.
+    micros: Cell<u64>,
     /// What the request at work comes to, if it goes on in the next turn: its conversation knows what that is.
     later: Cell<Option<Box<dyn Any + Send>>>,
     /// What a protocol keeps with its worker, which knows what that is.
@@ -83,6 +85,12 @@ impl Room {
     /// Keeps something from one request to the next.
     pub(crate) fn keep(&self, what: Box<dyn Any + Send>) {
         self.kept.set(Some(what));
+    }
+
+    /// A turn begins: its time has so many microseconds beyond the milliseconds that guards are entered at.
+    #[inline]
+    pub fn set_micros(&self, micros: u64) {
+        self.micros.set(micros);
     }
 
     /// The worker's account of work.
@@ -184,6 +192,11 @@ impl Context<'_, '_> {
     #[inline]
     pub fn now(&self) -> Millis {
         self.guard.now()
+    }
+
+    /// The same, in microseconds.
+    pub(crate) fn now_us(&self) -> u64 {
+        self.now() * 1000 + self.room.micros.get()
     }
 
     /// Spends work; with the last of the slice the turn of the connection that has `out` ends.

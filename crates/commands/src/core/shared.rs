@@ -168,6 +168,13 @@ impl Clock {
         }
     }
 
+    /// The same in microseconds.
+    #[inline]
+    pub fn now_us(&self, system_us: u64) -> u64 {
+        let us = if self.stopped_at.load(Relaxed) == 0 { system_us % 1000 } else { 0 };
+        self.now(system_us / 1000) * 1000 + us
+    }
+
     /// Stops the clock at `now`.
     pub fn stop(&self, now: Millis) {
         self.stopped_at.store(now, Relaxed);

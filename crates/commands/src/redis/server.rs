@@ -191,8 +191,8 @@ fn shutdown(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 }
 
 fn time(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    let now = call.cx.now();
+    let now_us = call.cx.now_us();
     call.array(2);
-    call.bulk((now / 1000).to_string().as_bytes())?;
-    call.bulk((now % 1000 * 1000).to_string().as_bytes())
+    call.bulk((now_us / 1_000_000).to_string().as_bytes())?;
+    call.bulk((now_us % 1_000_000).to_string().as_bytes())
 }

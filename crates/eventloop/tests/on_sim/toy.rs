@@ -7,7 +7,7 @@ use std::io::IoSlice;
 
 use larder_eventloop::sim::{Peer, Sim, SimStream, Weather};
 use larder_eventloop::{
-    Between, Closed, EventLoop, Handler, Id, Limits, Millis, Outgoing, Place, Stream, Taken, Wait,
+    Between, Closed, EventLoop, Handler, Id, Limits, Outgoing, Place, Stream, Taken, Wait,
 };
 
 /// Replies of a connection above which it is read no further.
@@ -65,7 +65,7 @@ impl Conn {
 impl Handler for Toy {
     type Connection = Conn;
 
-    fn woke(&mut self, _now: Millis) {
+    fn woke(&mut self, _now_ns: u64) {
         self.worked.0 = 0;
         self.looked_at = 0;
     }

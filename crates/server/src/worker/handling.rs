@@ -111,13 +111,15 @@ impl Handler for Service {
     type Connection = Connection;
 
     #[inline]
-    fn woke(&mut self, now: Millis) {
+    fn woke(&mut self, now_ns: u64) {
         debug_assert!(self.turn_replies.is_empty(), "what a turn has left of replies went out with it");
-        self.now = now;
-        if now >= self.wall_read_at + CLOCK_MS {
-            self.read_wall_clock(now);
+        self.now = now_ns / 1_000_000;
+        if self.now >= self.wall_read_at + CLOCK_MS {
+            self.read_wall_clock();
         }
-        self.wall = self.hub.shared.now(self.wall_base + now);
+        let wall_us = self.hub.shared.now_us(self.wall_base.at(now_ns) / 1000);
+        self.wall = wall_us / 1000;
+        self.room.set_micros(wall_us % 1000);
         self.room.work().begin_slice();
     }
 

@@ -28,6 +28,9 @@ const MANY: usize = 1_000;
 /// A value that is sent from where it lies.
 const SPLICED: usize = 20_000;
 
+/// When worlds begin, as the system's clock says.
+const EPOCH_US: u64 = 1_700_000_000_000_000;
+
 fn address() -> Address {
     Address::Unix("/sim".into())
 }
@@ -48,9 +51,14 @@ impl World {
     }
 
     fn on(sim: Sim, config: Config) -> World {
+        World::begun_at(EPOCH_US, sim, config)
+    }
+
+    /// One that was started when the system's clock had so many microseconds since the Unix epoch.
+    fn begun_at(epoch_us: u64, sim: Sim, config: Config) -> World {
         let store = Store::new(crate::store_config(&config)).expect("a store");
         let worker = store.worker().expect("a worker of the store");
-        let clock = Clock::Simulated { time: sim.time(), epoch_ms: Arc::new(1_700_000_000_000.into()) };
+        let clock = Clock::Simulated { time: sim.time(), epoch_us: Arc::new(epoch_us.into()) };
         let listeners = [Speaks::Any, Speaks::Redis].map(|speaks| Listener::new(address(), speaks)).into();
         let hub = Hub::new(config, store, listeners, Log::default(), clock).expect("wakers");
         let limits = Limits {
@@ -422,5 +430,63 @@ fn keys_that_many_ask_for_and_nobody_reads_stay_within_what_connections_may_hold
             told.extend(other.read(usize::MAX));
         }
         assert!(told.starts_with(b"*950\r\n") && told.len() > 950 * 8192, "{} bytes", told.len());
+    }
+}
+
+/// Whatever the loops' clock and the system's had beyond whole milliseconds when they were read.
+#[test]
+fn times_are_those_of_the_batch_to_the_microsecond_and_no_expiry_is_later_than_asked() {
+    for phase_us in [0, 1, 499, 500, 777, 999] {
+        let sim = Sim::new(1, Weather::FAIR);
+        let (time, epoch_us) = (sim.time(), EPOCH_US + 1000 - phase_us);
+        time.pass_us(700_000 + 2 * phase_us);
+        let mut world = World::begun_at(epoch_us, sim, Config { threads: 1, ..Config::default() });
+        let peer = world.connect_to(1);
+        world.exchange(&peer, &resp(&["SET", "k", "v"]), "+OK\r\n");
+        let mut last = 0;
+        for _ in 0..400 {
+            // Some of them beyond what the clocks are read anew after.
+            time.pass_us(7_013);
+            let before_us = epoch_us + time.now_us();
+            peer.send(b"TIME\r\n");
+            let told = world.read_all(&peer);
+            let numbers: Vec<u64> = told.lines().filter_map(|line| line.parse().ok()).collect();
+            let &[s, us] = &numbers[..] else { panic!("{told}") };
+            let told_us = s * 1_000_000 + us;
+            let after_us = epoch_us + time.now_us();
+            assert!((before_us..=after_us).contains(&told_us), "{before_us} {told_us} {after_us}");
+            assert!(last <= told_us, "{last} {told_us}");
+            last = told_us;
+
+            let at = ((epoch_us + time.now_us()) / 1000 + 10_000).to_string();
+            world.exchange(&peer, &resp(&["GETEX", "k", "PXAT", &at]), "$1\r\nv\r\n");
+            peer.send(resp(&["PTTL", "k"]).as_bytes());
+            let left = world.read_all(&peer);
+            let left: u64 = left.trim_end()[1..].parse().expect("milliseconds");
+            assert!(left <= 10_000, "{left} ms are left of 10,000");
+        }
+    }
+}
+
+/// A worker learns within a second that somebody has set the system's clock, and until then its own goes on.
+#[test]
+fn a_clock_that_was_set_is_followed_and_one_that_was_not_goes_on() {
+    let sim = Sim::new(1, Weather::FAIR);
+    let mut world = World::on(sim, Config { threads: 1, ..Config::default() });
+    let Clock::Simulated { epoch_us, .. } = world.service.hub().clock.clone() else { panic!("a simulation") };
+    let peer = world.connect_to(1);
+    let asked = |world: &mut World| -> u64 {
+        peer.send(b"TIME\r\n");
+        let told = world.read_all(&peer);
+        let numbers: Vec<u64> = told.lines().filter_map(|line| line.parse().ok()).collect();
+        numbers[0] * 1_000_000 + numbers[1]
+    };
+    for set_us in [-3_600_000_123, 90_000_001, 1, 0] {
+        let before = asked(&mut world);
+        epoch_us.store(epoch_us.load(SeqCst).saturating_add_signed(set_us), SeqCst);
+        world.pass(1_100);
+        let after = asked(&mut world);
+        let passed = after as i64 - before as i64 - set_us;
+        assert!((1_000_000..1_300_000).contains(&passed), "{set_us}: {passed}");
     }
 }

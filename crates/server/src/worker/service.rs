@@ -9,6 +9,7 @@ use larder_store::Millis as WallMillis;
 
 use super::handling::At;
 use super::replies::{Replies, TurnReplies};
+use crate::clock::WallBase;
 use crate::crowd::Crowd;
 use crate::hub::{Hub, Shed};
 use crate::log::Rarely;
@@ -66,6 +67,9 @@ const STEPS_US_BESIDE_MAX: u64 = 100;
 /// The wall clock is read anew this often; in between it moves with the loop's clock.
 pub(super) const CLOCK_MS: Millis = 1000;
 
+/// So often, each time: whoever is interrupted in one reading is so in the next hardly.
+const WALL_READS: usize = 3;
+
 /// What a worker keeps of a connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -91,8 +95,7 @@ pub struct Service {
     pub(super) room: Room,
     /// The loop's time.
     pub(super) now: Millis,
-    /// The wall clock's time less the loop's.
-    pub(super) wall_base: WallMillis,
+    pub(super) wall_base: WallBase,
     pub(super) wall_read_at: Millis,
     /// The server's time: the wall clock's unless it was moved.
     pub(super) wall: WallMillis,
@@ -131,7 +134,7 @@ impl Service {
             turn_replies,
             room: Room::default(),
             now: 0,
-            wall_base: 0,
+            wall_base: WallBase::default(),
             wall_read_at: 0,
             wall: 0,
             kept: 0,
@@ -142,9 +145,7 @@ impl Service {
             unwatched: Rarely::default(),
             crowd: Crowd::default(),
         };
-        // Some time of the start has gone by: as if none had, the clock would be ahead until it is read again.
-        let now = service.hub.clock.elapsed().as_millis() as Millis;
-        service.read_wall_clock(now);
+        service.read_wall_clock();
         service.tend_samples();
         service
     }
@@ -164,9 +165,15 @@ impl Service {
         self.now
     }
 
-    pub(super) fn read_wall_clock(&mut self, now: Millis) {
-        self.wall_base = self.hub.clock.system_ms().saturating_sub(now);
-        self.wall_read_at = now;
+    pub(super) fn read_wall_clock(&mut self) {
+        let clock = &self.hub.clock;
+        for _ in 0..WALL_READS {
+            let before_ns = clock.elapsed_ns();
+            let system_ns = clock.system_ns();
+            let after_ns = clock.elapsed_ns();
+            self.wall_base.learn(before_ns, system_ns, after_ns);
+            self.wall_read_at = after_ns / 1_000_000;
+        }
     }
 
     pub(super) fn counters(&self) -> &Counters {

@@ -179,9 +179,9 @@ impl<'t> Timed<'t> {
 impl Handler for Timed<'_> {
     type Connection = Connection;
 
-    fn woke(&mut self, now: Millis) {
+    fn woke(&mut self, now_ns: u64) {
         self.timing.woke = Instant::now();
-        self.service.woke(now);
+        self.service.woke(now_ns);
     }
 
     fn received(&mut self, connection: &mut Connection, input: &[u8]) -> Taken {

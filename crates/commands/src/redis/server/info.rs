@@ -152,7 +152,7 @@ fn server(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("process_id", Figure::ProcessId.of(common));
     page.line("run_id", format_args!("{:040x}", call.shared.run_id));
     page.line("tcp_port", call.client.facts.listen_address.rsplit(':').next().unwrap_or("0"));
-    page.line("server_time_usec", call.cx.now() * 1000);
+    page.line("server_time_usec", call.cx.now_us());
     let uptime_s = Figure::Uptime.of(common);
     page.line("uptime_in_seconds", uptime_s);
     page.line("uptime_in_days", uptime_s / 86_400);

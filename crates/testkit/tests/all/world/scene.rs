@@ -70,8 +70,8 @@ pub struct Scene {
     pub books: Books,
     pub door: Door,
     pub journal: Journal,
-    /// The system's time when the server was started, as its clock says.
-    epoch_ms: Arc<AtomicU64>,
+    /// The system's time when the server was started, as its clock says, in microseconds: whole milliseconds of them.
+    epoch_us: Arc<AtomicU64>,
     /// What it has said shortly before, and until when a worker may still go by it.
     epochs: Vec<(Millis, Millis)>,
     /// Time in which nothing was kept from acting.
@@ -89,7 +89,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    pub fn new(random: Random, plan: Plan, time: Time, epoch_ms: Arc<AtomicU64>, door: Door) -> Scene {
+    pub fn new(random: Random, plan: Plan, time: Time, epoch_us: Arc<AtomicU64>, door: Door) -> Scene {
         Scene {
             random,
             time,
@@ -97,7 +97,7 @@ impl Scene {
             books: Books::default(),
             door,
             journal: Journal::default(),
-            epoch_ms,
+            epoch_us,
             epochs: Vec::new(),
             fair_us: 0,
             flush: Flush::None,
@@ -119,7 +119,7 @@ impl Scene {
     /// The system's time as any worker may have it now: not before the one and not after the other.
     pub fn wall(&self) -> (Millis, Millis) {
         let now = self.now();
-        let epoch = self.epoch_ms.load(Relaxed);
+        let epoch = self.epoch_us.load(Relaxed) / 1000;
         let known = self.epochs.iter().filter(|(until, _)| now <= *until).map(|(_, epoch)| *epoch);
         let (first, last) =
             known.fold((epoch, epoch), |(first, last), epoch| (first.min(epoch), last.max(epoch)));
@@ -130,8 +130,9 @@ impl Scene {
     pub fn step_clock(&mut self, by_ms: i64) {
         let now = self.now();
         self.epochs.retain(|(until, _)| now <= *until);
-        self.epochs.push((now + CLOCK_MS, self.epoch_ms.load(Relaxed)));
-        self.epoch_ms.store(self.epoch_ms.load(Relaxed).saturating_add_signed(by_ms), Relaxed);
+        let epoch = self.epoch_us.load(Relaxed) / 1000;
+        self.epochs.push((now + CLOCK_MS, epoch));
+        self.epoch_us.store(epoch.saturating_add_signed(by_ms) * 1000, Relaxed);
         self.note(&format!("the system's clock is set by {by_ms} ms"));
     }
 }

@@ -88,7 +88,7 @@ impl World {
 
     /// The world of a plan.
     pub fn planned(seed: u64, mut random: Random, plan: Plan, pulse: Arc<AtomicU64>) -> World {
-        let (time, epoch_ms) = (Time::default(), Arc::new(AtomicU64::new(START_MS)));
+        let (time, epoch_us) = (Time::default(), Arc::new(AtomicU64::new(START_MS * 1000)));
         let memory_bytes = plan.memory_mb() << 20;
         let evict = plan.memory != Memory::Refuses;
         let config =
@@ -106,7 +106,7 @@ impl World {
         let address = |n| Address::Tcp(([10, 255, 0, n], 11211).into());
         let listeners =
             vec![Listener::new(address(0), Speaks::Any), Listener::new(address(1), Speaks::Redis)];
-        let clock = Clock::Simulated { time: time.clone(), epoch_ms: Arc::clone(&epoch_ms) };
+        let clock = Clock::Simulated { time: time.clone(), epoch_us: Arc::clone(&epoch_us) };
         let hub = Hub::new(config, Arc::clone(&store), listeners, Log::default(), clock);
         let hub = Arc::new(hub.expect("wakers"));
         let network = Network::new(random.below(u64::MAX), plan.weather(&mut random), time.clone());
@@ -121,7 +121,7 @@ impl World {
         let hands = (0..plan.workers).map(hand).collect();
         let door = Door::new(Arc::clone(&hub), network.clone(), time.clone());
         let acceptor = Some(Acceptor::new(Arc::clone(&hub), door.clone(), arrivals));
-        let mut scene = Scene::new(random, plan, time, epoch_ms, door);
+        let mut scene = Scene::new(random, plan, time, epoch_us, door);
         let clients = clients(&mut scene);
         World {
             scene,
