@@ -4,16 +4,12 @@
 -- places for, and never raise anything.
 local raw, rust, constants = ...
 local shown = {}
--- The environment of every function of this chunk, and of those that they make, which is how they are told from a script's:
--- no script is ever given it, and none of these functions gets another. It is empty, for all that they use is local.
-local ours = {}
-raw.setfenv(1, ours)
 
 local error, type, select, tostring = raw.error, raw.type, raw.select, raw.tostring
 local next, pairs, ipairs = raw.next, raw.pairs, raw.ipairs
 local rawget, rawset, getmetatable, setmetatable = raw.rawget, raw.rawset, raw.getmetatable, raw.setmetatable
 local pcall, xpcall, unpack, loadstring = raw.pcall, raw.xpcall, raw.unpack, raw.loadstring
-local getfenv, setfenv, collectgarbage = raw.getfenv, raw.setfenv, raw.collectgarbage
+local collectgarbage = raw.collectgarbage
 local byte, sub, rep = raw.string.byte, raw.string.sub, raw.string.rep
 local concat, insert, remove, sort = raw.table.concat, raw.table.insert, raw.table.remove, raw.table.sort
 local resume = raw.coroutine.resume
@@ -205,35 +201,6 @@ function base.load(read)
     n = n + 1
     pieces[n] = piece
   end
-end
-
--- A place among the calls, as Lua takes it: a number, or a text that is one.
-local function level_of(f)
-  local level = type(f) ~= 'function' and raw.tonumber(f)
-  return level and level - level % 1
-end
-
--- What a function sees. Of one of ours, which a level may name, too, it is what scripts see.
-function base.getfenv(f)
-  if f == nil then f = 1 end
-  local level = level_of(f)
-  if level then f = level > 0 and level + 1 or level end
-  local env = getfenv(f)
-  if env == ours then return shown end
-  return env
-end
-
--- The script at work; and one that has changed what its functions see, of which the next run is to see what the first did.
-local at_work, refitted
-
-function base.setfenv(f, t)
-  local level = level_of(f)
-  if level == 0 then error(READONLY, 2) end
-  -- `pcall` is a place among the calls, too.
-  if level and level > 0 then f = level + 2 end
-  if told('setfenv', pcall(getfenv, f)) == ours then error(READONLY, 2) end
-  refitted = at_work
-  return told('setfenv', pcall(setfenv, f, t))
 end
 
 -- Collecting -----------------------------------------------------------------------------------------------------------
@@ -959,9 +926,8 @@ end
 local function run(script, server, keys, argv, kind)
   local ok, result
   -- What the last one has left, if it was ended before it could put it back itself.
-  if refitted then setfenv(refitted, shown) end
   if loading then unload() end
-  host, at_work, refitted, registered = nil, kind == SCRIPT and script or nil, nil, nil
+  host, registered = nil, nil
   if not json_settings.usual then
     for name, value in pairs(settings()) do json_settings[name] = value end
   end
