@@ -28,7 +28,7 @@ use super::table::flag::{
     ALLOW_BUSY, DENYOOM, IS_TOLD, LOADING, MOVABLEKEYS, NOSCRIPT, PUBLISHES, READONLY, SKIP_MONITOR, STALE,
     TAKES_ALL, WEIGHTLESS,
 };
-use super::table::{Command, Keys, NO_KEYS};
+use super::table::{Access, Command, Keys, NO_KEYS};
 use cache::{Id, Script, id_of};
 use run::{Asked, Run};
 use std::sync::Arc;
@@ -42,9 +42,11 @@ const SCRIPT_KEYS: Keys = Keys::Counted { count: 2, step: 1 };
 pub(crate) const ROWS: &[Command] = &[
     Command::args("eval", -3, EVALS, SCRIPT_KEYS, |call, args| EVAL.ask(call, args))
         .with(TAKES_ALL | IS_TOLD | PUBLISHES)
+        .access(&[Access::Change])
         .doc("2.6.0", "script numkeys [key [key ...]] [arg [arg ...]]", "Runs a Lua script."),
     Command::args("evalsha", -3, EVALS, SCRIPT_KEYS, |call, args| EVALSHA.ask(call, args))
         .with(TAKES_ALL | IS_TOLD | PUBLISHES)
+        .access(&[Access::Change])
         .doc("2.6.0", "sha1 numkeys [key [key ...]] [arg [arg ...]]", "Runs a script that is known."),
     Command::args("eval_ro", -3, EVALS | READONLY, SCRIPT_KEYS, |call, args| EVAL_RO.ask(call, args))
         .with(TAKES_ALL)
@@ -62,6 +64,7 @@ pub(crate) const ROWS: &[Command] = &[
         ),
     Command::args("fcall", -3, EVALS, SCRIPT_KEYS, |call, args| FCALL.ask(call, args))
         .with(TAKES_ALL | IS_TOLD | PUBLISHES)
+        .access(&[Access::Change])
         .doc("7.0.0", "function numkeys [key [key ...]] [arg [arg ...]]", "Calls a function of a library."),
     Command::args("fcall_ro", -3, EVALS | READONLY, SCRIPT_KEYS, |call, args| FCALL_RO.ask(call, args))
         .with(TAKES_ALL)

@@ -642,7 +642,7 @@ impl Command {
     }
 
     /// It runs a script, which is shown to MONITOR before what it calls.
-    pub fn runs_script(&self) -> bool {
+    pub const fn runs_script(&self) -> bool {
         self.has(flag::SKIP_MONITOR) && self.has(flag::MOVABLEKEYS)
     }
 
@@ -668,7 +668,9 @@ impl Command {
         if !writes && self.tells.is_some() {
             return Some("it tells of changes and does not write");
         }
-        if self.keys.any() && changes != writes {
+        // A script may write, unless its command says that it does not.
+        let may_write = writes || self.runs_script() && !self.has(flag::READONLY);
+        if self.keys.any() && changes != may_write {
             return Some(
                 "what it does with its keys is not what WRITE says, or it does not say it of several",
             );
