@@ -241,7 +241,9 @@ impl<'t> Unpacker<'t> {
             }
             0xCA => number(f64::from(f32::from_bits(self.unsigned(4)? as u32))),
             0xCB => number(f64::from_bits(self.unsigned(8)?)),
-            0xCC..=0xCF => number(self.unsigned(1 << (kind - 0xCC))? as f64),
+            0xCC..=0xCE => number(self.unsigned(1 << (kind - 0xCC))? as f64),
+            // Redis's library reads either for a signed one.
+            0xCF => number(self.signed(8)?),
             0xD0..=0xD3 => number(self.signed(1 << (kind - 0xD0))?),
             0xD9..=0xDB => {
                 let bytes = self.unsigned(1 << (kind - 0xD9))?;

@@ -6,7 +6,7 @@
 //! '*' '+' '-' '?'  how often      '^' '$'  ends      '%b()' balanced      '%f[…]' a frontier
 //! ```
 
-use mlua::prelude::LuaResult;
+use mlua::prelude::{LuaError, LuaResult};
 
 use crate::answer::{error, no_memory};
 
@@ -26,6 +26,13 @@ pub(crate) enum Capture {
     Text(usize, usize),
     /// A place.
     Place(usize),
+    /// A bracket that nothing closes: an error, where it is asked for.
+    Open,
+}
+
+/// What was captured is asked for, and its bracket is not closed.
+pub(crate) fn unfinished() -> LuaError {
+    error("unfinished capture")
 }
 
 /// A match.
@@ -321,11 +328,11 @@ pub(crate) fn search(
     for start in init..=last {
         matcher.captures.clear();
         let Some(end) = matcher.matches(start, 0, 0)? else { continue };
-        let closed = |capture: &Open| match capture {
-            Open::Closed(capture) => Ok(*capture),
-            Open::From(_) => Err(error("unfinished capture")),
+        let captured = |capture: &Open| match capture {
+            Open::Closed(capture) => *capture,
+            Open::From(_) => Capture::Open,
         };
-        let captures = matcher.captures.iter().map(closed).collect::<LuaResult<_>>()?;
+        let captures = matcher.captures.iter().map(captured).collect();
         return Ok(Some(Found { start, end, captures }));
     }
     Ok(None)
@@ -384,6 +391,7 @@ fn put(made: &mut Vec<u8>, text: &[u8], found: &Found, by: &[u8], bytes_max: usi
                     Some(Capture::Place(place)) => {
                         made.extend_from_slice((place + 1).to_string().as_bytes());
                     }
+                    Some(Capture::Open) => return Err(unfinished()),
                     None if at == 0 => made.extend_from_slice(&text[found.start..found.end]),
                     None => return Err(error("invalid capture index")),
                 }
@@ -450,7 +458,6 @@ mod tests {
             ("[a", "malformed pattern (missing ']')"),
             ("[%", "malformed pattern (missing ']')"),
             ("[a-", "malformed pattern (missing ']')"),
-            ("(a", "unfinished capture"),
             ("a)", "invalid pattern capture"),
             ("%1", "invalid capture index"),
             ("%b", "unbalanced pattern"),
@@ -460,6 +467,14 @@ mod tests {
         }
         assert_eq!(find(&"a".repeat(50), &"(a".repeat(40)).unwrap_err(), "too many captures");
         assert_eq!(find(&"a".repeat(300), &"a?".repeat(300)).unwrap_err(), "pattern too complex");
+    }
+
+    #[test]
+    fn what_a_bracket_captures_that_nothing_closes_is_an_error_where_it_is_asked_for() {
+        assert_eq!(find("abc", "()(b").unwrap().unwrap().2, [Capture::Place(1), Capture::Open]);
+        assert_eq!(gsub("abc", "(a", "%0y"), ("aybc".into(), 1));
+        let asked = replace(b"abc", b"(a", b"%1y", 1, 100, &mut Looks::new(&|| true));
+        assert_eq!(crate::answer::text_of(&asked.unwrap_err()), "unfinished capture");
     }
 
     #[test]

@@ -16,7 +16,8 @@ local resume = raw.coroutine.resume
 
 -- Values of one call that Rust holds at once, with room for its own.
 local ARGUMENTS_MAX = 7500
-local RESULTS_MAX = 7999
+-- Places that a function of C has for what it is given and what comes of it.
+local PLACES_MAX = 8000
 local INTEGER_MAX = 2147483647
 -- Functions of a library.
 local FUNCTIONS_MAX = 1000
@@ -80,11 +81,33 @@ local function told(name, ok, ...)
   error(err, err == STOP and 0 or 3)
 end
 
+-- An error about the nth argument of the function that is so many calls up from who says so (1: it says so itself). Of a method's
+-- arguments what is before its colon does not count.
+local function wrong(up, n, name, what)
+  if rust.is_method(up + 1) then
+    n = n - 1
+    if n == 0 then error("calling '" .. name .. "' on bad self (" .. what .. ')', up + 2) end
+  end
+  error('bad argument #' .. n .. " to '" .. name .. "' (" .. what .. ')', up + 2)
+end
+
+-- What the nth of these arguments is, where something else is expected.
+local function expected(what, n, ...)
+  local got = select('#', ...) < n and 'no value' or type((select(n, ...)))
+  return what .. ' expected, got ' .. got
+end
+
 local base = {}
 
-function base.pcall(...) return caught(pcall(...)) end
+function base.pcall(...)
+  -- Redis finds a value of its own there.
+  if (...) == nil and select('#', ...) == 0 then return false, 'attempt to call a boolean value' end
+  return caught(pcall(...))
+end
 
-function base.xpcall(run, handler)
+function base.xpcall(...)
+  if select('#', ...) < 2 then wrong(1, 2, 'xpcall', 'value expected') end
+  local run, handler = ...
   return ended(xpcall(run, function(err)
     if stops(err) then return err end
     return handler(err)
@@ -93,39 +116,58 @@ end
 
 -- Tables ------------------------------------------------------------------------------------------------------------
 
-function base.rawset(t, k, v)
-  if behind[t] then error(READONLY, 2) end
-  if type(t) == 'table' then return rawset(t, k, v) end
-  return told('rawset', pcall(rawset, t, k, v))
+-- What is read-only says where only to what a script does itself: Redis's functions, which are C's, do not.
+function base.rawset(...)
+  local t, k, v = ...
+  if behind[t] then error(READONLY, 0) end
+  if type(t) == 'table' and select('#', ...) > 2 then return rawset(t, k, v) end
+  return told('rawset', pcall(rawset, ...))
 end
 
-function base.rawget(t, k)
+function base.rawget(...)
+  local t, k = ...
   t = behind[t] or t
-  if type(t) == 'table' then return rawget(t, k) end
-  return told('rawget', pcall(rawget, t, k))
+  if type(t) == 'table' and select('#', ...) > 1 then return rawget(t, k) end
+  return told('rawget', pcall(rawget, ...))
 end
 
-function base.setmetatable(t, m)
-  if behind[t] then error(READONLY, 2) end
-  return told('setmetatable', pcall(setmetatable, t, m))
+function base.setmetatable(...)
+  if behind[(...)] then error(READONLY, 0) end
+  return told('setmetatable', pcall(setmetatable, ...))
 end
 
 -- It is called with a table, or that is an error of its caller's.
 local function is_table(name, ...)
-  if type((...)) ~= 'table' then
-    local got = select('#', ...) == 0 and 'no value' or type((...))
-    error("bad argument #1 to '" .. name .. "' (table expected, got " .. got .. ')', 3)
-  end
+  if type((...)) ~= 'table' then wrong(2, 1, name, expected('table', 1, ...)) end
 end
 
--- A whole number in an optional place.
+-- The same of a function in the nth place.
+local function is_function(n, name, ...)
+  if type((select(n, ...))) ~= 'function' then wrong(2, n, name, expected('function', n, ...)) end
+end
+
+-- A number in an optional place.
 local function place(value, usual, n, name)
   if value == nil then return usual end
   local number = raw.tonumber(value)
-  if not number then
-    error('bad argument #' .. n .. " to '" .. name .. "' (number expected, got " .. type(value) .. ')', 3)
-  end
+  if not number then wrong(2, n, name, 'number expected, got ' .. type(value)) end
   return number
+end
+
+-- The number in the nth place.
+local function number_of(n, name, ...)
+  local value = select(n, ...)
+  local number = type(value) == 'number' and value or raw.tonumber(value)
+  if not number then wrong(2, n, name, expected('number', n, ...)) end
+  return number
+end
+
+-- The string there, as which a number passes.
+local function word(n, name, ...)
+  local value = select(n, ...)
+  if type(value) == 'string' then return value end
+  if type(value) == 'number' then return tostring(value) end
+  wrong(2, n, name, expected('string', n, ...))
 end
 
 function base.next(...)
@@ -160,10 +202,13 @@ function base.unpack(...)
   local t, i, j = ...
   i, j = place(i, 1, 2, 'unpack'), place(j, #t, 3, 'unpack')
   if i > j then return end
-  -- Lua takes them for numbers of 32 bits, whatever they are.
-  if not (i >= -INTEGER_MAX and j <= INTEGER_MAX and j - i < RESULTS_MAX) then
+  -- Lua takes them for numbers of 32 bits, whatever they are, and has so many places for what it is given and what comes of it.
+  local count = select('#', ...)
+  if not (i >= -INTEGER_MAX and j <= INTEGER_MAX and j - i + 1 + count <= PLACES_MAX) then
     error('too many results to unpack', 2)
   end
+  if count == 1 then return unpack(t) end
+  if count == 2 then return unpack(t, i) end
   return unpack(t, i, j)
 end
 
@@ -181,16 +226,14 @@ local function compile(source)
   return nil, err
 end
 
-function base.loadstring(source)
-  if type(source) == 'number' then source = tostring(source) end
-  if type(source) ~= 'string' then error("bad argument #1 to 'loadstring' (string expected, got " .. type(source) .. ')', 2) end
+function base.loadstring(...)
+  local source = word(1, 'loadstring', ...)
   return compile(source)
 end
 
-function base.load(read)
-  if type(read) ~= 'function' then
-    error("bad argument #1 to 'load' (function expected, got " .. (read == nil and 'no value' or type(read)) .. ')', 2)
-  end
+function base.load(...)
+  is_function(1, 'load', ...)
+  local read = ...
   local pieces, n, bytes = {}, 0, 0
   while true do
     local piece = read()
@@ -251,16 +294,23 @@ local function collect()
   return 0
 end
 
-function base.collectgarbage(what, arg)
+-- What it may be told to do. What a script sets of the collector's pace it has no part in: it is told Lua's own.
+local COLLECTS = { collect = 0, count = 0, step = 0, stop = 0, restart = 0, setpause = 200, setstepmul = 200 }
+
+function base.collectgarbage(...)
+  local what, arg = ...
+  if what == nil then what = 'collect' else what = word(1, 'collectgarbage', ...) end
+  if not COLLECTS[what] then wrong(1, 1, 'collectgarbage', "invalid option '" .. what .. "'") end
+  arg = place(arg, 0, 2, 'collectgarbage')
   if what == 'count' then return collectgarbage(what) end
-  if what == nil or what == 'collect' then return collect() end
-  if what ~= 'step' then return 0 end
+  if what == 'collect' then return collect() end
+  if what ~= 'step' then return COLLECTS[what] end
   if #marks == 0 then
     mark(1)
     clear()
   end
   -- Each is one step, and one for each KiB that it is asked for.
-  local done = collects(1 + place(arg, 0, 2, 'collectgarbage'))
+  local done = collects(1 + arg)
   if done then spare() end
   return done
 end
@@ -299,7 +349,7 @@ local function several(too_many)
       if select('#', ...) > ARGUMENTS_MAX then error('too many arguments', 2) end
       local ok, results, count = f(...)
       if not ok then error(called(results, name), 2) end
-      if count >= RESULTS_MAX then error('stack overflow (' .. too_many .. ')', 2) end
+      if count + 3 > PLACES_MAX then error('stack overflow (' .. too_many .. ')', 2) end
       return unpack(results, 1, count)
     end
   end
@@ -310,12 +360,6 @@ local function each(functions, wrap, content)
   return content
 end
 
-local function word(value, n, name)
-  if type(value) == 'string' then return value end
-  if type(value) == 'number' then return tostring(value) end
-  error('bad argument #' .. n .. " to '" .. name .. "' (string expected, got " .. type(value) .. ')', 3)
-end
-
 local text = chosen(raw.string, { 'byte', 'char', 'len' })
 
 -- Work on more bytes, or elements, is looked at.
@@ -323,26 +367,25 @@ local LONG = 4096
 
 for _, name in ipairs({ 'lower', 'reverse', 'upper' }) do
   local make = raw.string[name]
-  text[name] = function(s)
-    s = word(s, 1, name)
+  text[name] = function(...)
+    local s = word(1, name, ...)
     local made = make(s)
     if #s > LONG then looks() end
     return made
   end
 end
 
-function text.sub(s, i, j)
-  if type(s) ~= 'string' then s = word(s, 1, 'sub') end
-  if type(i) ~= 'number' then i = place(i, nil, 2, 'sub') end
-  if not i then error("bad argument #2 to 'sub' (number expected, got no value)", 2) end
+function text.sub(...)
+  local s, i, j = ...
+  if type(s) ~= 'string' then s = word(1, 'sub', ...) end
+  if type(i) ~= 'number' then i = number_of(2, 'sub', ...) end
   local made = sub(s, i, j == nil and -1 or place(j, -1, 3, 'sub'))
   if #made > LONG then looks() end
   return made
 end
 
-function text.rep(s, n)
-  s, n = word(s, 1, 'rep'), place(n, nil, 2, 'rep')
-  if not n then error("bad argument #2 to 'rep' (number expected, got no value)", 2) end
+function text.rep(...)
+  local s, n = word(1, 'rep', ...), number_of(2, 'rep', ...)
   if s == '' then return s end
   local made = rep(s, n)
   if #made > LONG then looks() end
@@ -356,8 +399,10 @@ function text.format(...)
   return made
 end
 
-function text.find(s, pattern, init, plain)
-  s, pattern = word(s, 1, 'find'), word(pattern, 2, 'find')
+function text.find(...)
+  local s, pattern = word(1, 'find', ...), word(2, 'find', ...)
+  local _, _, init, plain = ...
+  init = place(init, 1, 3, 'find')
   local ok, from, to, captures, count = rust.find(s, pattern, init, plain)
   if not ok then error(from, 2) end
   if not from then return nil end
@@ -365,16 +410,17 @@ function text.find(s, pattern, init, plain)
   return from, to, unpack(captures, 1, count)
 end
 
-function text.match(s, pattern, init)
-  s, pattern = word(s, 1, 'match'), word(pattern, 2, 'match')
+function text.match(...)
+  local s, pattern = word(1, 'match', ...), word(2, 'match', ...)
+  local init = place(select(3, ...), 1, 3, 'match')
   local ok, from, _, captures, count = rust.scan(s, pattern, init, false)
   if not ok then error(from, 2) end
   if not from then return nil end
   return unpack(captures, 1, count)
 end
 
-function text.gmatch(s, pattern)
-  s, pattern = word(s, 1, 'gmatch'), word(pattern, 2, 'gmatch')
+function text.gmatch(...)
+  local s, pattern = word(1, 'gmatch', ...), word(2, 'gmatch', ...)
   local at, last = 1, #s + 1
   return function()
     if at > last then return nil end
@@ -401,16 +447,19 @@ local function replaced(by, kind, whole, captures, count)
   return value
 end
 
-function text.gsub(s, pattern, by, most)
-  s, pattern = word(s, 1, 'gsub'), word(pattern, 2, 'gsub')
+function text.gsub(...)
+  local s, pattern = word(1, 'gsub', ...), word(2, 'gsub', ...)
+  local _, _, by, most = ...
   local kind = type(by)
+  if kind ~= 'string' and kind ~= 'number' and kind ~= 'function' and kind ~= 'table' then
+    wrong(1, 3, 'gsub', 'string/function/table expected')
+  end
+  most = place(most, nil, 4, 'gsub')
+  if most then most = most - most % 1 end
   if kind == 'string' or kind == 'number' then
     local ok, result, count = rust.gsub(s, pattern, tostring(by), most)
     if not ok then error(result, 2) end
     return result, count
-  end
-  if kind ~= 'function' and kind ~= 'table' then
-    error("bad argument #3 to 'gsub' (string/function/table expected)", 2)
   end
   local pieces, n, count, at, last = {}, 0, 0, 1, #s
   while most == nil or count < most do
@@ -437,25 +486,21 @@ end
 
 local tables = chosen(raw.table, { 'getn', 'setn' })
 
-local function is_function(name, f)
-  if type(f) ~= 'function' then
-    error("bad argument #2 to '" .. name .. "' (function expected, got " .. (f == nil and 'no value' or type(f)) .. ')', 3)
-  end
-end
-
 -- Lua's own call one function of C after another, between which nobody looks.
-function tables.foreach(t, f)
-  is_table('foreach', t)
-  is_function('foreach', f)
+function tables.foreach(...)
+  is_table('foreach', ...)
+  is_function(2, 'foreach', ...)
+  local t, f = ...
   for key, value in next, t do
     local result = f(key, value)
     if result ~= nil then return result end
   end
 end
 
-function tables.foreachi(t, f)
-  is_table('foreachi', t)
-  is_function('foreachi', f)
+function tables.foreachi(...)
+  is_table('foreachi', ...)
+  is_function(2, 'foreachi', ...)
+  local t, f = ...
   for n = 1, #t do
     local result = f(n, rawget(t, n))
     if result ~= nil then return result end
@@ -475,18 +520,17 @@ function tables.maxn(...)
 end
 
 -- What moves many elements does so here, where the script can be looked at.
-function tables.insert(t, ...)
-  if behind[t] then error(READONLY, 2) end
-  is_table('insert', t)
-  local count, at, value = select('#', ...), ...
-  local last = #t + 1
-  if count == 1 then
+function tables.insert(...)
+  local t, at, value = ...
+  if behind[t] then error(READONLY, 0) end
+  is_table('insert', ...)
+  local count, last = select('#', ...), #t + 1
+  if count == 2 then
     rawset(t, last, at)
     return
   end
-  if count ~= 2 then error("wrong number of arguments to 'insert'", 2) end
-  at = place(at, nil, 2, 'insert')
-  if not at then error("bad argument #2 to 'insert' (number expected, got nil)", 2) end
+  if count ~= 3 then error("wrong number of arguments to 'insert'", 2) end
+  at = number_of(2, 'insert', ...)
   if at > last then
     rawset(t, at - at % 1, value)
     return
@@ -497,9 +541,10 @@ function tables.insert(t, ...)
   rawset(t, at, value)
 end
 
-function tables.remove(t, at)
-  if behind[t] then error(READONLY, 2) end
-  is_table('remove', t)
+function tables.remove(...)
+  local t, at = ...
+  if behind[t] then error(READONLY, 0) end
+  is_table('remove', ...)
   local last = #t
   at = place(at, last, 2, 'remove')
   if at < 1 or at > last then return end
@@ -541,16 +586,15 @@ local function merge(t, count, less)
   for n = 1, count do rawset(t, n, from[n]) end
 end
 
-function tables.sort(t, less)
-  if behind[t] then error(READONLY, 2) end
-  is_table('sort', t)
-  if less ~= nil and type(less) ~= 'function' then
-    error("bad argument #2 to 'sort' (function expected, got " .. type(less) .. ')', 2)
-  end
-  local count = #t
-  if count <= SORTED_MAX then return sort(t, less) end
-  local ok, err = pcall(merge, t, count, less)
+function tables.sort(...)
+  local t, less = ...
+  if behind[t] then error(READONLY, 0) end
+  is_table('sort', ...)
+  if less ~= nil then is_function(2, 'sort', ...) end
+  local count, ok, err = #t, nil, nil
+  if count <= SORTED_MAX then ok, err = pcall(sort, t, less) else ok, err = pcall(merge, t, count, less) end
   if ok then return end
+  if err == 'invalid order function for sorting' then error(err, 2) end
   if type(err) == 'string' then
     local from, to = raw.string.find(err, '^sandbox:%d+: ')
     if from then err = sub(err, to + 1) end
@@ -561,32 +605,28 @@ end
 local math = {}
 for name, value in pairs(raw.math) do math[name] = value end
 
-local function whole(value, n, name)
-  local number = raw.tonumber(value)
-  if not number then
-    error('bad argument #' .. n .. " to '" .. name .. "' (number expected, got " .. type(value) .. ')', 3)
-  end
-  return number - number % 1
-end
+-- Without what is behind its point.
+local function whole(number) return number - number % 1 end
 
 function math.random(...)
   local count = select('#', ...)
   local drawn, low, high = rust.random(), 1, nil
   if count == 0 then return drawn end
   if count > 2 then error('wrong number of arguments', 2) end
-  if count == 1 then high = whole(..., 1, 'random') else
-    low = whole(..., 1, 'random')
-    high = whole(select(2, ...), 2, 'random')
-  end
+  high = whole(number_of(1, 'random', ...))
+  if count == 2 then low, high = high, whole(number_of(2, 'random', ...)) end
   if low > high then error('bad argument #' .. count .. " to 'random' (interval is empty)", 2) end
   return raw.math.floor(drawn * (high - low + 1)) + low
 end
 
-function math.randomseed(seed) rust.seed(whole(seed, 1, 'randomseed')) end
+function math.randomseed(...) rust.seed(whole(number_of(1, 'randomseed', ...))) end
 
 local threads = chosen(raw.coroutine, { 'create', 'running', 'status', 'wrap', 'yield' })
 
-function threads.resume(...) return ended(resume(...)) end
+function threads.resume(...)
+  if type((...)) ~= 'thread' then wrong(1, 1, 'resume', 'coroutine expected') end
+  return ended(resume(...))
+end
 
 -- How an instance of cjson works, as a script has set it: for the time of a run, or for one of the script's own.
 local function settings()
@@ -790,7 +830,7 @@ function redis.sha1hex(...)
 end
 
 function redis.set_repl(...)
-  if select('#', ...) ~= 1 then error(failed('redis.set_repl() requires two arguments.'), 0) end
+  if select('#', ...) ~= 1 then error(failed('redis.set_repl() requires one argument.'), 0) end
   local flags = raw.tonumber((...)) or 0
   if flags < 0 or flags > 3 then
     error(failed('Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.'), 0)

@@ -162,6 +162,7 @@ fn captures(
         let value = match *capture {
             pattern::Capture::Place(at) => LuaValue::Integer(at as i64 + 1),
             pattern::Capture::Text(start, end) => making.budget.string(making.lua, &text[start..end])?,
+            pattern::Capture::Open => return Err(pattern::unfinished()),
         };
         table.raw_set(n + 1, value)?;
     }
@@ -241,6 +242,13 @@ fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
                 making.bytes(part.len())?;
             }
             making.budget.string(making.lua, hex(&digest.finalize()).as_bytes())
+        })?,
+    )?;
+    // The function that is so many calls up was called by its name behind a colon.
+    rust.raw_set(
+        "is_method",
+        lua.create_function(|lua, level: usize| {
+            Ok(lua.inspect_stack(level, |debug| debug.names().name_what == Some("method")).unwrap_or(false))
         })?,
     )?;
     let own = Rc::clone(shared);

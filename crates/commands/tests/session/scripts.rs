@@ -231,6 +231,52 @@ fn errors_say_where_they_were() {
     );
 }
 
+/// As Redis 8.0.6 answers them.
+#[test]
+fn what_lua_and_its_libraries_answer_at_their_edges() {
+    let mut bench = bench();
+    for (script, reply) in [
+        ("return {pcall()}", "*2\r\n$-1\r\n$31\r\nattempt to call a boolean value\r\n"),
+        ("return string.gsub('abc', '(a', 'x')", "$3\r\nxbc\r\n"),
+        ("return string.gsub('abc', '(a', '%0y')", "$4\r\naybc\r\n"),
+        ("return {string.gsub('abc', '()(b', 'x')}", "*2\r\n$3\r\naxc\r\n:1\r\n"),
+        ("return string.gsub('aaa', 'a', 'b', 1.9)", "$3\r\nbaa\r\n"),
+        ("return string.gsub('aaa', 'a', {a = 'b'}, 1.9)", "$3\r\nbaa\r\n"),
+        ("return collectgarbage('setpause', 100)", ":200\r\n"),
+        ("return collectgarbage('setstepmul', 100)", ":200\r\n"),
+        ("return collectgarbage('stop')", ":0\r\n"),
+        ("local t = {} for i = 1, 7999 do t[i] = i end return select('#', unpack(t))", ":7999\r\n"),
+        ("return select('#', unpack({}, 1, 7997))", ":7997\r\n"),
+        ("local t = {3, 1, 2} table.sort(t) return t", "*3\r\n:1\r\n:2\r\n:3\r\n"),
+        (
+            "local t = {3, 1, 2} table.sort(t, function(a, b) return a > b end) return t",
+            "*3\r\n:3\r\n:2\r\n:1\r\n",
+        ),
+        // Numbers of 64 bits without a sign are read as if they had one.
+        ("return tostring(cmsgpack.unpack('\\207' .. string.rep('\\255', 8)))", "$2\r\n-1\r\n"),
+        (
+            "return tostring(cmsgpack.unpack('\\207\\128' .. string.rep('\\0', 7)))",
+            "$20\r\n-9.2233720368548e+18\r\n",
+        ),
+        ("return tostring(cmsgpack.unpack('\\207' .. string.rep('\\0', 7) .. '\\200'))", "$3\r\n200\r\n"),
+        ("return tostring(cmsgpack.unpack('\\206' .. string.rep('\\255', 4)))", "$10\r\n4294967295\r\n"),
+    ] {
+        assert_eq!(bench.eval(script), reply, "{script}");
+    }
+    for (script, text) in [
+        (
+            "local t = {} for i = 1, 8000 do t[i] = i end unpack(t)",
+            "ERR user_script:1: too many results to unpack",
+        ),
+        ("unpack({}, 1, 7998)", "ERR user_script:1: too many results to unpack"),
+        ("table.sort({3, 1, 2}, function(a, b) error('why') end)", "ERR user_script:1: why"),
+        ("table.sort({3, 'x', 2})", "ERR attempt to compare string with number"),
+        ("redis.x = 1", "ERR user_script:1: Attempt to modify a readonly table"),
+    ] {
+        assert_eq!(bench.error(script), text, "{script}");
+    }
+}
+
 #[test]
 fn scripts_are_known_by_their_digests() {
     let mut bench = bench();
@@ -843,7 +889,7 @@ fn collections_do_what_lua_says_of_them() {
         ("local n = 0 repeat n = n + 1 until collectgarbage('step') return n > 10", ":1\r\n"),
         ("return collectgarbage('step', 1000000)", ":1\r\n"),
         ("return coroutine.wrap(function() return collectgarbage() end)()", ":0\r\n"),
-        ("return collectgarbage('stop') + collectgarbage('setpause', 100)", ":0\r\n"),
+        ("return collectgarbage('stop') + collectgarbage('setpause', 100)", ":200\r\n"),
     ] {
         assert_eq!(bench.eval(script), reply, "{script}");
     }
