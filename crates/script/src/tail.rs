@@ -1,55 +1,87 @@
-//! `return redis.call(…)` keeps its place: as Lua has it that is a tail call, whose caller is forgotten, and with it the
-//! line that an error is told with. In brackets it is none, and has the same one value.
+//! A returned call keeps its place: as Lua has it `return f(x)` is a tail call, whose caller is forgotten, and with it the line that
+//! an error is told with. Redis's functions are C's, which Lua calls with their caller still there; those of the sandbox are Lua's.
 //!
 //! ```text
-//! return redis.call('GET', KEYS[1])   ─►   return (redis.call('GET', KEYS[1]))
+//! outside of functions   return f(x)                      ─►   return (f(x))
+//! within functions       return redis.call('GET', k)      ─►   return (redis.call('GET', k))
+//!                        return redis.log(1, 'x')         ─►          redis.log(1, 'x') return
 //! ```
 //!
-//! Only what ends its block is given brackets; lines stay as they are. A script that has a variable called as one of these tables
-//! may have functions of its own in it, with more results: such calls stay, too.
+//! Outside of the script's functions any single call is given brackets: of what it returns the first value is the reply, and brackets
+//! leave that. So it is in a function that is written where it is registered, as one of a library. Within others those of one result are given brackets ([`ONE`]), and those of none become statements ([`NONE`]). A call with
+//! more results stays as it is, and so do calls of what the script seems to have a variable of its own for.
+//!
+//! Lines stay as they are. Only what ends its block is changed, and is a call whatever is in its brackets, so that what Lua says of
+//! a broken script is what it says of the script as it was given.
 
 use std::borrow::Cow;
 
-/// Functions with one result whose errors say where they were called.
-const FUNCTIONS: &[(&[u8], &[u8])] = &[
-    (b"redis", b"call"),
-    (b"redis", b"pcall"),
-    (b"redis", b"sha1hex"),
-    (b"server", b"call"),
-    (b"server", b"pcall"),
-    (b"server", b"sha1hex"),
-    (b"redis", b"acl_check_cmd"),
-    (b"server", b"acl_check_cmd"),
-    (b"cjson", b"encode"),
-    (b"cjson", b"decode"),
-    (b"cmsgpack", b"pack"),
-    (b"struct", b"pack"),
-    (b"struct", b"size"),
-    (b"string", b"format"),
-    (b"string", b"lower"),
-    (b"string", b"rep"),
-    (b"string", b"reverse"),
-    (b"string", b"sub"),
-    (b"string", b"upper"),
-    (b"table", b"concat"),
-    (b"bit", b"arshift"),
-    (b"bit", b"band"),
-    (b"bit", b"bnot"),
-    (b"bit", b"bor"),
-    (b"bit", b"bswap"),
-    (b"bit", b"bxor"),
-    (b"bit", b"lshift"),
-    (b"bit", b"rol"),
-    (b"bit", b"ror"),
-    (b"bit", b"rshift"),
-    (b"bit", b"tobit"),
-    (b"bit", b"tohex"),
+/// Functions of one result whose errors say where they were called; without a table: those of the globals.
+const ONE: &[(&[u8], &[&[u8]])] = &[
+    (b"", &[b"collectgarbage", b"rawget", b"rawset", b"setmetatable"]),
+    (b"redis", &[b"call", b"pcall", b"sha1hex", b"acl_check_cmd"]),
+    (b"server", &[b"call", b"pcall", b"sha1hex", b"acl_check_cmd"]),
+    (
+        b"cjson",
+        &[
+            b"encode",
+            b"decode",
+            b"encode_max_depth",
+            b"decode_max_depth",
+            b"encode_number_precision",
+            b"encode_keep_buffer",
+            b"encode_invalid_numbers",
+            b"decode_invalid_numbers",
+        ],
+    ),
+    (b"cmsgpack", &[b"pack"]),
+    (b"struct", &[b"pack", b"size"]),
+    (b"string", &[b"format", b"gfind", b"gmatch", b"lower", b"rep", b"reverse", b"sub", b"upper"]),
+    (b"table", &[b"concat", b"maxn"]),
+    (b"math", &[b"random"]),
+    (
+        b"bit",
+        &[
+            b"arshift", b"band", b"bnot", b"bor", b"bswap", b"bxor", b"lshift", b"rol", b"ror", b"rshift",
+            b"tobit", b"tohex",
+        ],
+    ),
+];
+/// The same of functions without a result.
+const NONE: &[(&[u8], &[&[u8]])] = &[
+    (b"redis", &[b"log", b"register_function", b"set_repl", b"setresp"]),
+    (b"server", &[b"log", b"register_function", b"set_repl", b"setresp"]),
+    (b"table", &[b"insert", b"sort"]),
+    (b"math", &[b"randomseed"]),
 ];
 /// What may come behind the last statement of a block.
 const ENDS: &[&[u8]] = &[b"end", b"else", b"elseif", b"until", b";"];
-
-/// A call of more words stays as it is.
-const WORDS_MAX: usize = 256;
+/// Words that are no names.
+const KEYWORDS: &[&[u8]] = &[
+    b"and",
+    b"break",
+    b"do",
+    b"else",
+    b"elseif",
+    b"end",
+    b"false",
+    b"for",
+    b"function",
+    b"if",
+    b"in",
+    b"local",
+    b"nil",
+    b"not",
+    b"or",
+    b"repeat",
+    b"return",
+    b"then",
+    b"true",
+    b"until",
+    b"while",
+];
+/// Blocks and brackets in one another. Lua compiles none that are deeper (`LUAI_MAXCCALLS`).
+const LEVELS_MAX: usize = 200;
 
 /// Words, signs and strings of a script, one after another.
 #[derive(Clone, Copy)]
@@ -123,31 +155,236 @@ impl<'s> Iterator for Tokens<'s> {
     }
 }
 
-/// The table of a call that is returned, and where the call begins and ends, if what comes next is one and ends its block.
-fn returned<'s>(mut tokens: Tokens<'s>) -> Option<(&'s [u8], usize, usize)> {
-    tokens.skip_blank();
-    let start = tokens.at;
-    let table = tokens.next()?;
-    if tokens.next()? != b"." || !FUNCTIONS.contains(&(table, tokens.next()?)) || tokens.next()? != b"(" {
-        return None;
+/// A name of the script's: neither a number nor a word of Lua's.
+fn is_name(token: &[u8]) -> bool {
+    token.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
+        && !KEYWORDS.contains(&token)
+}
+
+/// A string, quoted or in long brackets.
+fn is_string(token: &[u8]) -> bool {
+    matches!(token, [b'"' | b'\'', ..]) || matches!(token, [b'[', _, ..])
+}
+
+/// What a returned expression has come to, as far as it may be one call: `name`, `(…)`, and behind it any of `.name`, `:name`, `[…]`,
+/// and arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Nothing yet.
+    Begins,
+    /// What may be called, or looked up in.
+    Value,
+    /// A point or colon, behind which a name must come.
+    Point,
+    /// A call.
+    Call,
+}
+
+/// An expression that is returned.
+#[derive(Clone, Copy, Debug)]
+struct Returned<'s> {
+    /// Where `return` is, where the expression begins, and where the last of its parts ends.
+    at: usize,
+    start: usize,
+    end: usize,
+    part: Part,
+    /// Names and points that it begins with, and how many parts it has: `redis . call` and its arguments are four.
+    table: &'s [u8],
+    name: &'s [u8],
+    parts: u32,
+}
+
+impl<'s> Returned<'s> {
+    fn new(at: usize) -> Returned<'s> {
+        Returned { at, start: 0, end: 0, part: Part::Begins, table: b"", name: b"", parts: 0 }
     }
-    let mut depth = 1;
-    for _ in 0..WORDS_MAX {
-        match tokens.next()? {
-            b"(" => depth += 1,
-            b")" => depth -= 1,
-            _ => {}
+
+    /// Takes one token more, which begins at `at`; none: this is not a call. What a bracket opens comes at its end, by [`Returned::closed`].
+    fn take(mut self, token: &'s [u8], at: usize) -> Option<Returned<'s>> {
+        let end = at + token.len();
+        match (self.part, token) {
+            (Part::Begins, b"(") => self.start = at,
+            (Part::Begins, name) if is_name(name) => {
+                (self.start, self.name) = (at, name);
+                self.is(Part::Value, end);
+            }
+            (Part::Value | Part::Call, b"(" | b"{" | b"[") => {}
+            (Part::Value | Part::Call, b"." | b":") => self.is(Part::Point, end),
+            (Part::Value | Part::Call, string) if is_string(string) => self.is(Part::Call, end),
+            (Part::Point, name) if is_name(name) => {
+                if self.parts == 2 {
+                    (self.table, self.name) = (self.name, name);
+                }
+                self.is(Part::Value, end);
+            }
+            _ => return None,
         }
-        if depth == 0 {
-            break;
+        Some(self)
+    }
+
+    fn is(&mut self, part: Part, end: usize) {
+        (self.part, self.end) = (part, end);
+        self.parts += 1;
+    }
+
+    /// A bracket that it has opened is closed, and ends there.
+    fn closed(mut self, close: &[u8], end: usize) -> Returned<'s> {
+        let is_call = self.part != Part::Begins && close != b"]";
+        self.is(if is_call { Part::Call } else { Part::Value }, end);
+        self
+    }
+
+    /// It is a call of one of these functions, by their names.
+    fn calls(&self, functions: &[(&[u8], &[&[u8]])]) -> bool {
+        // A colon would give the function its table: none of these takes it.
+        let parts = if self.table.is_empty() { 2 } else { 4 };
+        let names = functions.iter().find(|(table, _)| *table == self.table).map(|(_, names)| *names);
+        self.parts == parts && names.is_some_and(|names| names.contains(&self.name))
+    }
+
+    /// What has to be the sandbox's for it to be one of these functions.
+    fn root(&self) -> &'s [u8] {
+        if self.table.is_empty() { self.name } else { self.table }
+    }
+}
+
+/// What is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opened {
+    /// A bracket, which this closes; and in it functions are registered.
+    Bracket(&'static [u8], bool),
+    /// A block that `end` closes.
+    Block,
+    /// One that `until` closes.
+    Repeat,
+    /// A function; the first value that it returns is a reply.
+    Function(bool),
+}
+
+/// A change: so many bytes from there on go, and these come.
+struct Change(usize, usize, &'static [u8]);
+
+/// A script that is looked through.
+struct Scan<'s> {
+    source: &'s [u8],
+    /// What is open, each with what is returned in it; the first is the script itself.
+    levels: Vec<(Opened, Option<Returned<'s>>)>,
+    /// The last tokens, the last one last.
+    before: [&'s [u8]; 3],
+    changes: Vec<Change>,
+    /// Of each table that was met, whether it is the script's own.
+    known: Vec<(&'s [u8], bool)>,
+}
+
+impl<'s> Scan<'s> {
+    fn run(&mut self) {
+        let mut tokens = Tokens { source: self.source, at: 0 };
+        loop {
+            tokens.skip_blank();
+            let at = tokens.at;
+            let Some(token) = tokens.next() else { break };
+            if self.take(token, at).is_none() {
+                // It is broken, or as deep as nothing is that Lua compiles.
+                return;
+            }
+            self.before.rotate_left(1);
+            self.before[2] = token;
+        }
+        if self.levels.len() == 1 {
+            self.ended();
         }
     }
-    if depth > 0 {
-        return None;
+
+    /// Takes one token more; none if nothing can come of it.
+    fn take(&mut self, token: &'s [u8], at: usize) -> Option<()> {
+        if ENDS.contains(&token) {
+            self.ended();
+        }
+        let (opened, returned) = self.levels.last_mut()?;
+        if token == b"return" {
+            *returned = (!matches!(opened, Opened::Bracket(..))).then(|| Returned::new(at));
+            return Some(());
+        }
+        *returned = returned.and_then(|returned| returned.take(token, at));
+        match token {
+            b"(" => {
+                let registers = self.registers();
+                self.open(Opened::Bracket(b")", registers))
+            }
+            b"{" => {
+                let registers = self.registers() || self.before[2] == b"(" && self.is_registering();
+                self.open(Opened::Bracket(b"}", registers))
+            }
+            b"[" => self.open(Opened::Bracket(b"]", false)),
+            b"function" => self.open(Opened::Function(self.is_registering())),
+            b"do" | b"if" => self.open(Opened::Block),
+            b"repeat" => self.open(Opened::Repeat),
+            b")" | b"}" | b"]" => {
+                if !matches!(self.levels.pop(), Some((Opened::Bracket(close, _), _)) if close == token) {
+                    return None;
+                }
+                let (_, returned) = self.levels.last_mut()?;
+                *returned = returned.map(|returned| returned.closed(token, at + 1));
+                Some(())
+            }
+            b"end" => match self.levels.pop()?.0 {
+                Opened::Function(_) => Some(()),
+                Opened::Block if !self.levels.is_empty() => Some(()),
+                _ => None,
+            },
+            b"until" => (self.levels.pop()?.0 == Opened::Repeat).then_some(()),
+            _ => Some(()),
+        }
     }
-    let end = tokens.at;
-    let ends = tokens.next().is_none_or(|token| ENDS.contains(&token));
-    ends.then_some((table, start, end))
+
+    fn open(&mut self, opened: Opened) -> Option<()> {
+        self.levels.push((opened, None));
+        (self.levels.len() <= LEVELS_MAX).then_some(())
+    }
+
+    /// The innermost bracket is one of those in which functions are registered.
+    fn is_registering(&self) -> bool {
+        matches!(self.levels.last(), Some((Opened::Bracket(_, true), _)))
+    }
+
+    /// The bracket that comes is of a call that registers a function.
+    fn registers(&mut self) -> bool {
+        let [table, point, name] = self.before;
+        let is_call = point == b"." && name == b"register_function" && matches!(table, b"redis" | b"server");
+        is_call && !self.is_own(table)
+    }
+
+    /// The first value that is returned here is a reply.
+    fn replies(&self) -> bool {
+        let function = self.levels.iter().rev().find_map(|(opened, _)| match opened {
+            Opened::Function(replies) => Some(*replies),
+            _ => None,
+        });
+        function.unwrap_or(true)
+    }
+
+    /// The innermost block is over, or is at its end: what it returns is known.
+    fn ended(&mut self) {
+        let Some(returned) = self.levels.last_mut().and_then(|(_, returned)| returned.take()) else { return };
+        if returned.part != Part::Call {
+            return;
+        }
+        let Returned { at, start, end, .. } = returned;
+        if self.replies() || returned.calls(ONE) && !self.is_own(returned.root()) {
+            self.changes.extend([Change(start, 0, b"("), Change(end, 0, b")")]);
+        } else if returned.calls(NONE) && !self.is_own(returned.root()) {
+            self.changes.extend([Change(at, b"return".len(), b"      "), Change(end, 0, b" return")]);
+        }
+    }
+
+    fn is_own(&mut self, name: &'s [u8]) -> bool {
+        if let Some((_, own)) = self.known.iter().find(|(known, _)| *known == name) {
+            return *own;
+        }
+        let own = is_own(self.source, name);
+        self.known.push((name, own));
+        own
+    }
 }
 
 /// Whether the script seems to have a variable of its own that is called so. Who passes the table on is taken for one, too, and
@@ -171,95 +408,171 @@ fn is_own(source: &[u8], name: &[u8]) -> bool {
 
 /// The script, whose returned calls are no tail calls.
 pub(crate) fn untailed(source: &[u8]) -> Cow<'_, [u8]> {
-    let mut changed: Option<Vec<u8>> = None;
-    let (mut tokens, mut copied) = (Tokens { source, at: 0 }, 0);
-    // Of each table that was met, whether it is the script's own.
-    let mut known: Vec<(&[u8], bool)> = Vec::new();
-    while let Some(token) = tokens.next() {
-        if token == b"return"
-            && let Some((table, start, end)) = returned(tokens)
-        {
-            let found = known.iter().find(|(name, _)| *name == table).map(|(_, own)| *own);
-            let own = found.unwrap_or_else(|| {
-                let own = is_own(source, table);
-                known.push((table, own));
-                own
-            });
-            if own {
-                continue;
-            }
-            let text = changed.get_or_insert_default();
-            text.extend_from_slice(&source[copied..start]);
-            text.push(b'(');
-            text.extend_from_slice(&source[start..end]);
-            text.push(b')');
-            (copied, tokens.at) = (end, end);
-        }
+    let (levels, changes) = (vec![(Opened::Block, None)], Vec::new());
+    let mut scan = Scan { source, levels, before: [b""; 3], changes, known: Vec::new() };
+    scan.run();
+    if scan.changes.is_empty() {
+        return Cow::Borrowed(source);
     }
-    match changed {
-        None => Cow::Borrowed(source),
-        Some(mut text) => {
-            text.extend_from_slice(&source[copied..]);
-            Cow::Owned(text)
-        }
+    // What is in another's brackets was known before that was.
+    scan.changes.sort_by_key(|change| change.0);
+    let (mut text, mut copied) = (Vec::with_capacity(source.len() + 8 * scan.changes.len()), 0);
+    for Change(at, gone, put) in scan.changes {
+        text.extend_from_slice(&source[copied..at]);
+        text.extend_from_slice(put);
+        copied = at + gone;
     }
+    text.extend_from_slice(&source[copied..]);
+    Cow::Owned(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn changed(source: &str) -> String {
+        String::from_utf8_lossy(&untailed(source.as_bytes())).into_owned()
+    }
+
     #[test]
-    fn returned_calls_are_given_brackets_where_they_end_their_block() {
+    fn what_a_script_returns_is_given_brackets_if_it_is_a_call() {
         for (source, expected) in [
             ("return redis.call('GET', KEYS[1])", "return (redis.call('GET', KEYS[1]))"),
             ("if x then return redis.call('a') end", "if x then return (redis.call('a')) end"),
+            (
+                "if x then return f(1) elseif y then return g{} else return h'x' end",
+                "if x then return (f(1)) elseif y then return (g{}) else return (h'x') end",
+            ),
+            ("repeat return f() until x", "repeat return (f()) until x"),
             ("return  redis . call ( f(1) ) ; ", "return  (redis . call ( f(1) )) ; "),
             ("return server.pcall(')')\n-- end", "return (server.pcall(')'))\n-- end"),
             ("return redis.call([[ ) ]]) --[[ x ]]", "return (redis.call([[ ) ]])) --[[ x ]]"),
             ("return cjson.encode(redis.call('a'))", "return (cjson.encode(redis.call('a')))"),
+            ("return string.find('a', 'b')", "return (string.find('a', 'b'))"),
+            ("return ('x'):rep(3)", "return (('x'):rep(3))"),
+            ("return a.b[c]:d(1)(2)", "return (a.b[c]:d(1)(2))"),
+            ("return f[[x]]", "return (f[[x]])"),
+            ("while x do return f() end", "while x do return (f()) end"),
+            ("local bit = {} return bit.band()", "local bit = {} return (bit.band())"),
+            (
+                "return f(function() return redis.call('a') end)",
+                "return (f(function() return (redis.call('a')) end))",
+            ),
         ] {
-            assert_eq!(String::from_utf8_lossy(&untailed(source.as_bytes())), expected);
+            assert_eq!(changed(source), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_function_returns_keeps_as_many_values_as_it_has() {
+        for (source, expected) in [
+            ("return redis.call('a')", "return (redis.call('a'))"),
+            ("return setmetatable({}, m)", "return (setmetatable({}, m))"),
+            ("return math.random(1, 2)", "return (math.random(1, 2))"),
+            ("return redis.log(1, 'x')", "       redis.log(1, 'x') return"),
+            ("return\ntable.insert(t, 1);", "      \ntable.insert(t, 1) return;"),
+            ("if x then return redis.setresp(3) end", "if x then        redis.setresp(3) return end"),
+            ("for i = 1, 2 do return bit.bnot(i) end", "for i = 1, 2 do return (bit.bnot(i)) end"),
+            // Others of the sandbox may have several.
+            ("return string.find('a', 'b')", "return string.find('a', 'b')"),
+            ("return redis.call('a')[1]", "return redis.call('a')[1]"),
+            ("return redis.call('a').x()", "return redis.call('a').x()"),
+            ("return x.redis.call('a')", "return x.redis.call('a')"),
+            ("return x.setmetatable(t)", "return x.setmetatable(t)"),
+            ("return f()", "return f()"),
+        ] {
+            let of = |text: &str| format!("local function f(x) {text} end");
+            assert_eq!(changed(&of(source)), of(expected));
+        }
+    }
+
+    #[test]
+    fn what_a_function_returns_that_is_written_where_it_is_registered_is_a_reply() {
+        for (source, expected) in [
+            (
+                "redis.register_function('f', function(k, a) if x then return g() end return h() end)",
+                "redis.register_function('f', function(k, a) if x then return (g()) end return (h()) end)",
+            ),
+            (
+                "server.register_function{callback = function() return g() end}",
+                "server.register_function{callback = function() return (g()) end}",
+            ),
+            (
+                "redis.register_function({callback = function() return g() end})",
+                "redis.register_function({callback = function() return (g()) end})",
+            ),
+        ] {
+            assert_eq!(changed(source), expected);
+        }
+        for source in [
+            "redis.register_function('f', function() local g = function() return h() end end)",
+            "redis.register_function('f', x(function() return h() end))",
+            "redis.register_function('f', {x = {function() return h() end}})",
+            "x.register_function('f', function() return h() end)",
+            "local redis = {} redis.register_function('f', function() return h() end)",
+        ] {
+            assert_eq!(changed(source), source);
         }
     }
 
     #[test]
     fn what_a_script_calls_so_itself_stays_as_it_is() {
         for own in [
-            "local bit = {} return bit.band()",
-            "local a, bit = 1, {} return bit.band()",
-            "local function bit() end return bit.band()",
-            "local f = function(x, bit) return bit.band() end",
-            "for _, bit in pairs(t) do return bit.band() end",
-            "for bit = 1, 2 do return bit.band() end",
+            "local bit = {}",
+            "local a, bit = 1, {}",
+            "local function bit() end",
+            "local f = function(x, bit) end",
+            "for _, bit in pairs(t) do end",
+            "for bit = 1, 2 do end",
         ] {
-            assert_eq!(String::from_utf8_lossy(&untailed(own.as_bytes())), own);
+            let source = format!("{own} local function g() return bit.band() end");
+            assert_eq!(changed(&source), source);
         }
         assert_eq!(
-            untailed(b"local x = bit.band(1) return bit.band(x)"),
-            &b"local x = bit.band(1) return (bit.band(x))"[..]
+            changed("local x = bit.band(1) local f = function() return bit.band(x) end"),
+            "local x = bit.band(1) local f = function() return (bit.band(x)) end"
         );
     }
 
     #[test]
     fn everything_else_stays_as_it_is() {
+        let deep = format!("{}return f(){}", "if x then ".repeat(200), " end".repeat(200));
         for source in [
-            "return string.find('a', 'b')",
+            &deep,
             "",
             "return 1",
+            "return",
+            "return x",
+            "return (x)",
+            "return {f()}",
+            "return {f()}, f()",
+            "return f() f()",
+            "return not f()",
+            "return -f()",
+            "return #f()",
+            "return 3(x)",
+            "return nil(x)",
+            "return x:y",
+            "return a..f()",
+            "return f()..''",
+            "return ...",
             "return redis.call('a')[1]",
             "return redis.call('a'), 2",
             "return redis.call('a') + 1",
-            "return redis.status_reply('a')",
             "return redis.call('a'",
+            "return redis.call('a']",
             "return redis.call",
+            "return function() end",
+            "x = { return f() }",
+            "f(return f())",
+            "end return f()",
+            "until return f()",
             "return 'return redis.call(1)'",
             "-- return redis.call(1)",
             "--[[ return redis.call(1) ]]",
             "--[==[ ]] return redis.call(1) ]==]",
             "x = \"\\\" return redis.call(1)\"",
             "returned.redis.call(1)",
-            "return redis.call{1}",
             "return \"",
             "--[[",
         ] {

@@ -231,6 +231,126 @@ fn errors_say_where_they_were() {
     );
 }
 
+/// What Redis 8.0.6 says of each: its functions are C's, which know who has called them also where what they return is returned.
+#[test]
+fn errors_of_returned_calls_say_where_they_were() {
+    let mut bench = bench();
+    for (call, text) in [
+        ("string.match('x','(')", "user_script:1: unfinished capture"),
+        ("string.find('x','[')", "user_script:1: malformed pattern (missing ']')"),
+        ("string.gsub('x','(','%1')", "user_script:1: unfinished capture"),
+        ("string.gmatch('x','(')()", "user_script:1: unfinished capture"),
+        ("string.rep()", "user_script:1: bad argument #1 to 'rep' (string expected, got no value)"),
+        ("string.sub('x')", "user_script:1: bad argument #2 to 'sub' (number expected, got no value)"),
+        ("string.lower(nil)", "user_script:1: bad argument #1 to 'lower' (string expected, got nil)"),
+        ("('x'):rep()", "user_script:1: bad argument #1 to 'rep' (number expected, got no value)"),
+        ("('x'):sub({})", "user_script:1: bad argument #1 to 'sub' (number expected, got table)"),
+        ("('x'):gsub('x')", "user_script:1: bad argument #2 to 'gsub' (string/function/table expected)"),
+        (
+            "string.gsub('x','x','x',{})",
+            "user_script:1: bad argument #4 to 'gsub' (number expected, got table)",
+        ),
+        ("string.find('x','x',{})", "user_script:1: bad argument #3 to 'find' (number expected, got table)"),
+        (
+            "string.match('x','x',{})",
+            "user_script:1: bad argument #3 to 'match' (number expected, got table)",
+        ),
+        (
+            "string.format('%d','x')",
+            "user_script:1: bad argument #2 to 'format' (number expected, got string)",
+        ),
+        ("unpack()", "user_script:1: bad argument #1 to 'unpack' (table expected, got no value)"),
+        ("unpack({},1,8000)", "user_script:1: too many results to unpack"),
+        ("next({},1)", "invalid key to 'next'"),
+        ("pairs()", "user_script:1: bad argument #1 to 'pairs' (table expected, got no value)"),
+        ("ipairs()", "user_script:1: bad argument #1 to 'ipairs' (table expected, got no value)"),
+        ("rawget({})", "user_script:1: bad argument #2 to 'rawget' (value expected)"),
+        ("rawset({},1)", "user_script:1: bad argument #3 to 'rawset' (value expected)"),
+        ("setmetatable({})", "user_script:1: bad argument #2 to 'setmetatable' (nil or table expected)"),
+        ("load()", "user_script:1: bad argument #1 to 'load' (function expected, got no value)"),
+        ("loadstring(nil)", "user_script:1: bad argument #1 to 'loadstring' (string expected, got nil)"),
+        ("struct.unpack('>i4','')", "user_script:1: bad argument #2 to 'unpack' (data string too short)"),
+        ("cmsgpack.unpack('\\217')", "user_script:1: Missing bytes in input."),
+        ("math.random(0)", "user_script:1: bad argument #1 to 'random' (interval is empty)"),
+        (
+            "math.randomseed()",
+            "user_script:1: bad argument #1 to 'randomseed' (number expected, got no value)",
+        ),
+        (
+            "cjson.encode_max_depth(0)",
+            "user_script:1: bad argument #1 to 'encode_max_depth' (expected integer between 1 and 2147483647)",
+        ),
+        (
+            "cjson.encode_sparse_array(1,2,3,4)",
+            "user_script:1: bad argument #4 to 'encode_sparse_array' (found too many arguments)",
+        ),
+        ("table.insert()", "user_script:1: bad argument #1 to 'insert' (table expected, got no value)"),
+        ("table.insert({},1,2,3)", "user_script:1: wrong number of arguments to 'insert'"),
+        ("table.remove()", "user_script:1: bad argument #1 to 'remove' (table expected, got no value)"),
+        (
+            "table.sort({1,2,3,4,5},function() return true end)",
+            "user_script:1: invalid order function for sorting",
+        ),
+        ("table.maxn()", "user_script:1: bad argument #1 to 'maxn' (table expected, got no value)"),
+        (
+            "table.foreach({})",
+            "user_script:1: bad argument #2 to 'foreach' (function expected, got no value)",
+        ),
+        ("coroutine.resume(1)", "user_script:1: bad argument #1 to 'resume' (coroutine expected)"),
+        ("xpcall()", "user_script:1: bad argument #2 to 'xpcall' (value expected)"),
+        (
+            "collectgarbage('nosuch')",
+            "user_script:1: bad argument #1 to 'collectgarbage' (invalid option 'nosuch')",
+        ),
+        ("tonumber()", "user_script:1: bad argument #1 to 'tonumber' (value expected)"),
+        ("redis.log()", "redis.log() requires two arguments or more."),
+        ("redis.log(9,'x')", "Invalid log level."),
+        ("redis.setresp(1)", "RESP version must be 2 or 3."),
+        ("redis.set_repl()", "redis.set_repl() requires one argument."),
+        ("redis.acl_check_cmd('nosuch')", "Invalid command passed to redis.acl_check_cmd()"),
+        ("redis.sha1hex()", "wrong number of arguments"),
+        ("redis.call('nosuch')", "Unknown Redis command called from script"),
+        ("rawset(redis,'x',1)", "Attempt to modify a readonly table"),
+        ("setmetatable(_G,{})", "Attempt to modify a readonly table"),
+        ("table.insert(redis,1)", "Attempt to modify a readonly table"),
+        ("(function() error('x') end)()", "user_script:1: x"),
+        ("error('x')", "user_script:1: x"),
+        ("({f=redis.call}).f('nosuch')", "Unknown Redis command called from script"),
+        ("redis['call']('nosuch')", "Unknown Redis command called from script"),
+    ] {
+        let script = format!("return {call}");
+        let sha = larder_script::sha1_hex(script.as_bytes());
+        assert_eq!(
+            bench.eval(&script),
+            format!("-ERR {text} script: {sha}, on @user_script:1.\r\n"),
+            "{call}"
+        );
+    }
+    let code = "#!lua name=errors\n\
+        redis.register_function('log', function(keys, args)\nreturn redis.log() end)\n\
+        redis.register_function('meta', function(keys, args)\nreturn setmetatable({}) end)\n\
+        redis.register_function('insert', function(keys, args)\nreturn table.insert() end)\n\
+        redis.register_function('random', function(keys, args)\nreturn math.random(0) end)\n\
+        redis.register_function('match', function(keys, args)\nreturn string.match('x', '(') end)\n\
+        redis.register_function('none', function() \
+        return select('#', (function() return redis.log(1, 'x') end)()) end)";
+    assert_eq!(bench.words(&["FUNCTION", "LOAD", code]), "$6\r\nerrors\r\n");
+    for (name, text, line) in [
+        ("log", "redis.log() requires two arguments or more.", 3),
+        ("meta", "user_function:5: bad argument #2 to 'setmetatable' (nil or table expected)", 5),
+        ("insert", "user_function:7: bad argument #1 to 'insert' (table expected, got no value)", 7),
+        ("match", "user_function:11: unfinished capture", 11),
+        ("random", "user_function:9: bad argument #1 to 'random' (interval is empty)", 9),
+    ] {
+        assert_eq!(
+            bench.words(&["FCALL", name, "0"]),
+            format!("-ERR {text} script: {name}, on @user_function:{line}.\r\n")
+        );
+    }
+    // What returns nothing still does.
+    assert_eq!(bench.words(&["FCALL", "none", "0"]), ":0\r\n");
+}
+
 /// As Redis 8.0.6 answers them.
 #[test]
 fn what_lua_and_its_libraries_answer_at_their_edges() {
