@@ -796,7 +796,8 @@ function redis.log(level, ...)
       words[n] = value
     end
   end
-  ask('log', LOG, level, concat(words, ' '))
+  local line = concat(words, ' ')
+  if loads then answered(loads(LOG, level, line)) else ask('log', LOG, level, line) end
 end
 
 local function reply(field, make)
@@ -860,22 +861,23 @@ local function flags_of(given)
   return flags
 end
 
+-- A text, as which a number passes; nothing else is one.
+local function text_of(value)
+  if type(value) == 'number' then return tostring(value) end
+  return type(value) == 'string' and value
+end
+
 -- What is said by names.
 local function named(given)
   local made = { flags = {} }
   for key, value in next, given do
-    if type(key) ~= 'string' then
+    if type(key) ~= 'string' and type(key) ~= 'number' then
       refused('named argument key given to redis.register_function is not a string')
     elseif key == 'function_name' then
-      if type(value) ~= 'string' then
-        refused('function_name argument given to redis.register_function must be a string')
-      end
-      made.name = value
+      made.name = text_of(value) or refused('function_name argument given to redis.register_function must be a string')
     elseif key == 'description' then
-      if type(value) ~= 'string' then
-        refused('description argument given to redis.register_function must be a string')
-      end
-      made.description = value
+      made.description = text_of(value)
+        or refused('description argument given to redis.register_function must be a string')
     elseif key == 'callback' then
       if type(value) ~= 'function' then
         refused('callback argument given to redis.register_function must be a function')
@@ -902,7 +904,7 @@ local function register_function(...)
     end
     made = named(name)
   elseif count == 2 then
-    if type(name) ~= 'string' then refused('first argument to redis.register_function must be a string') end
+    name = text_of(name) or refused('first argument to redis.register_function must be a string')
     if type(callback) ~= 'function' then
       refused('second argument to redis.register_function must be a function')
     end
@@ -953,12 +955,9 @@ local SCRIPT, FUNCTION = 1, 2
 local explain = rust.explain
 local call, protected = redis.call, redis.pcall
 
--- A library is loaded.
-local loading
-
 local function unload()
   redis.register_function, redis.call, redis.pcall = nil, call, protected
-  loading = nil
+  loads = nil
 end
 
 -- A run: a script, which finds what it is given in KEYS and ARGV, a function of a library, which is given it, or a
@@ -966,7 +965,7 @@ end
 local function run(script, server, keys, argv, kind)
   local ok, result
   -- What the last one has left, if it was ended before it could put it back itself.
-  if loading then unload() end
+  if loads then unload() end
   host, registered = nil, nil
   if not json_settings.usual then
     for name, value in pairs(settings()) do json_settings[name] = value end
@@ -978,8 +977,7 @@ local function run(script, server, keys, argv, kind)
     host, base.KEYS, base.ARGV = server, nil, nil
     ok, result = xpcall(function() return (script(keys, argv)) end, explain)
   else
-    -- It may register, and nothing else.
-    loading, registered, base.KEYS, base.ARGV = true, {}, nil, nil
+    loads, registered, base.KEYS, base.ARGV = server, {}, nil, nil
     redis.register_function, redis.call, redis.pcall = register_function, nil, nil
     ok, result = xpcall(script, explain)
     if ok then result = registered end

@@ -33,6 +33,8 @@ pub struct LocalHost {
     pub clock_us: AtomicU64,
     /// What passes with each look at that clock.
     pub look_us: Arc<AtomicU64>,
+    /// What was noted last, with its level.
+    pub noted: Mutex<Option<(u8, String)>>,
     /// What tells how long a script has worked, if a test chooses it.
     pub script_pace: Option<Pace>,
 }
@@ -124,7 +126,9 @@ impl Host for LocalHost {
 
     fn shutdown(&self, _graceful: bool) {}
 
-    fn note(&self, _level: u8, _text: &str) {}
+    fn note(&self, level: u8, text: &str) {
+        *self.noted.lock().expect("no holder panics") = Some((level, text.to_owned()));
+    }
 
     fn verbosity(&self, _level: u8) {}
 }

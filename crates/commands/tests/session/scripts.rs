@@ -397,6 +397,58 @@ fn what_lua_and_its_libraries_answer_at_their_edges() {
     }
 }
 
+/// A library logs, and names that are numbers are names.
+#[test]
+fn a_library_that_is_loaded_logs_and_takes_numbers_for_names() {
+    let mut bench = bench();
+    let load = |bench: &mut Bench, body: &str| {
+        bench.words(&["FUNCTION", "LOAD", "REPLACE", &format!("#!lua name=l\n{body}")])
+    };
+    let logs =
+        "redis.log(redis.LOG_NOTICE, 'loaded', 1) redis.register_function('f', function() return 1 end)";
+    assert_eq!(load(&mut bench, logs), "$1\r\nl\r\n");
+    assert_eq!(bench.host.noted.lock().unwrap().take(), Some((2, "loaded 1".into())));
+    assert_eq!(bench.words(&["FCALL", "f", "0"]), ":1\r\n");
+    // What it asks for besides is refused as before, and its log stays with it.
+    let sets = "redis.setresp(3) redis.register_function('f', function() return 1 end)";
+    assert!(load(&mut bench, sets).contains("can only be called inside a script invocation"));
+    bench.host.noted.lock().unwrap().take();
+    assert_eq!(bench.eval("local ok = pcall(redis.log, 9, 'x') redis.log(1, 'script') return 1"), ":1\r\n");
+    assert_eq!(bench.host.noted.lock().unwrap().take(), Some((1, "script".into())));
+    assert_eq!(load(&mut bench, "redis.register_function(34, function() return 1 end)"), "$1\r\nl\r\n");
+    assert_eq!(bench.words(&["FCALL", "34", "0"]), ":1\r\n");
+    let named = "redis.register_function{function_name=12, callback=function() return 2 end, description=1}";
+    assert_eq!(load(&mut bench, named), "$1\r\nl\r\n");
+    assert_eq!(bench.words(&["FCALL", "12", "0"]), ":2\r\n");
+    assert!(bench.words(&["FUNCTION", "LIST"]).contains("description\r\n$1\r\n1\r\n"));
+    for (body, text) in [
+        (
+            "redis.register_function{function_name='f', callback=f, [1]='x'}",
+            "unknown argument given to redis.register_function",
+        ),
+        (
+            "redis.register_function{[true]='x'}",
+            "named argument key given to redis.register_function is not a string",
+        ),
+        (
+            "redis.register_function(1.5, function() end)",
+            "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long",
+        ),
+    ] {
+        let body = format!("local f = function() end {body}");
+        assert_eq!(load(&mut bench, &body), format!("-ERR Error registering functions: ERR {text}\r\n"));
+    }
+    let function = "redis.register_function('g', function() return 1 end)";
+    for (head, reply) in [
+        ("#! lua name=m", "-ERR Invalid metadata value given: lua\r\n"),
+        ("#!", "-ERR Library name was not given\r\n"),
+        ("#! name=m", "-ERR Engine '' not found\r\n"),
+        ("#!\"lua\" name=m", "$1\r\nm\r\n"),
+    ] {
+        assert_eq!(bench.words(&["FUNCTION", "LOAD", &format!("{head}\n{function}")]), reply, "{head}");
+    }
+}
+
 #[test]
 fn scripts_are_known_by_their_digests() {
     let mut bench = bench();
@@ -1644,7 +1696,7 @@ fn functions_are_loaded_called_and_forgotten() {
         String::from_utf8_lossy(&bench.run(&mut Session::new(), &encode(&words), usize::MAX).0).into_owned()
     };
     assert_eq!(restore(&mut bench, b"APPEND"), "+OK\r\n");
-    assert_eq!(restore(&mut bench, b"APPEND"), "-ERR Library 'mine' already exists\r\n");
+    assert_eq!(restore(&mut bench, b"APPEND"), "-ERR Library mine already exists\r\n");
     assert_eq!(restore(&mut bench, b"REPLACE"), "+OK\r\n");
     assert_eq!(restore(&mut bench, b"FLUSH"), "+OK\r\n");
     assert_eq!(bench.words(&["FCALL", "add", "1", "k", "5"]), ":10\r\n");

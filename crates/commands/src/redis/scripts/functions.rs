@@ -103,7 +103,8 @@ fn load(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     }
     let library = read(call, code, &mut 0)?;
     let name = library.name.clone();
-    libraries(call).add(call.cx.guard.store(), vec![library], policy)?;
+    let taken = |name: &str| format!("ERR Library '{name}' already exists");
+    libraries(call).add(call.cx.guard.store(), vec![library], policy, taken)?;
     call.give_way();
     call.bulk(name.as_bytes())
 }
@@ -227,7 +228,8 @@ fn restore(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     }
     // From now on they are aside.
     drop(held);
-    libraries(call).add(call.cx.guard.store(), new, policy)?;
+    let taken = |name: &str| format!("ERR Library {name} already exists");
+    libraries(call).add(call.cx.guard.store(), new, policy, taken)?;
     call.give_way();
     call.ok()
 }

@@ -16,7 +16,7 @@ use larder_script::{Caller, Compiled, End, Functions, Given, Kind, Level, Regist
 use larder_store::Store;
 
 use super::cache::Nature;
-use super::run::ticks_of;
+use super::run::{log, ticks_of};
 use super::worker::State;
 use crate::redis::call::Call;
 use crate::redis::fail::{Fail, shown};
@@ -102,9 +102,9 @@ pub(crate) fn head(code: &[u8]) -> Result<(Box<str>, usize), Fail> {
         return Err(Fail::of("ERR Missing library metadata"));
     }
     let end = memchr::memchr(b'\n', code).ok_or(INVALID)?;
-    let words = split(&code[2..end]).ok_or(INVALID)?;
+    let words = split(&code[..end]).ok_or(INVALID)?;
     let mut words = words.args();
-    let engine = words.next().ok_or(INVALID)?;
+    let engine = words.next().and_then(|word| word.strip_prefix(b"#!")).ok_or(INVALID)?;
     let mut name: Option<&[u8]> = None;
     for word in words {
         let Some(given) = word.get(..5).filter(|key| key.eq_ignore_ascii_case(b"name=")).map(|_| &word[5..])
@@ -193,11 +193,17 @@ impl Libraries {
         (known.libraries.len(), known.functions.len(), known.bytes)
     }
 
-    /// Makes libraries known, all or none.
+    /// Makes libraries known, all or none. `taken`: what is said of one whose name another has that stays.
     ///
     /// # Errors
     /// A name is taken, or there is no room for them.
-    pub fn add(&self, store: &Store, new: Vec<Library>, policy: Policy) -> Result<(), Fail> {
+    pub fn add(
+        &self,
+        store: &Store,
+        new: Vec<Library>,
+        policy: Policy,
+        taken: fn(&str) -> String,
+    ) -> Result<(), Fail> {
         let mut known = self.known();
         let most = store.memory_bytes() / SHARE;
         let coming: HashSet<Box<str>> = new.iter().map(|library| library.name.clone()).collect();
@@ -212,7 +218,7 @@ impl Libraries {
         for library in &new {
             bytes += library.bytes();
             if known.libraries.get(&library.name).is_some_and(|there| stays(there)) {
-                return Err(Fail::with(format!("ERR Library '{}' already exists", library.name)));
+                return Err(Fail::with(taken(&library.name)));
             }
             for function in &library.functions {
                 let name = &*function.nature.name;
@@ -279,7 +285,9 @@ impl Caller for Loader<'_, '_, '_, '_> {
         None
     }
 
-    fn log(&mut self, _: Level, _: &[u8]) {}
+    fn log(&mut self, level: Level, text: &[u8]) {
+        log(self.call, level, text);
+    }
 
     fn tick(&mut self, took_ns: u64) -> Result<Tick, Stop> {
         self.call.cx.room.work().spend(took_ns);

@@ -380,14 +380,7 @@ impl Caller for Runner<'_, '_, '_, '_> {
     }
 
     fn log(&mut self, level: Level, text: &[u8]) {
-        let text = String::from_utf8_lossy(&text[..text.len().min(LOGGED_BYTES_MAX)]);
-        let level = match level {
-            Level::Debug => 0,
-            Level::Verbose => 1,
-            Level::Notice => 2,
-            Level::Warning => 3,
-        };
-        self.call.cx.host.note(level, &text);
+        log(self.call, level, text);
     }
 
     fn tick(&mut self, took_ns: u64) -> Result<Tick, Stop> {
@@ -625,6 +618,18 @@ impl Runner<'_, '_, '_, '_> {
         self.plan.add(missing, wants_all);
         Err(Trouble::Stop(Stop::Again))
     }
+}
+
+/// A script, or a library that is loaded, has something to log.
+pub(crate) fn log(call: &Call<'_, '_, '_>, level: Level, text: &[u8]) {
+    let text = String::from_utf8_lossy(&text[..text.len().min(LOGGED_BYTES_MAX)]);
+    let level = match level {
+        Level::Debug => 0,
+        Level::Verbose => 1,
+        Level::Notice => 2,
+        Level::Warning => 3,
+    };
+    call.cx.host.note(level, &text);
 }
 
 /// What took so long, in ticks.
