@@ -449,6 +449,16 @@ fn a_library_that_is_loaded_logs_and_takes_numbers_for_names() {
     }
 }
 
+/// What the server refuses anybody, a script is told that it may not call.
+#[test]
+fn what_nobody_may_call_a_script_is_told_it_may_not() {
+    let may = "local may = {} for i, name in ipairs(ARGV) do may[i] = redis.acl_check_cmd(name, 'x') and 1 or 0 end return may";
+    let asked = ["EVAL", may, "0", "flushall", "keys", "get"];
+    assert_eq!(bench().words(&asked), "*3\r\n:1\r\n:1\r\n:1\r\n");
+    let mut closed = Bench::new(Settings { dump: false, flush: false, ..Settings::default() });
+    assert_eq!(closed.words(&asked), "*3\r\n:0\r\n:0\r\n:1\r\n");
+}
+
 #[test]
 fn scripts_are_known_by_their_digests() {
     let mut bench = bench();

@@ -376,7 +376,7 @@ impl Caller for Runner<'_, '_, '_, '_> {
     }
 
     fn may_call(&mut self, words: Args<'_>) -> Option<bool> {
-        find(words).map(|_| true)
+        find(words).map(|(row, ..)| self.call.is_allowed(row).is_ok())
     }
 
     fn log(&mut self, level: Level, text: &[u8]) {
