@@ -84,6 +84,19 @@ pub(crate) fn explain(lua: &Lua, raised: LuaValue) -> LuaResult<LuaTable> {
     Ok(told)
 }
 
+/// Where in the script it was, if that is known.
+fn on(told: &LuaTable) -> LuaResult<Option<String>> {
+    let Some(line) = told.raw_get::<Option<usize>>("line")? else { return Ok(None) };
+    let chunk = told.raw_get::<Option<String>>("chunk")?.unwrap_or_default();
+    Ok(Some(format!(", on {chunk}:{line}.")))
+}
+
+/// The name of a script that was ended, and where in it that was, if that is known.
+pub(crate) fn place(told: Option<&LuaTable>, name: &str) -> String {
+    let on = told.and_then(|told| on(told).ok()).flatten();
+    format!("{name}{}", on.unwrap_or_default())
+}
+
 /// The reply of a script that has failed, without its minus sign, and whether it is that of a command.
 pub(crate) fn reply(told: &LuaTable, name: &str) -> LuaResult<(Vec<u8>, bool)> {
     let LuaValue::String(text) = told.raw_get::<LuaValue>("err")? else {
@@ -91,9 +104,8 @@ pub(crate) fn reply(told: &LuaTable, name: &str) -> LuaResult<(Vec<u8>, bool)> {
     };
     let mut reply = text.as_bytes().to_vec();
     // A library has no name yet.
-    if let (Some(line), false) = (told.raw_get::<Option<usize>>("line")?, name.is_empty()) {
-        let chunk = told.raw_get::<Option<String>>("chunk")?.unwrap_or_default();
-        reply.extend_from_slice(format!(" script: {name}, on {chunk}:{line}.").as_bytes());
+    if let (Some(on), false) = (on(told)?, name.is_empty()) {
+        reply.extend_from_slice(format!(" script: {name}{on}").as_bytes());
     }
     Ok((reply, told.raw_get::<Option<bool>>(COUNTED)?.unwrap_or(false)))
 }

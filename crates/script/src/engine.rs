@@ -289,7 +289,12 @@ pub enum End {
         is_counted: bool,
     },
     /// It was ended.
-    Stopped(Stop),
+    Stopped {
+        /// Why.
+        stop: Stop,
+        /// Its name and where in it that was, as errors tell it: `NAME, on CHUNK:LINE.` Empty of one that is begun anew, or told `BUSY`.
+        place: String,
+    },
     /// The state may not grow any more, and is to be made anew.
     NoMemory,
 }
@@ -490,8 +495,15 @@ impl Engine {
         let was_told = shared.running.end();
         let failed = |text| End::Failed { text, is_counted: false };
         let end = match (self.stop, done) {
-            (Some(Stop::Again), _) if was_told => End::Stopped(Stop::Killed),
-            (Some(stop), _) => End::Stopped(stop),
+            (Some(stop), done) => {
+                let stop = if stop == Stop::Again && was_told { Stop::Killed } else { stop };
+                let place = match (stop, &done) {
+                    (Stop::Again | Stop::Busy, _) => String::new(),
+                    (_, Ok((false, LuaValue::Table(told)))) => answer::place(Some(told), name),
+                    _ => answer::place(None, name),
+                };
+                End::Stopped { stop, place }
+            }
             (None, _) if shared.running.stops() => failed(TOO_DEEP.to_vec()),
             (None, Ok((true, _))) if shared.how.get().is_full => End::TooLarge,
             (None, Ok((true, value))) => End::Value(Outcome { value, is_written: shared.replies.get() }),

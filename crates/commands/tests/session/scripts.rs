@@ -742,7 +742,11 @@ fn a_script_without_end_that_holds_nothing_delays_nobody() {
         assert!(busy.starts_with("-BUSY Redis is busy running a script."), "{busy}");
         assert_eq!(bench.words(&["SCRIPT", "KILL"]), "+OK\r\n", "{script}");
         let (reply, _) = bench.once(&mut client, b"");
-        assert!(reply.contains("killed by user with SCRIPT KILL"), "{script}: {reply}");
+        let killed = format!(
+            "-ERR Script killed by user with SCRIPT KILL... script: {}",
+            larder_script::sha1_hex(script.as_bytes())
+        );
+        assert_eq!(reply, format!("{killed}, on @user_script:1.\r\n"), "{script}");
         assert_eq!(bench.words(&["SCRIPT", "KILL"]), "-NOTBUSY No scripts in execution right now.\r\n");
         assert_eq!(bench.once(&mut client, &encode(&[b"PING"])).0, "+PONG\r\n");
     }
@@ -1726,7 +1730,10 @@ fn a_function_that_works_for_long_is_shown_and_killed_as_one() {
     assert!(stats.contains("$4\r\nname\r\n$5\r\nstays\r\n$7\r\ncommand\r\n*4\r\n$5\r\nfcall"), "{stats}");
     assert!(bench.words(&["SCRIPT", "KILL"]).starts_with("-BUSY"));
     assert_eq!(bench.words(&["FUNCTION", "KILL"]), "+OK\r\n");
-    assert!(bench.once(&mut client, b"").0.contains("killed by user with FUNCTION KILL"));
+    assert_eq!(
+        bench.once(&mut client, b"").0,
+        "-ERR Script killed by user with FUNCTION KILL... script: stays, on @user_function:2.\r\n"
+    );
     assert!(bench.words(&["FUNCTION", "STATS"]).contains("running_script\r\n$-1\r\n"));
 }
 

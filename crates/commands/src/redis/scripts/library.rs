@@ -320,7 +320,7 @@ pub(crate) fn load(
             let text: String = text.into_iter().map(char::from).collect();
             return Err(Fail::with(format!("ERR Error registering functions: {text}")));
         }
-        Some(End::Stopped(_)) => {
+        Some(End::Stopped { .. }) => {
             return Err(Fail::of("ERR Error registering functions: FUNCTION LOAD timeout"));
         }
         Some(End::NoMemory | End::TooLarge) | None => return Err(no_memory()),

@@ -230,7 +230,7 @@ impl Run {
             }
             self.db = call.client.db;
             match end {
-                Some(End::Stopped(Stop::Again)) => self.begins = true,
+                Some(End::Stopped { stop: Stop::Again, .. }) => self.begins = true,
                 None => {
                     self.lost |= holds;
                     break None;
@@ -265,15 +265,15 @@ impl Run {
                 let fail = Fail::with(text.into_iter().map(char::from).collect());
                 Err(if is_counted { fail.counted() } else { fail })
             }
-            End::Stopped(Stop::Killed) => Err(Fail::with(format!(
-                "ERR Script killed by user with {} KILL... script: {name}",
+            End::Stopped { stop: Stop::Killed, place } => Err(Fail::with(format!(
+                "ERR Script killed by user with {} KILL... script: {place}",
                 if self.nature.is_function { "FUNCTION" } else { "SCRIPT" }
             ))),
-            End::Stopped(Stop::TooLong) => Err(Fail::with(format!(
-                "ERR Script ended: it ran for longer than busy-reply-threshold, what it wrote before stays. script: {name}"
+            End::Stopped { stop: Stop::TooLong, place } => Err(Fail::with(format!(
+                "ERR Script ended: it ran for longer than busy-reply-threshold, what it wrote before stays. script: {place}"
             ))),
-            End::Stopped(Stop::Busy) => Err(Fail::BUSY),
-            End::Stopped(Stop::Again) | End::NoMemory => {
+            End::Stopped { stop: Stop::Busy, .. } => Err(Fail::BUSY),
+            End::Stopped { stop: Stop::Again, .. } | End::NoMemory => {
                 Err(Fail::with(format!("ERR Error running script {name}, not enough memory")))
             }
         }
