@@ -30,7 +30,9 @@ const INSTRUCTIONS: u32 = 200;
 const LOOK: Duration = Duration::from_micros(100);
 /// So often it may be too deep in calls to be looked at.
 const MISSED_MAX: u32 = 10;
-/// What it is told then.
+/// What is no word of a command.
+const NO_WORD: &str = "ERR Lua redis lib command arguments must be strings or integers";
+/// What a script is told that is too deep in calls.
 const TOO_DEEP: &[u8] = b"ERR Script ended: calls in calls as deep as may be, for too long";
 /// What a state takes is told in steps of so many bytes.
 const TOLD_BYTES: i64 = 64 << 10;
@@ -47,6 +49,8 @@ const PCALL: i64 = 2;
 const MAY: i64 = 3;
 const RESP: i64 = 4;
 const LOG: i64 = 5;
+/// Added to a kind: the values are their count and a table of them.
+const MANY: i64 = 10;
 
 /// True and an answer; false and an error to be raised, or nothing if the script ends.
 type Answer = (bool, LuaValue);
@@ -607,8 +611,12 @@ impl Engine {
             return (false, LuaValue::Nil);
         }
         let Some(LuaValue::Integer(kind)) = values.pop_front() else { return (true, LuaValue::Nil) };
+        let (kind, are_many) = if kind > MANY { (kind - MANY, true) } else { (kind, false) };
         let answer = match kind {
-            CALL | PCALL => self.call(lua, caller, &values, budget, kind == CALL),
+            CALL | PCALL => {
+                let words = if are_many { self.many_words(&values) } else { self.words(&values) };
+                self.call(lua, caller, words, budget, kind == CALL)
+            }
             MAY => self.may(lua, caller, &values),
             RESP => {
                 let script_resp3 = matches!(values.front(), Some(LuaValue::Integer(3)));
@@ -639,37 +647,58 @@ impl Engine {
         if values.is_empty() {
             return Err("ERR Please specify at least one argument for this redis lib call");
         }
-        self.words.clear();
-        self.words.shrink_to(WORDS_BYTES);
-        let bytes_max = self.shared.running.limit();
+        self.begin_words();
         for value in values {
-            match value {
-                LuaValue::String(text) => push(&mut self.words, &text.as_bytes()),
-                LuaValue::Integer(n) => push(&mut self.words, n.to_string().as_bytes()),
-                // Replies have one NaN; of words the sign is told.
-                LuaValue::Number(n) if n.is_nan() && n.is_sign_negative() => {
-                    push(&mut self.words, b"-nan");
-                }
-                LuaValue::Number(n) => push(&mut self.words, format_double(*n).as_bytes()),
-                _ => return Err("ERR Lua redis lib command arguments must be strings or integers"),
-            }
-            if self.words.len() > bytes_max {
-                self.words = Vec::new();
-                return Err("ERR arguments have too many bytes together");
-            }
+            self.word(value)?;
         }
         Ok(values.len())
+    }
+
+    /// The same of values in a table, behind their count: one is held at a time.
+    fn many_words(&mut self, values: &LuaMultiValue) -> Result<usize, &'static str> {
+        let (Some(LuaValue::Integer(count)), Some(LuaValue::Table(all))) = (values.front(), values.get(1))
+        else {
+            return Err(NO_WORD);
+        };
+        self.begin_words();
+        for n in 1..=*count {
+            self.word(&all.raw_get(n).map_err(|_| NO_WORD)?)?;
+        }
+        Ok(*count as usize)
+    }
+
+    fn begin_words(&mut self) {
+        self.words.clear();
+        self.words.shrink_to(WORDS_BYTES);
+    }
+
+    fn word(&mut self, value: &LuaValue) -> Result<(), &'static str> {
+        match value {
+            LuaValue::String(text) => push(&mut self.words, &text.as_bytes()),
+            LuaValue::Integer(n) => push(&mut self.words, n.to_string().as_bytes()),
+            // Replies have one NaN; of words the sign is told.
+            LuaValue::Number(n) if n.is_nan() && n.is_sign_negative() => {
+                push(&mut self.words, b"-nan");
+            }
+            LuaValue::Number(n) => push(&mut self.words, format_double(*n).as_bytes()),
+            _ => return Err(NO_WORD),
+        }
+        if self.words.len() > self.shared.running.limit() {
+            self.words = Vec::new();
+            return Err("ERR arguments have too many bytes together");
+        }
+        Ok(())
     }
 
     fn call(
         &mut self,
         lua: &Lua,
         caller: &mut dyn Caller,
-        values: &LuaMultiValue,
+        words: Result<usize, &'static str>,
         budget: Budget,
         raises: bool,
     ) -> LuaResult<Answer> {
-        let count = match self.words(values) {
+        let count = match words {
             Ok(count) => count,
             Err(text) => return Ok((!raises, LuaValue::Table(table_of(lua, text.as_bytes())?))),
         };

@@ -397,6 +397,27 @@ fn what_lua_and_its_libraries_answer_at_their_edges() {
     }
 }
 
+/// As many as Redis's unpacking of a table can give.
+#[test]
+fn a_command_takes_as_many_arguments_as_can_be_unpacked() {
+    let mut bench = bench();
+    let push = |count: usize| {
+        format!(
+            "local t = {{}} for i = 1, {count} do t[i] = i end \
+             return {{redis.call('RPUSH', KEYS[1], unpack(t)), redis.call('LINDEX', KEYS[1], -1), redis.call('DEL', KEYS[1])}}"
+        )
+    };
+    for count in [7498, 7499, 7997, 7998] {
+        let reply = bench.words(&["EVAL", &push(count), "1", "l"]);
+        assert_eq!(reply, format!("*3\r\n:{count}\r\n$4\r\n{count}\r\n:1\r\n"));
+    }
+    assert_eq!(bench.words(&["EVAL", &push(7999), "1", "l"]).find("too many arguments"), Some(5));
+    let holes = "return redis.call('DEL', unpack({}, 1, 7600))";
+    assert!(bench.error(holes).contains("arguments must be strings or integers"));
+    let caught = "return redis.pcall('ECHO', unpack({}, 1, 7600))";
+    assert!(bench.eval(caught).contains("arguments must be strings or integers"));
+}
+
 /// A library logs, and names that are numbers are names.
 #[test]
 fn a_library_that_is_loaded_logs_and_takes_numbers_for_names() {
