@@ -92,6 +92,8 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
             one.line == two.line
         }
         ("hello", _) => one.line == two.line,
+        // Libraries, their functions, and flags of these come in any order.
+        ("function", Some("list")) => sorted_all(one) == sorted_all(two),
         ("client", Some("list" | "info")) => one.line[..1] == two.line[..1],
         ("slowlog", Some("len" | "get")) | ("client", Some("id")) => one.line[..1] == two.line[..1],
         _ => one == two,
@@ -99,11 +101,15 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
 }
 
 fn is_script(command: &[Vec<u8>]) -> bool {
-    ["EVAL", "EVAL_RO"].iter().any(|name| command[0].eq_ignore_ascii_case(name.as_bytes()))
+    let is =
+        |word: &[u8], names: &[&str]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+    is(&command[0], &["EVAL", "EVAL_RO", "FCALL", "FCALL_RO"])
+        || is(&command[0], &["FUNCTION"]) && command.get(1).is_some_and(|word| is(word, &["LOAD"]))
 }
 
-/// A script's reply with maps and sets in one order, and without what servers say otherwise of an error: its place in the
-/// script, the digest that the script is called by, and as what a function was called that was given something wrong.
+/// A script's reply with maps and sets in one order, and without what servers say otherwise of an error: the digest that the
+/// script is called by, as what a function was called that was given something wrong, and the place in the script where it
+/// is part of a text. The place behind an error that has ended the script is compared.
 fn unnamed(frame: &Frame) -> Frame {
     let mut inside: Vec<Frame> = frame.inside.iter().map(unnamed).collect();
     match frame.line.first() {
@@ -122,7 +128,9 @@ fn unnamed(frame: &Frame) -> Frame {
         line.truncate(1);
     }
     if let (true, Some(at)) = (frame.is_error(), memmem(&line, b" script: ")) {
+        let place = memmem(&line[at..], b"on @user_").map(|place| line[at + place..].to_vec());
         line.truncate(at);
+        line.extend_from_slice(&place.unwrap_or_default());
     }
     Frame { line, body, inside }
 }
@@ -145,11 +153,19 @@ fn memmem(text: &[u8], part: &[u8]) -> Option<usize> {
 /// A text without places in scripts and names of functions, and the words of Redis where Valkey has others.
 fn placeless(text: &[u8]) -> Vec<u8> {
     let mut text = text.to_vec();
-    while let Some(at) = memmem(&text, b"user_script:") {
-        let number = text[at + 12..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let end = at + 12 + number;
-        let end = if text[end..].starts_with(b": ") { end + 2 } else { end };
-        text.drain(at..end);
+    for chunk in [&b"user_script:"[..], b"user_function:"] {
+        let mut from = 0;
+        while let Some(at) = memmem(&text[from..], chunk).map(|at| from + at) {
+            from = at;
+            if text[..at].ends_with(b"@") {
+                from += chunk.len();
+                continue;
+            }
+            let behind = at + chunk.len();
+            let end = behind + text[behind..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let end = if text[end..].starts_with(b": ") { end + 2 } else { end };
+            text.drain(at..end);
+        }
     }
     for (valkey, redis) in VALKEYS {
         if let Some(at) = memmem(&text, valkey.as_bytes()) {
@@ -187,6 +203,14 @@ fn paired(frame: &Frame) -> (Frame, Vec<Vec<Frame>>) {
     let mut pairs: Vec<Vec<Frame>> = frame.inside.chunks(2).map(<[Frame]>::to_vec).collect();
     pairs.sort();
     (Frame { inside: Vec::new(), ..frame.clone() }, pairs)
+}
+
+/// The same, and whatever is inside of what is inside.
+fn sorted_all(frame: &Frame) -> Frame {
+    let mut frame = frame.clone();
+    frame.inside = frame.inside.iter().map(sorted_all).collect();
+    frame.inside.sort();
+    frame
 }
 
 fn sorted(frame: &Frame) -> Frame {

@@ -44,7 +44,7 @@ pub enum Kind {
     Strings,
     /// Half of them on hashes, lists, sets and sorted sets.
     Elements,
-    /// Scripts; and some of the others, so that these find something.
+    /// Scripts and functions; and some of the others, so that these find something.
     Scripts,
 }
 
@@ -63,6 +63,7 @@ pub fn stream(seed: u64, length: usize, kind: Kind) -> Vec<Sent> {
                 Kind::Scripts => match choices.below(40) {
                     0 => vec![b"HELLO".to_vec(), choices.of(&[b"2", b"3"]).to_vec()],
                     1 => vec![choices.of(&["MULTI", "EXEC", "EXEC", "EXEC"]).into()],
+                    2..=9 => lua::request_of_functions(&mut choices),
                     _ => lua::request(&mut choices),
                 },
             };
@@ -135,9 +136,12 @@ pub fn differ(
 ) -> Result<Option<Difference>, String> {
     let mut sides = [Side::new(servers[0])?, Side::new(servers[1])?];
     for side in &mut sides {
-        let emptied = side.ask(0, &[b"FLUSHALL".to_vec()])?;
-        if emptied.line != b"+OK" {
-            return Err(format!("FLUSHALL: {}", emptied.shown()));
+        for command in [&["FLUSHALL"][..], &["FUNCTION", "FLUSH"]] {
+            let words: Vec<Vec<u8>> = command.iter().map(|word| word.as_bytes().to_vec()).collect();
+            let emptied = side.ask(0, &words)?;
+            if emptied.line != b"+OK" {
+                return Err(format!("{}: {}", command[0], emptied.shown()));
+            }
         }
     }
     let mut comparers = vec![Comparer::default(); CONNECTIONS];

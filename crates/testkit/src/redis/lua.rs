@@ -8,6 +8,8 @@
 //! return r                                              or the value of an expression, or its error
 //! ```
 //!
+//! Libraries have functions whose bodies are such scripts, and come and go.
+//!
 //! An expression is built of a kind, a depth and choices; now and then it is of another kind than is wanted. What differs
 //! between runs of one server is left out: times, addresses, the order of keys in tables that were not written in the script.
 
@@ -271,6 +273,106 @@ pub fn request(choices: &mut Choices<'_>) -> Vec<Vec<u8>> {
     words
 }
 
+/// Names of libraries and their functions; what only their case tells apart is one function.
+const LIBRARIES: &[&str] = &["one", "two", "Three"];
+const FUNCTIONS: &[&str] = &["f", "g", "F", "12"];
+/// What a library says first: its name stands for `%`.
+const HEADS: &[&str] =
+    &["#!lua name=%", "#!LUA name=%", "#!lua  name=% ", "#!\"lua\" name=%", "#!lua 'name=%'"];
+/// What is none.
+const WRONG_HEADS: &[&str] = &[
+    "",
+    "#!",
+    "#!lua",
+    "#! lua name=%",
+    "#! name=%",
+    "#!nosuch name=%",
+    "#!lua name=",
+    "#!lua name=a-b",
+    "#!lua name=% name=%",
+    "#!lua x=1 name=%",
+    "#!lua name=% flags=no-writes",
+    "#!lua \"name=%",
+];
+
+/// A request about functions: libraries come and go, what is there is told, and most call one.
+pub fn request_of_functions(choices: &mut Choices<'_>) -> Vec<Vec<u8>> {
+    let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
+    match choices.below(16) {
+        0..=4 => {
+            let mut request = vec!["FUNCTION", "LOAD"];
+            if choices.below(3) > 0 {
+                request.push("REPLACE");
+            }
+            let library = library(choices);
+            request.push(&library);
+            words(&request)
+        }
+        5 => words(&["FUNCTION", "DELETE", choices.of(LIBRARIES)]),
+        6 => words(&["FUNCTION", "LIST"]),
+        7 => {
+            words(&["FUNCTION", "LIST", "WITHCODE", "LIBRARYNAME", choices.of(&["t*", "T*", "[ot]*", "no"])])
+        }
+        8 => words(&["FUNCTION", "STATS"]),
+        _ => {
+            let name = choices.of(&["FCALL", "FCALL", "FCALL_RO"]);
+            let mut request: Vec<Vec<u8>> = words(&[name, choices.of(FUNCTIONS)]);
+            let count = choices.below(3);
+            request.push(count.to_string().into_bytes());
+            request.extend((0..count).map(|_| choices.word('k')));
+            request.extend((0..choices.below(3)).map(|_| choices.word('v')));
+            request
+        }
+    }
+}
+
+/// A random library.
+fn library(choices: &mut Choices<'_>) -> String {
+    let heads = if choices.below(12) == 0 { WRONG_HEADS } else { HEADS };
+    let head = choices.of(heads).replace('%', choices.of(LIBRARIES));
+    let mut text = format!("{head}\n");
+    for _ in 0..1 + choices.below(2) {
+        if choices.below(6) == 0 {
+            // No log: Valkey 9.1.2 ends there.
+            text.push_str(choices.of(&["error('no')\n", "local x\n", "(\n"]));
+        }
+        let name = choices.of(&["'f'", "'g'", "'F'", "12", "'a b'", "''", "{}", "nil", "1.5"]);
+        let name = if choices.below(3) > 0 { choices.of(&["'f'", "'g'"]) } else { name };
+        let body = format!("function(KEYS, ARGV) {} end", body(choices, String::new()));
+        text.push_str(&match choices.below(8) {
+            0..=4 => format!("redis.register_function({name}, {body})\n"),
+            5 | 6 => {
+                let more = choices.of(&[
+                    "",
+                    ", flags = {'no-writes'}",
+                    ", flags = {'allow-oom', 'allow-stale', 'allow-oom'}",
+                    ", flags = {}",
+                    ", flags = {'nosuch'}",
+                    ", flags = 'no-writes'",
+                    ", description = 'what it does'",
+                    ", description = 5",
+                    ", description = {}",
+                    ", nosuch = 1",
+                    ", [1] = 2",
+                    ", [true] = 2",
+                ]);
+                format!("redis.register_function{{function_name = {name}, callback = {body}{more}}}\n")
+            }
+            _ => choices
+                .of(&[
+                    "redis.register_function('f')\n",
+                    "redis.register_function('f', 1)\n",
+                    "redis.register_function()\n",
+                    "redis.register_function({callback = 1})\n",
+                    "redis.register_function({function_name = 'f'})\n",
+                    "redis.register_function(1, 2, 3)\n",
+                ])
+                .to_owned(),
+        });
+    }
+    text
+}
+
 /// A random script.
 pub fn script(choices: &mut Choices<'_>) -> String {
     let mut text = String::new();
@@ -280,6 +382,11 @@ pub fn script(choices: &mut Choices<'_>) -> String {
         2 => text.push_str("#!lua flags=allow-oom,allow-stale\n"),
         _ => {}
     }
+    body(choices, text)
+}
+
+/// What a random script does, behind its first line.
+fn body(choices: &mut Choices<'_>, mut text: String) -> String {
     text.push_str(PRELUDE);
     if choices.below(3) == 0 {
         text.push_str(choices.of(&["redis.setresp(3) ", "redis.setresp(3) ", "redis.setresp(2) "]));
@@ -301,8 +408,7 @@ pub fn script(choices: &mut Choices<'_>) -> String {
 /// A random script for people, without what all begin with; none if it is another word.
 pub fn shown(word: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(word).ok()?;
-    let (head, rest) = text.split_once(PRELUDE)?;
-    Some(format!("{head}… {rest}").replace('\n', "\\n"))
+    text.contains(PRELUDE).then(|| text.replace(PRELUDE, "… ").replace('\n', "\\n"))
 }
 
 struct Writer<'w, 'b> {
@@ -671,6 +777,17 @@ impl Writer<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_number_is_one_request_of_functions() {
+        let mut loads = 0;
+        for seed in 0..200 {
+            let one = request_of_functions(&mut Choices::Seed(seed));
+            assert_eq!(one, request_of_functions(&mut Choices::Seed(seed)));
+            loads += u32::from(one[1] == b"LOAD");
+        }
+        assert!(loads > 20, "{loads}");
+    }
 
     #[test]
     fn one_number_is_one_script() {
