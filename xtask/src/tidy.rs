@@ -1,11 +1,12 @@
 //! `cargo xtask tidy`: what no compiler checks, about the tree as it is.
 //!
 //! Arrows of crates and modules, where unsafe code may be, a transcript for every row, documents that are generated
-//! from tables, words that do not belong. `--write` renews the generated documents.
+//! from tables, links between documents, words that do not belong. `--write` renews the generated documents.
 
 mod arrows;
 mod documents;
 mod ignored;
+mod links;
 mod rows;
 mod source;
 
@@ -24,11 +25,12 @@ pub fn tidy(write: bool) -> Outcome {
         self::write()?;
     }
     let files = files()?;
-    let checks: [(&str, Vec<Complaint>); 6] = [
+    let checks: [(&str, Vec<Complaint>); 7] = [
         ("arrows", arrows::check()?),
         ("source", source::check(&files)?),
         ("transcripts", rows::check()?),
         ("documents", documents::check()?),
+        ("links", links::check(&files)?),
         ("ignored tests", ignored::check()?),
         ("faults", faults::check()?),
     ];
