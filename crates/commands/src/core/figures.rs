@@ -8,7 +8,7 @@ pub mod table;
 
 use std::sync::PoisonError;
 
-use larder_store::{ClassTotals, Millis, Store, Totals};
+use larder_store::{ClassTotals, Ledger, Millis, Store, Totals};
 
 use super::calls::{self, RowSum};
 use super::context::Context;
@@ -142,6 +142,13 @@ pub(crate) fn sums(cx: &Context<'_, '_>) -> Sums {
     let mut sums = all_sums(cx.host);
     sums.since(&cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner).sums);
     sums
+}
+
+/// What the store has in all, and the uses of its memory. Spends what that takes.
+pub(crate) fn memory(cx: &Context<'_, '_>) -> (Totals, Ledger) {
+    spend_each(cx, CLASSES_NS, COUNTERS_NS);
+    let store = cx.guard.store();
+    (store.totals(), store.ledger())
 }
 
 /// The store's classes that own a span, with what they counted since the last reset. Spends what that takes.

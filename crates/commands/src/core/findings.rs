@@ -68,6 +68,14 @@ pub struct Finding {
     pub evidence: String,
 }
 
+impl Finding {
+    /// What is told of it beside the name of its rule, in every protocol.
+    pub(crate) fn parts(&self) -> [(&'static str, &str); 3] {
+        let Rule { severity, advice, .. } = self.rule;
+        [("severity", severity.name()), ("evidence", &self.evidence), ("advice", advice)]
+    }
+}
+
 /// What rules look at.
 #[derive(Debug)]
 struct Look {
@@ -174,7 +182,7 @@ pub static RULES: &[Rule] = &[
         severity: Warning,
         about: Server,
         when: "more than 80 % of -c connections are open",
-        advice: "raise -c, or have clients share connections",
+        advice: "raise -c, have clients share connections, or have idle ones closed (-o idle_timeout=SECONDS)",
         find: |look| {
             let (open, most) = (look.figures.process.connections, look.figures.process.connections_max);
             (open * 10 > most * 8).then(|| format!("{open} of {most} connections are open"))

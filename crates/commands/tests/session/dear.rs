@@ -36,6 +36,7 @@ fn a_line_of_text_spends_what_it_takes() {
         ("stats settings", 500),
         ("stats items", 10_000),
         ("stats slabs", 10_000),
+        ("stats memory", 10_000),
         ("stats doctor", 30_000),
         ("stats reset", 90_000),
         ("stats conns", 250_000),

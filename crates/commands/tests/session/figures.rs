@@ -201,3 +201,22 @@ fn info_says_the_hz_that_was_set() {
     let info = String::from_utf8_lossy(&bench.reply("INFO server")).into_owned();
     assert!(info.contains("\r\nhz:50\r\nconfigured_hz:50\r\n"), "{info}");
 }
+
+#[test]
+fn memory_that_counts_against_the_limit_is_told_in_all_and_use_by_use() {
+    let mut bench = bench();
+    bench.ask(&format!("set k 0 0 1000\r\n{}\r\n", "v".repeat(1000)));
+    let told = bench.ask("stats memory\r\n");
+    let of = |line: &str| -> u64 { line.rsplit_once(' ').expect("a value").1.parse().expect("a number") };
+    let named = |name: &str| {
+        let line = told.lines().find(|line| line.starts_with(&format!("STAT {name} ")));
+        of(line.unwrap_or_else(|| panic!("{name}: {told}")))
+    };
+    assert_eq!(named("limit"), 64 << 20);
+    let uses: u64 = told.lines().filter(|line| line.starts_with("STAT use:")).map(of).sum();
+    assert_eq!(named("used"), uses, "{told}");
+    assert_eq!(named("use:items"), figure(&mut bench, "", "bytes"), "{told}");
+    assert!(named("used") > named("use:items"));
+    let info = String::from_utf8_lossy(&bench.reply("INFO memory")).into_owned();
+    assert!(info.contains(&format!("used_memory:{}\r\n", named("used"))), "{info} {told}");
+}

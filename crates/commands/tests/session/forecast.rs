@@ -207,6 +207,22 @@ fn a_server_that_is_short_of_memory_says_what_more_would_bring() {
     let doctor = watched.bench.ask("stats doctor\r\n");
     assert!(doctor.contains("memory-short"), "{doctor}");
     assert!(doctor.contains("-m 128 would have "), "{doctor}");
+    let asked = resp(&["INFO", "findings"]);
+    let (info, _) = watched.bench.run(&mut Session::new(), asked.as_bytes(), 1000);
+    let info = String::from_utf8(info).expect("text");
+    let told = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("{name}: {info}")).to_owned()
+    };
+    let findings: usize = told("findings").parse().expect("a number");
+    let nth = (1..=findings).find(|nth| told(&format!("finding_{nth}_rule")) == "memory-short");
+    let nth = nth.unwrap_or_else(|| panic!("{info}"));
+    for part in ["severity", "evidence", "advice"] {
+        let by_text = format!("STAT memory-short:{part} {}\r\n", told(&format!("finding_{nth}_{part}")));
+        assert!(doctor.contains(&by_text), "{by_text}: {doctor}");
+    }
+    let (everything, _) = watched.bench.run(&mut Session::new(), resp(&["INFO", "all"]).as_bytes(), 1000);
+    assert!(!String::from_utf8_lossy(&everything).contains("finding"));
     assert!(outlook.bytes < 300 << 10, "{} bytes", outlook.bytes);
     let store = watched.bench.worker.store();
     assert!(store.ledger().aside >= outlook.bytes);

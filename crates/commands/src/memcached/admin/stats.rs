@@ -19,7 +19,7 @@ use crate::memcached::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE, Slab};
 use crate::memcached::stats::{Figures, KEYS};
 use crate::memcached::text::{END, ERROR, OK};
 
-/// stats [settings | items | slabs | sizes | conns | doctor | hotkeys | prefixes | forecast | reset | detail | cachedump]
+/// stats [settings | items | slabs | sizes | conns | memory | doctor | hotkeys | prefixes | forecast | reset | detail | cachedump]
 pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     match line.tokens.first().copied() {
         None => general(line),
@@ -33,6 +33,7 @@ pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
             return Flow::Dump(Dump::sizes(line.cx.guard.store()));
         }
         Some(b"sizes") => put_stat(line.out, &"sizes_status", &"disabled"),
+        Some(b"memory") => memory(line),
         Some(b"doctor") => doctor(line),
         Some(name @ (b"hotkeys" | b"prefixes")) if !line.cx.shared.settings.dump => {
             line.out.put(b"CLIENT_ERROR stats ");
@@ -74,12 +75,20 @@ fn general(line: &mut Line<'_, '_, '_, '_>) {
 /// What is found: of each rule its severity, what says so, and what to do.
 fn doctor(line: &mut Line<'_, '_, '_, '_>) {
     for finding in findings::find_for(line.cx) {
-        let rule = finding.rule;
-        let lines: [(&str, &str); 3] =
-            [("severity", rule.severity.name()), ("evidence", &finding.evidence), ("advice", rule.advice)];
-        for (name, text) in lines {
-            put_stat(line.out, &format_args!("{}:{name}", rule.name), &text);
+        for (name, text) in finding.parts() {
+            put_stat(line.out, &format_args!("{}:{name}", finding.rule.name), &text);
         }
+    }
+}
+
+/// What counts against the memory limit, in all and use by use. `bytes` of `stats` are the items alone, as memcached has it.
+fn memory(line: &mut Line<'_, '_, '_, '_>) {
+    let (totals, ledger) = figures::memory(line.cx);
+    put_stat(line.out, &"limit", &totals.memory_bytes);
+    put_stat(line.out, &"used", &totals.used_bytes);
+    put_stat(line.out, &"held", &totals.held_bytes);
+    for (name, _, bytes) in ledger.uses() {
+        put_stat(line.out, &format_args!("use:{name}"), &bytes);
     }
 }
 

@@ -9,6 +9,7 @@ use super::config::policy;
 use crate::core::counters::Counter;
 use crate::core::figures::row_sums;
 use crate::core::figures::table::Figure;
+use crate::core::findings::find_for;
 use crate::core::traffic::{Parts, Shares, parts};
 use crate::redis::call::{Call, NAME_NS, few_names, is};
 use crate::redis::connection::REDIS_VERSION;
@@ -18,7 +19,7 @@ use crate::redis::keys::scan::Sample;
 use crate::redis::reply::put_verbatim;
 use crate::redis::table::in_use;
 
-/// Sections in their order; those from `MORE` on only when asked for, and the last three only by their names.
+/// Sections in their order; those from `MORE` on only when asked for, and the last four only by their names.
 const SECTIONS: &[&str] = &[
     "server",
     "clients",
@@ -36,9 +37,10 @@ const SECTIONS: &[&str] = &[
     "hotkeys",
     "prefixes",
     "forecast",
+    "findings",
 ];
 const MORE: usize = 11;
-const ALL: usize = SECTIONS.len() - 3;
+const ALL: usize = SECTIONS.len() - 4;
 
 struct Page {
     text: String,
@@ -101,6 +103,7 @@ pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
                 shares(call, &mut page, ("prefixes", "prefix"), || call.cx.prefix_shares());
             }
             "forecast" => forecast(call, &mut page),
+            "findings" => findings(call, &mut page),
             _ => latencies(call, &mut page),
         }
     }
@@ -134,6 +137,19 @@ fn forecast(call: &Call<'_, '_, '_>, page: &mut Page) {
     match call.cx.shared.traffic.told().outlook {
         Some(outlook) => outlook.each(&mut |name, value| page.line(&format!("forecast_{name}"), value)),
         None => page.line("forecast_ready", 0),
+    }
+}
+
+/// Larder's own: what its operator should know, what matters most first.
+fn findings(call: &Call<'_, '_, '_>, page: &mut Page) {
+    let found = find_for(call.cx);
+    page.section("Findings");
+    page.line("findings", found.len());
+    for (nth, finding) in found.iter().enumerate() {
+        page.line(&format!("finding_{}_rule", nth + 1), finding.rule.name);
+        for (name, text) in finding.parts() {
+            page.line(&format!("finding_{}_{name}", nth + 1), text);
+        }
     }
 }
 
