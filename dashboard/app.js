@@ -153,7 +153,7 @@
       ...state.restarted.map(at => [at, 'the server was started anew']),
     ].sort((one, other) => other[0] - one[0]);
     byId('marks').replaceChildren(...lines.map(([at, what]) => element('li', `${Charts.clock(at)}  ${what}`)));
-    byId('happened').hidden = lines.length === 0;
+    byId('happened').hidden = byId('moments').hidden = lines.length === 0;
   };
 
   // ---- Tiles
@@ -240,10 +240,15 @@
 
   // ---- Memory
 
-  const USES = { items: '--c0', rounding: '--c3', chunks_free: '--rule', index: '--c2', index_free: '--rule', probation: '--c4', ghosts: '--c4', trees: '--c4', long_keys: '--c0', watches: '--c4', buffers: '--c1', aside: '--c5', free: '--paper' };
-  const useColour = name => `var(${USES[name] || '--base'})`;
+  // Each has a colour of its own: one of the palette, or so much of it on paper.
+  const USES = { items: ['--c0', 100], long_keys: ['--c0', 45], rounding: ['--c3', 100], chunks_free: ['--c3', 35], index: ['--c2', 100], index_free: ['--c2', 40], probation: ['--c4', 100], ghosts: ['--c4', 65], trees: ['--c4', 35], watches: ['--ink', 75], buffers: ['--c1', 100], aside: ['--c5', 100], free: ['--paper', 100] };
+  const useColour = name => {
+    const [colour, part] = USES[name] || ['--base', 100];
+    return part === 100 ? `var(${colour})` : `color-mix(in srgb, var(${colour}) ${part}%, var(--paper))`;
+  };
+  const useName = name => name === 'aside' ? 'threads and bookkeeping' : name.replaceAll('_', ' ');
   table('memory-table', 'Memory that counts against the limit, use by use: exact when nothing moves', [
-    { name: 'use', value: row => row.use, show: row => swatch(useColour(row.use), row.use.replaceAll('_', ' ')) },
+    { name: 'use', value: row => row.use, show: row => swatch(useColour(row.use), useName(row.use)) },
     number('bytes', row => row.bytes),
     number('share of the limit', row => row.share, Format.percent),
     text('what it is', row => row.help, 'text'),
@@ -257,11 +262,12 @@
       const part = element('span');
       part.style.width = `${row.share * 100}%`;
       part.style.background = useColour(row.use);
-      part.title = `${row.use.replaceAll('_', ' ')}: ${Format.bytes(row.bytes)}, ${Format.percent(row.share)}`;
+      part.title = `${useName(row.use)}: ${Format.bytes(row.bytes)}, ${Format.percent(row.share)}`;
       return part;
     }));
     const of = (...names) => memory.uses.filter(row => names.includes(row.use)).reduce((all, row) => all + row.share, 0);
-    const words = `Of ${Format.bytes(memory.limit)}, ${Format.percent(of('items', 'long_keys'))} is keys and values, ${Format.percent(of('index', 'index_free'))} the index, ${Format.percent(of('rounding'))} rounding, ${Format.percent(share(free, memory.limit))} free.`;
+    const parts = [[of('items', 'long_keys'), 'keys and values'], [of('index', 'index_free'), 'the index'], [of('rounding'), 'rounding'], [of('chunks_free'), 'free chunks'], [of('aside'), 'threads and bookkeeping'], [of('probation', 'ghosts', 'trees', 'watches', 'buffers'), 'other uses'], [share(free, memory.limit), 'free']];
+    const words = `Of ${Format.bytes(memory.limit)}, ${parts.map(([part, name]) => `${Format.percent(part)} is ${name}`).join(', ')}.`;
     byId('memory-words').textContent = `${words} Connections hold ${Format.bytes(memory.held)} of at most ${Format.bytes(memory.held_max)}.`;
     byId('ledger').setAttribute('aria-label', words);
   };
@@ -279,8 +285,8 @@
   const counted = count => count < 0 ? '' : Format.whole(count);
   table('map-ages', 'Age and expiry, by spans', [
     text('spans of classes', row => row.name),
-    number('passed by eviction, or taken', row => row.aged ?? -1, counted),
-    number('worth a visit for what expires', row => row.due ?? -1, counted),
+    number('of this age', row => row.aged ?? -1, counted),
+    number('due to expire', row => row.due ?? -1, counted),
   ]);
   const showMap = told => {
     chunkBytes = told.chunk_bytes;
@@ -414,7 +420,7 @@
   table('commands-table', 'RESP commands since the start', [
     text('command', row => row.name),
     number('calls', row => row.calls),
-    number('µs a call, of those measured', row => share(row.usec, row.calls), Format.plain),
+    { name: 'µs a call, of those measured', number: true, value: row => row.measured_calls > 0 ? share(row.usec, row.calls) : -1, show: row => row.measured_calls === 0 ? null : row.usec === 0 ? 'below 1' : Format.plain(share(row.usec, row.calls)) },
     number('refused', row => row.rejected_calls),
     number('failed', row => row.failed_calls),
   ], -2);

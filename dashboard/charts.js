@@ -56,14 +56,24 @@ const Charts = (() => {
     { id: 'requests', title: 'Requests', unit: 'rate', lines: [['keys by memcached\'s text', memcached], ['RESP commands', sum('redis_commands')]] },
     { id: 'writes', title: 'Items written', unit: 'rate', lines: [['stored', sum('items_stored')], ['deleted by text', sum('memcached_deletes')], ['counted up or down', sum('memcached_arithmetic')]] },
     { id: 'leaving', title: 'Items that leave', unit: 'rate', lines: [['evicted', sum('evictions')], ['evicted unread', sum('evicted_unfetched')], ['expired', sum('reclaimed')], ['stored again soon', sum('ghost_hits')]] },
-    { id: 'memory', title: 'Memory', unit: 'bytes', lines: [['used', sum('memory_used')], ['limit', sum('memory_limit')], ['items', sum('item_bytes')], ['index', sum('index_bytes')], ['process', sum('resident')], ['held by connections', sum('memory_held')]] },
+    { id: 'memory', title: 'Memory', unit: 'bytes', lines: [['counts against the limit', sum('memory_used')], ['limit', sum('memory_limit')], ['items', sum('item_bytes')], ['index', sum('index_bytes')], ['resident, of the process', sum('resident')], ['held by connections', sum('memory_held')]] },
     { id: 'network', title: 'Network', unit: 'byteRate', lines: [['received', sum('bytes_read')], ['sent', sum('bytes_written')]] },
     { id: 'cpu', title: 'Processor, of one core', unit: 'core', lines: [['program', core('cpu_user')], ['system', core('cpu_system')]] },
     { id: 'connections', title: 'Connections', unit: 'count', lines: [['open', sum('connections')], ['opened a second', sum('connections_opened')], ['closed by the server a second', sum('connections_closed')]] },
     { id: 'trouble', title: 'Refused and failed', unit: 'rate', lines: [['RESP errors', sum('redis_errors')], ['other version found (cas)', sum('cas_badval')], ['no memory', sum('out_of_memory')], ['connections refused', sum('connections_refused')]] },
+    { id: 'items', title: 'Items there', unit: 'count', lines: [['items', sum('items')]] },
     { id: 'moving', title: 'Memory that moves between classes', unit: 'rate', lines: [['spans', sum('spans_moved')], ['chunks', sum('chunks_moved')]] },
   ];
   const DASHES = [[], [7, 4], [2, 3]];
+  // Values without one on either side: no line leads to them.
+  const lone = values => {
+    const found = [];
+    const known = at => values[at] !== null && values[at] !== undefined;
+    values.forEach((_, at) => { if (known(at) && !known(at - 1) && !known(at + 1)) found.push(at); });
+    return found;
+  };
+  // Room for the longest of an axis' numbers, with its tick and gap.
+  const room = numbers => 26 + 7 * Math.max(4, ...(numbers || []).map(text => text.length));
   const ROWS = 20, HEIGHT = 180;
 
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -120,9 +130,10 @@ const Charts = (() => {
         width: Math.max(200, this.plot.clientWidth), height: HEIGHT, legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
         scales: { y: { range: (_, low, high) => share ? [0, 1] : [0, Math.max(high || 0, 1) * 1.08] } },
-        axes: [{ ...axis, space: 70, size: 34, values: (_, ticks) => ticks.map(shortly) }, { ...axis, size: 74, ...(this.chart.unit.startsWith('byte') ? { incrs: POWERS } : {}), values: (_, ticks) => ticks.map(tick => this.format(tick)) }],
+        axes: [{ ...axis, space: 70, size: 34, values: (_, ticks) => ticks.map(shortly) }, { ...axis, size: (_, numbers) => room(numbers), ...(this.chart.unit.startsWith('byte') ? { incrs: POWERS } : {}), values: (_, ticks) => ticks.map(tick => this.format(tick)) }],
         series: [{}, ...this.chart.lines.map(([name], at) => ({
-          label: name, stroke: colour(`--c${at}`), width: 2, dash: DASHES[at % DASHES.length], points: { show: false }, spanGaps: false,
+          label: name, stroke: colour(`--c${at}`), width: 2, dash: DASHES[at % DASHES.length], spanGaps: false,
+          points: { show: false, size: 6, fill: colour(`--c${at}`), filter: (uplot, line) => lone(uplot.data[line]) },
         }))],
         hooks: { draw: [uplot => this.drawMarks(uplot, soft)] },
       }, this.data, this.plot);
@@ -253,5 +264,5 @@ const Charts = (() => {
     svg.firstChild.setAttribute('points', places.join(' '));
   };
 
-  return { All, spark, memcached, hits, misses, clock };
+  return { All, spark, memcached, hits, misses, clock, lone };
 })();

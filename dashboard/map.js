@@ -127,7 +127,7 @@ const SpanMap = (() => {
       if (cell.unused) return `${which}: never used`;
       const parts = [`${which}: ${cell.mixed ? 'most ' : ''}${nameOf(cell.owner, this.map.chunk_bytes)}`];
       if (cell.owner !== FREE && cell.owner !== INDEX) {
-        parts.push(`${Math.round(cell.fill / 2.55)} % full`, `passed by eviction ${Format.seconds(Math.round(seconds(cell.age)))} ago`, `due ${DUE[cell.due]}`);
+        parts.push(`${Math.round(cell.fill / 2.55)} % full`, `age ${Format.seconds(Math.round(seconds(cell.age)))}`, `due ${DUE[cell.due]}`);
       }
       if (cell.drains) parts.push('being emptied');
       return parts.join(', ');

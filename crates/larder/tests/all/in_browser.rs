@@ -126,7 +126,10 @@ fn numbers_on_the_page_are_the_servers() {
         }
         let shown = rows(&mut browser, "memory-table");
         for one in memory["uses"].as_array().expect("uses") {
-            let name = one["use"].as_str().expect("a name").replace('_', " ");
+            let name = match one["use"].as_str().expect("a name") {
+                "aside" => "threads and bookkeeping".to_owned(),
+                name => name.replace('_', " "),
+            };
             let row = shown.iter().find(|row| row[0] == name).unwrap_or_else(|| panic!("{name}: {shown:?}"));
             let (told, bytes) = (row[1].clone(), whole(&one["bytes"]));
             // Who asks has a request and an answer in buffers: the page and the test differ in these.
@@ -170,6 +173,26 @@ fn numbers_on_the_page_are_the_servers() {
     let said = browser.text("document.querySelector('#chart-reads .plot').getAttribute('aria-label')");
     assert!(said.starts_with("Keys read, newest: hits "), "{said}");
     browser.value("document.querySelector('#chart-reads .head button').click()");
+    // A value without a neighbour is a dot, no tile's text is cut, no use of memory has another's colour, and the sentence
+    // on memory leaves nothing out.
+    let lone = browser.value("Charts.lone([null, 1, null, 2, 3, null, undefined, 4])");
+    assert_eq!(lone, serde_json::json!([1, 7]));
+    let cut = "[...document.querySelectorAll('.tile small')].filter(text => text.scrollWidth > text.clientWidth).map(text => text.textContent)";
+    assert_eq!(browser.value(cut), serde_json::json!([]));
+    let colours = "[...document.querySelectorAll('#memory-table .swatch')].map(box => getComputedStyle(box).backgroundColor)";
+    let colours = browser.value(colours);
+    let mut colours: Vec<&str> =
+        colours.as_array().expect("colours").iter().filter_map(Value::as_str).collect();
+    let uses = colours.len();
+    colours.sort_unstable();
+    colours.dedup();
+    assert!(uses == colours.len() && uses > 10, "{colours:?}");
+    let said = browser.text("document.getElementById('memory-words').textContent");
+    let parts = said.split(" % is ").filter_map(|text| text.rsplit(' ').next()?.parse::<f64>().ok());
+    let sum: f64 = parts.sum();
+    assert!(said.contains(" % is threads and bookkeeping") && (sum - 100.0).abs() < 1.0, "{sum}: {said}");
+    // All rows of charts are whole.
+    assert_eq!(browser.value("document.querySelectorAll('#charts figure').length"), 12);
     let table = browser.text("document.querySelector('#chart-reads table').textContent");
     assert!(table.contains("hits") && table.contains("/s"), "{table}");
     browser.picture("traffic");

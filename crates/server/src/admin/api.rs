@@ -140,11 +140,19 @@ pub fn classes(routes: &Routes) -> Answer {
 /// RESP commands that were called.
 pub fn commands(routes: &Routes) -> Answer {
     let mut commands = Map::new();
-    routes.hub.shared.each_command(routes.scene(), &mut |name, [calls, took_us, refused, failed]| {
-        let command =
-            json!({ "calls": calls, "usec": took_us, "rejected_calls": refused, "failed_calls": failed });
-        commands.insert(name.to_owned(), command);
-    });
+    routes.hub.shared.each_command(
+        routes.scene(),
+        &mut |name, [calls, measured, took_us, refused, failed]| {
+            let command = json!({
+                "calls": calls,
+                "measured_calls": measured,
+                "usec": took_us,
+                "rejected_calls": refused,
+                "failed_calls": failed,
+            });
+            commands.insert(name.to_owned(), command);
+        },
+    );
     answer(&json!({ "commands": commands }))
 }
 
