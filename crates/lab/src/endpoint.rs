@@ -11,7 +11,7 @@
 
 use std::fmt;
 use std::io::{Error, ErrorKind, Result};
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -25,6 +25,9 @@ use crate::control::Family;
 /// What a URL looks like.
 const FORM: &str = "expected memcached://host:port or redis://host:port, memcached+unix:///path or redis+unix:///path, \
                     with user:password@ in front of the host if there is a password";
+
+/// What a place of TCP looks like.
+const PLACE: &str = "expected HOST:PORT, such as 127.0.0.1:11211 or [::1]:6379";
 
 /// Schemes by which others mean the same over TLS.
 const TLS: [&str; 8] =
@@ -99,8 +102,7 @@ impl Endpoint {
                 Some((login, place)) => (Some(login), place),
                 None => (None, rest),
             };
-            let mut addresses = place.to_socket_addrs().map_err(|error| format!("{place}: {error}"))?;
-            (login, Address::Tcp(addresses.next().ok_or_else(|| format!("{place}: no address"))?))
+            (login, Address::Tcp(address(place)?))
         };
         let login = login.map(|text| Login::parse(family, text)).transpose()?;
         Ok((family, Endpoint { address, login }))
@@ -185,6 +187,19 @@ impl Login {
     fn without(&self, text: &str) -> String {
         if self.password.is_empty() { text.to_owned() } else { text.replace(&self.password, HIDDEN) }
     }
+}
+
+/// The first address of a host, with its port.
+fn address(place: &str) -> std::result::Result<SocketAddr, String> {
+    let is_one = |(host, port): (&str, &str)| {
+        let is_bracketed = host.starts_with('[') && host.ends_with(']');
+        !host.is_empty() && (is_bracketed || !host.contains(':')) && port.parse::<u16>().is_ok()
+    };
+    if !place.rsplit_once(':').is_some_and(is_one) {
+        return Err(PLACE.to_owned());
+    }
+    let mut found = place.to_socket_addrs().map_err(|error| error.to_string())?;
+    found.next().ok_or_else(|| "the host has no address".to_owned())
 }
 
 /// `%40` and such, as the bytes that they are.
@@ -338,6 +353,16 @@ mod tests {
         ] {
             let why = Endpoint::parse(bad).unwrap_err();
             assert!(!why.contains("secret"), "{bad}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_place_without_host_or_port_is_told_what_is_expected() {
+        for bad in ["nowhere", "nowhere:", ":1", "nowhere:port", "nowhere:65536", "::1", "127.0.0.1:1/0", ""]
+        {
+            for scheme in ["memcached", "redis"] {
+                assert_eq!(Endpoint::parse(&format!("{scheme}://{bad}")), Err(PLACE.to_owned()), "{bad}");
+            }
         }
     }
 

@@ -6,8 +6,8 @@
 //!
 //! It asks on the port that clients use: over the network as well as on the machine.
 
-mod look;
-mod screen;
+pub(crate) mod look;
+pub(crate) mod screen;
 mod terminal;
 
 use std::ffi::OsString;
@@ -25,7 +25,8 @@ use crate::exit;
 
 /// One screen about a running cache: Larder, memcached, Redis, or what speaks as they do.
 ///
-/// Keys: o overview, s slab classes, r RESP commands, c connections; of a Larder: k hot keys, p prefixes, d findings; q ends.
+/// Keys: o overview, s slab classes (in memcached's protocol), r RESP commands (in Redis's), c connections; of a Larder: k
+/// hot keys, p prefixes, d findings; q ends.
 #[derive(Debug, Parser)]
 #[command(name = "larder top", after_help = exit::TABLE)]
 struct Options {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use larder_protocol::client::command;
+use serde::Serialize;
 
 use super::screen::Sheet;
 use crate::control::Family;
@@ -28,12 +29,36 @@ pub struct Look {
     pub classes: Fields,
     /// `stats conns`, or lines of CLIENT LIST, by the number of the connection.
     pub connections: Vec<Fields>,
-    /// `stats doctor`.
-    pub doctor: Fields,
+    /// `stats doctor`, or INFO findings: what matters most first.
+    pub findings: Vec<Finding>,
+    /// `stats memory`: what counts against the limit, which `stats` does not tell. INFO does.
+    pub memory: Fields,
     /// `stats hotkeys`, or INFO hotkeys.
     pub hot_keys: Fields,
     /// `stats prefixes`, or INFO prefixes.
     pub prefixes: Fields,
+}
+
+/// Something that a Larder's operator should know, as the server tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub rule: String,
+    pub severity: String,
+    pub evidence: String,
+    pub advice: String,
+}
+
+impl Finding {
+    /// Takes a part by its name; one of a newer server is passed over.
+    fn set(&mut self, part: &str, text: &str) {
+        match part {
+            "rule" => self.rule = text.to_owned(),
+            "severity" => self.severity = text.to_owned(),
+            "evidence" => self.evidence = text.to_owned(),
+            "advice" => self.advice = text.to_owned(),
+            _ => {}
+        }
+    }
 }
 
 /// A server that is asked.
@@ -78,13 +103,18 @@ impl Server {
             general: Fields::new(),
             classes: Fields::new(),
             connections: Vec::new(),
-            doctor: Fields::new(),
+            findings: Vec::new(),
+            memory: Fields::new(),
             hot_keys: Fields::new(),
             prefixes: Fields::new(),
         };
         match self.family {
             Family::Memcached => {
                 look.general = self.stats("")?;
+                if is_larder(&look) {
+                    // An older one tells it by INFO alone.
+                    look.memory = self.stats(" memory").unwrap_or_default();
+                }
                 match sheet {
                     Sheet::Classes => {
                         look.classes = self.stats(" slabs")?;
@@ -92,7 +122,9 @@ impl Server {
                     }
                     Sheet::Connections => look.connections = grouped(self.stats(" conns")?),
                     // Others know no doctor.
-                    Sheet::Doctor if is_larder(&look) => look.doctor = self.stats(" doctor")?,
+                    Sheet::Doctor if is_larder(&look) => {
+                        look.findings = findings_of_stats(&self.stat_lines(" doctor")?);
+                    }
                     Sheet::HotKeys if is_larder(&look) => look.hot_keys = self.stats(" hotkeys")?,
                     Sheet::Prefixes if is_larder(&look) => look.prefixes = self.stats(" prefixes")?,
                     Sheet::Overview | Sheet::Commands | Sheet::Doctor | Sheet::HotKeys | Sheet::Prefixes => {}
@@ -103,6 +135,11 @@ impl Server {
                 match sheet {
                     Sheet::Connections => {
                         look.connections = self.bulk(&["CLIENT", "LIST"])?.lines().map(client).collect();
+                    }
+                    Sheet::Doctor if is_larder(&look) => {
+                        let told = self.bulk(&["INFO", "findings"])?;
+                        look.findings =
+                            findings_of_info(&told).ok_or("it is older, and tells no findings here")?;
                     }
                     Sheet::HotKeys if is_larder(&look) => {
                         look.hot_keys = ranked(&info(&self.bulk(&["INFO", "hotkeys"])?), "hotkey");
@@ -123,6 +160,11 @@ impl Server {
     }
 
     fn stats(&mut self, what: &str) -> Result<Fields, String> {
+        Ok(self.stat_lines(what)?.into_iter().collect())
+    }
+
+    /// Names and values of `stats` in their order.
+    fn stat_lines(&mut self, what: &str) -> Result<Vec<(String, String)>, String> {
         let said = self.ask(format!("stats{what}\r\n").as_bytes(), |said| {
             said.ends_with(b"END\r\n")
                 || said.ends_with(b"RESET\r\n")
@@ -172,8 +214,51 @@ impl Server {
     }
 }
 
+/// An error of memcached's text, or one in Redis's protocol by a server that speaks that alone.
 fn is_error(said: &[u8]) -> bool {
-    said.starts_with(b"CLIENT_ERROR") || said.starts_with(b"SERVER_ERROR")
+    said.starts_with(b"CLIENT_ERROR") || said.starts_with(b"SERVER_ERROR") || said.starts_with(b"-")
+}
+
+/// Findings as text, each with what to do.
+pub fn words(findings: &[Finding]) -> String {
+    if findings.is_empty() {
+        return "nothing to say: all is well\n".into();
+    }
+    let one = |finding: &Finding| {
+        let Finding { rule, severity, evidence, advice } = finding;
+        format!("{severity}: {evidence} ({rule})\n  {advice}\n")
+    };
+    findings.iter().map(one).collect()
+}
+
+/// Findings from `rule:severity …`, `rule:evidence …`, `rule:advice …`.
+fn findings_of_stats(lines: &[(String, String)]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for (name, text) in lines {
+        let Some((rule, part)) = name.split_once(':') else { continue };
+        if findings.last().is_none_or(|last| last.rule != rule) {
+            findings.push(Finding { rule: rule.to_owned(), ..Finding::default() });
+        }
+        if let Some(finding) = findings.last_mut() {
+            finding.set(part, text);
+        }
+    }
+    findings
+}
+
+/// Findings from `findings:2`, `finding_1_rule:…`, `finding_1_severity:…`; none if the server has no such section.
+fn findings_of_info(text: &str) -> Option<Vec<Finding>> {
+    let fields = info(text);
+    fields.get("findings")?;
+    let mut by_number: BTreeMap<u64, Finding> = BTreeMap::new();
+    for (name, text) in &fields {
+        let part = name.strip_prefix("finding_").and_then(|rest| rest.split_once('_'));
+        let Some((number, part)) = part else { continue };
+        if let Ok(number) = number.parse() {
+            by_number.entry(number).or_default().set(part, text);
+        }
+    }
+    Some(by_number.into_values().collect())
 }
 
 /// It says that it is a Larder.
@@ -264,7 +349,50 @@ mod tests {
         assert_eq!(look.connections.len(), 2);
         assert_eq!(look.connections[0]["state"], "conn_read");
         // It has no doctor, and is not asked for one.
-        assert!(server.look(Sheet::Doctor).unwrap().doctor.is_empty());
+        assert!(server.look(Sheet::Doctor).unwrap().findings.is_empty());
+    }
+
+    #[test]
+    fn findings_are_read_in_their_order_in_either_protocol() {
+        let by_text = knowing(&[
+            ("version\r\n", "VERSION 1.6.45-larder-0.1.0\r\n"),
+            ("stats\r\n", "STAT version 1.6.45-larder-0.1.0\r\nEND\r\n"),
+            ("stats memory\r\n", "ERROR\r\n"),
+            (
+                "stats doctor\r\n",
+                "STAT swapping:severity serious\r\nSTAT swapping:newer x\r\nSTAT swapping:evidence 2 MiB: swapped\r\nSTAT swapping:advice lower -m\r\n\
+                 STAT churn:severity note\r\nSTAT churn:evidence many\r\nSTAT churn:advice keep them\r\nEND\r\n",
+            ),
+        ]);
+        let by_info = knowing(&[
+            ("version\r\n", "-ERR unknown command\r\n"),
+            ("*2\r\n$4\r\nINFO\r\n$3\r\nall\r\n", "$22\r\nlarder_version:0.1.0\r\n\r\n"),
+            (
+                "*2\r\n$4\r\nINFO\r\n$8\r\nfindings\r\n",
+                "$258\r\n# Findings\r\nfindings:2\r\nfinding_1_rule:swapping\r\nfinding_1_severity:serious\r\nfinding_1_newer:x\r\n\
+                 finding_1_evidence:2 MiB: swapped\r\nfinding_1_advice:lower -m\r\nfinding_2_rule:churn\r\nfinding_2_severity:note\r\n\
+                 finding_2_evidence:many\r\nfinding_2_advice:keep them\r\n\r\n",
+            ),
+        ]);
+        let looks = [by_text, by_info].map(|at| Server::connect(&at).unwrap().look(Sheet::Doctor).unwrap());
+        let [text, resp] = &looks;
+        assert_eq!(text.findings, resp.findings);
+        let [first, second] = &text.findings[..] else { panic!("two findings: {:?}", text.findings) };
+        assert_eq!(
+            [&first.rule, &first.severity, &first.evidence],
+            ["swapping", "serious", "2 MiB: swapped"]
+        );
+        assert_eq!([&second.rule, &second.advice], ["churn", "keep them"]);
+        assert_eq!(findings_of_info("# Findings\r\nfindings:0\r\n"), Some(Vec::new()));
+        assert_eq!(findings_of_info(""), None, "Redis passes over sections that it does not know");
+    }
+
+    #[test]
+    fn an_error_in_the_other_protocol_is_told_at_once() {
+        let address = knowing(&[("stats\r\n", "-ERR unknown command 'stats'\r\n")]);
+        let mut server = Server::connect(&format!("memcached://{address}")).unwrap();
+        let error = server.look(Sheet::Overview).unwrap_err();
+        assert!(error.contains("-ERR unknown command 'stats'"), "{error}");
     }
 
     #[test]
@@ -288,6 +416,7 @@ mod tests {
         let by_text = knowing(&[
             ("version\r\n", "VERSION 1.6.45-larder-0.1.0\r\n"),
             ("stats\r\n", "STAT version 1.6.45-larder-0.1.0\r\nEND\r\n"),
+            ("stats memory\r\n", "STAT limit 100\r\nSTAT used 30\r\nEND\r\n"),
             (
                 "stats hotkeys\r\n",
                 "STAT seconds 10.1\r\nSTAT requests 9\r\nSTAT samples 9\r\nSTAT 1:key a%20b\r\nSTAT 1:share 0.5000\r\nEND\r\n",
@@ -302,6 +431,7 @@ mod tests {
             ),
         ]);
         let looks = [by_text, by_info].map(|at| Server::connect(&at).unwrap().look(Sheet::HotKeys).unwrap());
+        assert_eq!(looks[0].memory["used"], "30");
         for name in ["seconds", "requests", "samples", "1:key", "1:share"] {
             assert_eq!(looks[0].hot_keys[name], looks[1].hot_keys[name], "{name}");
         }

@@ -4,6 +4,7 @@
 //! larder 0.1.0, as 1.6.45 …, up 2 h                     what it is
 //! 12.3k/s   hit ratio 91.2 %   …                        what it does: counts between the looks, a second
 //! | class | items | …                                   one sheet of several
+//! q:end o:overview …                                    the keys, in a terminal
 //! ```
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Map, Value, json};
 
-use super::look::{Fields, Look, grouped, is_larder};
+use super::look::{Fields, Look, grouped, is_larder, words};
 use crate::control::Family;
 use crate::results::number;
 
@@ -129,8 +130,9 @@ impl<'a> Between<'a> {
         let cpu = self.by_family(&["rusage_user", "rusage_system"], &["used_cpu_user", "used_cpu_sys"]);
         let limit =
             self.is(self.by_family(&["limit_maxbytes"], &["maxmemory"])[0]).filter(|limit| *limit > 0.0);
-        // Of a Larder `bytes` are the items alone; it says what all of it takes by INFO.
-        let used = self.is(self.by_family(&["bytes"], &["used_memory"])[0]);
+        // What counts against the limit. Of a Larder `bytes` are the items alone.
+        let used = number_of(&self.now.memory, "used")
+            .or_else(|| self.is(self.by_family(&["bytes"], &["used_memory"])[0]));
         vec![
             ("requests_per_second", self.rate(self.by_family(REQUESTS, &["total_commands_processed"]))),
             ("hits_per_second", found),
@@ -229,10 +231,32 @@ pub fn lines(before: &Look, now: &Look, sheet: Sheet, sort: Sort, size: Size) ->
         Sheet::Prefixes => prefixes(now),
     };
     lines.extend(body.lines().map(str::to_owned));
-    lines.truncate(size.lines);
+    if size == Size::UNBOUNDED {
+        // Nobody presses keys.
+        lines.truncate(size.lines);
+    } else {
+        lines.resize(size.lines.saturating_sub(1), String::new());
+        lines.push(keys(now));
+    }
     let fits =
         |line: &String| line.chars().filter(|letter| !letter.is_control()).take(size.columns).collect();
     lines.iter().map(fits).collect()
+}
+
+/// The keys that lead to sheets which this server fills.
+fn keys(look: &Look) -> String {
+    let mut keys = vec!["q:end", "o:overview"];
+    if look.family == Family::Memcached {
+        keys.push("s:classes");
+    }
+    if look.family == Family::Redis {
+        keys.push("r:commands");
+    }
+    keys.push("c:connections");
+    if is_larder(look) {
+        keys.extend(["k:keys", "p:prefixes", "d:findings"]);
+    }
+    keys.join("  ")
 }
 
 fn shown(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
@@ -352,6 +376,13 @@ fn by_class(fields: &Fields) -> BTreeMap<u32, BTreeMap<&str, f64>> {
 }
 
 fn classes(between: &Between<'_>, sort: Sort) -> String {
+    if between.now.family == Family::Redis {
+        return if is_larder(between.now) {
+            "slab classes are told in memcached's protocol: --target memcached://HOST:PORT, with the port of -p".into()
+        } else {
+            "slab classes are told by a Larder or a memcached".into()
+        };
+    }
     let (before, now) = (by_class(&between.before.classes), by_class(&between.now.classes));
     let mut rows = Vec::new();
     for (class, fields) in &now {
@@ -389,6 +420,13 @@ fn classes(between: &Between<'_>, sort: Sort) -> String {
 }
 
 fn commands(between: &Between<'_>, sort: Sort) -> String {
+    if between.now.family == Family::Memcached {
+        return if is_larder(between.now) {
+            "RESP commands are told in Redis's protocol: --target redis://HOST:PORT, with this port or that of --redis-port".into()
+        } else {
+            "RESP commands are told by a Larder or a Redis".into()
+        };
+    }
     let mut rows = Vec::new();
     for (name, line) in &between.now.general {
         let Some(command) = name.strip_prefix("cmdstat_") else { continue };
@@ -454,17 +492,10 @@ fn host(address: &str) -> &str {
 }
 
 fn doctor(between: &Between<'_>) -> String {
-    if !is_larder(between.now) || between.now.family == Family::Redis {
-        return "findings are told by a Larder, on a port where memcached's text is spoken".into();
+    if !is_larder(between.now) {
+        return "findings are told by a Larder".into();
     }
-    let fields = &between.now.doctor;
-    let mut text = String::new();
-    for (name, severity) in fields {
-        let Some(rule) = name.strip_suffix(":severity") else { continue };
-        let of = |part: &str| fields.get(&format!("{rule}:{part}")).map_or("", |text| text.as_str());
-        text.push_str(&format!("{severity}: {} ({rule})\n  {}\n", of("evidence"), of("advice")));
-    }
-    if text.is_empty() { "nothing to say: all is well".into() } else { text }
+    words(&between.now.findings)
 }
 
 /// The keys that are asked for most, as text: what is no letter, digit or one of `-._~` is `%` and two digits.
@@ -553,6 +584,7 @@ fn prefixes(now: &Look) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::top::look::Finding;
     use std::time::{Duration, Instant};
 
     fn look(family: Family, at: Instant, general: &[(&str, &str)]) -> Look {
@@ -563,7 +595,8 @@ mod tests {
             general,
             classes: Fields::new(),
             connections: Vec::new(),
-            doctor: Fields::new(),
+            findings: Vec::new(),
+            memory: Fields::new(),
             hot_keys: Fields::new(),
             prefixes: Fields::new(),
         }
@@ -642,6 +675,12 @@ mod tests {
     fn a_screen_is_as_large_as_there_is_room_and_no_terminal_is_told_what_to_do() {
         let (before, now) =
             two(Family::Memcached, &[], &[("version", "1.6\u{1b}[31m\r\nx\u{7}"), ("uptime", "5")]);
+        for lines in [0, 1, 2, 40] {
+            let size = Size { columns: 80, lines };
+            let said = super::lines(&before, &now, Sheet::Overview, Sort::Share, size);
+            assert_eq!(said.len(), lines.max(1));
+            assert_eq!(said.last().unwrap(), "q:end  o:overview  s:classes  c:connections");
+        }
         let size = Size { columns: 20, lines: 3 };
         let said = lines(&before, &now, Sheet::Doctor, Sort::Share, size);
         assert_eq!(said.len(), 3);
@@ -649,6 +688,38 @@ mod tests {
             said.iter().all(|line| line.chars().count() <= 20 && !line.contains(char::is_control)),
             "{said:?}"
         );
+    }
+
+    #[test]
+    fn memory_is_what_counts_against_the_limit_in_either_protocol() {
+        let general = [("version", "1.6.45-larder-0.1.0"), ("bytes", "12"), ("limit_maxbytes", "67108864")];
+        let (before, mut now) = two(Family::Memcached, &[], &general);
+        now.memory.insert("used".into(), "1677722".into());
+        let by_text = lines(&before, &now, Sheet::Overview, Sort::Share, Size::UNBOUNDED);
+        let general = [
+            ("larder_version", "0.1.0"),
+            ("used_memory", "1677722"),
+            ("maxmemory", "67108864"),
+            ("db0", "keys=1"),
+        ];
+        let (before, now) = two(Family::Redis, &[], &general);
+        let by_info = lines(&before, &now, Sheet::Overview, Sort::Share, Size::UNBOUNDED);
+        for said in [by_text, by_info] {
+            assert!(said[2].starts_with("memory 1.6 MiB of 64.0 MiB (2.5 %)   items "), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_sheet_that_another_protocol_fills_says_so() {
+        let said = |family, name: &str, sheet| {
+            let (before, now) = two(family, &[], &[(name, "1.6.45-larder-0.1.0")]);
+            lines(&before, &now, sheet, Sort::Share, Size::UNBOUNDED).join("\n")
+        };
+        let commands = said(Family::Memcached, "version", Sheet::Commands);
+        assert!(commands.contains("--target redis://HOST:PORT"), "{commands}");
+        let classes = said(Family::Redis, "larder_version", Sheet::Classes);
+        assert!(classes.contains("--target memcached://HOST:PORT"), "{classes}");
+        assert!(!said(Family::Redis, "redis_version", Sheet::Classes).contains("--target"));
     }
 
     #[test]
@@ -674,8 +745,8 @@ mod tests {
             fields(&[("addr", "tcp:1.2.3.4:6"), ("state", "conn_read")]),
             fields(&[("addr", "tcp:0.0.0.0:11211"), ("state", "conn_listening")]),
         ];
-        now.doctor =
-            fields(&[("churn:severity", "note"), ("churn:evidence", "many"), ("churn:advice", "keep them")]);
+        let [rule, severity, evidence, advice] = ["churn", "note", "many", "keep them"].map(str::to_owned);
+        now.findings = vec![Finding { rule, severity, evidence, advice }];
         let said = |sheet| lines(&before, &now, sheet, Sort::Share, Size::UNBOUNDED).join("\n");
         let classes = said(Sheet::Classes);
         for part in ["1,024", "1,000", "2.0 MiB", "50.0 %", "10/s", "2/s", "1/s", "1.5 min"] {
@@ -725,6 +796,12 @@ mod tests {
         {
             assert!(said.contains(part), "{part}: {said}");
         }
+        let size = Size { columns: 80, lines: 50 };
+        let said = lines(&before, &now, Sheet::Prefixes, Sort::Share, size);
+        assert_eq!(
+            said.last().unwrap(),
+            "q:end  o:overview  s:classes  c:connections  k:keys  p:prefixes  d:findings"
+        );
         assert_eq!(host("unix:/run/s"), "/run/s");
         assert_eq!((host("tcp6:[::1]:11211"), host("127.0.0.1:5")), ("[::1]", "127.0.0.1"));
     }

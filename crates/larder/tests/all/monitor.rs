@@ -255,7 +255,13 @@ fn every_place_answers_and_the_data_is_json() {
     let items = figures["figures"].as_array().expect("a list").iter().find(|one| one["name"] == "items");
     assert_eq!(items.expect("items")["kind"], "gauge");
     assert!(of("/api/v1/classes")["classes"].as_array().is_some_and(|classes| classes.len() > 2));
-    assert_eq!(of("/api/v1/commands")["commands"]["set"]["calls"], 21);
+    // Commands that may take long are measured each, the others in one receive of some.
+    web.redis().until("INFO server\r\n", "\r\n\r\n");
+    let commands = of("/api/v1/commands");
+    let called = |name: &str, what: &str| commands["commands"][name][what].as_u64().expect("a number");
+    assert_eq!(called("set", "calls"), 21);
+    assert!(called("set", "measured_calls") <= 21);
+    assert_eq!((called("info", "calls"), called("info", "measured_calls")), (1, 1));
     assert_eq!(of("/api/v1/settings")["settings"]["num_threads"], "1");
     let mut held: Vec<_> = (0..5).map(|_| web.text()).collect();
     // They are connections when they have been answered.
@@ -291,6 +297,11 @@ fn a_finding_is_told_everywhere_as_long_as_it_holds() {
         code == Some(2) && said.contains(" of 20 connections are open (connections-near)"),
         "{code:?} {said}"
     );
+    let (code, said) = web.doctor_by("redis://", &[]);
+    assert!(
+        code == Some(2) && said.contains(" of 20 connections are open (connections-near)"),
+        "{code:?} {said}"
+    );
     let (code, said) = web.doctor(&["--json"]);
     assert!(code == Some(2) && said.contains("\"rule\": \"connections-near\""), "{code:?} {said}");
     assert!(web.redis().until("MEMORY DOCTOR\r\n", "\r\n").starts_with('$'));
@@ -306,12 +317,16 @@ fn a_finding_is_told_everywhere_as_long_as_it_holds() {
 fn one_screen_says_what_a_server_does_in_either_protocol() {
     let web = Web::start(&["-t", "1"]);
     fill(&web);
-    let items = web.text().stats()["curr_items"];
+    let stats = web.text().stats();
+    let (items, item_bytes) = (stats["curr_items"], stats["bytes"]);
     for scheme in ["", "memcached://", "redis://"] {
         let (code, said) = web.top(scheme, &["--json"]);
         let told: serde_json::Value =
             serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
         assert_eq!((code, told["figures"]["items"].as_f64()), (Some(0), Some(items)), "{scheme}: {said}");
+        // All that counts against the limit: threads have more than that beside the items.
+        let used = told["figures"]["memory_bytes"].as_f64();
+        assert!(used.is_some_and(|used| used > item_bytes + f64::from(256 << 10)), "{scheme}: {said}");
         let (code, said) = web.top(scheme, &["--once", "--show", "connections"]);
         assert!(code == Some(0) && said.starts_with("larder") && said.contains("| 127.0.0.1 |"), "{said}");
     }

@@ -73,9 +73,14 @@ impl Web {
 
     /// Exit code of `larder doctor`, and what it says.
     pub fn doctor(&self, options: &[&str]) -> (Option<i32>, String) {
+        self.doctor_by("", options)
+    }
+
+    /// The same of a target with this scheme in front.
+    pub fn doctor_by(&self, scheme: &str, options: &[&str]) -> (Option<i32>, String) {
+        let target = format!("{scheme}{}", self.server.address());
         let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-        let output =
-            command.args(["doctor", "--target", &self.server.address().to_string()]).args(options).output();
+        let output = command.args(["doctor", "--target", &target]).args(options).output();
         let output = output.expect("it runs");
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
