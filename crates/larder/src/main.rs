@@ -32,6 +32,10 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         _ => {
+            if !command.is_empty() {
+                // As a literal: what somebody else typed is no terminal's to carry out.
+                eprintln!("larder: unknown command {:?}", command.to_string_lossy());
+            }
             eprint!("{USAGE}");
             ExitCode::from(larder_lab::exit::USAGE)
         }

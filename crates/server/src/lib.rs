@@ -171,7 +171,10 @@ pub fn serve(config: Config) -> Result<(), String> {
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
         let http = http.as_ref().map(|http| http.address);
         let written = listen::write_port_file(path.as_ref(), &bound, http);
-        written.map_err(|error| format!("MEMCACHED_PORT_FILENAME: {error}"))?;
+        written.map_err(|error| {
+            let reason = process::missing_folder(path.as_ref()).unwrap_or_else(|| error.to_string());
+            format!("MEMCACHED_PORT_FILENAME: {reason}")
+        })?;
     }
     for at in bound.iter().filter(|at| config.is_open(&at.address, at.speaks)) {
         tracing::warn!(address = %at.address, "every machine that reaches this address may read and write");

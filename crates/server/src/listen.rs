@@ -11,6 +11,7 @@ use larder_commands::Speaks;
 use larder_eventloop::socket::{Address, Listener};
 
 use crate::config::Config;
+use crate::process;
 
 /// One part of `-l`: an address or host name, and perhaps a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,31 +79,70 @@ fn unreadable(text: &str) -> String {
     format!("{text} is not an address, a host name, or one of them with a port")
 }
 
+/// What the command line has a listener from: what its user has to change where it cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// `-p`.
+    Port,
+    /// A place of `-l` with a port of its own, or one whose name has no address.
+    Place,
+    /// `-s`.
+    UnixSocket,
+    /// `--redis-port`.
+    Redis,
+    /// `--http-port`.
+    Http,
+}
+
+impl Origin {
+    /// Behind the address in an error: what it is for, where the address does not say it.
+    fn purpose(self) -> &'static str {
+        match self {
+            Origin::Port | Origin::Place | Origin::UnixSocket => "",
+            Origin::Redis => " for Redis clients",
+            Origin::Http => " for HTTP",
+        }
+    }
+
+    /// What helps where the address is another server's.
+    fn advice(self) -> &'static str {
+        match self {
+            Origin::Port => "choose another port with -p",
+            Origin::Place => "choose another address or port with -l",
+            Origin::UnixSocket => "choose another path with -s",
+            Origin::Redis => "choose another port with --redis-port, or none with --redis-port 0",
+            Origin::Http => "choose another port with --http-port, or none with --http-port 0",
+        }
+    }
+}
+
 /// Why the server cannot listen.
 #[derive(Debug)]
 pub struct ListenError {
     place: String,
-    error: io::Error,
-    /// It is the port for RESP that nobody asked for.
-    default_redis: bool,
+    reason: String,
+}
+
+impl ListenError {
+    fn new(place: impl fmt::Display, origin: Origin, error: &io::Error) -> ListenError {
+        let reason = match error.kind() {
+            io::ErrorKind::AddrInUse => format!("the address is in use; {}", origin.advice()),
+            _ => error.to_string(),
+        };
+        ListenError { place: format!("{place}{}", origin.purpose()), reason }
+    }
+
+    /// The same of a path: a folder that is missing is named.
+    fn of_path(path: &Path, error: &io::Error) -> ListenError {
+        let refused = ListenError::new(path.display(), Origin::UnixSocket, error);
+        ListenError { reason: process::missing_folder(path).unwrap_or(refused.reason), ..refused }
+    }
 }
 
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ListenError { place, error, default_redis } = self;
-        if *default_redis && error.kind() == io::ErrorKind::AddrInUse {
-            return write!(
-                f,
-                "cannot listen on {place} for Redis clients: the address is in use; choose another with --redis-port, or none with --redis-port 0"
-            );
-        }
-        if error.kind() == io::ErrorKind::AddrInUse {
-            return write!(
-                f,
-                "cannot listen on {place}: the address is in use; choose another with -p, -l or -s"
-            );
-        }
-        write!(f, "cannot listen on {place}: {error}")
+        let ListenError { place, reason } = self;
+        write!(f, "cannot listen on {place}: {reason}")
     }
 }
 
@@ -128,14 +168,12 @@ pub fn open(config: &Config) -> Result<Vec<Bound>, ListenError> {
     if let Some(path) = &config.unix_socket {
         bound.push(open_unix(path, config)?);
     } else {
-        for address in tcp_addresses(config, config.text_port(), true)? {
-            bound.push(bind(&Address::Tcp(address), config)?);
+        for (address, origin) in tcp_addresses(config, config.text_port(), Origin::Port)? {
+            bound.push(bind(address, origin, config)?);
         }
     }
-    for address in tcp_addresses(config, config.resp_port(), false)? {
-        let redis = bind(&Address::Tcp(address), config)
-            .map_err(|error| ListenError { default_redis: !config.redis_port_given, ..error })?;
-        bound.push(Bound { speaks: Speaks::Redis, ..redis });
+    for (address, origin) in tcp_addresses(config, config.resp_port(), Origin::Redis)? {
+        bound.push(Bound { speaks: Speaks::Redis, ..bind(address, origin, config)? });
     }
     Ok(bound)
 }
@@ -169,46 +207,51 @@ pub fn open_http(config: &Config) -> Result<Option<Http>, ListenError> {
             );
             Ok(None)
         }
-        Err(error) => Err(ListenError { place: address.to_string(), error, default_redis: false }),
+        Err(error) => Err(ListenError::new(address, Origin::Http, &error)),
     }
 }
 
-/// Where to listen on `port`; `own`: a place that has a port of its own keeps it.
-fn tcp_addresses(config: &Config, port: Option<u16>, own: bool) -> Result<Vec<SocketAddr>, ListenError> {
+/// Where to listen on the port of an option. A place of `-l` that has a port of its own keeps it for `-p`; Redis clients
+/// are served on theirs.
+fn tcp_addresses(
+    config: &Config,
+    port: Option<u16>,
+    origin: Origin,
+) -> Result<Vec<(SocketAddr, Origin)>, ListenError> {
     if config.listen.is_empty() {
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        return Ok(port.map(|port| SocketAddr::new(local, port)).into_iter().collect());
+        return Ok(port.map(|port| (SocketAddr::new(local, port), origin)).into_iter().collect());
     }
-    let mut addresses: Vec<SocketAddr> = Vec::new();
+    let mut addresses: Vec<(SocketAddr, Origin)> = Vec::new();
     for place in &config.listen {
-        let Some(port) = place.port.filter(|_| own).or(port) else { continue };
+        let own = place.port.filter(|_| origin == Origin::Port);
+        let origin = if own.is_some() { Origin::Place } else { origin };
+        let Some(port) = own.or(port) else { continue };
         let found = (place.host.as_str(), port).to_socket_addrs();
-        let found =
-            found.map_err(|error| ListenError { place: place.host.clone(), error, default_redis: false })?;
+        let found = found.map_err(|error| ListenError::new(&place.host, Origin::Place, &error))?;
         for address in found {
-            if !addresses.contains(&address) {
-                addresses.push(address);
+            if addresses.iter().all(|(known, _)| *known != address) {
+                addresses.push((address, origin));
             }
         }
     }
     Ok(addresses)
 }
 
-fn bind(address: &Address, config: &Config) -> Result<Bound, ListenError> {
-    let wrap = |error| ListenError { place: address.to_string(), error, default_redis: false };
-    let listener = Listener::bind(address, i32::from(config.backlog)).map_err(wrap)?;
-    let address = listener.local_address().map_err(wrap)?;
+fn bind(address: SocketAddr, origin: Origin, config: &Config) -> Result<Bound, ListenError> {
+    let refused = |error: io::Error| ListenError::new(address, origin, &error);
+    let listener = Listener::bind(&Address::Tcp(address), i32::from(config.backlog)).map_err(refused)?;
+    let address = listener.local_address().map_err(refused)?;
     Ok(Bound { listener, address, speaks: Speaks::Any })
 }
 
 fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
-    let address = Address::Unix(path.to_owned());
-    let wrap = |error| ListenError { place: address.to_string(), error, default_redis: false };
+    let refused = |error: io::Error| ListenError::of_path(path, &error);
     // A socket that a server left behind is in the way. One that a server listens on is not ours to
     // remove, and neither is anything else.
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         if UnixStream::connect(path).is_ok() {
-            return Err(wrap(io::ErrorKind::AddrInUse.into()));
+            return Err(refused(io::ErrorKind::AddrInUse.into()));
         }
         let _ = std::fs::remove_file(path);
     }
@@ -218,14 +261,14 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
     unfinished.push(".lck");
     let _ = std::fs::remove_file(&unfinished);
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(!config.unix_mode & 0o777));
-    let bound = bind(&Address::Unix(unfinished.clone().into()), config);
+    let bound = Listener::bind(&Address::Unix(unfinished.clone().into()), i32::from(config.backlog));
     rustix::process::umask(before);
     // A link, not a renaming: what is at the path and not ours stays.
     let linked = std::fs::hard_link(&unfinished, path);
     let _ = std::fs::remove_file(&unfinished);
-    let Bound { listener, .. } = bound.map_err(|unfinished| wrap(unfinished.error))?;
-    linked.map_err(wrap)?;
-    Ok(Bound { listener, address, speaks: Speaks::Any })
+    let listener = bound.map_err(refused)?;
+    linked.map_err(refused)?;
+    Ok(Bound { listener, address: Address::Unix(path.to_owned()), speaks: Speaks::Any })
 }
 
 /// Writes the ports to the file that MEMCACHED_PORT_FILENAME names, as memcached does, so that who
@@ -286,7 +329,13 @@ mod tests {
         let Address::Tcp(address) = bound[0].address else { panic!("TCP was asked for") };
         assert_ne!(address.port(), 0);
         let taken = Config { port: Some(address.port()), listen: Vec::new(), ..config };
-        assert!(open(&taken).unwrap_err().to_string().contains("in use"));
+        assert_eq!(
+            open(&taken).unwrap_err().to_string(),
+            format!("cannot listen on {address}: the address is in use; choose another port with -p")
+        );
+        let taken = Config { port: None, listen: vec![Place::parse(&address.to_string()).unwrap()], ..taken };
+        let said = open(&taken).unwrap_err().to_string();
+        assert!(said.ends_with("in use; choose another address or port with -l"), "{said}");
     }
 
     #[test]
@@ -304,11 +353,15 @@ mod tests {
         assert_eq!(bound.len(), 1);
         assert_eq!(bound[0].speaks, Speaks::Redis);
         let Address::Tcp(address) = bound[0].address else { panic!("TCP was asked for") };
-        let taken = Config { redis_port: Some(address.port()), ..config.clone() };
-        let error = open(&taken).unwrap_err().to_string();
-        assert!(error.contains("in use") && !error.contains("--redis-port"), "{error}");
-        let default = Config { redis_port_given: false, ..taken };
-        assert!(open(&default).unwrap_err().to_string().contains("--redis-port 0"));
+        for redis_port_given in [true, false] {
+            let taken = Config { redis_port: Some(address.port()), redis_port_given, ..config.clone() };
+            assert_eq!(
+                open(&taken).unwrap_err().to_string(),
+                format!(
+                    "cannot listen on {address} for Redis clients: the address is in use; choose another port with --redis-port, or none with --redis-port 0"
+                )
+            );
+        }
     }
 
     #[test]
@@ -317,7 +370,13 @@ mod tests {
         let http = open_http(&config).unwrap().expect("a free port");
         assert!(http.address.ip().is_loopback() && http.address.port() != 0);
         let taken = Config { http_port: Some(http.address.port()), ..config };
-        assert!(open_http(&taken).unwrap_err().to_string().contains("in use"));
+        assert_eq!(
+            open_http(&taken).unwrap_err().to_string(),
+            format!(
+                "cannot listen on {} for HTTP: the address is in use; choose another port with --http-port, or none with --http-port 0",
+                http.address
+            )
+        );
         assert!(open_http(&Config { http_port_given: false, ..taken.clone() }).unwrap().is_none());
         assert!(open_http(&Config { http_port: None, ..taken }).unwrap().is_none());
     }
@@ -344,7 +403,8 @@ mod tests {
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
         }
         let serving = open(&config).unwrap();
-        assert!(open(&config).unwrap_err().to_string().contains("in use"));
+        let said = open(&config).unwrap_err().to_string();
+        assert!(said.ends_with("in use; choose another path with -s"), "{said}");
         assert!(UnixStream::connect(&path).is_ok(), "the first server keeps its place");
         drop(serving);
         std::fs::remove_file(&path).unwrap();
@@ -352,5 +412,9 @@ mod tests {
         assert!(open(&config).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
         std::fs::remove_file(&path).unwrap();
+        let nowhere = path.join("nowhere/socket");
+        let said = open(&Config { unix_socket: Some(nowhere), ..config }).unwrap_err().to_string();
+        let folder = path.join("nowhere");
+        assert!(said.ends_with(&format!("the folder {} does not exist", folder.display())), "{said}");
     }
 }

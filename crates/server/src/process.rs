@@ -155,6 +155,21 @@ fn find_user(passwd: &str, user: &str) -> Option<(u32, u32)> {
     })
 }
 
+/// That the folder of a file that cannot be made is missing, or is no folder; none if it is one: then what the system says
+/// of the file is the better answer.
+pub fn missing_folder(path: &Path) -> Option<String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty())?;
+    match std::fs::metadata(folder) {
+        Ok(found) if found.is_dir() => None,
+        Ok(_) => Some(format!("{} is not a folder", folder.display())),
+        // What may not be looked at is another matter.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Some(format!("the folder {} does not exist", folder.display()))
+        }
+        Err(_) => None,
+    }
+}
+
 /// A file with the process id, removed when this is dropped.
 #[derive(Debug)]
 pub struct PidFile {
@@ -176,7 +191,10 @@ impl PidFile {
                 let _ = std::fs::remove_file(&unfinished);
             })
         };
-        write().map_err(|error| format!("-P {}: {error}", path.display()))?;
+        write().map_err(|error| {
+            let reason = missing_folder(path).unwrap_or_else(|| error.to_string());
+            format!("-P {}: {reason}", path.display())
+        })?;
         Ok(PidFile { path: path.to_owned() })
     }
 
@@ -232,5 +250,18 @@ mod tests {
         assert_ne!(PidFile::unfinished(&path), PidFile::unfinished(&path), "each start has its own");
         drop(file);
         std::fs::remove_dir_all(&home).unwrap();
+        let said = PidFile::write(&home.join("pid")).unwrap_err();
+        assert_eq!(said, format!("-P {0}/pid: the folder {0} does not exist", home.display()));
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_named() {
+        assert_eq!(missing_folder(Path::new("pid")), None, "the working directory");
+        assert_eq!(missing_folder(&std::env::temp_dir().join("pid")), None);
+        let program = std::env::current_exe().unwrap();
+        let said = missing_folder(&program.join("pid"));
+        assert_eq!(said, Some(format!("{} is not a folder", program.display())));
+        let said = missing_folder(&program.join("below/pid"));
+        assert_eq!(said, Some(format!("the folder {}/below does not exist", program.display())));
     }
 }

@@ -1,5 +1,6 @@
 //! The program as its users start it: the lab's experiments and their errors, what monitors are told, and the page.
 
+mod command_line;
 mod in_browser;
 mod lab;
 mod lab_clients;
