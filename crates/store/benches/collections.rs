@@ -1,5 +1,5 @@
-//! Hashes, sets and lists at every size: bytes an element takes above its strings, what reading and writing one costs, and
-//! the longest that one write takes of its thread's CPU while a hash grows.
+//! Hashes, sets, lists and sorted sets at every size: bytes an element takes above its strings, what reading and writing one
+//! costs, and the longest that one write takes of its thread's CPU while a hash grows.
 //!
 //! Bytes are those of all chunks of the collection, and what its classes have allocated for them. Names and values are
 //! eight bytes each, names in an order that says nothing. Everything is one thread's.
@@ -9,7 +9,7 @@
 
 use larder_store::{
     Adding, Attributes, BulkLoad, Config, Copied, End, Eviction, Expect, Guard, Key, Made, NewFields, NewId,
-    Start, Store, StreamId, Trim, TrimTo, Type, Worker,
+    ScoreRule, Start, Store, StreamId, Trim, TrimTo, Type, Worker,
 };
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ const WRITE_US_MAX: f64 = 20.0;
 const HASH_BYTES_MAX: f64 = 6.0;
 const SET_BYTES_MAX: f64 = 4.0;
 const LIST_BYTES_MAX: f64 = 4.0;
+/// Of a sorted set above its members and 8 bytes for each score, where scores are whole numbers, and where they are any.
+const SORTED_BYTES_MAX: [f64; 2] = [8.0, 16.0];
 /// Bytes of an entry of one field with a value of eight bytes, all of it.
 const ENTRY_BYTES_MAX: f64 = 15.0;
 const ROUNDS: usize = 3;
@@ -268,6 +270,76 @@ fn list_row(elements: u64) -> f64 {
     bytes
 }
 
+/// A number in no order.
+fn drawn(random: &mut u64) -> u64 {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *random >> 24
+}
+
+/// A whole number below ten million, or any number.
+fn score(random: &mut u64, whole: bool) -> f64 {
+    let number = drawn(random);
+    if whole { (number % 10_000_000) as f64 } else { number as f64 / 1e9 }
+}
+
+/// A row of the table of sorted sets; the bytes above members and 8 bytes for each score.
+fn sorted_row(elements: u64, whole: bool) -> f64 {
+    let (store, mut worker) = store(64 + elements / 9_000);
+    let copies = (20_000 / elements).max(1);
+    let before = bytes_of(&store);
+    let names: Vec<[u8; 8]> = (0..copies).map(|n| (n << 8).to_be_bytes()).collect();
+    let mut random = 1_u64;
+    let all = copies * elements;
+    let add = |guard: &mut Guard<'_>, n: u64, score: f64| {
+        let (key, member) = (guard.key(&names[(n % copies) as usize]), name(n / copies));
+        let pair = std::iter::once((score, &member[..]));
+        guard.sorted_add(&key, ScoreRule::default(), pair).expect("there is memory")
+    };
+    let bytes_now = |worker: &mut Worker| {
+        let mut guard = worker.enter(NOW);
+        while guard.maintain() {}
+        (bytes_of(&store) - before) as f64 / all as f64 - 16.0
+    };
+    let started = cpu_ns();
+    batches(&mut worker, 0..all, |guard, n| {
+        add(guard, n, score(&mut random, whole));
+    });
+    let insert_ns = (cpu_ns() - started) / all as f64;
+    let bytes = bytes_now(&mut worker);
+    let [mut read_ns, mut rank_ns, mut write_ns] = [f64::MAX; 3];
+    for _ in 0..ROUNDS {
+        let started = cpu_ns();
+        batches(&mut worker, 0..RUN, |guard, _| {
+            let n = drawn(&mut random) % all;
+            let key = guard.key(&names[(n % copies) as usize]);
+            let there = guard.collection(&key, Type::SortedSet).expect("its type").expect("it is there");
+            assert!(there.score(&name(n / copies)).is_some());
+        });
+        read_ns = read_ns.min((cpu_ns() - started) / RUN as f64);
+        let started = cpu_ns();
+        batches(&mut worker, 0..RUN, |guard, _| {
+            let n = drawn(&mut random) % all;
+            let key = guard.key(&names[(n % copies) as usize]);
+            let there = guard.collection(&key, Type::SortedSet).expect("its type").expect("it is there");
+            let score = there.score(&name(n / copies)).expect("it is there");
+            assert!((there.below(score, false) as u64) < elements);
+        });
+        rank_ns = rank_ns.min((cpu_ns() - started) / RUN as f64);
+        let started = cpu_ns();
+        batches(&mut worker, 0..RUN, |guard, _| {
+            let n = drawn(&mut random) % all;
+            assert_eq!(add(guard, n, score(&mut random, whole)).new, 0);
+        });
+        write_ns = write_ns.min((cpu_ns() - started) / RUN as f64);
+    }
+    let rewritten = bytes_now(&mut worker);
+    let kind = if whole { "whole" } else { "any" };
+    println!(
+        "{kind:5} {elements:>9} {bytes:>7.1} {rewritten:>9.1} {insert_ns:>18.0} {read_ns:>7.0} {write_ns:>10.0} {rank_ns:>10.0}"
+    );
+    bytes
+}
+
 /// Has the system zero so many bytes of the arena: that is not a collection's time.
 fn touch_memory(worker: &mut Worker, bytes: u64) {
     let value = vec![1; 1 << 20];
@@ -428,6 +500,13 @@ fn main() -> ExitCode {
     );
     let lists = [10, 100, 300, 1_000, 10_000, 100_000, most].map(list_row);
     let list = lists[2..].iter().copied().fold(0.0, f64::max);
+    println!(
+        "sorted set: a member is added, its score is read, it is given another, it is ranked by its score"
+    );
+    let sorted = [true, false].map(|whole| {
+        let rows = [10, 100, 300, 1_000, 10_000, 100_000, most].map(|elements| sorted_row(elements, whole));
+        rows[2..].iter().copied().fold(f64::MIN, f64::max)
+    });
     let [write, call, step] = pauses(most);
     println!(
         "longest write while a hash grows to {most}: {write:.1} µs; its deletion: {call:.1} µs, then steps of {step:.1} µs at most"
@@ -436,6 +515,8 @@ fn main() -> ExitCode {
         (worst[0], HASH_BYTES_MAX * 1.3),
         (worst[1], SET_BYTES_MAX * 1.3),
         (list, LIST_BYTES_MAX * 1.3),
+        (sorted[0], SORTED_BYTES_MAX[0]),
+        (sorted[1], SORTED_BYTES_MAX[1]),
         (write, WRITE_US_MAX),
     ];
     if bound.iter().all(|(is, max)| is <= max) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
