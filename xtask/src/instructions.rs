@@ -35,42 +35,131 @@ const TOLERANCE: f64 = 1.01;
 /// A kind of request.
 struct Kind {
     name: &'static str,
-    /// One of its requests, by the number of a key.
-    request: fn(usize) -> String,
-    reply_bytes: usize,
+    request: Request,
+    /// Line ends in one of its replies.
+    reply_lines: usize,
+    /// What is stored before the first one, a request for each key.
+    filled: Filled,
     /// The store is full, and has evicted as much as it holds.
     full: bool,
 }
 
-const fn kind(name: &'static str, request: fn(usize) -> String, reply_bytes: usize) -> Kind {
-    Kind { name, request, reply_bytes, full: false }
+/// One request, by the number of a key, which comes again, and by its own number, which does not.
+type Request = fn(usize, usize) -> String;
+
+/// What there is before a kind is measured, and what is asked for it to be there: each reply is one line.
+#[derive(Clone, Copy)]
+enum Filled {
+    /// A string for each key.
+    Strings,
+    /// Hashes, lists, sets and sorted sets, [`COLLECTIONS`] of each kind that a kind of request needs.
+    Collections(Request),
+}
+
+/// Collections that requests go to: each has 100 elements at first, a list 1100. Those that grow or shrink do so in turn, by
+/// 1000 elements each.
+const COLLECTIONS: usize = 200;
+
+const fn kind(name: &'static str, request: Request, reply_lines: usize) -> Kind {
+    Kind { name, request, reply_lines, filled: Filled::Strings, full: false }
 }
 
 /// In a store that evicts.
-const fn full(name: &'static str, request: fn(usize) -> String, reply_bytes: usize) -> Kind {
-    Kind { name, request, reply_bytes, full: true }
+const fn full(name: &'static str, request: Request, reply_lines: usize) -> Kind {
+    Kind { name, request, reply_lines, filled: Filled::Strings, full: true }
 }
 
-const SET: Kind = kind("set", |n| format!("set key-{n:010} 0 0 32\r\n{VALUE}\r\n"), 8);
-const REDIS_SET: Kind =
-    kind("SET", |n| format!("*3\r\n$3\r\nSET\r\n$14\r\nkey-{n:010}\r\n$32\r\n{VALUE}\r\n"), 5);
+/// On collections.
+const fn on(filled: Request, name: &'static str, request: Request, reply_lines: usize) -> Kind {
+    Kind { name, request, reply_lines, filled: Filled::Collections(filled), full: false }
+}
+
+/// A RESP request of these words.
+fn resp(words: &[&str]) -> String {
+    let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
+    format!("*{}\r\n{}", words.len(), words.iter().map(word).collect::<String>())
+}
+
+/// The collection that a key is of, its place there, and a name for that.
+fn places(key: usize) -> (String, String) {
+    (format!("key-{:010}", key % COLLECTIONS), format!("name-{:010}", key / COLLECTIONS))
+}
+
+const SET: Kind = kind("set", |n, _| format!("set key-{n:010} 0 0 32\r\n{VALUE}\r\n"), 1);
+const REDIS_SET: Kind = kind("SET", |n, _| resp(&["SET", &format!("key-{n:010}"), VALUE]), 1);
+
+const HASHES: Request = |n, _| {
+    let (key, field) = places(n);
+    resp(&["HSET", &key, &field, VALUE])
+};
+const LISTS: Request = |n, _| resp(&[&["RPUSH", &places(n).0][..], &[VALUE; 11]].concat());
+const SETS: Request = |n, _| {
+    let (key, member) = places(n);
+    resp(&["SADD", &key, &member])
+};
+const SORTED_SETS: Request = |n, _| {
+    let (key, member) = places(n);
+    resp(&["ZADD", &key, &score(n), &member])
+};
+
+/// A score in no order.
+fn score(n: usize) -> String {
+    (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44).to_string()
+}
 
 const KINDS: &[Kind] = &[
-    kind("get", |n| format!("get key-{n:010}\r\n"), 66),
+    kind("get", |n, _| format!("get key-{n:010}\r\n"), 3),
     SET,
-    kind("mg v", |n| format!("mg key-{n:010} v\r\n"), 41),
-    kind("ms", |n| format!("ms key-{n:010} 32\r\n{VALUE}\r\n"), 4),
-    kind("GET", |n| format!("*2\r\n$3\r\nGET\r\n$14\r\nkey-{n:010}\r\n"), 39),
+    kind("mg v", |n, _| format!("mg key-{n:010} v\r\n"), 2),
+    kind("ms", |n, _| format!("ms key-{n:010} 32\r\n{VALUE}\r\n"), 1),
+    kind("GET", |n, _| resp(&["GET", &format!("key-{n:010}")]), 2),
     REDIS_SET,
-    kind("get miss", |n| format!("get not-{n:010}\r\n"), 5),
-    kind("GET miss", |n| format!("*2\r\n$3\r\nGET\r\n$14\r\nnot-{n:010}\r\n"), 5),
-    full("get miss, full", |n| format!("get not-{n:010}\r\n"), 5),
-    full("GET miss, full", |n| format!("*2\r\n$3\r\nGET\r\n$14\r\nnot-{n:010}\r\n"), 5),
+    kind("get miss", |n, _| format!("get not-{n:010}\r\n"), 1),
+    kind("GET miss", |n, _| resp(&["GET", &format!("not-{n:010}")]), 1),
+    full("get miss, full", |n, _| format!("get not-{n:010}\r\n"), 1),
+    full("GET miss, full", |n, _| resp(&["GET", &format!("not-{n:010}")]), 1),
+    on(
+        HASHES,
+        "HGET",
+        |n, _| {
+            let (key, field) = places(n);
+            resp(&["HGET", &key, &field])
+        },
+        2,
+    ),
+    on(
+        HASHES,
+        "HSET",
+        |n, turn| {
+            let (key, field) = places(n);
+            resp(&["HSET", &key, &field, &format!("value-{turn:026}")])
+        },
+        1,
+    ),
+    on(HASHES, "HSET new", |_, turn| resp(&["HSET", &places(turn).0, &format!("new-{turn:010}"), VALUE]), 1),
+    on(LISTS, "LPUSH", |_, turn| resp(&["LPUSH", &places(turn).0, VALUE]), 1),
+    on(LISTS, "LPOP", |_, turn| resp(&["LPOP", &places(turn).0]), 2),
+    on(SETS, "SADD new", |_, turn| resp(&["SADD", &places(turn).0, &format!("new-{turn:010}")]), 1),
+    on(
+        SORTED_SETS,
+        "ZADD",
+        |n, turn| {
+            let (key, member) = places(n);
+            resp(&["ZADD", &key, &score(turn), &member])
+        },
+        1,
+    ),
+    on(
+        SORTED_SETS,
+        "ZADD new",
+        |_, turn| resp(&["ZADD", &places(turn).0, &score(turn), &format!("new-{turn:010}")]),
+        1,
+    ),
 ];
 
 /// What fills a store of [`FULL_MB`] twice, before the keys come.
 const FILLS: usize = 9_000;
-const FILL: Kind = kind("fill", |n| format!("set fill-{n:010} 0 0 4000\r\n{}\r\n", "f".repeat(4000)), 8);
+const FILL: Kind = kind("fill", |n, _| format!("set fill-{n:010} 0 0 4000\r\n{}\r\n", "f".repeat(4000)), 1);
 const FULL_MB: &str = "16";
 
 const VALUE: &str = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv";
@@ -176,27 +265,80 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
     clock.set_read_timeout(Some(PATIENCE))?;
     clock.write_all(b"debugtime p\r\n")?;
     clock.read_exact(&mut [0; b"OK\r\n".len()])?;
-    let exchange = |stream: &mut TcpStream, requests: String, replies: usize| -> std::io::Result<()> {
+    let exchange = |stream: &mut TcpStream, requests: String, lines: usize| -> std::io::Result<()> {
         stream.write_all(requests.as_bytes())?;
-        let mut reply = vec![0; replies];
-        stream.read_exact(&mut reply)
+        let (mut seen, mut last, mut bytes) = (0, b'\n', [0; 1 << 16]);
+        while seen < lines {
+            let read = stream.read(&mut bytes)?;
+            if read == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            for byte in &bytes[..read] {
+                // An error is a line, too, and would be counted as what was asked for.
+                if last == b'\n' && *byte == b'-' {
+                    return Err(std::io::Error::other(bytes[..read].escape_ascii().to_string()));
+                }
+                seen += usize::from(*byte == b'\n');
+                last = *byte;
+            }
+        }
+        Ok(())
     };
     // By a connection that speaks memcached's protocol, as the other may not.
     for first in (0..if kind.full { FILLS } else { 0 }).step_by(PIPELINE) {
-        let requests = (first..first + PIPELINE).map(FILL.request).collect();
-        exchange(&mut clock, requests, FILL.reply_bytes * PIPELINE)?;
+        let requests = (first..first + PIPELINE).map(|n| (FILL.request)(n, n)).collect();
+        exchange(&mut clock, requests, FILL.reply_lines * PIPELINE)?;
     }
     let mut exchange = |requests, replies| exchange(&mut stream, requests, replies);
     // The keys are there, in the order in which nobody asks for them.
-    let set = if (kind.request)(0).starts_with('*') { &REDIS_SET } else { &SET };
+    let fill = match kind.filled {
+        Filled::Collections(fill) => fill,
+        Filled::Strings if (kind.request)(0, 0).starts_with('*') => REDIS_SET.request,
+        Filled::Strings => SET.request,
+    };
     for first in (0..KEYS).step_by(PIPELINE) {
-        let requests = (first..first + PIPELINE).map(set.request).collect();
-        exchange(requests, set.reply_bytes * PIPELINE)?;
+        let requests = (first..first + PIPELINE).map(|n| fill(n, n)).collect();
+        exchange(requests, PIPELINE)?;
     }
     let key = |n: usize| n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % KEYS;
     for pipeline in 0..pipelines {
         let numbers = pipeline * PIPELINE..(pipeline + 1) * PIPELINE;
-        exchange(numbers.map(|n| (kind.request)(key(n))).collect(), kind.reply_bytes * PIPELINE)?;
+        exchange(numbers.map(|n| (kind.request)(key(n), n)).collect(), kind.reply_lines * PIPELINE)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests that a server reads as they were meant: as many words as are said, each as long as is said.
+    #[test]
+    fn every_request_of_resp_is_whole() {
+        for kind in KINDS {
+            let fill = match kind.filled {
+                Filled::Collections(fill) => fill,
+                Filled::Strings => REDIS_SET.request,
+            };
+            for request in [(kind.request)(KEYS - 1, 123_456), fill(7, 7)] {
+                let Some(rest) = request.strip_prefix('*') else { continue };
+                let mut lines = rest.split_terminator("\r\n");
+                let words: usize =
+                    lines.next().and_then(|line| line.parse().ok()).expect("a number of words");
+                for _ in 0..words {
+                    let length = lines.next().and_then(|line| line.strip_prefix('$')).expect("a length");
+                    assert_eq!(lines.next().map(str::len), length.parse().ok(), "{request:?}");
+                }
+                assert_eq!(lines.next(), None, "{request:?}");
+            }
+        }
+    }
+
+    /// No list is empty at the end, and none of those that grow has as many elements as would make it another kind of work.
+    #[test]
+    fn lists_last_for_all_that_is_popped() {
+        let requests = (PIPELINES + PIPELINES_MORE) * PIPELINE;
+        assert_eq!(KEYS % COLLECTIONS, 0);
+        assert!(KEYS / COLLECTIONS * 11 > requests / COLLECTIONS);
+    }
 }
