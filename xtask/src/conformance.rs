@@ -1,8 +1,9 @@
-//! `cargo xtask conformance [--frameworks] [suite…]`: other people's tests and programs, run against Larder.
+//! `cargo xtask conformance [--frameworks] [--long] [suite…]`: other people's tests and programs, run against Larder.
 //!
 //! Without arguments all suites of clients and tools; with `--frameworks` those of frameworks instead, which keep their
 //! queues, locks, limits, caches and sessions in Redis (`conformance/frameworks.rs`), and which take too long for
-//! `cargo xtask test`; or the suites that are named, of both.
+//! `cargo xtask test`; with `--long` what compares Larder with other servers for as long as an hour; or the suites that are
+//! named, of all of these.
 //!
 //! Each suite installs what it needs by package name, runs against a fresh server on ports 11211 and 6379 in a
 //! network namespace of its own, and reports how many tests ran and were skipped. Both must be what
@@ -50,16 +51,25 @@ type Named = (&'static str, Box<dyn Fn(&Namespace, &Program) -> Outcome<Counts> 
 /// Suites that run at once.
 const LANES: usize = 3;
 
-/// Runs the suites of clients and tools, or with `--frameworks` those of frameworks, or those named.
+/// Suites that run when they are asked for.
+const FRAMEWORKS: &str = "--frameworks";
+const LONG: &str = "--long";
+
+/// Runs the suites of clients and tools, or those that the flags ask for, or those named.
 pub fn conformance(arguments: &[String]) -> Outcome {
     let (flags, names): (Vec<&String>, Vec<&String>) =
-        arguments.iter().partition(|word| *word == "--frameworks");
+        arguments.iter().partition(|word| [FRAMEWORKS, LONG].contains(&word.as_str()));
     let expected = expected()?;
-    let clients = suites::SUITES.iter().map(|&(name, suite)| -> Named { (name, Box::new(suite)) });
+    let listed = suites::SUITES.iter().chain(suites::LONG_FORMS);
+    let clients = listed.map(|&(name, suite)| -> Named { (name, Box::new(suite)) });
     let frameworks = frameworks::FRAMEWORKS.iter().map(|framework| -> Named {
         (framework.name, Box::new(|namespace, program| framework.run(namespace, program)))
     });
-    let long: Vec<&str> = frameworks::FRAMEWORKS.iter().map(|framework| framework.name).collect();
+    let flag_of = |name: &str| {
+        let is_long = suites::LONG_FORMS.iter().any(|(long, _)| *long == name);
+        let is_framework = frameworks::FRAMEWORKS.iter().any(|framework| framework.name == name);
+        if is_long { Some(LONG) } else { is_framework.then_some(FRAMEWORKS) }
+    };
     let all: Vec<Named> = clients.chain(frameworks).collect();
     let known: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
@@ -70,10 +80,10 @@ pub fn conformance(arguments: &[String]) -> Outcome {
     }
     crate::install::debian(&[("ip", "iproute2"), ("memcached", "memcached")])?;
     let program = program()?;
-    let chosen = all.into_iter().filter(|(name, _)| match (flags.is_empty(), names.is_empty()) {
-        (true, true) => !long.contains(name),
-        (false, true) => long.contains(name),
-        (_, false) => names.iter().any(|named| named == name),
+    let chosen = all.into_iter().filter(|(name, _)| match (names.is_empty(), flag_of(name)) {
+        (true, None) => flags.is_empty(),
+        (true, Some(flag)) => flags.iter().any(|given| *given == flag),
+        (false, _) => names.iter().any(|named| named == name),
     });
     // What is in one Python environment is not installed beside each other. Suites mostly wait: three run at once, the
     // longest first; the page, which looks at the clock, when most others are done.

@@ -7,7 +7,7 @@
 //! | `test --quick [stage…]` | what takes a few minutes |
 //! | `tidy [--write] [--arrows]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these); `--arrows` prints who knows whom |
 //! | `clients [c] [go] [rust] [lab]` | the client libraries in `clients`, against the server |
-//! | `conformance [--frameworks] [suite…]` | the tests of other people's clients and tools; or programs that use frameworks, which take longer |
+//! | `conformance [--frameworks] [--long] [suite…]` | the tests of other people's clients and tools; or programs that use frameworks, which take longer; or comparisons that take an hour |
 //! | `faults [--untried \| name…]` | plants each fault of `spec/faults`, or those nobody has tried, and says which test notices |
 //! | `lab` | the lab against other servers, and its report in a browser |
 //! | `bench server\|store\|instructions` | the figures that the project promises |

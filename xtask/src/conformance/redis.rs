@@ -8,6 +8,7 @@ use crate::install::{debian, python, python_source};
 use crate::peers::{peer, version};
 use crate::run::{Outcome, cargo, root, run, target};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// These use DEBUG.
 const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
@@ -72,6 +73,12 @@ const HINTS: &[(&str, &str)] = &[
 
 /// Streams that each server and Larder are sent; which ones they are never changes.
 const STREAMS: u32 = 400;
+/// Streams of collections' commands, of which each is as long, and half of it are others.
+const ELEMENT_STREAMS: u32 = 300;
+/// The same in the long form, which are other ones.
+const ELEMENT_STREAMS_LONG: u32 = 4000;
+/// What one run of the program is given, which has to end.
+const STREAMS_OF_A_RUN: u32 = 500;
 
 /// Runs of transcripts that pass on each server, in one piece and byte by byte, at least.
 const TRANSCRIPTS_LEAST: u32 = 170;
@@ -102,13 +109,42 @@ pub fn differential(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("/usr/bin/redis-server", "redis-server")])?;
     let servers = ["/usr/bin/redis-server".into(), peer("redis-server")?, peer("valkey-server")?];
     run(cargo(&["build", "--quiet", "--package", "larder-testkit", "--bins"]))?;
+    streams(namespace, &servers, (1, STREAMS), &[])
+}
+
+/// Streams of commands on collections to the newest Redis and Valkey and to Larder.
+pub fn elements(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
+    elements_from(namespace, (1, ELEMENT_STREAMS))
+}
+
+/// Thousands of them, which no other run has.
+pub fn elements_long(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
+    elements_from(namespace, (100_001, ELEMENT_STREAMS_LONG))
+}
+
+fn elements_from(namespace: &Namespace, numbers: (u32, u32)) -> Outcome<Counts> {
+    let servers = [peer("redis-server")?, peer("valkey-server")?];
+    run(cargo(&["build", "--quiet", "--package", "larder-testkit", "--bins"]))?;
+    streams(namespace, &servers, numbers, &["elements"])
+}
+
+/// Sends `count` streams, from the one with the number `first` on, to each server and to Larder.
+fn streams(
+    namespace: &Namespace,
+    servers: &[PathBuf],
+    (first, count): (u32, u32),
+    kind: &[&str],
+) -> Outcome<Counts> {
     let mut passed = 0;
     for server in servers {
-        let mut command = namespace.command(target().join("debug/differential"));
-        command.arg(server).args([&STREAMS.to_string(), "1"]);
-        let output = succeeded(command)?;
-        println!("{}", output.trim_end());
-        passed += STREAMS;
+        for done in (0..count).step_by(STREAMS_OF_A_RUN as usize) {
+            let now = STREAMS_OF_A_RUN.min(count - done);
+            let mut command = namespace.command(target().join("debug/differential"));
+            command.arg(server).args([now.to_string(), (first + done).to_string()]).args(kind);
+            let output = succeeded(command)?;
+            println!("{}", output.trim_end());
+            passed += now;
+        }
     }
     Ok(Counts { passed, skipped: 0 })
 }

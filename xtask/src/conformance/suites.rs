@@ -28,6 +28,7 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("redis-benchmark", redis::redis_benchmark),
     ("redis-transcripts", redis::transcripts),
     ("redis-differential", redis::differential),
+    ("redis-elements", redis::elements),
     ("redis-scripts", redis::scripts),
     ("redis-exporter", redis_exporter::suite),
     ("go-redis", clients::go_redis),
@@ -37,11 +38,15 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("page", page::suite),
 ];
 
+/// Suites in a form that takes an hour.
+pub const LONG_FORMS: &[(&str, Suite)] = &[("redis-elements-long", redis::elements_long)];
+
 /// Those that share a Python environment.
 pub const IN_PYTHON: [&str; 4] = ["pymemcache", "python-memcached", "cas-loop", "redis-py"];
 
 /// Those that take minutes, the longest first.
-pub const LONG: [&str; 3] = ["redis-transcripts", "memcached-transcripts", "redis-differential"];
+pub const LONG: [&str; 4] =
+    ["redis-transcripts", "memcached-transcripts", "redis-elements", "redis-differential"];
 
 pub(super) const PYTEST: &str = "pytest==8.3.4";
 /// The memcached that the transcripts are of.

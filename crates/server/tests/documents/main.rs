@@ -162,7 +162,7 @@ impl<'a> Differs<'a> {
         let reply = |text: &str| format!("`{}`", text.replace('|', "\\|"));
         let (theirs, ours) = match (self.theirs, self.ours) {
             ("lacks", _) => ("not there, or does not come".to_owned(), "has it".to_owned()),
-            ("in MULTI", _) => ("none, in `MULTI`".to_owned(), "one".to_owned()),
+            ("in MULTI", _) => ("in `MULTI` none, or not its own".to_owned(), "its own".to_owned()),
             (theirs, ours) => (reply(theirs), reply(ours)),
         };
         format!("| `{}` | {who} | {theirs} | {ours} | {} |\n", self.command, self.reason)
@@ -173,8 +173,8 @@ impl<'a> Differs<'a> {
 fn differences() -> String {
     let text = read(&root().join("spec/redis-differs.list"));
     let mut page = "\n## Replies that differ\n\nRandom commands are sent to Redis 7.0 and 8.0, to Valkey 9.1 and to Larder, \
-                    and every reply is compared\n(`cargo xtask conformance redis-differential`). These are known to \
-                    differ (`*`: anything):\n\n| command | server | its reply | Larder's | why |\n|---|---|---|---|---|\n"
+                    and every reply is compared\n(`cargo xtask conformance redis-differential`; of collections to the newer \
+                    two, `redis-elements`). These are known to differ (`*`: anything):\n\n| command | server | its reply | Larder's | why |\n|---|---|---|---|---|\n"
         .to_owned();
     for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
         let row = Differs::parse(line).unwrap_or_else(|| panic!("not understood, or no reason: {line}"));

@@ -51,21 +51,42 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
     let near = |unit_ms: i64| near(one, two, unit_ms);
     match (name.as_str(), second.as_deref()) {
         // Whose order is the server's own.
-        (
-            "keys" | "hkeys" | "hvals" | "smembers" | "sinter" | "sunion" | "sdiff" | "spop" | "srandmember",
-            _,
-        ) => sorted(one) == sorted(two),
+        ("keys" | "hkeys" | "hvals" | "smembers" | "sinter" | "sunion" | "sdiff" | "spop", _) => {
+            sorted(one) == sorted(two)
+        }
+        ("hrandfield" | "srandmember" | "zrandmember", _) if !draws_all(command) => {
+            // Which one is chance; so is how long it is.
+            let shape = |frame: &Frame| match &frame.body {
+                Some(_) => b"$".to_vec(),
+                None => frame.line.clone(),
+            };
+            shape(one) == shape(two)
+        }
         // Names alone, or pairs that are arrays.
-        ("hrandfield" | "zrandmember", _)
+        ("hrandfield" | "srandmember" | "zrandmember", _)
             if command.len() < 4 || one.inside.iter().any(|pair| !pair.inside.is_empty()) =>
         {
             sorted(one) == sorted(two)
         }
         ("hgetall" | "hrandfield" | "zrandmember", _) => paired(one) == paired(two),
+        ("hscan" | "zscan", _) if names_alone(command) => {
+            one.inside.len() == two.inside.len()
+                && one.inside.iter().zip(&two.inside).all(|(one, two)| sorted(one) == sorted(two))
+        }
         ("hscan" | "zscan", _) => {
+            // Of a sorted set that is no listpack Redis writes a score with 17 digits.
+            let (one, two) = if name == "zscan" { (&numbered(one), &numbered(two)) } else { (one, two) };
             one.inside.len() == two.inside.len()
                 && one.inside.iter().zip(&two.inside).all(|(one, two)| paired(one) == paired(two))
         }
+        // In a set's own order, if it is one: that others keep theirs is for transcripts.
+        ("sort" | "sort_ro", _) if is_unsorted(command) => {
+            let limited = command.iter().any(|word| word.eq_ignore_ascii_case(b"LIMIT"));
+            one.line == two.line && (limited || sorted(one) == sorted(two))
+        }
+        // Valkey writes 17 digits behind the point.
+        ("geopos" | "geosearch" | "georadius" | "georadius_ro", _)
+        | ("georadiusbymember" | "georadiusbymember_ro", _) => numbered(one) == numbered(two),
         ("sscan", _) => {
             one.inside.len() == two.inside.len()
                 && one.inside.iter().zip(&two.inside).all(|(one, two)| sorted(one) == sorted(two))
@@ -98,6 +119,36 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
         ("slowlog", Some("len" | "get")) | ("client", Some("id")) => one.line[..1] == two.line[..1],
         _ => one == two,
     }
+}
+
+/// It is sorted by what is no pattern: as it comes.
+fn is_unsorted(command: &[Vec<u8>]) -> bool {
+    command.windows(2).any(|pair| pair[0].eq_ignore_ascii_case(b"BY") && !pair[1].contains(&b'*'))
+}
+
+/// Of elements that are drawn all are: the count is above what any collection of a stream has.
+fn draws_all(command: &[Vec<u8>]) -> bool {
+    command.get(2).is_some_and(|count| count == b"1000")
+}
+
+/// The reply with each number, however it is written, with as many digits behind the point as all servers write.
+fn numbered(frame: &Frame) -> Frame {
+    let text = frame.body.as_deref().or_else(|| frame.line.strip_prefix(b","));
+    let number = text.and_then(|text| std::str::from_utf8(text).ok()?.parse::<f64>().ok());
+    let inside = frame.inside.iter().map(numbered).collect();
+    match number {
+        Some(number) => {
+            Frame { line: frame.line[..1].to_vec(), body: Some(format!("{number:.14}").into_bytes()), inside }
+        }
+        None => Frame { inside, ..frame.clone() },
+    }
+}
+
+/// A scan leaves the values or scores out.
+fn names_alone(command: &[Vec<u8>]) -> bool {
+    command
+        .iter()
+        .any(|word| word.eq_ignore_ascii_case(b"NOVALUES") || word.eq_ignore_ascii_case(b"NOSCORES"))
 }
 
 fn is_script(command: &[Vec<u8>]) -> bool {
@@ -217,4 +268,59 @@ fn sorted(frame: &Frame) -> Frame {
     let mut frame = frame.clone();
     frame.inside.sort();
     frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replies(text: &str) -> Frame {
+        Frame::read(text.as_bytes()).expect("a reply").expect("all of it").0
+    }
+
+    fn are_alike(command: &str, one: &str, two: &str) -> bool {
+        let words: Vec<Vec<u8>> = command.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        alike(&words, &replies(one), &replies(two))
+    }
+
+    #[test]
+    fn of_what_is_drawn_only_the_shape_is_compared_unless_all_is_drawn() {
+        for name in ["SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER"] {
+            assert!(are_alike(&format!("{name} k"), "$1\r\na\r\n", "$2\r\nbb\r\n"));
+            assert!(!are_alike(&format!("{name} k"), "$1\r\na\r\n", "$-1\r\n"));
+            assert!(are_alike(&format!("{name} k -1"), "*1\r\n$1\r\na\r\n", "*1\r\n$1\r\nb\r\n"));
+            assert!(!are_alike(&format!("{name} k -1"), "*1\r\n$1\r\na\r\n", "*0\r\n"));
+            let (two, other) = ("*2\r\n$1\r\na\r\n$1\r\nb\r\n", "*2\r\n$1\r\nb\r\n$1\r\na\r\n");
+            assert!(are_alike(&format!("{name} k 1000"), two, other));
+            assert!(!are_alike(&format!("{name} k 1000"), two, "*2\r\n$1\r\nb\r\n$1\r\nc\r\n"));
+        }
+    }
+
+    #[test]
+    fn a_scan_of_names_alone_has_no_pairs() {
+        let scan = |one: &str, two: &str| format!("*2\r\n$1\r\n0\r\n*2\r\n$1\r\n{one}\r\n$1\r\n{two}\r\n");
+        assert!(are_alike("ZSCAN z 0 noscores", &scan("a", "b"), &scan("b", "a")));
+        assert!(are_alike("HSCAN h 0 NOVALUES", &scan("a", "b"), &scan("b", "a")));
+        assert!(!are_alike("HSCAN h 0", &scan("a", "b"), &scan("b", "a")));
+    }
+
+    #[test]
+    fn what_is_not_sorted_is_compared_in_any_order() {
+        let (two, other) = ("*2\r\n$1\r\na\r\n$1\r\nb\r\n", "*2\r\n$1\r\nb\r\n$1\r\na\r\n");
+        assert!(are_alike("SORT s by nosort", two, other));
+        assert!(!are_alike("SORT s BY nosort", two, "*2\r\n$1\r\nb\r\n$1\r\nc\r\n"));
+        assert!(!are_alike("SORT s BY nosort LIMIT 0 2", two, "*1\r\n$1\r\na\r\n"));
+        assert!(!are_alike("SORT s BY n*", two, other));
+    }
+
+    #[test]
+    fn coordinates_and_scanned_scores_are_numbers() {
+        let scan = |score: &str| format!("*2\r\n$1\r\n0\r\n*2\r\n$1\r\na\r\n${}\r\n{score}\r\n", score.len());
+        assert!(are_alike("ZSCAN z 0", &scan("2.332309249490559e+17"), &scan("233230924949055904")));
+        assert!(!are_alike("ZSCAN z 0", &scan("2.5"), &scan("2.25")));
+        let place = |text: &str| format!("*1\r\n*2\r\n{text}\r\n,1\r\n");
+        assert!(are_alike("GEOPOS z a", &place(",-175.87411612272262573"), &place(",-175.87411612272263")));
+        assert!(!are_alike("GEOPOS z a", &place(",-175.87411"), &place(",-175.87412")));
+        assert!(!are_alike("GEOPOS z a", &place(",1.5"), &place("$3\r\n1.5")));
+    }
 }

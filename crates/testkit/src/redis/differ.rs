@@ -4,7 +4,7 @@
 use super::compare::Comparer;
 use super::frame::Frame;
 use super::lua;
-use super::stream::{Choices, shown};
+use super::stream::{Choices, ELEMENT_FORMS, FORMS, NEWER_FORMS, shown};
 use crate::PATIENCE;
 use crate::talk::encode;
 use std::io::{ErrorKind, Read, Write};
@@ -42,10 +42,23 @@ pub struct Difference {
 pub enum Kind {
     /// On strings, and such as are about keys and connections.
     Strings,
-    /// Half of them on hashes, lists, sets and sorted sets.
+    /// Half of them on hashes, lists, sets, sorted sets and streams.
     Elements,
     /// Scripts and functions; and some of the others, so that these find something.
     Scripts,
+}
+
+impl Kind {
+    /// Whether streams of this kind, and not those of a kind before it, have a command of this name.
+    pub fn is_first_with(self, name: &str) -> bool {
+        let is = |form: &str| form.split(' ').next().is_some_and(|first| first.eq_ignore_ascii_case(name));
+        let is_of_strings = || FORMS.iter().chain(NEWER_FORMS).any(|form| is(form));
+        match self {
+            Kind::Strings => is_of_strings(),
+            Kind::Elements => !is_of_strings() && ELEMENT_FORMS.iter().any(|form| is(form)),
+            Kind::Scripts => name.to_ascii_lowercase().starts_with("eval"),
+        }
+    }
 }
 
 /// A stream of `length` commands from a number.
@@ -156,8 +169,11 @@ pub fn differ(
             if !known(&difference) {
                 return Ok(Some(difference));
             }
-            // From here on they hold different things.
-            if !READS.iter().any(|name| difference.command[0].eq_ignore_ascii_case(name.as_bytes())) {
+            // From here on they hold different things, but where both have refused.
+            let refused = difference.first.is_error() && difference.second.is_error();
+            let reads =
+                || READS.iter().any(|name| difference.command[0].eq_ignore_ascii_case(name.as_bytes()));
+            if !refused && !reads() {
                 return Ok(None);
             }
         }

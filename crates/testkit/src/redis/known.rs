@@ -48,12 +48,13 @@ impl Known {
         let mut in_multi: Vec<usize> = Vec::new();
         stream.retain(|(connection, command)| {
             let is = |name: &str| command[0].eq_ignore_ascii_case(name.as_bytes());
+            let was_inside = in_multi.contains(connection);
             if is("multi") {
                 in_multi.push(*connection);
             } else if is("exec") || is("discard") || is("reset") {
                 in_multi.retain(|one| one != connection);
             }
-            let inside = in_multi.contains(connection);
+            let inside = was_inside && in_multi.contains(connection);
             let left_out = |row: &Row| (inside || row.first == "lacks") && row.is_of(command);
             !self.rows.iter().any(|row| row.is_left_out() && left_out(row))
         });
@@ -65,9 +66,11 @@ impl Known {
         row.map(|row| row.seen += 1).is_some()
     }
 
-    /// Reasons that nothing needed.
-    pub fn unused(&self) -> impl Iterator<Item = &str> {
-        self.rows.iter().filter(|row| row.seen == 0 && !row.is_left_out()).map(|row| row.text.as_str())
+    /// Reasons that nothing needed, of commands whose name `is_sent` knows.
+    pub fn unused<'k>(&'k self, is_sent: impl Fn(&str) -> bool + 'k) -> impl Iterator<Item = &'k str> {
+        let unused = |row: &&Row| row.seen == 0 && !row.is_left_out();
+        let is_sent = move |row: &&Row| row.command.first().is_some_and(|name| is_sent(name));
+        self.rows.iter().filter(unused).filter(is_sent).map(|row| row.text.as_str())
     }
 
     /// Differences that had a reason.
@@ -166,6 +169,18 @@ mod tests {
     }
 
     #[test]
+    fn a_multi_within_another_is_left_out_and_the_first_is_not() {
+        let list = std::env::temp_dir().join(format!("larder-nested-{}", std::process::id()));
+        std::fs::write(&list, "MULTI | in MULTI | not sent : x\n").expect("a file of our own");
+        let known = Known::load(&list, "Redis").expect("a list");
+        let say = |word: &str| (0, vec![word.as_bytes().to_vec()]);
+        let mut stream = ["multi", "GET", "MULTI", "exec", "MULTI", "EXEC"].map(say).to_vec();
+        known.leave_out(&mut stream);
+        assert_eq!(stream, ["multi", "GET", "exec", "MULTI", "EXEC"].map(say));
+        std::fs::remove_file(&list).expect("it was written");
+    }
+
+    #[test]
     fn a_line_is_of_the_servers_that_it_names() {
         let list = std::env::temp_dir().join(format!("larder-known-{}", std::process::id()));
         let text = "# none\nA | :1 | :* : all\n@Valkey @Redis-8.0 B | :1 | :2 : some\n@Valkey C | in MULTI | not sent : x\n@Redis-8.0 C | lacks | not sent : x\n";
@@ -190,7 +205,7 @@ mod tests {
             known.leave_out(&mut stream);
             assert_eq!(stream.len(), kept);
             assert!(!known.explains(&difference("c")));
-            assert_eq!(known.unused().count(), 0);
+            assert_eq!(known.unused(|_| true).count(), 0);
         }
         std::fs::remove_file(&list).expect("it was written");
     }

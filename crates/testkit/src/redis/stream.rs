@@ -22,6 +22,9 @@ pub enum Choices<'b> {
     Bytes(&'b [u8]),
 }
 
+/// Bytes of the longest values that collections are sent. With the longest name they are still an element.
+const ELEMENT_BYTES: usize = 16_000;
+
 /// Templates, as [`Choices::command`] reads them.
 pub const FORMS: &[&str] = &[
     // Strings.
@@ -156,10 +159,10 @@ pub const NEWER_FORMS: &[&str] = &[
 /// that is a server's own.
 pub const ELEMENT_FORMS: &[&str] = &[
     // Hashes.
-    "HSET %h %g %v {%g %v}",
+    "HSET %h %g %V {%g %V}",
     "HSET %h %g %n",
-    "HMSET %h %g %v {%g %v}",
-    "HSETNX %h %g %v",
+    "HMSET %h %g %V {%g %V}",
+    "HSETNX %h %g %V",
     "HGET %h %g",
     "HMGET %h %g {%g}",
     "HGETALL %h",
@@ -171,8 +174,9 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "HSTRLEN %h %g",
     "HINCRBY %h %g %i",
     "HINCRBYFLOAT %h %g (0.5|1|-1.25|x|10)",
-    "HRANDFIELD %h 1000 [WITHVALUES]",
-    "HSCAN %h 0 {MATCH %p|COUNT 1000|%w}",
+    "HRANDFIELD %h [1000]",
+    "HRANDFIELD %h 1000 WITHVALUES",
+    "HSCAN %h 0 {MATCH %p|COUNT 1000|NOVALUES|%w}",
     // Fields that expire.
     "HEXPIRE %h %s [NX|XX|GT|LT|%w] FIELDS 1 %g",
     "HEXPIRE %h %s FIELDS 2 %g %g",
@@ -190,11 +194,11 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "HGETDEL %h FIELDS %i %g {%g}",
     "HGETEX %h [EX %s|PX %m|EXAT %T|PXAT %U|PERSIST|%w] FIELDS 2 %g %g",
     "HGETEX %h {EX %s|PERSIST} FIELDS %i %g {%g}",
-    "HSETEX %h [FNX|FXX] [EX %s|PX %m|EXAT %T|PXAT %U|KEEPTTL] FIELDS 1 %g %v",
-    "HSETEX %h {FNX|FXX|EX %s|KEEPTTL|%w} FIELDS (1|2|%i) %g %v {%g %v}",
+    "HSETEX %h [FNX|FXX] [EX %s|PX %m|EXAT %T|PXAT %U|KEEPTTL] FIELDS 1 %g %V",
+    "HSETEX %h {FNX|FXX|EX %s|KEEPTTL|%w} FIELDS (1|2|%i) %g %V {%g %V}",
     // Lists.
     "LPUSH %l %g {%g}",
-    "RPUSH %l %g {%v}",
+    "RPUSH %l %g {%W}",
     "LPUSHX %l %g",
     "RPUSHX %l %g",
     "LPOP %l [%i]",
@@ -213,14 +217,14 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "LMPOP %i %l (LEFT|RIGHT) {COUNT %i|%w}",
     // Sets.
     "SADD %q %g {%g}",
-    "SADD %q %g {%v}",
+    "SADD %q %g {%W}",
     "SREM %q %g {%g}",
     "SMEMBERS %q",
     "SISMEMBER %q %g",
     "SMISMEMBER %q %g {%g}",
     "SCARD %q",
-    "SPOP %q 1000",
-    "SRANDMEMBER %q 1000",
+    "SPOP %q (1000|1000|%x) [%x]",
+    "SRANDMEMBER %q [1000]",
     "SMOVE %q %q %g",
     "SSCAN %q 0 {MATCH %p|COUNT 1000|%w}",
     "SINTER %q {%q}",
@@ -241,27 +245,24 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "ZMSCORE %Z %g {%g}",
     "ZCARD %Z",
     "ZCOUNT %Z %B %B",
-    "ZLEXCOUNT %Z %L %L",
     "ZRANK %Z %g",
     "ZREVRANK %Z %g",
     "ZRANGE %Z %r %r {REV|WITHSCORES|%w}",
     "ZRANGE %Z %B %B BYSCORE {REV|WITHSCORES|LIMIT %r %r}",
-    "ZRANGE %Z %L %L BYLEX {REV|LIMIT %r %r|WITHSCORES}",
     "ZREVRANGE %Z %r %r [WITHSCORES]",
     "ZRANGEBYSCORE %Z %B %B {WITHSCORES|LIMIT %r %r}",
     "ZREVRANGEBYSCORE %Z %B %B {WITHSCORES|LIMIT %r %r}",
-    "ZRANGEBYLEX %Z %L %L [LIMIT %r %r]",
-    "ZREVRANGEBYLEX %Z %L %L [LIMIT %r %r]",
     "ZRANGESTORE %Z %Z %r %r [REV]",
     "ZRANGESTORE %Z %Z %B %B BYSCORE {REV|LIMIT %r %r}",
     "ZREMRANGEBYRANK %Z %r %r",
     "ZREMRANGEBYSCORE %Z %B %B",
-    "ZREMRANGEBYLEX %Z %L %L",
     "ZPOPMIN %Z [%i]",
     "ZPOPMAX %Z [%i]",
     "ZMPOP 2 %Z %Z (MIN|MAX) [COUNT %i]",
-    "ZRANDMEMBER %Z 1000 [WITHSCORES]",
+    "ZRANDMEMBER %Z [1000]",
+    "ZRANDMEMBER %Z 1000 WITHSCORES",
     "ZSCAN %Z 0 {MATCH %p|COUNT 1000}",
+    "ZSCAN %Z 0 NOSCORES {MATCH %p|COUNT 1000|%w}",
     "ZUNION 2 %Z %Z {WEIGHTS %c %c|AGGREGATE (SUM|MIN|MAX)|WITHSCORES}",
     "ZINTER 2 %Z %Z {WEIGHTS %c %c|AGGREGATE (SUM|MIN|MAX)|WITHSCORES}",
     "ZDIFF 2 %Z %Z [WITHSCORES]",
@@ -269,6 +270,17 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "ZINTERSTORE %Z 2 %Z %Z {WEIGHTS %c %c|AGGREGATE (SUM|MIN|MAX)}",
     "ZDIFFSTORE %Z 2 %Z %Z",
     "ZINTERCARD 2 %Z %Z [LIMIT %i]",
+    // Sorted sets whose members have one score: what lies between two members is undefined where scores differ.
+    "ZADD %E 0 %g {0 %g}",
+    "ZADD %E 0 %g {0 %g}",
+    "ZREM %E %g {%g}",
+    "ZLEXCOUNT %E %L %L",
+    "ZRANGEBYLEX %E %L %L [LIMIT %r %r]",
+    "ZREVRANGEBYLEX %E %L %L [LIMIT %r %r]",
+    "ZRANGE %E %L %L BYLEX {REV|LIMIT %r %r|WITHSCORES|%w}",
+    "ZRANGESTORE %E %E %L %L BYLEX {REV|LIMIT %r %r|%w}",
+    "ZREMRANGEBYLEX %E %L %L",
+    "ZUNIONSTORE %E 2 %E %E",
     // HyperLogLogs, and strings that are none.
     "PFADD %P {%g}",
     "PFADD %P %i {%i|%v|%r}",
@@ -301,9 +313,9 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "SORT (%l|%q|%Z) {ALPHA|DESC|LIMIT %r %i|GET #} STORE %l",
     "SORT %l GET %k* STORE %l",
     // Streams, but for what goes by the clock.
-    "XADD %S %N %g %v {%g %v}",
+    "XADD %S %N %g %G {%g %G}",
     "XADD %S [NOMKSTREAM] [MAXLEN %i|MINID %N|MAXLEN = %i] %N %g %n",
-    "XADD %S %N %g %v %g",
+    "XADD %S %N %g %G %g",
     "XLEN %S",
     "XRANGE %S %M %M [COUNT %i]",
     "XREVRANGE %S %M %M [COUNT %i]",
@@ -350,9 +362,23 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "ZCARD (%h|%l|%q|%k)",
 ];
 
-/// Commands that get no wrong arguments but those of their forms: what they say of them is not for
-/// programs.
-const AS_THEY_ARE: &[&str] = &["DEBUG", "COMMAND", "FUNCTION", "CONFIG"];
+/// Forms, by their first words, that get no wrong arguments but their own. What the first four say of them is not for
+/// programs; SPOP without a count leaves what chance has left; and each member of `%E` has the score that the others have.
+const AS_THEY_ARE: &[&str] = &[
+    "DEBUG",
+    "COMMAND",
+    "FUNCTION",
+    "CONFIG",
+    "SPOP",
+    "ZADD %E",
+    "ZLEXCOUNT",
+    "ZRANGEBYLEX",
+    "ZREVRANGEBYLEX",
+    "ZRANGE %E",
+    "ZRANGESTORE %E",
+    "ZREMRANGEBYLEX",
+    "ZUNIONSTORE %E",
+];
 
 impl Choices<'_> {
     /// A number below `n`, which is at most 256 where choices come from bytes; 0 when they are used up.
@@ -463,8 +489,9 @@ impl Choices<'_> {
     fn place(&mut self, word: &str) -> Vec<u8> {
         match word.split_once('%') {
             Some((before, kind)) => {
-                let kind = kind.chars().next().expect("a kind follows %");
-                [before.as_bytes(), &self.word(kind)].concat()
+                let mut rest = kind.chars();
+                let kind = rest.next().expect("a kind follows %");
+                [before.as_bytes(), &self.word(kind), rest.as_str().as_bytes()].concat()
             }
             None => word.as_bytes().to_vec(),
         }
@@ -497,6 +524,8 @@ impl Choices<'_> {
             'l' => one(&["l1", "l2"], &[&["h1", "a", "none"]]),
             'q' => one(&["s1", "s2", "s3"], &[&["h1", "z1", "a", "none"]]),
             'Z' => one(&["z1", "z2"], &[&["s1", "h1", "a", "none"]]),
+            // Sorted sets of one score; now and then what is none.
+            'E' => one(&["e1", "e2"], &[&["l1", "e0"]]),
             // Streams, and IDs, and ends of their ranges.
             'S' => one(&["x1", "x2"], &[&["l1", "h1", "a", "none"]]),
             'N' => one(
@@ -504,10 +533,19 @@ impl Choices<'_> {
                 &[&["0-0", "0", "x", "1-2-3", "-", "5-x", ""]],
             ),
             'M' => one(&["-", "+", "-", "+", "2", "(2-1", "7-3", "9"], &[&["(", "x", "(-", ""]]),
+            // A value that an element may be, and one of several of a stream's entry: longer ones have their own tests.
+            'V' => return cut(self.word('v'), ELEMENT_BYTES),
+            'G' => return cut(self.word('v'), ELEMENT_BYTES / 8),
+            // One that is sorted: elsewhere a byte 0 ends a string when ALPHA compares it.
+            'W' => {
+                let mut value = self.word('V');
+                value.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = 0x7f);
+                return value;
+            }
             // Fields and members.
             'g' => one(
                 &["a", "b", "c", "d", "e", "field", "1", "2", "-7"],
-                &[&["", "007", "-0", "a b", "\0", "9223372036854775807", "9223372036854775808"], &["long"]],
+                &[&["", "007", "-0", "a b", "é\0", "9223372036854775807", "9223372036854775808"], &["long"]],
             )
             .replace("long", &"x".repeat(70)),
             // Scores, and their bounds.
@@ -627,6 +665,12 @@ impl Choices<'_> {
         }
         forms::sealed(&body, 10)
     }
+}
+
+/// The first bytes of a word.
+fn cut(mut word: Vec<u8>, bytes_max: usize) -> Vec<u8> {
+    word.truncate(bytes_max);
+    word
 }
 
 /// Where the group ends that `text` begins with.
