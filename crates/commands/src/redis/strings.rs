@@ -1,6 +1,6 @@
 //! Strings: GET, SET and what is made of them.
 
-mod bitfield;
+pub(crate) mod bitfield;
 pub(crate) mod bitmap;
 mod bitop;
 pub(crate) mod float;

@@ -208,6 +208,24 @@ impl Steps<'_> {
     }
 }
 
+/// Where the last field ends that is looked at, and the last that is written, in bytes; none if all is refused.
+pub(crate) fn ends(args: Args<'_>, read_only: bool, bytes_max: u64) -> Option<(u64, u64)> {
+    if args.len() > WORDS_MAX {
+        return None;
+    }
+    let (mut looks, mut writes) = (0, 0);
+    for step in (Steps { args, overflow: Overflow::Wrap, bytes_max }) {
+        let Step { field, verb, .. } = step.ok()?;
+        let end = field.bytes() as u64;
+        // Behind what a value can have there are only zeros.
+        looks = looks.max(end.min(bytes_max));
+        if !matches!(verb, Verb::Get) {
+            writes = writes.max(end);
+        }
+    }
+    (!read_only || writes == 0).then_some((looks, writes))
+}
+
 /// BITFIELD, BITFIELD_RO
 pub(crate) fn bitfield(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, read_only: bool) -> Done {
     if args.len() > WORDS_MAX {

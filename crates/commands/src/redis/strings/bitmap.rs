@@ -37,7 +37,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::key("bitfield", -2, WRITE | DENYOOM, |call, key, _, args| {
         super::bitfield::bitfield(call, key, args, false)
     }).tells(Tells::Each(Change::string("setbit"))).access(&[Access::Change]).uses(bit_field_access)
-    .weighs(Weighs::BitFields).replaces(Replaces::Never).doc(
+    .weighs(Weighs::BitFields { read_only: false }).replaces(Replaces::Never).doc(
         "3.2.0",
         "key [GET encoding offset|[OVERFLOW <WRAP|SAT|FAIL>] <SET encoding offset value|INCRBY encoding offset increment> ...]",
         "Reads and writes numbers inside a value.",
@@ -45,7 +45,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::key("bitfield_ro", -2, READONLY | FAST, |call, key, _, args| {
         super::bitfield::bitfield(call, key, args, true)
     })
-    .weighs(Weighs::BitFields).doc("6.0.0", "key [GET encoding offset ...]", "Reads numbers inside a value."),
+    .weighs(Weighs::BitFields { read_only: true }).doc("6.0.0", "key [GET encoding offset ...]", "Reads numbers inside a value."),
 ];
 
 /// What BITFIELD does with its key, as Redis sees it: it reads where all of its steps are whole and read.

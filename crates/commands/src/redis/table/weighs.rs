@@ -56,7 +56,7 @@ pub(crate) enum Weighs {
     /// The same of one bit.
     Bit,
     /// The same of the last field that is written, and what lies between fields.
-    BitFields,
+    BitFields { read_only: bool },
     /// The value that is read.
     Read,
     /// The values of all its arguments.

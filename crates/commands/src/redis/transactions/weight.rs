@@ -32,6 +32,7 @@ use crate::redis::pubsub;
 use crate::redis::server::config;
 use crate::redis::server::debug::MATCHED_BYTES_MAX;
 use crate::redis::server::info::INFO_NS;
+use crate::redis::strings::bitfield;
 use crate::redis::strings::hyperloglog::{DENSE_BYTES, registers_ns};
 use crate::redis::table::flag::{EMPTIES, WRITE};
 use crate::redis::table::{Command, Elements, Replaces, Weighs};
@@ -225,23 +226,14 @@ impl<'q> Scale<'q> {
             }
             Weighs::Overlay => self.reach(call, at(0), number(1).saturating_add(at(2).len() as u64)),
             Weighs::Bit => self.reach(call, at(0), number(1) / 8 + 1),
-            Weighs::BitFields => {
-                let (mut reads, mut writes, mut words) = (0, 0, args.skip(1));
-                while let Some(word) = words.next() {
-                    let get = is(word, "GET");
-                    if get || is(word, "SET") || is(word, "INCRBY") {
-                        let (kind, offset) = (words.next(), words.next());
-                        let end = field_end(kind.unwrap_or_default(), offset.unwrap_or_default());
-                        reads = end.max(reads);
-                        writes = if get { writes } else { end.max(writes) };
-                    }
-                }
-                if reads > call.value_bytes_max() {
-                    // It fails.
+            Weighs::BitFields { read_only } => {
+                let mut fields = args;
+                fields.next();
+                let Some((looks, writes)) = bitfield::ends(fields, read_only, call.value_bytes_max()) else {
                     return;
-                }
+                };
                 // A part of what is there is copied to be looked at, compared, and written back.
-                let part = PART_COPIES * copying_ns(self.of(call, db, at(0)).min(reads));
+                let part = PART_COPIES * copying_ns(self.of(call, db, at(0)).min(looks));
                 part + self.reach(call, at(0), writes)
             }
             Weighs::Read => self.of(call, db, at(0)),
@@ -414,11 +406,4 @@ impl<'q> Scale<'q> {
         }
         self.put(call, key, end, copying_ns(end))
     }
-}
-
-/// Where a field of BITFIELD ends, in bytes; 0 if it is none.
-fn field_end(kind: &[u8], offset: &[u8]) -> u64 {
-    let bits = kind.get(1..).and_then(count_of).unwrap_or(0);
-    let (digits, unit) = offset.strip_prefix(b"#").map_or((offset, 1), |digits| (digits, bits));
-    count_of(digits).map_or(0, |offset| offset.saturating_mul(unit).saturating_add(bits).div_ceil(8))
 }
