@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     idle: LuaFunction,
     /// What a script is told whose calls are too deep for what it calls.
     pub overflow: LuaString,
-    account: Account,
+    account: Box<dyn Account>,
     told_bytes: Cell<i64>,
     /// Looks in a row that there was no room for.
     missed: Cell<u32>,
@@ -74,9 +74,11 @@ pub(crate) struct Shared {
     looked: Cell<Instant>,
     worked: Cell<Duration>,
     pace: Pace,
-    /// The reply of the script that was at work last, and what room for it takes while it is written elsewhere.
+    /// The reply of the script that was at work last, and what room for it takes: what is always kept, and what is held
+    /// until the reply is out of use.
     written: RefCell<Written>,
     written_bytes: Cell<usize>,
+    held_bytes: Cell<usize>,
     /// How it is written, and whether the script is at that.
     how: Cell<How>,
     replies: Cell<bool>,
@@ -125,7 +127,7 @@ impl Shared {
     fn tell(&self, bytes: i64) {
         let before = self.told_bytes.replace(bytes);
         if bytes != before {
-            (self.account)(bytes - before);
+            self.account.aside(bytes - before);
         }
     }
 
@@ -172,7 +174,9 @@ impl Shared {
         };
         let (how, steps) = (self.how.get(), 0);
         let How { resp3, script_resp3, bytes_max, .. } = how;
-        let mut writer = Writer { written: &mut written, bytes_max, resp3, script_resp3, look: &look, steps };
+        let hold = |bytes| self.hold(bytes);
+        let (look, hold): (&dyn Fn(usize) -> bool, &dyn Fn(usize) -> bool) = (&look, &hold);
+        let mut writer = Writer { written: &mut written, bytes_max, resp3, script_resp3, look, hold, steps };
         let is_full = writer.value(value, 0) == Err(Unwritten::Full);
         self.how.set(How { is_full, ..how });
         self.written_bytes.set(written.taken_bytes());
@@ -184,6 +188,17 @@ impl Shared {
         let mut written = self.written.borrow_mut();
         written.clear();
         self.written_bytes.set(written.taken_bytes());
+        self.hold(0);
+    }
+
+    /// The reply that is written holds so many bytes; false if connections hold as much as they may.
+    fn hold(&self, bytes: usize) -> bool {
+        let more = bytes as i64 - self.held_bytes.get() as i64;
+        let may = more == 0 || self.account.hold(more);
+        if may {
+            self.held_bytes.set(bytes);
+        }
+        may
     }
 
     /// What has passed since then, by a clock.
@@ -229,6 +244,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.tell(0);
+        self.hold(0);
         self.running.set_used(0);
     }
 }
@@ -356,7 +372,7 @@ impl Engine {
     pub fn new(
         limit_bytes: usize,
         running: Arc<Running>,
-        account: Account,
+        account: Box<dyn Account>,
         pace: Pace,
     ) -> Result<Engine, String> {
         let made = || -> LuaResult<Engine> {
@@ -377,6 +393,7 @@ impl Engine {
                 pace,
                 written: RefCell::default(),
                 written_bytes: Cell::default(),
+                held_bytes: Cell::default(),
                 how: Cell::default(),
                 replies: Cell::default(),
                 own: Cell::default(),
@@ -521,6 +538,9 @@ impl Engine {
             (None, Err(LuaError::RuntimeError(text))) => failed(format!("ERR {text}").into_bytes()),
             (None, _) => End::NoMemory,
         };
+        if !matches!(end, End::Value(_)) {
+            shared.forget_reply();
+        }
         shared.charge(&lua);
         Some(end)
     }
@@ -770,6 +790,7 @@ pub(crate) fn hex(digest: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crate::reply::KEPT_BYTES;
     use super::*;
 
     const SLOW: Duration = Duration::from_millis(20);
@@ -811,10 +832,68 @@ mod tests {
         }
     }
 
+    /// What replies hold, of so much that they may.
+    #[derive(Clone, Default)]
+    struct Counted(Rc<Cell<i64>>, i64);
+
+    impl Account for Counted {
+        fn aside(&self, _: i64) {}
+
+        fn hold(&self, more: i64) -> bool {
+            let may = more <= 0 || self.0.get() + more <= self.1;
+            if may {
+                self.0.set(self.0.get() + more);
+            }
+            may
+        }
+    }
+
+    #[test]
+    fn a_reply_is_held_while_it_is_there_and_no_more_of_it_than_there_is_room_for() {
+        let held = Counted(Rc::default(), 1 << 20);
+        let mut engine = Engine::new(8 << 20, Arc::default(), Box::new(held.clone()), Pace::Machine).expect("a state");
+        let none = Args::rest(b"", 0);
+        let given = |reply_bytes_max| Given { keys: none, args: none, kind: Kind::Script, resp3: false, reply_bytes_max };
+        let of = |elements: usize| {
+            format!("local t, s = {{}}, string.rep('x', 10000) for i = 1, {elements} do t[i] = s end return t")
+        };
+        struct Sunk(usize);
+        impl Sink for Sunk {
+            fn put(&mut self, bytes: &[u8]) -> bool {
+                self.0 += bytes.len();
+                true
+            }
+
+            fn put_bulk(&mut self, text: &[u8]) -> bool {
+                self.put(text)
+            }
+
+            fn failed(&mut self, _: &[u8], _: bool) {}
+        }
+        for (elements, bytes_max, is_whole) in [(50, 1 << 20, true), (50, 100_000, false), (150, 1 << 30, false), (60, 1 << 20, true)] {
+            let script = engine.compile(of(elements).as_bytes(), Kind::Script).expect("it compiles");
+            assert!(engine.begin(&script, given(bytes_max)));
+            let end = loop {
+                if let Some(end) = engine.go_on("script", &mut Slow { calls: 1, ..Slow::default() }) {
+                    break end;
+                }
+            };
+            match end {
+                End::Value(outcome) => {
+                    assert!(is_whole && held.0.get() as usize >= elements * 10_000 - KEPT_BYTES, "{elements}");
+                    let mut sunk = Sunk(0);
+                    assert!(engine.write(outcome, &mut sunk) && sunk.0 > elements * 10_000, "{elements}");
+                }
+                end => assert!(!is_whole && matches!(end, End::TooLarge), "{elements}: {end:?}"),
+            }
+            assert_eq!(held.0.get(), 0, "{elements}");
+        }
+    }
+
     #[test]
     fn what_is_done_for_a_script_is_not_its_work_and_what_it_worked_not_the_next_ones() {
         let mut engine =
-            Engine::new(8 << 20, Arc::default(), Box::new(|_| {}), Pace::Machine).expect("a state");
+            Engine::new(8 << 20, Arc::default(), Box::new(Counted::default()), Pace::Machine).expect("a state");
         let none = Args::rest(b"", 0);
         let given = |kind| Given { keys: none, args: none, kind, resp3: false, reply_bytes_max: 0 };
         let mut slow = Slow::default();

@@ -220,7 +220,7 @@ const ERRORS_MAX: usize = 1024;
 /// And so much is kept of their texts, which are counted by their first words.
 const ERROR_BYTES_MAX: usize = 128;
 /// What is kept of the room for replies.
-const KEPT_BYTES: usize = 16 << 10;
+pub(crate) const KEPT_BYTES: usize = 16 << 10;
 
 /// The reply of a script, and the errors in it: whether one is that of a command, which was counted.
 #[derive(Debug, Default)]
@@ -237,9 +237,9 @@ impl Written {
         self.failed = Vec::new();
     }
 
-    /// What it takes.
+    /// What it takes beside what is held.
     pub fn taken_bytes(&self) -> usize {
-        self.bytes.capacity() + self.failed.len() * (ERROR_BYTES_MAX + size_of::<(Vec<u8>, bool)>())
+        self.bytes.capacity().min(KEPT_BYTES) + self.failed.len() * (ERROR_BYTES_MAX + size_of::<(Vec<u8>, bool)>())
     }
 }
 
@@ -255,6 +255,8 @@ pub(crate) struct Writer<'w> {
     pub script_resp3: bool,
     /// Looks at the clock; given what was taken. False if the script ends.
     pub look: &'w dyn Fn(usize) -> bool,
+    /// Holds so many bytes for it in all, beside [`KEPT_BYTES`]; false if it may not.
+    pub hold: &'w dyn Fn(usize) -> bool,
     pub steps: usize,
 }
 
@@ -281,10 +283,18 @@ impl Writer<'_> {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Wrote {
-        if self.written.bytes.len() + bytes.len() > self.bytes_max {
+        let (whole, written) = (self.written.bytes.len() + bytes.len(), &mut self.written.bytes);
+        if whole > self.bytes_max {
             return Err(Unwritten::Full);
         }
-        self.written.bytes.extend_from_slice(bytes);
+        if whole > written.capacity() {
+            let room = (whole + whole / 2).clamp(KEPT_BYTES, self.bytes_max.max(KEPT_BYTES));
+            if !(self.hold)(room - KEPT_BYTES) {
+                return Err(Unwritten::Full);
+            }
+            written.reserve_exact(room - written.len());
+        }
+        written.extend_from_slice(bytes);
         self.step(bytes.len() / STEP_BYTES)
     }
 

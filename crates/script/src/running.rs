@@ -264,8 +264,15 @@ impl Running {
     }
 }
 
-/// Told how many bytes more a state takes, or (negative) fewer.
-pub type Account = Box<dyn Fn(i64)>;
+/// Who is told what a state takes.
+pub trait Account {
+    /// The state takes so many bytes more, or fewer.
+    fn aside(&self, more: i64);
+
+    /// The reply that is written takes so many bytes more, as what connections hold does, or fewer. False if they hold as
+    /// much as they may: nothing is taken then.
+    fn hold(&self, more: i64) -> bool;
+}
 
 #[cfg(test)]
 mod tests {

@@ -1196,6 +1196,25 @@ fn a_reply_has_no_more_bytes_than_connections_may_hold() {
     assert_eq!(bench.eval("return {1}"), "*1\r\n:1\r\n");
 }
 
+/// What one worker's script replies is held with what others hold, and given back however the script ends.
+#[test]
+fn a_reply_has_the_room_that_others_have_left() {
+    let mut bench = bench();
+    let script = "local s, t = string.rep('x', 99990), {} for i = 1, 10 do t[i] = s end return t";
+    let held = |bench: &Bench| bench.worker.store().held_bytes();
+    let whole = "*10\r\n".len() + 10 * 100_000;
+    assert_eq!(bench.eval(script).len(), whole);
+    let before = held(&bench);
+    let taken = bench.worker.store().held_bytes_max() - before - 500_000;
+    bench.worker.store().hold(taken as i64);
+    assert_eq!(bench.eval(script), "-OOM connections hold as much memory as they may\r\n");
+    assert!(bench.worker.store().take_refusal(), "those who stand are to let go");
+    assert_eq!(held(&bench), before + taken);
+    bench.worker.store().hold(-(taken as i64));
+    assert_eq!(bench.eval(script).len(), whole);
+    assert_eq!(held(&bench), before);
+}
+
 /// Each word of a command may be the same long text.
 #[test]
 fn words_of_a_command_have_no_more_bytes_than_a_state() {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use larder_script::{Berth, Compiled, Engine, Kind, Running};
+use larder_script::{Account, Berth, Compiled, Engine, Kind, Running};
 use larder_store::Store;
 
 use super::cache::{Id, Script};
@@ -25,6 +25,23 @@ const STATE_BYTES_MAX: u64 = 64 << 20;
 const COMPILED_MAX: usize = 256;
 /// What is kept for replies of commands that scripts call.
 const REPLY_BYTES: usize = 16 << 10;
+
+/// A state is charged to the store; a reply that it writes is part of what connections hold.
+struct OfStore(Arc<Store>);
+
+impl Account for OfStore {
+    fn aside(&self, more: i64) {
+        self.0.set_aside(more);
+    }
+
+    fn hold(&self, more: i64) -> bool {
+        let may = u64::try_from(more).map_or(true, |more| self.0.may_hold(more));
+        if may {
+            self.0.hold(more);
+        }
+        may
+    }
+}
 
 /// A Lua state, for the time of a command.
 #[derive(Debug)]
@@ -112,8 +129,7 @@ impl State {
     fn new(call: &mut Call<'_, '_, '_>) -> Result<Box<State>, Fail> {
         let store = call.cx.guard.store();
         let running = Arc::new(Running::default());
-        let account = Arc::clone(store);
-        let account = Box::new(move |more| account.set_aside(more));
+        let account = Box::new(OfStore(Arc::clone(store)));
         let engine = Engine::new(bytes_max(store), Arc::clone(&running), account, call.cx.host.script_pace())
             .map_err(|error| Fail::with(format!("ERR scripts cannot be run: {error}")))?;
         let out = Output::charged(u64::MAX, store, 0);
