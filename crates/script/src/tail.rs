@@ -109,7 +109,7 @@ impl<'s> Tokens<'s> {
             let rest = &self.source[self.at..];
             if rest.starts_with(b"--") {
                 self.at = self.long_end(self.at + 2).unwrap_or_else(|| {
-                    let line = memchr::memchr(b'\n', rest);
+                    let line = memchr::memchr2(b'\n', b'\r', rest);
                     line.map_or(self.source.len(), |end| self.at + end)
                 });
             } else if rest.first().is_some_and(|byte| byte.is_ascii_whitespace() || *byte == 0x0B) {
@@ -395,8 +395,8 @@ fn is_own(source: &[u8], name: &[u8]) -> bool {
     while let Some(token) = tokens.next() {
         if token == name {
             let next = tokens.peek().copied().unwrap_or_default();
-            let listed =
-                [&b","[..], b"("].contains(&before) && [&b","[..], b")", b"=", b"in"].contains(&next);
+            let used = [&b"."[..], b":", b"[", b"(", b"{"].contains(&next) || is_string(next);
+            let listed = [&b","[..], b"("].contains(&before) && !used;
             if listed || [&b"local"[..], b"for", b"function"].contains(&before) {
                 return true;
             }
@@ -520,6 +520,8 @@ mod tests {
         for own in [
             "local bit = {}",
             "local a, bit = 1, {}",
+            "local a, bit; bit = {}",
+            "local a, bit bit = {}",
             "local function bit() end",
             "local f = function(x, bit) end",
             "for _, bit in pairs(t) do end",
@@ -543,6 +545,7 @@ mod tests {
             "return 1",
             "return",
             "return x",
+            "--\rx = {} return {bit.band(1)}",
             "return (x)",
             "return {f()}",
             "return {f()}, f()",
