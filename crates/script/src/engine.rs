@@ -572,6 +572,8 @@ impl Engine {
                 }
                 let written = self.shared.written.borrow();
                 written.failed.iter().for_each(|(text, is_counted)| sink.failed(text, *is_counted));
+                // It counts with the output from here on, though both are there while it is copied.
+                self.shared.hold(0);
                 !self.shared.how.get().is_full && sink.put(&written.bytes)
             }
         };
@@ -790,8 +792,8 @@ pub(crate) fn hex(digest: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::reply::KEPT_BYTES;
     use super::*;
+    use crate::reply::KEPT_BYTES;
 
     const SLOW: Duration = Duration::from_millis(20);
 
@@ -851,11 +853,20 @@ mod tests {
     #[test]
     fn a_reply_is_held_while_it_is_there_and_no_more_of_it_than_there_is_room_for() {
         let held = Counted(Rc::default(), 1 << 20);
-        let mut engine = Engine::new(8 << 20, Arc::default(), Box::new(held.clone()), Pace::Machine).expect("a state");
+        let mut engine =
+            Engine::new(8 << 20, Arc::default(), Box::new(held.clone()), Pace::Machine).expect("a state");
         let none = Args::rest(b"", 0);
-        let given = |reply_bytes_max| Given { keys: none, args: none, kind: Kind::Script, resp3: false, reply_bytes_max };
+        let given = |reply_bytes_max| Given {
+            keys: none,
+            args: none,
+            kind: Kind::Script,
+            resp3: false,
+            reply_bytes_max,
+        };
         let of = |elements: usize| {
-            format!("local t, s = {{}}, string.rep('x', 10000) for i = 1, {elements} do t[i] = s end return t")
+            format!(
+                "local t, s = {{}}, string.rep('x', 10000) for i = 1, {elements} do t[i] = s end return t"
+            )
         };
         struct Sunk(usize);
         impl Sink for Sunk {
@@ -870,7 +881,9 @@ mod tests {
 
             fn failed(&mut self, _: &[u8], _: bool) {}
         }
-        for (elements, bytes_max, is_whole) in [(50, 1 << 20, true), (50, 100_000, false), (150, 1 << 30, false), (60, 1 << 20, true)] {
+        for (elements, bytes_max, is_whole) in
+            [(50, 1 << 20, true), (50, 100_000, false), (150, 1 << 30, false), (60, 1 << 20, true)]
+        {
             let script = engine.compile(of(elements).as_bytes(), Kind::Script).expect("it compiles");
             assert!(engine.begin(&script, given(bytes_max)));
             let end = loop {
@@ -880,7 +893,10 @@ mod tests {
             };
             match end {
                 End::Value(outcome) => {
-                    assert!(is_whole && held.0.get() as usize >= elements * 10_000 - KEPT_BYTES, "{elements}");
+                    assert!(
+                        is_whole && held.0.get() as usize >= elements * 10_000 - KEPT_BYTES,
+                        "{elements}"
+                    );
                     let mut sunk = Sunk(0);
                     assert!(engine.write(outcome, &mut sunk) && sunk.0 > elements * 10_000, "{elements}");
                 }
@@ -892,8 +908,8 @@ mod tests {
 
     #[test]
     fn what_is_done_for_a_script_is_not_its_work_and_what_it_worked_not_the_next_ones() {
-        let mut engine =
-            Engine::new(8 << 20, Arc::default(), Box::new(Counted::default()), Pace::Machine).expect("a state");
+        let mut engine = Engine::new(8 << 20, Arc::default(), Box::new(Counted::default()), Pace::Machine)
+            .expect("a state");
         let none = Args::rest(b"", 0);
         let given = |kind| Given { keys: none, args: none, kind, resp3: false, reply_bytes_max: 0 };
         let mut slow = Slow::default();

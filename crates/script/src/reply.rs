@@ -239,7 +239,8 @@ impl Written {
 
     /// What it takes beside what is held.
     pub fn taken_bytes(&self) -> usize {
-        self.bytes.capacity().min(KEPT_BYTES) + self.failed.len() * (ERROR_BYTES_MAX + size_of::<(Vec<u8>, bool)>())
+        self.bytes.capacity().min(KEPT_BYTES)
+            + self.failed.len() * (ERROR_BYTES_MAX + size_of::<(Vec<u8>, bool)>())
     }
 }
 

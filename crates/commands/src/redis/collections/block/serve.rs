@@ -1,6 +1,6 @@
 //! Serving the clients that stand in line at a key that was written.
 
-use larder_store::{Guard, Key, Type};
+use larder_store::{Declined, Guard, Key, Removal, Type};
 
 use super::waiters::{Left, Served, Waiter, Waiters};
 use super::want::Taken;
@@ -27,6 +27,8 @@ const COPIES: u64 = 3;
 const LOOKS_AT_ONCE: usize = 1 << 10;
 /// What it takes to serve one.
 pub(crate) const SERVE_NS: u64 = 4_000;
+/// As how many that are served the removal of some of a group counts.
+const CLEARED_AS: usize = (trimming::PENDING_AT_ONCE as u64 * trimming::PENDING_NS / SERVE_NS) as usize;
 
 /// What serving works with.
 pub(crate) struct Serving<'s, 'w> {
@@ -301,17 +303,25 @@ impl Serving<'_, '_> {
     /// Does what those have left who have gone; how much that was.
     #[cold]
     pub fn left(&mut self) -> usize {
-        let (mut at_once, mut done) = (SERVED_AT_ONCE, 0);
+        let (mut at_once, mut done, mut clears) = (SERVED_AT_ONCE, 0, false);
         for left in self.waiters.take_left(SERVED_AT_ONCE) {
             done += 1;
             match left {
                 Left::Key { db, key } => self.at_key(db, &key, &mut at_once),
-                Left::Groups { moment, key: name } => {
+                // One a time is work enough.
+                left @ Left::Groups { .. } if std::mem::replace(&mut clears, true) => {
+                    self.waiters.leave_behind(left)
+                }
+                Left::Groups { moment, key: name, tries } => {
+                    done += CLEARED_AS;
                     let Some(db) = self.guard.name_since(moment) else { continue };
                     let key = self.guard.key_in(db, &name);
-                    if trimming::clear_some(self.guard, &key) {
-                        self.waiters.leave_behind(Left::Groups { moment, key: name });
-                    }
+                    let tries = match trimming::clear_some(self.guard, &key) {
+                        Ok(Removal { more: true, .. }) => 0,
+                        Err(Declined::NoMemory) if tries < TRIES_MAX => tries + 1,
+                        _ => continue,
+                    };
+                    self.waiters.leave_behind(Left::Groups { moment, key: name, tries });
                 }
                 Left::Taken { moment, key: name, taken, tries } => {
                     // What was flushed since does not come back, and of two names that were swapped it is the other's.

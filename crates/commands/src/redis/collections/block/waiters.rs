@@ -197,8 +197,8 @@ pub(super) enum Left {
     Taken { moment: Moment, key: Box<[u8]>, taken: Taken, tries: u8 },
     /// A key that it was to look at.
     Key { db: u8, key: Box<[u8]> },
-    /// A stream with groups that are removed, of which something is left.
-    Groups { moment: Moment, key: Box<[u8]> },
+    /// A stream with groups that are removed, of which something is left; and how often there was no room to go on.
+    Groups { moment: Moment, key: Box<[u8]>, tries: u8 },
 }
 
 /// All who wait.
@@ -334,7 +334,7 @@ impl Waiters {
 
     /// A client that has removed a group of a stream has gone, and has left some of it.
     pub(crate) fn leave_group(&self, moment: Moment, key: &[u8]) {
-        self.leave_behind(Left::Groups { moment, key: key.into() });
+        self.leave_behind(Left::Groups { moment, key: key.into(), tries: 0 });
     }
 
     /// There is something to be done that somebody has left who has gone.

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use larder_protocol::resp::Args;
-use larder_store::{Guard, Key, Moment, Removal, StreamId, StreamTrimmed, Trim};
+use larder_store::{Declined, Guard, Key, Moment, Removal, StreamId, StreamTrimmed, Trim};
 
 use super::{change, ids, put_id};
 use crate::core::events::{Change, seen};
@@ -39,7 +39,7 @@ const LEAF_BYTES_A_NS: u64 = 6;
 const IDS_AT_ONCE: usize = 512;
 pub(crate) const ID_NS: u64 = 2_000;
 /// Pending entries that go with a group or a consumer in one moment, and what each takes.
-const PENDING_AT_ONCE: usize = 1 << 10;
+pub(crate) const PENDING_AT_ONCE: usize = 1 << 10;
 pub(crate) const PENDING_NS: u64 = 500;
 
 /// Trimming that goes on.
@@ -216,10 +216,12 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// Goes on with groups of a stream that are removed, some at a time; true if there is more. By upkeep, for a client that
-/// has gone.
-pub(crate) fn clear_some(guard: &mut Guard<'_>, key: &Key<'_>) -> bool {
-    guard.group_removal(key, PENDING_AT_ONCE).is_ok_and(|done| done.more)
+/// Goes on with groups of a stream that are removed, some at a time. By upkeep, for a client that has gone.
+///
+/// # Errors
+/// There is no room to go on with the least of it.
+pub(crate) fn clear_some(guard: &mut Guard<'_>, key: &Key<'_>) -> Result<Removal, Declined> {
+    guard.group_removal(key, PENDING_AT_ONCE)
 }
 
 impl Job for Trimming {
