@@ -167,6 +167,12 @@ impl Pair {
         let (base, other) = base.iter().zip(other).filter_map(|(&a, &b)| a.zip(b)).unzip();
         Pair { claim, better, base, other, control }
     }
+
+    /// Whether it is the same server again.
+    #[cfg(test)]
+    pub(crate) fn is_control(&self) -> bool {
+        self.control
+    }
 }
 
 /// What a server that was measured twice said of itself.
@@ -178,11 +184,12 @@ struct Twice {
 }
 
 /// Ratios, as [`Experiment::compare_pairs`] notes them: whether the same server again agreed, and what the
-/// ratios say. Where it has no ratio nothing is known of the noise, and nothing was shown.
+/// ratios say. Where the control is missing, or has no interval, nothing is known of the noise, and nothing was shown.
 fn compared(mut pairs: Vec<Pair>) -> (Vec<Twice>, Vec<Comparison>) {
     pairs.sort_by_key(|pair| !pair.control);
     let (mut twice, mut comparisons) = (Vec::new(), Vec::new());
-    let (mut noise, mut missing) = (None, false);
+    // Several controls are held against together: the first that leaves the noise unknown decides.
+    let mut controls: Vec<Option<Estimate>> = Vec::new();
     for Pair { claim, better, base, other, control } in pairs {
         let ratio = Estimate::ratio(&base, &other);
         if control {
@@ -195,18 +202,35 @@ fn compared(mut pairs: Vec<Pair>) -> (Vec<Twice>, Vec<Comparison>) {
             let held = ratio.as_ref().map_or_else(same, agrees);
             let off = ratio.as_ref().map_or(f64::INFINITY, |ratio| ratio.median.ln().abs());
             twice.push(Twice { held, off, found });
-            missing |= ratio.is_none();
-            noise = ratio.clone().or(noise);
+            controls.push(ratio.clone());
         }
-        let Some(ratio) = ratio else { continue };
-        let outcome = match (control, missing) {
-            (true, _) => Outcome::of(&ratio, None),
-            (false, true) => Outcome::Noise,
-            (false, false) => Outcome::of(&ratio, noise.as_ref()),
+        let comparison = match ratio {
+            None => Comparison {
+                claim,
+                ratio: None,
+                better,
+                control,
+                outcome: Outcome::Noise,
+                why: no_ratio(&base, &other),
+            },
+            Some(ratio) if control => Comparison::control(claim, better, ratio),
+            Some(ratio) => Comparison::held_against(claim, better, ratio, &controls),
         };
-        comparisons.push(Comparison { claim, ratio, better, control, outcome });
+        comparisons.push(comparison);
     }
     (twice, comparisons)
+}
+
+/// Why there is no ratio of what two servers gave, by round.
+fn no_ratio(base: &[f64], other: &[f64]) -> String {
+    let round = base.iter().zip(other).position(|(a, b)| !(a / b).is_finite());
+    match round {
+        Some(at) => {
+            let (a, b) = (number::text(base[at]), number::text(other[at]));
+            format!("in round {} of {} it would be {a} / {b}", at + 1, base.len())
+        }
+        None => "no round in which both are known".to_owned(),
+    }
 }
 
 /// A ceiling is measured so often while the generator is kept from its core; the highest counts.
@@ -504,6 +528,13 @@ impl Experiment {
         self.run.comparisons.extend(comparisons);
     }
 
+    /// The same without the check that the first server agrees with itself: for what a busy machine does not change.
+    /// What the pair shows is the noise that others are held against all the same.
+    pub fn compare_unchecked(&mut self, pairs: Vec<Pair>) {
+        let (_, comparisons) = compared(pairs);
+        self.run.comparisons.extend(comparisons);
+    }
+
     /// What the generator alone reaches with a load, against a null server on the servers' core.
     ///
     /// # Errors
@@ -622,6 +653,44 @@ mod tests {
     }
 
     #[test]
+    fn a_control_that_is_missing_or_has_no_interval_leaves_no_verdict() {
+        let pair = |name: &str, rounds: usize, ratio: f64, control| {
+            let of = |value: f64| vec![value; rounds];
+            Pair::new(name.to_owned(), Better::Higher, &of(ratio), &of(1.0), control)
+        };
+        let word = |mut pairs: Vec<Pair>| {
+            pairs.push(pair("rival", 6, 1.2, false));
+            let (_, comparisons) = compared(pairs);
+            let rival = comparisons.iter().find(|one| !one.control).expect("the rival is listed");
+            rival.said()
+        };
+        assert_eq!(word(vec![pair("again", 6, 1.01, true)]), "ahead");
+        // Of five rounds a quarter more is still the same server: it says nothing of a fifth more of another.
+        let unknown = "not shown: how much the server differs from itself is not known";
+        assert_eq!(word(vec![pair("again", 5, 1.01, true)]), unknown);
+        assert_eq!(word(vec![pair("again", 0, 1.0, true)]), unknown);
+        assert_eq!(word(vec![]), unknown);
+        let (_, few) = compared(vec![pair("rival", 2, 1.2, false)]);
+        assert_eq!(few[0].said(), "too few rounds");
+    }
+
+    #[test]
+    fn a_ratio_that_cannot_be_formed_is_listed_with_the_reason() {
+        let new = |base: &[f64], other: &[f64], control| {
+            Pair::new("a / b".to_owned(), Better::Higher, base, other, control)
+        };
+        let (_, all) = compared(vec![
+            new(&[4.0; 6], &[4.0; 6], true),
+            new(&[4.0; 6], &[2.0, 2.0, 0.0, 2.0, 2.0, 2.0], false),
+            new(&[], &[], false),
+        ]);
+        let said: Vec<String> = all.iter().skip(1).map(Comparison::said).collect();
+        let reasons = ["in round 3 of 6 it would be 4 / 0", "no round in which both are known"];
+        assert_eq!(said, reasons.map(|why| format!("not shown: {why}")));
+        assert_eq!(judged(&all[1..2]), "Not shown: a / b (in round 3 of 6 it would be 4 / 0).");
+    }
+
+    #[test]
     fn only_rounds_in_which_both_are_known_are_compared() {
         let (base, other) =
             ([Some(4.0), None, Some(8.0), Some(6.0)], [Some(2.0), Some(9.0), None, Some(3.0)]);
@@ -631,7 +700,7 @@ mod tests {
         let none = Pair::known(claim(), Better::Higher, &base[..2], &other[2..], true);
         let (twice, comparisons) = compared(vec![none]);
         let Twice { held, off, found } = &twice[0];
-        assert!(!held && off.is_infinite() && comparisons.is_empty());
+        assert!(!held && off.is_infinite() && comparisons[0].ratio.is_none());
         assert!(found.ends_with("no round in which both are known"), "{found}");
     }
 

@@ -50,7 +50,7 @@ pub use plot::{Axis, Curve, Dash, Kind, Plot, Point, Scale};
 pub use table::{ABSENT, Better, Column, Row, Shown, Table};
 
 /// Version of the JSON form. One that is newer than ours is refused.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Settings by name.
 pub type Settings = BTreeMap<String, String>;
@@ -165,8 +165,8 @@ pub struct Ceiling {
 pub struct Comparison {
     /// What over what: "larder / memcached, goodput, 10 clients".
     pub claim: String,
-    /// The ratio.
-    pub ratio: Estimate,
+    /// The ratio; none where it cannot be formed.
+    pub ratio: Option<Estimate>,
     /// Which way it is better for what stands first.
     #[serde(default)]
     pub better: Better,
@@ -174,30 +174,77 @@ pub struct Comparison {
     pub control: bool,
     /// Whether the difference is more than noise.
     pub outcome: Outcome,
+    /// Why nothing is shown, where it is not the noise.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
 }
 
 impl Comparison {
-    /// What it says, as tables print it.
+    /// The same server again.
+    pub fn control(claim: String, better: Better, ratio: Estimate) -> Comparison {
+        let outcome = Outcome::between(&ratio, [1.0, 1.0]);
+        Comparison { claim, ratio: Some(ratio), better, control: true, outcome, why: String::new() }
+    }
+
+    /// Two servers, held against what `controls` show of the noise, each `None` where it has no ratio.
+    pub fn held_against(
+        claim: String,
+        better: Better,
+        ratio: Estimate,
+        controls: &[Option<Estimate>],
+    ) -> Comparison {
+        let outcomes = controls.iter().map(|control| Outcome::of(&ratio, control.as_ref()));
+        let outcome = outcomes.min_by_key(|outcome| *outcome == Outcome::Differs);
+        let outcome = outcome.unwrap_or_else(|| Outcome::of(&ratio, None));
+        let known = controls.iter().all(|control| Outcome::noise(control.as_ref()).is_some());
+        let why = match outcome {
+            Outcome::Noise if !known || controls.is_empty() => {
+                "how much the server differs from itself is not known".to_owned()
+            }
+            Outcome::Noise | Outcome::Differs | Outcome::Unknown => String::new(),
+        };
+        Comparison { claim, ratio: Some(ratio), better, control: false, outcome, why }
+    }
+
+    /// What it says, in a word or two.
     pub fn word(&self) -> &'static str {
+        let Some(ratio) = &self.ratio else { return Outcome::Noise.word() };
         if self.control {
             return "noise: one server, measured twice";
         }
         match (self.outcome, self.better) {
-            (Outcome::Noise, _) => "not shown",
-            (outcome @ Outcome::Unknown, _) | (outcome, Better::Neither) => outcome.word(),
-            (Outcome::Differs, Better::Higher) if self.ratio.median > 1.0 => "ahead",
-            (Outcome::Differs, Better::Lower) if self.ratio.median < 1.0 => "ahead",
+            (outcome @ (Outcome::Noise | Outcome::Unknown), _) | (outcome, Better::Neither) => outcome.word(),
+            (Outcome::Differs, Better::Higher) if ratio.median > 1.0 => "ahead",
+            (Outcome::Differs, Better::Lower) if ratio.median < 1.0 => "ahead",
             (Outcome::Differs, Better::Higher | Better::Lower) => "behind",
         }
     }
 
-    /// The claim with its ratio.
+    /// The same with the reason, as tables print it.
+    pub fn said(&self) -> String {
+        if self.why.is_empty() { self.word().to_owned() } else { format!("{}: {}", self.word(), self.why) }
+    }
+
+    /// The median of the ratio, and its interval, as tables print them.
+    pub fn figures(&self) -> [String; 2] {
+        let ratio = self.ratio.as_ref();
+        let interval = ratio.and_then(|ratio| ratio.interval);
+        [
+            ratio.map_or(ABSENT.to_owned(), |ratio| number::ratio(ratio.median)),
+            interval.map_or(ABSENT.to_owned(), |[low, high]| {
+                format!("{} … {}", number::ratio(low), number::ratio(high))
+            }),
+        ]
+    }
+
+    /// The claim with its ratio, or with why there is none.
     fn figure(&self) -> String {
-        let ends = match self.ratio.interval {
+        let Some(ratio) = &self.ratio else { return format!("{} ({})", self.claim, self.why) };
+        let ends = match ratio.interval {
             Some([low, high]) => format!(" ({} … {})", number::ratio(low), number::ratio(high)),
             None => String::new(),
         };
-        format!("{} {}{ends}", self.claim, number::ratio(self.ratio.median))
+        format!("{} {}{ends}", self.claim, number::ratio(ratio.median))
     }
 }
 
@@ -210,9 +257,6 @@ pub fn judged(comparisons: &[Comparison]) -> String {
     let between: Vec<&Comparison> = comparisons.iter().filter(|comparison| !comparison.control).collect();
     if between.is_empty() {
         return String::new();
-    }
-    if between.iter().all(|comparison| comparison.outcome == Outcome::Noise) {
-        return "No difference between the servers is more than the noise.".to_owned();
     }
     if between.iter().all(|comparison| comparison.outcome == Outcome::Unknown) {
         return format!("No comparison is shown: it takes {} rounds.", estimate::ROUNDS_MIN);
@@ -253,21 +297,31 @@ pub enum Outcome {
 
 impl Outcome {
     /// A ratio is a difference when its interval holds neither 1 nor anything that the control, the
-    /// same thing measured twice, reached.
+    /// same thing measured twice, reached. A control that is missing or has no interval shows no noise and hides any:
+    /// then there is no difference.
     pub fn of(ratio: &Estimate, control: Option<&Estimate>) -> Outcome {
-        let Some([low, high]) = ratio.interval else { return Outcome::Unknown };
-        let (mut least, mut most) = (1.0_f64, 1.0_f64);
-        if let Some([low, high]) = control.and_then(|control| control.interval) {
-            (least, most) = (least.min(low), most.max(high));
+        match (ratio.interval, Outcome::noise(control)) {
+            (None, _) => Outcome::Unknown,
+            (Some(_), None) => Outcome::Noise,
+            (Some(_), Some(noise)) => Outcome::between(ratio, noise),
         }
-        if low > most || high < least { Outcome::Differs } else { Outcome::Noise }
+    }
+
+    /// From where to where a control reached.
+    fn noise(control: Option<&Estimate>) -> Option<[f64; 2]> {
+        control.and_then(|control| control.interval)
+    }
+
+    fn between(ratio: &Estimate, noise: [f64; 2]) -> Outcome {
+        let Some([low, high]) = ratio.interval else { return Outcome::Unknown };
+        if low > noise[1].max(1.0) || high < noise[0].min(1.0) { Outcome::Differs } else { Outcome::Noise }
     }
 
     /// As tables print it.
     pub fn word(self) -> &'static str {
         match self {
             Outcome::Differs => "differs",
-            Outcome::Noise => "inside the noise",
+            Outcome::Noise => "not shown",
             Outcome::Unknown => "too few rounds",
         }
     }
@@ -374,20 +428,6 @@ impl Run {
         );
     }
 
-    /// Adds a ratio of `a` to `b`, both by round, and says whether it is more than noise.
-    pub fn compare(
-        &mut self,
-        claim: impl Into<String>,
-        better: Better,
-        a: &[f64],
-        b: &[f64],
-        control: Option<&Estimate>,
-    ) {
-        let Some(ratio) = Estimate::ratio(a, b) else { return };
-        let outcome = Outcome::of(&ratio, control);
-        self.comparisons.push(Comparison { claim: claim.into(), ratio, better, control: false, outcome });
-    }
-
     /// Checks that did not hold.
     pub fn failed(&self) -> impl Iterator<Item = &Checked> {
         self.checks.iter().filter(|check| !check.held)
@@ -413,7 +453,8 @@ impl Run {
         };
         let claims = |comparison: &Comparison| {
             let claim = &comparison.claim;
-            (!comparison.ratio.is_of_its_rounds()).then(|| format!("{claim}: not what its rounds make it"))
+            let sound = comparison.ratio.as_ref().is_none_or(Estimate::is_of_its_rounds);
+            (!sound).then(|| format!("{claim}: not what its rounds make it"))
         };
         self.tables.iter().find_map(figures).or_else(|| self.comparisons.iter().find_map(claims))
     }
@@ -512,7 +553,13 @@ pub(crate) mod tests {
         let goodput = [100.0, 110.0, 105.0, 90.0, 104.0, 98.0, 104.0, 109.0];
         table.row("larder", ["3"], [Estimate::of(&goodput), None]);
         run.tables.push(table);
-        run.compare("larder / itself", Better::Higher, &goodput, &goodput, None);
+        let ratio = Estimate::ratio(&goodput, &goodput);
+        run.comparisons.push(Comparison::held_against(
+            "larder / itself".to_owned(),
+            Better::Higher,
+            ratio.clone().unwrap(),
+            &[ratio],
+        ));
         let mut plot = Plot::new("goodput", "Goodput against clients", Kind::Lines);
         plot.x = Axis::new("clients", "", Scale::Log);
         plot.y = Axis::new("goodput", "1/s", Scale::Linear);
@@ -527,11 +574,11 @@ pub(crate) mod tests {
 
     #[test]
     fn each_comparison_is_ahead_behind_or_not_shown() {
+        let itself = || Estimate::of(&[1.0; 6]).unwrap();
         let one = |claim: &str, better, low: f64, high: f64| {
             let ratio =
                 Estimate { median: (low + high) / 2.0, interval: Some([low, high]), rounds: vec![low, high] };
-            let outcome = Outcome::of(&ratio, None);
-            Comparison { claim: claim.to_owned(), ratio, better, control: false, outcome }
+            Comparison::held_against(claim.to_owned(), better, ratio, &[Some(itself())])
         };
         let mut all = vec![
             one("a / b, throughput", Better::Higher, 1.2, 1.4),
@@ -551,9 +598,10 @@ pub(crate) mod tests {
              Different: a / d, size 2.500 (2.000 … 3.000). Not shown: a / d, throughput 1.000 (0.900 … 1.100)."
         );
         assert_eq!(judged(&all[..1]), "");
-        assert!(judged(&all[4..5]).contains("more than the noise"));
+        assert_eq!(judged(&all[4..5]), "Not shown: a / d, throughput 1.000 (0.900 … 1.100).");
         let mut few = all[4].clone();
-        (few.outcome, few.ratio.interval) = (Outcome::Unknown, None);
+        few.outcome = Outcome::Unknown;
+        few.ratio.as_mut().unwrap().interval = None;
         assert_eq!((few.word(), judged(&[few.clone()]).ends_with("6 rounds.")), ("too few rounds", true));
         assert!(judged(&[few, all[2].clone()]).ends_with("Of too few rounds: a / d, throughput 1.000."));
         assert!(judged(&vec![all[2].clone(); 9]).ends_with("; and 3 more."));
@@ -592,7 +640,7 @@ pub(crate) mod tests {
         refused(&|run| first(run).rounds.clear());
         refused(&|run| first(run).rounds[0] = 1e300);
         refused(&|run| first(run).interval = None);
-        refused(&|run| run.comparisons[0].ratio.median = 7.0);
+        refused(&|run| run.comparisons[0].ratio.as_mut().unwrap().median = 7.0);
         fs::remove_file(&path).unwrap();
     }
 
@@ -602,7 +650,7 @@ pub(crate) mod tests {
         fs::write(&path, Run { format: FORMAT + 1, ..sample() }.json().unwrap()).unwrap();
         let error = Run::read_json(&path).unwrap_err().to_string();
         std::fs::remove_file(&path).unwrap();
-        assert!(error.contains("of format 2"), "{error}");
+        assert!(error.contains(&format!("of format {}", FORMAT + 1)), "{error}");
     }
 
     #[test]
@@ -625,11 +673,14 @@ pub(crate) mod tests {
     fn a_difference_that_the_control_shows_too_is_noise() {
         let ratio =
             |low, high| Estimate { median: (low + high) / 2.0, interval: Some([low, high]), rounds: vec![] };
-        assert_eq!(Outcome::of(&ratio(1.01, 1.03), None), Outcome::Differs);
-        assert_eq!(Outcome::of(&ratio(0.99, 1.03), None), Outcome::Noise);
+        let none = ratio(1.0, 1.0);
+        assert_eq!(Outcome::of(&ratio(1.01, 1.03), Some(&none)), Outcome::Differs);
+        assert_eq!(Outcome::of(&ratio(0.99, 1.03), Some(&none)), Outcome::Noise);
+        assert_eq!(Outcome::of(&ratio(1.01, 1.03), None), Outcome::Noise);
         assert_eq!(Outcome::of(&ratio(1.01, 1.03), Some(&ratio(0.97, 1.02))), Outcome::Noise);
         assert_eq!(Outcome::of(&ratio(0.8, 0.9), Some(&ratio(0.97, 1.02))), Outcome::Differs);
         let single = Estimate::of(&[2.0]).unwrap();
-        assert_eq!(Outcome::of(&single, None), Outcome::Unknown);
+        assert_eq!(Outcome::of(&ratio(1.01, 1.03), Some(&single)), Outcome::Noise);
+        assert_eq!(Outcome::of(&single, Some(&none)), Outcome::Unknown);
     }
 }

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_disturbed_round_cancels() {
-        let effect = effect(&known(), None, 1, &[]).unwrap();
+        let effect = effect(&known(), Some((&known(), &known())), 1, &[]).unwrap();
         let [low, high] = effect.ratio.interval.unwrap();
         assert!((low - 1.1).abs() < 1e-12 && (high - 1.1).abs() < 1e-12);
         assert_eq!(effect.outcome, Outcome::Differs);
@@ -141,6 +141,9 @@ mod tests {
         let again: Cells = std::array::from_fn(|at| cells[at].iter().map(|time| 1.3 * time).collect());
         let effect = |term| effect(&cells, Some((&cells, &again)), term, &[]).unwrap().outcome;
         assert_eq!((effect(1), effect(4)), (Outcome::Noise, Outcome::Differs));
+        // A control that ended shows no noise, and hides any.
+        let none: Cells = Default::default();
+        assert_eq!(super::effect(&cells, Some((&cells, &none)), 4, &[]).unwrap().outcome, Outcome::Noise);
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! Tables, pictures and the sentence of the memory experiment.
 
 use super::{Found, Question, Shape};
-use crate::experiment::Experiment;
-use crate::results::{
-    Axis, Better, Column, Comparison, Estimate, Kind, Outcome, Plot, Point, Scale, Table, number,
-};
+use crate::experiment::{Experiment, Pair};
+use crate::results::{Axis, Better, Column, Estimate, Kind, Plot, Point, Scale, Table, number};
 
 /// Writes what was found into the run.
 pub fn fill(experiment: &mut Experiment, found: &[Found]) {
@@ -190,32 +188,28 @@ fn stages(experiment: &mut Experiment, found: &[Found], name: &dyn Fn(&Found) ->
 
 /// The first server against the others, question by question, rounds paired.
 fn ratios(experiment: &mut Experiment, found: &[Found], names: &[String]) {
+    experiment.compare_unchecked(pairs(found, names));
+}
+
+/// All pairs together: the first server is measured twice for the first question alone, whose noise is that of all.
+fn pairs(found: &[Found], names: &[String]) -> Vec<Pair> {
     let rounds = |found: &Found| found.cost.iter().map(|reading| reading.overhead_bytes).collect::<Vec<_>>();
-    let mut control = None;
+    let mut pairs = Vec::new();
     for first in found.iter().filter(|found| found.seat.contender == 0 && !found.seat.again) {
         let Question::Cost { .. } = first.question else { continue };
         let same = |other: &&Found| other.question == first.question;
-        if let Some(again) = found.iter().filter(same).find(|other| other.seat.again)
-            && let Some(ratio) = Estimate::ratio(&rounds(again), &rounds(first))
-        {
-            let claim = format!("{} twice, {}", names[0], first.question.name());
-            control = Some(ratio.clone());
-            let outcome = Outcome::Noise;
-            experiment.run.comparisons.push(Comparison {
-                claim,
-                ratio,
-                better: Better::Lower,
-                control: true,
-                outcome,
-            });
-        }
+        let other_seat = |other: &&Found| other.seat != first.seat;
         // A running server was measured once.
         let paired = |other: &&Found| rounds(other).len() == rounds(first).len();
-        for other in found.iter().filter(same).filter(|other| other.seat.contender != 0).filter(paired) {
-            let claim = format!("{} / {}, {}", names[0], names[other.seat.contender], first.question.name());
-            experiment.run.compare(claim, Better::Lower, &rounds(first), &rounds(other), control.as_ref());
+        for other in found.iter().filter(same).filter(other_seat).filter(paired) {
+            let again = other.seat.again;
+            let whom = if again { " again" } else { "" };
+            let claim =
+                format!("{} / {}{whom}, {}", names[0], names[other.seat.contender], first.question.name());
+            pairs.push(Pair::new(claim, Better::Lower, &rounds(first), &rounds(other), again));
         }
     }
+    pairs
 }
 
 fn verdict(experiment: &mut Experiment, found: &[Found], names: &[String]) {
@@ -244,4 +238,31 @@ fn verdict(experiment: &mut Experiment, found: &[Found], names: &[String]) {
         number::text(items.into()),
         said.join(", ")
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Reading;
+    use super::*;
+    use crate::experiment::Seat;
+
+    #[test]
+    fn the_server_measured_twice_is_the_control_of_all_questions() {
+        let found = |items: u32, contender: usize, again: bool| {
+            let question = Question::Cost { items, shape: super::super::STAGED, ttl: false };
+            let reading = Reading { overhead_bytes: 20.0, counted_bytes: 20.0, rss_mib: 1.0 };
+            let seat = Seat { contender, again };
+            Found { question, seat, cost: vec![reading; 6], full: Vec::new(), stages: Vec::new() }
+        };
+        let all = [
+            found(1, 0, false),
+            found(1, 0, true),
+            found(1, 1, false),
+            found(2, 0, false),
+            found(2, 1, false),
+        ];
+        let pairs = pairs(&all, &["larder".to_owned(), "redis".to_owned()]);
+        let controls: Vec<bool> = pairs.iter().map(Pair::is_control).collect();
+        assert_eq!(controls, [true, false, false]);
+    }
 }

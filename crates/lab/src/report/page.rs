@@ -204,11 +204,8 @@ fn comparisons(run: &Run) -> String {
         return String::new();
     }
     let rows = run.comparisons.iter().map(|comparison| {
-        let interval = comparison.ratio.interval.map_or(ABSENT.to_owned(), |[low, high]| {
-            format!("{} … {}", number::ratio(low), number::ratio(high))
-        });
-        let outcome = comparison.word().to_owned();
-        vec![comparison.claim.clone(), number::ratio(comparison.ratio.median), interval, outcome]
+        let [median, interval] = comparison.figures();
+        vec![comparison.claim.clone(), median, interval, comparison.said()]
     });
     plain("Ratios within rounds", &["ratio", "median", "95 % interval", ""], rows)
 }

@@ -1,7 +1,7 @@
 //! Two runs of one experiment, side by side: `larder lab compare a.json b.json`.
 //!
 //! Rows are matched by table, target and condition. The runs are of two times, so their rounds are not
-//! paired: intervals are wider than within one run, and what is inside them is called so.
+//! paired: intervals are wider than within one run, and what is inside them is called "not shown".
 
 use std::fmt::Write;
 
@@ -94,7 +94,8 @@ pub fn changes(a: &Run, b: &Run) -> Vec<Change> {
 /// The largest difference of a server to itself in a run, as the logarithm of a ratio.
 fn noise(run: &Run) -> f64 {
     let controls = run.comparisons.iter().filter(|comparison| comparison.control);
-    controls.map(|control| control.ratio.median.ln().abs()).filter(|log| log.is_finite()).fold(0.0, f64::max)
+    let ratios = controls.filter_map(|control| control.ratio.as_ref());
+    ratios.map(|ratio| ratio.median.ln().abs()).filter(|log| log.is_finite()).fold(0.0, f64::max)
 }
 
 /// What is not the same in the two runs, though it should be: then the ratios compare more than one
@@ -170,7 +171,7 @@ pub fn text(a: &Run, b: &Run) -> String {
     let count = |word: &str| changes.iter().filter(|change| change.word() == word).count();
     let _ = writeln!(
         out,
-        "\nOf {} figures {} are better, {} worse, {} inside the noise, {} of too few rounds to tell.",
+        "\nOf {} figures {} are better, {} worse, {} not shown, {} of too few rounds to tell.",
         changes.len(),
         count("better"),
         count("worse"),
@@ -208,14 +209,14 @@ mod tests {
     #[test]
     fn a_run_beside_itself_is_noise_and_one_twice_as_fast_is_better() {
         let run = super::super::tests::sample();
-        assert_eq!(changes(&run, &run)[0].word(), "inside the noise");
+        assert_eq!(changes(&run, &run)[0].word(), "not shown");
         assert_eq!(changes(&run, &faster(&run, 2.0))[0].word(), "better");
         assert_eq!(changes(&run, &faster(&run, 0.5))[0].word(), "worse");
         let mut lower = run.clone();
         lower.tables[0].columns[0].better = Better::Lower;
         assert_eq!(changes(&lower, &faster(&lower, 2.0))[0].word(), "worse");
         assert!(text(&run, &run).contains("both are the same run"));
-        assert!(text(&run, &run).contains("Of 1 figures 0 are better, 0 worse, 1 inside the noise, 0 of"));
+        assert!(text(&run, &run).contains("Of 1 figures 0 are better, 0 worse, 1 not shown, 0 of"));
     }
 
     #[test]
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(told(&pairs[0].0, &faster(&pairs[0].1, 100.0)), 120);
         // A server that differed from itself as much tells that this is no difference.
         let mut noisy = pairs[0].0.clone();
-        let ratio = Estimate::exact(200.0).unwrap();
+        let ratio = Estimate::exact(200.0);
         let claim = "larder / larder again".to_owned();
         noisy.comparisons.push(Comparison {
             claim,
@@ -248,6 +249,7 @@ mod tests {
             better: Better::Neither,
             control: true,
             outcome: Outcome::Noise,
+            why: String::new(),
         });
         assert_eq!(told(&noisy, &faster(&pairs[0].1, 100.0)), 0);
     }

@@ -95,15 +95,8 @@ fn comparisons(run: &Run) -> Grid {
     let header = ["ratio", "median", "95 %", ""].map(str::to_owned).to_vec();
     let mut grid = ruled(header, 1..3);
     for comparison in &run.comparisons {
-        let interval = comparison.ratio.interval.map_or(ABSENT.to_owned(), |[low, high]| {
-            format!("{} … {}", number::ratio(low), number::ratio(high))
-        });
-        grid.add_row([
-            comparison.claim.clone(),
-            number::ratio(comparison.ratio.median),
-            interval,
-            comparison.word().to_owned(),
-        ]);
+        let [median, interval] = comparison.figures();
+        grid.add_row([comparison.claim.clone(), median, interval, comparison.said()]);
     }
     grid
 }
