@@ -242,7 +242,7 @@ fn a_finding_is_a_line_that_says_what_to_do() {
     assert!(text(About::Memory, &findings).is_empty());
     assert_eq!(
         text(About::Server, &findings),
-        "warning connections-near: 90 of 100 connections are open. To do: raise -c, or have clients share connections.\n"
+        "warning connections-near: 90 of 100 connections are open. To do: raise -c, have clients share connections, or have idle ones closed (-o idle_timeout=SECONDS).\n"
     );
 }
 
