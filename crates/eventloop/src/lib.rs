@@ -1,8 +1,8 @@
 //! Sockets ⇄ buffers. Knows no protocol.
 //!
 //! Two layers. The lower one is a thin, safe layer over the system: [`poll`] (epoll and a waker),
-//! [`socket`] (non-blocking TCP and Unix stream sockets), [`port`] (one that is kept for a server) and [`cpu`]
-//! (pinning, CPU time). Clients such as a load generator build their own loop on it.
+//! [`socket`] (non-blocking TCP and Unix stream sockets), [`port`] (one that is kept for a server), [`cpu`]
+//! (pinning, CPU time) and [`sysexits`] (exit codes). Clients such as a load generator build their own loop on it.
 //!
 //! The upper one is the loop of a server's worker: [`EventLoop`] owns the connections and one
 //! receive buffer, a [`Handler`] owns what the bytes mean. The handler hears of bytes that have come and offers
@@ -17,6 +17,7 @@ pub mod poll;
 pub mod port;
 pub mod sim;
 pub mod socket;
+pub mod sysexits;
 
 mod backend;
 mod connections;

@@ -10,7 +10,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::error::Error;
 use crate::exit;
+use crate::top::complain;
 use crate::top::look::{Finding, Server, is_larder, words};
 use crate::top::screen::Sheet;
 
@@ -42,21 +44,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let _ = io::stdout().write_all(text.as_bytes());
             ExitCode::from(worst(&findings))
         }
-        Err(reason) => {
-            // Whatever is said, a password is not.
-            let target = crate::endpoint::hidden(&options.target);
-            let reason = crate::endpoint::without_logins(&reason, [options.target.clone()]);
-            eprintln!("larder doctor: {target}: {reason}");
-            ExitCode::from(exit::NO_ANSWER)
-        }
+        Err(error) => complain("doctor", &options.target, &error),
     }
 }
 
 /// What a server finds, what matters most first.
-fn ask(target: &str) -> Result<Vec<Finding>, String> {
+fn ask(target: &str) -> Result<Vec<Finding>, Error> {
     let look = Server::connect(target)?.look(Sheet::Doctor)?;
     if !is_larder(&look) {
-        return Err("this is no Larder: other servers tell no findings".into());
+        return Err(Error::Peer("this is no Larder: other servers tell no findings".to_owned()));
     }
     Ok(look.findings)
 }
@@ -101,7 +97,9 @@ mod tests {
     #[test]
     fn what_is_no_address_is_told_what_is_expected() {
         for bad in ["nowhere", "redis://nowhere"] {
-            assert!(ask(bad).unwrap_err().starts_with("expected HOST:PORT, such as "), "{bad}");
+            let error = ask(bad).unwrap_err();
+            assert!(error.to_string().starts_with("expected HOST:PORT, such as "), "{bad}: {error}");
+            assert_eq!(error.exit_code(), exit::USAGE, "{bad}");
         }
     }
 }

@@ -1,26 +1,20 @@
 //! What the program's exit codes mean: one table for `serve`, `lab`, `doctor` and `top`. From 64 on they are those of BSD's
 //! sysexits.h, as memcached's are.
 
+pub use larder_eventloop::sysexits::{FILE, SYSTEM, UNAVAILABLE as NO_ANSWER, USAGE};
+
 use crate::error::Error;
 
 /// A check of the run did not hold, or a figure missed its target.
 pub const NOT_VALID: u8 = 1;
 /// What is to be measured holds something, and would be written to.
 pub const NOT_EMPTY: u8 = 3;
-/// The command line says something that cannot be done (EX_USAGE).
-pub const USAGE: u8 = 64;
-/// A server is missing, cannot be reached, or does not answer as it should (EX_UNAVAILABLE).
-pub const NO_ANSWER: u8 = 69;
-/// The system refused (EX_OSERR).
-pub const SYSTEM: u8 = 71;
-/// A file cannot be read or written (EX_IOERR).
-pub const FILE: u8 = 74;
 
 /// The table, as `--help` prints it.
 pub const TABLE: &str = "\
 Exit codes:
    0  done; lab: every check held; doctor: nothing found
-   1  lab: a run is not valid, or a figure missed its target; doctor: notes; serve: it could not start
+   1  lab: a run is not valid, or a figure missed its target; doctor: notes; serve: a second signal ended it
    2  doctor: warnings
    3  lab: a target holds items, and --flush-target was not said; doctor: something serious
   64  the command line says something that cannot be done

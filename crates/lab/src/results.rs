@@ -456,7 +456,9 @@ impl Run {
             let sound = comparison.ratio.as_ref().is_none_or(Estimate::is_of_its_rounds);
             (!sound).then(|| format!("{claim}: not what its rounds make it"))
         };
-        self.tables.iter().find_map(figures).or_else(|| self.comparisons.iter().find_map(claims))
+        let figures = self.tables.iter().find_map(figures);
+        let found = figures.or_else(|| self.comparisons.iter().find_map(claims));
+        found.or_else(|| self.histograms.iter().find_map(|latency| latency.histogram().err()))
     }
 
     /// Reads a run as [`Run::json`] has it.
@@ -627,8 +629,9 @@ pub(crate) mod tests {
             let mut run = sample();
             change(&mut run);
             fs::write(&path, run.json().unwrap()).unwrap();
-            let error = Run::read_json(&path).unwrap_err().to_string();
-            assert!(error.contains("no run as an experiment leaves it"), "{error}");
+            let error = Run::read_json(&path).unwrap_err();
+            assert_eq!(error.exit_code(), crate::exit::FILE, "{error}");
+            assert!(error.to_string().contains("no run as an experiment leaves it"), "{error}");
         };
         refused(&|run| run.checks.clear());
         refused(&|run| _ = run.tables[0].rows[0].values.pop());
@@ -640,6 +643,7 @@ pub(crate) mod tests {
         refused(&|run| first(run).rounds.clear());
         refused(&|run| first(run).rounds[0] = 1e300);
         refused(&|run| first(run).interval = None);
+        refused(&|run| run.histograms[0].hdr_ns = "AAAA".to_owned());
         refused(&|run| run.comparisons[0].ratio.as_mut().unwrap().median = 7.0);
         fs::remove_file(&path).unwrap();
     }

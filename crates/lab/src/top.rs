@@ -12,6 +12,7 @@ mod terminal;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use look::{Look, Server};
 use screen::{Sheet, Size, Sort};
 use terminal::{Key, Terminal};
 
+use crate::error::Error;
 use crate::exit;
 
 /// One screen about a running cache: Larder, memcached, Redis, or what speaks as they do.
@@ -62,17 +64,18 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
-            // Whatever is said, a password is not.
-            let target = crate::endpoint::hidden(&options.target);
-            let reason = crate::endpoint::without_logins(&reason, [options.target.clone()]);
-            eprintln!("larder top: {target}: {reason}");
-            ExitCode::from(exit::NO_ANSWER)
-        }
+        Err(error) => complain("top", &options.target, &error),
     }
 }
 
-fn run(options: &Options) -> Result<(), String> {
+/// Says why `command` asked `target` in vain: whatever is said, a password is not.
+pub(crate) fn complain(command: &str, target: &str, error: &Error) -> ExitCode {
+    let reason = crate::endpoint::without_logins(&error.to_string(), [target.to_owned()]);
+    eprintln!("larder {command}: {}: {reason}", crate::endpoint::hidden(target));
+    ExitCode::from(error.exit_code())
+}
+
+fn run(options: &Options) -> Result<(), Error> {
     let every = Duration::from_secs_f64(options.every);
     let mut server = Server::connect(&options.target)?;
     let mut before = server.look(options.show)?;
@@ -127,9 +130,10 @@ fn lines(lines: &[String]) -> String {
 }
 
 /// To whom reads it, if somebody does.
-fn say(text: &str) -> Result<(), String> {
+fn say(text: &str) -> Result<(), Error> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| error.to_string())
+    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    said.map_err(|error| Error::File(PathBuf::from("stdout"), error.to_string()))
 }
 
 #[cfg(test)]

@@ -67,6 +67,7 @@ use std::time::Instant;
 
 use larder_eventloop::Epoll;
 use larder_eventloop::socket::Socket;
+use larder_eventloop::sysexits;
 use larder_store::{Automove, Store};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
@@ -93,9 +94,6 @@ use crate::mapper::Mapper;
 /// What the machine's connections are made of.
 type Line = Socket;
 
-/// The exit code for a command line that cannot be understood (EX_USAGE, as memcached).
-const USAGE: u8 = 64;
-
 /// A worker's stack: its calls are shallow and hold no large values.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -109,7 +107,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Err(reason) => {
             complain(&reason);
-            return ExitCode::from(USAGE);
+            return ExitCode::from(sysexits::USAGE);
         }
     };
     if config.daemon && !process::is_detached() {
@@ -117,10 +115,38 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     match serve(config) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(reason) => {
+        Err(Failure { code, reason }) => {
             complain(&reason);
-            ExitCode::FAILURE
+            ExitCode::from(code)
         }
+    }
+}
+
+/// Why a server could not start, or cannot go on.
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit code of a program that ends with it, of [`sysexits`].
+    pub code: u8,
+    /// One line.
+    pub reason: String,
+}
+
+impl Failure {
+    /// The command line names what there is not.
+    fn usage(reason: String) -> Failure {
+        Failure { code: sysexits::USAGE, reason }
+    }
+
+    /// A file cannot be written.
+    fn file(reason: String) -> Failure {
+        Failure { code: sysexits::FILE, reason }
+    }
+}
+
+/// What the system refuses, where nothing else is said.
+impl From<String> for Failure {
+    fn from(reason: String) -> Failure {
+        Failure { code: sysexits::SYSTEM, reason }
     }
 }
 
@@ -136,8 +162,8 @@ fn complain(reason: &str) {
 /// Runs a server until it is stopped.
 ///
 /// # Errors
-/// One line that says why it could not start.
-pub fn serve(config: Config) -> Result<(), String> {
+/// Why it could not start, or ended before it was told to.
+pub fn serve(config: Config) -> Result<(), Failure> {
     larder_store::return_freed_blocks();
     let log = Log::start(config.verbosity);
     let signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
@@ -167,13 +193,14 @@ pub fn serve(config: Config) -> Result<(), String> {
     let for_http = http.as_ref().map_or(0, |_| admin::THREAD_BYTES);
     let for_threads = (config.threads as u64 * worker::WORKER_BYTES + for_http).min(config.memory_bytes / 8);
     store.set_aside(for_threads as i64);
-    let pid_file = config.pid_file.as_deref().map(process::PidFile::write).transpose()?;
+    let pid_file =
+        config.pid_file.as_deref().map(process::PidFile::write).transpose().map_err(Failure::file)?;
     if let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") {
         let http = http.as_ref().map(|http| http.address);
         let written = listen::write_port_file(path.as_ref(), &bound, http);
         written.map_err(|error| {
             let reason = process::missing_folder(path.as_ref()).unwrap_or_else(|| error.to_string());
-            format!("MEMCACHED_PORT_FILENAME: {reason}")
+            Failure::file(format!("MEMCACHED_PORT_FILENAME: {reason}"))
         })?;
     }
     for at in bound.iter().filter(|at| config.is_open(&at.address, at.speaks)) {
@@ -208,7 +235,7 @@ pub fn serve(config: Config) -> Result<(), String> {
     }
     mapper.end();
     drop(pid_file);
-    accepted.map_err(|error| format!("cannot accept connections: {error}"))
+    Ok(accepted.map_err(|error| format!("cannot accept connections: {error}"))?)
 }
 
 /// Ends the server: no more connections, then each worker.
@@ -240,7 +267,7 @@ fn start_workers(hub: &Arc<Hub>, started: Instant) -> Result<(Vec<JoinHandle<()>
                 if let Err(error) = work() {
                     // Its connections would hang: better none than some.
                     complain(&format!("worker {index} cannot run: {error}"));
-                    std::process::exit(1);
+                    std::process::exit(sysexits::SYSTEM.into());
                 }
             })
             .map_err(|error| format!("-t: cannot start thread {index}: {error}"))

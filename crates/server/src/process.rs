@@ -6,7 +6,10 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use larder_eventloop::sysexits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::Failure;
 
 /// Set for the process that runs in the background on behalf of the one that was started.
 const DETACHED: &str = "LARDER_DETACHED";
@@ -23,10 +26,10 @@ pub fn is_detached() -> bool {
 }
 
 /// Starts the same command line again in a session of its own, waits until it listens or fails, and
-/// gives the exit code for this process. A second start in place of fork(2): a fork of a process
+/// gives the exit code for this process: that of the other, if it fails. A second start in place of fork(2): a fork of a process
 /// that runs threads, and any fork made from Rust, needs code that cannot be proven safe.
 pub fn start_detached() -> ExitCode {
-    let start = || -> io::Result<String> {
+    let start = || -> io::Result<(String, u8)> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(std::env::args_os().skip(1))
             .env(DETACHED, "1")
@@ -37,21 +40,25 @@ pub fn start_detached() -> ExitCode {
         let stdout = child.stdout.take().expect("it was asked for");
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
-        Ok(line)
+        if line.trim_end() == READY {
+            return Ok((line, 0));
+        }
+        // It says no more, and ends. One that a signal ended has no code.
+        let code = child.wait()?.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0);
+        Ok((line, code.unwrap_or(sysexits::SYSTEM)))
     };
     match start() {
-        Ok(line) if line.trim_end() == READY => ExitCode::SUCCESS,
-        Ok(line) if line.is_empty() => {
-            eprintln!("larder: the server in the background has ended before it listened");
-            ExitCode::FAILURE
-        }
-        Ok(line) => {
-            eprint!("{line}");
-            ExitCode::FAILURE
+        Ok((_, 0)) => ExitCode::SUCCESS,
+        Ok((line, code)) => {
+            match line.is_empty() {
+                true => eprintln!("larder: the server in the background has ended before it listened"),
+                false => eprint!("{line}"),
+            }
+            ExitCode::from(code)
         }
         Err(error) => {
             eprintln!("larder: cannot start in the background: {error}");
-            ExitCode::FAILURE
+            ExitCode::from(sysexits::SYSTEM)
         }
     }
 }
@@ -129,18 +136,18 @@ pub fn lock_memory() -> Result<(), String> {
 ///
 /// # Errors
 /// When there is no such user, or we may not become it. Not being root is no error, as in memcached.
-pub fn become_user(user: &str) -> Result<(), String> {
+pub fn become_user(user: &str) -> Result<(), Failure> {
     use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
     let passwd = std::fs::read_to_string("/etc/passwd").map_err(|error| format!("-u {user}: {error}"))?;
-    let (uid, gid) = find_user(&passwd, user).ok_or_else(|| format!("-u {user}: there is no such user"))?;
+    let (uid, gid) = find_user(&passwd, user)
+        .ok_or_else(|| Failure::usage(format!("-u {user}: there is no such user")))?;
     let (uid, gid) = (rustix::process::Uid::from_raw(uid), rustix::process::Gid::from_raw(gid));
-    set_thread_groups(&[gid])
-        .and_then(|()| set_thread_gid(gid))
-        .and_then(|()| set_thread_uid(uid))
-        .map_err(|error| format!("-u {user}: {error}"))
+    let became =
+        set_thread_groups(&[gid]).and_then(|()| set_thread_gid(gid)).and_then(|()| set_thread_uid(uid));
+    Ok(became.map_err(|error| format!("-u {user}: {error}"))?)
 }
 
 /// User and group id of a line of passwd(5).

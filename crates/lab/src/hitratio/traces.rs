@@ -41,7 +41,7 @@ struct Found {
 /// Asks every server; a sentence on what they missed.
 ///
 /// # Errors
-/// When a server cannot be started, a connection fails, or the trace cannot be read.
+/// When a server cannot be started, a connection fails, or the trace cannot be read or has no read ([`Error::File`]).
 pub fn run(
     experiment: &mut Experiment,
     variants: &[Variant],
@@ -53,7 +53,7 @@ pub fn run(
     let format = Some(reader.format());
     let oracle = oracle(&mut reader, u64::from(memory_mb) << 20, requests)?;
     let Some(oracle) = oracle else {
-        return Err(Error::NotValid(format!("{} has no read", path.display())));
+        return Err(Error::File(path.to_owned(), "has no read".to_owned()));
     };
     experiment.run.set("trace", path.display());
     experiment.run.notes.extend(reader.seen().remarks(reader.format()));

@@ -70,8 +70,8 @@ pub(super) fn run(
         args.watched(|| replay.run(endpoint, times, cores))?;
     let back = replay.read_back(endpoint, wrote, cores)?;
     if tally.requests == 0 {
-        let why = format!("{} has no request: {}", path.display(), told.remarks(format).join("; "));
-        return Err(Error::NotValid(why));
+        let why = format!("has no request: {}", told.remarks(format).join("; "));
+        return Err(Error::File(path.to_owned(), why));
     }
     let mut checks = Checks::default();
     check_back(&mut checks, name, &back, evicted_since(books.as_ref())?);

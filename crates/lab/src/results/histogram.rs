@@ -58,9 +58,9 @@ impl Latency {
     /// Unpacks it.
     ///
     /// # Errors
-    /// [`Error::NotValid`] when it is damaged.
-    pub fn histogram(&self) -> Result<Histogram<u64>, Error> {
-        let damaged = |why: String| Error::NotValid(format!("the histogram of {}: {why}", self.what));
+    /// Why it is none: it was written by another, or is damaged.
+    pub fn histogram(&self) -> Result<Histogram<u64>, String> {
+        let damaged = |why: String| format!("the histogram of {} {}: {why}", self.target, self.what);
         let packed = STANDARD.decode(&self.hdr_ns).map_err(|error| damaged(error.to_string()))?;
         Deserializer::new().deserialize(&mut packed.as_slice()).map_err(|error| damaged(format!("{error:?}")))
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::screen::Sheet;
 use crate::control::Family;
 use crate::endpoint::{Conversation, Endpoint};
+use crate::error::Error;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -72,22 +73,25 @@ impl Server {
     /// Connects; of a bare address it is found out in which protocol it answers.
     ///
     /// # Errors
-    /// Why it cannot be asked.
-    pub fn connect(target: &str) -> Result<Server, String> {
-        if target.contains("://") {
-            let (family, endpoint) = Endpoint::parse(target)?;
-            let to = endpoint.converse(PATIENCE).map_err(|error| error.to_string())?;
-            return Ok(Server { family, to });
+    /// [`Error::Usage`] when it names no server, [`Error::Peer`] when that cannot be asked.
+    pub fn connect(target: &str) -> Result<Server, Error> {
+        let told = target.contains("://");
+        let url = if told { target.to_owned() } else { format!("memcached://{target}") };
+        let (family, endpoint) = Endpoint::parse(&url).map_err(Error::Usage)?;
+        let to = endpoint.converse(PATIENCE).map_err(|error| Error::Peer(error.to_string()))?;
+        let mut server = Server { family, to };
+        if told {
+            return Ok(server);
         }
-        let (_, endpoint) = Endpoint::parse(&format!("memcached://{target}"))?;
-        let to = endpoint.converse(PATIENCE).map_err(|error| error.to_string())?;
-        let mut server = Server { family: Family::Memcached, to };
         // Redis knows no such command, and says so as it says errors.
-        let said = server.ask(b"version\r\n", |said| said.ends_with(b"\n"))?;
+        let said = server.ask(b"version\r\n", |said| said.ends_with(b"\n")).map_err(Error::Peer)?;
         match said.split([' ', '\r']).next().unwrap_or_default() {
             "VERSION" => {}
             "-ERR" | "-NOAUTH" | "-DENIED" => server.family = Family::Redis,
-            _ => return Err(format!("it says {:?}: neither memcached nor Redis does", first_line(&said))),
+            _ => {
+                let why = format!("it says {:?}: neither memcached nor Redis does", first_line(&said));
+                return Err(Error::Peer(why));
+            }
         }
         Ok(server)
     }
@@ -95,8 +99,12 @@ impl Server {
     /// Asks for all that a sheet shows.
     ///
     /// # Errors
-    /// Why there is no answer.
-    pub fn look(&mut self, sheet: Sheet) -> Result<Look, String> {
+    /// [`Error::Peer`]: why there is no answer.
+    pub fn look(&mut self, sheet: Sheet) -> Result<Look, Error> {
+        self.answered(sheet).map_err(Error::Peer)
+    }
+
+    fn answered(&mut self, sheet: Sheet) -> Result<Look, String> {
         let mut look = Look {
             family: self.family,
             at: Instant::now(),
@@ -392,7 +400,7 @@ mod tests {
         let address = knowing(&[("stats\r\n", "-ERR unknown command 'stats'\r\n")]);
         let mut server = Server::connect(&format!("memcached://{address}")).unwrap();
         let error = server.look(Sheet::Overview).unwrap_err();
-        assert!(error.contains("-ERR unknown command 'stats'"), "{error}");
+        assert!(error.to_string().contains("-ERR unknown command 'stats'"), "{error}");
     }
 
     #[test]
@@ -443,12 +451,12 @@ mod tests {
     #[test]
     fn who_is_neither_or_asks_for_a_password_is_named_with_what_it_says() {
         let other = knowing(&[("version\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n")]);
-        assert!(Server::connect(&other).unwrap_err().contains("HTTP/1.1 400 Bad Request"));
+        assert!(Server::connect(&other).unwrap_err().to_string().contains("HTTP/1.1 400 Bad Request"));
         let closed = knowing(&[
             ("version\r\n", "-NOAUTH Authentication required.\r\n"),
             ("*2\r\n$4\r\nINFO\r\n$3\r\nall\r\n", "-NOAUTH Authentication required.\r\n"),
         ]);
-        let error = Server::connect(&closed).unwrap().look(Sheet::Overview).unwrap_err();
+        let error = Server::connect(&closed).unwrap().look(Sheet::Overview).unwrap_err().to_string();
         assert!(error.contains("NOAUTH"), "{error}");
     }
 }

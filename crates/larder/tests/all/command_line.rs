@@ -25,7 +25,7 @@ fn an_unknown_command_is_called_unknown() {
 fn what_is_no_address_is_told_what_is_expected_once() {
     for command in ["doctor", "top"] {
         let (code, said) = refused(&[command, "--target", "nowhere"]);
-        assert_eq!(code, Some(69));
+        assert_eq!(code, Some(64));
         let expected =
             format!("larder {command}: nowhere: expected HOST:PORT, such as 127.0.0.1:11211 or [::1]:6379\n");
         assert_eq!(said, expected);
@@ -36,21 +36,14 @@ fn what_is_no_address_is_told_what_is_expected_once() {
 
 #[test]
 fn a_folder_that_is_missing_is_named() {
-    for option in ["-P", "-s"] {
-        let (code, said) = refused(&[
-            "serve",
-            "-p",
-            "0",
-            "--redis-port",
-            "0",
-            "--http-port",
-            "0",
-            option,
-            "/nowhere/at/all",
-        ]);
-        assert!(
-            code == Some(1) && said.contains("the folder /nowhere/at does not exist"),
-            "{option}: {said}"
-        );
+    // A file, and a place to listen at, which the system refuses.
+    for (option, expected) in [("-P", 74), ("-s", 71)] {
+        for detached in [&[][..], &["-d"]] {
+            let closed =
+                ["serve", "-p", "0", "--redis-port", "0", "--http-port", "0", option, "/nowhere/at/all"];
+            let (code, said) = refused(&[&closed[..], detached].concat());
+            assert!(said.contains("the folder /nowhere/at does not exist"), "{option}: {said}");
+            assert_eq!(code, Some(expected), "{option} {detached:?}");
+        }
     }
 }

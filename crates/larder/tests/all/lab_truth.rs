@@ -14,6 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larder_lab::results::Run;
 
+use crate::outcome::{refused, said};
+
 /// Held by tests that take cores, or measure what those would take from them.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -39,16 +41,4 @@ fn lab(arguments: &[&str], folder: &Path) -> Command {
 /// What it wrote.
 fn written(folder: &Path, output: &Output) -> Run {
     Run::read_json(&folder.join("out.json")).unwrap_or_else(|error| panic!("{error}\n{}", said(output)))
-}
-
-fn said(output: &Output) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
-}
-
-/// It exited with a code of the table, `larder_lab::exit`, and said why.
-fn refused(output: &Output, why: &str) {
-    let said = said(output);
-    assert!(said.contains(why) && !said.contains("panicked"), "{why:?} is not in {said}");
-    assert!(matches!(output.status.code(), Some(1 | 3 | 64 | 69 | 71 | 74)), "{:?}: {said}", output.status);
 }

@@ -12,4 +12,5 @@ mod lab_peers;
 mod lab_targets;
 mod lab_truth;
 mod monitor;
+mod outcome;
 mod web;

@@ -1,6 +1,7 @@
 //! `larder lab load` with commands of users, and with presets.
 
-use super::targets::{figures, folder, lab, memcached, refused};
+use super::targets::{figures, folder, lab, memcached};
+use crate::outcome::refused;
 use larder_testkit::process::{Program, Server};
 
 /// Commands on hashes, asked so often at this pace, are answered as they are expected to be.
@@ -62,19 +63,24 @@ fn commands_are_asked_and_what_they_answer_is_checked() {
     let load = |target: &str, words: &[&str]| {
         lab(&[&["load", "--flush-target", "--target", target, "--requests", "10"], words].concat())
     };
-    for (words, why) in [
-        (&["--command", "SET {key} {value}", "--expect", "nil"][..], "command 1 for key:"),
-        (&["--command", "SET {key} {value}", "--expect", "nil"], "is answered by \"OK\""),
-        (&["--command", "HGET {key}"], "is answered by \"ERR wrong number of arguments"),
+    for (words, code, why) in [
+        (&["--command", "SET {key} {value}", "--expect", "nil"][..], 1, "command 1 for key:"),
+        (&["--command", "SET {key} {value}", "--expect", "nil"], 1, "is answered by \"OK\""),
+        (&["--command", "HGET {key}"], 1, "is answered by \"ERR wrong number of arguments"),
         (
             &["--command", "SET {key} x", "--command", "GET {key}", "--expect", "OK", "--expect", "value"],
+            1,
             "a value of 1 bytes",
         ),
-        (&["--command", "GET {what}"], "{what} is none of"),
-        (&["--command", "GET {key}", "--command", "GET {key}", "--expect", "any"], "one for each, or none"),
-        (&["--command", "GET {key}", "--verb", "set"], "say themselves what is asked"),
+        (&["--command", "GET {what}"], 64, "{what} is none of"),
+        (
+            &["--command", "GET {key}", "--command", "GET {key}", "--expect", "any"],
+            64,
+            "one for each, or none",
+        ),
+        (&["--command", "GET {key}", "--verb", "set"], 64, "say themselves what is asked"),
     ] {
-        refused(&load(&targets.0, words), why);
+        refused(&load(&targets.0, words), code, why);
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -136,8 +142,9 @@ fn presets_ask_what_they_are_called_after() {
     let load = |words: &[&str]| lab(&[&["load", "--flush-target", "--target", &target], words].concat());
     refused(
         &load(&["--preset", "ycsb-e"]),
+        64,
         "ycsb-e scans keys in their order, and caches have no command for that",
     );
-    refused(&load(&["--preset", "ycsb-a", "--value-bytes", "10"]), "say themselves what is asked");
+    refused(&load(&["--preset", "ycsb-a", "--value-bytes", "10"]), 64, "say themselves what is asked");
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 
 use larder_lab::results::Run;
 
+use crate::outcome::said;
+
 pub fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("larder-lab-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
@@ -28,11 +30,6 @@ pub fn memcached(address: SocketAddr) -> String {
     format!("a=memcached://{address}")
 }
 
-pub fn said(output: &Output) -> String {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    format!("{}\n{}", text(&output.stdout), text(&output.stderr))
-}
-
 /// A load on a target that may be flushed; it held all that must hold at any time, and this is its one row.
 pub fn figures(target: &str, folder: &Path, words: &[&str]) -> (BTreeMap<String, f64>, String) {
     let json = folder.join("out.json");
@@ -46,8 +43,4 @@ pub fn figures(target: &str, folder: &Path, words: &[&str]) -> (BTreeMap<String,
     let all =
         values.filter_map(|(column, value)| Some((column.name.clone(), value.as_ref()?.median))).collect();
     (all, said(&output))
-}
-
-pub fn refused(output: &Output, why: &str) {
-    assert!(said(output).contains(why) && !output.status.success(), "{why:?} is not in {}", said(output));
 }

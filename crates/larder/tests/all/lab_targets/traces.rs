@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::targets::{figures, folder, lab, memcached, refused, said};
+use super::targets::{figures, folder, lab, memcached};
+use crate::outcome::{refused, said};
 use larder_lab::results::Run;
 use larder_testkit::model_cache::{Model, serve};
 use larder_testkit::process::{Program, Server};
@@ -99,7 +100,11 @@ fn a_trace_keeps_its_times_as_they_are_scaled() {
     std::fs::write(&file, "slab class   1: chunk size 96 perslab 10922\n<28 new auto-negotiating client connection\n<28 get k\n>28 END\n").unwrap();
     let target = memcached(server.address());
     let words = ["load", "--flush-target", "--target", &target, "--trace", file.to_str().unwrap()];
-    refused(&lab(&[&words[..], &["--trace-speed", "1"]].concat()), "it tells no times: --trace-speed max");
+    refused(
+        &lab(&[&words[..], &["--trace-speed", "1"]].concat()),
+        74,
+        "it tells no times: --trace-speed max",
+    );
     let (all, said) = figures(&target, &folder, &words[4..]);
     assert!(all["requests"] == 1.0 && said.contains("left out: 3 lines that ask for no value"), "{said}");
     std::fs::remove_dir_all(folder).unwrap();
@@ -120,16 +125,17 @@ fn bad_lines_are_told_and_requests_end_a_trace() {
     let target = memcached(server);
     let load = |words: &[&str]| lab(&[&["load", "--flush-target", "--target", &target], words].concat());
     std::fs::write(&file, b"\x28\xb5\x2f\xfd....").unwrap();
-    refused(&load(&["--trace", path]), "it is packed: zstd -d unpacks it");
+    refused(&load(&["--trace", path]), 74, "it is packed: zstd -d unpacks it");
     std::fs::write(&file, "what\n").unwrap();
-    refused(&load(&["--trace", path]), "--trace-format says it");
+    refused(&load(&["--trace", path]), 74, "--trace-format says it");
     refused(
         &load(&["--trace", path, "--trace-format", "twitter"]),
+        74,
         "has no request: trace (twitter): 1 lines, 0 requests",
     );
-    refused(&load(&["--trace", path, "--verb", "set"]), "say themselves what is asked");
-    refused(&load(&["--trace", path, "--rate", "5"]), "are of a load that is made here");
-    refused(&load(&["--trace", "/nowhere/trace"]), "/nowhere/trace: No such file");
+    refused(&load(&["--trace", path, "--verb", "set"]), 64, "say themselves what is asked");
+    refused(&load(&["--trace", path, "--rate", "5"]), 64, "are of a load that is made here");
+    refused(&load(&["--trace", "/nowhere/trace"]), 74, "/nowhere/trace: No such file");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -164,7 +170,7 @@ fn a_trace_of_reads_is_filled_from_its_misses() {
     // A server that keeps all under one key is found by the values.
     let one_key = memcached(serve(Model { forgetful: true, ..Model::default() }));
     let output = lab(&["load", "--flush-target", "--target", &one_key, "--trace", path]);
-    refused(&output, "that are not its value");
+    refused(&output, 1, "that are not its value");
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -46,7 +46,7 @@ fn a_server_or_a_generator_whose_core_others_have_is_no_result() {
     for core in [cores.first(), cores.last()] {
         let burners = Burners::on(*core.unwrap(), 1);
         let output = lab(&[&FEW[..], &["64"]].concat(), &folder).output().unwrap();
-        refused(&output, "result not valid: nobody was kept from a core");
+        refused(&output, 1, "result not valid: nobody was kept from a core");
         let run = written(&folder, &output);
         assert!(run.failed().any(|check| check.claim == "nobody was kept from a core"), "{}", said(&output));
         std::fs::remove_file(folder.join("out.json")).unwrap();
@@ -101,7 +101,11 @@ fn a_load_on_a_server_whose_core_others_have_is_no_result() {
     };
     for words in [&["--verb", "set", "--keys", "100"][..], &["--command", "get {key}"]] {
         let output = load(words);
-        refused(&output, "result not valid: nobody was kept from a core (a: the server waited for its core ");
+        refused(
+            &output,
+            1,
+            "result not valid: nobody was kept from a core (a: the server waited for its core ",
+        );
         let said = said(&output);
         // A generator that is kept from its core itself leaves the server little to wait with.
         let share = |who: &str| {

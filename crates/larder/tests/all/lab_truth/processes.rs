@@ -72,7 +72,11 @@ fn a_wrapper_beside_its_server_has_no_figures_and_ends_with_it() {
     wait_until("nothing is left behind", || processes(&mark).is_empty());
     // What is of memory alone has no result.
     let few = ["memory", "--quick", "--items", "1000", "--no-larder", "--peer", "memcached"];
-    refused(&lab(&few, &folder).env("PATH", &path).output().unwrap(), "its process cannot be seen from here");
+    refused(
+        &lab(&few, &folder).env("PATH", &path).output().unwrap(),
+        69,
+        "its process cannot be seen from here",
+    );
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -137,8 +141,8 @@ fn a_peer_that_dies_at_the_start_is_told_with_its_own_last_lines() {
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let few = ["memory", "--quick", "--no-larder", "--peer", "memcached"];
     let output = lab(&few, &folder).env("PATH", &path).output().unwrap();
-    refused(&output, "ended at once (exit status: 3)");
-    refused(&output, "it said: the disk is on fire");
+    refused(&output, 69, "ended at once (exit status: 3)");
+    refused(&output, 69, "it said: the disk is on fire");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -151,6 +155,6 @@ fn a_peer_whose_settings_are_not_what_was_asked_for_is_refused() {
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let few = ["memory", "--quick", "--no-larder", "--peer", "memcached"];
     let output = lab(&few, &folder).env("PATH", &path).output().unwrap();
-    refused(&output, "memcached has num_threads at \"3\" and was asked for \"1\"");
+    refused(&output, 69, "memcached has num_threads at \"3\" and was asked for \"1\"");
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -23,7 +23,7 @@ fn experiment_refused(experiment: &[&str], writes: Writes, why: &str) {
     let target = format!("a=memcached://{}", that(writes));
     let few = ["--quick", "--rounds", "1", "--no-larder", "--keys", "100", "--visit-ms", "50"];
     let few = [&few[..], &["--flush-target", "--target", &target]].concat();
-    refused(&lab(&[experiment, &few].concat(), &folder).output().unwrap(), why);
+    refused(&lab(&[experiment, &few].concat(), &folder).output().unwrap(), 1, why);
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -34,7 +34,7 @@ const STALE: &str = "which is no last write of anybody: stale";
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_stores_nothing_fails_loads_that_only_write() {
     let why = "result not valid: what was written can be read (a: 0 of the";
-    refused(&load(that(Writes::Dropped), &FEW).output().unwrap(), why);
+    refused(&load(that(Writes::Dropped), &FEW).output().unwrap(), 1, why);
     let output = load(that(Writes::Stored), &FEW).output().unwrap();
     assert!(
         output.status.success() && said(&output).contains(" values, 0 keys not there"),
@@ -49,9 +49,9 @@ fn a_server_that_stores_nothing_fails_loads_that_only_write() {
     let line = |key: u32| format!("{key},key{key},6,100,1,set,0\n");
     std::fs::write(&file, (0..100).map(line).collect::<String>()).unwrap();
     let trace = ["--trace", file.to_str().unwrap()];
-    refused(&load(that(Writes::Dropped), &trace).output().unwrap(), NOTHING);
+    refused(&load(that(Writes::Dropped), &trace).output().unwrap(), 1, NOTHING);
     let one_key = serve(Model { forgetful: true, ..Model::default() });
-    refused(&load(one_key, &trace).output().unwrap(), "every reply was the right one");
+    refused(&load(one_key, &trace).output().unwrap(), 1, "every reply was the right one");
     assert!(load(that(Writes::Stored), &trace).output().unwrap().status.success());
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -59,7 +59,7 @@ fn a_server_that_stores_nothing_fails_loads_that_only_write() {
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn a_server_that_keeps_old_values_fails_loads_that_only_write() {
-    refused(&load(that(Writes::OnlyNew), &FEW).output().unwrap(), STALE);
+    refused(&load(that(Writes::OnlyNew), &FEW).output().unwrap(), 1, STALE);
     experiment_refused(&CLOSED, Writes::OnlyNew, STALE);
 }
 
