@@ -52,8 +52,9 @@ type Config struct {
 	LargeBytes int
 	// InFlight is how many replies a lane may be owed: 4,096. Further callers wait, within Timeout.
 	InFlight int
-	// RetryReads asks once more, within Timeout, when a connection was lost before Get or GetItem was answered.
-	RetryReads bool
+	// NoRetryReads tells [ErrLost] at once when a connection was lost before Get or GetItem was answered. Without it they are
+	// asked once more, within Timeout, as reads change nothing.
+	NoRetryReads bool
 	// Failure is [FailFast].
 	Failure Failure
 	// KeyPrefix stands before each key.

@@ -97,7 +97,7 @@ func newClient(c Config) (*Client, error) {
 	}
 	options := fleet.Options{
 		Protocol: c.Protocol, Timeout: c.Timeout, DialTimeout: c.DialTimeout, Stall: c.StallTimeout, Lanes: c.Lanes,
-		InFlight: c.InFlight, Vector: c.LargeBytes, Verify: c.VerifyReplies, RetryReads: c.RetryReads, Dial: c.Dial, TLS: c.TLS,
+		InFlight: c.InFlight, Vector: c.LargeBytes, Verify: c.VerifyReplies, RetryReads: !c.NoRetryReads, Dial: c.Dial, TLS: c.TLS,
 		Told: tell(c.Observer),
 	}
 	if auth := c.Auth; auth != nil {

@@ -196,7 +196,9 @@ func (c *specCase) play(t *testing.T, room, cut, after int) {
 		case "verify=":
 			config.VerifyReplies = true
 		case "retry-reads=":
-			config.RetryReads = true
+			// As it is unless it is said otherwise.
+		case "retry-reads=no":
+			config.NoRetryReads = true
 		case "auth=user:password":
 			config.Auth = func(context.Context, Server) (string, string, error) { return "user", "password", nil }
 			greeting = [2]string{}
@@ -208,6 +210,9 @@ func (c *specCase) play(t *testing.T, room, cut, after int) {
 			}
 			config.KeyPrefix = value
 		}
+	}
+	if cut >= 0 {
+		config.NoRetryReads = true
 	}
 	client, err := newClient(config)
 	if err != nil {
@@ -502,7 +507,8 @@ func TestCasesOfTheSpecificationCutAfterEveryByte(t *testing.T) {
 	servers.Leaks(t)
 	cuts := 0
 	for _, c := range specCases(t) {
-		if _, is := c.with["retry-reads"]; is {
+		// What is asked again is told where it is not cut.
+		if retry, is := c.with["retry-reads"]; is && retry != "no" {
 			continue
 		}
 		for i, step := range c.steps {

@@ -389,6 +389,15 @@ static played listening(const test_case *of, int slowly) {
 
 /* ---- The client ---- */
 
+/* Whether a case says that reads are asked again (1), as they are by default, or are not (0); -1 if it says nothing. */
+static int retries(const test_case *of) {
+    const field *retry = find(&of->with, "retry-reads");
+    return retry == NULL ? -1 : strcmp(retry->raw, "no") != 0;
+}
+
+/* Replies are cut: what was lost is to be told, and not to be asked for again. */
+static int is_cut;
+
 /* What a case says of its client; the address, and room for its user and password, are the caller's. */
 static void configure(larder_config *config, const test_case *of, const char *const *address, char *user, size_t room) {
     const field *protocol = find(&of->with, "protocol"), *auth = find(&of->with, "auth");
@@ -400,7 +409,7 @@ static void configure(larder_config *config, const test_case *of, const char *co
     config->timeout_ms = find(&of->with, "timeout") != NULL ? 100 : PATIENCE_MS;
     config->dial_timeout_ms = PATIENCE_MS;
     config->stall_timeout_ms = PATIENCE_MS;
-    config->options = (find(&of->with, "retry-reads") == NULL ? LARDER_NO_RETRY_READS : 0) |
+    config->options = (is_cut || retries(of) == 0 ? LARDER_NO_RETRY_READS : 0) |
                       (find(&of->with, "verify") != NULL ? LARDER_VERIFY : 0) |
                       (find(&of->with, "binary-keys") != NULL ? LARDER_BINARY_KEYS : 0);
     config->protocol = protocol == NULL                        ? LARDER_META
@@ -876,7 +885,7 @@ static int play_case(const test_case *of, int slowly, int piped) {
         asked what;
         const call *made = &of->calls[at];
         int says_nothing = *made->verb == 'i' && strcmp(made->verb, "invalidate") == 0 && !has(made, "serve-stale");
-        if (!ask(made, &what) || says_nothing || find(&of->with, "retry-reads") != NULL) {
+        if (!ask(made, &what) || says_nothing || retries(of) == 1) {
             return 0;
         }
     }
@@ -964,11 +973,13 @@ static int play_cut(const test_case *of) {
     cut.calls[0].acts_count = 3;
     cut.calls[0].acts[2].kind = CLOSE;
     cut.calls[0].want = strdup("error lost unknown");
+    is_cut = 1;
     for (size_t bytes = 0; bytes < len; bytes++) {
         cut.calls[0].acts[1].bytes.len = bytes;
         play_case(&cut, 0, 0);
         play_case(&cut, 0, 1);
     }
+    is_cut = 0;
     free(cut.calls[0].want);
     return (int) len;
 }
