@@ -54,7 +54,10 @@ pub enum Prefix {
 }
 
 impl Prefix {
-    fn bytes(self) -> &'static [u8; 4] {
+    /// How many bytes each has.
+    pub const BYTES: usize = 4;
+
+    fn bytes(self) -> &'static [u8; Prefix::BYTES] {
         match self {
             Prefix::Present => b"key:",
             Prefix::Absent => b"nil:",

@@ -2,9 +2,11 @@
 
 mod command;
 mod files;
+mod pace;
 mod preset;
 mod replay;
 mod report;
+mod scan;
 mod script;
 
 use std::path::PathBuf;
@@ -238,17 +240,21 @@ impl Options {
         }
         let drawn = self.one_key || self.sequential || self.hot_key.is_some() || self.zipf.is_some();
         let made = self.ttl > 0 || self.no_fill;
-        if (trace || self.preset == Some(Preset::YcsbD)) && (drawn || made) || command && made {
-            let why = "--ttl, --no-fill and the choice of keys are said already by --trace and ycsb-d, the first two by --command";
+        let whole = matches!(self.preset, Some(Preset::YcsbD | Preset::YcsbE));
+        if (trace || whole) && (drawn || made) || command && made {
+            let why = "--ttl, --no-fill and the choice of keys are said already by --trace, ycsb-d and ycsb-e, the first two by \
+                       --command";
             return Err(Error::Usage(why.to_owned()));
         }
-        let alone = trace || command || self.preset == Some(Preset::YcsbD);
+        let alone = trace || command || whole;
         if alone && self.churn > 0 || trace && (self.rate.is_some() || self.warm_up.is_some()) {
             let why = "--churn, and with a trace --rate and --warm-up, are of a load that is made here";
             return Err(Error::Usage(why.to_owned()));
         }
-        if self.preset == Some(Preset::YcsbD) && self.warm_up.is_some() {
-            return Err(Error::Usage("ycsb-d has no warm-up: what is read was just inserted".to_owned()));
+        if whole && self.warm_up.is_some() {
+            return Err(Error::Usage(
+                "ycsb-d and ycsb-e have no warm-up: their records are stored first".to_owned(),
+            ));
         }
         Ok(())
     }
@@ -355,6 +361,7 @@ pub fn run(args: &Options) -> Result<(), Error> {
         Some(path) => replay::run(args, path, &control, protocol, &cores)?,
         None if !args.command.is_empty() => command::run(args, &control, protocol, &cores)?,
         None if args.preset == Some(Preset::YcsbD) => preset::latest(args, &control, protocol, &cores)?,
+        None if args.preset == Some(Preset::YcsbE) => scan::run(args, &control, protocol, &cores)?,
         None => script::run(args, &control, protocol, &cores)?,
     };
 

@@ -6,13 +6,12 @@
 use std::time::{Duration, Instant};
 
 use larder_protocol::client::{Malformed, Protocol};
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 
+use super::pace::{Pace, share};
 use super::{Options, Ran, shared_cores};
 use crate::contender::Target;
 use crate::control::Control;
-use crate::dialog::{Agent, Dialog, Step, Taken};
+use crate::dialog::{Agent, Dialog, Outcome, Step, Taken};
 use crate::error::Error;
 use crate::experiment::Checks;
 use crate::keys::{Chooser, Prefix};
@@ -31,21 +30,8 @@ struct Client<'t> {
     templates: &'t [Template],
     workload: &'t Workload,
     chooser: Chooser,
-    rng: StdRng,
+    pace: Pace,
     version: u64,
-    /// Windows a second; none when the next follows the last.
-    per_s: Option<f64>,
-    /// At even times.
-    even: bool,
-    /// When the next window is due.
-    due: Instant,
-    /// It had nothing to do but to wait for that.
-    idle: bool,
-    /// The window under way is answered, and the next has no time yet.
-    over: bool,
-    /// Windows that it begins at most.
-    left: u64,
-    sent: Instant,
     /// Keys of the window under way, and replies that have come.
     keys: Vec<u32>,
     answered: usize,
@@ -58,20 +44,12 @@ struct Client<'t> {
 impl<'t> Client<'t> {
     fn new(args: &Options, templates: &'t [Template], workload: &'t Workload, number: u64) -> Client<'t> {
         let seed = args.seed.wrapping_add(number);
-        let now = Instant::now();
         Client {
             templates,
             workload,
             chooser: Chooser::new(workload.keyspace, workload.choice, seed),
-            rng: StdRng::seed_from_u64(seed ^ 1 << 63),
+            pace: Pace::new(args, seed),
             version: number << 40,
-            per_s: args.rate.map(|rate| rate / workload.connections as f64),
-            even: args.even,
-            due: now,
-            idle: false,
-            over: false,
-            left: u64::MAX,
-            sent: now,
             keys: Vec::new(),
             answered: 0,
             origin: None,
@@ -80,18 +58,10 @@ impl<'t> Client<'t> {
         }
     }
 
-    /// Begins a run of `left` windows now; the first is due at some time of the first gap.
+    /// Begins a run of `left` windows now.
     fn start(&mut self, now: Instant, left: u64, by_second: bool) {
-        (self.left, self.origin, self.over) = (left, by_second.then_some(now), false);
-        let gap = self.gap();
-        self.due = now + if self.even { gap.mul_f64(self.rng.random::<f64>()) } else { gap };
-    }
-
-    /// From one window to the next.
-    fn gap(&mut self) -> Duration {
-        let Some(per_s) = self.per_s else { return Duration::ZERO };
-        let gaps = if self.even { 1.0 } else { -(1.0 - self.rng.random::<f64>()).ln() };
-        Duration::from_secs_f64((gaps / per_s).min(3600.0))
+        self.origin = by_second.then_some(now);
+        self.pace.start(now, left);
     }
 
     fn take_turn(&mut self, id: u32, version: u64) {
@@ -109,22 +79,11 @@ impl Agent for Client<'_> {
         if self.origin.is_some() && tally.series.is_none() {
             tally.series = Tally::since(self.origin).series;
         }
-        if std::mem::take(&mut self.over) {
-            let gap = self.gap();
-            self.due += gap;
+        if let Some(step) = self.pace.next(now, ending) {
+            return step;
         }
-        if ending || self.left == 0 {
-            return Step::Done;
-        }
-        if self.per_s.is_none() {
-            self.due = now;
-        } else if self.due > now {
-            self.idle = true;
-            return Step::Until(self.due);
-        }
-        self.left -= 1;
         self.keys.clear();
-        (self.answered, self.sent) = (0, now);
+        self.answered = 0;
         for _ in 0..self.workload.pipeline {
             let id = self.chooser.next_key();
             self.keys.push(id);
@@ -164,15 +123,7 @@ impl Agent for Client<'_> {
         if self.answered < self.keys.len() * self.templates.len() {
             return Ok(Taken::More(used));
         }
-        match self.per_s {
-            None => tally.took(now - self.sent),
-            Some(_) => {
-                // What the last reply kept waiting is not late by our doing.
-                let lag = if self.idle { self.sent - self.due } else { Duration::ZERO };
-                tally.took_since_due(now - self.due, now - self.sent, lag);
-            }
-        }
-        (self.idle, self.over) = (false, true);
+        self.pace.answered(now, tally);
         Ok(Taken::All(used))
     }
 }
@@ -190,6 +141,20 @@ fn templates(args: &Options, protocol: Protocol) -> Result<Vec<Template>, Error>
             .map_err(|why| Error::Usage(format!("--command {command:?} --expect {expected:?}: {why}")))
     };
     commands.iter().enumerate().map(read).collect()
+}
+
+/// What all threads of a dialog counted.
+pub(super) fn counted(outcome: Outcome<Tally>, threads: usize) -> Tally {
+    let (elapsed, busy, waited) = (outcome.elapsed, outcome.busy, outcome.waited);
+    let mut tally = Tally::default();
+    for mut part in outcome.tallies {
+        part.end();
+        tally.merge(part);
+    }
+    (tally.elapsed, tally.waited) = (elapsed, waited);
+    // Of the busiest thread it is known, and the others were no busier.
+    tally.generator_cpu = elapsed.mul_f64(busy * threads as f64);
+    tally
 }
 
 /// Runs them.
@@ -224,27 +189,14 @@ pub(super) fn run(
     }
     let windows =
         args.requests.map(|requests| requests.div_ceil((workload.pipeline * templates.len()) as u64));
-    let share = |number: u64| {
-        let part = |windows| (u128::from(windows) * u128::from(number) / u128::from(clients)) as u64;
-        windows.map_or(u64::MAX, part)
-    };
     let (outcome, started, server) = args.watched(|| {
         let now = Instant::now();
         for (client, number) in dialog.agents_mut().zip(0..) {
-            let left = if windows.is_some() { share(number + 1) - share(number) } else { u64::MAX };
-            client.start(now, left, true);
+            client.start(now, share(windows, number, clients), true);
         }
         dialog.run(args.time())
     })?;
-    let (elapsed, busy, waited) = (outcome.elapsed, outcome.busy, outcome.waited);
-    let mut tally = Tally::default();
-    for mut part in outcome.tallies {
-        part.end();
-        tally.merge(part);
-    }
-    (tally.elapsed, tally.waited) = (elapsed, waited);
-    // Of the busiest thread it is known, and the others were no busier.
-    tally.generator_cpu = elapsed.mul_f64(busy * cores.len() as f64);
+    let tally = counted(outcome, cores.len());
     let mut settings: Vec<(String, String)> = Vec::new();
     for (at, command) in args.command.iter().enumerate() {
         let expected = args.expect.get(at).map_or("any", String::as_str);

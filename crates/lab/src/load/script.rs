@@ -21,7 +21,7 @@ use crate::workload::{Verb, Workload};
 
 impl Options {
     pub(super) fn workload(&self, protocol: Protocol) -> Result<Workload, Error> {
-        let preset = self.preset.map(Preset::request).transpose()?;
+        let preset = self.preset.map(Preset::request);
         let request = preset.as_ref().unwrap_or(&self.request);
         Ok(Workload {
             choice: match (self.zipf, self.hot_key) {

@@ -138,13 +138,23 @@ fn presets_ask_what_they_are_called_after() {
         );
         assert!(all["swaps"] > 4_000.0 && all["refused swaps"] == 0.0, "{said}");
     }
+    // Scans of 1 to 100 records by a sorted set, each checked against what must be there.
+    let target = format!("a=redis://{}", redis.address());
+    let words = ["--preset", "ycsb-e", "--keys", "500", "--requests", "4000", "--connections", "4"];
+    for pace in [&[][..], &["--rate", "2000"]] {
+        // A busy machine may keep no rate.
+        let (all, said) = figures(&target, &folder, &[&words[..], pace].concat());
+        let scans = all["requests"] - all["sets"];
+        assert!((all["sets"] / all["requests"] - 0.05).abs() < 0.02, "{said}");
+        assert_eq!((all["requests"], all["misses"], all["errors"]), (4_000.0, 0.0, 0.0), "{said}");
+        assert!((20.0..80.0).contains(&(all["hits"] / scans)), "{said}");
+        assert!(said.contains("read back over another connection"), "{said}");
+    }
+    let load = |words: &[&str]| lab(&[&["load", "--flush-target", "--target", &target], words].concat());
+    refused(&load(&["--preset", "ycsb-e", "--pipeline", "2"]), 64, "one scan at a time on a connection");
     let target = memcached(mc.address());
     let load = |words: &[&str]| lab(&[&["load", "--flush-target", "--target", &target], words].concat());
-    refused(
-        &load(&["--preset", "ycsb-e"]),
-        64,
-        "ycsb-e scans keys in their order, and caches have no command for that",
-    );
+    refused(&load(&["--preset", "ycsb-e"]), 64, "memcached has no command for that");
     refused(&load(&["--preset", "ycsb-a", "--value-bytes", "10"]), 64, "say themselves what is asked");
     std::fs::remove_dir_all(folder).unwrap();
 }

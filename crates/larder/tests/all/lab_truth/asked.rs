@@ -98,6 +98,6 @@ fn options_that_mean_nothing_are_refused() {
         &["--command", "get {key}", "--ttl", "5"],
     ] {
         let output = load(address, words).output().unwrap();
-        refused(&output, 64, "are said already by --trace and ycsb-d");
+        refused(&output, 64, "are said already by --trace, ycsb-d and ycsb-e");
     }
 }

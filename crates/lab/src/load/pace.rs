@@ -1,0 +1,115 @@
+//! When a client of a dialog begins something: when what was before is answered, or when a clock says so.
+
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::Options;
+use crate::dialog::Step;
+use crate::tally::Tally;
+
+/// The longest gap between two windows: a rate may be as low as it likes.
+const GAP_S_MAX: f64 = 3600.0;
+
+/// The windows of one client.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// Windows a second; none when the next follows the last.
+    per_s: Option<f64>,
+    /// At even times.
+    even: bool,
+    rng: StdRng,
+    /// When the next window is due.
+    due: Instant,
+    /// It had nothing to do but to wait for that.
+    idle: bool,
+    /// The window under way is answered, and the next has no time yet.
+    over: bool,
+    /// Windows that it begins at most.
+    left: u64,
+    sent: Instant,
+}
+
+impl Pace {
+    /// The share that one of the connections has in what is asked for.
+    pub fn new(args: &Options, seed: u64) -> Pace {
+        let now = Instant::now();
+        Pace {
+            per_s: args.rate.map(|rate| rate / f64::from(args.connections)),
+            even: args.even,
+            rng: StdRng::seed_from_u64(seed ^ 1 << 63),
+            due: now,
+            idle: false,
+            over: false,
+            left: u64::MAX,
+            sent: now,
+        }
+    }
+
+    /// Begins a run of `left` windows now; the first is due at some time of the first gap.
+    pub fn start(&mut self, now: Instant, left: u64) {
+        (self.left, self.over) = (left, false);
+        let gap = self.gap();
+        self.due = now + if self.even { gap.mul_f64(self.rng.random::<f64>()) } else { gap };
+    }
+
+    /// From one window to the next.
+    fn gap(&mut self) -> Duration {
+        let Some(per_s) = self.per_s else { return Duration::ZERO };
+        let gaps = if self.even { 1.0 } else { -(1.0 - self.rng.random::<f64>()).ln() };
+        Duration::from_secs_f64((gaps / per_s).min(GAP_S_MAX))
+    }
+
+    /// What the client does in place of a window; nothing if a window begins, which is sent now.
+    pub fn next(&mut self, now: Instant, ending: bool) -> Option<Step> {
+        if std::mem::take(&mut self.over) {
+            let gap = self.gap();
+            self.due += gap;
+        }
+        if ending || self.left == 0 {
+            return Some(Step::Done);
+        }
+        if self.per_s.is_none() {
+            self.due = now;
+        } else if self.due > now {
+            self.idle = true;
+            return Some(Step::Until(self.due));
+        }
+        self.left -= 1;
+        self.sent = now;
+        None
+    }
+
+    /// The window is answered.
+    pub fn answered(&mut self, now: Instant, tally: &mut Tally) {
+        match self.per_s {
+            None => tally.took(now - self.sent),
+            Some(_) => {
+                // What the last reply kept waiting is not late by our doing.
+                let lag = if self.idle { self.sent - self.due } else { Duration::ZERO };
+                tally.took_since_due(now - self.due, now - self.sent, lag);
+            }
+        }
+        (self.idle, self.over) = (false, true);
+    }
+}
+
+/// The part of `windows` that client `number` of `clients` has; no end where there is none.
+pub(super) fn share(windows: Option<u64>, number: u64, clients: u64) -> u64 {
+    let until =
+        |windows, number: u64| (u128::from(windows) * u128::from(number) / u128::from(clients)) as u64;
+    windows.map_or(u64::MAX, |windows| until(windows, number + 1) - until(windows, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_share_windows_out_and_have_no_end_without() {
+        let shares: Vec<u64> = (0..3).map(|number| share(Some(10), number, 3)).collect();
+        assert_eq!((shares.iter().sum::<u64>(), shares), (10, vec![3, 3, 4]));
+        assert_eq!((share(None, 0, 3), share(Some(u64::MAX), 0, 1)), (u64::MAX, u64::MAX));
+    }
+}
