@@ -193,7 +193,122 @@ fn compare(args: &CompareArgs) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+    use crate::contender::parse_peer;
+
+    /// The documents: all below docs/, and those at the top.
+    fn documents() -> Vec<(String, String)> {
+        fn below(folder: &Path, all: &mut Vec<PathBuf>) {
+            for entry in fs::read_dir(folder).expect("the documents are there") {
+                let path = entry.expect("the documents are there").path();
+                match path.is_dir() {
+                    true => below(&path, all),
+                    false => all.push(path),
+                }
+            }
+        }
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let mut all: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md"].map(|name| root.join(name)).into();
+        below(&root.join("docs"), &mut all);
+        all.retain(|path| path.extension().is_some_and(|kind| kind == "md"));
+        let read = |path: &PathBuf| fs::read_to_string(path).expect("documents are text");
+        all.iter().map(|path| (path.display().to_string(), read(path))).collect()
+    }
+
+    /// The commands of a document that are whole: lines of its code, and what stands between two `.
+    fn commands(text: &str) -> Vec<String> {
+        let mut all = Vec::new();
+        for (at, part) in text.split("```").enumerate() {
+            if at % 2 == 1 {
+                let lines = part.replace("\\\n", " ");
+                let commands = lines.lines().flat_map(|line| {
+                    let line = line.split(" # ").next().unwrap_or_default();
+                    line.split("&&").map(|command| command.trim().trim_start_matches("$ ").to_owned())
+                });
+                all.extend(commands);
+            } else {
+                // A line may end in the midst of it.
+                let code = part.split('`').enumerate().filter(|(at, _)| at % 2 == 1);
+                all.extend(code.map(|(_, code)| code.replace('\n', " ")));
+            }
+        }
+        all.retain(|command| command.starts_with("larder lab ") && !command.contains('…'));
+        all
+    }
+
+    /// The words of a command, as a shell has them; no document has more than quotation marks.
+    fn words(command: &str) -> Vec<String> {
+        let (mut all, mut word, mut mark) = (Vec::new(), None::<String>, None);
+        for letter in command.chars() {
+            match (letter, mark) {
+                (_, Some(end)) if letter == end => mark = None,
+                (_, Some(_)) => word.get_or_insert_default().push(letter),
+                ('"' | '\'', None) => {
+                    mark = Some(letter);
+                    word.get_or_insert_default();
+                }
+                (' ', None) => all.extend(word.take()),
+                (_, None) => word.get_or_insert_default().push(letter),
+            }
+        }
+        all.into_iter().chain(word).collect()
+    }
+
+    /// Newest peers as others: of those that are known and were not fetched here nothing more could be parsed.
+    fn fetched(word: &str) -> String {
+        let other = |name: &str| match parse_peer(name) {
+            Err(why) if why.contains("cargo xtask peers") => name.trim_end_matches("-new").to_owned(),
+            _ => name.to_owned(),
+        };
+        word.split(',').map(other).collect::<Vec<_>>().join(",")
+    }
+
+    /// What is wrong with a command, if something is. One of a name alone names an experiment, which may need more.
+    fn complaint(command: &str) -> Option<String> {
+        let mut words: Vec<String> = words(command).iter().skip(1).map(|word| fetched(word)).collect();
+        if words.len() == 2 {
+            words.push("--help".to_owned());
+        }
+        Cli::try_parse_from(words).err().filter(clap::Error::use_stderr).map(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_command_of_the_documents_is_understood() {
+        let mut count = 0;
+        for (path, text) in documents() {
+            for command in commands(&text) {
+                count += 1;
+                let complaint = complaint(&command);
+                assert!(complaint.is_none(), "{path}: {command}\n{}", complaint.unwrap_or_default());
+            }
+        }
+        assert!(count >= 30, "{count} commands were found");
+    }
+
+    #[test]
+    fn commands_are_found_in_code_and_between_marks_and_one_that_is_wrong_is_told() {
+        let text = "Say `larder lab cas\n--quick` or `larder lab shift --preset … --rounds 1`, `larder lab`:\n```\n\
+                    $ larder lab memory --json a   # larder lab what\nlarder lab load --command 'GET {key}' \\\n  --expect \"a b\" \
+                    && larder lab compare a b\n```\nlarder lab what\n";
+        let found = commands(text);
+        let expected = [
+            "larder lab cas --quick",
+            "larder lab memory --json a",
+            "larder lab load --command 'GET {key}'    --expect \"a b\"",
+            "larder lab compare a b",
+        ];
+        assert_eq!(found, expected);
+        let load = ["larder", "lab", "load", "--command", "GET {key}", "--expect", "a b"];
+        assert_eq!(words(&found[2]), load);
+        assert_eq!(complaint(&found[0]), None);
+        assert_eq!(complaint("larder lab load"), None);
+        for wrong in ["larder lab cas --quickly", "larder lab what", "larder lab cas --peer nobody"] {
+            assert!(complaint(wrong).is_some(), "{wrong}");
+        }
+    }
 
     #[test]
     fn command_line_is_consistent() {
