@@ -147,13 +147,20 @@ pub struct Pair {
     base: Vec<f64>,
     other: Vec<f64>,
     control: bool,
+    /// Why one of them gave nothing, where that is known.
+    why: Option<String>,
 }
 
 impl Pair {
     /// What is compared, which way it is better, and what both gave, by round; `control`: the other is the same server
     /// again, whose ratio shows the noise.
     pub fn new(claim: String, better: Better, base: &[f64], other: &[f64], control: bool) -> Pair {
-        Pair { claim, better, base: base.to_vec(), other: other.to_vec(), control }
+        Pair { claim, better, base: base.to_vec(), other: other.to_vec(), control, why: None }
+    }
+
+    /// What cannot be compared, and why: one of both gave nothing.
+    pub fn lost(claim: String, better: Better, why: String) -> Pair {
+        Pair { why: Some(why), ..Pair::new(claim, better, &[], &[], false) }
     }
 
     /// The same of the rounds in which both are known.
@@ -165,7 +172,7 @@ impl Pair {
         control: bool,
     ) -> Pair {
         let (base, other) = base.iter().zip(other).filter_map(|(&a, &b)| a.zip(b)).unzip();
-        Pair { claim, better, base, other, control }
+        Pair { claim, better, base, other, control, why: None }
     }
 
     /// Whether it is the same server again.
@@ -190,7 +197,7 @@ fn compared(mut pairs: Vec<Pair>) -> (Vec<Twice>, Vec<Comparison>) {
     let (mut twice, mut comparisons) = (Vec::new(), Vec::new());
     // Several controls are held against together: the first that leaves the noise unknown decides.
     let mut controls: Vec<Option<Estimate>> = Vec::new();
-    for Pair { claim, better, base, other, control } in pairs {
+    for Pair { claim, better, base, other, control, why } in pairs {
         let ratio = Estimate::ratio(&base, &other);
         if control {
             let found = match &ratio {
@@ -211,7 +218,7 @@ fn compared(mut pairs: Vec<Pair>) -> (Vec<Twice>, Vec<Comparison>) {
                 better,
                 control,
                 outcome: Outcome::Noise,
-                why: no_ratio(&base, &other),
+                why: why.unwrap_or_else(|| no_ratio(&base, &other)),
             },
             Some(ratio) if control => Comparison::control(claim, better, ratio),
             Some(ratio) => Comparison::held_against(claim, better, ratio, &controls),
@@ -589,6 +596,15 @@ impl Experiment {
         Ok(())
     }
 
+    /// Notes that no null server stands beside loads of these names: it answers one kind of request, and no other.
+    pub fn without_ceiling(&mut self, loads: impl IntoIterator<Item = String>) {
+        let loads: Vec<String> = loads.into_iter().collect();
+        if !loads.is_empty() {
+            let note = format!("no null server answers {}: no ceiling is known there", loads.join(", "));
+            self.run.notes.push(note);
+        }
+    }
+
     /// Notes which threads worked, if not all did.
     pub fn note_idle_threads(&mut self, contender: usize, placement: Option<&Placement>) {
         let (Some(placement), Some(workers)) = (placement, self.contenders[contender].workers) else {
@@ -688,6 +704,11 @@ mod tests {
         let reasons = ["in round 3 of 6 it would be 4 / 0", "no round in which both are known"];
         assert_eq!(said, reasons.map(|why| format!("not shown: {why}")));
         assert_eq!(judged(&all[1..2]), "Not shown: a / b (in round 3 of 6 it would be 4 / 0).");
+        let lost =
+            Pair::lost("a / b".to_owned(), Better::Lower, "the client of b ended: signal 6".to_owned());
+        let (twice, all) = compared(vec![new(&[4.0; 6], &[4.0; 6], true), lost]);
+        assert!(twice[0].held && all.len() == 2);
+        assert_eq!(all[1].said(), "not shown: the client of b ended: signal 6");
     }
 
     #[test]

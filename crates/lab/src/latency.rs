@@ -30,7 +30,7 @@ use crate::null::Null;
 use crate::numbers;
 use crate::peers::CLIENTS_MAX;
 use crate::placement::Placement;
-use crate::results::Ceiling;
+use crate::results::{Ceiling, of_time};
 use crate::starvation::Waited;
 use crate::stats::median;
 use crate::tally::{Latencies, Tally, in_time};
@@ -156,6 +156,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
         experiment.run.set(name, value);
     }
     options.workload(Protocol::Classic).renderable()?;
+    // Peaks of all servers, and their ladders.
+    let rungs = experiment.seats().len() * options.percents().len();
+    experiment.announce(experiment.contenders.len() + rungs, visit.mul_f64(1.3));
     for contender in &experiment.contenders {
         contender.control.flush()?;
         let workload = options.workload(contender.protocol(Protocol::Classic));
@@ -169,7 +172,6 @@ pub fn run(options: &Options) -> Result<(), Error> {
             cells.push(Cell { seat, percent, per_s, samples: Vec::new() });
         }
     }
-    experiment.announce(cells.len(), visit.mul_f64(1.3));
     let names = experiment.names();
     let label =
         |cell: &Cell| format!("{}, {} % of the lowest peak", names[cell.seat.contender], cell.percent);
@@ -229,7 +231,10 @@ fn peaks(experiment: &mut Experiment, options: &Options, visit: Duration) -> Res
 
 /// Holds peaks against those of null servers, in each protocol. They answer one kind of request: of a mix they say nothing.
 fn hold_below_null(experiment: &mut Experiment, options: &Options, closed: &[Vec<f64>]) -> Result<(), Error> {
-    let Some(verb @ (Verb::Hit | Verb::Miss | Verb::Set)) = options.mix.only() else { return Ok(()) };
+    let Some(verb @ (Verb::Hit | Verb::Miss | Verb::Set)) = options.mix.only() else {
+        experiment.without_ceiling([options.mix.to_string()]);
+        return Ok(());
+    };
     for protocol in experiment.protocols(Protocol::Classic) {
         let workload = Workload { mix: Mix::from(verb), choice: Choice::One, ..options.workload(protocol) };
         let rates: Vec<(String, f64)> = experiment
@@ -325,9 +330,7 @@ fn visit_once(
     let due = cell.per_s * visit.as_secs_f64();
     // Six standard deviations of a Poisson count, and the ends of the time.
     let sent_all = (tally.requests as f64 - due).abs() <= 6.0 * due.sqrt() + 2.0;
-    experiment.checks.add("as many requests came as were due", sent_all, || {
-        format!("{name}: {} of {due:.0}", tally.requests)
-    });
+    experiment.checks.add(of_time::DUE, sent_all, || format!("{name}: {} of {due:.0}", tally.requests));
     all.merge(tally);
     experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
     books.settle(&mut experiment.checks, &name, &all)?;

@@ -202,6 +202,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         })?;
         cells.extend(group);
     }
+    experiment.without_ceiling(report::without_null(&settings));
     for setting in report::extremes(&settings) {
         for protocol in experiment.protocols(options.protocol()) {
             let workload = setting.workload(protocol, 1);

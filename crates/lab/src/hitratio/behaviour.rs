@@ -8,7 +8,9 @@
 //! costs. Beside each stands an LRU of as many keys, in this process.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
+use super::PER_S;
 use super::client::walk;
 use super::patterns::{Course, Pattern, Request, Shape, Verb};
 use crate::error::Error;
@@ -80,6 +82,14 @@ impl Case {
         let before = self.after.map(|after| Course::new(after.shape, fits, PART_BEFORE, false));
         let course = Course::new(self.pattern.shape, fits, PART, self.after.is_some());
         before.into_iter().chain([course]).collect()
+    }
+
+    /// Requests of a visit to a server with that memory, about: as if its items cost nothing.
+    fn requests(&self, memory_bytes: u64) -> u64 {
+        let fits = memory_bytes / self.value_bytes;
+        let lengths = self.after.into_iter().chain([self.pattern]).map(|pattern| pattern.shape.lengths(fits));
+        // It is filled beforehand, somewhat more than full.
+        2 * fits + lengths.map(|(warm, counted)| warm + counted).sum::<u64>()
     }
 
     /// The share of hits of an LRU of `fits` keys.
@@ -156,6 +166,9 @@ pub fn run(
     let mut visits: Vec<(usize, usize, Found)> = (0..cases.len())
         .flat_map(|case| (0..variants.len()).map(move |variant| (case, variant, Found::default())))
         .collect();
+    let requests: u64 = cases.iter().map(|case| case.requests(u64::from(memory_mb) << 20)).sum();
+    let each = requests as f64 / PER_S / cases.len().max(1) as f64;
+    experiment.announce(visits.len(), Duration::from_secs_f64(each));
     experiment.rounds(
         &mut visits,
         |&(case, variant, _)| format!("{}, {}", cases[case].name(), variants[variant].name),
@@ -276,6 +289,13 @@ mod tests {
         assert_eq!((alone.len(), left_out), (all.len(), vec![1_000_000]));
         let (pairs, _) = cases(&all, &all, &[100], 16);
         assert_eq!(pairs.len(), all.len() * (all.len() - 1));
+    }
+
+    #[test]
+    fn a_visit_is_reckoned_with_all_that_is_asked_in_it() {
+        let case = |after| Case { pattern: pattern("loop-0.8"), after, value_bytes: 100 };
+        assert_eq!(case(None).requests(100_000), 2_000 + 18_000);
+        assert_eq!(case(Some(pattern("zipf-0.9"))).requests(100_000), 2_000 + 18_000 + 40_000);
     }
 
     #[test]

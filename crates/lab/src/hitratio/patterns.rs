@@ -160,6 +160,19 @@ fn mix(mut x: u64) -> u64 {
     x ^ x >> 31
 }
 
+impl Shape {
+    /// Requests until it has shown what it comes to where `fits` keys fit, and requests that are counted then.
+    pub fn lengths(self, fits: u64) -> (u64, u64) {
+        match self {
+            Shape::Later { reads, .. } => (u64::from(reads + 1) * 4 * fits, u64::from(reads + 1) * 2 * fits),
+            Shape::Sessions { .. } => (10 * fits, 6 * fits),
+            Shape::Return { .. } => (8 * fits, 4 * fits),
+            Shape::Loop { .. } => (10 * fits, 8 * fits),
+            Shape::Zipf { .. } | Shape::Redrawn { .. } => (20 * fits, 20 * fits),
+        }
+    }
+}
+
 /// A pattern under way.
 pub struct Running {
     shape: Shape,
@@ -212,18 +225,6 @@ impl Running {
         };
         let base = (part + 1) << 40;
         Running { shape, fits, step: 0, random, base, shares, sessions, fresh, drawn: 0, written: 0 }
-    }
-
-    /// Requests until a pattern has shown what it comes to, and requests that are counted then.
-    pub fn lengths(&self) -> (u64, u64) {
-        let fits = self.fits;
-        match self.shape {
-            Shape::Later { reads, .. } => (u64::from(reads + 1) * 4 * fits, u64::from(reads + 1) * 2 * fits),
-            Shape::Sessions { .. } => (10 * fits, 6 * fits),
-            Shape::Return { .. } => (8 * fits, 4 * fits),
-            Shape::Loop { .. } => (10 * fits, 8 * fits),
-            Shape::Zipf { .. } | Shape::Redrawn { .. } => (20 * fits, 20 * fits),
-        }
     }
 
     /// Whether a write went to a key that was not there, for a pattern that goes by that.
@@ -317,7 +318,7 @@ impl Course {
     /// another for each pattern of a run.
     pub fn new(shape: Shape, fits: u64, part: u64, turned: bool) -> Course {
         let running = Running::new(shape, fits, part);
-        let (warm, counted) = running.lengths();
+        let (warm, counted) = shape.lengths(fits);
         let (requests, written, gets, hits) = (0, 0, 0, 0);
         Course { running, fits, warm, counted, requests, written, from: warm, turned, gets, hits }
     }

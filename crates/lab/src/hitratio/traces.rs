@@ -58,6 +58,8 @@ pub fn run(
     experiment.run.set("trace", path.display());
     experiment.run.notes.extend(reader.seen().remarks(reader.format()));
     let mut visits: Vec<(usize, Found)> = (0..variants.len()).map(|at| (at, Found::default())).collect();
+    let each = reader.seen().requests as f64 / super::PER_S;
+    experiment.announce(visits.len(), Duration::from_secs_f64(each));
     experiment.rounds(
         &mut visits,
         |&(at, _)| format!("the trace, {}", variants[at].name),

@@ -34,7 +34,9 @@ pub fn report(experiment: &mut Experiment, peaks: &Peaks, cells: &[Cell]) -> Res
     experiment.run.tables.push(table);
 
     let mut table = Table::new("latency", "Latency by load, from when a request was due", &["load, %"]);
-    table.absent("the generator was late in each visit, or the server's process cannot be seen from here");
+    table.absent(
+        "the generator was late in too many visits, or the server's process cannot be seen from here",
+    );
     for (name, unit) in [
         ("offered", "1/s"),
         ("p50", "µs"),
@@ -61,7 +63,7 @@ pub fn report(experiment: &mut Experiment, peaks: &Peaks, cells: &[Cell]) -> Res
             estimate(cell, server),
         ];
         let row = table.row(&experiment.seat_name(cell.seat), [cell.percent.to_string()], values);
-        let late = |at: f64| valid(cell).filter(|s| late_at(&s.lag, &s.latency, at).is_some()).count();
+        let late = |at: f64| shown(cell).filter(|s| late_at(&s.lag, &s.latency, at).is_some()).count();
         let tails: Vec<String> = [("p99.9", 0.999), ("max", 1.0)]
             .into_iter()
             .filter(|&(_, at)| late(at) > 0)
@@ -85,12 +87,18 @@ fn valid(cell: &Cell) -> impl Iterator<Item = &Sample> {
     cell.samples.iter().filter(|sample| sample.fault().is_none())
 }
 
+/// The visits that figures are of: none of a rung of which too few are left.
+fn shown(cell: &Cell) -> impl Iterator<Item = &Sample> {
+    let enough = is_most(valid(cell).count(), cell);
+    valid(cell).filter(move |_| enough)
+}
+
 fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
-    Estimate::of(&valid(cell).map(figure).collect::<Vec<_>>())
+    Estimate::of(&shown(cell).map(figure).collect::<Vec<_>>())
 }
 
 fn quantile(cell: &Cell, quantile: f64) -> Option<Estimate> {
-    let known = valid(cell).filter(|sample| late_at(&sample.lag, &sample.latency, quantile).is_none());
+    let known = shown(cell).filter(|sample| late_at(&sample.lag, &sample.latency, quantile).is_none());
     Estimate::of(&known.map(|sample| sample.latency.quantile_us(quantile)).collect::<Vec<_>>())
 }
 
@@ -240,7 +248,7 @@ fn histograms(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
     for cell in cells {
         for (clock, which) in clocks {
             let mut all = Latencies::default();
-            valid(cell).for_each(|sample| all.merge(which(sample)));
+            shown(cell).for_each(|sample| all.merge(which(sample)));
             if all.is_empty() {
                 continue;
             }
@@ -327,6 +335,13 @@ mod tests {
         );
         assert!(rung(3, 6).unwrap().ends_with("too few are left to say anything"));
         assert!(rung(1, 2).unwrap().ends_with("too few are left to say anything"));
+        // And it says nothing: neither a figure, nor a point of a curve, nor a histogram.
+        let p99 = |late: usize| {
+            let cell = cell(50, (0..6).map(|at| visit(100, at < late)).collect());
+            (estimate(&cell, |s| s.service.quantile_us(0.99)).is_some(), quantile(&cell, 0.99).is_some())
+        };
+        assert_eq!([2, 3].map(p99), [(true, true), (false, false)]);
+        assert_eq!(shown(&cell(50, (0..6).map(|at| visit(100, at < 3)).collect())).count(), 0);
         assert!(rung(1, 8).unwrap().ends_with("the generator was late"));
         assert!(!is_most(3, &cell(50, vec![visit(100, false); 6])), "half of the visits are not enough");
     }

@@ -6,7 +6,7 @@ use super::setting::{BUFFER, Client, Grid, Handle, Link, NODELAY, Op, Options, P
 use super::visit::Sample;
 use super::{Cell, Faulted, verdict};
 use crate::error::Error;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Pair};
 use crate::results::{
     Axis, Better, Column, Estimate, Kind, Latency, Outcome, Plot, Point, Scale, Table, number,
 };
@@ -383,31 +383,37 @@ fn batches(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
 
 /// The first server beside the others, as the library is shipped.
 fn compare(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
-    let barrier = |sample: &Sample| sample.barrier_us;
     for &op in &grid.ops {
         for &size in &grid.sizes {
             let setting = place(op, size, Handle::Kept);
             let client = Client::Library(Options(0));
-            let Some(base) = cell_of(cells, 0, setting, client).filter(|cell| !cell.samples.is_empty())
-            else {
-                continue;
-            };
-            let like = |cell: &&Cell| {
-                (cell.seat.contender > 0 || cell.seat.again)
-                    && cell.setting == base.setting
-                    && cell.samples.len() == base.samples.len()
-            };
+            let Some(base) = cell_of(cells, 0, setting, client) else { continue };
             let others = cells
                 .iter()
-                .filter(like)
-                .map(|cell| {
-                    let (ours, theirs) = (experiment.seat_name(base.seat), experiment.seat_name(cell.seat));
-                    let claim = format!("{ours} / {theirs}, time of a {} of {}", op.name(), bytes(size));
-                    (claim, rounds(cell, barrier), cell.seat.again)
-                })
-                .collect();
-            experiment.compare_with(Better::Lower, &rounds(base, barrier), others);
+                .filter(|cell| cell.seat.contender > 0 || cell.seat.again)
+                .filter(|cell| cell.setting == base.setting);
+            let pairs = others.filter_map(|cell| {
+                let [ours, theirs] = [base, cell].map(|cell| experiment.seat_name(cell.seat));
+                let claim = format!("{ours} / {theirs}, time of a {} of {}", op.name(), bytes(size));
+                pair(claim, [(ours.as_str(), base), (theirs.as_str(), cell)])
+            });
+            let pairs = pairs.collect();
+            experiment.compare_pairs(pairs);
         }
+    }
+}
+
+/// The times to a barrier of two cells of one setting. Where a driver ended there is nothing to compare, and the reason is
+/// told; of the first server's own second visit nothing is: it says no more of itself than that the noise is not known.
+fn pair(claim: String, [(ours, base), (theirs, other)]: [(&str, &Cell); 2]) -> Option<Pair> {
+    let ended = [(ours, base), (theirs, other)].into_iter().find_map(|(name, cell)| {
+        Some(format!("the client of {name} ended: {}", ending(cell.ended.as_ref()?)))
+    });
+    let barrier = |sample: &Sample| sample.barrier_us;
+    let again = other.seat.again;
+    match ended {
+        Some(why) => (!again).then(|| Pair::lost(claim, Better::Lower, why)),
+        None => Some(Pair::new(claim, Better::Lower, &rounds(base, barrier), &rounds(other, barrier), again)),
     }
 }
 
@@ -552,5 +558,53 @@ fn losses(experiment: &mut Experiment, faulted: &[Faulted]) {
         }
         plot.caption = "3,000 sets each; 12,000 where the server is full.".to_owned();
         push(experiment, plot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Ended;
+    use crate::experiment::Seat;
+    use crate::matrix::visit::Counted;
+
+    #[test]
+    fn a_rival_whose_client_ended_is_told_with_the_reason_and_a_control_is_none() {
+        let cell = |contender: usize, again: bool, visits: usize, ended: bool| {
+            let sample = || Sample {
+                return_us: 1.0,
+                barrier_us: 2.0,
+                lost: 0.0,
+                client_us: 1.0,
+                server_us: None,
+                calls: Latencies::default(),
+            };
+            let how = "ended by SIGABRT".to_owned();
+            let Place { op, value_bytes, handle, reply, link } = place(Op::Set, 100, Handle::Kept);
+            Cell {
+                seat: Seat { contender, again },
+                setting: Setting {
+                    op,
+                    value_bytes,
+                    handle,
+                    reply,
+                    link,
+                    client: Client::Library(Options(0)),
+                },
+                samples: (0..visits).map(|_| sample()).collect(),
+                counted: Counted::default(),
+                ended: ended.then(|| Ended { how, calls: Some((7, 7)), complaint: String::new() }),
+            }
+        };
+        let said = |base: &Cell, other: &Cell| {
+            pair("a / b".to_owned(), [("a", base), ("b", other)]).map(|pair| format!("{pair:?}"))
+        };
+        let (base, rival) = (cell(0, false, 6, false), cell(1, false, 6, false));
+        assert!(said(&base, &rival).unwrap().contains("why: None"));
+        let lost = said(&base, &cell(1, false, 2, true)).unwrap();
+        assert!(lost.contains("the client of b ended: ended by SIGABRT after 7 calls"), "{lost}");
+        let lost = said(&cell(0, false, 0, true), &rival).unwrap();
+        assert!(lost.contains("the client of a ended: "), "{lost}");
+        assert_eq!(said(&base, &cell(0, true, 2, true)), None);
     }
 }

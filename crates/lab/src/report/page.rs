@@ -156,7 +156,7 @@ fn percentiles(run: &Run) -> (Vec<Plot>, usize) {
 }
 
 fn figures(table: &Table) -> String {
-    let mut out = String::from("<div class=\"wide\"><table>\n<thead><tr><th>server</th>");
+    let mut out = String::from("<div class=\"wide figures\"><table>\n<thead><tr><th>server</th>");
     for label in &table.labels {
         let _ = write!(out, "<th>{}</th>", escape(label));
     }
@@ -207,7 +207,7 @@ fn comparisons(run: &Run) -> String {
         let [median, interval] = comparison.figures();
         vec![comparison.claim.clone(), median, interval, comparison.said()]
     });
-    plain("Ratios within rounds", &["ratio", "median", "95 % interval", ""], rows)
+    of_figures("Ratios within rounds", &["ratio", "median", "95 % interval", ""], rows)
 }
 
 fn latencies(run: &Run) -> String {
@@ -228,7 +228,7 @@ fn latencies(run: &Run) -> String {
     }
     let mut header = vec!["server", "requests", "clock", "count"];
     header.extend(QUANTILES.map(|(name, _)| name));
-    plain("Latencies over all rounds, µs", &header, rows.into_iter())
+    of_figures("Latencies over all rounds, µs", &header, rows.into_iter())
 }
 
 fn checks(run: &Run) -> String {
@@ -236,7 +236,8 @@ fn checks(run: &Run) -> String {
         let outcome = if check.held { "held" } else { "FAILED" };
         vec![outcome.to_owned(), check.claim.clone(), check.found.clone()]
     });
-    table_of_words("Checks", &["", "claim", "found"], rows, |at| Some(anchor(at)))
+    // What failed is no figure: it is the reason why those are pale.
+    table_of_words("Checks", &["", "claim", "found"], "wide", rows, |at| Some(anchor(at)))
 }
 
 fn ceilings(run: &Run) -> String {
@@ -247,7 +248,7 @@ fn ceilings(run: &Run) -> String {
         let busy = format!("{:.0} %", 100.0 * ceiling.busy);
         vec![ceiling.load.clone(), number::text(ceiling.per_s.round()), busy]
     });
-    plain("The generator alone, against a null server", &["load", "requests/s", "its cores busy"], rows)
+    of_figures("The generator alone, against a null server", &["load", "requests/s", "its cores busy"], rows)
 }
 
 fn targets(run: &Run) -> String {
@@ -286,15 +287,16 @@ fn settings(title: &str, settings: &Settings) -> String {
     )
 }
 
-/// A table of words.
-fn plain(title: &str, header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    table_of_words(title, header, rows, |_| None)
+/// A table of figures, as words have them.
+fn of_figures(title: &str, header: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    table_of_words(title, header, "wide figures", rows, |_| None)
 }
 
-/// The same, with names for some of its lines, that links lead to.
+/// A table of words, with names for some of its lines, that links lead to.
 fn table_of_words(
     title: &str,
     header: &[&str],
+    class: &str,
     rows: impl Iterator<Item = Vec<String>>,
     name: impl Fn(usize) -> Option<String>,
 ) -> String {
@@ -306,7 +308,7 @@ fn table_of_words(
     let body: Vec<String> =
         rows.enumerate().map(|(at, row)| format!("<tr{}>{}</tr>\n", named(at), cells("td", &row))).collect();
     let table = format!(
-        "<div class=\"wide\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody></table></div>\n",
+        "<div class=\"{class}\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody></table></div>\n",
         cells("th", &header),
         body.concat()
     );
@@ -356,7 +358,13 @@ mod tests {
             page[banner..].contains(link) && page.matches("<tr id=\"check-1\"><td>FAILED</td>").count() == 1
         );
         assert!(!page.contains("<a href=\"#check-2\">"), "a check that held is no reason");
-        // Figures and pictures are drawn pale.
-        assert!(page.contains("<body class=\"not-valid\">") && STYLE.contains(".not-valid figure"));
+        // Figures and pictures are drawn pale, and what says why is not.
+        assert!(page.contains("<body class=\"not-valid\">"));
+        assert!(STYLE.contains(".not-valid figure, .not-valid .figures {"));
+        let class = |title: &str| {
+            let (_, behind) = page.split_once(&format!("<h3>{title}</h3>\n<div class=\"")).expect(title);
+            behind.split('"').next().expect("a class").to_owned()
+        };
+        assert_eq!((class("Checks"), class("Ratios within rounds")), ("wide".into(), "wide figures".into()));
     }
 }

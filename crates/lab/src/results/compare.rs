@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::{ABSENT, Better, Column, Estimate, Outcome, Run, Shown, number, terminal};
+use super::{ABSENT, Better, Column, Estimate, Outcome, Row, Run, Shown, number, terminal};
 use crate::stats::chance_alike;
 
 /// One figure in both runs.
@@ -61,10 +61,7 @@ pub fn changes(a: &Run, b: &Run) -> Vec<Change> {
                 let chance = ranked.then(|| chance_alike(&before.rounds, &after.rounds));
                 let change = Change {
                     table: table.title.clone(),
-                    row: std::iter::once(row.target.as_str())
-                        .chain(labels.clone())
-                        .collect::<Vec<_>>()
-                        .join(" "),
+                    row: row_name(row),
                     column: column.clone(),
                     before: before.clone(),
                     after: after.clone(),
@@ -128,6 +125,43 @@ pub fn differences(a: &Run, b: &Run) -> Vec<String> {
     found
 }
 
+/// Tables, lines and columns that one run has alone: their figures are compared with nothing.
+pub fn unmatched(a: &Run, b: &Run) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, run, other) in [("first", a, b), ("second", b, a)] {
+        for table in run.tables.iter().filter(|table| table.shown != Shown::Digest) {
+            let Some(same) = other.tables.iter().find(|other| other.id == table.id) else {
+                found.push(format!("table {:?}, in the {name} run alone", table.title));
+                continue;
+            };
+            let alone = |row: &&Row| {
+                !same.rows.iter().any(|have| (&have.target, &have.labels) == (&row.target, &row.labels))
+            };
+            let rows: Vec<&Row> = table.rows.iter().filter(alone).collect();
+            if let Some(first) = rows.first() {
+                let first = row_name(first);
+                let count = rows.len();
+                let title = &table.title;
+                found.push(format!("{count} line(s) of table {title:?}, in the {name} run alone: {first} …"));
+            }
+            let columns = table
+                .columns
+                .iter()
+                .filter(|column| !same.columns.iter().any(|have| have.name == column.name));
+            for column in columns {
+                found.push(format!("{} of table {:?}, in the {name} run alone", column.name, table.title));
+            }
+        }
+    }
+    found
+}
+
+/// Target and condition of a line.
+fn row_name(row: &Row) -> String {
+    let words = std::iter::once(&row.target).chain(&row.labels);
+    words.map(String::as_str).collect::<Vec<_>>().join(" ")
+}
+
 /// The comparison as text.
 pub fn text(a: &Run, b: &Run) -> String {
     let mut out = String::new();
@@ -138,6 +172,9 @@ pub fn text(a: &Run, b: &Run) -> String {
     }
     for difference in differences(a, b) {
         let _ = writeln!(out, "not the same: {difference}");
+    }
+    for alone in unmatched(a, b) {
+        let _ = writeln!(out, "not compared: {alone}");
     }
     let changes = changes(a, b);
     let header = ["row", "figure", "first", "second", "second/first", "95 %", ""].map(str::to_owned);
@@ -193,7 +230,7 @@ mod tests {
     use rand::rngs::StdRng;
     use rand_distr::{Distribution, LogNormal};
 
-    use super::super::Comparison;
+    use super::super::{Comparison, Table};
     use super::*;
 
     fn faster(run: &Run, factor: f64) -> Run {
@@ -252,6 +289,27 @@ mod tests {
             why: String::new(),
         });
         assert_eq!(told(&noisy, &faster(&pairs[0].1, 100.0)), 0);
+    }
+
+    #[test]
+    fn what_one_run_has_alone_is_named() {
+        let run = super::super::tests::sample();
+        assert!(unmatched(&run, &run).is_empty());
+        let mut other = run.clone();
+        other.tables[0].columns[1].name = "p98".to_owned();
+        let mut more = run.tables[0].rows[0].clone();
+        more.labels[0] = "50".to_owned();
+        other.tables[0].rows.push(more);
+        other.tables.push(Table::new("latency", "Latency", &[]));
+        let expected = [
+            "p99 of table \"Goodput\", in the first run alone",
+            "1 line(s) of table \"Goodput\", in the second run alone: larder 50 …",
+            "p98 of table \"Goodput\", in the second run alone",
+            "table \"Latency\", in the second run alone",
+        ];
+        assert_eq!(unmatched(&run, &other), expected);
+        let text = text(&run, &other);
+        assert!(expected.iter().all(|alone| text.contains(&format!("not compared: {alone}\n"))), "{text}");
     }
 
     #[test]

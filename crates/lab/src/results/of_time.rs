@@ -11,9 +11,13 @@ pub const GENERATOR: &str = "the generator was in time";
 pub const CORES: &str = "nobody was kept from a core";
 /// Of a C loop beside the generator, one request at a time.
 pub const BY_HAND: &str = "the loop by hand costs at most 1.3 × what the generator does";
+/// Of requests that are due at a time, in `shift`: how many were asked.
+pub const OFFERED: &str = "what was offered was asked in its time";
+/// Of an open loop: how many requests came.
+pub const DUE: &str = "as many requests came as were due";
 
 /// All of them.
-pub const ALL: [&str; 5] = [TWICE, CEILING, GENERATOR, CORES, BY_HAND];
+pub const ALL: [&str; 7] = [TWICE, CEILING, GENERATOR, CORES, BY_HAND, OFFERED, DUE];
 
 /// What to do when a check did not hold, by its claim.
 pub fn remedy(claim: &str) -> &'static str {
@@ -26,6 +30,10 @@ pub fn remedy(claim: &str) -> &'static str {
         }
         CEILING => "server and null server were not measured on the same machine: repeat it on an idle one",
         GENERATOR => "repeat it on an idle machine, or offer less",
+        OFFERED => {
+            "server or generator did less than was offered: repeat it on an idle machine, or offer less by --rate"
+        }
+        DUE => "the generator sent less than was due: repeat it on an idle machine, or offer less",
         BY_HAND => "the loop by hand, or the generator, was disturbed: repeat it on an idle machine",
         _ => "no other machine mends this: see what was found, and report it if it is the lab's fault",
     }
@@ -33,11 +41,92 @@ pub fn remedy(claim: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn each_claim_of_time_has_a_remedy_of_its_own() {
         let other = remedy("every reply was the right one");
         assert!(ALL.iter().all(|claim| remedy(claim) != other && remedy(claim).contains("repeat it")));
+    }
+
+    /// Claims that hold on any machine, however busy it is: what was counted, read back, or refused.
+    const AT_ANY_TIME: &[&str] = &[
+        "Larder's own client took no fault for a miss",
+        "a call said ACTION QUEUED where BUFFER_REQUESTS applies, and nowhere else",
+        "a deliberate conflict is refused",
+        "a full cache has evicted",
+        "behind a barrier, what was sent is stored, refused or unknown",
+        "every call beside a fault has one outcome",
+        "every call has one outcome",
+        "every call said OK or told an error",
+        "every call was timed",
+        "every hit carried the right value, no older than acknowledged",
+        "every key that was there was deleted",
+        "every read of the trace was answered",
+        "every reply was the right one",
+        "every value read back is the one written",
+        "every value read was the key's",
+        "every value read was the one written",
+        "every write was acknowledged",
+        "memory grew by what was stored at least",
+        "no call without a fault told an error",
+        "no value of Larder's own client was wrong",
+        "of each counter, what is missing was acknowledged",
+        "the driver opened the connections that it should",
+        "the options are in effect, as library and socket say",
+        "the server counted as many hits as the clients",
+        "the server counted as many misses as the clients",
+        "the server counted as many sets as the clients",
+        "the server counted the same hits",
+        "the server counted the same misses",
+        "the server counted the same sets",
+        "the server counted the same {what}",
+        "the server holds as many items as were stored",
+        "the server saw as many connections",
+        "timeouts are errors",
+        "what a full cache counts can be read",
+        "what is there after a fault is what was set",
+        "what was set is what is read back over another connection",
+        "what was written can be read",
+        "where every reply is read, nothing is lost and not told",
+    ];
+
+    /// Files of the crate's sources, without their tests.
+    fn sources(folder: &Path, all: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).expect("the sources are there") {
+            let path = entry.expect("the sources are there").path();
+            if path.is_dir() {
+                sources(&path, all);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                let text = fs::read_to_string(&path).expect("sources are text");
+                all.push(text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().to_owned());
+            }
+        }
+    }
+
+    /// The claims that `text` checks and says there: what stands in quotation marks behind these words.
+    fn claims(text: &str) -> impl Iterator<Item = &str> {
+        let words = [".add(", ".add_off(", ".equal(", "let claim ="];
+        words.into_iter().flat_map(move |word| text.split(word).skip(1)).filter_map(|behind| {
+            let behind = behind.trim_start().trim_start_matches(['&']).trim_start_matches("format!(");
+            let (claim, _) = behind.strip_prefix('"')?.split_once('"')?;
+            // Ratios are called so, and are no checks.
+            (!claim.contains(" / ")).then_some(claim)
+        })
+    }
+
+    #[test]
+    fn each_claim_that_is_checked_is_known_to_be_of_time_or_not() {
+        let mut texts = Vec::new();
+        sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), &mut texts);
+        let said: BTreeSet<&str> = texts.iter().flat_map(|text| claims(text)).collect();
+        // One that is new is of time, with a remedy, or holds at any time: whoever adds it says which.
+        let known: BTreeSet<&str> = AT_ANY_TIME.iter().copied().collect();
+        assert_eq!(said, known);
+        assert!(ALL.iter().all(|claim| !known.contains(claim)), "claims of time are said by their names");
     }
 }

@@ -93,6 +93,13 @@ pub fn extremes(settings: &[Setting]) -> Vec<Setting> {
     chosen
 }
 
+/// Loads of `settings` that no null server is asked, by their names.
+pub fn without_null(settings: &[Setting]) -> Vec<String> {
+    let others = [Asked::Zipf, Asked::KeyDb].into_iter();
+    let asked = others.filter(|asked| settings.iter().any(|setting| setting.asked == *asked));
+    asked.map(|asked| asked.name().to_owned()).collect()
+}
+
 /// The article's own figure: how long its reads took.
 fn article(experiment: &mut Experiment, cells: &[Cell]) {
     let ours: Vec<&Cell> = cells.iter().filter(|cell| cell.setting.asked == Asked::KeyDb).collect();
@@ -322,6 +329,16 @@ fn verdict(experiment: &mut Experiment, cells: &[Cell], shown: &Grid) {
 mod tests {
     use super::*;
     use crate::experiment::Seat;
+
+    #[test]
+    fn loads_without_a_null_server_are_named() {
+        let of = |asked: &[Asked]| {
+            let setting = |&asked| Setting { asked, connections: 50, pipeline: 1, value_bytes: 32 };
+            without_null(&asked.iter().map(setting).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[Asked::Hit, Asked::Set]), [""; 0]);
+        assert_eq!(of(&[Asked::KeyDb, Asked::Hit, Asked::Zipf]), ["zipf", "keydb"]);
+    }
 
     #[test]
     fn throughput_is_compared_beside_the_cpu_time_and_alone_where_that_is_not_seen() {

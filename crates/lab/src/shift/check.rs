@@ -4,6 +4,7 @@ use super::seen::Seen;
 use super::variant::Variant;
 use super::visit::{Counted, Visit};
 use crate::experiment::Experiment;
+use crate::results::of_time;
 
 /// A run in which less of the offered load than this was asked is none.
 const OFFERED_MIN: f64 = 0.8;
@@ -15,7 +16,7 @@ pub fn check(experiment: &mut Experiment, variant: &Variant, visit: &Visit) {
     check_counts(experiment, variant, &[&visit.warm, &visit.seen], visit.server_counts);
     // Requests that wait for long come after a shift that they should have come before.
     let share = visit.seen.totals().0 as f64 / visit.offered.max(1.0);
-    experiment.checks.add("what was offered was asked in its time", share >= OFFERED_MIN, || {
+    experiment.checks.add(of_time::OFFERED, share >= OFFERED_MIN, || {
         format!("{}: {:.0} % of it", variant.name, 100.0 * share)
     });
 }
