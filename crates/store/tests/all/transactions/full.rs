@@ -273,6 +273,8 @@ fn after_a_flush_beside_a_batch_that_lasts(at_last: bool) {
         let mut other = store.worker().unwrap();
         let sizes = [60, 400, 3_000, 20_000, 200_000];
         for round in 0..20u64 {
+            // What the other worker has found that was flushed is not waited for: it does nothing meanwhile.
+            worker.set_patient(false);
             let mut guard = worker.enter(NOW + round * 100);
             let mut full = [false; 5];
             let mut n = 0u64;
@@ -284,6 +286,7 @@ fn after_a_flush_beside_a_batch_that_lasts(at_last: bool) {
                 n += 1;
             }
             drop(guard);
+            worker.set_patient(true);
             let inside = std::sync::Barrier::new(2);
             std::thread::scope(|scope| {
                 let (other, inside) = (&mut other, &inside);
