@@ -4,7 +4,7 @@
 //! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`
-//! - which clients may speak: `access`, `strangers`; which listen: `topics`, `glob`; what is told of keys: `events`, `telling`
+//! - which clients may speak: `access`, `digest`, `strangers`; which listen: `topics`, `glob`; what is told of keys: `events`, `telling`
 //! - what is asked for, and what is there: `traffic`; which clients are told of it: `watchers`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`, `lately`,
 //!   `findings`, `shown`, `system`
@@ -17,6 +17,7 @@ pub(crate) mod batch;
 pub(crate) mod calls;
 pub(crate) mod context;
 pub(crate) mod counters;
+pub(crate) mod digest;
 pub(crate) mod errors;
 pub(crate) mod events;
 pub(crate) mod exposition;

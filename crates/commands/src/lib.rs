@@ -28,8 +28,10 @@ pub mod redis;
 mod session;
 mod shared;
 
+pub use crate::core::access::{Access, SECRET_BYTES_MAX};
 pub use crate::core::context::Room;
 pub use crate::core::counters::{ClassCounter, Counter, Counters, Sums};
+pub use crate::core::digest::Digest;
 pub use crate::core::exposition::{Exposition, Family, Sample, TRUNCATED, Told};
 pub use crate::core::figures::series::{Reading, SERIES, SERIES_COUNT, Series};
 pub use crate::core::figures::table::{ClassFigure, Figure, Kind, Row, Unit};

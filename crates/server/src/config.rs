@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 
 use larder_commands::memcached::slabs::{SIZES_MAX, slab_sizes};
-use larder_commands::{DebugCommand, Speaks};
+use larder_commands::{DebugCommand, Digest, Speaks};
 use larder_eventloop::socket::Address;
 
 use crate::listen::Place;
@@ -35,14 +35,14 @@ pub struct Config {
     pub http_port: Option<u16>,
     /// `--http-port` was given.
     pub http_port_given: bool,
-    /// `--requirepass` or what `--requirepass-file` has, if given.
-    pub password: Option<String>,
+    /// `--requirepass` or what `--requirepass-file` has, if given and not empty.
+    pub password: Option<Digest>,
     /// `--protected-mode`.
     pub protected: bool,
     /// `--enable-debug-command`.
     pub debug: DebugCommand,
     /// Users of `--auth-file` and their passwords.
-    pub users: Vec<(String, String)>,
+    pub users: Vec<(String, Digest)>,
     /// `-l`, in order; empty means the default address.
     pub listen: Vec<Place>,
     /// `-s`.

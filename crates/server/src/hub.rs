@@ -237,7 +237,7 @@ fn settings(config: &Config) -> Settings {
         append_bytes_max: config.append_bytes_max(),
         strangers_max: config.strangers_max(),
         redis: config.protocol == Protocol::Auto,
-        password: config.password.clone().unwrap_or_default(),
+        password: config.password.clone(),
         users: config.users.clone(),
         debug: config.debug,
         protected: config.protected,

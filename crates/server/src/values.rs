@@ -1,6 +1,12 @@
 //! Values of options as they are written: whole numbers in a range, bytes with a suffix, files of secrets.
 //!
-//! An error is a reason without the option's name.
+//! An error is a reason without the option's name. Of passwords nothing is kept but their digests: the text of their
+//! files is overwritten behind them.
+
+use std::io::Read;
+
+use larder_commands::{Digest, SECRET_BYTES_MAX};
+use zeroize::Zeroizing;
 
 /// Reads a whole number in a range.
 pub(crate) fn number<T>(text: &str, least: T, most: T) -> Result<T, String>
@@ -37,13 +43,22 @@ fn short(bytes: u64) -> String {
     bytes.to_string()
 }
 
-/// Reads users and their passwords from a file: `user:password` lines, `#` comments.
-pub(crate) fn users(path: &str) -> Result<Vec<(String, String)>, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+/// Reads users and their passwords from a file: `user:password` lines, `#` comments. A user may have several.
+pub(crate) fn users(path: &str) -> Result<Vec<(String, Digest)>, String> {
+    let text = secret_text(path)?;
     let mut users = Vec::new();
     for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
         let (user, password) = line.split_once(':').ok_or("lines are user:password")?;
-        users.push((user.to_owned(), password.to_owned()));
+        if user.is_empty() || password.is_empty() {
+            return Err("lines are user:password, and neither is empty".into());
+        }
+        if user.len() > SECRET_BYTES_MAX || password.len() > SECRET_BYTES_MAX {
+            return Err(format!("a user and a password have {SECRET_BYTES_MAX} bytes at most"));
+        }
+        if users.len() == USERS_MAX {
+            return Err(format!("{USERS_MAX} lines at most"));
+        }
+        users.push((user.to_owned(), password.into()));
     }
     if users.is_empty() {
         return Err("the file names no user".into());
@@ -52,19 +67,80 @@ pub(crate) fn users(path: &str) -> Result<Vec<(String, String)>, String> {
 }
 
 /// Reads a password from a file: its one line.
-pub(crate) fn password(path: &str) -> Result<String, String> {
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+pub(crate) fn password(path: &str) -> Result<Digest, String> {
+    let text = secret_text(path)?;
     let mut lines = text.lines();
     match (lines.next(), lines.next()) {
-        (Some(password), None) if !password.is_empty() => Ok(password.to_owned()),
+        (Some(password), None) if password.len() > SECRET_BYTES_MAX => {
+            Err(format!("a password has {SECRET_BYTES_MAX} bytes at most"))
+        }
+        (Some(password), None) if !password.is_empty() => Ok(password.into()),
         (Some(_), Some(_)) => Err("the file has more than one line".into()),
         _ => Err("the file has no password".into()),
     }
 }
 
+/// Most lines of a file of users: each time somebody says who it is, all of them are compared.
+const USERS_MAX: usize = 4096;
+
+/// The text of a file of secrets, in memory that is overwritten when it is dropped: of the file's size from the start, so
+/// that no shorter copy was left behind while it grew.
+fn secret_text(path: &str) -> Result<Zeroizing<String>, String> {
+    let read = || -> std::io::Result<String> {
+        let mut file = std::fs::File::open(path)?;
+        let bytes = file.metadata()?.len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        let mut text = String::with_capacity(bytes as usize + 1);
+        file.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    read().map(Zeroizing::new).map_err(|error| error.to_string())
+}
+
+/// Most bytes of a file of secrets.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_commands::Access;
+
+    /// Whether a server whose users are those of such a file admits this one.
+    fn admitted(text: &str, user: &str, password: &str) -> Result<bool, String> {
+        let path = std::env::temp_dir().join(format!("larder-users-{}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        let found = users(path.to_str().unwrap());
+        std::fs::remove_file(&path).unwrap();
+        Ok(Access::new(None, &found?, true).admits(user.as_bytes(), password.as_bytes()))
+    }
+
+    #[test]
+    fn users_are_lines_and_neither_part_is_empty() {
+        let text = "# those of the shop\n\nshop:s3:cret \nshop:next\r\nother:x";
+        for (user, password, admits) in [
+            ("shop", "s3:cret ", true),
+            ("shop", "next", true),
+            ("other", "x", true),
+            ("shop", "x", false),
+            ("# those of the shop", "", false),
+        ] {
+            assert_eq!(admitted(text, user, password), Ok(admits), "{user} {password}");
+        }
+        for bad in ["", "# none\n", "user", "user:", ":password", "a:b\nuser\n"] {
+            assert!(admitted(bad, "user", "").is_err(), "{bad:?}");
+        }
+        for (lines, is_right) in [(USERS_MAX - 1, true), (USERS_MAX, true), (USERS_MAX + 1, false)] {
+            assert_eq!(admitted(&"user:x\n".repeat(lines), "user", "x").is_ok(), is_right, "{lines}");
+        }
+        for bytes in [SECRET_BYTES_MAX, SECRET_BYTES_MAX + 1] {
+            let long = "p".repeat(bytes);
+            for text in [format!("user:{long}"), format!("{long}:word")] {
+                assert_eq!(admitted(&text, "user", &long).is_ok(), bytes == SECRET_BYTES_MAX, "{bytes}");
+            }
+        }
+    }
 
     #[test]
     fn a_password_is_the_one_line_of_its_file() {
@@ -74,7 +150,8 @@ mod tests {
             password(path.to_str().unwrap())
         };
         for text in ["a b:#c", "a b:#c\n", "a b:#c\r\n"] {
-            assert_eq!(said(text).as_deref(), Ok("a b:#c"));
+            let access = Access::new(Some(&said(text).unwrap()), &[], true);
+            assert!(access.admits(b"default", b"a b:#c"), "{text:?}");
         }
         for text in ["", "\n", "\nx", "x\ny", "x\n\n"] {
             assert!(said(text).is_err(), "{text:?}");

@@ -99,7 +99,7 @@ impl Local {
                     let found = all.into_iter().find(|debug| debug.name() == name);
                     settings.debug = found.ok_or(format!("{option} {name}"))?;
                 }
-                "--requirepass" => settings.password = value()?.to_owned(),
+                "--requirepass" => settings.password = Some(value()?.into()),
                 "-R" => settings.requests_per_event = Some(number(value()?)? as u32),
                 "-D" => {
                     settings.prefix_delimiter = value()?.as_bytes()[0];

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use larder_store::{Guard, Millis};
 
 use super::access::Access;
+use super::digest::Digest;
 use super::errors::Errors;
 use super::events::Events;
 use super::figures::Base;
@@ -97,10 +98,10 @@ pub struct Settings {
     pub strangers_max: usize,
     /// Not `-B ascii`: a connection whose first byte is `*` speaks RESP.
     pub redis: bool,
-    /// `--requirepass`: the RESP clients' password; empty: none is asked for.
-    pub password: String,
+    /// `--requirepass`: the default user's password; none: it has none.
+    pub password: Option<Digest>,
     /// `--auth-file`: further users and their passwords.
-    pub users: Vec<(String, String)>,
+    pub users: Vec<(String, Digest)>,
     /// `--enable-debug-command`: who may use DEBUG.
     pub debug: DebugCommand,
     /// Not `--protected-mode no`: without a password RESP is spoken with clients of this machine alone.
@@ -139,7 +140,7 @@ impl Default for Settings {
             append_bytes_max: 4 << 20,
             strangers_max: 256,
             redis: true,
-            password: String::new(),
+            password: None,
             users: Vec::new(),
             debug: DebugCommand::No,
             protected: true,
@@ -265,7 +266,7 @@ impl Shared {
             lately: Lately::default(),
             said: Said::default(),
             errors: Errors::default(),
-            access: Access::new(&settings.password, &settings.users, settings.protected),
+            access: Access::new(settings.password.as_ref(), &settings.users, settings.protected),
             strangers: Arc::default(),
             input_wanted: AtomicBool::new(false),
             pause: Pause::default(),

@@ -202,6 +202,7 @@ fn hello(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 
 /// Lets a user in.
 fn admit(call: &mut Call<'_, '_, '_>, user: &[u8], password: &[u8]) -> Result<(), Fail> {
+    call.spend(call.cx.shared.access.look_ns(user.len() + password.len()));
     if !call.cx.shared.access.admits(user, password) {
         return Err(Fail::of("WRONGPASS invalid username-password pair or user is disabled."));
     }

@@ -323,15 +323,40 @@ fn nobody_is_shown_a_password() {
         assert!(!reply.contains(CANARY), "{words:?}: {reply}");
     }
     assert!(bench.says(&mut session, &["SLOWLOG", "GET", "-1"]).contains("(redacted)"));
-    // A client that may change a password may ask for it, as in Redis: by its parameter, among others, too.
+    // Who may change a password is told that there is one.
     for words in [&["CONFIG", "GET", "requirepass"][..], &["CONFIG", "GET", "*"]] {
-        assert!(bench.says(&mut session, words).contains(CANARY), "{words:?}");
+        let reply = bench.says(&mut session, words);
+        assert!(reply.contains("requirepass\r\n$10\r\n(redacted)\r\n") && !reply.contains(CANARY), "{reply}");
         let refused = bench.says(&mut Session::new(), words);
         assert!(refused.starts_with("-NOAUTH "), "{words:?}: {refused}");
     }
     for line in ["stats\r\n", "stats settings\r\n", "stats conns\r\n", "stats detail dump\r\n"] {
         assert!(!bench.ask(line).contains(CANARY), "{line}");
     }
+}
+
+#[test]
+fn a_password_that_is_not_told_is_not_lost_by_who_writes_back_what_was() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    let set = |bench: &mut Bench, session: &mut Session, words: &[&str]| {
+        bench.says(session, &[&["CONFIG", "SET"], words].concat())
+    };
+    assert_eq!(
+        bench.says(&mut session, &["CONFIG", "GET", "requirepass"]),
+        "*2\r\n$11\r\nrequirepass\r\n$0\r\n\r\n"
+    );
+    assert_eq!(set(&mut bench, &mut session, &["requirepass", "sesame"]), "+OK\r\n");
+    let refused = set(&mut bench, &mut session, &["requirepass", "(redacted)"]);
+    assert!(refused.starts_with("-ERR CONFIG SET failed") && refused.contains("requirepass"), "{refused}");
+    // One that is set with another that fails is what it was.
+    let refused = set(&mut bench, &mut session, &["requirepass", "other", "maxmemory", "99999999999999"]);
+    assert!(refused.starts_with("-ERR CONFIG SET failed"), "{refused}");
+    let mut other = Session::new();
+    assert!(bench.says(&mut other, &["AUTH", "other"]).starts_with("-WRONGPASS "));
+    assert_eq!(bench.says(&mut Session::new(), &["AUTH", "sesame"]), "+OK\r\n");
+    assert_eq!(set(&mut bench, &mut session, &["requirepass", ""]), "+OK\r\n");
+    assert_eq!(bench.says(&mut Session::new(), &["PING"]), "+PONG\r\n");
 }
 
 #[test]
@@ -443,7 +468,7 @@ fn a_text_for_many_patterns_is_kept_once() {
 
 #[test]
 fn who_has_said_the_password_may_send_what_is_long_at_once() {
-    let mut bench = Bench::new(Settings { password: "secret".into(), ..Settings::default() });
+    let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
     let value = "v".repeat(20_000);
     let input =
         [command(&["AUTH", "secret"]), command(&["SET", "k", &value]), command(&["STRLEN", "k"])].concat();
@@ -465,7 +490,7 @@ fn a_pause_can_always_be_ended() {
 
 #[test]
 fn who_has_to_say_who_he_is_may_do_so_in_a_pause_and_end_it() {
-    let mut bench = Bench::new(Settings { password: "secret".into(), ..Settings::default() });
+    let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
     let mut known = Session::new();
     assert_eq!(bench.says(&mut known, &["AUTH", "secret"]), "+OK\r\n");
     for entering in [&["AUTH", "secret"][..], &["HELLO", "2", "AUTH", "default", "secret"]] {
@@ -523,7 +548,7 @@ fn without_a_password_clients_of_other_machines_are_turned_away() {
     assert!(denied(Settings::default(), true));
     assert!(!denied(Settings::default(), false));
     assert!(!denied(Settings { protected: false, ..Settings::default() }, true));
-    assert!(!denied(Settings { password: "secret".into(), ..Settings::default() }, true));
+    assert!(!denied(Settings { password: Some("secret".into()), ..Settings::default() }, true));
 }
 
 #[test]

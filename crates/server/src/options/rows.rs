@@ -1,6 +1,6 @@
 //! The rows, in the order of the help.
 
-use larder_commands::DebugCommand;
+use larder_commands::{DebugCommand, SECRET_BYTES_MAX};
 
 use super::{Effect, Row};
 use crate::config::Protocol;
@@ -82,7 +82,10 @@ pub const OPTIONS: &[Row] = &[
         value: Some("PASSWORD"),
         letter: None,
         apply: |config, value| {
-            config.password = Some(value.into());
+            if value.len() > SECRET_BYTES_MAX {
+                return Err(format!("{SECRET_BYTES_MAX} bytes at most"));
+            }
+            config.password = (!value.is_empty()).then(|| value.into());
             Ok(())
         },
         ..row(

@@ -8,10 +8,13 @@ use std::sync::{Mutex, PoisonError};
 
 use larder_protocol::resp::Args;
 use larder_store::{Eviction, MEMORY_BYTES_MIN, Store};
+use zeroize::{Zeroize, Zeroizing};
 
+use super::PROCESS_NS;
 use super::commandlog::namesakes;
 use super::parameter::{PARAMETERS, Parameter};
-use super::{PROCESS_NS, secret};
+use super::secret::{self, REDACTED};
+use crate::core::digest::Digest;
 use crate::core::glob::{Pattern, Weight};
 use crate::core::host::Process;
 use crate::redis::call::bounded;
@@ -128,7 +131,7 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
             address.unwrap_or("0").to_owned()
         }
         "bind" => call.client.facts.listen_address.rsplit_once(':').map_or("", |(host, _)| host).to_owned(),
-        "requirepass" => call.cx.shared.access.password(),
+        "requirepass" => call.cx.shared.access.password().map_or("", |_| REDACTED).into(),
         "protected-mode" => if call.cx.shared.access.protected() { "yes" } else { "no" }.into(),
         "proto-max-bulk-len" => common.limits.bulk_bytes_max(&call.cx.guard).to_string(),
         "notify-keyspace-events" => call.cx.shared.events.letters(),
@@ -202,7 +205,7 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Err(Fail::SYNTAX);
     }
     // All are checked before any is set.
-    let mut all: Vec<(&'static Parameter, String)> = Vec::new();
+    let mut all: Vec<(&'static Parameter, Zeroizing<String>)> = Vec::new();
     while !args.is_empty() {
         let (name, text) = (next(&mut args)?, next(&mut args)?);
         let Some(parameter) = Parameter::named(name) else {
@@ -218,23 +221,47 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             return Err(failed(parameter.name, "the text is too long"));
         }
         let text = String::from_utf8_lossy(text);
-        all.push((parameter, parameter.kind.check(&text).map_err(|why| failed(parameter.name, &why))?));
+        if secret::is_password(parameter.name) && text == REDACTED {
+            // Who writes back what CONFIG GET has told does not make it the password.
+            return Err(failed(parameter.name, "(redacted) stands for a password, and cannot be one"));
+        }
+        let checked = parameter.kind.check(&text).map_err(|why| failed(parameter.name, &why))?;
+        all.push((parameter, Zeroizing::new(checked)));
     }
     all.sort_by_key(|(parameter, _)| parameter.stage());
     let mut before = Vec::with_capacity(all.len());
-    for (parameter, text) in all {
+    for (parameter, mut text) in all {
         call.spend(SET_NS);
-        let was = value(call, parameter);
-        if let Err(why) = apply(call, parameter.name, text) {
+        let was = Was::of(call, parameter);
+        if let Err(why) = apply(call, parameter.name, std::mem::take(&mut *text)) {
             for (parameter, was) in before.into_iter().rev() {
                 // What was so can be so again.
-                let _ = apply(call, parameter, was);
+                match was {
+                    Was::Text(text) => _ = apply(call, parameter, text),
+                    Was::Password(password) => call.cx.shared.access.set_password(password),
+                }
             }
             return Err(failed(parameter.name, &why));
         }
         before.push((parameter.name, was));
     }
     call.ok()
+}
+
+/// What a parameter was set to.
+enum Was {
+    Text(String),
+    /// Of `requirepass`, which tells nobody what it is.
+    Password(Option<Digest>),
+}
+
+impl Was {
+    fn of(call: &Call<'_, '_, '_>, parameter: &Parameter) -> Was {
+        match parameter.name {
+            "requirepass" => Was::Password(call.cx.shared.access.password()),
+            _ => Was::Text(value(call, parameter)),
+        }
+    }
 }
 
 /// Has a parameter do what it says.
@@ -263,7 +290,11 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
             store.set_eviction(eviction(&text));
             common.parameters.set(name, text);
         }
-        "requirepass" => access.set_password(&text),
+        "requirepass" => {
+            access.set_password((!text.is_empty()).then(|| text.as_str().into()));
+            let mut text = text;
+            text.zeroize();
+        }
         "protected-mode" => access.protect(text == "yes"),
         "notify-keyspace-events" if !text.is_empty() && !call.cx.shared.settings.dump => {
             return Err("keys may not be listed (-X)".into());

@@ -6,7 +6,7 @@ use crate::redis::call::is;
 use crate::redis::table::{self, Command, Secret};
 
 /// What is shown in the place of a password.
-const REDACTED: &[u8] = b"(redacted)";
+pub(crate) const REDACTED: &str = "(redacted)";
 
 /// The words of a command as others may see them; `row` is the command's, if there is one of its name.
 pub(crate) fn shown<'a>(row: Option<&'static Command>, words: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
@@ -16,7 +16,7 @@ pub(crate) fn shown<'a>(row: Option<&'static Command>, words: Args<'a>) -> impl 
     words.enumerate().map(move |(n, word)| {
         if secret > 0 {
             secret -= 1;
-            return REDACTED;
+            return REDACTED.as_bytes();
         }
         if passed > 0 {
             passed -= 1;

@@ -1,0 +1,60 @@
+//! What is kept of a password, and of a user's name: its SHA-256, as in Redis's files of users.
+//!
+//! Nothing here gives a text back. Digests are compared in a time that says nothing of where they differ, and a longer
+//! or shorter text is no other work to compare with. They have no salt: a password that a dictionary has is found by who
+//! has read the digest, so that strength comes from long random passwords.
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+use subtle::{Choice, ConstantTimeEq};
+
+/// The SHA-256 of a secret.
+#[derive(Clone)]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// Of these bytes. The caller overwrites them.
+    pub fn of(text: &[u8]) -> Digest {
+        Digest(Sha256::digest(text).into())
+    }
+}
+
+impl From<&str> for Digest {
+    fn from(text: &str) -> Digest {
+        Digest::of(text.as_bytes())
+    }
+}
+
+impl ConstantTimeEq for Digest {
+    fn ct_eq(&self, other: &Digest) -> Choice {
+        self.0.ct_eq(&other.0)
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(redacted)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_the_sha_256_that_others_make() {
+        // FIPS 180-2, appendix B.1.
+        let known = [
+            0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40, 0xde, 0x5d, 0xae, 0x22, 0x23,
+            0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17, 0x7a, 0x9c, 0xb4, 0x10, 0xff, 0x61, 0xf2, 0x00, 0x15, 0xad,
+        ];
+        assert_eq!(Digest::from("abc").0, known);
+    }
+
+    #[test]
+    fn it_is_shown_by_nobody() {
+        let shown = format!("{:?} {:#?}", Digest::from("abc"), Some(Digest::from("abc")));
+        assert!(!shown.contains("abc") && !shown.contains("ba") && !shown.contains("186"), "{shown}");
+    }
+}
