@@ -178,12 +178,18 @@ pub fn serve(config: Config) -> Result<(), Failure> {
     }
     if let Some(user) = &config.user {
         process::become_user(user)?;
+        if config.core_dumps {
+            process::stay_dumpable()?;
+        }
     }
     if config.lock_memory {
         process::lock_memory()?;
     }
     let store =
         Store::new(store_config(&config)).map_err(|error| format!("cannot make the store: {error:?}"))?;
+    if config.core_dumps {
+        store.show_in_core_dumps();
+    }
     store.set_automove(match config.reported.slab_automove {
         0 => Automove::Off,
         1 => Automove::Ages,

@@ -120,6 +120,15 @@ pub fn allow_core_dumps() -> Result<(), String> {
         .map_err(|error| format!("-r: {error}"))
 }
 
+/// Lets the system write a core file of a process that has become another user: it writes none otherwise.
+///
+/// # Errors
+/// What the system says.
+pub fn stay_dumpable() -> Result<(), String> {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(|error| format!("-r: {error}"))
+}
+
 /// Locks what is and will be mapped.
 ///
 /// # Errors

@@ -138,6 +138,9 @@ impl Arena {
         let base = unsafe { mapping.add(skip) };
         #[cfg(feature = "schedule")]
         crate::schedule::arena_at(base.as_ptr());
+        // What is cached is in no core dump. Linux can do it since 3.4.
+        // SAFETY: the bytes were just mapped, and nothing but dumps of the process asks for this advice.
+        let _ = unsafe { madvise(mapping.as_ptr().cast(), mapped_bytes(bytes), Advice::LinuxDontDump) };
         // SAFETY: the bytes were just mapped. A system without huge pages says no, and that is fine.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         let spans = map(spans_max as usize * size_of::<Span>())?.cast();
@@ -166,6 +169,13 @@ impl Arena {
             preparer: OnceLock::new(),
             barren: Barren::default(),
         })
+    }
+
+    /// From here on core dumps of the process have what is cached.
+    pub(crate) fn show_in_core_dumps(&self) {
+        let bytes = mapped_bytes(self.bytes);
+        // SAFETY: the mapping was made by `map` with this length, and nothing but dumps asks for this advice.
+        let _ = unsafe { madvise(self.mapping.as_ptr().cast(), bytes, Advice::LinuxDoDump) };
     }
 
     /// The address of a location.
@@ -437,6 +447,43 @@ mod tests {
         arena.give_span(3);
         arena.give_span(2);
         assert_eq!(arena.take_span(1, Share::Index), Some(2));
+    }
+
+    /// Whether the system's list of mappings says of each one within this range that dumps leave it out.
+    #[cfg(not(miri))]
+    fn left_out_of_dumps(from: usize, bytes: usize) -> Vec<bool> {
+        let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let (mut within, mut found) = (false, Vec::new());
+        for line in text.lines() {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let ends = range.and_then(|(from, to)| {
+                Some((usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?))
+            });
+            if let Some((begins, ends)) = ends {
+                within = begins < from + bytes && from < ends;
+            } else if let (true, Some(flags)) = (within, line.strip_prefix("VmFlags:")) {
+                found.push(flags.split(' ').any(|flag| flag == "dd"));
+            }
+        }
+        found
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn core_dumps_leave_out_what_is_cached_unless_they_are_to_have_it() {
+        let arena = Arena::new(16 << 20, 64 << 20).unwrap();
+        let all = || left_out_of_dumps(arena.base.as_ptr() as usize, arena.bytes);
+        let is_left_out = |found: Vec<bool>| !found.is_empty() && found.iter().all(|&left_out| left_out);
+        assert!(is_left_out(all()));
+        // Nor does what happens to memory change that.
+        let spans: Vec<u32> = (0..100).map(|_| arena.take_span(1, Share::Index).unwrap()).collect();
+        spans.into_iter().for_each(|number| arena.give_span(number));
+        assert!(arena.set_limit_bytes(1 << 20));
+        while arena.trim(1) {}
+        assert!(is_left_out(all()));
+        arena.show_in_core_dumps();
+        let found = all();
+        assert!(!found.is_empty() && !found.contains(&true), "{found:?}");
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl Store {
         self.automove.store(automove as u8, Ordering::Relaxed);
     }
 
+    /// From here on core dumps of the process have what is cached; otherwise they leave it out.
+    pub fn show_in_core_dumps(&self) {
+        self.arena.show_in_core_dumps();
+    }
+
     /// The memory limit.
     pub fn memory_bytes(&self) -> u64 {
         self.arena.limit_bytes()

@@ -389,7 +389,11 @@ pub const OPTIONS: &[Row] = &[
             config.core_dumps = true;
             Ok(())
         },
-        ..row('r', "enable-coredumps", "lifts the limit on core files")
+        ..row(
+            'r',
+            "enable-coredumps",
+            "lifts the limit on core files, which then have what is cached: without, they leave it out",
+        )
     },
     Row {
         apply: |config, _| {
