@@ -1,6 +1,6 @@
 //! memcached's commands, in their classic and their meta text: one table, one function a command.
 //!
-//! - `session`: the conversation; `shared`: what all share; `batch`: what it reads ahead; `upload`: values that are not whole yet
+//! - `login`: who speaks; `session`: the conversation; `shared`: what all share; `batch`: what it reads ahead; `upload`: values that are not whole yet
 //! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other
 //!   commands; `dump`: their long replies; `sizes`: one of them
 //! - `told`: keyspace events; `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell;
@@ -14,6 +14,7 @@ mod dump;
 mod flow;
 mod incoming;
 pub(crate) mod join;
+mod login;
 mod meta;
 pub(crate) mod metrics;
 mod session;
@@ -29,5 +30,6 @@ pub(crate) mod tuning;
 mod verbs;
 mod watch;
 
+pub(crate) use login::{Login, Step};
 pub(crate) use session::Conversation;
 pub(crate) use text::TOO_MANY_CONNECTIONS;

@@ -5,7 +5,10 @@
 //! New ──► first byte ┬─ `*`  ──► Redis       for good
 //!                    ├─ 0x80 ──► Closed      the binary protocol, which is not spoken
 //!                    └─ else ──► Memcached   for good
+//! Login ─► first byte as above, but that Memcached begins when the client has said who it is
 //! ```
+//!
+//! Login is in the place of New where text clients are asked for a password.
 //!
 //! A protocol is a module beside [`memcached`] and [`redis`] with its part of [`Shared`], and here what it is known by and
 //! an arm of each `match`.
@@ -37,6 +40,12 @@ pub enum Speaks {
 }
 
 impl Speaks {
+    /// What a connection's conversation is, is known when it is made; otherwise its first byte says so.
+    pub fn is_known_at_once(self, shared: &Shared) -> bool {
+        let common = &shared.common;
+        self == Speaks::Redis || common.settings.text_auth && common.access.asks()
+    }
+
     /// What a connection hears that is one more than may be open.
     pub fn refusal(self) -> &'static [u8] {
         match self {
@@ -77,6 +86,14 @@ impl<'c, 'w> Context<'c, 'w> {
     }
 }
 
+/// The first byte is none of memcached's text.
+fn is_of_another(input: &[u8], cx: &Context<'_, '_>) -> bool {
+    match input.first() {
+        Some(&RESP_ARRAY) => cx.common.shared.settings.redis,
+        first => first == Some(&BINARY_MAGIC),
+    }
+}
+
 /// One connection's conversation.
 #[derive(Debug, Default)]
 pub struct Session(Conversation);
@@ -92,12 +109,15 @@ enum Conversation {
     Memcached(memcached::Conversation),
     /// RESP.
     Redis(Box<redis::Conversation>),
+    /// Nothing but who it is, in memcached's text.
+    Login(Box<memcached::Login>),
     /// Nothing more.
     Closed,
 }
 
 impl Session {
-    /// A conversation that has not begun: its first byte says what is spoken.
+    /// A conversation that has not begun: its first byte says what is spoken. Whether it is asked for a password is known
+    /// then; [`Session::of`] knows it from the start.
     pub fn new() -> Session {
         Session::default()
     }
@@ -105,7 +125,10 @@ impl Session {
     /// A conversation of a connection that has come by a listener.
     pub fn of(speaks: Speaks, cx: &Context<'_, '_>) -> Session {
         match speaks {
-            Speaks::Any => Session::new(),
+            Speaks::Any => match memcached::Login::asked(&cx.common) {
+                Some(login) => Session(Conversation::Login(Box::new(login))),
+                None => Session::new(),
+            },
             Speaks::Redis => {
                 Session(Conversation::Redis(Box::new(redis::Conversation::new(&cx.shared.redis, &cx.common))))
             }
@@ -122,7 +145,7 @@ impl Session {
             Conversation::Redis(conversation) => {
                 conversation.receive(&cx.shared.redis, &mut cx.common, input, out)
             }
-            Conversation::New | Conversation::Closed => self.begin(cx, input, out),
+            Conversation::New | Conversation::Login(_) | Conversation::Closed => self.begin(cx, input, out),
         }
     }
 
@@ -132,16 +155,53 @@ impl Session {
         if matches!(self.0, Conversation::Closed) {
             return Progress { consumed: 0, next: Next::Close };
         }
+        if matches!(self.0, Conversation::New)
+            && !input.is_empty()
+            && let Some(login) = memcached::Login::asked(&cx.common)
+        {
+            self.0 = Conversation::Login(Box::new(login));
+        }
+        if let Conversation::Login(login) = &mut self.0 {
+            // Whoever is one too many is told so, whatever it speaks.
+            if login.is_turned_away() || !login.is_new() || !is_of_another(input, cx) {
+                return self.log_in(cx, input, out);
+            }
+        }
         match input.first() {
             None => {
                 cx.flush_if_due();
                 return Progress { consumed: 0, next: Next::Receive };
             }
-            Some(&RESP_ARRAY) if cx.common.shared.settings.redis => *self = Session::of(Speaks::Redis, cx),
+            Some(&RESP_ARRAY) if cx.common.shared.settings.redis => {
+                // What it counted as first counts no more.
+                self.0 = Conversation::Closed;
+                *self = Session::of(Speaks::Redis, cx);
+            }
             Some(&BINARY_MAGIC) => self.0 = Conversation::Closed,
             Some(_) => self.0 = Conversation::Memcached(memcached::Conversation::default()),
         }
         self.receive(cx, input, out)
+    }
+
+    /// Takes what says who it is; what comes behind that is a conversation like any other.
+    fn log_in(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+        let Conversation::Login(login) = &mut self.0 else {
+            return Progress { consumed: 0, next: Next::Close };
+        };
+        cx.flush_if_due();
+        match login.receive(&cx.common, input, out) {
+            (consumed, memcached::Step::Waits(next)) => {
+                if next == Next::Close {
+                    self.0 = Conversation::Closed;
+                }
+                Progress { consumed, next }
+            }
+            (consumed, memcached::Step::In) => {
+                self.0 = Conversation::Memcached(memcached::Conversation::default());
+                let Progress { consumed: more, next } = self.receive(cx, &input[consumed..], out);
+                Progress { consumed: consumed + more, next }
+            }
+        }
     }
 
     /// The number by which others know who may wait here: a RESP client, or one who watches.
@@ -149,7 +209,7 @@ impl Session {
         match &self.0 {
             Conversation::Memcached(conversation) => conversation.watcher(),
             Conversation::Redis(conversation) => Some(conversation.client_id()),
-            Conversation::New | Conversation::Closed => None,
+            Conversation::New | Conversation::Login(_) | Conversation::Closed => None,
         }
     }
 
@@ -180,7 +240,10 @@ impl Session {
     pub fn held_bytes(&self) -> u64 {
         match &self.0 {
             Conversation::Redis(conversation) => conversation.held_bytes(),
-            Conversation::New | Conversation::Memcached(_) | Conversation::Closed => 0,
+            Conversation::New
+            | Conversation::Memcached(_)
+            | Conversation::Login(_)
+            | Conversation::Closed => 0,
         }
     }
 
@@ -198,7 +261,7 @@ impl Session {
         match &mut self.0 {
             Conversation::Memcached(conversation) => conversation.upload_spaces(&mut cx.common),
             Conversation::Redis(conversation) => conversation.upload_spaces(&mut cx.common),
-            Conversation::New | Conversation::Closed => None,
+            Conversation::New | Conversation::Login(_) | Conversation::Closed => None,
         }
     }
 
@@ -207,7 +270,7 @@ impl Session {
         match &self.0 {
             Conversation::Memcached(conversation) => conversation.upload_missing(),
             Conversation::Redis(conversation) => conversation.upload_missing(),
-            Conversation::New | Conversation::Closed => 0,
+            Conversation::New | Conversation::Login(_) | Conversation::Closed => 0,
         }
     }
 
@@ -217,7 +280,7 @@ impl Session {
         match &mut self.0 {
             Conversation::Memcached(conversation) => conversation.upload_filled(bytes),
             Conversation::Redis(conversation) => conversation.upload_filled(bytes),
-            Conversation::New | Conversation::Closed => {}
+            Conversation::New | Conversation::Login(_) | Conversation::Closed => {}
         }
     }
 
@@ -228,6 +291,7 @@ impl Session {
             Conversation::New => true,
             Conversation::Memcached(conversation) => conversation.is_idle(),
             Conversation::Redis(conversation) => conversation.is_idle(),
+            Conversation::Login(login) => !login.awaits_rest(),
             Conversation::Closed => false,
         }
     }
@@ -238,6 +302,7 @@ impl Session {
         match &self.0 {
             Conversation::Memcached(conversation) => conversation.awaits_rest(),
             Conversation::Redis(conversation) => conversation.awaits_rest(),
+            Conversation::Login(login) => login.awaits_rest(),
             Conversation::New | Conversation::Closed => false,
         }
     }
@@ -249,6 +314,7 @@ impl Session {
             Conversation::New => 0,
             Conversation::Memcached(conversation) => conversation.input_bytes(),
             Conversation::Redis(conversation) => conversation.input_bytes(),
+            Conversation::Login(login) => u64::from(login.awaits_rest()),
             Conversation::Closed => 1,
         }
     }
@@ -264,13 +330,18 @@ impl Session {
     pub fn stranger_since(&self) -> Option<Millis> {
         match &self.0 {
             Conversation::Redis(conversation) => conversation.stranger_since(),
+            Conversation::Login(login) => login.since(),
             Conversation::New | Conversation::Memcached(_) | Conversation::Closed => None,
         }
     }
 
     /// It is told to go without having been asked anything.
     pub fn is_turned_away(&self) -> bool {
-        matches!(&self.0, Conversation::Redis(conversation) if conversation.is_turned_away())
+        match &self.0 {
+            Conversation::Redis(conversation) => conversation.is_turned_away(),
+            Conversation::Login(login) => login.is_turned_away(),
+            Conversation::New | Conversation::Memcached(_) | Conversation::Closed => false,
+        }
     }
 
     /// memcached's name of what it waits for, for `stats conns`.
@@ -278,7 +349,7 @@ impl Session {
         match &self.0 {
             Conversation::New => "conn_new_cmd",
             Conversation::Memcached(conversation) => conversation.state_name(),
-            Conversation::Redis(_) => "conn_parse_cmd",
+            Conversation::Redis(_) | Conversation::Login(_) => "conn_parse_cmd",
             Conversation::Closed => "conn_closing",
         }
     }

@@ -41,8 +41,12 @@ pub struct Config {
     pub protected: bool,
     /// `--enable-debug-command`.
     pub debug: DebugCommand,
-    /// Users of `--auth-file` and their passwords.
+    /// Users of `--auth-file` and `-Y`, and their passwords.
     pub users: Vec<(String, Digest)>,
+    /// `-Y`.
+    pub text_users: Option<PathBuf>,
+    /// Not `--text-auth no`: text clients have to say who they are, too.
+    pub text_auth: bool,
     /// `-l`, in order; empty means the default address.
     pub listen: Vec<Place>,
     /// `-s`.
@@ -175,6 +179,8 @@ impl Default for Config {
             protected: true,
             debug: DebugCommand::No,
             users: Vec::new(),
+            text_users: None,
+            text_auth: true,
             listen: Vec::new(),
             unix_socket: None,
             unix_mode: 0o700,
@@ -262,20 +268,24 @@ const REPLY_BYTES_MAX_LEAST: u64 = 1 << 20;
 const SLAB_STEP_BYTES: u32 = 8;
 
 impl Config {
-    /// Clients that can say who they are have to.
+    /// Clients have to say who they are; text clients unless [`Config::text_auth`] is off.
     pub fn asks(&self) -> bool {
         self.password.is_some() || !self.users.is_empty()
     }
 
     /// Other machines reach this address, and no password is asked for there.
     pub fn is_open(&self, address: &Address, speaks: Speaks) -> bool {
-        !address.is_local() && !(speaks == Speaks::Redis && (self.asks() || self.protected))
+        let closed = match speaks {
+            Speaks::Redis => self.asks() || self.protected,
+            Speaks::Any => self.asks() && self.text_auth,
+        };
+        !address.is_local() && !closed
     }
 
-    /// The TCP port for text clients. They cannot say who they are: where clients have to, there is
-    /// one only if it was asked for.
+    /// The TCP port for text clients. Few of them can say who they are: where clients have to, there is one only if it was
+    /// asked for, by itself or by users for it.
     pub fn text_port(&self) -> Option<u16> {
-        let closed = !self.port_given && self.asks();
+        let closed = !self.port_given && self.text_users.is_none() && self.asks();
         self.port.filter(|_| !closed)
     }
 
@@ -353,6 +363,9 @@ impl Config {
         let Reported { hot_lru_pct, warm_lru_pct, .. } = self.reported;
         if hot_lru_pct + warm_lru_pct > 80 {
             return Err("-o hot_lru_pct,warm_lru_pct: together 80 at most".into());
+        }
+        if !self.text_auth && self.text_users.is_some() {
+            return Err("-Y, --text-auth no: users of text clients, and none is asked who it is".into());
         }
         self.check_slab_sizes()
     }

@@ -239,6 +239,7 @@ fn settings(config: &Config) -> Settings {
         redis: config.protocol == Protocol::Auto,
         password: config.password.clone(),
         users: config.users.clone(),
+        text_auth: config.text_auth,
         debug: config.debug,
         protected: config.protected,
     }

@@ -382,10 +382,11 @@ mod tests {
     }
 
     #[test]
-    fn a_password_closes_the_port_of_those_who_cannot_say_it() {
+    fn a_password_closes_the_port_of_text_clients_who_were_not_asked_for() {
         let config = Config { password: Some("x".into()), ..Config::default() };
         assert_eq!(config.text_port(), None);
         assert_eq!(Config { port_given: true, ..config.clone() }.text_port(), config.port);
+        assert_eq!(Config { text_users: Some("/x".into()), ..config.clone() }.text_port(), config.port);
         assert_eq!(config.resp_port(), Some(6379));
         assert_eq!(Config { unix_socket: Some("/x".into()), ..config }.resp_port(), None);
     }

@@ -64,7 +64,11 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("tcp_backlog", &config.backlog);
     visit("binding_protocol", &config.protocol);
     visit("auth_enabled_sasl", &YesNo(false));
-    visit("auth_enabled_ascii", &YesNo(false));
+    let file = config.text_users.as_ref().map(|path| path.display());
+    match file {
+        Some(file) => visit("auth_enabled_ascii", &file),
+        None => visit("auth_enabled_ascii", &YesNo(config.text_auth && hub.shared.asks_who())),
+    }
     visit("item_size_max", &config.item_bytes_max());
     visit("maxconns_fast", &YesNo(config.refuse_fast));
     visit("hashpower_init", &reported.hash_power);

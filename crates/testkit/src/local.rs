@@ -7,8 +7,8 @@
 use crate::host::LocalHost;
 use crate::runner::{Received, Wire};
 use larder_commands::{
-    Context, Counter, DebugCommand, Delivery, Next, Output, Pace, Room, Session, Settings, Shared, Speaks,
-    Sums,
+    Context, Counter, DebugCommand, Delivery, Digest, Next, Output, Pace, Room, Session, Settings, Shared,
+    Speaks, Sums,
 };
 use larder_store::{Config, Millis, Store, Worker};
 use std::collections::HashMap;
@@ -55,6 +55,8 @@ pub struct LocalConnection {
     waits: bool,
     /// … or for so many milliseconds.
     awaits_ms: Option<u64>,
+    /// … for so long, whatever comes.
+    sleeps_ms: Option<u64>,
     /// It is given one turn at a time, …
     turns: bool,
     /// … and goes on in the next.
@@ -99,6 +101,8 @@ impl Local {
                     let found = all.into_iter().find(|debug| debug.name() == name);
                     settings.debug = found.ok_or(format!("{option} {name}"))?;
                 }
+                "-Y" | "--auth-file" => settings.users.extend(users(value()?)?),
+                "--text-auth" => settings.text_auth = value()? == "yes",
                 "--requirepass" => settings.password = Some(value()?.into()),
                 "-R" => settings.requests_per_event = Some(number(value()?)? as u32),
                 "-D" => {
@@ -368,6 +372,7 @@ fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]
     cx.flush_if_due();
     let mut consumed = 0;
     (connection.waits, connection.awaits_ms, connection.goes_on) = (false, None, false);
+    connection.sleeps_ms = None;
     loop {
         let progress = connection.session.receive(cx, &input[consumed..], &mut connection.output);
         consumed += progress.consumed;
@@ -380,8 +385,11 @@ fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]
                 return consumed;
             }
             Next::Flush | Next::Yield => {}
-            // The clock stands: whoever sleeps goes on when the test moves it and sends something.
-            Next::Sleep(_) => return consumed,
+            // The clock stands: whoever sleeps goes on when the test moves it and sends something, or waits for a reply.
+            Next::Sleep(ms) => {
+                connection.sleeps_ms = Some(ms);
+                return consumed;
+            }
             Next::Await(ms) => {
                 (connection.waits, connection.awaits_ms) = (true, ms);
                 return consumed;
@@ -430,9 +438,16 @@ impl Wire for Local {
 
     fn receive(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String> {
         let connection = self.connections.get(name).ok_or("not connected")?;
-        if let (Some(ms), []) = (connection.awaits_ms, connection.sent.as_slice()) {
-            // Who waits for a reply gives it the time it takes.
-            self.pass(ms);
+        // Who waits for a reply gives it the time it takes.
+        match (connection.awaits_ms, connection.sleeps_ms) {
+            _ if !connection.sent.is_empty() => {}
+            (Some(ms), _) => self.pass(ms),
+            (None, Some(ms)) => {
+                self.shift(ms as i64);
+                self.pass(ms);
+                self.each(|connection| connection.sleeps_ms.is_some());
+            }
+            (None, None) => {}
         }
         self.peek(name, buffer)
     }
@@ -485,6 +500,16 @@ fn extended(settings: &mut Settings, list: &str) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Users and their passwords, of a file of lines `user:password`.
+fn users(path: &str) -> Result<Vec<(String, Digest)>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let user = |line: &str| -> Result<(String, Digest), String> {
+        let (user, password) = line.split_once(':').ok_or(format!("{path}: {line:?}"))?;
+        Ok((user.to_owned(), password.into()))
+    };
+    text.lines().map(user).collect()
 }
 
 fn number(text: &str) -> Result<u64, String> {

@@ -7,6 +7,9 @@ use crate::pattern::Pattern;
 use crate::runner::Split;
 use std::path::{Path, PathBuf};
 
+/// Where the transcripts are, and the files that their options name.
+const SPEC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec");
+
 /// One claim about the server, run from an empty cache.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -250,7 +253,7 @@ impl Case {
                     self.rows.push(row.to_owned());
                 }
             }
-            "options" => self.options.extend(words().map(str::to_owned)),
+            "options" => self.options.extend(words().map(|word| word.replace("{spec}", SPEC))),
             "differs" => {
                 let (who, why) = rest.trim().split_once(' ').ok_or("differs: who, and how")?;
                 self.differs.push(Differs { who: who.to_owned(), why: why.to_owned() });

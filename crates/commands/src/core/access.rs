@@ -1,8 +1,9 @@
 //! Which clients may speak: users and their passwords, and whether a connection has said who it is.
 //!
-//! One table for every protocol: `AUTH` and `HELLO` of RESP look in it. A row is two digests. A look compares all rows,
-//! whatever is in them and whatever is asked for: a user that is not there, and a password of another length, take the
-//! same work as one that is nearly right.
+//! One table for every protocol: `AUTH` and `HELLO` of RESP, and the `set` by which memcached's text clients say who they
+//! are (`memcached/login.rs`), look in it. A row is two digests. A look compares all rows, whatever is in them and
+//! whatever is asked for: a user that is not there, and a password of another length, take the same work as one that is
+//! nearly right.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -226,7 +227,7 @@ impl Standing {
 }
 
 /// One more that has to say who it is; none if there are `max`.
-fn strange(cx: &Context<'_, '_>, max: usize) -> Option<Stranger> {
+pub(crate) fn strange(cx: &Context<'_, '_>, max: usize) -> Option<Stranger> {
     Stranger::new(&cx.shared.strangers, cx.host.clock_us() / 1000, max)
 }
 

@@ -80,6 +80,10 @@ counters! {
     StoreTooLarge = "store_too_large",
     /// Values there was no memory for.
     StoreNoMemory = "store_no_memory",
+    /// Passwords that were said, in any protocol.
+    AuthCommands = "auth_commands",
+    /// Of these, wrong ones.
+    AuthErrors = "auth_errors",
     /// Numbers changed that took no more bytes than before: memcached writes them in place, and does
     /// not count an item.
     NumbersInPlace = "numbers_in_place",

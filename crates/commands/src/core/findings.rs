@@ -172,7 +172,7 @@ pub static RULES: &[Rule] = &[
         severity: Warning,
         about: Server,
         when: "a port that other machines reach asks for no password",
-        advice: "-l 127.0.0.1, a firewall, or --requirepass and no port for text clients",
+        advice: "-l 127.0.0.1, a firewall, or a password: --requirepass, --auth-file, -Y",
         find: |look| {
             look.figures.process.open.then(|| "who reaches a port may read and write everything".to_owned())
         },

@@ -14,6 +14,7 @@ use super::digest::Digest;
 use super::errors::Errors;
 use super::events::Events;
 use super::figures::Base;
+use super::guesses::Guesses;
 use super::lately::Lately;
 use super::pause::Pause;
 use super::prefix::Prefixes;
@@ -102,6 +103,8 @@ pub struct Settings {
     pub password: Option<Digest>,
     /// `--auth-file`: further users and their passwords.
     pub users: Vec<(String, Digest)>,
+    /// Not `--text-auth no`: where passwords are asked for, memcached's text clients have to say one, too.
+    pub text_auth: bool,
     /// `--enable-debug-command`: who may use DEBUG.
     pub debug: DebugCommand,
     /// Not `--protected-mode no`: without a password RESP is spoken with clients of this machine alone.
@@ -142,6 +145,7 @@ impl Default for Settings {
             redis: true,
             password: None,
             users: Vec::new(),
+            text_auth: true,
             debug: DebugCommand::No,
             protected: true,
         }
@@ -235,6 +239,8 @@ pub struct Shared {
     pub(crate) errors: Errors,
     /// Users and their passwords.
     pub(crate) access: Access,
+    /// Passwords that were wrong.
+    pub(crate) guesses: Guesses,
     /// Connections that have to say who they are.
     pub strangers: Arc<Strangers>,
     /// A request on its way in waits for others to give up their memory.
@@ -267,6 +273,7 @@ impl Shared {
             said: Said::default(),
             errors: Errors::default(),
             access: Access::new(settings.password.as_ref(), &settings.users, settings.protected),
+            guesses: Guesses::default(),
             strangers: Arc::default(),
             input_wanted: AtomicBool::new(false),
             pause: Pause::default(),

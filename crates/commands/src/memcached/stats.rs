@@ -143,7 +143,6 @@ const fn needs(needs: Needs, key: Key) -> Key {
 use Value::{Number, Word};
 
 const NO_RESPONSE_OBJECTS: &str = "replies are written into one buffer, not into objects";
-const NO_AUTH: &str = "there is no authentication on the memcached port";
 pub(crate) const NO_LRU_LISTS: &str = "there are no LRU lists";
 pub(crate) const NOT_EVICTED_ACTIVE: &str = "no item is evicted while its frequency says it is active";
 pub(crate) const NOT_BY_CRAWLING: &str = "expired items are taken back when they are met, not by crawling";
@@ -195,8 +194,8 @@ pub static KEYS: &[Key] = &[
     counter("touch_misses", Counter::TouchMisses),
     counter("store_too_large", Counter::StoreTooLarge),
     counter("store_no_memory", Counter::StoreNoMemory),
-    absent("auth_cmds", NO_AUTH),
-    absent("auth_errors", NO_AUTH),
+    counter("auth_cmds", Counter::AuthCommands),
+    counter("auth_errors", Counter::AuthErrors),
     needs(Needs::IdleTimeout, counter("idle_kicks", Counter::IdleKicks)),
     counter("bytes_read", Counter::BytesRead),
     counter("bytes_written", Counter::BytesWritten),

@@ -200,10 +200,24 @@ fn hello(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     Ok(())
 }
 
-/// Lets a user in.
+/// Lets a user in. For a client that is none yet the request has waited, if it had to, before it is looked at here; one
+/// that is in is told at once that it was wrong, and its next request waits.
 fn admit(call: &mut Call<'_, '_, '_>, user: &[u8], password: &[u8]) -> Result<(), Fail> {
-    call.spend(call.cx.shared.access.look_ns(user.len() + password.len()));
-    if !call.cx.shared.access.admits(user, password) {
+    let shared = call.cx.shared;
+    let access = &shared.access;
+    call.spend(access.look_ns(user.len() + password.len()));
+    let was_in = call.client.standing.is_admitted();
+    // A long request is looked at when it has come, and has not waited: no user and password have so many bytes.
+    let looks = was_in || !call.client.gathers;
+    let admits = looks && access.admits(user, password);
+    if access.asks() {
+        call.client.logins.made(call.cx, admits);
+        if was_in && !admits {
+            let ms = call.flow.sleep_ms() + call.client.logins.cost_ms();
+            call.flow = Flow::Sleep { ms, says: false };
+        }
+    }
+    if !admits {
         return Err(Fail::of("WRONGPASS invalid username-password pair or user is disabled."));
     }
     call.client.standing.admit();

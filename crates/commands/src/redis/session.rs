@@ -30,7 +30,7 @@ use super::call::Flow;
 use super::fail::Fail;
 use super::reply::put_fail;
 use super::shared::Shared;
-use super::table::{self, flag};
+use super::table::{self, Secret, flag};
 use crate::core::access::Access;
 use crate::core::batch::{BATCH_KEYS, prefetch_items};
 use crate::core::calls::Meter;
@@ -407,7 +407,32 @@ impl Conversation {
                 return Some(Next::Sleep(paused_ms.min(PAUSE_LOOK_MS)));
             }
         }
+        if !self.client.standing.is_admitted()
+            && let Some(ms) = self.waits_to_log_in(turn, &stop)
+        {
+            turn.at = start;
+            return Some(Next::Sleep(ms));
+        }
         self.stopped(turn, stop)
+    }
+
+    /// For how long a request that says who it is waits, since passwords were wrong lately.
+    #[cold]
+    fn waits_to_log_in(&mut self, turn: &Turn<'_, '_, '_, '_>, stop: &Stop<'_>) -> Option<Millis> {
+        let logs_in = |args: Args<'_>| {
+            let mut words = args;
+            match words.next().and_then(table::find).map(|(row, _)| row.secret) {
+                Some(Secret::Behind(_)) => true,
+                Some(Secret::Credentials) => words.any(|word| word.eq_ignore_ascii_case(b"AUTH")),
+                _ => false,
+            }
+        };
+        let logs_in = match stop {
+            Stop::Single(args) => logs_in(*args),
+            Stop::Inline(line) => split(line).is_some_and(|words| logs_in(words.args())),
+            Stop::Full | Stop::NeedMore(_) | Stop::Fault(_) => false,
+        };
+        if logs_in && turn.cx.shared.access.asks() { self.client.logins.wait_ms(turn.cx) } else { None }
     }
 
     /// The command, or one of those that EXEC runs, changes something.

@@ -2,7 +2,7 @@
 
 use crate::survey::command;
 use crate::{Bench, bench};
-use larder_commands::{Next, Session, Settings};
+use larder_commands::{Counter, Next, Session, Settings};
 use std::time::{Duration, Instant};
 
 /// Keys that no text client can say, and one that any can.
@@ -330,8 +330,12 @@ fn nobody_is_shown_a_password() {
         let refused = bench.says(&mut Session::new(), words);
         assert!(refused.starts_with("-NOAUTH "), "{words:?}: {refused}");
     }
+    let mut text = Session::new();
+    let login = format!("set k 0 0 19\r\ndefault {CANARY}\r\n");
+    assert_eq!(bench.turns(&mut text, login.as_bytes()).0, b"STORED\r\n");
     for line in ["stats\r\n", "stats settings\r\n", "stats conns\r\n", "stats detail dump\r\n"] {
-        assert!(!bench.ask(line).contains(CANARY), "{line}");
+        let reply = String::from_utf8(bench.turns(&mut text, line.as_bytes()).0).unwrap();
+        assert!(reply.contains("END\r\n") && !reply.contains(CANARY), "{line}: {reply}");
     }
 }
 
@@ -357,6 +361,133 @@ fn a_password_that_is_not_told_is_not_lost_by_who_writes_back_what_was() {
     assert_eq!(bench.says(&mut Session::new(), &["AUTH", "sesame"]), "+OK\r\n");
     assert_eq!(set(&mut bench, &mut session, &["requirepass", ""]), "+OK\r\n");
     assert_eq!(bench.says(&mut Session::new(), &["PING"]), "+PONG\r\n");
+}
+
+/// Calls a session again and again until it has taken all of `input`: its replies, and how long it has slept.
+fn in_time(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (String, u64) {
+    let (mut at, mut replies, mut slept) = (0, Vec::new(), 0);
+    loop {
+        let (next, more, consumed) = bench.call(session, &input[at..]);
+        replies.extend(more);
+        at += consumed;
+        match next {
+            Next::Sleep(ms) => (bench.system, slept) = (bench.system + ms, slept + ms),
+            Next::Yield | Next::Flush => {}
+            Next::Receive | Next::Close => {
+                assert_eq!(at, input.len());
+                return (String::from_utf8(replies).unwrap(), slept);
+            }
+            Next::Await(_) => panic!("{next:?}"),
+        }
+    }
+}
+
+const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+
+#[test]
+fn a_wrong_password_makes_the_next_wait_in_a_pipeline_too() {
+    let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
+    let mut session = Session::new();
+    // The first is answered at once; what is behind it waits, right or wrong, and is not looked at before.
+    let words = |words: &[&str]| command(words);
+    let guesses = words(&["AUTH", "wrong"]).repeat(8);
+    let (next, reply, _) = bench.call(&mut session, &guesses);
+    assert_eq!((next, reply), (Next::Sleep(100), WRONG.into()));
+    let mut session = Session::new();
+    let (replies, slept) = in_time(&mut bench, &mut session, &guesses);
+    assert_eq!(replies, WRONG.repeat(8));
+    assert!(slept >= 100 + 200 + 400 + 800 + 1600 + 3000 + 3000, "{slept}");
+    let right = [words(&["AUTH", "secret"]), words(&["PING"])].concat();
+    assert_eq!(bench.call(&mut session, &right).0, Next::Sleep(3000));
+    assert_eq!(in_time(&mut bench, &mut session, &right), ("+OK\r\n+PONG\r\n".into(), 3000));
+    // HELLO says a password, too; without one, or another command, nothing waits.
+    let mut session = Session::new();
+    let hello = words(&["HELLO", "3", "AUTH", "default", "wrong"]);
+    for _ in 0..3 {
+        in_time(&mut bench, &mut session, &hello);
+    }
+    assert!(in_time(&mut bench, &mut session, &words(&["HELLO", "3"])).0.starts_with("-NOAUTH "));
+    assert_eq!(in_time(&mut bench, &mut session, &words(&["GET", "k"])).1, 0);
+    assert_eq!(bench.call(&mut session, &hello).0, Next::Sleep(1000));
+}
+
+#[test]
+fn who_says_the_password_from_an_address_that_guesses_waits_a_second_at_most() {
+    let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
+    let [wrong, right] = ["wrong", "secret"].map(|password| command(&["AUTH", password]));
+    for n in 0..20 {
+        let (reply, slept) = in_time(&mut bench, &mut Session::new(), &wrong);
+        assert_eq!(
+            (reply.as_str(), slept),
+            (WRONG, [0, 0, 0, 0, 100, 200, 400, 800].get(n).copied().unwrap_or(1000))
+        );
+    }
+    assert_eq!(in_time(&mut bench, &mut Session::new(), &right), ("+OK\r\n".into(), 1000));
+    // Text clients are of the same address; what they have said wrong counts with the others'.
+    let login = |password: &str| format!("set k 0 0 {}\r\ndefault {password}\r\n", 8 + password.len());
+    let mut text = Session::new();
+    let wrong = login("wrong").repeat(3);
+    assert_eq!(bench.call(&mut text, wrong.as_bytes()).0, Next::Sleep(1000), "the second of them");
+    bench.system += 3_600_000;
+    let mut text = Session::new();
+    let (reply, slept) = in_time(&mut bench, &mut text, wrong.as_bytes());
+    assert_eq!((reply, slept), ("CLIENT_ERROR authentication failure\r\n".repeat(3), 300));
+    let (reply, slept) = in_time(&mut bench, &mut text, format!("{}mn\r\n", login("secret")).as_bytes());
+    assert_eq!((reply.as_str(), slept), ("STORED\r\nMN\r\n", 400));
+    assert!(!text.is_stranger());
+    assert_eq!((bench.counted(Counter::AuthErrors), bench.counted(Counter::AuthCommands)), (24, 26));
+}
+
+#[test]
+fn who_is_in_and_says_wrong_passwords_waits_behind_the_reply_in_a_transaction_too() {
+    let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
+    let mut session = Session::new();
+    let wrong = command(&["AUTH", "wrong"]);
+    assert_eq!(in_time(&mut bench, &mut session, &command(&["AUTH", "secret"])), ("+OK\r\n".into(), 0));
+    let all = [&wrong.repeat(3)[..], &command(&["PING"])].concat();
+    assert_eq!(in_time(&mut bench, &mut session, &all), (WRONG.repeat(3) + "+PONG\r\n", 700));
+    let all = [command(&["MULTI"]), wrong.repeat(2), command(&["EXEC"]), command(&["PING"])].concat();
+    let (replies, slept) = in_time(&mut bench, &mut session, &all);
+    assert!(replies.ends_with(&format!("*2\r\n{WRONG}{WRONG}+PONG\r\n")), "{replies}");
+    assert_eq!(slept, 800 + 1600);
+}
+
+#[test]
+fn text_clients_are_asked_for_a_password_and_are_strangers_until_they_say_it() {
+    let settings = Settings { password: Some("secret".into()), strangers_max: 2, ..Settings::default() };
+    let mut bench = Bench::new(settings);
+    let said = |bench: &mut Bench, session: &mut Session, input: &str| {
+        let (next, reply, _) = bench.call(session, input.as_bytes());
+        (next, String::from_utf8(reply).unwrap())
+    };
+    let (mut one, mut two, mut three) = (Session::new(), Session::new(), Session::new());
+    for session in [&mut one, &mut two] {
+        let (next, reply) = said(&mut bench, session, "get k\r\nset k 0 0 14\r\ndefau");
+        assert_eq!((next, reply.as_str()), (Next::Receive, "CLIENT_ERROR unauthenticated\r\n"));
+        assert!(session.is_stranger() && session.is_idle() && !session.awaits_rest());
+    }
+    let (next, reply) = said(&mut bench, &mut three, "get k\r\n");
+    assert_eq!((next, reply.as_str()), (Next::Close, "ERROR Too many open connections\r\n"));
+    let login = "set k 0 0 14\r\ndefault secret\r\n";
+    assert_eq!(said(&mut bench, &mut one, login), (Next::Receive, "STORED\r\n".into()));
+    assert!(!one.is_stranger());
+    // There is room for another, of whatever protocol: it is counted once.
+    let mut four = Session::new();
+    let (_, reply) = said(&mut bench, &mut four, "*1\r\n$4\r\nPING\r\n");
+    assert_eq!(reply, "-NOAUTH Authentication required.\r\n");
+    assert!(four.is_stranger() && bench.turns(&mut one, b"get k\r\n").0 == b"END\r\n");
+    // A token that nobody wants is taken and not kept; whoever is asked no more goes on.
+    let (next, reply) = said(&mut bench, &mut two, "set k 0 0 99999999\r\nabc");
+    assert_eq!((next, reply.as_str()), (Next::Receive, "CLIENT_ERROR auth token too long\r\n"));
+    assert!(two.awaits_rest() && two.input_bytes() == 1);
+    drop(two);
+    let mut admin = Session::new();
+    assert_eq!(bench.says(&mut admin, &["AUTH", "secret"]), "+OK\r\n");
+    let mut five = Session::new();
+    drop(four);
+    assert!(said(&mut bench, &mut five, "get k\r\n").1.starts_with("CLIENT_ERROR unauth"));
+    assert_eq!(bench.says(&mut admin, &["CONFIG", "SET", "requirepass", ""]), "+OK\r\n");
+    assert_eq!(said(&mut bench, &mut five, "get k\r\n"), (Next::Receive, "END\r\n".into()));
 }
 
 #[test]

@@ -91,7 +91,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "requirepass",
-            "Redis clients have to know this; text clients cannot say it, so without -p they have no port. Whoever may look at this machine's processes sees it",
+            "the default user's password: clients have to say it, text clients as with -Y (user default), and these have no port without -p or -Y. Whoever may look at this machine's processes sees it",
         )
     },
     Row {
@@ -466,21 +466,46 @@ pub const OPTIONS: &[Row] = &[
         range: "a file with lines user:password",
         letter: None,
         apply: |config, value| {
-            config.users = users(value)?;
+            config.users.extend(users(value)?);
             Ok(())
         },
         ..row(
             ' ',
             "auth-file",
-            "users that Redis clients have to be one of; text clients cannot say who they are, so without -p they have no port",
+            "users that clients have to be one of, text clients as with -Y; these have no port without -p or -Y. A line that begins with # is none",
         )
     },
     Row {
         value: Some("PATH"),
-        effect: Effect::Refused(
-            "text clients cannot say who they are; users of Redis clients are in --auth-file",
-        ),
-        ..row('Y', "text-auth-file", "users of the text protocol")
+        range: "a file with lines user:password",
+        apply: |config, value| {
+            config.users.extend(users(value)?);
+            config.text_users = Some(value.into());
+            Ok(())
+        },
+        ..row(
+            'Y',
+            "text-auth-file",
+            "users as in --auth-file, and text clients have their port: the first set of a connection, of any key, has user and password as its value",
+        )
+    },
+    Row {
+        value: Some("YES|NO"),
+        letter: None,
+        default: "yes",
+        apply: |config, value| {
+            config.text_auth = match value {
+                "yes" => true,
+                "no" => false,
+                _ => return Err("yes or no".into()),
+            };
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "text-auth",
+            "no: where Redis clients have to say who they are, text clients need not, and may do everything",
+        )
     },
     Row {
         value: Some("PATH"),

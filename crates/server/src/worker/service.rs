@@ -366,7 +366,7 @@ impl Service {
                     hub.shared.watch_connection(hub, &hub.store, self.wall, &At { facts, hub }, None);
                 }
                 let speaks = self.hub.listeners[listener].speaks;
-                if speaks != Speaks::Any
+                if speaks.is_known_at_once(&self.hub.shared)
                     && let Some(connection) = events.state(id)
                 {
                     connection.session = self.session_of(speaks, &facts);

@@ -121,8 +121,9 @@ fn a_port_of_other_machines_without_a_password_is_told() {
     for (options, told) in [
         (&["-l", "0.0.0.0", "--redis-port", "0"][..], 1),
         (&["-l", "127.0.0.1", "--redis-port", "0"], 0),
-        // Text clients cannot say a password, whoever else must.
-        (&["-l", "0.0.0.0", "--redis-port", "0", "--requirepass-file", file], 1),
+        // Text clients have to say the password, too, unless they need not.
+        (&["-l", "0.0.0.0", "--redis-port", "0", "--requirepass-file", file], 0),
+        (&["-l", "0.0.0.0", "--redis-port", "0", "--requirepass-file", file, "--text-auth", "no"], 1),
         (&["-l", "0.0.0.0", "-p", "0", "--redis-port", FREE, "--requirepass-file", file], 0),
         // Protected mode turns others away.
         (&["-l", "0.0.0.0", "-p", "0", "--redis-port", FREE], 0),
@@ -159,6 +160,8 @@ fn the_log_names_no_password_however_much_it_says() {
         ask(redis, format!("{words}\r\nPING\r\n").as_bytes(), "+PONG\r\n");
     }
     ask(server.port.address(), b"auth sesame-canary\r\n", "\r\n");
+    ask(server.port.address(), b"set k 0 0 20\r\nnobody sesame-canary\r\n", "failure\r\n");
+    ask(server.port.address(), b"set k 0 0 21\r\ndefault sesame-canary\r\n", "STORED\r\n");
     let mut cut = TcpStream::connect(redis).expect("it listens");
     cut.write_all(b"*2\r\n$4\r\nAUTH\r\n$100\r\nsesame-canary").expect("sent");
     drop(cut);

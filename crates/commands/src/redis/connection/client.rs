@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::core::access::Standing;
 use crate::core::context::Context;
+use crate::core::guesses::Tries;
 use crate::core::output::Output;
 use crate::redis::pubsub::Subscriptions;
 use crate::redis::shared::Shared;
@@ -51,6 +52,8 @@ pub(crate) struct Client {
     pub resp3: bool,
     /// Whether it has said who it is.
     pub standing: Standing,
+    /// The passwords that it has said.
+    pub logins: Tries,
     pub replies: Replies,
     /// Its reads leave no trace in what is evicted first.
     pub no_touch: bool,
@@ -114,6 +117,7 @@ impl Client {
             db: 0,
             resp3: false,
             standing: Standing::new(cx),
+            logins: Tries::default(),
             replies: Replies::On,
             no_touch: false,
             transaction: Transaction::default(),

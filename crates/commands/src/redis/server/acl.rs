@@ -1,4 +1,4 @@
-//! ACL, as far as clients ask who they are: the users are those of `--requirepass` (or its file) and `--auth-file`, and
+//! ACL, as far as clients ask who they are: the users are those of `--requirepass` (or its file), `--auth-file` and `-Y`, and
 //! each may do everything.
 
 use larder_protocol::resp::Args;
@@ -77,7 +77,7 @@ pub(crate) const ROWS: &[Command] = &[
 const FIXED: &str = "Fails: users are set up when the server starts.";
 
 fn fixed(_: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    Err(Fail::of("ERR users come from --requirepass and --auth-file, when the server starts"))
+    Err(Fail::of("ERR users come from --requirepass, --auth-file and -Y, when the server starts"))
 }
 
 /// What it takes to say what a user may do, beside the reply.

@@ -116,7 +116,11 @@ pub const ROWS: &[Row] = &[
     heap("hotkeys", elements::hotkeys),
     Row { prepare: slice::prepare, ends: true, ..row("sigterm", slice::sigterm) },
     Row { full: true, ..row("half-open", half_open::half_open) },
-    Row { full: true, options: &["--requirepass", "secret"], ..row("strangers", half_open::strangers) },
+    Row {
+        full: true,
+        options: &["--requirepass", "secret", "--text-auth", "no"],
+        ..row("strangers", half_open::strangers)
+    },
 ];
 
 /// Fills the cache.

@@ -1,0 +1,229 @@
+//! Passwords that were wrong, and how much later the next is looked at.
+//!
+//! ```text
+//! a connection's own      1      2      3      4      5      6 …    failures in a row
+//!                       100    200    400    800   1600   3000 ms  from the last one on
+//! of its address          … 4    5      6      7      8 …           failures lately
+//!                         100  200    400    800   1000 ms
+//! ```
+//!
+//! What waits is the request: it is looked at when its time has come, right or wrong, so that nobody learns anything by
+//! not waiting, and a pipeline of guesses waits behind its first. No thread sleeps: the connection is called again by the
+//! server's timers. Who has said a password wrong and asks again a while later, as people do, does not wait.
+//!
+//! Who is behind the same address as one that guesses waits a second at most, once for each connection, and only for
+//! AUTH. Of IPv6 the first 64 bits are the address; Unix sockets are one. There is room for 4,096 addresses; the one that
+//! has not failed for longest goes. A failure is forgotten in every five seconds
+//! without another.
+//!
+//! Together with the quarter of `-c` that may be open without having said who they are, an address tries some hundred
+//! passwords a second at most. A dictionary is too much for that only if the password is in none: strength is the password's.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use larder_store::Millis;
+
+use super::context::Context;
+use super::counters::Counter;
+
+/// What the first failure costs; each further one doubles it, …
+const FIRST_MS: Millis = 100;
+/// … up to this, for those of one connection, …
+const OWN_MS_MAX: Millis = 3_000;
+/// … and to this, for those of one address: clients give up connecting after three seconds and more.
+const SHARED_MS_MAX: Millis = 1_000;
+/// So many failures of an address cost others nothing: somebody has mistyped.
+const SHARED_FREE: u32 = 3;
+/// No more failures of an address are remembered: some 80 s after the last they are forgotten.
+const FAILURES_MAX: u32 = 16;
+/// One is forgotten in this time.
+const FORGET_MS: Millis = 5_000;
+/// Addresses that are remembered.
+const ADDRESSES_MAX: usize = 4_096;
+
+/// Where clients are from, as far as failures are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Origin {
+    V4([u8; 4]),
+    V6([u8; 8]),
+    /// Not of an address.
+    Unix,
+}
+
+impl Origin {
+    /// Of a peer's address as it is shown.
+    fn of(address: &str) -> Origin {
+        match address.parse::<SocketAddr>().map(|address| address.ip().to_canonical()) {
+            Ok(IpAddr::V4(address)) => Origin::V4(address.octets()),
+            Ok(IpAddr::V6(address)) => {
+                let [a, b, c, d, e, f, g, h, ..] = address.octets();
+                Origin::V6([a, b, c, d, e, f, g, h])
+            }
+            Err(_) => Origin::Unix,
+        }
+    }
+}
+
+/// The failures of an address.
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    count: u32,
+    last: Millis,
+}
+
+impl Failures {
+    /// As many as are remembered at `now`.
+    fn count_at(self, now: Millis) -> u32 {
+        let forgotten = now.saturating_sub(self.last) / FORGET_MS;
+        self.count.saturating_sub(u32::try_from(forgotten).unwrap_or(u32::MAX))
+    }
+}
+
+/// What `failures` in a row cost.
+fn cost_ms(failures: u32, most: Millis) -> Millis {
+    match failures {
+        0 => 0,
+        n => (FIRST_MS << (n - 1).min(FAILURES_MAX)).min(most),
+    }
+}
+
+/// Failures of all addresses.
+#[derive(Debug, Default)]
+pub(crate) struct Guesses {
+    /// There are some.
+    any: AtomicBool,
+    failures: Mutex<HashMap<Origin, Failures>>,
+}
+
+impl Guesses {
+    /// When the next password from there is looked at.
+    fn due(&self, origin: Origin, now: Millis) -> Millis {
+        if !self.any.load(Relaxed) {
+            return 0;
+        }
+        let Some(&failures) = self.failures().get(&origin) else { return 0 };
+        let count = failures.count_at(now).saturating_sub(SHARED_FREE);
+        if count == 0 { 0 } else { failures.last + cost_ms(count, SHARED_MS_MAX) }
+    }
+
+    fn note(&self, origin: Origin, now: Millis) {
+        let mut all = self.failures();
+        self.any.store(true, Relaxed);
+        if all.len() >= ADDRESSES_MAX && !all.contains_key(&origin) {
+            let oldest = all.iter().min_by_key(|(_, failures)| failures.last).map(|(&origin, _)| origin);
+            if let Some(origin) = oldest {
+                all.remove(&origin);
+            }
+        }
+        let failures = all.entry(origin).or_insert(Failures { count: 0, last: now });
+        *failures = Failures { count: (failures.count_at(now) + 1).min(FAILURES_MAX), last: now };
+    }
+
+    fn failures(&self) -> MutexGuard<'_, HashMap<Origin, Failures>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection's tries to say who it is.
+#[derive(Debug, Default)]
+pub(crate) struct Tries {
+    failed: u32,
+    last: Millis,
+    /// When the one that waits is looked at.
+    until: Option<Millis>,
+}
+
+impl Tries {
+    /// For how long the try that has come waits yet; none: its time has come.
+    pub fn wait_ms(&mut self, cx: &Context<'_, '_>) -> Option<Millis> {
+        let now = cx.now();
+        let until = match self.until {
+            Some(until) => until,
+            None => {
+                let origin = Origin::of(&cx.peer.address());
+                let own = if self.failed == 0 { 0 } else { self.last + cost_ms(self.failed, OWN_MS_MAX) };
+                own.max(cx.shared.guesses.due(origin, now))
+            }
+        };
+        // The clock may have been set back.
+        let left = until.saturating_sub(now).min(OWN_MS_MAX);
+        self.until = Some(now + left);
+        (left > 0).then_some(left)
+    }
+
+    /// How much later than its last failure the connection's next try is looked at.
+    pub fn cost_ms(&self) -> Millis {
+        cost_ms(self.failed, OWN_MS_MAX)
+    }
+
+    /// A try was looked at.
+    pub fn made(&mut self, cx: &Context<'_, '_>, is_right: bool) {
+        self.until = None;
+        cx.counters.add(Counter::AuthCommands, 1);
+        if is_right {
+            self.failed = 0;
+            return;
+        }
+        cx.counters.add(Counter::AuthErrors, 1);
+        self.failed = self.failed.saturating_add(1);
+        self.last = cx.now();
+        cx.shared.guesses.note(Origin::of(&cx.peer.address()), self.last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_passwords_cost_twice_as_much_each_up_to_a_bound() {
+        let costs: Vec<Millis> = (0..8).map(|n| cost_ms(n, OWN_MS_MAX)).collect();
+        assert_eq!(costs, [0, 100, 200, 400, 800, 1600, 3000, 3000]);
+        assert_eq!(cost_ms(u32::MAX, OWN_MS_MAX), OWN_MS_MAX);
+    }
+
+    #[test]
+    fn addresses_of_wrong_passwords_are_told_apart_as_far_as_one_client_may_have_many() {
+        let of = Origin::of;
+        assert_ne!(of("127.0.0.1:1"), of("127.0.0.2:1"));
+        assert_eq!(of("127.0.0.1:1"), of("127.0.0.1:65535"));
+        assert_eq!(of("[::ffff:127.0.0.1]:1"), of("127.0.0.1:1"));
+        assert_eq!(of("[2001:db8:1:2::1]:1"), of("[2001:db8:1:2:ffff::]:9"));
+        assert_ne!(of("[2001:db8:1:2::1]:1"), of("[2001:db8:1:3::1]:1"));
+        assert_eq!(of("/run/larder.sock:0"), Origin::Unix);
+    }
+
+    #[test]
+    fn others_of_an_address_wait_after_some_wrong_passwords_and_they_are_forgotten() {
+        let guesses = Guesses::default();
+        let (one, other) = (Origin::of("10.0.0.1:1"), Origin::of("10.0.0.2:1"));
+        let now = 1_000_000;
+        for _ in 0..SHARED_FREE {
+            guesses.note(one, now);
+            assert_eq!(guesses.due(one, now), 0);
+        }
+        guesses.note(one, now);
+        assert_eq!((guesses.due(one, now), guesses.due(other, now)), (now + 100, 0));
+        (0..100).for_each(|_| guesses.note(one, now));
+        assert_eq!(guesses.due(one, now), now + SHARED_MS_MAX);
+        let forgotten = now + FORGET_MS * u64::from(FAILURES_MAX - SHARED_FREE);
+        assert!(guesses.due(one, forgotten - 1) > 0);
+        assert_eq!(guesses.due(one, forgotten), 0);
+    }
+
+    #[test]
+    fn so_many_addresses_of_wrong_passwords_are_remembered_and_the_oldest_goes() {
+        let guesses = Guesses::default();
+        let origin = |n: usize| Origin::V4((n as u32).to_be_bytes());
+        for n in 0..=ADDRESSES_MAX {
+            guesses.note(origin(n), n as Millis);
+        }
+        let all = guesses.failures();
+        assert_eq!(all.len(), ADDRESSES_MAX);
+        assert!(!all.contains_key(&origin(0)) && all.contains_key(&origin(1)));
+        assert!(all.contains_key(&origin(ADDRESSES_MAX)));
+    }
+}

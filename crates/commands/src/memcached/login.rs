@@ -1,0 +1,217 @@
+//! How memcached's text clients say who they are, where passwords are asked for: as memcached has it with `-Y`.
+//!
+//! ```text
+//! set <any key> <any flags> <any exptime> <bytes>\r\n
+//! <user> <password>\r\n
+//! ```
+//!
+//! | what comes | reply |
+//! |---|---|
+//! | the right pair | `STORED`, and the connection is one like any other |
+//! | a wrong pair | `CLIENT_ERROR authentication failure`; a later try waits (`core/guesses.rs`) |
+//! | another line | `CLIENT_ERROR unauthenticated` |
+//! | a block without a space | `CLIENT_ERROR bad authentication token format` |
+//! | a block without `\r\n` behind it | `CLIENT_ERROR bad command line termination` |
+//! | a block of more than 16,384 bytes | `CLIENT_ERROR auth token too long`; the block is passed over |
+//! | a line of up to 6 bytes, `quit` among them; one of more than 2,048 | none, and the connection is closed |
+//!
+//! Whether a connection is asked is known when it is made, and it is a conversation of its own until it has said who it is:
+//! one that need not, or has, does no step more for it.
+
+use larder_protocol::Tokens;
+use larder_protocol::scan::line_feed;
+use larder_store::Millis;
+
+use super::text::TOO_MANY_CONNECTIONS;
+use crate::core::access::{SECRET_BYTES_MAX, strange};
+use crate::core::context::Context;
+use crate::core::guesses::Tries;
+use crate::core::output::Output;
+use crate::core::progress::Next;
+use crate::core::strangers::Stranger;
+use crate::core::work::COMMAND_NS;
+
+/// No login is so short, with its end: memcached closes, too.
+const SHORT_BYTES: usize = 6;
+/// Most bytes of a line, its end not counted.
+const LINE_BYTES_MAX: usize = 2048;
+
+const STORED: &[u8] = b"STORED\r\n";
+const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+const FAILED: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
+const NO_SPACE: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
+const NO_END: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
+const TOO_LONG: &[u8] = b"CLIENT_ERROR auth token too long\r\n";
+
+/// A connection that has to say who it is.
+#[derive(Debug)]
+pub(crate) struct Login {
+    /// None: too many others have to.
+    stranger: Option<Stranger>,
+    tries: Tries,
+    /// Bytes of a block that nobody wants.
+    skips: u64,
+    /// Some of what it has sent was taken.
+    begun: bool,
+}
+
+/// What becomes of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It has not said who it is.
+    Waits(Next),
+    /// It has, or is not asked any more.
+    In,
+}
+
+impl Login {
+    /// What a connection of text clients begins with; none where it is asked nothing.
+    pub fn asked(cx: &Context<'_, '_>) -> Option<Login> {
+        let settings = &cx.shared.settings;
+        let asks = settings.text_auth && cx.shared.access.asks();
+        asks.then(|| Login {
+            stranger: strange(cx, settings.strangers_max),
+            tries: Tries::default(),
+            skips: 0,
+            begun: false,
+        })
+    }
+
+    /// It is told to go: too many others have to say who they are.
+    pub fn is_turned_away(&self) -> bool {
+        self.stranger.is_none()
+    }
+
+    /// Since when it is asked.
+    pub fn since(&self) -> Option<Millis> {
+        self.stranger.as_ref().map(Stranger::since)
+    }
+
+    /// Nothing of it was taken yet: its first byte may say that it speaks something else.
+    pub fn is_new(&self) -> bool {
+        !self.begun
+    }
+
+    /// A part of what it has sent was taken, and more of it is to come.
+    pub fn awaits_rest(&self) -> bool {
+        self.skips > 0
+    }
+
+    /// Takes lines until it has said who it is: how many bytes, and what becomes of it.
+    pub fn receive(&mut self, cx: &Context<'_, '_>, input: &[u8], out: &mut Output) -> (usize, Step) {
+        let (taken, step) = self.lines(cx, input, out);
+        let ended = out.take_end() && step == Step::Waits(Next::Flush);
+        (taken, if ended { Step::Waits(Next::Yield) } else { step })
+    }
+
+    fn lines(&mut self, cx: &Context<'_, '_>, input: &[u8], out: &mut Output) -> (usize, Step) {
+        if self.is_turned_away() {
+            out.put(TOO_MANY_CONNECTIONS);
+            return (0, Step::Waits(Next::Close));
+        }
+        let mut at = 0;
+        loop {
+            let rest = &input[at..];
+            let skipped = self.skips.min(rest.len() as u64);
+            self.skips -= skipped;
+            at += skipped as usize;
+            if self.skips > 0 {
+                return (at, Step::Waits(Next::Receive));
+            }
+            if !cx.shared.access.asks() {
+                // The password was taken away since.
+                return (at, Step::In);
+            }
+            if out.is_full() {
+                return (at, Step::Waits(Next::Flush));
+            }
+            match self.line(cx, &input[at..], out) {
+                Ok(taken) => (at, self.begun) = (at + taken, true),
+                Err((taken, step)) => return (at + taken, step),
+            }
+        }
+    }
+
+    /// Takes a line, and what belongs to it: how many bytes.
+    ///
+    /// # Errors
+    /// The same, and what becomes of the connection: it does not go on with the next line.
+    fn line(&mut self, cx: &Context<'_, '_>, input: &[u8], out: &mut Output) -> Result<usize, (usize, Step)> {
+        let waits = |next| (0, Step::Waits(next));
+        let Some(feed) = line_feed(input) else {
+            let is_long = input.len() > LINE_BYTES_MAX + 1;
+            return Err(waits(if is_long { Next::Close } else { Next::Receive }));
+        };
+        let line = input[..feed].strip_suffix(b"\r").unwrap_or(&input[..feed]);
+        let behind = feed + 1;
+        if behind <= SHORT_BYTES || line.len() > LINE_BYTES_MAX {
+            return Err(waits(Next::Close));
+        }
+        cx.spend(out, COMMAND_NS);
+        let Some(bytes) = announced(line) else {
+            out.put(UNAUTHENTICATED);
+            return Ok(behind);
+        };
+        if bytes as usize > SECRET_BYTES_MAX {
+            self.skips = u64::from(bytes) + 2;
+            out.put(TOO_LONG);
+            return Ok(behind);
+        }
+        let all = behind + bytes as usize + 2;
+        let Some(block) = input.get(behind..all) else { return Err(waits(Next::Receive)) };
+        let Some(token) = block.strip_suffix(b"\r\n") else {
+            out.put(NO_END);
+            return Ok(all);
+        };
+        let Some(space) = memchr::memchr(b' ', token) else {
+            out.put(NO_SPACE);
+            return Ok(all);
+        };
+        if let Some(ms) = self.tries.wait_ms(cx) {
+            return Err(waits(Next::Sleep(ms)));
+        }
+        let (user, password) = (&token[..space], &token[space + 1..]);
+        cx.spend(out, cx.shared.access.look_ns(token.len()));
+        let is_right = cx.shared.access.admits(user, password);
+        self.tries.made(cx, is_right);
+        self.begun = true;
+        if is_right {
+            out.put(STORED);
+            return Err((all, Step::In));
+        }
+        out.put(FAILED);
+        Ok(all)
+    }
+}
+
+/// The bytes of the block that a login announces; none if the line is none.
+fn announced(line: &[u8]) -> Option<u32> {
+    let mut tokens = Tokens::new(line);
+    if tokens.next()? != b"set" {
+        return None;
+    }
+    let bytes = tokens.nth(3)?;
+    let is_number = bytes.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(bytes).ok().filter(|_| is_number)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_said_by_a_set_of_any_key() {
+        for line in
+            ["set k 0 0 7", "set k a b 7", "set  k  0 0 07  ", "set k 0 0 7 noreply", "set k 0 0 7 a b c d"]
+        {
+            assert_eq!(announced(line.as_bytes()), Some(7), "{line}");
+        }
+        for line in
+            ["", "set", "set k 0 0", "set k 0 0 -7", "set k 0 0 +7", "set k 0 0 7x", "add k 0 0 7", "get k"]
+        {
+            assert_eq!(announced(line.as_bytes()), None, "{line}");
+        }
+        assert_eq!(announced(b"set k 0 0 4294967295"), Some(u32::MAX));
+        assert_eq!(announced(b"set k 0 0 4294967296"), None);
+    }
+}
