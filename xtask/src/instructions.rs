@@ -40,6 +40,8 @@ struct Kind {
     reply_lines: usize,
     /// What is stored before the first one, a request for each key.
     filled: Filled,
+    /// A script that the server is given before.
+    script: Option<&'static str>,
     /// The store is full, and has evicted as much as it holds.
     full: bool,
 }
@@ -61,17 +63,22 @@ enum Filled {
 const COLLECTIONS: usize = 200;
 
 const fn kind(name: &'static str, request: Request, reply_lines: usize) -> Kind {
-    Kind { name, request, reply_lines, filled: Filled::Strings, full: false }
+    Kind { name, request, reply_lines, filled: Filled::Strings, script: None, full: false }
 }
 
 /// In a store that evicts.
 const fn full(name: &'static str, request: Request, reply_lines: usize) -> Kind {
-    Kind { name, request, reply_lines, filled: Filled::Strings, full: true }
+    Kind { full: true, ..kind(name, request, reply_lines) }
 }
 
 /// On collections.
 const fn on(filled: Request, name: &'static str, request: Request, reply_lines: usize) -> Kind {
-    Kind { name, request, reply_lines, filled: Filled::Collections(filled), full: false }
+    Kind { filled: Filled::Collections(filled), ..kind(name, request, reply_lines) }
+}
+
+/// By a script.
+const fn by(script: &'static str, name: &'static str, request: Request, reply_lines: usize) -> Kind {
+    Kind { script: Some(script), ..kind(name, request, reply_lines) }
 }
 
 /// A RESP request of these words.
@@ -106,6 +113,10 @@ const SORTED_SETS: Request = |n, _| {
 fn score(n: usize) -> String {
     (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44).to_string()
 }
+
+/// A script of one command, and its digest.
+const SCRIPT: &str = "return redis.call('GET', KEYS[1])";
+const SCRIPT_DIGEST: &str = "d3c21d0c2b9ca22f82737626a27bcaf5d288f99f";
 
 const KINDS: &[Kind] = &[
     kind("get", |n, _| format!("get key-{n:010}\r\n"), 3),
@@ -155,6 +166,7 @@ const KINDS: &[Kind] = &[
         |_, turn| resp(&["ZADD", &places(turn).0, &score(turn), &format!("new-{turn:010}")]),
         1,
     ),
+    by(SCRIPT, "EVALSHA", |n, _| resp(&["EVALSHA", SCRIPT_DIGEST, "1", &format!("key-{n:010}")]), 2),
 ];
 
 /// What fills a store of [`FULL_MB`] twice, before the keys come.
@@ -290,6 +302,9 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
         exchange(&mut clock, requests, FILL.reply_lines * PIPELINE)?;
     }
     let mut exchange = |requests, replies| exchange(&mut stream, requests, replies);
+    if let Some(script) = kind.script {
+        exchange(resp(&["SCRIPT", "LOAD", script]), 2)?;
+    }
     // The keys are there, in the order in which nobody asks for them.
     let fill = match kind.filled {
         Filled::Collections(fill) => fill,

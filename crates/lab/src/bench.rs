@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use clap::Args;
 use larder_eventloop::cpu;
-use larder_protocol::client::Protocol;
+use larder_protocol::client::{Protocol, command};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -36,7 +36,7 @@ use crate::script::Script;
 use crate::starvation::{Waited, least_disturbed};
 use crate::stats::ROUNDS_MIN;
 use crate::usage::{self, Usage};
-use crate::workload::{Verb, Workload};
+use crate::workload::{SCRIPT, SCRIPT_DIGEST, Verb, Workload};
 use figures::{Data, FIGURES, Figure, MEMORY, MILLION, Reference};
 use judge::{judge, memory};
 use report::{Cell, Outcome, Role, Verdict};
@@ -369,6 +369,11 @@ impl<'a> Bench<'a> {
                     fill::prepare(&server.control.address, &workload, &[Some(self.core)])?;
                 }
             }
+            if figure.verb == Verb::EvalSha && kind != Kind::Null {
+                for server in [Some(server), older].into_iter().flatten() {
+                    load_script(server)?;
+                }
+            }
             // The first server is visited twice a round.
             let again = (kind == self.kinds[0]).then_some((Role::Again, server));
             let older = older.filter(|_| kind == Kind::Larder).map(|older| (Role::Older, older));
@@ -403,6 +408,13 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// Gives a server the script that [`Verb::EvalSha`] runs.
+fn load_script(server: &Server) -> Result<(), Error> {
+    let mut request = Vec::new();
+    command(&mut request, &[b"SCRIPT", b"LOAD", SCRIPT]);
+    server.control.ask(request, &format!("{}\r\n", SCRIPT_DIGEST.escape_ascii())).map(drop)
+}
+
 /// Sends for a moment with every value verified. A null server always answers the same, which is
 /// right for its own purpose only.
 fn verify(visits: &mut [Visit], cells: &[Cell]) -> Result<(), Error> {
@@ -422,7 +434,7 @@ fn verify(visits: &mut [Visit], cells: &[Cell]) -> Result<(), Error> {
             )));
         }
         let answered = match cell.figure.verb {
-            Verb::Hit | Verb::Get => tally.hits,
+            Verb::Hit | Verb::Get | Verb::EvalSha => tally.hits,
             Verb::Miss => tally.misses,
             Verb::Set => tally.stored,
             Verb::Delete => tally.deleted,

@@ -27,13 +27,15 @@ pub enum Verb {
     GetBit,
     /// Writes over some bytes of a value (RESP only).
     SetRange,
+    /// Reads a key that is there by a script, which the server was given before (RESP only).
+    EvalSha,
     /// Reads a key with its token, for a [`Verb::Cas`] in the next window, which is the only reason why a
     /// load has it.
     Gets,
 }
 
 /// All that a load consists of, but for [`Verb::Gets`].
-const PARTS: [Verb; 10] = [
+const PARTS: [Verb; 11] = [
     Verb::Hit,
     Verb::Miss,
     Verb::Get,
@@ -44,6 +46,7 @@ const PARTS: [Verb; 10] = [
     Verb::SetBit,
     Verb::GetBit,
     Verb::SetRange,
+    Verb::EvalSha,
 ];
 
 /// All that can be asked for in every protocol.
@@ -64,13 +67,14 @@ impl Verb {
             Verb::SetBit => "setbit",
             Verb::GetBit => "getbit",
             Verb::SetRange => "setrange",
+            Verb::EvalSha => "evalsha",
             Verb::Gets => "gets",
         }
     }
 
     /// It changes nothing.
     pub fn is_read(self) -> bool {
-        matches!(self, Verb::Hit | Verb::Miss | Verb::Get | Verb::GetBit | Verb::Gets)
+        matches!(self, Verb::Hit | Verb::Miss | Verb::Get | Verb::GetBit | Verb::EvalSha | Verb::Gets)
     }
 }
 

@@ -39,6 +39,7 @@ impl Place {
             | Verb::Delete
             | Verb::Incr
             | Verb::Cas
+            | Verb::EvalSha
             | Verb::Gets => unreachable!("a verb of whole values"),
         }
     }

@@ -15,6 +15,11 @@ use crate::script::{KeyAt, NO_TOKEN, NOBODYS};
 use crate::sizes::Sizes;
 use crate::value;
 
+/// What [`Verb::EvalSha`] runs.
+pub const SCRIPT: &[u8] = b"return redis.call('GET', KEYS[1])";
+/// Its SHA-1, by which it is asked for.
+pub const SCRIPT_DIGEST: &[u8] = b"d3c21d0c2b9ca22f82737626a27bcaf5d288f99f";
+
 /// One kind of load. Requests are sent in windows: a connection sends `pipeline` of them together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
@@ -91,6 +96,7 @@ impl Workload {
             | Verb::SetBit
             | Verb::GetBit
             | Verb::SetRange
+            | Verb::EvalSha
             | Verb::Gets => Prefix::Present,
         }
     }
@@ -127,6 +133,10 @@ impl Workload {
             (Verb::SetBit | Verb::GetBit | Verb::SetRange, &[KeyAt { id, .. }]) => {
                 assert_eq!(self.protocol, Protocol::Resp, "only RESP knows places inside a value");
                 Place::of(version, self.value_bytes(id)).request(out, verb, &names);
+            }
+            (Verb::EvalSha, &[_]) => {
+                assert_eq!(self.protocol, Protocol::Resp, "only RESP knows scripts");
+                command(out, &[b"EVALSHA", SCRIPT_DIGEST, b"1", &names]);
             }
             (Verb::Delete, &[_]) => self.protocol.delete(out, &names),
             (Verb::Incr, &[_]) => self.protocol.incr(out, &names),
@@ -180,7 +190,7 @@ impl Workload {
         let key = KeyAt { id: first, at: 0, slot: NOBODYS };
         self.request(&mut request, verb, &mut vec![key; self.keys_of(verb)], 1);
         match verb {
-            Verb::Hit | Verb::Get => {
+            Verb::Hit | Verb::Get | Verb::EvalSha => {
                 let (mut key, mut value) = (Vec::new(), Vec::new());
                 self.keyspace.write(&mut key, Prefix::Present, first);
                 value::write(&mut value, first, 1, self.value_bytes(first));
@@ -205,7 +215,7 @@ impl Workload {
     pub fn reply_tail(&self, verb: Verb) -> &'static [u8] {
         match (verb, self.protocol) {
             (Verb::Hit | Verb::Miss, Protocol::Classic) => b"END\r\n",
-            (Verb::Hit, _) => b"\r\n",
+            (Verb::Hit | Verb::EvalSha, _) => b"\r\n",
             (Verb::Miss, Protocol::Meta) => b"EN\r\n",
             (Verb::Miss, Protocol::Resp) => b"$-1\r\n",
             (Verb::Set, Protocol::Classic) => b"STORED\r\n",
@@ -228,7 +238,10 @@ impl Workload {
     /// Replies have a length that is known beforehand.
     pub fn has_known_replies(&self) -> bool {
         self.sizes.is_none()
-            && self.mix.parts().all(|(verb, _)| matches!(verb, Verb::Hit | Verb::Miss | Verb::Set))
+            && self
+                .mix
+                .parts()
+                .all(|(verb, _)| matches!(verb, Verb::Hit | Verb::Miss | Verb::Set | Verb::EvalSha))
     }
 
     /// Bytes of the reply to one request of each verb; none or 0 where nobody can know.
@@ -287,6 +300,14 @@ mod tests {
         assert_eq!(text(Protocol::Meta, Verb::Set, 1).0, "ms key:000000000000 0\r\n\r\n");
         let get = text(Protocol::Resp, Verb::Hit, 1);
         assert_eq!(get.0, "*2\r\n$3\r\nGET\r\n$16\r\nkey:000000000000\r\n");
+        let get_reply = get.1;
+        let script = text(Protocol::Resp, Verb::EvalSha, 1);
+        let digest = "d3c21d0c2b9ca22f82737626a27bcaf5d288f99f";
+        assert_eq!(
+            script.0,
+            format!("*4\r\n$7\r\nEVALSHA\r\n$40\r\n{digest}\r\n$1\r\n1\r\n$16\r\nkey:000000000000\r\n")
+        );
+        assert_eq!(script.1, get_reply);
         assert_eq!(text(Protocol::Resp, Verb::Miss, 2).1, "*2\r\n$-1\r\n$-1\r\n");
         let set = text(Protocol::Resp, Verb::Set, 1);
         assert_eq!(set.0, "*3\r\n$3\r\nSET\r\n$16\r\nkey:000000000000\r\n$0\r\n\r\n");

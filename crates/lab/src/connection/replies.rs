@@ -95,7 +95,7 @@ impl Connection {
             )));
         }
         let mut count = |verb: Verb, keys: usize| match verb {
-            Verb::Hit => tally.hits += keys as u64,
+            Verb::Hit | Verb::EvalSha => tally.hits += keys as u64,
             Verb::Miss => tally.misses += keys as u64,
             Verb::Set => tally.stored += keys as u64,
             _ => unreachable!("their replies have no known length"),
@@ -137,9 +137,10 @@ impl Connection {
                 };
                 used += event_bytes;
                 let done = match (event, request.verb) {
-                    (Event::Value { key, flags, value }, Verb::Hit | Verb::Get | Verb::Miss)
-                        if self.key < end =>
-                    {
+                    (
+                        Event::Value { key, flags, value },
+                        Verb::Hit | Verb::Get | Verb::Miss | Verb::EvalSha,
+                    ) if self.key < end => {
                         if key.is_some_and(|key| key.len() != workload.keyspace.key_bytes) {
                             return Err(Error::malformed(rest));
                         }
