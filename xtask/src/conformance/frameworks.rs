@@ -5,18 +5,22 @@
 //! workers as processes where it has workers, and looks at results and exact counts. It says `name: ok` of each check, and ends
 //! at the first that fails. It connects where `REDIS_URL` says. A language's packages are installed once, whichever of its
 //! suites is first.
+//!
+//! Each is run on the newest Redis, too, right behind Larder: as many checks have to pass there, and the times of both are printed.
 
 use super::clients::{COPY_PACKAGES, SERVER_OPTIONS, copied, counted};
 use super::namespace::Namespace;
 use super::suites::{go, pytest, pytest_counts, succeeded};
 use super::{Counts, Program, expected_of};
 use crate::install::{debian, python_environment};
+use crate::peers::peer;
 use crate::run::{Outcome, command, root, run};
 use crate::tidy::NOTE;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Instant;
 
 /// The interpreter with all packages, beside the programs.
 const PYTHON: &str = "../python-environment/bin/python";
@@ -45,6 +49,8 @@ pub struct Framework {
     own_tests: &'static [&'static str],
     /// What is tried, for people.
     tries: &'static str,
+    /// Seconds that all of it took, on Larder and then on Redis 8.0, where both were measured.
+    took_s: Option<(f32, f32)>,
 }
 
 /// All of them, the most used first.
@@ -56,6 +62,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "celery",
         own_tests: &[],
         tries: "queues by priority, results, chords, retries, tasks for later, locks, revoking, events, tasks of a killed worker",
+        took_s: None,
     },
     Framework {
         name: "rq",
@@ -64,6 +71,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "rq",
         own_tests: &[],
         tries: "queues, results, retries, jobs for later and with dependencies, locks, unique jobs, limits, commands to workers",
+        took_s: None,
     },
     Framework {
         name: "bullmq",
@@ -72,6 +80,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "bullmq",
         own_tests: &[],
         tries: "queues, events, priorities, retries, delays, schedulers, flows, limits, jobs of a killed worker",
+        took_s: None,
     },
     Framework {
         name: "sidekiq",
@@ -80,6 +89,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "ruby-sidekiq",
         own_tests: &[],
         tries: "queues in their order, exact counts, jobs for later, retries, dead jobs, processes, jobs of one that ends",
+        took_s: None,
     },
     Framework {
         name: "redis-lock",
@@ -88,6 +98,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "redis",
         own_tests: &[],
         tries: "one holder at a time of six processes, expiry, extending",
+        took_s: None,
     },
     Framework {
         name: "asynq",
@@ -96,6 +107,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "github.com/hibiken/asynq",
         own_tests: &["github.com/hibiken/asynq/internal/rdb"],
         tries: "queues, results, retries, tasks for later, unique tasks, groups, periodic tasks, tasks of a killed server; its own tests of what it does in Redis",
+        took_s: None,
     },
     Framework {
         name: "dramatiq",
@@ -104,6 +116,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "dramatiq",
         own_tests: &[],
         tries: "queues, results, retries, delays, pipelines, groups, limits, barriers, messages of a killed worker",
+        took_s: None,
     },
     Framework {
         name: "huey",
@@ -112,6 +125,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "huey",
         own_tests: &["huey.tests.test_storage", "huey.tests.test_helpers", "-k", "not Sqlite"],
         tries: "queues by priority, results, retries, schedules, chords, locks, semaphores, limits; its own tests of what it does in Redis",
+        took_s: None,
     },
     Framework {
         name: "django-redis",
@@ -120,6 +134,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "django-redis",
         own_tests: &[],
         tries: "Django's cache and sessions, patterns, counters, locks, sets and hashes, compression",
+        took_s: None,
     },
     Framework {
         name: "redsync",
@@ -128,6 +143,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "github.com/go-redsync/redsync/v4",
         own_tests: &[],
         tries: "one holder at a time of sixteen, expiry, extending, a quorum of three",
+        took_s: None,
     },
     Framework {
         name: "redis-rate",
@@ -136,6 +152,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "github.com/go-redis/redis_rate/v10",
         own_tests: &[],
         tries: "a leaky bucket, exact among twenty",
+        took_s: None,
     },
     Framework {
         name: "limits",
@@ -144,6 +161,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "limits",
         own_tests: &[],
         tries: "fixed, moving and sliding windows, exact among eight threads",
+        took_s: None,
     },
     Framework {
         name: "redlock",
@@ -152,6 +170,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "redlock",
         own_tests: &[],
         tries: "one holder at a time of sixteen, expiry, extending, several keys, a quorum of three",
+        took_s: None,
     },
     Framework {
         name: "rate-limit-redis",
@@ -160,6 +179,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "rate-limit-redis",
         own_tests: &[],
         tries: "limits of sites by ioredis and node-redis, exact among three sites",
+        took_s: None,
     },
     Framework {
         name: "redisson",
@@ -168,6 +188,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "redisson",
         own_tests: &[],
         tries: "locks of six kinds with one holder at a time, rates, semaphores, latches, queues, delayed queues, map caches, topics, batches, streams",
+        took_s: None,
     },
     Framework {
         name: "spring-session",
@@ -176,6 +197,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "spring-session-data-redis",
         own_tests: &[],
         tries: "sessions, those of a user, another id, events of sessions that are made, deleted, expired",
+        took_s: None,
     },
     Framework {
         name: "spring-locks",
@@ -184,26 +206,63 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "spring-integration-redis",
         own_tests: &[],
         tries: "locks of both kinds with one holder at a time, expiry, metadata, groups of messages",
+        took_s: None,
     },
 ];
 
 /// docs/frameworks.md.
 pub fn document() -> Outcome<String> {
     let mut page = format!("# Frameworks\n\n{NOTE}\n{}", include_str!("frameworks_intro.md"));
-    page.push_str("\n| framework | version | what is tried | checks |\n|---|---|---|---|\n");
+    page.push_str(
+        "\n| framework | version | what is tried | checks | seconds, Larder / Redis 8.0 |\n|---|---|---|---|---|\n",
+    );
     for framework in FRAMEWORKS {
-        let Framework { name, title, language, package, tries, .. } = framework;
+        let Framework { name, title, language, package, tries, took_s, .. } = framework;
+        let took = took_s.map_or("–".to_owned(), |(larder, redis)| format!("{larder:.1} / {redis:.1}"));
         let version = language.version(package)?;
         let checks = expected_of(name)?.passed;
-        page.push_str(&format!("| {title} | {version} | {tries} | {checks} |\n"));
+        page.push_str(&format!("| {title} | {version} | {tries} | {checks} | {took} |\n"));
     }
     Ok(page)
 }
 
 impl Framework {
-    /// Runs its program, and then its own tests, each against a fresh server.
+    /// Runs its program, and then its own tests, each against a fresh server; and all of it on Redis.
     pub fn run(&self, namespace: &Namespace, program: &Program) -> Outcome<Counts> {
         let home = self.language.prepared()?;
+        self.build_own_tests(&home)?;
+        let (ours, took_s) = self.timed(namespace, program, &home)?;
+        if program.is_redis {
+            return Ok(ours);
+        }
+        let peer = match peer("redis-server") {
+            Ok(peer) => peer,
+            // There is none on every machine.
+            Err(error) => {
+                println!("{}: not run on Redis: {error}", self.name);
+                return Ok(ours);
+            }
+        };
+        let redis = Program { words: vec![peer.to_string_lossy().into_owned()], is_redis: true };
+        let (theirs, theirs_s) =
+            self.timed(namespace, &redis, &home).map_err(|error| format!("on Redis: {error}"))?;
+        println!(
+            "{}: {} checks in {took_s:.1} s; on Redis {} in {theirs_s:.1} s",
+            self.name, ours.passed, theirs.passed
+        );
+        if ours == theirs { Ok(ours) } else { Err(format!("{ours:?}, but on Redis {theirs:?}")) }
+    }
+
+    /// What came of it on one server, and the seconds that it took.
+    fn timed(&self, namespace: &Namespace, program: &Program, home: &Path) -> Outcome<(Counts, f64)> {
+        let began = Instant::now();
+        let ours = self.run_program(namespace, program, home)?;
+        let own = self.run_own_tests(namespace, program, home)?;
+        let counts = Counts { passed: ours.passed + own.passed, skipped: ours.skipped + own.skipped };
+        Ok((counts, began.elapsed().as_secs_f64()))
+    }
+
+    fn run_program(&self, namespace: &Namespace, program: &Program, home: &Path) -> Outcome<Counts> {
         let file = self.name.replace('-', "_");
         let (runs, words) = match self.language {
             Language::Python => (home.join(PYTHON), vec![format!("with_{file}.py")]),
@@ -215,10 +274,23 @@ impl Framework {
             Language::Ruby => ("ruby".into(), vec![format!("with_{file}.rb")]),
         };
         let mut command = namespace.command(runs);
-        command.args(words).current_dir(&home).env("REDIS_URL", "redis://127.0.0.1:6379/0");
-        let ours = counted(namespace, program, command)?;
-        let own = self.run_own_tests(namespace, program, &home)?;
-        Ok(Counts { passed: ours.passed + own.passed, skipped: ours.skipped + own.skipped })
+        command.args(words).current_dir(home).env("REDIS_URL", "redis://127.0.0.1:6379/0");
+        counted(namespace, program, command)
+    }
+
+    /// Where a program of Go's own tests lies.
+    fn go_tests(&self, home: &Path) -> PathBuf {
+        home.join("bin").join(self.name).with_extension("test")
+    }
+
+    /// Builds what has to be built of them, once for both servers.
+    fn build_own_tests(&self, home: &Path) -> Outcome {
+        let Some(package) = self.own_tests.first().filter(|_| self.language == Language::Go) else {
+            return Ok(());
+        };
+        let mut build = go(home, &["test", "-c", "-o", &self.go_tests(home).to_string_lossy(), package]);
+        build.env("GOFLAGS", "-mod=readonly");
+        run(build)
     }
 
     fn run_own_tests(&self, namespace: &Namespace, program: &Program, home: &Path) -> Outcome<Counts> {
@@ -227,12 +299,8 @@ impl Framework {
         };
         match self.language {
             Language::Go => {
-                let tests = home.join("bin").join(self.name).with_extension("test");
-                let mut build = go(home, &["test", "-c", "-o", &tests.to_string_lossy(), package]);
-                build.env("GOFLAGS", "-mod=readonly");
-                run(build)?;
                 let _server = namespace.serve(program, SERVER_OPTIONS)?;
-                let mut command = namespace.command(&tests);
+                let mut command = namespace.command(self.go_tests(home));
                 command.arg("-test.v").args(arguments).current_dir(home);
                 let output = succeeded(command)?;
                 let count = |mark: &str| output.lines().filter(|line| line.starts_with(mark)).count() as u32;
