@@ -95,7 +95,8 @@ pub(super) fn copied(name: &str) -> Outcome<PathBuf> {
     Ok(to)
 }
 
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+/// A directory's files, copied over those that are there.
+pub(super) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;

@@ -8,9 +8,9 @@
 //!
 //! Each is run on the newest Redis, too, right behind Larder: as many checks have to pass there, and the times of both are printed.
 
-use super::clients::{COPY_PACKAGES, SERVER_OPTIONS, copied, counted};
+use super::clients::{COPY_PACKAGES, SERVER_OPTIONS, copied, copy, counted};
 use super::namespace::Namespace;
-use super::suites::{go, pytest, pytest_counts, succeeded};
+use super::suites::{go, pytest, succeeded, summed_up};
 use super::{Counts, Program, expected_of};
 use crate::install::{debian, python_environment};
 use crate::peers::peer;
@@ -45,7 +45,8 @@ pub struct Framework {
     language: Language,
     /// The package by which its version is known.
     package: &'static str,
-    /// Its own tests that run beside the program: of Go a package and arguments, of Python those of pytest.
+    /// Its own tests that run beside the program: of Go a package and arguments, of Python those of pytest, of Node those of
+    /// Jest behind the package that has them.
     own_tests: &'static [&'static str],
     /// What is tried, for people.
     tries: &'static str,
@@ -89,6 +90,15 @@ pub const FRAMEWORKS: &[Framework] = &[
         package: "ruby-sidekiq",
         own_tests: &[],
         tries: "queues in their order, exact counts, jobs for later, retries, dead jobs, processes, jobs of one that ends",
+        took_s: None,
+    },
+    Framework {
+        name: "node-resque",
+        title: "node-resque",
+        language: Language::Node,
+        package: "node-resque",
+        own_tests: &["node-resque", "--testPathIgnorePatterns", "/utils/", "/ioredis-mock"],
+        tries: "queues of Resque and jobs of its scheduler: queues in their order, exact counts, one scheduler that leads, jobs for later, retries, failed jobs, unique jobs, locks, jobs of a killed worker; its own tests",
         took_s: None,
     },
     Framework {
@@ -310,11 +320,23 @@ impl Framework {
                 let _server = namespace.serve(program, SERVER_OPTIONS)?;
                 let mut command = pytest(namespace, &home.join(PYTHON));
                 command.args(["--pyargs", package]).args(arguments).current_dir(home);
-                pytest_counts(command)
+                summed_up(command)
             }
-            Language::Node | Language::Java | Language::Ruby => {
-                Err(format!("{}: tests of its own are run of Go's and Python's frameworks", self.name))
+            Language::Node => {
+                // Jest does not look for tests below node_modules.
+                let tests = home.join("own").join(package);
+                copy(&home.join("node_modules").join(package), &tests)
+                    .map_err(|error| format!("{}: {error}", tests.display()))?;
+                let _server = namespace.serve(program, SERVER_OPTIONS)?;
+                let mut command = namespace.command(home.join("node_modules/.bin/jest"));
+                command.args(["--config", "jest.json", "--runInBand", "--forceExit", "--rootDir"]);
+                command.arg(&tests).args(arguments).current_dir(home);
+                summed_up(command)
             }
+            Language::Java | Language::Ruby => Err(format!(
+                "{}: tests of its own are run of Go's, Python's and Node's frameworks",
+                self.name
+            )),
         }
     }
 }

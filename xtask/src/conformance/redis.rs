@@ -3,7 +3,7 @@
 use super::Counts;
 use super::Program;
 use super::namespace::Namespace;
-use super::suites::{PYTEST, check, pytest, pytest_counts, succeeded};
+use super::suites::{PYTEST, check, pytest, succeeded, summed_up};
 use crate::install::{debian, python, python_source};
 use crate::peers::{peer, version};
 use crate::run::{Outcome, cargo, root, run, target};
@@ -200,5 +200,5 @@ pub fn redis_py(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     }
     command.arg("tests").current_dir(&source);
     let _server = namespace.serve(program, &DEBUG)?;
-    pytest_counts(command)
+    summed_up(command)
 }

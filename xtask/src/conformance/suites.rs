@@ -101,7 +101,7 @@ fn pymemcache(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let mut command = pytest(namespace, &python);
     command.args(["-c", "larder.ini", "pymemcache/test/test_integration.py"]);
     command.args(["--server", "localhost", "--port", "11211"]).current_dir(&source);
-    pytest_counts(command)
+    summed_up(command)
 }
 
 /// python-memcached's own tests.
@@ -114,7 +114,7 @@ fn python_memcached(namespace: &Namespace, program: &Program) -> Outcome<Counts>
     let _server = namespace.serve(program, &[])?;
     let mut command = pytest(namespace, &python);
     command.arg("tests").current_dir(&source);
-    pytest_counts(command)
+    summed_up(command)
 }
 
 /// Threads that count down by gets and cas, as an old write-up did, with the count checked.
@@ -250,8 +250,8 @@ pub(super) fn pytest(namespace: &Namespace, python: &PathBuf) -> Command {
     command
 }
 
-/// Reads `100 passed, 3 skipped in 1.97s`.
-pub(super) fn pytest_counts(command: Command) -> Outcome<Counts> {
+/// Reads `100 passed, 3 skipped in 1.97s` of pytest, `Tests: 3 skipped, 100 passed, 103 total` of Jest.
+pub(super) fn summed_up(command: Command) -> Outcome<Counts> {
     let output = succeeded(command)?;
     let last = output.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default();
     let words: Vec<&str> = last.split_whitespace().collect();
