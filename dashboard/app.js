@@ -17,7 +17,7 @@
 
   const get = async path => {
     try {
-      const response = await fetch(path, { cache: 'no-store', credentials: 'omit', redirect: 'error' });
+      const response = await fetch(path, { cache: 'no-store', credentials: 'same-origin', redirect: 'error' });
       if (!response.ok) throw new Unanswered(`${path}: ${response.status}`);
       return await response.json();
     } catch (error) {
@@ -498,7 +498,7 @@
     const stands = told.samples === told.requests ? 'each was counted' : `by a sample of ${Format.whole(told.samples)}`;
     return told.requests === 0 ? 'Nothing was asked for in the last seconds.' : `Of ${Format.whole(told.requests)} keys asked for in ${Format.plain(told.seconds)} s; ${stands}.`;
   };
-  const KEYS_HIDDEN = ' Keys are not shown here: clients have to say who they are, or may not list them.';
+  const KEYS_HIDDEN = ' Keys are not shown here: --http-hide-keys or -X is given, or clients need a password and this page has none (--http-auth-file).';
   const showHot = told => {
     byId('hot-words').textContent = standsOn(told) + (told.keys_hidden ? KEYS_HIDDEN : '');
     tables['hot-table'].show(told.keys);

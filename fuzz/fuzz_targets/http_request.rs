@@ -2,7 +2,7 @@
 //! machine alone, and a query is text or refused. Nothing panics.
 #![no_main]
 
-use larder_server::http::{HEAD_BYTES_MAX, Parsed, Status, pairs, parse};
+use larder_server::http::{HEAD_BYTES_MAX, Hosts, Parsed, Status, pairs, parse};
 use libfuzzer_sys::fuzz_target;
 use std::net::IpAddr;
 
@@ -20,7 +20,9 @@ fuzz_target!(|input: &[u8]| {
                 let too_long = end >= HEAD_BYTES_MAX && cut == Parsed::Refused(Status::HeadTooLong);
                 assert!(cut == Parsed::Partial || too_long, "{cut:?}");
             }
-            assert!(hosts(head).iter().all(|host| is_this_machine(host)), "{}", head.escape_ascii());
+            let host = request.host.map(|host| host.trim_matches([' ', '\t']).to_owned());
+            assert_eq!(host.clone().into_iter().collect::<Vec<_>>(), hosts(head), "{}", head.escape_ascii());
+            assert!(host.is_none_or(|host| !Hosts::default().admit(&host) || is_this_machine(&host)));
             assert!(hosts(head).len() == 1 || hosts(head).is_empty() && head.windows(8).any(|part| part == b"HTTP/1.0"));
             if let Ok(pairs) = pairs(request.query) {
                 let decoded: usize = pairs.iter().map(|(name, value)| name.len() + value.len()).sum();

@@ -4,12 +4,13 @@
 //! waits for. It answers one request at a time and rests thereafter, so that a client that asks without end has a quarter of
 //! a core at most. There are few connections; one more takes the place of the one that has been idle for longest.
 //!
-//! - `http`: heads and answers; `client`: a connection; `route`: what is where
+//! - `http`: heads and answers; `client`: a connection; `access`: which requests are answered; `route`: what is where
 //! - `page`: what a browser shows it with
 //! - `observer`: looks at figures once a second, for `history`, and `latency`, which keep `points`; samples of traffic are counted ten times, while there are any
 //! - `machine`: looks at the machine, and at what workers have of its processors, every five seconds
 //! - `metrics`, `api`, `traffic`, `span_map`: what is told
 
+mod access;
 mod api;
 mod client;
 mod history;
@@ -25,7 +26,7 @@ mod span_map;
 mod traffic;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::JoinHandle;
@@ -36,8 +37,12 @@ use larder_eventloop::poll::{Event, Events, Interest, Poller, Waker};
 
 pub use metrics::markdown;
 
+use crate::config::Config;
 use crate::hub::Hub;
-use client::{Client, Gone};
+use crate::listen::HttpHost;
+use access::{Access, Admission, Readers};
+use client::{Client, Gone, Verdict};
+use http::{Answer, Hosts, Status};
 use route::Routes;
 
 /// Connections.
@@ -102,6 +107,7 @@ impl Admin {
 #[derive(Debug)]
 struct Seat {
     client: Client<TcpStream>,
+    from: IpAddr,
     interest: Interest,
     held: usize,
 }
@@ -113,6 +119,7 @@ struct HttpServer {
     listener: TcpListener,
     poller: Poller,
     seats: [Option<Seat>; CLIENTS_MAX],
+    access: Access,
     routes: Routes,
     /// The listener is not watched until then.
     deaf_until: Option<Millis>,
@@ -125,6 +132,7 @@ impl HttpServer {
         poller.add(&listener, LISTENER, Interest::Read)?;
         poller.add(waker, WOKEN, Interest::Read)?;
         Ok(HttpServer {
+            access: access(&hub.config, listener.local_addr()?.ip()),
             routes: Routes::new(Arc::clone(&hub)),
             hub,
             listener,
@@ -138,7 +146,7 @@ impl HttpServer {
         let mut events = Events::with_capacity(CLIENTS_MAX + 2);
         while !stop.load(SeqCst) {
             let now = self.now();
-            let timeout = self.due().map(|due| Duration::from_millis(due.saturating_sub(now)));
+            let timeout = self.due(now).map(|due| Duration::from_millis(due.saturating_sub(now)));
             if let Err(error) = self.poller.wait(&mut events, timeout) {
                 tracing::warn!(%error, "no metrics are told any more");
                 return;
@@ -162,9 +170,9 @@ impl HttpServer {
     }
 
     /// When there is something to do, whatever happens.
-    fn due(&self) -> Option<Millis> {
+    fn due(&self, now: Millis) -> Option<Millis> {
         let seats = self.seats.iter().flatten();
-        let due = seats.map(|seat| if seat.client.has_more() { 0 } else { seat.client.due() });
+        let due = seats.map(|seat| if seat.client.has_more(now) { 0 } else { seat.client.due() });
         due.chain(self.deaf_until).chain([self.routes.observer.due(), self.routes.samples_due()]).min()
     }
 
@@ -181,9 +189,12 @@ impl HttpServer {
             self.deaf_until = None;
             self.listen(Interest::Read);
         }
-        for index in 0..CLIENTS_MAX {
+        // Of those whose passwords wait to be looked at, the one that waits for longest is the next.
+        let mut order: [usize; CLIENTS_MAX] = std::array::from_fn(|index| index);
+        order.sort_by_key(|&index| self.seats[index].as_ref().map(|seat| seat.client.since()));
+        for index in order {
             let Some(seat) = &mut self.seats[index] else { continue };
-            if seat.client.has_more() {
+            if seat.client.has_more(now) {
                 self.turn(index, None);
             } else if now >= seat.client.due() {
                 let over = seat.client.expire(now);
@@ -200,8 +211,8 @@ impl HttpServer {
 
     fn accept(&mut self) {
         match self.listener.accept() {
-            Ok((stream, _)) => {
-                if self.enter(stream).is_err() {
+            Ok((stream, from)) => {
+                if self.enter(stream, from.ip()).is_err() {
                     tracing::debug!("an HTTP connection could not be taken in");
                 }
             }
@@ -215,14 +226,14 @@ impl HttpServer {
         }
     }
 
-    fn enter(&mut self, stream: TcpStream) -> io::Result<()> {
+    fn enter(&mut self, stream: TcpStream, from: IpAddr) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         // An answer is one write, whose last part is not to wait.
         stream.set_nodelay(true)?;
         let Some(index) = self.free_seat() else { return Ok(()) };
         let client = Client::new(stream, self.now());
         self.poller.add(&client.stream, FIRST + index as u64, client.interest())?;
-        self.seats[index] = Some(Seat { interest: client.interest(), client, held: 0 });
+        self.seats[index] = Some(Seat { interest: client.interest(), client, from, held: 0 });
         Ok(())
     }
 
@@ -248,12 +259,24 @@ impl HttpServer {
         if event.is_some_and(|event| event.hangup && !event.readable) {
             return self.close(index);
         }
-        let (routes, mut took) = (&mut self.routes, Duration::ZERO);
+        let (routes, access, from) = (&mut self.routes, &mut self.access, seat.from);
+        let mut took = Duration::ZERO;
         let went = seat.client.go_on(now, &mut |request| {
             let begun = Instant::now();
-            let answer = routes.answer(request, held < ANSWERS_BYTES_MAX);
+            let admission = access.admit(request, route::is_open(request.path), from, now);
+            let verdict = match admission {
+                Admission::Granted => Verdict::Answer(routes.answer(request, held < ANSWERS_BYTES_MAX)),
+                Admission::Refused(Status::Misdirected) => Verdict::Refused(Status::Misdirected),
+                Admission::Refused(status) => Verdict::Answer(Answer::refusal(status)),
+                Admission::Wrong(at) => {
+                    tracing::debug!(%from, "a wrong password was given by HTTP");
+                    routes.wrong_passwords = access.failed();
+                    Verdict::AnswerAt(Answer::refusal(Status::Unauthorized), at)
+                }
+                Admission::Later(at) => Verdict::Later(at),
+            };
             took = begun.elapsed();
-            answer
+            verdict
         });
         self.after_turn(index, went);
         if !took.is_zero() {
@@ -287,7 +310,24 @@ impl HttpServer {
     }
 }
 
+/// Which requests are answered by a listener at this address.
+fn access(config: &Config, address: IpAddr) -> Access {
+    let beyond = !address.is_loopback();
+    let names = config.http_host.as_ref().map(HttpHost::names).unwrap_or_default();
+    let readers = match &config.http_users[..] {
+        [] if beyond => Readers::None,
+        [] => Readers::All,
+        users => Readers::Users(larder_commands::Access::new(None, users, false)),
+    };
+    Access::new(Hosts { addresses: beyond, names }, readers)
+}
+
 /// Where the page is, as people write it.
 pub fn shown(address: SocketAddr) -> String {
-    format!("http://{address}/")
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("http://{}/", SocketAddr::new(ip, address.port()))
 }

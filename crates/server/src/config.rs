@@ -9,7 +9,7 @@ use larder_commands::memcached::slabs::{SIZES_MAX, slab_sizes};
 use larder_commands::{DebugCommand, Digest, Speaks};
 use larder_eventloop::socket::Address;
 
-use crate::listen::Place;
+use crate::listen::{HttpHost, Place};
 
 /// Which protocols a listener answers (`-B`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,12 @@ pub struct Config {
     pub http_port_given: bool,
     /// `--requirepass` or what `--requirepass-file` has, if given and not empty.
     pub password: Option<Digest>,
+    /// `--http-host`, if given.
+    pub http_host: Option<HttpHost>,
+    /// Users of `--http-auth-file` and their passwords.
+    pub http_users: Vec<(String, Digest)>,
+    /// `--http-hide-keys`.
+    pub http_hide_keys: bool,
     /// `--protected-mode`.
     pub protected: bool,
     /// `--enable-debug-command`.
@@ -175,6 +181,9 @@ impl Default for Config {
             redis_port_given: false,
             http_port: Some(HTTP_PORT),
             http_port_given: false,
+            http_host: None,
+            http_users: Vec::new(),
+            http_hide_keys: false,
             password: None,
             protected: true,
             debug: DebugCommand::No,

@@ -79,7 +79,7 @@ pub use command_line::{Request, parse};
 pub use config::{Config, Protocol, Reported};
 pub use extended::{EXTENDED, Extended};
 pub use hub::Hub;
-pub use listen::Place;
+pub use listen::{HttpHost, Place};
 pub use listener::Listener;
 pub use log::Log;
 pub use mailbox::{Arrival, MAIL_MAX, Mailbox};
@@ -211,6 +211,14 @@ pub fn serve(config: Config) -> Result<(), Failure> {
     }
     for at in bound.iter().filter(|at| config.is_open(&at.address, at.speaks)) {
         tracing::warn!(address = %at.address, "every machine that reaches this address may read and write");
+    }
+    if let Some(http) = http.as_ref().filter(|http| !http.address.ip().is_loopback()) {
+        if config.http_users.is_empty() {
+            let address = http.address;
+            tracing::warn!(%address, "other machines are shown /metrics and /healthz; the page needs --http-auth-file");
+        } else {
+            tracing::warn!(address = %http.address, "passwords for HTTP cross the network in the clear");
+        }
     }
     let listeners = bound.iter().map(|at| Listener::new(at.address.clone(), at.speaks)).collect();
     let started = Instant::now();

@@ -75,6 +75,43 @@ impl Place {
     }
 }
 
+/// `--http-host`: where HTTP is listened on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpHost {
+    /// Address or name that is listened on, without brackets.
+    pub host: String,
+    /// Further names that a request may ask for.
+    pub others: Vec<String>,
+}
+
+impl HttpHost {
+    /// Reads `HOST[,NAME…]`.
+    ///
+    /// # Errors
+    /// What is no address or name: one with a port, or nothing.
+    pub fn parse(text: &str) -> Result<HttpHost, String> {
+        let mut parts = text.split(',').map(|part| {
+            let part = part.trim();
+            let bare = part.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(part);
+            let is_name = |name: &str| {
+                !name.is_empty()
+                    && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+            };
+            if is_name(bare) || bare.parse::<IpAddr>().is_ok() {
+                return Ok(bare.to_owned());
+            }
+            Err(format!("{part:?} is not an address or a host name; the port is --http-port"))
+        });
+        let host = parts.next().expect("a split has a part")?;
+        Ok(HttpHost { host, others: parts.collect::<Result<_, _>>()? })
+    }
+
+    /// Names that a request may ask for.
+    pub fn names(&self) -> Vec<String> {
+        std::iter::once(&self.host).chain(&self.others).cloned().collect()
+    }
+}
+
 fn unreadable(text: &str) -> String {
     format!("{text} is not an address, a host name, or one of them with a port")
 }
@@ -90,7 +127,7 @@ enum Origin {
     UnixSocket,
     /// `--redis-port`.
     Redis,
-    /// `--http-port`.
+    /// `--http-port`, `--http-host`.
     Http,
 }
 
@@ -187,21 +224,29 @@ pub struct Http {
     pub address: SocketAddr,
 }
 
-/// Listens for monitors, if it is asked for; on this machine alone, whatever `-l` says. A port that nobody asked for and
-/// that is taken is told and done without: another server may run beside this one.
+/// Listens for monitors, if it is asked for; on this machine alone unless `--http-host` says otherwise, whatever `-l` says. A
+/// port that nobody asked for and that is taken is told and done without: another server may run beside this one.
 ///
 /// # Errors
-/// What the system says of a port that was asked for.
+/// What the system says of a port or a host that was asked for.
 pub fn open_http(config: &Config) -> Result<Option<Http>, ListenError> {
     let Some(port) = config.http_port else { return Ok(None) };
-    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    let address = match &config.http_host {
+        None => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
+        Some(HttpHost { host, .. }) => {
+            let found = (host.as_str(), port)
+                .to_socket_addrs()
+                .and_then(|mut all| all.next().ok_or_else(|| io::Error::other("the name has no address")));
+            found.map_err(|error| ListenError::new(host, Origin::Http, &error))?
+        }
+    };
     let opened = TcpListener::bind(address).and_then(|listener| {
         let address = listener.local_addr()?;
         Ok(Http { listener, address })
     });
     match opened {
         Ok(http) => Ok(Some(http)),
-        Err(error) if !config.http_port_given => {
+        Err(error) if !config.http_port_given && config.http_host.is_none() => {
             tracing::warn!(
                 "no metrics are told, since {address} cannot be listened on ({error}); choose another port with --http-port, or none with --http-port 0"
             );
@@ -289,7 +334,8 @@ pub fn write_port_file(path: &Path, bound: &[Bound], http: Option<SocketAddr>) -
         }
     }
     if let Some(address) = http {
-        text.push_str(&format!("HTTP INET: {}\n", address.port()));
+        let family = if address.is_ipv4() { "INET" } else { "INET6" };
+        text.push_str(&format!("HTTP {family}: {}\n", address.port()));
     }
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".lck");
@@ -378,7 +424,29 @@ mod tests {
             )
         );
         assert!(open_http(&Config { http_port_given: false, ..taken.clone() }).unwrap().is_none());
-        assert!(open_http(&Config { http_port: None, ..taken }).unwrap().is_none());
+        assert!(open_http(&Config { http_port: None, ..taken.clone() }).unwrap().is_none());
+        let host = HttpHost::parse("127.0.0.1").unwrap();
+        assert!(open_http(&Config { http_port_given: false, http_host: Some(host), ..taken }).is_err());
+    }
+
+    #[test]
+    fn monitors_of_other_machines_have_a_host_without_a_port() {
+        let read = |text: &str| HttpHost::parse(text).map(|host| host.names().join(" "));
+        assert_eq!(read("0.0.0.0").as_deref(), Ok("0.0.0.0"));
+        assert_eq!(read("[::1], cache.example,127.0.0.1").as_deref(), Ok("::1 cache.example 127.0.0.1"));
+        for bad in ["", ",x", "x,", "0.0.0.0:80", "[::]:80", "http://x", "x y", "user@x"] {
+            assert!(read(bad).is_err_and(|why| why.contains("--http-port")), "{bad}");
+        }
+        let config = Config { http_port: Some(0), http_port_given: true, ..Config::default() };
+        for (text, expected) in [("0.0.0.0", "0.0.0.0"), ("127.0.0.2,cache.example", "127.0.0.2")] {
+            let config = Config { http_host: Some(HttpHost::parse(text).unwrap()), ..config.clone() };
+            let http = open_http(&config).unwrap().expect("a free port");
+            assert_eq!(http.address.ip().to_string(), expected);
+        }
+        // An address of nobody's here (TEST-NET-1).
+        let config = Config { http_host: Some(HttpHost::parse("192.0.2.1").unwrap()), ..config };
+        let said = open_http(&config).unwrap_err().to_string();
+        assert!(said.starts_with("cannot listen on 192.0.2.1:0 for HTTP: "), "{said}");
     }
 
     #[test]

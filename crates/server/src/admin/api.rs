@@ -1,4 +1,4 @@
-//! Figures as JSON, for pages and for tools. Values are told nowhere; keys only of commands that took long, unless they
+//! Figures as JSON, for pages and for tools. No value of an item is shown; keys are only of commands that took long, unless they
 //! are to be hidden ([`Routes::hides_keys`]).
 
 use std::fmt::Write;

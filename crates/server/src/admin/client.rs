@@ -3,10 +3,13 @@
 //! ```text
 //!           whole head                 all is sent
 //! Asking ───────────────► Answered ───────────────────► Asking
-//!    │ refused, too late      │ it does not stay
-//!    └───────────────────────►└────────► Leaving ──► closed
+//!    │ refused, too late   ▲  │ it does not stay
+//!    ├────────────────────►│  └────────► Leaving ──► closed
+//!    │ later               │ its time has come
+//!    └────────► Waiting ───┘
 //! ```
 //!
+//! A connection that waits has a request that is to be asked about again at a time, or an answer that is to be sent then.
 //! A connection that leaves is read a little longer, so that what its client still sends does not take the answer away from it.
 
 use std::io::{self, Read, Write};
@@ -39,9 +42,27 @@ impl Stream for TcpStream {
     }
 }
 
+/// What becomes of a request.
+#[derive(Debug)]
+pub enum Verdict {
+    /// This is its answer.
+    Answer(Answer),
+    /// It is refused, and the connection ends.
+    Refused(Status),
+    /// This is its answer, to be sent at this time.
+    AnswerAt(Answer, Millis),
+    /// It is to be asked about again at this time.
+    Later(Millis),
+}
+
+/// What says what becomes of a request.
+pub type Judge<'a> = dyn FnMut(&Request<'_>) -> Verdict + 'a;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Asking,
+    /// Until this time.
+    Waiting(Millis),
     Answered,
     Leaving,
 }
@@ -55,7 +76,7 @@ pub struct Client<S> {
     answer: Vec<u8>,
     sent: usize,
     stays: bool,
-    /// When it came into this state, or began its head.
+    /// When it came into this state, or began its head. A request that waits more than once waits since the first time.
     since: Millis,
 }
 
@@ -81,6 +102,7 @@ impl<S: Stream> Client<S> {
     pub fn interest(&self) -> Interest {
         match self.state {
             State::Asking | State::Leaving => Interest::Read,
+            State::Waiting(_) => Interest::None,
             State::Answered => Interest::Write,
         }
     }
@@ -91,6 +113,7 @@ impl<S: Stream> Client<S> {
             + match self.state {
                 State::Asking if self.head.is_empty() => KEPT_MS,
                 State::Asking => HEAD_MS,
+                State::Waiting(until) => return until,
                 State::Answered => ANSWER_MS,
                 State::Leaving => LEAVE_MS,
             }
@@ -122,21 +145,27 @@ impl<S: Stream> Client<S> {
         self.refuse(Status::RequestTimeout, now)
     }
 
-    /// Goes on as far as the stream lets it; `answer` says what a request is answered.
+    /// Goes on as far as the stream lets it; `judge` says what becomes of a request.
     ///
     /// # Errors
     /// It is to be closed.
-    pub fn go_on(&mut self, now: Millis, answer: &mut dyn FnMut(&Request<'_>) -> Answer) -> Result<(), Gone> {
+    pub fn go_on(&mut self, now: Millis, judge: &mut Judge<'_>) -> Result<(), Gone> {
         match self.state {
-            State::Asking => self.receive(now, answer),
+            State::Asking => self.receive(now, judge),
+            State::Waiting(until) if now < until => Ok(()),
+            State::Waiting(_) if self.answer.is_empty() => self.answer_next(now, judge),
+            State::Waiting(_) => {
+                let answer = std::mem::take(&mut self.answer);
+                self.begin(answer, now)
+            }
             State::Answered => self.send(now),
             State::Leaving => self.drain(),
         }
     }
 
-    fn receive(&mut self, now: Millis, answer: &mut dyn FnMut(&Request<'_>) -> Answer) -> Result<(), Gone> {
-        if self.has_more() {
-            return self.answer_next(now, answer);
+    fn receive(&mut self, now: Millis, judge: &mut Judge<'_>) -> Result<(), Gone> {
+        if self.has_more(now) {
+            return self.answer_next(now, judge);
         }
         let mut bytes = [0; 2048];
         let room = HEAD_BYTES_MAX - self.head.len();
@@ -151,32 +180,51 @@ impl<S: Stream> Client<S> {
             }
             Err(error) => return waits(&error),
         }
-        self.answer_next(now, answer)
+        self.answer_next(now, judge)
     }
 
-    /// There is a request behind one that was answered, of which the stream will not tell: it goes on at once.
-    pub fn has_more(&self) -> bool {
-        self.state == State::Asking && !self.head.is_empty() && parse(&self.head) != Parsed::Partial
+    /// It goes on at once, although the stream says nothing: there is a request behind one that was answered, or its time
+    /// to wait is over.
+    pub fn has_more(&self, now: Millis) -> bool {
+        match self.state {
+            State::Asking => !self.head.is_empty() && parse(&self.head) != Parsed::Partial,
+            State::Waiting(until) => now >= until,
+            State::Answered | State::Leaving => false,
+        }
     }
 
     /// Answers the request at the front of its input, if one is whole. One at a time: others have their turn before the
     /// next.
-    fn answer_next(
-        &mut self,
-        now: Millis,
-        answer: &mut dyn FnMut(&Request<'_>) -> Answer,
-    ) -> Result<(), Gone> {
-        match parse(&self.head) {
-            Parsed::Partial => Ok(()),
-            Parsed::Refused(status) => self.refuse(status, now),
-            Parsed::Whole(request) => {
-                let (bytes, stays) = (request.bytes, request.stays);
-                let answer = answer(&request).bytes(request.head_only, stays);
-                self.head.drain(..bytes);
-                self.stays = stays;
-                self.begin(answer, now)
+    fn answer_next(&mut self, now: Millis, judge: &mut Judge<'_>) -> Result<(), Gone> {
+        let request = match parse(&self.head) {
+            Parsed::Partial => return Ok(()),
+            Parsed::Refused(status) => return self.refuse(status, now),
+            Parsed::Whole(request) => request,
+        };
+        let (answer, at) = match judge(&request) {
+            Verdict::Answer(answer) => (answer, None),
+            Verdict::AnswerAt(answer, at) => (answer, Some(at)),
+            Verdict::Refused(status) => return self.refuse(status, now),
+            Verdict::Later(until) => {
+                self.wait(until, now);
+                return Ok(());
             }
+        };
+        let (bytes, stays) = (request.bytes, request.stays);
+        let answer = answer.bytes(request.head_only, stays);
+        self.head.drain(..bytes);
+        self.stays = stays;
+        let Some(at) = at else { return self.begin(answer, now) };
+        self.answer = answer;
+        self.wait(at, now);
+        Ok(())
+    }
+
+    fn wait(&mut self, until: Millis, now: Millis) {
+        if !matches!(self.state, State::Waiting(_)) {
+            self.since = now;
         }
+        self.state = State::Waiting(until);
     }
 
     fn refuse(&mut self, status: Status, now: Millis) -> Result<(), Gone> {
@@ -297,8 +345,8 @@ mod tests {
         }
     }
 
-    fn path_of(request: &Request<'_>) -> Answer {
-        Answer::ok(TEXT, request.path.to_owned())
+    fn path_of(request: &Request<'_>) -> Verdict {
+        Verdict::Answer(Answer::ok(TEXT, request.path.to_owned()))
     }
 
     const GET: &str = "GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -330,9 +378,9 @@ mod tests {
         let mut client = Client::new(wire.clone(), 0);
         wire.say(&format!("{GET}{}", GET.replace("/a", "/b")));
         assert_eq!(client.go_on(0, &mut path_of), Ok(()));
-        assert!(wire.heard().ends_with("/a") && client.has_more());
+        assert!(wire.heard().ends_with("/a") && client.has_more(0));
         assert_eq!(client.go_on(0, &mut path_of), Ok(()));
-        assert!(wire.heard().ends_with("/b") && !client.has_more());
+        assert!(wire.heard().ends_with("/b") && !client.has_more(0));
     }
 
     #[test]
@@ -363,6 +411,62 @@ mod tests {
         assert!(wire.heard().starts_with("HTTP/1.1 408 ") && wire.ended.get());
         let mut quiet = Client::new(Wire::new(), 0);
         assert_eq!(quiet.expire(KEPT_MS), Err(Gone), "who asks nothing is told nothing");
+    }
+
+    #[test]
+    fn a_request_is_asked_about_again_at_its_time_and_what_is_behind_it_waits() {
+        let wire = Wire::new();
+        let mut client = Client::new(wire.clone(), 0);
+        wire.say(&format!("{GET}{}", GET.replace("/a", "/b")));
+        let until = Cell::new(900);
+        let mut asked = 0;
+        let mut judge = |request: &Request<'_>| {
+            asked += 1;
+            if until.get() > 0 { Verdict::Later(until.get()) } else { path_of(request) }
+        };
+        assert_eq!(client.go_on(7, &mut judge), Ok(()));
+        assert_eq!((client.interest(), client.due(), client.since()), (Interest::None, 900, 7));
+        assert!(!client.is_answered() && !client.has_more(899) && client.has_more(900));
+        assert_eq!(client.go_on(899, &mut judge), Ok(()));
+        until.set(1400);
+        assert_eq!(client.go_on(900, &mut judge), Ok(()));
+        assert_eq!((client.due(), client.since()), (1400, 7), "it waits since it asked");
+        assert!(wire.heard().is_empty());
+        until.set(0);
+        assert_eq!(client.go_on(1400, &mut judge), Ok(()));
+        assert!(wire.heard().ends_with("/a") && client.has_more(1400));
+        assert_eq!(client.go_on(1400, &mut judge), Ok(()));
+        assert!(wire.heard().ends_with("/b") && !client.has_more(1400));
+        assert_eq!((asked, client.interest()), (4, Interest::Read));
+    }
+
+    #[test]
+    fn an_answer_that_is_to_be_late_is_sent_at_its_time_and_holds_what_it_is() {
+        let wire = Wire::new();
+        let mut client = Client::new(wire.clone(), 0);
+        wire.say(GET);
+        let late = |_: &Request<'_>| Verdict::AnswerAt(Answer::refusal(Status::Unauthorized), 500);
+        assert_eq!(client.go_on(3, &mut { late }), Ok(()));
+        assert!(wire.heard().is_empty() && client.bytes() > 0);
+        assert_eq!((client.interest(), client.due()), (Interest::None, 500));
+        assert_eq!(client.go_on(499, &mut { late }), Ok(()));
+        assert!(wire.heard().is_empty());
+        wire.takes.set(1);
+        assert_eq!(client.go_on(500, &mut { late }), Ok(()));
+        assert_eq!((client.interest(), client.due()), (Interest::Write, 500 + ANSWER_MS));
+        wire.takes.set(usize::MAX);
+        assert_eq!(client.go_on(501, &mut { late }), Ok(()));
+        assert!(wire.heard().starts_with("HTTP/1.1 401 ") && !wire.ended.get());
+        assert_eq!(client.interest(), Interest::Read, "it may ask again");
+    }
+
+    #[test]
+    fn a_request_that_is_refused_ends_its_connection() {
+        let wire = Wire::new();
+        let mut client = Client::new(wire.clone(), 0);
+        wire.say(GET);
+        assert_eq!(client.go_on(0, &mut |_| Verdict::Refused(Status::Misdirected)), Ok(()));
+        assert!(wire.heard().starts_with("HTTP/1.1 421 ") && wire.ended.get());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!                                   answer ──► head + body
 //! ```
 //!
-//! Only a name of this machine is answered to: a page from elsewhere that has its own name lead here (DNS rebinding)
+//! Which hosts a request may name says [`Hosts`]: a page from elsewhere that has its own name lead here (DNS rebinding)
 //! sends that name. There is no CORS header, so that no other site's script reads an answer, and nothing here can be
 //! changed by a request.
 
@@ -25,6 +25,10 @@ pub enum Status {
     Ok,
     /// It is not understood.
     BadRequest,
+    /// It needs a user's password, and has none or a wrong one.
+    Unauthorized,
+    /// It needs a password, and the server has been given none.
+    Forbidden,
     /// There is nothing there.
     NotFound,
     /// Only GET and HEAD are.
@@ -49,6 +53,8 @@ impl Status {
         match self {
             Status::Ok => "200 OK",
             Status::BadRequest => "400 Bad Request",
+            Status::Unauthorized => "401 Unauthorized",
+            Status::Forbidden => "403 Forbidden",
             Status::NotFound => "404 Not Found",
             Status::MethodNotAllowed => "405 Method Not Allowed",
             Status::RequestTimeout => "408 Request Timeout",
@@ -70,6 +76,10 @@ pub struct Request<'a> {
     pub path: &'a str,
     /// What is behind the `?`, or nothing.
     pub query: &'a str,
+    /// The host that it asks, as it is written; HTTP/1.0 need not say one.
+    pub host: Option<&'a str>,
+    /// The value of `Authorization`.
+    pub authorization: Option<&'a [u8]>,
     /// The connection stays.
     pub stays: bool,
     /// Bytes of its head.
@@ -104,14 +114,17 @@ pub fn parse(input: &[u8]) -> Parsed<'_> {
     let (Some(method), Some(target), Some(version)) = (head.method, head.path, head.version) else {
         return Parsed::Refused(Status::BadRequest);
     };
-    let request = match Fields::of(head.headers) {
-        Err(status) => Err(status),
-        Ok(fields) => fields.check(version).and_then(|stays| of_target(method, target, stays, bytes)),
-    };
+    let request = Fields::of(head.headers).and_then(|fields| {
+        let stays = fields.check(version)?;
+        let (path, query, head_only) = of_target(method, target)?;
+        let Fields { host, authorization, .. } = fields;
+        Ok(Request { head_only, path, query, host, authorization, stays, bytes })
+    });
     request.map_or_else(Parsed::Refused, Parsed::Whole)
 }
 
-fn of_target<'a>(method: &str, target: &'a str, stays: bool, bytes: usize) -> Result<Request<'a>, Status> {
+/// Path and query, and whether the head of the answer alone is wanted.
+fn of_target<'a>(method: &str, target: &'a str) -> Result<(&'a str, &'a str, bool), Status> {
     let head_only = match method {
         "GET" => false,
         "HEAD" => true,
@@ -122,13 +135,14 @@ fn of_target<'a>(method: &str, target: &'a str, stays: bool, bytes: usize) -> Re
         return Err(Status::BadRequest);
     }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    Ok(Request { head_only, path, query, stays, bytes })
+    Ok((path, query, head_only))
 }
 
 /// The lines of a head that matter.
 #[derive(Debug, Default)]
 struct Fields<'a> {
     host: Option<&'a str>,
+    authorization: Option<&'a [u8]>,
     /// It says `Connection: close`.
     closes: bool,
     /// It says `Connection: keep-alive`.
@@ -145,6 +159,10 @@ impl<'a> Fields<'a> {
                 // Two would be two answers to whom it asks.
                 let host = std::str::from_utf8(line.value).map_err(|_| Status::BadRequest)?;
                 if fields.host.replace(host).is_some() {
+                    return Err(Status::BadRequest);
+                }
+            } else if is("authorization") {
+                if fields.authorization.replace(line.value).is_some() {
                     return Err(Status::BadRequest);
                 }
             } else if is("connection") {
@@ -168,31 +186,49 @@ impl<'a> Fields<'a> {
         if self.body {
             return Err(Status::ContentTooLarge);
         }
-        match self.host {
-            None if version == 1 => return Err(Status::BadRequest),
-            Some(host) if !is_ours(host) => return Err(Status::Misdirected),
-            // HTTP/1.0 need not say it; a browser always does.
-            None | Some(_) => {}
+        // HTTP/1.0 need not say it; a browser always does.
+        if self.host.is_none() && version == 1 {
+            return Err(Status::BadRequest);
         }
         Ok(!self.closes && (version == 1 || self.keeps))
     }
 }
 
-/// A `Host` that means this machine, with any port: others may be led here, and that leads nowhere else.
-fn is_ours(host: &str) -> bool {
+/// Hosts that a request may name; by default this machine's alone, `localhost` and its addresses.
+#[derive(Debug, Default)]
+pub struct Hosts {
+    /// Addresses of other networks may be named, too. Safe wherever such an address leads here: a page from elsewhere
+    /// that has its own name lead here sends the name.
+    pub addresses: bool,
+    /// Names besides `localhost`.
+    pub names: Vec<String>,
+}
+
+impl Hosts {
+    /// Whether a `Host` means this server, with any port: others may be led here, and that leads nowhere else.
+    pub fn admit(&self, host: &str) -> bool {
+        let Some(name) = name_of(host) else { return false };
+        match name.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || self.addresses && !address.is_unspecified(),
+            Err(_) => {
+                let mut own = self.names.iter().map(String::as_str).chain(["localhost"]);
+                own.any(|own| own.eq_ignore_ascii_case(name))
+            }
+        }
+    }
+}
+
+/// The name or address of a `Host`, without its port; none if it is neither.
+fn name_of(host: &str) -> Option<&str> {
     let host = host.trim_matches([' ', '\t']);
     let (name, port) = match host.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((name, "")) => (name, None),
-            Some((name, after)) => (name, after.strip_prefix(':').or(Some("no port"))),
-            None => return false,
-        },
+        Some(rest) => {
+            let (name, after) = rest.split_once(']')?;
+            (name, if after.is_empty() { None } else { Some(after.strip_prefix(':')?) })
+        }
         None => host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port))),
     };
-    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
-        return false;
-    }
-    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+    (!name.is_empty() && port.is_none_or(|port| port.parse::<u16>().is_ok())).then_some(name)
 }
 
 /// Names and values of a query, decoded.
@@ -261,7 +297,11 @@ impl Answer {
 
     /// The status in words.
     pub fn refusal(status: Status) -> Answer {
-        Answer { status, content_type: TEXT, body: format!("{}\n", status.line()).into() }
+        let more = match status {
+            Status::Forbidden => FORBIDDEN,
+            _ => "",
+        };
+        Answer { status, content_type: TEXT, body: format!("{}\n{more}", status.line()).into() }
     }
 
     /// All of its bytes, or those of its head.
@@ -279,6 +319,9 @@ impl Answer {
         if self.status == Status::MethodNotAllowed {
             text.push_str("Allow: GET, HEAD\r\n");
         }
+        if self.status == Status::Unauthorized {
+            text.push_str("WWW-Authenticate: Basic realm=\"larder\", charset=\"UTF-8\"\r\n");
+        }
         text.push_str(SAFE);
         let policy = if self.content_type == HTML { PAGE_POLICY } else { POLICY };
         let _ = write!(text, "Content-Security-Policy: {policy}\r\n\r\n");
@@ -288,6 +331,11 @@ impl Answer {
         text.into_bytes()
     }
 }
+
+/// What helps where a password is needed and none was given.
+const FORBIDDEN: &str = "\
+To other machines only /metrics and /healthz are shown. A server that is started with --http-auth-file shows the rest to its users.
+";
 
 /// Nothing here is to be kept, run, framed, or read by other sites.
 const SAFE: &str = "Cache-Control: no-store\r\n\
@@ -329,6 +377,8 @@ mod tests {
             head_only: false,
             path: "/metrics",
             query: "family=redis",
+            host: Some("localhost:9150"),
+            authorization: None,
             stays: true,
             bytes: head.len(),
         };
@@ -338,11 +388,17 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_this_machine_are_answered_to() {
+    fn only_names_of_this_machine_are_answered_to_unless_others_are_given() {
+        let (ours, given) =
+            (Hosts::default(), Hosts { addresses: true, names: vec!["cache.example".into()] });
+        let is_ours = |host: &str| ours.admit(host);
         for host in
             ["localhost", "LOCALHOST:1", "127.0.0.1", "127.9.9.9:80", "[::1]", "[::1]:9150", " localhost "]
         {
-            assert!(is_ours(host), "{host}");
+            assert!(is_ours(host) && given.admit(host), "{host}");
+        }
+        for host in ["10.0.0.1", "192.168.1.5:9150", "[fe80::1]", "[2001:db8::1]:80", "Cache.Example:9150"] {
+            assert!(!is_ours(host) && given.admit(host), "{host}");
         }
         for host in [
             "",
@@ -352,18 +408,22 @@ mod tests {
             "localhost:",
             "localhost:x",
             "127.0.0.1.nip.io",
-            "10.0.0.1",
             "0.0.0.0",
+            "[::]",
             "[::1",
             "[::1]x",
             "::1",
-            "[fe80::1]",
             "localhost:99999",
             "localhost,evil",
+            "cache.example.evil",
+            "evil.cache.example",
         ] {
-            assert!(!is_ours(host), "{host}");
+            assert!(!is_ours(host) && !given.admit(host), "{host}");
         }
-        assert_eq!(refused("GET / HTTP/1.1\r\nHost: example.com\r\n\r\n"), Some(Status::Misdirected));
+        for twice in ["Host: localhost", "Authorization: Basic eDp5"] {
+            let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{twice}\r\n{twice}\r\n\r\n");
+            assert_eq!(refused(&head), Some(Status::BadRequest), "{twice}");
+        }
         assert_eq!(refused("GET / HTTP/1.1\r\n\r\n"), Some(Status::BadRequest));
         assert_eq!(
             refused("GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n"),
@@ -461,6 +521,8 @@ mod tests {
         assert!(page.contains(&format!("\r\nContent-Security-Policy: {PAGE_POLICY}\r\n")), "{page}");
         let head_only = String::from_utf8(answer.bytes(true, true)).expect("text");
         assert_eq!(head_only, format!("{head}\r\n\r\n"));
+        let asks = String::from_utf8(Answer::refusal(Status::Unauthorized).bytes(true, true)).expect("text");
+        assert!(asks.contains("\r\nWWW-Authenticate: Basic realm=\"larder\""), "{asks}");
         let refusal =
             String::from_utf8(Answer::refusal(Status::MethodNotAllowed).bytes(false, false)).expect("text");
         assert!(

@@ -189,6 +189,13 @@ const METRICS: &[Metric] = &[
             family.put(&[], Sample::Whole(seen.routes.requests));
         },
     ),
+    counter(
+        "larder_http_wrong_passwords_total",
+        "Requests to this listener with a wrong password (`--http-auth-file`).",
+        |seen, family| {
+            family.put(&[], Sample::Whole(seen.routes.wrong_passwords));
+        },
+    ),
     counter("larder_observer_cpu_seconds_total", "The processor's time for telling this.", |_, family| {
         let used = clock_gettime(ClockId::ThreadCPUTime);
         let us = used.tv_sec as u64 * 1_000_000 + used.tv_nsec as u64 / 1_000;

@@ -26,6 +26,8 @@ pub struct Routes {
     pub(super) settings_before: Vec<(String, String)>,
     /// Requests that were answered, this one included.
     pub(super) requests: u64,
+    /// Wrong passwords that were given.
+    pub(super) wrong_passwords: u64,
     /// When samples of traffic are to be counted.
     samples_due: Millis,
 }
@@ -139,6 +141,14 @@ pub const ROUTES: &[Route] = &[
     Route { path: "/api/v1/settings", help: "settings", tell: |routes, _| Ok(api::settings(routes)) },
 ];
 
+/// Places that are shown without a password, whoever asks for one elsewhere: what monitors look at, which has no keys.
+const OPEN: [&str; 2] = ["/healthz", "/metrics"];
+
+/// Whether a place is shown without a password.
+pub fn is_open(path: &str) -> bool {
+    OPEN.contains(&path)
+}
+
 fn index() -> String {
     let lines = ROUTES.iter().map(|route| format!("{:<22} {}\n", route.path, route.help));
     std::iter::once(concat!("larder ", env!("CARGO_PKG_VERSION"), "\n").to_owned()).chain(lines).collect()
@@ -218,6 +228,7 @@ impl Routes {
             machine,
             settings_before,
             requests: 0,
+            wrong_passwords: 0,
             samples_due: now,
         }
     }
@@ -270,9 +281,12 @@ impl Routes {
         scene(&self.hub)
     }
 
-    /// Keys are shown to nobody: clients may not list them, or have to say who they are, which is not asked here.
+    /// Keys are shown to nobody: it was asked for, or clients may not list them, or clients need a password and readers here
+    /// do not.
     pub(super) fn hides_keys(&self) -> bool {
-        !self.hub.config.dump || self.hub.shared.asks_who()
+        let config = &self.hub.config;
+        let asks_less = self.hub.shared.asks_who() && config.http_users.is_empty();
+        config.http_hide_keys || !config.dump || asks_less
     }
 
     fn health(&mut self, _: &Query) -> Result<Answer, Status> {
@@ -321,6 +335,9 @@ mod tests {
             assert!(text.contains(route.help), "{}", route.path);
             assert!(ROUTES[..at].iter().all(|other| other.path != route.path), "{}", route.path);
             assert!(ASSETS.iter().all(|asset| asset.path != route.path), "{}", route.path);
+        }
+        for open in OPEN {
+            assert!(ROUTES.iter().any(|route| route.path == open), "{open}");
         }
     }
 }

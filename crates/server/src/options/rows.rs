@@ -5,7 +5,7 @@ use larder_commands::{DebugCommand, SECRET_BYTES_MAX};
 use super::{Effect, Row};
 use crate::config::Protocol;
 use crate::extended;
-use crate::listen::Place;
+use crate::listen::{HttpHost, Place};
 use crate::values::{bytes, number, password, users};
 
 /// The default of an option that is off or unset.
@@ -77,6 +77,43 @@ pub const OPTIONS: &[Row] = &[
             "http-port",
             "port of this machine where a browser shows figures (/) and monitors ask for them (/metrics, /healthz, /api/v1); 0 listens on none, -1 on a free one. The default port may be taken: the server says so and goes on",
         )
+    },
+    Row {
+        value: Some("HOST[,NAME…]"),
+        default: "127.0.0.1",
+        range: "an address or a host name, and further names by which browsers and monitors call this server",
+        letter: None,
+        apply: |config, value| {
+            config.http_host = Some(HttpHost::parse(value)?);
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "http-host",
+            "address that --http-port is listened on. Other machines are shown /metrics and /healthz alone, unless there is --http-auth-file. Nothing is encrypted",
+        )
+    },
+    Row {
+        value: Some("PATH"),
+        range: "a file with lines user:password",
+        letter: None,
+        apply: |config, value| {
+            config.http_users = users(value)?;
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "http-auth-file",
+            "users who are shown the page and all else by HTTP, on every machine; /metrics and /healthz need no password",
+        )
+    },
+    Row {
+        letter: None,
+        apply: |config, _| {
+            config.http_hide_keys = true;
+            Ok(())
+        },
+        ..row(' ', "http-hide-keys", "names of keys and prefixes are not shown by HTTP")
     },
     Row {
         value: Some("PASSWORD"),

@@ -275,3 +275,146 @@ fn keys_of_any_bytes_are_told_as_json_by_http() {
         }
     }
 }
+
+/// A file of this text, which goes with this value.
+struct Temporary(std::path::PathBuf);
+
+impl Temporary {
+    fn new(name: &str, text: &str) -> Temporary {
+        let path = std::env::temp_dir().join(format!("larder-{name}-{}", std::process::id()));
+        std::fs::write(&path, text).expect("a temporary file");
+        Temporary(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("text")
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// `ann:secret` and `ann:wrong`, as a browser sends them.
+const RIGHT: &str = "Authorization: Basic YW5uOnNlY3JldA==\r\n";
+const WRONG: &str = "Authorization: Basic YW5uOndyb25n\r\n";
+
+/// Head of a request to a host, with more lines.
+fn head(path: &str, host: &str, lines: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{lines}Connection: close\r\n\r\n")
+}
+
+#[test]
+fn other_machines_are_shown_what_monitors_need_and_no_more() {
+    let web = Web::start(&["-t", "1", "--http-host", "0.0.0.0,cache.example"]);
+    for host in ["localhost", "10.1.2.3:9150", "cache.example", "[2001:db8::1]"] {
+        for open in ["/metrics?family=redis", "/healthz"] {
+            let told = refused(&web, &head(open, host, ""));
+            assert!(told.starts_with("200"), "{open} {host}: {told}");
+        }
+        for closed in
+            ["/", "/app.js", "/api/v1", "/api/v1/hotkeys", "/api/v1/settings", "/nowhere", "/metrics/"]
+        {
+            for lines in ["", RIGHT] {
+                let told = refused(&web, &head(closed, host, lines));
+                assert!(told.starts_with("403"), "{closed} {host}: {told}");
+            }
+        }
+    }
+    for host in ["evil.example", "0.0.0.0", "cache.example.evil.example", "localhost.evil.example"] {
+        let told = refused(&web, &head("/metrics", host, ""));
+        assert!(told.starts_with("421"), "{host}: {told}");
+    }
+    let told = web.ask(&head("/", "localhost", ""));
+    assert!(told.contains("--http-auth-file"), "{told}");
+}
+
+#[test]
+fn the_page_is_shown_to_users_alone_where_there_are_some() {
+    let users = Temporary::new("http-users", "# readers\nann:secret\nbo:other\n");
+    for host in ["127.0.0.1", "0.0.0.0"] {
+        let web = Web::start(&["-t", "1", "--http-host", host, "--http-auth-file", users.path()]);
+        for path in ["/", "/app.js", "/api/v1/hotkeys", "/nowhere"] {
+            let told = web.ask(&head(path, "localhost", ""));
+            assert!(
+                told.starts_with("HTTP/1.1 401 ") && told.contains("\r\nWWW-Authenticate: Basic "),
+                "{told}"
+            );
+            let told = refused(&web, &head(path, "localhost", RIGHT));
+            assert!(told.starts_with(if path == "/nowhere" { "404" } else { "200" }), "{path}: {told}");
+            let told = refused(&web, &head(path, "evil.example", RIGHT));
+            assert!(told.starts_with("421"), "{path}: {told}");
+        }
+        // Nobody is asked for one there, and a wrong one is nobody's business.
+        for lines in ["", WRONG] {
+            assert!(web.ask(&head("/healthz", "localhost", lines)).ends_with("ok\n"));
+        }
+        let settings = web.ask(&head("/api/v1/settings", "localhost", RIGHT));
+        assert!(settings.contains("http-auth-file") && !settings.contains("secret"), "{settings}");
+        let failed = || web.metrics("?family=larder").series["larder_http_wrong_passwords_total"];
+        assert_eq!(failed(), 0.0);
+        let told = refused(&web, &head("/", "localhost", WRONG));
+        assert!(told.starts_with("401"), "{told}");
+        assert_eq!(failed(), 1.0);
+    }
+}
+
+#[test]
+fn those_who_guess_passwords_keep_no_scraper_waiting() {
+    let users = Temporary::new("http-guesses", "ann:secret\n");
+    let web = Web::start(&["-t", "1", "--http-auth-file", users.path()]);
+    let mut data = web.text();
+    // All guess at once, and do not wait for an answer. A pipeline of guesses is a guess at a time.
+    let guesses: Vec<TcpStream> = (0..MANY)
+        .map(|_| {
+            let mut stream = web.connect();
+            let guess = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{WRONG}\r\n");
+            let _ = stream.write_all(guess.repeat(20).as_bytes());
+            stream
+        })
+        .collect();
+    for _ in 0..20 {
+        assert!(web.get("/healthz").ends_with("ok\n"));
+        assert_eq!(data.ask("mn\r\n"), "MN\r\n");
+    }
+    assert!(!web.metrics("").series.is_empty());
+    drop(guesses);
+    // The right one is looked at when those who are before it have been.
+    let told = web.ask(&head("/api/v1/now", "localhost", RIGHT));
+    assert!(told.starts_with("HTTP/1.1 200 "), "{told}");
+    // Of two thousand guesses those were looked at that the pauses between them left room for.
+    let failed = web.metrics("?family=larder").series["larder_http_wrong_passwords_total"];
+    assert!(failed >= 1.0 && failed < (MANY * 20) as f64, "{failed}");
+}
+
+#[test]
+fn names_of_keys_are_hidden_where_it_is_asked_for() {
+    let users = Temporary::new("http-keys", "ann:secret\n");
+    let shown = |options: &[&str]| {
+        let options = [&["-t", "1", "--http-auth-file", users.path()][..], options].concat();
+        let web = Web::start(&options);
+        let mut redis = web.text();
+        redis.ask("*2\r\n$4\r\nAUTH\r\n$3\r\npwd\r\n");
+        assert_eq!(
+            redis.ask("*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$23\r\nslowlog-log-slower-than\r\n$1\r\n0\r\n"),
+            "+OK\r\n"
+        );
+        assert_eq!(redis.ask("*2\r\n$4\r\nDUMP\r\n$9\r\na:the-key\r\n"), "$-1\r\n");
+        let told = web.ask(&head("/api/v1/slow", "localhost", RIGHT));
+        assert!(told.contains("\"dump\""), "{told}");
+        let hidden = told.contains("\"keys_hidden\":true");
+        for place in ["hotkeys", "prefixes", "now", "clients", "connections", "commands"] {
+            let told = web.ask(&head(&format!("/api/v1/{place}"), "localhost", RIGHT));
+            assert!(told.starts_with("HTTP/1.1 200 ") && !(hidden && told.contains("the-key")), "{told}");
+        }
+        assert_eq!(told.contains("a:the-key"), !hidden, "{told}");
+        !hidden
+    };
+    assert!(shown(&[]));
+    // Readers have to have a password as clients have.
+    assert!(shown(&["--requirepass", "pwd"]));
+    assert!(!shown(&["--http-hide-keys"]));
+    assert!(!shown(&["-X"]));
+}

@@ -1,0 +1,268 @@
+//! Which requests are answered: those that name a host of this server's and, but for a few places that are open, those
+//! with the password of a user (HTTP's Basic scheme).
+//!
+//! ```text
+//!             other host ──► 421
+//! a request ─ open place, or no password is asked for ──► Granted
+//!             no password ──► 401 (403 where the server has no users)
+//!             a password, and its network gave a wrong one within PAUSE_MS ──► Later: it is looked at after that
+//!             the right one ──► Granted            a wrong one ──► Wrong: 401 after PAUSE_MS
+//! ```
+//!
+//! So a network has two guesses a second, however many connections it has and whether or not it waits for the answer.
+//! Nothing waits here: the connection is told when its time comes, and others have their turn meanwhile. Time comes as an
+//! argument.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use larder_commands::Access as Users;
+use larder_eventloop::Millis;
+
+use super::http::{Hosts, Request, Status};
+
+/// After a wrong password no other of the same network is looked at for so long.
+pub const PAUSE_MS: Millis = 500;
+
+/// Networks that are known to have given a wrong password. One more waits until one of them is forgotten.
+const NETWORKS_MAX: usize = 64;
+
+/// The longest user and password together, in base64: what is longer is wrong.
+const SECRET_BYTES_MAX: usize = 1024;
+
+/// Who may see what is not open.
+#[derive(Debug)]
+pub enum Readers {
+    /// Everybody that reaches the listener.
+    All,
+    /// Nobody.
+    None,
+    /// Users with their passwords.
+    Users(Users),
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is answered.
+    Granted,
+    /// It is refused at once.
+    Refused(Status),
+    /// Its password is wrong, which it is told at this time.
+    Wrong(Millis),
+    /// It is to be asked about again at this time.
+    Later(Millis),
+}
+
+/// Which requests are answered.
+#[derive(Debug)]
+pub struct Access {
+    hosts: Hosts,
+    readers: Readers,
+    failures: Failures,
+}
+
+impl Access {
+    /// With these hosts and readers, and no failures.
+    pub fn new(hosts: Hosts, readers: Readers) -> Access {
+        Access { hosts, readers, failures: Failures::default() }
+    }
+
+    /// Wrong passwords until now.
+    pub fn failed(&self) -> u64 {
+        self.failures.count
+    }
+
+    /// What becomes of a request from this address; `open`: its place is shown to everybody.
+    pub fn admit(&mut self, request: &Request<'_>, open: bool, from: IpAddr, now: Millis) -> Admission {
+        if request.host.is_some_and(|host| !self.hosts.admit(host)) {
+            return Admission::Refused(Status::Misdirected);
+        }
+        let users = match &self.readers {
+            Readers::All => return Admission::Granted,
+            Readers::None | Readers::Users(_) if open => return Admission::Granted,
+            Readers::None => return Admission::Refused(Status::Forbidden),
+            Readers::Users(users) => users,
+        };
+        // A browser asks without one first.
+        let Some(authorization) = request.authorization else {
+            return Admission::Refused(Status::Unauthorized);
+        };
+        let network = network_of(from);
+        if let Some(until) = self.failures.pause(network, now) {
+            return Admission::Later(until);
+        }
+        if is_a_users(users, authorization) {
+            return Admission::Granted;
+        }
+        Admission::Wrong(self.failures.note(network, now))
+    }
+}
+
+/// Whether this is the name and the password of one of them.
+fn is_a_users(users: &Users, authorization: &[u8]) -> bool {
+    let mut words = authorization.splitn(2, |byte| *byte == b' ');
+    let (Some(scheme), Some(secret)) = (words.next(), words.next()) else { return false };
+    let secret = secret.trim_ascii();
+    if !scheme.eq_ignore_ascii_case(b"basic") || secret.len() > SECRET_BYTES_MAX {
+        return false;
+    }
+    let Ok(secret) = STANDARD.decode(secret) else { return false };
+    let Some(colon) = secret.iter().position(|byte| *byte == b':') else { return false };
+    users.admits(&secret[..colon], &secret[colon + 1..])
+}
+
+/// One who may have many addresses: the address itself, and of IPv6 the 64 bits that a host has below its own.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// Networks that gave a wrong password, and until when none of them is looked at.
+#[derive(Debug, Default)]
+struct Failures {
+    networks: Vec<(IpAddr, Millis)>,
+    count: u64,
+}
+
+impl Failures {
+    /// Until when no password of a network is looked at, if there is such a time.
+    fn pause(&mut self, network: IpAddr, now: Millis) -> Option<Millis> {
+        self.networks.retain(|(_, until)| *until > now);
+        let own = self.networks.iter().find(|(known, _)| *known == network);
+        let first = || self.networks.iter().map(|(_, until)| *until).min();
+        match own {
+            Some((_, until)) => Some(*until),
+            None if self.networks.len() >= NETWORKS_MAX => first(),
+            None => None,
+        }
+    }
+
+    /// Notes a wrong password of a network that has no pause: until when it has one now.
+    fn note(&mut self, network: IpAddr, now: Millis) -> Millis {
+        let until = now + PAUSE_MS;
+        self.networks.push((network, until));
+        self.count += 1;
+        until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::http::{Parsed, parse};
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+
+    fn access() -> Access {
+        let users = [("ann", "a:secret"), ("bo", "other")].map(|(user, word)| (user.to_owned(), word.into()));
+        let readers = Readers::Users(Users::new(None, &users, false));
+        Access::new(Hosts { addresses: true, names: Vec::new() }, readers)
+    }
+
+    /// What becomes of a request with this line, or none, for a place that is not open.
+    fn admit(access: &mut Access, line: &str, from: IpAddr, now: Millis) -> Admission {
+        of(access, "10.0.0.9", line, false, from, now)
+    }
+
+    fn of(access: &mut Access, host: &str, line: &str, open: bool, from: IpAddr, now: Millis) -> Admission {
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n{line}\r\n");
+        let Parsed::Whole(request) = parse(head.as_bytes()) else { panic!("{head}") };
+        access.admit(&request, open, from, now)
+    }
+
+    fn basic(secret: &str) -> String {
+        format!("Authorization: Basic {}\r\n", STANDARD.encode(secret))
+    }
+
+    #[test]
+    fn what_is_not_open_is_shown_to_users_alone() {
+        let mut access = access();
+        for right in ["ann:a:secret", "bo:other"] {
+            assert_eq!(admit(&mut access, &basic(right), HERE, 0), Admission::Granted, "{right}");
+        }
+        let lower = basic("bo:other").replace("Basic", "bASIC");
+        assert_eq!(admit(&mut access, &lower, HERE, 0), Admission::Granted);
+        assert_eq!(admit(&mut access, "", HERE, 0), Admission::Refused(Status::Unauthorized));
+        assert_eq!(of(&mut access, "10.0.0.9", "", true, HERE, 0), Admission::Granted);
+        assert_eq!(access.failed(), 0);
+        let long = basic(&format!("ann:{}", "x".repeat(SECRET_BYTES_MAX)));
+        let wrong = ["", ":", "ann", "ann:", "ann:a", "ann:other", "default:", "default:other", "x:a:secret"];
+        let mut lines: Vec<String> = wrong.map(basic).to_vec();
+        lines.extend([long, "Authorization: Basic %%%\r\n".into(), "Authorization: Basic\r\n".into()]);
+        lines.push(basic("bo:other").replace("Basic", "Bearer"));
+        for (line, now) in lines.iter().zip((0..).step_by(PAUSE_MS as usize)) {
+            assert_eq!(admit(&mut access, line, HERE, now), Admission::Wrong(now + PAUSE_MS), "{line}");
+        }
+        assert_eq!(access.failed(), lines.len() as u64);
+    }
+
+    #[test]
+    fn another_host_is_refused_whatever_the_password_is() {
+        let mut access = access();
+        let refused = Admission::Refused(Status::Misdirected);
+        assert_eq!(of(&mut access, "evil.example", &basic("bo:other"), false, HERE, 0), refused);
+        assert_eq!(of(&mut access, "evil.example", "", true, HERE, 0), refused);
+        let mut all = Access::new(Hosts::default(), Readers::All);
+        assert_eq!(of(&mut all, "10.0.0.9", "", false, HERE, 0), refused);
+        assert_eq!(of(&mut all, "localhost", &basic("no:one"), false, HERE, 0), Admission::Granted);
+    }
+
+    #[test]
+    fn where_there_are_no_users_what_is_open_is_all() {
+        let mut access = Access::new(Hosts { addresses: true, names: Vec::new() }, Readers::None);
+        assert_eq!(of(&mut access, "10.0.0.9", "", true, HERE, 0), Admission::Granted);
+        for line in ["".to_owned(), basic("ann:a:secret")] {
+            assert_eq!(admit(&mut access, &line, HERE, 0), Admission::Refused(Status::Forbidden));
+        }
+    }
+
+    #[test]
+    fn a_network_has_one_guess_at_a_time_and_keeps_no_other_waiting() {
+        let mut access = access();
+        let (wrong, right) = (basic("bo:wrong"), basic("bo:other"));
+        let there: IpAddr = "10.0.0.2".parse().expect("an address");
+        assert_eq!(admit(&mut access, &wrong, HERE, 0), Admission::Wrong(PAUSE_MS));
+        // The right one is not looked at sooner: the time would tell which it is.
+        for line in [&wrong, &right] {
+            assert_eq!(admit(&mut access, line, HERE, 1), Admission::Later(PAUSE_MS));
+            assert_eq!(admit(&mut access, line, HERE, PAUSE_MS - 1), Admission::Later(PAUSE_MS));
+        }
+        assert_eq!(admit(&mut access, &right, there, 1), Admission::Granted);
+        assert_eq!(of(&mut access, "10.0.0.9", &wrong, true, HERE, 1), Admission::Granted);
+        assert_eq!(admit(&mut access, &right, HERE, PAUSE_MS), Admission::Granted);
+        assert_eq!(access.failed(), 1);
+        // Addresses of one network are one; those that are IPv4's written as IPv6's are the same.
+        let v6 = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let wait = Admission::Later(2 * PAUSE_MS);
+        assert_eq!(
+            admit(&mut access, &wrong, v6("2001:db8:0:1::1"), PAUSE_MS),
+            Admission::Wrong(2 * PAUSE_MS)
+        );
+        assert_eq!(admit(&mut access, &wrong, v6("2001:db8:0:1:2:3:4:5"), PAUSE_MS), wait);
+        assert_eq!(admit(&mut access, &right, v6("2001:db8:0:2::1"), PAUSE_MS), Admission::Granted);
+        assert_eq!(admit(&mut access, &wrong, HERE, PAUSE_MS), Admission::Wrong(2 * PAUSE_MS));
+        assert_eq!(admit(&mut access, &wrong, v6("::ffff:10.0.0.1"), PAUSE_MS), wait);
+    }
+
+    #[test]
+    fn many_networks_wait_for_each_other_and_take_no_memory_without_end() {
+        let mut access = access();
+        let of = |at: usize| IpAddr::V4(std::net::Ipv4Addr::from_bits(0x0a00_0000 + at as u32));
+        let wrong = basic("bo:wrong");
+        for at in 0..NETWORKS_MAX {
+            let now = at as Millis;
+            assert_eq!(admit(&mut access, &wrong, of(at), now), Admission::Wrong(now + PAUSE_MS));
+        }
+        let now = NETWORKS_MAX as Millis;
+        for at in NETWORKS_MAX..10 * NETWORKS_MAX {
+            assert_eq!(admit(&mut access, &wrong, of(at), now), Admission::Later(PAUSE_MS));
+        }
+        assert_eq!(access.failures.networks.len(), NETWORKS_MAX);
+        assert_eq!(admit(&mut access, &wrong, of(1000), PAUSE_MS), Admission::Wrong(2 * PAUSE_MS));
+        assert_eq!(admit(&mut access, &wrong, of(1001), PAUSE_MS), Admission::Later(PAUSE_MS + 1));
+    }
+}
