@@ -7,6 +7,10 @@
   const PAUSES_MS = [1000, 2000, 5000, 10000];
   const SLOWLY_EVERY = 5, SETTINGS_EVERY = 30;
   const HOT_KEY_BYTES = 250;
+  const STALLS = {
+    work: 'it worked: a command or upkeep took long', 'no-processor': 'others had its processor', 'page-fault': 'memory was read from a disk',
+    stopped: 'the system kept it waiting, or the process was stopped', unknown: 'the system does not say by what',
+  };
 
   // ---- State
 
@@ -143,6 +147,7 @@
       switch (mark.what) {
         case 'flushed': return 'items were flushed';
         case 'limit': return `the memory limit became ${Format.bytes(mark.bytes)}`;
+        case 'stalled': return `a worker was held up for ${Format.seconds(mark.took_us / 1e6)}: ${STALLS[mark.cause]}`;
         case 'found': return `found: ${mark.rule}`;
         case 'over': return `over: ${mark.rule}`;
         default: return mark.what;
@@ -451,12 +456,19 @@
     { name: 'latest', value: row => row.at_s, show: row => new Date(row.at_s * 1000).toLocaleString('en-GB') },
     number('took', row => row.ms, ms => Format.seconds(ms / 1e3)),
   ], -2);
+  table('stalls-table', 'What held a worker up for 10 ms or longer', [
+    { name: 'time', value: row => row.at_s, show: row => new Date(row.at_s * 1000).toLocaleString('en-GB') },
+    number('worker', row => row.worker),
+    number('took', row => row.took_us, us => Format.seconds(us / 1e6)),
+    text('cause', row => STALLS[row.cause], 'text'),
+  ], -1);
   const showSlow = told => {
     const from = told.from_us < 0 ? 'Nothing is listed (slowlog-log-slower-than is -1).' : `RESP commands that took ${Format.seconds(told.from_us / 1e6)} or more.`;
     byId('slow-words').textContent = from + (told.keys_hidden ? KEYS_HIDDEN : '');
     tables['slow-table'].show(told.commands);
     tables['large-table'].show(told.large);
     tables['events-table'].show(told.events);
+    tables['stalls-table'].show(told.stalls);
   };
 
   // ---- Where time goes

@@ -190,4 +190,9 @@ impl Shared {
     pub fn note_upkeep(&self, now: Millis, took_us: u64) {
         self.redis.note_upkeep(now, took_us);
     }
+
+    /// A worker was held up for this long: LATENCY notes it if it was long.
+    pub fn note_stall(&self, now: Millis, took_us: u64) {
+        self.redis.note_stall(now, took_us);
+    }
 }

@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::Millis;
 use crate::poll::{Event, Events, Interest, Poller, Waker};
 use crate::socket::Socket;
@@ -140,6 +142,10 @@ pub trait Backend {
 
     /// The same, in nanoseconds.
     fn now_ns(&self) -> u64;
+
+    /// Nanoseconds since the end of the last wait, by a clock that costs next to nothing and is some milliseconds late:
+    /// less than it was, never more.
+    fn worked_ns(&self) -> u64;
 }
 
 /// Token of the waker; no connection has it.
@@ -157,6 +163,8 @@ pub struct Epoll<S> {
     started: std::time::Instant,
     now: Millis,
     now_ns: u64,
+    /// What the system's clock said when this one's was 0.
+    origin_ns: u64,
     streams: PhantomData<fn(&S)>,
 }
 
@@ -169,7 +177,10 @@ impl<S: Stream + AsFd> Epoll<S> {
         let poller = Poller::new()?;
         poller.add(waker, WAKER_TOKEN, Interest::Read)?;
         let events = Events::with_capacity(EVENTS_MAX);
-        let mut epoll = Epoll { poller, events, started, now: 0, now_ns: 0, streams: PhantomData };
+        // The later of the two looks is the later clock's: the origin is not too early.
+        let since = started.elapsed().as_nanos() as u64;
+        let origin_ns = clock_ns(ClockId::Monotonic).saturating_sub(since);
+        let mut epoll = Epoll { poller, events, started, now: 0, now_ns: 0, origin_ns, streams: PhantomData };
         epoll.take_time();
         Ok(epoll)
     }
@@ -215,4 +226,15 @@ impl<S: Stream + AsFd> Backend for Epoll<S> {
     fn now_ns(&self) -> u64 {
         self.now_ns
     }
+
+    #[inline]
+    fn worked_ns(&self) -> u64 {
+        clock_ns(ClockId::MonotonicCoarse).saturating_sub(self.origin_ns + self.now_ns)
+    }
+}
+
+#[inline]
+fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -183,6 +183,18 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.backend.now()
     }
 
+    /// How long the turn takes that began with the last wait ([`Backend::worked_ns`]).
+    #[inline]
+    pub fn worked_ns(&self) -> u64 {
+        self.backend.worked_ns()
+    }
+
+    /// The time of the last wait, nanoseconds.
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.backend.now_ns()
+    }
+
     /// The backend.
     pub fn backend(&mut self) -> &mut B {
         &mut self.backend

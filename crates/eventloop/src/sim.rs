@@ -156,7 +156,7 @@ impl Network {
         let number = net.watchers.len();
         let alone = waker.is_none();
         net.watchers.push(Watcher { waker, woken: false, until: Some(0), moved: 0 });
-        Sim { net: self.0.clone(), number, alone, events: Vec::new(), streams: PhantomData }
+        Sim { net: self.0.clone(), number, alone, events: Vec::new(), worked_us: 0, streams: PhantomData }
     }
 
     /// A connection: the server's end and the peer's.
@@ -203,6 +203,8 @@ pub struct Sim<S = SimStream> {
     /// It has its network, and the network's time, to itself.
     alone: bool,
     events: Vec<Event>,
+    /// Of the time since its last wait so much was work ([`Sim::work_us`]).
+    worked_us: u64,
     streams: PhantomData<fn(&S)>,
 }
 
@@ -239,6 +241,12 @@ impl<S> Sim<S> {
         self.net.lock().asked
     }
 
+    /// So much time passes, in which the loop does the work of the turn that began with its last wait.
+    pub fn work_us(&mut self, us: u64) {
+        self.net.lock().time.pass_us(us);
+        self.worked_us += us;
+    }
+
     /// How often the loop has waited.
     pub fn waits(&self) -> u64 {
         self.net.lock().waits
@@ -269,6 +277,7 @@ impl<S: Stream + AsRef<SimStream>> Backend for Sim<S> {
         let net = &mut *self.net.lock();
         net.waits += 1;
         self.events.clear();
+        self.worked_us = 0;
         let events = net.wires.values().filter_map(|wire| wire.event(self.number, &net.weather));
         let mut due: Vec<Event> = events.collect();
         let watcher = &mut net.watchers[self.number];
@@ -309,6 +318,10 @@ impl<S: Stream + AsRef<SimStream>> Backend for Sim<S> {
 
     fn now_ns(&self) -> u64 {
         self.net.lock().time.now_us() * 1000
+    }
+
+    fn worked_ns(&self) -> u64 {
+        self.worked_us * 1000
     }
 }
 

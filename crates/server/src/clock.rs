@@ -16,6 +16,8 @@ use larder_eventloop::cpu::{CpuTime, process_time};
 use larder_eventloop::sim::Time;
 use larder_store::Millis;
 
+use crate::stalls::Usage;
+
 /// Where time is simulated, scripts work for so long from one look at them to the next, so that one that goes on in later
 /// turns is soon run.
 const SIMULATED_LOOK: Duration = Duration::from_micros(20);
@@ -51,6 +53,14 @@ impl Clock {
         match self {
             Clock::Machine { .. } => process_time(std::process::id()).unwrap_or_default(),
             Clock::Simulated { .. } => CpuTime::default(),
+        }
+    }
+
+    /// What the system has counted for the thread that asks, if it counts; a simulation has no threads of its own.
+    pub fn thread_usage(&self) -> Option<Usage> {
+        match self {
+            Clock::Machine { .. } => Usage::now(),
+            Clock::Simulated { .. } => None,
         }
     }
 

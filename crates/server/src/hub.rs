@@ -22,6 +22,7 @@ use crate::mailbox::Mailbox;
 use crate::pending_closes::{PendingClose, PendingCloses};
 use crate::process;
 use crate::settings::tuning;
+use crate::stalls::Stalls;
 use crate::table::Table;
 use crate::worker::timing::Stages;
 
@@ -106,6 +107,8 @@ pub struct Hub {
     pub crowded_out: Mutex<Rarely>,
     /// The machine, as the thread that shows figures saw it last.
     pub machine: Mutex<Machine>,
+    /// What held workers up.
+    pub stalls: Stalls,
     /// The log's level.
     pub log: Log,
     /// Its time, which the loops' clocks count from its start.
@@ -162,6 +165,7 @@ impl Hub {
             connections_max: AtomicUsize::new(config.connections_max),
             crowded_out: Mutex::default(),
             machine: Mutex::default(),
+            stalls: Stalls::default(),
             clock,
             config,
             store,

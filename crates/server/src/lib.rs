@@ -19,7 +19,7 @@
 //! all of them       hub, table, clock, settings
 //! which have to go  crowd (requests that came in part), overflow (replies that wait), pending_closes (CLIENT KILL)
 //! between workers   deliver (messages to subscribers), awake (clients that waited)
-//! monitors          admin
+//! monitors          admin, stalls
 //! memory            mapper
 //! ```
 //!
@@ -52,6 +52,7 @@ mod overflow;
 mod pending_closes;
 mod process;
 mod settings;
+mod stalls;
 mod table;
 mod values;
 mod worker;

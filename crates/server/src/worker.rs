@@ -17,6 +17,8 @@ pub(crate) mod handling;
 mod on_sim;
 mod replies;
 mod service;
+#[cfg(test)]
+mod stalls_on_sim;
 pub(crate) mod timing;
 
 use std::io;
@@ -28,7 +30,9 @@ use larder_commands::Counter;
 use larder_eventloop::{Backend, Closed, EventLoop, Limits, Millis, WakeUp};
 
 use crate::hub::{Hub, Shed};
+use crate::log::Rarely;
 use crate::mailbox::{Arrival, Mailbox};
+use crate::stalls::{Cause, STALL_NS, Stall, Usage};
 use service::STALL_MS;
 pub(crate) use service::{Connection, Service, WORKER_BYTES};
 use timing::{Timed, Timing};
@@ -70,6 +74,12 @@ pub struct Worker<B: Backend> {
     timing: Timing,
     /// Turns are timed.
     times: bool,
+    /// What the system had counted for the thread when upkeep was done last.
+    usage: Option<Usage>,
+    /// When the last stall was over.
+    stalled_until: Millis,
+    /// When a line last told of a stall.
+    stall_lines: Rarely,
 }
 
 impl<B: Backend> Worker<B> {
@@ -99,6 +109,9 @@ impl<B: Backend> Worker<B> {
             stops_at: None,
             timing: Timing::default(),
             times: false,
+            usage: None,
+            stalled_until: 0,
+            stall_lines: Rarely::default(),
         }
     }
 
@@ -116,14 +129,21 @@ impl<B: Backend> Worker<B> {
     /// # Errors
     /// As [`Worker::run`].
     pub fn turn(&mut self) -> io::Result<bool> {
-        let wait = self.wait();
+        let wait = self.before_wait();
         let turn = self.events.turn(&mut self.service, wait)?;
         self.after(turn)
     }
 
-    /// How long the next turn may wait.
+    /// Notes whether the turn that is over was a stall; how long the next one may wait.
     #[inline]
-    fn wait(&self) -> Option<Duration> {
+    fn before_wait(&mut self) -> Option<Duration> {
+        let worked_ns = self.events.worked_ns();
+        if worked_ns >= STALL_NS {
+            // The exact clock says it better than the coarse one.
+            let ended_ns = self.hub.clock.elapsed_ns();
+            let took_ns = ended_ns.saturating_sub(self.events.now_ns()).max(worked_ns);
+            self.note_stall(took_ns / 1000, ended_ns / 1_000_000);
+        }
         let due = self.stops_at.or(self.tick_at);
         due.map(|at| Duration::from_millis(at.saturating_sub(self.events.now())))
     }
@@ -134,7 +154,7 @@ impl<B: Backend> Worker<B> {
         self.times = true;
         let mut goes_on = true;
         for _ in 0..timing::TURNS {
-            let wait = self.wait();
+            let wait = self.before_wait();
             let mut timed = Timed::new(&mut self.service, &mut self.timing);
             let turn = self.events.turn(&mut timed, wait)?;
             timed.ended();
@@ -205,6 +225,7 @@ impl<B: Backend> Worker<B> {
                 }
             };
             self.busy = false;
+            self.usage = self.hub.clock.thread_usage();
             return !self.times && self.hub.shared.shows_traffic();
         } else if self.tick_at.is_none() && self.busy {
             self.tick_at = Some(now + TICK_BUSY_MS);
@@ -214,12 +235,31 @@ impl<B: Backend> Worker<B> {
         false
     }
 
-    /// Upkeep was due at `at`. What held the worker up for as long as this, or longer, nobody has measured: this costs requests
-    /// nothing.
-    fn note_late(&self, at: Millis, now: Millis) {
+    /// Upkeep was due at `at`. Where no turn was long the worker waited, and was woken late.
+    fn note_late(&mut self, at: Millis, now: Millis) {
         // The first round is due before the worker has begun.
-        if at > 0 && now - at >= LATE_MS {
-            self.hub.handles[self.index].counters.add(Counter::Stalls, 1);
+        let late = now.saturating_sub(at.max(self.stalled_until));
+        if at > 0 && late >= LATE_MS {
+            self.note_stall(late * 1000, now);
+        }
+    }
+
+    /// Something held the worker up for so long, until `ended`.
+    #[cold]
+    fn note_stall(&mut self, took_us: u64, ended: Millis) {
+        let hub = &self.hub;
+        let after = hub.clock.thread_usage();
+        let cause = self
+            .usage
+            .zip(after)
+            .map_or(Cause::Unknown, |(before, after)| before.cause(after, took_us * 1000));
+        (self.usage, self.stalled_until) = (after, ended);
+        hub.handles[self.index].counters.add(Counter::Stalls, 1);
+        hub.stalls.add(Stall { at: ended, worker: self.index, took_us, cause });
+        hub.shared.note_stall(hub.clock.system_ms(), took_us);
+        if let Some(times) = self.stall_lines.due(ended) {
+            let (worker, ms, cause) = (self.index, took_us / 1000, cause.name());
+            tracing::info!(worker, ms, cause, times, "a worker was held up");
         }
     }
 

@@ -116,8 +116,7 @@ counters! {
     TimedReceives = "timed_receives",
     /// Keys of memcached's commands, and RESP commands, that came with these.
     TimedRequests = "timed_requests",
-    /// Times that upkeep of a worker came 10 ms late or later: something had held the worker up. What holds it up between
-    /// two rounds of upkeep nobody sees.
+    /// Times that a worker was held up for 10 ms or longer: its turn took so long, or it was woken so late.
     Stalls = "stalls",
     /// Time of upkeep.
     Upkeep = "upkeep",

@@ -278,15 +278,14 @@ pub static RULES: &[Rule] = &[
         name: "stalls",
         severity: Warning,
         about: Latency,
-        when: "upkeep was held up for 10 ms or longer in the last minute, more than four times for each worker",
-        advice: "look which commands take long (SLOWLOG, the page): whole keyspaces (KEYS, lru_crawler metadump), long scripts, collections of very many elements; where none do, the machine is slow or shared",
+        when: "workers were held up for 10 ms or longer in the last minute, more than four times for each",
+        advice: "look at the page or /api/v1/slow for the causes, and which commands take long (SLOWLOG, the page): whole keyspaces (KEYS, lru_crawler metadump), long scripts, collections of very many elements; where none do, the machine is slow or shared",
         find: |look| {
             let (stalls, seconds) = (look.lately.of(Event::Stalls), look.lately.seconds);
             // A pause of the machine holds up each worker once.
             let workers = look.machine.workers.len().max(1) as u64;
-            (stalls > 4 * workers && seconds >= OBSERVED_S).then(|| {
-                format!("workers were held up for 10 ms or longer at least {stalls} times in {seconds} s")
-            })
+            (stalls > 4 * workers && seconds >= OBSERVED_S)
+                .then(|| format!("workers were held up for 10 ms or longer {stalls} times in {seconds} s"))
         },
     },
     Rule {

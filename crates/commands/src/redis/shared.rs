@@ -16,7 +16,7 @@ use crate::redis::scripts::cache::Scripts;
 use crate::redis::scripts::library::Libraries;
 use crate::redis::server::commandlog::Commandlog;
 use crate::redis::server::config::Parameters;
-use crate::redis::server::latency::{EXPIRE_CYCLE, Latency};
+use crate::redis::server::latency::{EVENT_LOOP, EXPIRE_CYCLE, Latency};
 
 /// Shared by all RESP clients.
 #[derive(Debug)]
@@ -118,6 +118,11 @@ impl Shared {
     /// A round of upkeep took this long: LATENCY notes it if it was long.
     pub(crate) fn note_upkeep(&self, now: Millis, took_us: u64) {
         self.latency.note(EXPIRE_CYCLE, now / 1000, took_us);
+    }
+
+    /// A worker was held up for this long: LATENCY notes it if it was long.
+    pub(crate) fn note_stall(&self, now: Millis, took_us: u64) {
+        self.latency.note(EVENT_LOOP, now / 1000, took_us);
     }
 
     /// Some number.

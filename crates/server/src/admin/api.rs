@@ -117,6 +117,9 @@ fn mark(mark: &Mark) -> Value {
     match mark.what {
         What::Flushed => json!({ "at_ms": mark.at, "what": "flushed" }),
         What::Limit { bytes } => json!({ "at_ms": mark.at, "what": "limit", "bytes": bytes }),
+        What::Stalled { us, cause } => {
+            json!({ "at_ms": mark.at, "what": "stalled", "took_us": us, "cause": cause.name() })
+        }
         What::Found(rule) => json!({ "at_ms": mark.at, "what": "found", "rule": rule }),
         What::Over(rule) => json!({ "at_ms": mark.at, "what": "over", "rule": rule }),
     }
@@ -322,7 +325,7 @@ pub fn settings(routes: &Routes) -> Answer {
     answer(&json!({ "settings": settings, "at_start": before, "options": options, "parameters": parameters }))
 }
 
-/// Commands that took long, those with large requests and replies, and events of LATENCY.
+/// Commands that took long, those with large requests and replies, events of LATENCY, and what held workers up.
 pub fn slow(routes: &Routes) -> Answer {
     let hidden = routes.hides_keys();
     let shared = &routes.hub.shared;
@@ -364,7 +367,18 @@ pub fn slow(routes: &Routes) -> Answer {
         }));
     }
     let from_us = shared.slow_from_us();
+    let clock = &routes.hub.clock;
+    let started_ms = clock.system_ms().saturating_sub(clock.elapsed().as_millis() as u64);
+    let stalls = routes.hub.stalls.all().into_iter().map(|stall| {
+        json!({
+            "at_s": (started_ms + stall.at) / 1000,
+            "worker": stall.worker,
+            "took_us": stall.took_us,
+            "cause": stall.cause.name(),
+        })
+    });
     answer(&json!({
+        "stalls": stalls.collect::<Vec<Value>>(),
         "from_us": from_us,
         "commands": commands,
         "events": events,

@@ -12,6 +12,7 @@ use larder_commands::{Kind, Reading, SERIES, SERIES_COUNT};
 use larder_eventloop::Millis;
 
 use super::points::{LEVELS, Level, Points};
+use crate::stalls::Cause;
 
 /// Marks that are kept.
 const MARKS: usize = 128;
@@ -31,6 +32,13 @@ pub enum What {
     Limit {
         /// In bytes.
         bytes: u64,
+    },
+    /// A worker was held up: the longest of the time since the look before.
+    Stalled {
+        /// How long.
+        us: u64,
+        /// By what.
+        cause: Cause,
     },
     /// A rule has found something.
     Found(&'static str),

@@ -4,6 +4,7 @@ use larder_commands::{Reading, SERIES};
 use larder_eventloop::Millis;
 
 use super::history::{Found, History, What};
+use crate::stalls::{Stall, Stalls};
 
 /// Findings are looked at with one look in so many: they ask the system for more than figures do.
 const FINDINGS_EVERY: u64 = 5;
@@ -17,6 +18,8 @@ pub struct Observer {
     looks: u64,
     flushes: Follow,
     limit: Follow,
+    /// Stalls that were looked at.
+    stalls: u64,
 }
 
 /// A figure whose changes are marked.
@@ -48,6 +51,7 @@ impl Observer {
             looks: 0,
             flushes: Follow::new("flushes", reading),
             limit: Follow::new("memory_limit", reading),
+            stalls: 0,
         }
     }
 
@@ -57,8 +61,17 @@ impl Observer {
     }
 
     /// Looks. `findings` names the rules that find something now.
-    pub fn look(&mut self, now: Millis, reading: &Reading, findings: impl FnOnce() -> Vec<&'static str>) {
+    pub fn look(
+        &mut self,
+        now: Millis,
+        reading: &Reading,
+        stalls: &Stalls,
+        findings: impl FnOnce() -> Vec<&'static str>,
+    ) {
         self.history.look(now, reading);
+        if let Some(Stall { at, took_us: us, cause, .. }) = stalls.longest_since(&mut self.stalls) {
+            self.history.mark(at, What::Stalled { us, cause });
+        }
         if self.flushes.look(reading).is_some() {
             self.history.mark(now, What::Flushed);
         }
@@ -77,6 +90,7 @@ impl Observer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stalls::Cause;
     use larder_commands::SERIES_COUNT;
 
     #[test]
@@ -87,15 +101,23 @@ mod tests {
         let marks = |observer: &Observer| -> Vec<(Millis, What)> {
             observer.history.marks(None).map(|mark| (mark.at, mark.what)).collect()
         };
-        observer.look(1000, &reading, || vec!["churn"]);
+        let stalls = Stalls::default();
+        observer.look(1000, &reading, &stalls, || vec!["churn"]);
         reading[flushes] += 3;
         reading[limit] = 7;
-        observer.look(2000, &reading, || panic!("not with each look"));
-        for second in 3..7 {
-            observer.look(second * 1000, &reading, || vec!["churn"]);
+        observer.look(2000, &reading, &stalls, || panic!("not with each look"));
+        for (at, took_us) in [(2100, 20_000), (2200, 50_000), (2300, 30_000)] {
+            stalls.add(Stall { at, worker: 0, took_us, cause: Cause::Work });
         }
-        let expected =
-            [(1000, What::Found("churn")), (2000, What::Flushed), (2000, What::Limit { bytes: 7 })];
+        for second in 3..7 {
+            observer.look(second * 1000, &reading, &stalls, || vec!["churn"]);
+        }
+        let expected = [
+            (1000, What::Found("churn")),
+            (2000, What::Flushed),
+            (2000, What::Limit { bytes: 7 }),
+            (2200, What::Stalled { us: 50_000, cause: Cause::Work }),
+        ];
         assert_eq!(marks(&observer), expected);
         assert_eq!(observer.due(), 7000);
     }

@@ -100,7 +100,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/slow",
-        help: "commands that took long, or had large requests or replies, without their values",
+        help: "commands that took long, or had large requests or replies, without their values; what held workers up",
         tell: |routes, _| Ok(api::slow(routes)),
     },
     Route {
@@ -255,7 +255,7 @@ impl Routes {
         let reading = self.hub.shared.reading(scene);
         self.machine.look(now, &self.hub);
         let findings = || self.hub.shared.findings(scene).iter().map(|finding| finding.rule.name).collect();
-        self.observer.look(now, &reading, findings);
+        self.observer.look(now, &reading, &self.hub.stalls, findings);
         self.hub.shared.look_ahead(scene, now);
         self.latency.look(now, &self.hub);
     }

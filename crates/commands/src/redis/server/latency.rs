@@ -5,6 +5,7 @@
 //! | `command` | a command that may take long |
 //! | `fast-command` | FAST commands that came together |
 //! | `expire-cycle` | a round of upkeep: expiry, eviction ahead of need, moving memory |
+//! | `event-loop` | a turn of a worker of 10 ms or longer, whatever took so long, or a wake-up that came so late |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
@@ -67,6 +68,8 @@ pub(crate) const COMMAND: &str = "command";
 pub(crate) const FAST_COMMAND: &str = "fast-command";
 /// A round of upkeep.
 pub(crate) const EXPIRE_CYCLE: &str = "expire-cycle";
+/// A worker was held up.
+pub(crate) const EVENT_LOOP: &str = "event-loop";
 
 /// Times that are kept of an event.
 const SAMPLES_MAX: usize = 160;
