@@ -36,7 +36,7 @@ pub use crate::core::exposition::{Exposition, Family, Sample, TRUNCATED, Told};
 pub use crate::core::figures::series::{Reading, SERIES, SERIES_COUNT, Series};
 pub use crate::core::figures::table::{ClassFigure, Figure, Kind, Row, Unit};
 pub use crate::core::findings::{Finding, Rule, Severity};
-pub use crate::core::host::{Connection, Host, Machine, Peer, Process, WorkerTime};
+pub use crate::core::host::{Connection, Host, Machine, Peer, Process, StageTimes, WorkerTime};
 pub use crate::core::input::STRANGERS_SHARE;
 pub use crate::core::output::{Mark, Output};
 pub use crate::core::prefix::{PrefixCount, Prefixes};

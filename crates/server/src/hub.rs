@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_commands::{
     Connection, Counters, Delivery, Host, Machine, OUTBOX_BYTES_MAX, Outbox, Pace, Process, Settings, Shared,
-    Speaks, Target,
+    Speaks, StageTimes, Target,
 };
 use larder_eventloop::poll::Waker;
 use larder_eventloop::socket::Address;
@@ -24,7 +24,7 @@ use crate::process;
 use crate::settings::tuning;
 use crate::stalls::Stalls;
 use crate::table::Table;
-use crate::worker::timing::Stages;
+use crate::worker::timing::{Counts, PROTOCOLS, STAGES, STEPS, Stages, quantile};
 
 /// Asks a worker to close the connection at this place if its replies, or its request that has come in part, have
 /// stood since then: others need the memory.
@@ -199,6 +199,11 @@ impl Hub {
         self.handles.iter().map(|handle| handle.connections.load(Relaxed)).sum()
     }
 
+    /// Adds what all workers have timed of a protocol.
+    pub fn add_times(&self, counts: &mut Counts, protocol: usize) {
+        self.handles.iter().for_each(|handle| handle.stages.add_to(counts, protocol));
+    }
+
     /// Has each worker come to its end. Apart from the mailboxes, which may be full.
     pub fn stop_workers(&self) {
         for handle in &self.handles {
@@ -305,6 +310,19 @@ impl Host for Hub {
     fn machine(&self) -> Machine {
         let seen = self.machine.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Machine { idle_options: crate::options::given_for_nothing(&self.config), ..seen }
+    }
+
+    fn stage_times(&self, visit: &mut dyn FnMut(&StageTimes)) {
+        for (number, protocol) in PROTOCOLS.into_iter().enumerate() {
+            let mut counts: Counts = [[0; STEPS]; STAGES.len()];
+            self.add_times(&mut counts, number);
+            for (stage, counts) in STAGES.into_iter().zip(&counts) {
+                let count: u64 = counts.iter().sum();
+                let us = |part| if count == 0 { 0.0 } else { f64::from(quantile(counts, count, part)) / 1e3 };
+                let quantiles_us = StageTimes::QUANTILES.map(|(_, part)| us(part));
+                visit(&StageTimes { protocol, stage, count, quantiles_us });
+            }
+        }
     }
 
     fn set_connections_max(&self, max: u64) -> Result<(), u64> {

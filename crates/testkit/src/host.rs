@@ -1,7 +1,9 @@
 //! A host and a peer for sessions without a server around them: counters, deliveries, figures that stand
 //! still, and what a test wants to be told.
 
-use larder_commands::{Connection, Counter, Counters, Delivery, Host, Outbox, Pace, Peer, Process, Sums};
+use larder_commands::{
+    Connection, Counter, Counters, Delivery, Host, Outbox, Pace, Peer, Process, StageTimes, Sums,
+};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -21,6 +23,8 @@ pub struct LocalHost {
     pub connections: u64,
     /// What `stats settings` says.
     pub settings: Vec<(&'static str, u64)>,
+    /// What was timed of requests.
+    pub stage_times: Vec<StageTimes>,
     /// Clients are on other machines.
     pub far: bool,
     /// What `maxclients` was set to.
@@ -80,6 +84,10 @@ impl Host for LocalHost {
         let process =
             Process { pid: 1, uptime_s: 2, eventloop: "none", connections_max, ..Process::default() };
         Process { accepting: true, threads: 1, ..process }
+    }
+
+    fn stage_times(&self, visit: &mut dyn FnMut(&StageTimes)) {
+        self.stage_times.iter().for_each(visit);
     }
 
     fn set_connections_max(&self, max: u64) -> Result<(), u64> {

@@ -103,6 +103,29 @@ pub struct WorkerTime {
     pub delayed: f64,
 }
 
+/// How long requests of a protocol took in one stage, of those that were timed since the server was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StageTimes {
+    /// `memcached` or `redis`.
+    pub protocol: &'static str,
+    /// `queue`, `service` or `reply`.
+    pub stage: &'static str,
+    /// How many were timed.
+    pub count: u64,
+    /// Microseconds up to which the parts of [`StageTimes::QUANTILES`] took; 0 where none was timed.
+    pub quantiles_us: [f64; 3],
+}
+
+impl StageTimes {
+    /// Names and parts of what is told.
+    pub const QUANTILES: [(&'static str, f64); 3] = [("p50_us", 0.5), ("p99_us", 0.99), ("p999_us", 0.999)];
+
+    /// Calls `visit` with each quantile's name and value.
+    pub(crate) fn each_quantile(&self, visit: &mut dyn FnMut(&'static str, f64)) {
+        Self::QUANTILES.iter().zip(self.quantiles_us).for_each(|((name, _), us)| visit(name, us));
+    }
+}
+
 /// One line group of `stats conns`.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
@@ -143,6 +166,11 @@ pub trait Host: Sync {
     /// The machine, and how workers fare on it; what is not known of it is the default's.
     fn machine(&self) -> Machine {
         Machine::default()
+    }
+
+    /// Calls `visit` with times of each stage of each protocol; not at all where nothing is timed.
+    fn stage_times(&self, visit: &mut dyn FnMut(&StageTimes)) {
+        let _ = visit;
     }
 
     /// Lets so many connections be open at most; those above it stay.

@@ -38,6 +38,7 @@ fn a_line_of_text_spends_what_it_takes() {
         ("stats slabs", 10_000),
         ("stats memory", 10_000),
         ("stats doctor", 30_000),
+        ("stats latency", 20_000),
         ("stats reset", 90_000),
         ("stats conns", 250_000),
         ("stats detail on", 500),

@@ -1,7 +1,7 @@
 //! What is counted and told: stats, dumps, slab classes.
 
 use crate::{Bench, bench, talk};
-use larder_commands::{Counter, Session, Settings};
+use larder_commands::{Counter, Session, Settings, StageTimes};
 
 #[test]
 fn dumps_are_made_in_pieces_and_name_every_key() {
@@ -219,4 +219,27 @@ fn memory_that_counts_against_the_limit_is_told_in_all_and_use_by_use() {
     assert!(named("used") > named("use:items"));
     let info = String::from_utf8_lossy(&bench.reply("INFO memory")).into_owned();
     assert!(info.contains(&format!("used_memory:{}\r\n", named("used"))), "{info} {told}");
+}
+
+#[test]
+fn times_of_stages_are_told_by_protocol() {
+    let mut bench = bench();
+    assert_eq!(bench.ask("stats latency\r\n"), "END\r\n", "nothing is timed");
+    bench.host.stage_times = ["memcached", "redis"]
+        .map(|protocol| StageTimes { protocol, stage: "queue", count: 7, quantiles_us: [1.5, 20.0, 0.0] })
+        .into();
+    let of = |protocol: &str| {
+        format!(
+            "STAT {protocol}:queue:count 7\r\nSTAT {protocol}:queue:p50_us 1.5\r\n\
+             STAT {protocol}:queue:p99_us 20.0\r\nSTAT {protocol}:queue:p999_us 0.0\r\n"
+        )
+    };
+    assert_eq!(bench.ask("stats latency\r\n"), of("memcached") + &of("redis") + "END\r\n");
+    let info = String::from_utf8_lossy(&bench.reply("INFO latency")).into_owned();
+    for protocol in ["memcached", "redis"] {
+        let line = format!("latency_{protocol}_queue:count=7,p50_us=1.5,p99_us=20.0,p999_us=0.0\r\n");
+        assert!(info.contains(&line), "{info}");
+    }
+    let all = String::from_utf8_lossy(&bench.reply("INFO everything")).into_owned();
+    assert!(!all.contains("latency_memcached_queue"), "{all}");
 }

@@ -18,7 +18,7 @@ use super::http::{Answer, JSON, Status};
 use super::points::{LEVELS, Level, Points, asked, head};
 use super::route::{Query, Routes};
 use crate::hub::Hub;
-use crate::worker::timing::{Counts, STAGES, STEPS, step_ns};
+use crate::worker::timing::{Counts, PROTOCOLS, STAGES, STEPS, quantile, step_ns};
 
 /// Rows of a column.
 const ROWS: usize = 32;
@@ -92,28 +92,16 @@ fn column(counts: &[u64; STEPS]) -> Column {
     Column { rows: sums.map(byte), median: quantile(counts, all, 0.5), p99: quantile(counts, all, 0.99) }
 }
 
-/// In the middle of the step up to which such a part of all is.
-fn quantile(counts: &[u64; STEPS], all: u64, part: f64) -> f32 {
-    let wanted = ((all as f64 * part).ceil() as u64).max(1);
-    let mut sum = 0;
-    let reached = counts.iter().position(|count| {
-        sum += count;
-        sum >= wanted
-    });
-    let step = reached.unwrap_or(STEPS - 1);
-    (step_ns(step) + step_ns(step + 1)) as f32 / 2.0
-}
-
 /// What times were.
 #[derive(Debug)]
 pub struct Latency {
     rings: [Ring; LEVELS.len()],
 }
 
-/// What all workers have timed.
-pub(super) fn counts(hub: &Hub) -> Counts {
+/// What all workers have timed, of all protocols.
+fn counts(hub: &Hub) -> Counts {
     let mut counts = [[0; STEPS]; STAGES.len()];
-    hub.handles.iter().for_each(|handle| handle.stages.add_to(&mut counts));
+    (0..PROTOCOLS.len()).for_each(|protocol| hub.add_times(&mut counts, protocol));
     counts
 }
 

@@ -8,10 +8,9 @@ use larder_commands::{Counter, Exposition, Family, Host, Kind, Sample, Sums};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::latency;
 use super::machine::ThreadTime;
 use super::route::Routes;
-use crate::worker::timing::{MANY, STAGES, STEPS, step_ns};
+use crate::worker::timing::{Counts, MANY, PROTOCOLS, STAGES, STEPS, step_ns};
 
 struct Metric {
     name: &'static str,
@@ -174,11 +173,15 @@ const METRICS: &[Metric] = &[
     Metric {
         name: "larder_request_seconds",
         kind: Kind::Histogram,
-        labels: &["stage"],
+        labels: &["protocol", "stage"],
         help: "How long requests waited for their turn (queue), were worked on (service) and waited to be sent (reply), of those that were timed: some turns of each worker, ten times a second.",
         tell: |seen, family| {
-            for (stage, counts) in STAGES.iter().zip(&latency::counts(&seen.routes.hub)) {
-                put_times(family, &[("stage", stage)], counts);
+            for (number, protocol) in PROTOCOLS.iter().enumerate() {
+                let mut counts: Counts = [[0; STEPS]; STAGES.len()];
+                seen.routes.hub.add_times(&mut counts, number);
+                for (stage, counts) in STAGES.iter().zip(&counts) {
+                    put_times(family, &[("protocol", protocol), ("stage", stage)], counts);
+                }
             }
         },
     },

@@ -33,6 +33,13 @@ const QUEUE: usize = 0;
 const SERVICE: usize = 1;
 const REPLY: usize = 2;
 
+/// Protocols whose requests are told apart.
+pub const PROTOCOLS: [&str; 2] = ["memcached", "redis"];
+/// That of a connection, by its number among these. One that has not said anything yet is memcached's.
+fn protocol(connection: &Connection) -> usize {
+    usize::from(connection.session.redis_client().is_some())
+}
+
 /// Steps of a doubling.
 const FINE: usize = 8;
 /// Steps of times: nanoseconds up to 8, then eight a doubling, up to 32 s.
@@ -61,7 +68,7 @@ pub const MANY: usize = 12;
 /// What a worker has timed: it alone writes.
 #[derive(Debug)]
 pub struct Stages {
-    stages: [[AtomicU64; STEPS]; STAGES.len()],
+    stages: [[[AtomicU64; STEPS]; STAGES.len()]; PROTOCOLS.len()],
     /// Whole turns, from the wake-up until all had been answered and sent what a socket took.
     turns: [AtomicU64; STEPS],
     /// Receives of these turns, by what was asked for.
@@ -71,7 +78,8 @@ pub struct Stages {
 impl Default for Stages {
     fn default() -> Stages {
         Stages {
-            stages: [const { [const { AtomicU64::new(0) }; STEPS] }; STAGES.len()],
+            stages: [const { [const { [const { AtomicU64::new(0) }; STEPS] }; STAGES.len()] };
+                PROTOCOLS.len()],
             turns: [const { AtomicU64::new(0) }; STEPS],
             receives: [const { AtomicU64::new(0) }; MANY],
         }
@@ -87,12 +95,12 @@ fn step_of(took: Duration) -> usize {
     step(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Counts of steps of each stage, of one worker or of all.
+/// Counts of steps of each stage, of one worker or of all, of one protocol or of all.
 pub type Counts = [[u64; STEPS]; STAGES.len()];
 
 impl Stages {
-    fn took(&self, stage: usize, took: Duration) {
-        count(&self.stages[stage][step_of(took)]);
+    fn took(&self, protocol: usize, stage: usize, took: Duration) {
+        count(&self.stages[protocol][stage][step_of(took)]);
     }
 
     fn turned(&self, took: Duration) {
@@ -105,9 +113,9 @@ impl Stages {
         count(&self.receives[part.min(MANY - 1)]);
     }
 
-    /// Adds them.
-    pub fn add_to(&self, counts: &mut Counts) {
-        counts.iter_mut().zip(&self.stages).for_each(|(sums, stage)| add(sums, stage));
+    /// Adds those of a protocol.
+    pub fn add_to(&self, counts: &mut Counts, protocol: usize) {
+        counts.iter_mut().zip(&self.stages[protocol]).for_each(|(sums, stage)| add(sums, stage));
     }
 
     /// Adds whole turns.
@@ -123,6 +131,18 @@ impl Stages {
 
 fn add<const N: usize>(sums: &mut [u64; N], counts: &[AtomicU64; N]) {
     sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum = sum.wrapping_add(count.load(Relaxed)));
+}
+
+/// In the middle of the step up to which such a part of all is, nanoseconds; `all` is not 0.
+pub fn quantile(counts: &[u64; STEPS], all: u64, part: f64) -> f32 {
+    let wanted = ((all as f64 * part).ceil() as u64).max(1);
+    let mut sum = 0;
+    let reached = counts.iter().position(|count| {
+        sum += count;
+        sum >= wanted
+    });
+    let step = reached.unwrap_or(STEPS - 1);
+    (step_ns(step) + step_ns(step + 1)) as f32 / 2.0
 }
 
 /// What is kept of a turn that is timed.
@@ -155,8 +175,8 @@ impl<'t> Timed<'t> {
         &self.service.hub().handles[self.service.index()]
     }
 
-    fn took(&self, stage: usize, from: Instant, to: Instant) {
-        self.handle().stages.took(stage, to.saturating_duration_since(from));
+    fn took(&self, protocol: usize, stage: usize, from: Instant, to: Instant) {
+        self.handle().stages.took(protocol, stage, to.saturating_duration_since(from));
     }
 
     /// The turn is over.
@@ -191,8 +211,9 @@ impl Handler for Timed<'_> {
         let ended = Instant::now();
         // A client that is only looked at has asked for nothing.
         if taken.bytes > 0 {
-            self.took(QUEUE, self.timing.woke, began);
-            self.took(SERVICE, began, ended);
+            let protocol = protocol(connection);
+            self.took(protocol, QUEUE, self.timing.woke, began);
+            self.took(protocol, SERVICE, began, ended);
             self.asked_for(self.handle().counters.requests().saturating_sub(requests));
             if self.timing.waiting.len() < REPLIES_MAX {
                 self.timing.waiting.push((connection.facts.place(), ended));
@@ -208,7 +229,7 @@ impl Handler for Timed<'_> {
         while let Some(at) = self.timing.waiting.iter().position(|(of, _)| *of == place) {
             let (_, since) = self.timing.waiting.swap_remove(at);
             if unsent == 0 && bytes > 0 {
-                self.took(REPLY, since, now);
+                self.took(protocol(connection), REPLY, since, now);
             }
         }
         unsent
@@ -304,11 +325,12 @@ mod tests {
     fn what_was_counted_is_added_up() {
         let (one, other) = (Stages::default(), Stages::default());
         let ns = Duration::from_nanos;
-        one.took(QUEUE, ns(100));
-        other.took(QUEUE, ns(100));
-        other.took(REPLY, ns(7));
+        one.took(1, QUEUE, ns(100));
+        other.took(1, QUEUE, ns(100));
+        other.took(1, REPLY, ns(7));
+        other.took(0, SERVICE, ns(9));
         let mut counts: Counts = [[0; STEPS]; STAGES.len()];
-        [&one, &other].iter().for_each(|stages| stages.add_to(&mut counts));
+        [&one, &other].iter().for_each(|stages| stages.add_to(&mut counts, 1));
         assert_eq!((counts[QUEUE][step(100)], counts[REPLY][7]), (2, 1));
         assert_eq!(counts.iter().flatten().sum::<u64>(), 3);
         one.turned(ns(100));

@@ -19,7 +19,7 @@ use crate::memcached::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE, Slab};
 use crate::memcached::stats::{Figures, KEYS};
 use crate::memcached::text::{END, ERROR, OK};
 
-/// stats [settings | items | slabs | sizes | conns | memory | doctor | hotkeys | prefixes | forecast | reset | detail | cachedump]
+/// stats [settings | items | slabs | sizes | conns | memory | doctor | hotkeys | prefixes | forecast | latency | reset | detail | cachedump]
 pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     match line.tokens.first().copied() {
         None => general(line),
@@ -44,6 +44,7 @@ pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         Some(b"hotkeys") => shares(line, "hotkeys", line.cx.hot_keys()),
         Some(b"prefixes") => shares(line, "prefixes", line.cx.prefix_shares()),
         Some(b"forecast") => forecast(line),
+        Some(b"latency") => latency(line),
         Some(b"conns") => return Flow::Dump(Dump::connections()),
         Some(b"reset") => {
             figures::reset(line.cx);
@@ -115,6 +116,22 @@ fn forecast(line: &mut Line<'_, '_, '_, '_>) {
         Some(outlook) => outlook.each(&mut |name, value| put_stat(line.out, &name, value)),
         None => put_stat(line.out, &"forecast_status", &"disabled"),
     }
+}
+
+/// What it takes to add up what workers have timed.
+const STAGES_NS: u64 = 20_000;
+
+/// How long requests of each protocol took, stage by stage, of those that were timed.
+fn latency(line: &mut Line<'_, '_, '_, '_>) {
+    line.cx.room.work().spend(STAGES_NS);
+    let out = &mut *line.out;
+    line.cx.host.stage_times(&mut |times| {
+        let (protocol, stage) = (times.protocol, times.stage);
+        put_stat(out, &format_args!("{protocol}:{stage}:count"), &times.count);
+        times.each_quantile(&mut |name, us| {
+            put_stat(out, &format_args!("{protocol}:{stage}:{name}"), &format_args!("{us:.1}"));
+        });
+    });
 }
 
 fn items(line: &mut Line<'_, '_, '_, '_>) {

@@ -19,7 +19,7 @@ use crate::redis::keys::scan::Sample;
 use crate::redis::reply::put_verbatim;
 use crate::redis::table::in_use;
 
-/// Sections in their order; those from `MORE` on only when asked for, and the last four only by their names.
+/// Sections in their order; those from `MORE` on only when asked for, and the last five only by their names.
 const SECTIONS: &[&str] = &[
     "server",
     "clients",
@@ -37,10 +37,11 @@ const SECTIONS: &[&str] = &[
     "hotkeys",
     "prefixes",
     "forecast",
+    "latency",
     "findings",
 ];
 const MORE: usize = 11;
-const ALL: usize = SECTIONS.len() - 4;
+const ALL: usize = SECTIONS.len() - 5;
 
 struct Page {
     text: String,
@@ -103,6 +104,7 @@ pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
                 shares(call, &mut page, ("prefixes", "prefix"), || call.cx.prefix_shares());
             }
             "forecast" => forecast(call, &mut page),
+            "latency" => stages(call, &mut page),
             "findings" => findings(call, &mut page),
             _ => latencies(call, &mut page),
         }
@@ -138,6 +140,19 @@ fn forecast(call: &Call<'_, '_, '_>, page: &mut Page) {
         Some(outlook) => outlook.each(&mut |name, value| page.line(&format!("forecast_{name}"), value)),
         None => page.line("forecast_ready", 0),
     }
+}
+
+/// Larder's own: how long requests of each protocol took, stage by stage, of those that were timed.
+fn stages(call: &Call<'_, '_, '_>, page: &mut Page) {
+    page.section("Latency");
+    call.cx.host.stage_times(&mut |times| {
+        let mut text = format!("count={}", times.count);
+        times.each_quantile(&mut |name, us| {
+            // Writing into a string cannot fail.
+            let _ = write!(text, ",{name}={us:.1}");
+        });
+        page.line(&format!("latency_{}_{}", times.protocol, times.stage), text);
+    });
 }
 
 /// Larder's own: what its operator should know, what matters most first.

@@ -15,6 +15,7 @@ const LINES: &[&str] = &[
     "stats memory",
     "stats doctor",
     "stats hotkeys",
+    "stats latency",
     "stats prefixes",
     "stats",
     "stats slabs",
