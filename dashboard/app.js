@@ -325,6 +325,15 @@
   ]);
   ageTable('left-table', 'What items have left until they expire', 'expires in');
   ageTable('idle-table', 'How long ago items were read or written', 'last used');
+  table('types-table', 'Types of values; the largest are of the items that were looked at', [
+    text('type', row => row.type),
+    { name: 'share of bytes', number: true, value: row => row.share, show: row => giveOrTake(row.share, row.error) },
+    number('bytes', row => row.bytes, Format.bytes),
+    number('items', row => row.items),
+    number('elements', row => row.elements),
+    number('largest', row => row.largest_bytes, Format.bytes),
+    number('most elements', row => row.most_elements),
+  ], -2);
   table('evicted-table', 'How long ago what was evicted had been read or written, since the start', [
     text('last used', row => row.name),
     number('share of items', row => row.share, Format.percent),
@@ -341,6 +350,7 @@
     const named = parts => parts.map((part, at) => ({ ...part, name: within(part, parts[at - 1]) }));
     tables['left-table'].show(named(told.left));
     tables['idle-table'].show(named(told.idle));
+    tables['types-table'].show(told.types);
     const looked = told.whole ? `All ${Format.whole(told.items)} items were looked at.` : `By ${Format.whole(told.items)} items that were looked at, some at a time.`;
     byId('ages-words').textContent = told.items === 0 ? 'Nothing was looked at yet, or nothing is there.' : `${looked} ${giveOrTake(told.unread.share, told.unread.error)} of the bytes were never read.`;
   };

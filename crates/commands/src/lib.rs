@@ -47,7 +47,7 @@ pub use crate::core::shown::{Logged, RespClient};
 pub use crate::core::strangers::Strangers;
 pub use crate::core::topics::{Delivery, Message, OUTBOX_BYTES_MAX, Outbox, Target};
 pub use crate::core::traffic::{
-    AgeShare, Ages, Gain, HotKey, HotKeys, Outlook, PrefixShare, PrefixShares, Shares,
+    AgeShare, Ages, Gain, HotKey, HotKeys, Outlook, PrefixShare, PrefixShares, Shares, TypeShare,
 };
 pub use crate::core::work::{SLICE_NS, Work};
 pub use larder_script::Pace;

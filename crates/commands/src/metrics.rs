@@ -17,7 +17,7 @@ use crate::core::figures::table::{ClassFigure, Figure, Kind, Unit};
 use crate::core::figures::{self, Place};
 use crate::core::findings::{self, Finding, RULES};
 use crate::core::host::Host;
-use crate::core::traffic::{AgeShare, Ages, Outlook};
+use crate::core::traffic::{AgeShare, Ages, Outlook, TypeShare};
 use crate::memcached;
 use crate::redis;
 use crate::redis::figures::RedisFigure;
@@ -97,6 +97,8 @@ enum Source {
     EvictedIdle,
     /// Of each part of what is there by time; none before something was looked at.
     Ages(fn(&Ages) -> &[AgeShare]),
+    /// Of each type of values, of so many items with so many bytes in all; none before something was looked at.
+    Types(fn(&TypeShare, items: f64, bytes: f64) -> f64),
     /// Of each memory limit that is forecast; none before that is ready.
     Forecast(fn(&Point) -> f64),
 }
@@ -206,6 +208,36 @@ const METRICS: &[Metric] = &[
         "Bytes of items that were read or written within this time, and not within a shorter one: an estimate as well.",
         Source::Ages(|ages| &ages.idle),
     ),
+    labelled(
+        "larder_type_items",
+        Gauge,
+        "Items of a type of values: an estimate by some thousand items.",
+        Source::Types(|of, items, _| of.items * items),
+    ),
+    labelled(
+        "larder_type_bytes",
+        Gauge,
+        "Bytes of items of a type of values: an estimate as well.",
+        Source::Types(|of, _, bytes| of.share * bytes),
+    ),
+    labelled(
+        "larder_type_elements",
+        Gauge,
+        "Fields, members and elements of all items of a type, of streams rows (entries, groups, consumers, and one of the stream), of strings their number: an estimate as well.",
+        Source::Types(|of, items, _| of.items * items * of.elements_mean),
+    ),
+    labelled(
+        "larder_type_largest_bytes",
+        Gauge,
+        "Bytes of the largest item of a type, of the items that were looked at.",
+        Source::Types(|of, _, _| of.largest_bytes as f64),
+    ),
+    labelled(
+        "larder_type_most_elements",
+        Gauge,
+        "Elements of the item of a type that has most of them, of the items that were looked at.",
+        Source::Types(|of, _, _| of.most_elements as f64),
+    ),
     metric("larder_forecast_keys", Gauge, Source::Figure(Figure::ForecastKeys)),
     metric("larder_fills_total", Grows, Source::Figure(Figure::Fills)),
     metric("larder_herd_misses_total", Grows, Source::Figure(Figure::HerdMisses)),
@@ -272,6 +304,7 @@ impl Metric {
             | Source::Share(_)
             | Source::EvictedIdle
             | Source::Ages(_)
+            | Source::Types(_)
             | Source::Forecast(_) => self.help,
         }
     }
@@ -286,6 +319,7 @@ impl Metric {
             Source::Ledger => vec!["use"],
             Source::Forecast(_) => vec!["memory"],
             Source::Ages(_) => vec!["within"],
+            Source::Types(_) => vec!["type"],
         }
     }
 
@@ -337,6 +371,13 @@ impl Metric {
                 let bytes = Figure::ItemBytes.of(figures) as f64;
                 for part in ages.into_iter().flat_map(parts) {
                     family.put(&[("within", part.within)], Sample::Whole((part.share * bytes) as u64));
+                }
+            }
+            Source::Types(read) => {
+                let [items, bytes] =
+                    [Figure::Items, Figure::ItemBytes].map(|figure| figure.of(figures) as f64);
+                for of in ages.into_iter().flat_map(|ages| &ages.types) {
+                    family.put(&[("type", of.name)], Sample::Whole(read(of, items, bytes).round() as u64));
                 }
             }
             Source::Ledger => {

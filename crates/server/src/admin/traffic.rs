@@ -90,15 +90,14 @@ fn row_of_prefix(prefix: PrefixShare, hidden: bool) -> Value {
 /// How long what is there has left, and how long it was not read.
 pub fn ages(routes: &Routes) -> Answer {
     let totals = routes.hub.store.totals();
-    let bytes = totals.item_bytes;
+    let (bytes, all) = (totals.item_bytes, totals.items as f64);
     // How long ago what was evicted had been used: up to so many seconds, and not up to fewer; the last are those beyond.
     let bounds = (0..totals.evicted_idle.len() as u32 - 1).map(|power| Some(4u64.pow(power))).chain([None]);
     let evicted = bounds.zip(totals.evicted_idle);
     let evicted: Vec<Value> =
         evicted.map(|(seconds, items)| json!({ "seconds": seconds, "items": items })).collect();
     let Some(ages) = routes.hub.shared.ages() else {
-        let nothing =
-            json!({ "items": 0, "whole": false, "bytes": bytes, "left": [], "idle": [], "evicted": evicted });
+        let nothing = json!({ "items": 0, "whole": false, "bytes": bytes, "left": [], "idle": [], "types": [], "evicted": evicted });
         return answer(&nothing);
     };
     let part = |part: &AgeShare| {
@@ -110,6 +109,18 @@ pub fn ages(routes: &Routes) -> Answer {
             "items": part.items,
         })
     };
+    let types = ages.types.iter().filter(|of| of.items > 0.0).map(|of| {
+        json!({
+            "type": of.name,
+            "share": of.share,
+            "error": of.error,
+            "bytes": (of.share * bytes as f64) as u64,
+            "items": (of.items * all).round() as u64,
+            "elements": (of.items * all * of.elements_mean).round() as u64,
+            "largest_bytes": of.largest_bytes,
+            "most_elements": of.most_elements,
+        })
+    });
     let [left, idle] =
         [&ages.left[..], &ages.idle[..]].map(|parts| parts.iter().map(part).collect::<Vec<_>>());
     answer(&json!({
@@ -120,6 +131,7 @@ pub fn ages(routes: &Routes) -> Answer {
         "idle": idle,
         "evicted": evicted,
         "unread": part(&ages.unread),
+        "types": types.collect::<Vec<Value>>(),
     }))
 }
 
