@@ -1,11 +1,15 @@
-//! The lab's tests that need other people's programs: servers to compare with, a browser for reports.
+//! The lab's tests that need other people's programs: servers to compare with, a browser for reports, a reader of metrics.
 
 use crate::install;
 use crate::run::{Outcome, cargo, run};
 
 /// What they need, as Debian calls it.
-const PACKAGES: &[(&str, &str)] =
-    &[("memcached", "memcached"), ("redis-server", "redis-server"), ("chromium", "chromium")];
+const PACKAGES: &[(&str, &str)] = &[
+    ("memcached", "memcached"),
+    ("redis-server", "redis-server"),
+    ("chromium", "chromium"),
+    ("promtool", "prometheus"),
+];
 
 /// Installs it and runs them.
 pub fn lab() -> Outcome {

@@ -6,7 +6,7 @@ use super::{Counts, Program};
 use crate::run::{Outcome, run};
 use std::collections::HashMap;
 
-const EXPORTER: &str = "github.com/prometheus/memcached_exporter@v0.14.3";
+const EXPORTER: &str = "github.com/prometheus/memcached_exporter@v0.16.0";
 const PACKAGE: &str = "github.com/prometheus/memcached_exporter/cmd/memcached_exporter";
 
 /// A bit of everything, values of three sizes, one of them in pieces.

@@ -81,7 +81,8 @@ const METRICS: &[Metric] = &[
     class("memcached_slab_current_chunks", Gauge, ClassFigure::Chunks),
     class("memcached_slab_chunks_used", Gauge, ClassFigure::ChunksUsed),
     class("memcached_slab_chunks_free", Gauge, ClassFigure::ChunksFree),
-    class("memcached_slab_mem_requested_bytes", Gauge, ClassFigure::RequestedBytes),
+    // The exporter calls it a counter.
+    class("memcached_slab_mem_requested_bytes", Grows, ClassFigure::RequestedBytes),
     class("memcached_slab_current_items", Gauge, ClassFigure::Items),
     class("memcached_slab_items_age_seconds", Gauge, ClassFigure::Age),
     class("memcached_slab_items_evicted_total", Grows, ClassFigure::Evictions),
