@@ -281,22 +281,22 @@
 
   const map = new SpanMap.Picture(byId('map'), byId('map-seen'), byId('map-order'), byId('map-shade'));
   let chunkBytes = {};
-  table('map-owners', 'Whose spans are', [
+  table('map-owners', 'What each block of 64 KiB is for', [
     { name: 'whose', value: row => row.owner, show: row => swatch(SpanMap.colourOf(row.owner, chunkBytes), SpanMap.nameOf(row.owner, chunkBytes)) },
     number('spans', row => row.spans),
     number('bytes', row => row.bytes, Format.bytes),
     number('being emptied', row => row.draining),
   ], -2);
   const counted = count => count < 0 ? '' : Format.whole(count);
-  table('map-ages', 'Age and expiry, by spans', [
-    text('spans of classes', row => row.name),
+  table('map-ages', 'Age and expiry, by blocks of 64 KiB', [
+    text('blocks of classes', row => row.name),
     number('of this age', row => row.aged ?? -1, counted),
     number('due to expire', row => row.due ?? -1, counted),
   ]);
   const showMap = told => {
     chunkBytes = told.chunk_bytes;
     map.show(told);
-    byId('map-cell').textContent = told.spans_per_cell === 1 ? 'a span of 64 KiB' : `${told.spans_per_cell} spans of 64 KiB`;
+    byId('map-cell').textContent = told.spans_per_cell === 1 ? 'a block of 64 KiB' : `${told.spans_per_cell} blocks of 64 KiB`;
     tables['map-owners'].show(told.owners.map(row => ({ ...row, bytes: row.spans * told.span_bytes })));
     const { ages, due } = map.byAge();
     const dueNames = ['within 10 s', 'within 1 min', 'within 10 min', 'within 1 h', 'within a day', 'later', 'never'];

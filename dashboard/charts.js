@@ -55,14 +55,14 @@ const Charts = (() => {
     { id: 'ratio', title: 'Hit ratio', unit: 'percent', lines: [['all', ratio(hits, misses)], ['memcached', ratio(sum('memcached_hits'), sum('memcached_misses'))], ['RESP', ratio(sum('redis_hits'), sum('redis_misses'))]] },
     { id: 'requests', title: 'Requests', unit: 'rate', lines: [['keys by memcached\'s text', memcached], ['RESP commands', sum('redis_commands')]] },
     { id: 'writes', title: 'Items written', unit: 'rate', lines: [['stored', sum('items_stored')], ['deleted by text', sum('memcached_deletes')], ['counted up or down', sum('memcached_arithmetic')]] },
-    { id: 'leaving', title: 'Items that leave', unit: 'rate', lines: [['evicted', sum('evictions')], ['evicted unread', sum('evicted_unfetched')], ['expired', sum('reclaimed')], ['stored again soon', sum('ghost_hits')]] },
+    { id: 'leaving', title: 'Items that leave', unit: 'rate', lines: [['evicted', sum('evictions')], ['evicted, never read', sum('evicted_unfetched')], ['expired', sum('reclaimed')], ['stored again soon', sum('ghost_hits')]] },
     { id: 'memory', title: 'Memory', unit: 'bytes', lines: [['counts against the limit', sum('memory_used')], ['limit', sum('memory_limit')], ['items', sum('item_bytes')], ['index', sum('index_bytes')], ['resident, of the process', sum('resident')], ['held by connections', sum('memory_held')]] },
     { id: 'network', title: 'Network', unit: 'byteRate', lines: [['received', sum('bytes_read')], ['sent', sum('bytes_written')]] },
     { id: 'cpu', title: 'Processor, of one core', unit: 'core', lines: [['program', core('cpu_user')], ['system', core('cpu_system')]] },
     { id: 'connections', title: 'Connections', unit: 'count', lines: [['open', sum('connections')], ['opened a second', sum('connections_opened')], ['closed by the server a second', sum('connections_closed')]] },
     { id: 'trouble', title: 'Refused and failed', unit: 'rate', lines: [['RESP errors', sum('redis_errors')], ['other version found (cas)', sum('cas_badval')], ['no memory', sum('out_of_memory')], ['connections refused', sum('connections_refused')]] },
     { id: 'items', title: 'Items there', unit: 'count', lines: [['items', sum('items')]] },
-    { id: 'moving', title: 'Memory that moves between classes', unit: 'rate', lines: [['spans', sum('spans_moved')], ['chunks', sum('chunks_moved')]] },
+    { id: 'moving', title: 'Memory that moves between classes', unit: 'rate', lines: [['blocks of 64 KiB', sum('spans_moved')], ['chunks', sum('chunks_moved')]] },
   ];
   const DASHES = [[], [7, 4], [2, 3]];
   // Values without one on either side: no line leads to them.

@@ -123,7 +123,7 @@ const SpanMap = (() => {
 
     words(cell) {
       const many = this.map.spans_per_cell;
-      const which = many === 1 ? `span ${cell.number + 1}` : `spans ${cell.number * many + 1} to ${(cell.number + 1) * many}`;
+      const which = many === 1 ? `block ${cell.number + 1}` : `blocks ${cell.number * many + 1} to ${(cell.number + 1) * many}`;
       if (cell.unused) return `${which}: never used`;
       const parts = [`${which}: ${cell.mixed ? 'most ' : ''}${nameOf(cell.owner, this.map.chunk_bytes)}`];
       if (cell.owner !== FREE && cell.owner !== INDEX) {

@@ -1,11 +1,14 @@
 //! Eviction: S3-FIFO in place, one state per class, no links between items.
 //!
 //! ```text
-//!            new key ──▶ probation (a ring of hashes; the last 10 % of bytes) ──▶ read twice? main
+//!            new key ──▶ probation (a ring of hashes) ──▶ read twice? main
 //!                                                     └──▶ no: evicted, its ghost is kept
 //! key with a ghost ──▶ main (a hand over the class's spans) ──▶ frequency 0? evicted
 //!                                                     └──▶ else: frequency − 1, passed over
 //! ```
+//!
+//! Probation is the window of what was written last. It begins with 10 % of the bytes and adapts to what is asked for, up to
+//! 88 % (docs/internals/eviction.md).
 //!
 //! While there is memory, everything enters main and nothing is queued: the ring starts when the
 //! arena is nearly full. The queues hold no items, only hints: an entry whose item is gone, was

@@ -1,7 +1,7 @@
 //! Metrics in Prometheus' text format, 0.0.4: families, each with what it says, what it is, and its series.
 //!
 //! ```text
-//! # HELP larder_spans_moved_total Spans of 64 KiB that were drained …
+//! # HELP larder_spans_moved_total Blocks of 64 KiB that were drained …
 //! # TYPE larder_spans_moved_total counter
 //! larder_spans_moved_total 17
 //! ```

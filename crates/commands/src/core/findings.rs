@@ -396,7 +396,7 @@ pub static RULES: &[Rule] = &[
             (share(moved, all, 5) && look.lately.seconds >= OBSERVED_S).then(|| {
                 let percent = percent(moved, all);
                 format!(
-                    "{moved} of {all} spans of 64 KiB ({percent} %) changed hands in {} s",
+                    "{moved} of {all} blocks of 64 KiB ({percent} %) were moved between sizes in {} s",
                     look.lately.seconds
                 )
             })

@@ -147,7 +147,8 @@ pub(crate) const NO_LRU_LISTS: &str = "there are no LRU lists";
 pub(crate) const NOT_EVICTED_ACTIVE: &str = "no item is evicted while its frequency says it is active";
 pub(crate) const NOT_BY_CRAWLING: &str = "expired items are taken back when they are met, not by crawling";
 const NO_NAPI: &str = "connections are spread by load, not by NAPI id";
-const NO_WAITING_MOVER: &str = "a span is emptied by whoever needs it, no mover waits for its items";
+const NO_WAITING_MOVER: &str =
+    "a block of 64 KiB is emptied by the worker that needs it, no mover waits for its items";
 
 /// All keys, in order.
 pub static KEYS: &[Key] = &[

@@ -57,15 +57,15 @@ pub(crate) const WAIT_BYTES_MAX: usize = 32 << 10;
 /// A paused client looks this often whether the pause was ended early.
 const PAUSE_LOOK_MS: Millis = 100;
 
-/// What clients of other machines hear as long as there is no password.
+/// The error for clients of other machines while there is no password.
 static PROTECTED: Fail = Fail::of(
-    "DENIED Larder is in protected mode: there is no password, so clients of other machines are turned away. Start it with --requirepass or --auth-file, or with --protected-mode no if whoever reaches it may use it.",
+    "DENIED Larder is in protected mode: there is no password, so clients of other machines are refused. Start it with --requirepass or --auth-file, or with --protected-mode no if every client that reaches it may use it.",
 );
 
-/// What a connection hears that is one more than may be open.
+/// The error for a connection beyond `maxclients`.
 pub(crate) const TOO_MANY_CONNECTIONS: &[u8] = b"-ERR max number of clients reached\r\n";
 
-/// What one hears that has to say who it is, when too many others have to: as beyond `maxclients`.
+/// The error for a connection beyond the limit of connections that have not authenticated: as beyond `maxclients`.
 static TOO_MANY: Fail = Fail::of("ERR max number of clients reached");
 
 /// One connection's conversation.

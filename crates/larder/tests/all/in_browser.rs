@@ -445,7 +445,7 @@ fn the_page_is_used_by_keyboard_and_everything_on_it_has_a_name() {
     // 3. The map says what is under its cursor.
     browser.value("document.getElementById('map').focus()");
     browser.press("ArrowRight");
-    browser.wait("document.getElementById('map-seen').textContent.startsWith('span 1: ')");
+    browser.wait("document.getElementById('map-seen').textContent.startsWith('block 1: ')");
     // 4. A table is sorted by its heads.
     browser.value("document.querySelector('#commands-table thead button').focus()");
     browser.press("Enter");

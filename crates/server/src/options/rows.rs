@@ -171,7 +171,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "protected-mode",
-            "as long as there is no password, Redis clients of other machines are turned away",
+            "while there is no password, Redis clients of other machines are refused (`-DENIED`)",
         )
     },
     Row {
@@ -258,7 +258,11 @@ pub const OPTIONS: &[Row] = &[
             config.connections_max = number(value, 1, 1_000_000)?;
             Ok(())
         },
-        ..row('c', "conn-limit", "connections at once; one more hears `ERROR Too many open connections`")
+        ..row(
+            'c',
+            "conn-limit",
+            "connections at once; one more is refused with `ERROR Too many open connections`",
+        )
     },
     Row {
         value: Some("N"),

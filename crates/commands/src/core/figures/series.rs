@@ -120,7 +120,7 @@ series! {
     "index_bytes": Gauge, Bytes, |f| Figure::IndexBytes.of(f);
     /// Memory of the process, as the system counts it.
     "resident": Gauge, Bytes, |f| Figure::Resident.of(f);
-    /// Spans of 64 KiB that no class owns.
+    /// Blocks of 64 KiB that no class owns.
     "spans_free": Gauge, Count, |f| Figure::SpansFree.of(f);
 }
 

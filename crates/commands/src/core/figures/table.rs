@@ -199,7 +199,7 @@ figures! {
             |f| u64::from(f.totals.index_slots.checked_ilog2().unwrap_or(0));
         /// Whether a part of the index is rebuilt now.
         IndexGrows = "index_grows": Gauge, Switch, |f| u64::from(f.totals.index_growing);
-        /// Spans of 64 KiB that no class owns.
+        /// Blocks of 64 KiB that no class owns.
         SpansFree = "spans_free": Gauge, Count, |f| f.totals.spans_free;
         /// Spans that were drained for another class, or after the limit was lowered.
         SpansMoved = "spans_moved": Counter, Count, |f| f.totals.spans_moved;
@@ -247,7 +247,7 @@ figures! {
     ClassFigure of ClassTotals {
         /// Bytes of a chunk.
         ChunkBytes = "chunk_bytes": Gauge, Bytes, |c| u64::from(c.chunk_bytes);
-        /// Spans of 64 KiB that the class owns.
+        /// Blocks of 64 KiB that the class owns.
         Spans = "spans": Gauge, Count, |c| c.spans;
         /// Chunks.
         Chunks = "chunks": Gauge, Count, |c| c.used_chunks + c.free_chunks;
