@@ -104,7 +104,7 @@ impl Bias<'_> {
 
 impl Local {
     /// Before a class in need evicts its own: drains a step of another's span, if there is one to take.
-    /// `round` counts the attempts of one allocation. Who gives, if somebody does.
+    /// `round` counts the attempts of one allocation. Returns the class that gives a span, if one does.
     pub(crate) fn arbitrate(&mut self, store: &Store, class: ClassId, round: usize) -> Option<Given> {
         if self.drain.is_none() {
             // A worker that asks often is told nothing new each time.
@@ -284,7 +284,7 @@ impl Local {
 }
 
 impl Guard<'_> {
-    /// Moves up to `spans` spans (64 KiB each) of class `from` to class `to`, or to whoever needs them
+    /// Moves up to `spans` spans (64 KiB each) of class `from` to class `to`, or to the classes that need them
     /// next; what is hot in them stays, and everything if there is room. Without `from` the class that
     /// was not passed for longest gives. Returns how many spans were moved; what keeps one from
     /// emptying at once, as an upload or a value being sent, makes it fewer. Some 100 µs a span.

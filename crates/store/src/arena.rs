@@ -89,7 +89,7 @@ pub(crate) struct Arena {
     agenda: Agenda,
     /// The thread that maps memory ahead.
     preparer: OnceLock<Thread>,
-    /// Nothing has an expiry, as far as who evicts knows.
+    /// Nothing has an expiry, as far as eviction knows.
     pub(crate) barren: Barren,
 }
 

@@ -230,7 +230,7 @@ impl Cell {
     /// The slot.
     #[inline(always)]
     pub(crate) fn slot(&self) -> Slot {
-        // Acquire pairs with the Release of whoever wrote it: the item is complete.
+        // Acquire pairs with the Release of the thread that wrote it: the item is complete.
         Slot(self.0.load(Ordering::Acquire))
     }
 
@@ -404,7 +404,7 @@ impl Bucket {
         (0..SLOTS).filter(|&i| !self.slot(i).is_empty()).count()
     }
 
-    /// Fills an empty slot; false if there is none. Whoever calls holds the item's home lock.
+    /// Fills an empty slot; false if there is none. The caller holds the item's home lock.
     #[inline]
     pub(crate) fn claim(&self, new: Slot) -> bool {
         self.slots.iter().any(|slot| {

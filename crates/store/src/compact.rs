@@ -161,7 +161,7 @@ mod tests {
     const ITEMS: u64 = 400_000;
     const LEFT: u64 = 16;
 
-    /// Spans that are drained wait for another worker's batch: who asks for upkeep until there is no more of it is done.
+    /// Spans that are drained wait for another worker's batch: upkeep that is asked for until there is no more is done.
     #[test]
     fn while_another_batch_keeps_spans_from_emptying_there_is_nothing_to_do() {
         const STEPS_MAX: usize = 100_000;

@@ -104,7 +104,7 @@ impl Default for Flushes {
 }
 
 impl Flushes {
-    /// Notes whom the flush with this stamp concerns (`None`: all), and when it is, before the stamp is raised.
+    /// Notes which database the flush with this stamp concerns (`None`: all), and when it is, before the stamp is raised.
     pub(crate) fn note(&self, stamp: u8, number: Option<u8>, now_s: u64) {
         self.scopes[usize::from(stamp)].store(number.unwrap_or(ALL), Ordering::Relaxed);
         self.seconds[usize::from(stamp)].store(now_s, Ordering::Relaxed);

@@ -27,7 +27,7 @@ impl Due {
         if !at <= self.0.load(Ordering::Relaxed) {
             return false;
         }
-        // AcqRel: pairs with `clear`. Who clears after this sees what this thread wrote below; if
+        // AcqRel: pairs with `clear`. A thread that clears after this sees what this thread wrote below; if
         // it cleared before, this note is there.
         self.0.fetch_max(!at, Ordering::AcqRel) < !at
     }

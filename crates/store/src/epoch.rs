@@ -40,7 +40,7 @@ impl Epochs {
     #[inline]
     pub(crate) fn enter(&self, id: usize) {
         let now = self.global.load(Ordering::Relaxed);
-        // Release, as in `leave`: who is inside, or was a moment ago, has read what it read.
+        // Release, as in `leave`: a thread that is inside, or was a moment ago, has read what it read.
         self.workers[id].store(now, Ordering::Release);
         // Pairs with the fence in `advance`: either the advancing thread sees the announcement, or
         // this worker's later loads see everything unlinked before the advance.

@@ -25,7 +25,7 @@ const LAG_MAX: u8 = 127;
 pub const FLUSHES_TOGETHER_MAX: usize = 27;
 const LAG_MAX_ALONE: u8 = LAG_MAX - FLUSHES_TOGETHER_MAX as u8;
 
-/// How often who cleans for memory looks whether a transaction still holds a segment, before it is passed over.
+/// How often a worker that cleans for memory looks whether a transaction still holds a segment, before it is passed over.
 const CLEANING_ROUNDS_MAX: usize = 8;
 
 /// How many flushes came after the one with stamp `was` up to that with stamp `now`; 0 if `was` is not the
@@ -74,7 +74,7 @@ impl Store {
                 self.flushes.set_garbage(gone, self.items_of(gone));
             }
         }
-        // The gate first: whoever cleans up to this number cleans by its stamp.
+        // The gate first: a worker that cleans up to this number cleans by its stamp.
         self.index.gate.flush();
         self.stamp.store(stamp, Ordering::Release);
         true
@@ -83,7 +83,7 @@ impl Store {
     /// All buckets were seen clean of the flushes up to `stamp`, `now`.
     pub(crate) fn all_clean(&self, stamp: u64, now: Millis) {
         let _one = self.flushing.lock().expect("no panic under the lock");
-        // A pass that found nothing flushed frees nothing: who waited for that would wait for all that it may.
+        // A pass that found nothing flushed frees nothing: a worker that waited for it would wait as long as it may.
         if self.cleaned.load(Ordering::Relaxed) < stamp {
             self.cleaned_at.store(now, Ordering::Relaxed);
             self.cleaned.store(stamp, Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Store {
         self.stamp_count() != self.cleaned.load(Ordering::Relaxed)
     }
 
-    /// What was flushed may still come free, whoever has found it.
+    /// What was flushed may still come free, whichever worker has found it.
     pub(crate) fn flushed_comes(&self, now: Millis) -> bool {
         self.is_cleaning() || now.saturating_sub(self.cleaned_at.load(Ordering::Relaxed)) < COMES_MS
     }
@@ -218,7 +218,7 @@ impl Local {
             store.all_clean(stamp, self.now);
             return true;
         }
-        // What was passed over is upkeep's, or the next one's who finds no memory.
+        // Upkeep, or the next worker that finds no memory, cleans what was passed over.
         false
     }
 }
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(store.stamp_count(), u64::from(LAG_MAX));
         store.all_clean(1, 0);
         assert!(store.raise_stamp(Some(3), LAG_MAX, 0) && !store.raise_stamp(Some(3), LAG_MAX, 0));
-        // Whoever flushes cleans first.
+        // The worker that flushes cleans first.
         store.worker().unwrap().enter(1_700_000_000_000).flush();
         assert_eq!(store.stamp_count(), u64::from(LAG_MAX) + 2);
     }

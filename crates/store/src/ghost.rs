@@ -96,14 +96,14 @@ impl Ghosts {
         if places != 0 && items <= places / 4 * 5 && items * 3 >= places * 2 {
             return;
         }
-        // Acquire pairs with the Release below: whoever is next sees the parts.
+        // Acquire pairs with the Release below: the next thread sees the parts.
         if self.fitting.swap(true, Ordering::Acquire) {
             return;
         }
         let wanted = items.max(PLACES_MIN);
         let parts = part_of(wanted - 1).0 + 1;
         if self.make(arena, parts) {
-            // Whoever sees the number sees the parts, unless they went since.
+            // A thread that sees the number sees the parts, unless they went since.
             self.places.store(wanted, Ordering::Release);
             for part in (parts..PARTS).filter_map(|k| self.take_part(k)) {
                 self.retire(tag(), part);
@@ -145,7 +145,7 @@ impl Ghosts {
     /// Calls `each` with a part that is there. The caller has `fitting`.
     fn with_part(&self, k: usize, each: impl FnOnce(&Part)) {
         let places = NonNull::new(self.parts[k].load(Ordering::Relaxed)).expect("it was made");
-        // SAFETY: it came from a part of this length, and is not taken back by this: who has `fitting` alone takes
+        // SAFETY: it came from a part of this length, and is not taken back by this: only the owner of `fitting` takes
         // parts out.
         let part = ManuallyDrop::new(unsafe { Part::from_raw(places, part_places(k) as usize) });
         each(&part);
@@ -174,7 +174,7 @@ impl Ghosts {
     /// Takes a part out of the table.
     fn take_part(&self, k: usize) -> Option<Part> {
         let part = NonNull::new(self.parts[k].swap(null_mut(), Ordering::AcqRel))?;
-        // SAFETY: it came from a part of this length, and only one who swaps it out gets it.
+        // SAFETY: it came from a part of this length, and only the thread that swaps it out gets it.
         Some(unsafe { Part::from_raw(part, part_places(k) as usize) })
     }
 

@@ -136,7 +136,7 @@ impl Store {
     }
 
     fn charge_held(&self, buffers: u64) {
-        // Release: who lowers it after this sees these buffers.
+        // Release: a thread that lowers the count after this sees these buffers.
         let before = self.held.charged.fetch_max(buffers, Ordering::AcqRel);
         if before < buffers {
             self.arena.charge((buffers - before) as i64);
@@ -187,7 +187,7 @@ impl Store {
         self.arena.limit_bytes() / HELD_SHARE
     }
 
-    /// Connections may hold `bytes` more. Where they may not, and others hold what is missing, those who stand are to let go.
+    /// Connections may hold `bytes` more. Where they may not, and other connections hold what is missing, those that do not move are to be closed.
     pub fn may_hold(&self, bytes: u64) -> bool {
         let max = self.held_bytes_max();
         let may = self.held_bytes().saturating_add(bytes) <= max;
@@ -220,7 +220,7 @@ impl Store {
     }
 
     /// As [`Store::may_take_input`], of a request that is held ([`Store::hold`]) as long as it is answered: beside
-    /// all that connections hold, too. Where they hold too much, those who stand are to let go.
+    /// all that connections hold, too. Where they hold too much, those that do not move are to be closed.
     pub fn may_keep_input(&self, own: u64, more: u64) -> bool {
         let held = is_within(self.held_bytes(), own, more, self.held_bytes_max());
         if !held {

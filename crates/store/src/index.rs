@@ -142,7 +142,7 @@ impl Index {
     #[inline]
     fn directory(&self) -> &Directory {
         // SAFETY: a directory is freed when the batches are over that could have seen it, or with the
-        // index; who is in no batch holds the growth lock.
+        // index; a thread outside of a batch holds the growth lock.
         unsafe { &*self.directory.load(Ordering::Acquire) }
     }
 

@@ -214,7 +214,7 @@ impl Guard<'_> {
     pub fn give_way(&mut self) {
         let store = self.store;
         let (mut waits, mut wait) = (0, Wait::for_memory_sleeping_from(GIVE_WAY_WAITS_BUSY));
-        // Whoever waits for this worker waits for no sleep.
+        // A thread that waits for this worker must not wait for a sleep.
         let waits_max = if self.local.patient { GIVE_WAY_WAITS_MAX } else { GIVE_WAY_WAITS_BUSY };
         for _ in 0..GIVE_WAY_ROUNDS_MAX {
             let over = store.arena.over_limit();

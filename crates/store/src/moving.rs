@@ -109,7 +109,7 @@ impl Local {
             let (old, copy) = unsafe { (RawItem::new(arena.at(piece)), RawItem::new(arena.at(chunk))) };
             let header = old.header();
             copy.header_word().store(header.0, Ordering::Release);
-            // Release: who finds the new piece finds its bytes.
+            // Release: a thread that finds the new piece finds its bytes.
             word.store(chunk, Ordering::Release);
             self.retire_alone(old, header.moved_piece(), piece, class, bytes);
         }
@@ -129,7 +129,7 @@ impl Local {
         let (old, copy) = unsafe { (RawItem::new(arena.at(node)), RawItem::new(arena.at(chunk))) };
         let header = old.header();
         copy.header_word().store(header.0, Ordering::Release);
-        // Release: who finds the new node finds what is in it. What the word says beside the place stays.
+        // Release: a thread that finds the new node finds what is in it. What the word says beside the place stays.
         word.store(word.load(Ordering::Relaxed) - node + chunk, Ordering::Release);
         // Behind the word: who sees this move counted sees the word, too, and who has read the word as it was has counted
         // one move less, by which its write is refused. The other way round it could count the move and read the old word.

@@ -18,7 +18,7 @@ use crate::worker::Guard;
 use crate::write::Version;
 use crate::{Expect, Key, Refusal, Store};
 
-/// Bytes that are written in place at most: who wants to read the value waits meanwhile.
+/// Most bytes that are written in place: readers of the value wait meanwhile.
 const PATCH_BYTES_MAX: usize = 64 << 10;
 
 impl Guard<'_> {

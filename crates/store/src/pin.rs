@@ -62,7 +62,7 @@ impl Pins {
     }
     /// Keeps pins away if there are none; the caller holds the lock of the item's home.
     pub(crate) fn begin_move(&self) -> bool {
-        // Acquire: who pinned before has read before.
+        // Acquire: a thread that pinned before has read before.
         self.0.compare_exchange(0, MOVING, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
     /// A part was moved, or nothing: pins may come.

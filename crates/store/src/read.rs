@@ -236,7 +236,7 @@ impl<'w> Guard<'w> {
     }
 
     /// The key's item has expired, or its segment is not clean after a flush. Of the flushed only
-    /// this key's item is taken out: whoever asks for another is to hear that a flush took it, unless that was in the
+    /// this key's item is taken out: a request for another key is told that a flush took it, unless that was in the
     /// second of its last access. (memcached drops those at once and leaves the others to the next request for them.)
     #[cold]
     fn lookup_slow(&mut self, key: &Key<'_>) -> Lookup<'_> {

@@ -67,7 +67,7 @@ impl Open {
     }
 }
 
-/// Who waits for others' transactions to leave a segment looks after 1, 2, 4, 8 turns of waiting, and then each time after
+/// A thread that waits for others' transactions to leave a segment looks after 1, 2, 4, 8 turns of waiting, and then each time after
 /// so many: a look may lock most of its buckets. (A flush that looked after each turn had 98 of 100 steps of a schedule, and who
 /// had to get on for it hardly any.)
 const TRY_ROUNDS: usize = 16;
@@ -105,7 +105,7 @@ impl World {
     /// Says that worker `id` begins a batch: a fence has to follow before [`World::taken`].
     #[inline]
     pub(crate) fn enter(&self, id: usize, epoch: u64) {
-        // Release, as in `leave`: who sees this batch sees what the one before it did.
+        // Release, as in `leave`: a thread that sees this batch sees what the one before it did.
         self.workers[id].store(epoch, Ordering::Release);
     }
 
@@ -131,7 +131,7 @@ impl World {
     /// Says that worker `id` is done with its batch.
     #[inline]
     pub(crate) fn leave(&self, id: usize) {
-        // Release: who waits for it sees what the batch did.
+        // Release: a thread that waits for it sees what the batch did.
         self.workers[id].store(0, Ordering::Release);
     }
 
@@ -352,7 +352,7 @@ impl Guard<'_> {
 
 /// Waiting for another's transaction. The caller holds no reference into the arena.
 impl Local {
-    /// Before a transaction: lets those first who wait for a segment without one. They wait for transactions
+    /// Before a transaction: threads that wait for a segment without a transaction go first. They wait for transactions
     /// that are open, and these may need memory.
     #[inline]
     fn give_way(&mut self, store: &Store) {

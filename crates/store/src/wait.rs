@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// Turns of spinning, for what mostly ends within a microsecond.
 const SPINS: u32 = if cfg!(feature = "schedule") { 1 } else { 64 };
-/// Turns of giving up the core before the first sleep: whoever is waited for does not run, and may not for
+/// Turns of giving up the core before the first sleep: the awaited thread does not run, and may not for
 /// some milliseconds.
 const YIELDS: u32 = 60;
 /// How long one sleep takes.
@@ -206,7 +206,7 @@ mod tests {
         });
     }
 
-    /// To look at a segment may be to lock most of it: who waits for a transaction to leave it looks ever more rarely.
+    /// To look at a segment may be to lock most of it: a thread that waits for a transaction to leave it looks ever more rarely.
     #[test]
     fn who_waits_for_a_segment_looks_at_it_at_once_and_then_now_and_then() {
         let store = store(4);

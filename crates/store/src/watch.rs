@@ -51,7 +51,7 @@ struct Watch {
     /// The database's name when it was watched.
     name: u8,
     key: Box<[u8]>,
-    /// Flags of those who watch, each with how often it does.
+    /// Flags of watchers, each with how often it watches.
     flags: Vec<(Touched, usize)>,
     /// So many wait for something to be there.
     awaited: usize,
@@ -161,7 +161,7 @@ impl Watches {
         shards.flat_map(|shard| shard.keys().map(|&hash| home(hash)).collect::<BTreeSet<H>>()).count()
     }
 
-    /// Raises the flags of all who watch a key; the name of its database if it is awaited.
+    /// Raises the flags of all watchers of a key; the name of its database if a client awaits it.
     #[cold]
     fn touch(&self, key: &Key<'_>) -> Option<u8> {
         let shard = self.shard(key.hash);
@@ -231,7 +231,7 @@ impl Local {
         }
     }
 
-    /// A key has changed, under its home bucket's lock: who looks at it is told, and the write is counted. The control
+    /// A key has changed, under its home bucket's lock: its watchers are told, and the write is counted. The control
     /// word to unlock with.
     #[inline]
     pub(crate) fn written(&mut self, store: &Store, control: Control, key: &Key<'_>) -> Control {
@@ -501,7 +501,7 @@ mod tests {
         let key = guard.key(b"a");
         guard.delete(&key, Expect::Present).unwrap();
         assert_eq!(guard.take_called(), names(&[b"a"]));
-        // Those who wait leave, one by one.
+        // Waiters leave, one by one.
         for (leaves, called) in [(&b"a"[..], &[&b"b"[..]][..]), (b"b", &[b"b"]), (b"b", &[])] {
             store.unawait(0, leaves);
             guard.end_watches();

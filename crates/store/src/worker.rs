@@ -264,7 +264,7 @@ impl Guard<'_> {
         done
     }
 
-    /// From here on who is refused asks again, or does not, as [`Worker::set_asked_again`]; what held before.
+    /// Sets whether a refused request may be retried, as [`Worker::set_asked_again`]; returns the setting before.
     pub fn ask_again(&mut self, again: bool) -> bool {
         std::mem::replace(&mut self.local.asked_again, again)
     }

@@ -154,7 +154,7 @@ impl Arena {
         }
         // SAFETY: 1. Inside the mapping, and whole pages of it. 2. It reads as zero afterwards, which is a
         // valid span that nobody owns. 3. None of these spans is handed out before the lock on `free`
-        // goes, and whoever gets one writes all that it reads.
+        // goes, and a thread that gets one writes all that it reads.
         let _ = unsafe {
             madvise(self.spans.add(first as usize).as_ptr().cast(), page_bytes, Advice::LinuxDontNeed)
         };

@@ -31,7 +31,7 @@ impl Arena {
         let _ = self.preparer.set(thread);
     }
 
-    /// Wakes who makes memory ready, if there is someone and little is ready.
+    /// Wakes the thread that makes memory ready, if there is one and little is ready.
     pub(super) fn call_preparer(&self, ready: u32) {
         if ready < READY_LEAST
             && let Some(thread) = self.preparer.get()
@@ -84,7 +84,7 @@ impl Arena {
     fn populate(&self, spans: &Range<u32>) -> bool {
         debug_assert!(spans.len() * SPAN_BYTES <= HUGE_PAGE_BYTES);
         let address = self.at(Self::location_of(spans.start)).as_ptr();
-        // SAFETY: inside the mapping, and it changes no byte, whoever has them.
+        // SAFETY: inside the mapping, and it changes no byte, whichever thread uses them.
         unsafe { madvise(address.cast(), spans.len() * SPAN_BYTES, Advice::LinuxPopulateWrite) }.is_ok()
     }
 }

@@ -47,7 +47,7 @@ impl Loads {
         is_fill
     }
 
-    /// A key was taken out: who stores it next is nobody who missed it before.
+    /// A key was taken out: the client that stores it next is none that missed it before.
     pub fn forget(&mut self, spread: Spread) {
         self.stored(spread);
     }

@@ -54,7 +54,7 @@ impl Directory {
             for (slot, &page) in entry.pages.iter().zip(pages) {
                 slot.store(page, Ordering::Relaxed);
             }
-            // Release: whoever sees the new count sees the pages.
+            // Release: a thread that sees the new count sees the pages.
             entry.meta.store(meta(version, depth, pages.len()), Ordering::Release);
         }
     }

@@ -63,13 +63,13 @@ impl Gate {
 
     /// A segment is another now.
     pub(crate) fn raise(&self) {
-        // Release: whoever sees the number sees the directory.
+        // Release: a thread that sees the number sees the directory.
         self.0.fetch_add(REBUILDING, Ordering::Release);
     }
 
     /// Everything stored until now is flushed. Flushes come one after another.
     pub(crate) fn flush(&self) {
-        // Release: whoever sees the stamp sees its scope.
+        // Release: a thread that sees the stamp sees its scope.
         self.0.fetch_add(FLUSH, Ordering::Release);
     }
 }

@@ -125,7 +125,7 @@ impl Index {
             // 1. What the buckets are like.
             controls.clear();
             controls.extend((first..end).map(|i| place.bucket(i).control()));
-            // Who waits for a transaction that holds the first asks again and again, and there is nothing to collect.
+            // A thread that waits for a transaction that holds the first asks again and again, and there is nothing to collect.
             if controls[0].busy() {
                 return self.walk_locked(arena, cursor, items_max, gate, slots);
             }

@@ -33,7 +33,7 @@ pub struct Hint<'g> {
 /// What the hints of one batch carry, and those of no other, of any store.
 ///
 /// The compiler forbids a worker's next batch while a hint of this one is used, and so one mark lasts for all of
-/// them; who leaves a batch in its midst takes a new one. There are four billion; then hints say nothing any more.
+/// them; a worker that leaves a batch in its midst takes a new one. There are four billion; then hints say nothing any more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     /// What the hints that are made get.

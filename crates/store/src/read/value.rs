@@ -91,7 +91,7 @@ impl<'g> Iterator for Pieces<'g> {
     type Item = &'g [u8];
     fn next(&mut self) -> Option<&'g [u8]> {
         let piece = self.cursor.next(self.arena)?;
-        // SAFETY: whoever made this iterator keeps the value alive for `'g`.
+        // SAFETY: the maker of this iterator keeps the value alive for `'g`.
         let bytes = unsafe { piece_value(self.arena, piece) };
         Some(&bytes[std::mem::take(&mut self.skip)..])
     }

@@ -101,7 +101,7 @@ impl Guard<'_> {
 
     /// The place of a collection's leaf, `bytes` long.
     pub(crate) fn draft_leaf<'d>(&self, draft: &'d mut Draft, shape: &Shape, bytes: usize) -> &'d mut [u8] {
-        // SAFETY: the draft's chunk is this worker's, who has the draft; the shape's leaf is the last in it.
+        // SAFETY: the draft's chunk belongs to this worker, which has the draft; the shape's leaf is the last in it.
         unsafe {
             let raw = RawItem::new(self.store.arena.at(draft.chunk));
             std::slice::from_raw_parts_mut(raw.draft_leaf(shape), bytes)

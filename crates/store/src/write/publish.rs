@@ -24,7 +24,7 @@
 //! 1. **token**: the version of the item, and what is written down beside it ([`Version`]).
 //! 2. **item**: the header says what it is. A sweep may see it from here on.
 //! 3. **slot**: it takes the place of the old item, or one of its own. Readers see it from here on.
-//! 4. **told**: who watches or awaits the key.
+//! 4. **told**: those that watch or await the key.
 //! 5. **unlocked**, with one write more: the number that step 1 took.
 //! 6. **expiry**: its span knows when it expires. After step 3, or a visitor of the span could overlook it.
 //! 7. **old**: the item that it replaced retires. After step 3: nobody finds it any more.
@@ -235,7 +235,7 @@ impl Guard<'_> {
                 None
             }
         };
-        // 4. Who looks at the key is told, but of a copy, which is the same to them.
+        // 4. Watchers of the key are told, but of a copy, which is the same to them.
         let written = if copy { control.written() } else { self.local.written(store, control, key) };
         // 5. The home is let go.
         home.unlock(written);

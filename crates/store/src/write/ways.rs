@@ -72,7 +72,7 @@ struct Left {
     recent: String,
 }
 
-/// A store with its worker, and who watches each of its keys.
+/// A store with its worker, and the watchers of each of its keys.
 struct Twin {
     worker: Worker,
     short: bool,
