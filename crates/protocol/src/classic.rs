@@ -23,7 +23,7 @@ pub(crate) use short::{short_number, spaced_number};
 
 use crate::fault::Fault;
 use crate::meta::{self, Meta};
-use crate::number::{parse_exptime, parse_flags, parse_i32, parse_u64};
+use crate::number::{parse_exptime, parse_flags, parse_i32, parse_length, parse_u64};
 use crate::scan::{line, line_feed};
 use crate::tokens::{Tokens, ends_in_noreply};
 
@@ -273,7 +273,7 @@ fn store<'a>(verb: StoreVerb, text: &'a [u8], mut tokens: Tokens<'a>) -> Request
     let (Some(key), Some(flags), Some(exptime), Some(bytes)) = (token(), token(), token(), token()) else {
         return no_length(None);
     };
-    let Some(value_bytes) = parse_u64(bytes).filter(|&n| n <= VALUE_BYTES_MAX) else {
+    let Some(value_bytes) = parse_length(bytes).filter(|&n| n <= VALUE_BYTES_MAX) else {
         return no_length(Some(bytes));
     };
     let swallow = value_bytes + 2;

@@ -10,7 +10,7 @@
 
 use crate::classic::{LINE_BYTES_MAX, Request, VALUE_BYTES_MAX, is_key, short_number};
 use crate::fault::Fault;
-use crate::number::{parse_i32, parse_u32, parse_u64};
+use crate::number::{parse_i32, parse_length, parse_u32, parse_u64};
 use crate::scan::{line, line_feed, token_end};
 use crate::tokens::Tokens;
 
@@ -353,7 +353,7 @@ pub(crate) fn decode_tokens<'a>(verb: Verb, mut tokens: Tokens<'a>) -> Request<'
     let mut value_bytes = 0;
     if stores {
         let word = tokens.next();
-        match word.and_then(parse_u64).filter(|&n| n <= VALUE_BYTES_MAX) {
+        match word.and_then(parse_length).filter(|&n| n <= VALUE_BYTES_MAX) {
             Some(bytes) => {
                 value_bytes = bytes as u32;
                 swallow = bytes + 2;

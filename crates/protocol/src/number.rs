@@ -31,6 +31,15 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
     Some(n)
 }
 
+/// The length of a value: digits, or zeros behind a minus, which memcached reads as 0, too.
+#[inline]
+pub(crate) fn parse_length(text: &[u8]) -> Option<u64> {
+    parse_u64(text).or_else(|| {
+        let zeros = text.strip_prefix(b"-").filter(|zeros| !zeros.is_empty())?;
+        zeros.iter().all(|digit| *digit == b'0').then_some(0)
+    })
+}
+
 /// Digits only, within 32 bits: the client flags of ms.
 pub fn parse_u32(text: &[u8]) -> Option<u32> {
     u32::try_from(parse_u64(text)?).ok()
@@ -179,6 +188,16 @@ pub(crate) const fn with_line_end(mut text: [u8; 8], at: usize, n: usize) -> ([u
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_length_is_digits_or_minus_zero() {
+        for (text, length) in [("0", Some(0)), ("17", Some(17)), ("-0", Some(0)), ("-00", Some(0))] {
+            assert_eq!(parse_length(text.as_bytes()), length, "{text}");
+        }
+        for bad in ["", "-", "-1", "-01", "--0", "+0", "-0x", "0-"] {
+            assert_eq!(parse_length(bad.as_bytes()), None, "{bad}");
+        }
+    }
 
     #[test]
     fn plain_numbers_take_digits_only() {
