@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use larder_protocol::resp::{Args, parse_double};
+use larder_protocol::resp::{Args, parse_double_or_zero};
 use larder_store::Collection;
 
 use super::{Shown, places};
@@ -29,10 +29,20 @@ impl Score {
     fn parse(word: &[u8]) -> Result<Score, Fail> {
         let (excluded, text) = word.strip_prefix(b"(").map_or((false, word), |text| (true, text));
         // Nothing is 0, as it is to Redis.
-        let value = if text.is_empty() { Some(0.0) } else { parse_double(text) };
+        let value = if text.is_empty() { Some(0.0) } else { limit(text) };
         let value = value.ok_or(Fail::of("ERR min or max is not a float"))?;
         Ok(Score { value, excluded })
     }
+}
+
+/// A number that is an end of a range. Unlike scores that are given it is decimal, and may be beyond what a score can be.
+fn limit(text: &[u8]) -> Option<f64> {
+    let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+    if digits.starts_with(b"0x") || digits.starts_with(b"0X") {
+        return None;
+    }
+    let beyond = || std::str::from_utf8(text).ok()?.parse().ok().filter(|n: &f64| n.is_infinite());
+    parse_double_or_zero(text).or_else(beyond)
 }
 
 /// A member, whether it is there or not.

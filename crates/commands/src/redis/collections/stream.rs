@@ -148,8 +148,9 @@ fn write_unsigned(text: &mut [u8; 48], at: usize, n: u64) -> usize {
     }
 }
 
-/// A number of 64 bits without a sign.
+/// A number of 64 bits that is not below 0: a plus may be in front, as for Redis.
 fn unsigned(word: &[u8]) -> Option<u64> {
+    let word = word.strip_prefix(b"+").unwrap_or(word);
     if word.is_empty() || !word.iter().all(u8::is_ascii_digit) {
         return None;
     }
