@@ -10,9 +10,10 @@ use super::build::{Builder, Full, NewEntry};
 use super::element::Element;
 use super::leaf::{Leaf, Removed};
 use super::stream::rows::Op;
-use super::tree::{Edit, Growth, Hand};
+use super::tree::{Edit, Growth, Hand, Move, at_once};
 use super::{Collection, Lasting, Type};
 use crate::class::CHUNK_BYTES_MAX;
+use crate::held::Scratch;
 use crate::item::{RawItem, Shape};
 use crate::read::Value;
 use crate::worker::Guard;
@@ -71,7 +72,7 @@ enum State<'c> {
     Tree,
 }
 
-impl Workpiece<'_> {
+impl<'c> Workpiece<'c> {
     /// What it is by now; none if there is no collection yet. Of one that is no tree.
     #[inline]
     pub(super) fn leaf(&self) -> Option<Leaf<'_>> {
@@ -174,6 +175,27 @@ impl Workpiece<'_> {
         }
         self.written = true;
         self.edit.put_score(&mut self.hand, name, old, score)
+    }
+
+    /// Gives members of a tree scores, each once. As many as [`Workpiece::at_once`] at most.
+    pub(super) fn put_scores(&mut self, moves: &[Move<'_>]) -> Result<(), Declined> {
+        self.written |= !moves.is_empty();
+        self.edit.put_scores(&mut self.hand, moves)
+    }
+
+    /// Elements that are put in order at a time.
+    pub(super) fn at_once(&self) -> usize {
+        at_once(self.hand.store)
+    }
+
+    /// What members go by in the members tree of a sorted set.
+    pub(super) fn hash_of_member(&self, member: &[u8]) -> u64 {
+        self.hand.store.hash_of_member(member)
+    }
+
+    /// Holds nothing yet.
+    pub(super) fn scratch(&self) -> Scratch<'c> {
+        Scratch::none(self.hand.store)
     }
 
     /// Sets a field of a hash, which does not expire then, or puts a member into a set that does not have it; whether it is

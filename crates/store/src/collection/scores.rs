@@ -66,11 +66,30 @@ impl Packing {
         }
     }
 
-    /// Writes the difference of the word at place `i`.
+    /// Writes the difference of the word at place `i`, where places behind it are written later.
     #[inline]
     pub(super) fn write_one(&self, word: u64, i: usize, to: &mut [u8]) {
         let difference = ((word - self.base) >> self.shift).to_le_bytes();
-        to[i * self.width..][..self.width].copy_from_slice(&difference[..self.width]);
+        let to = &mut to[i * self.width..];
+        // A copy of known length is one instruction, any other one a call.
+        match to.first_chunk_mut() {
+            Some(eight) => *eight = difference,
+            None => to[..self.width].copy_from_slice(&difference[..self.width]),
+        }
+    }
+
+    /// The difference at place `i`.
+    #[inline]
+    fn read_one(&self, i: usize, from: &[u8]) -> u64 {
+        let from = &from[i * self.width..];
+        match from.first_chunk() {
+            Some(eight) if self.width > 0 => u64::from_le_bytes(*eight) & u64::MAX >> (64 - 8 * self.width),
+            _ => {
+                let mut bytes = [0; 8];
+                bytes[..self.width].copy_from_slice(&from[..self.width]);
+                u64::from_le_bytes(bytes)
+            }
+        }
     }
 }
 
@@ -97,9 +116,7 @@ impl Scores<'_> {
         match self {
             Scores::Plain(words) => words[i],
             Scores::Packed(packing, differences) => {
-                let mut bytes = [0; 8];
-                bytes[..packing.width].copy_from_slice(&differences[i * packing.width..][..packing.width]);
-                packing.base + (u64::from_le_bytes(bytes) << packing.shift)
+                packing.base + (packing.read_one(i, differences) << packing.shift)
             }
             Scores::Times(packing, differences) => times::at(packing, differences, i),
         }

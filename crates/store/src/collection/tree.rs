@@ -45,6 +45,7 @@ mod places;
 mod ranked;
 mod rows;
 mod scored;
+mod scoring;
 #[cfg(all(test, not(feature = "loom")))]
 mod sorted_tests;
 #[cfg(all(test, not(feature = "loom")))]
@@ -58,9 +59,11 @@ pub(crate) use edit::Edit;
 pub(super) use edit::Hand;
 pub(crate) use fell::Trees;
 pub(super) use late::LateMembers;
+pub(super) use many::at_once;
 pub(super) use members::HEAD_BYTES as MEMBERS_HEAD_BYTES;
 pub(crate) use own::{first_leaf, moves_of, owner_of_node, word_of};
 pub(super) use places::Growth;
+pub(super) use scoring::Move;
 
 use super::leaf::{HEAD_BYTES, Leaf, leaf_bytes};
 use super::{Collection, Type};

@@ -120,6 +120,9 @@ pub(crate) struct Edit {
     pub(super) part: Builder,
     pub(super) members: MembersBuilder,
     pub(super) members_ends: Vec<usize>,
+    /// Leaves of members trees that were made anew, in all.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub(super) members_leaves: usize,
     /// The leaf that is being changed.
     pub(super) builder: Builder,
 }

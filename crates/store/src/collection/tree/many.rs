@@ -32,7 +32,7 @@ const APPENDED_BYTES: usize = 16 * LEAF_BYTES;
 const PREPENDED_BYTES: usize = 4 * LEAF_BYTES;
 
 /// Entries of a store that are put in order at a time.
-fn at_once(store: &Store) -> usize {
+pub(in crate::collection) fn at_once(store: &Store) -> usize {
     (store.memory_bytes() as usize / AT_ONCE_SHARE).clamp(AT_ONCE_MIN, AT_ONCE)
 }
 

@@ -78,7 +78,7 @@ pub(super) struct Members<'a> {
 
 /// What a leaf's first words say.
 #[derive(Clone, Copy, Debug)]
-struct Head {
+pub(super) struct Head {
     entries: usize,
     payload_bytes: usize,
     named: bool,
@@ -115,7 +115,8 @@ impl Head {
         bytes
     }
 
-    fn leaf_bytes(&self) -> usize {
+    /// Bytes of the leaf.
+    pub(super) fn leaf_bytes(&self) -> usize {
         let each = self.hashes.width + self.scores.width + usize::from(self.named);
         HEAD_BYTES + each * self.entries + self.payload_bytes
     }
@@ -396,7 +397,8 @@ impl MembersBuilder {
         self.entries.remove(i);
     }
 
-    fn head(&self, range: Range<usize>) -> Head {
+    /// The first words of a leaf of these entries, which all of them are looked at for.
+    pub(super) fn head(&self, range: Range<usize>) -> Head {
         let entries = &self.entries[range];
         let whole = entries.iter().all(|entry| whole_of(entry.word).is_some());
         Head {
@@ -410,15 +412,15 @@ impl MembersBuilder {
     }
 
     /// Bytes of a leaf of these entries.
-    pub(super) fn bytes(&self, range: Range<usize>) -> usize {
+    fn bytes(&self, range: Range<usize>) -> usize {
         self.head(range).leaf_bytes()
     }
 
     /// Where the leaves end that it is cut into, which are about equally long and no longer than `bytes_max`, if hashes let
-    /// them.
-    pub(super) fn cut(&self, bytes_max: usize, ends: &mut Vec<usize>) {
+    /// them. `head`: of one leaf of all.
+    pub(super) fn cut(&self, head: &Head, bytes_max: usize, ends: &mut Vec<usize>) {
         ends.clear();
-        let (all, head) = (self.bytes(0..self.len()), self.head(0..self.len()));
+        let all = head.leaf_bytes();
         let each = head.hashes.width + head.scores.width + usize::from(head.named);
         let most = if all <= bytes_max { all } else { all.div_ceil(all.div_ceil(bytes_max * 3 / 4).max(2)) };
         let mut sum = HEAD_BYTES;
@@ -433,9 +435,8 @@ impl MembersBuilder {
         ends.push(self.len());
     }
 
-    /// Writes a leaf of these entries to `to`, which is as long as it.
-    pub(super) fn write(&self, range: Range<usize>, mut to: &mut [u8]) {
-        let head = self.head(range.clone());
+    /// Writes a leaf of these entries, of which `head` is, to `to`, which is as long as it.
+    pub(super) fn write(&self, range: Range<usize>, head: &Head, mut to: &mut [u8]) {
         debug_assert_eq!(to.len(), head.leaf_bytes());
         let mut next = |bytes: usize| to.split_off_mut(..bytes).expect("it is as long as the leaf");
         next(HEAD_BYTES).copy_from_slice(&head.write());
@@ -532,7 +533,7 @@ mod tests {
             }
             let all = 0..builder.len();
             let mut bytes = vec![0; builder.bytes(all.clone())];
-            builder.write(all, &mut bytes);
+            builder.write(all.clone(), &builder.head(all), &mut bytes);
             let leaf = Members::of(&bytes);
             leaf.check();
             assert_eq!(leaf.bytes(), bytes.len());
@@ -547,13 +548,13 @@ mod tests {
             }
             // Cut and joined it is the same again.
             let mut ends = Vec::new();
-            builder.cut(200, &mut ends);
+            builder.cut(&builder.head(0..builder.len()), 200, &mut ends);
             let mut joined = MembersBuilder::default();
             let mut start = 0;
             let mut parts = Vec::new();
             for &end in &ends {
                 let mut bytes = vec![0; builder.bytes(start..end)];
-                builder.write(start..end, &mut bytes);
+                builder.write(start..end, &builder.head(start..end), &mut bytes);
                 assert!(start == 0 || builder.hash(start) != builder.hash(start - 1));
                 start = end;
                 parts.push(bytes);
@@ -565,7 +566,7 @@ mod tests {
             }
             let all = 0..joined.len();
             let mut again = vec![0; joined.bytes(all.clone())];
-            joined.write(all, &mut again);
+            joined.write(all.clone(), &joined.head(all), &mut again);
             assert_eq!(again, bytes, "seed {seed}");
         }
     }

@@ -219,7 +219,7 @@ impl<'g> Tree<'g> {
 
 impl Store {
     /// The hash of a member, as it lies in a members tree.
-    pub(super) fn hash_of_member(&self, name: &[u8]) -> u64 {
+    pub(in crate::collection) fn hash_of_member(&self, name: &[u8]) -> u64 {
         hash_of(self.order_of(name))
     }
 }

@@ -6,7 +6,7 @@ use super::super::change::Declined;
 use super::super::leaf::Leaf;
 use super::super::scores::{score_of, word_of};
 use super::edit::{Child, LEAF_BYTES_FEW, LEAF_BYTES_JOINED};
-use super::members::{ALIKE_MAX, Members, MembersBuilder, key_of};
+use super::members::{ALIKE_MAX, Head, Members, MembersBuilder, key_of};
 use super::places::Growth;
 use super::ranked::{child_with, find_in};
 use super::{ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, NODE_BYTES, Path, node_word, word};
@@ -153,7 +153,7 @@ impl Edit {
     }
 
     /// Puts a member into the scores tree; how many have its score then, as far as its leaf tells.
-    fn insert_member(
+    pub(super) fn insert_member(
         &mut self,
         hand: &mut Hand<'_>,
         word: u64,
@@ -175,7 +175,7 @@ impl Edit {
     }
 
     /// Gives a member of the scores tree another score; how many have that then, as far as its leaf tells.
-    fn move_member(
+    pub(super) fn move_member(
         &mut self,
         hand: &mut Hand<'_>,
         old: u64,
@@ -287,7 +287,9 @@ impl Edit {
         members.start();
         fill(&mut members);
         self.turn();
-        let done = self.write_members(hand, &members, 0).and_then(|()| self.write_top(hand, 1));
+        let done = self
+            .write_members(hand, &members, &members.head(0..members.len()), 0)
+            .and_then(|()| self.write_top(hand, 1));
         self.turn();
         self.members = members;
         done
@@ -307,6 +309,10 @@ impl Edit {
         hash: u64,
         change: impl FnOnce(&mut MembersBuilder, Option<u64>),
     ) -> Result<(), Declined> {
+        #[cfg(all(test, not(feature = "loom")))]
+        {
+            self.members_leaves += 1;
+        }
         let mut members = std::mem::take(&mut self.members);
         self.turn();
         let path = self.path(hand.store, key_of(hash));
@@ -334,7 +340,8 @@ impl Edit {
         let inner = unsafe { Inner::at(arena, parent) };
         let mut range = i..i + 1;
         self.drop_node(hand, path.leaf);
-        let bytes = members.bytes(0..members.len());
+        let mut head = members.head(0..members.len());
+        let bytes = head.leaf_bytes();
         if !members.is_empty() && bytes < LEAF_BYTES_FEW {
             for j in [i + 1, i.wrapping_sub(1)].into_iter().filter(|j| *j < inner.len()) {
                 let location = inner.location(j);
@@ -342,6 +349,7 @@ impl Edit {
                 let neighbour = unsafe { Members::at(&hand.store.arena, location) };
                 if bytes + neighbour.bytes() <= LEAF_BYTES_JOINED {
                     members.append(&neighbour);
+                    head = members.head(0..members.len());
                     range = i.min(j)..i.max(j) + 1;
                     self.drop_node(hand, location);
                     break;
@@ -350,25 +358,31 @@ impl Edit {
         }
         let low = path.low(&hand.store.arena, self.height - 1, range.start);
         if !members.is_empty() {
-            self.write_members(hand, members, low)?;
+            self.write_members(hand, members, &head, low)?;
         }
         self.climb(hand, path, self.height - 1, range)
     }
 
-    /// Makes leaves of what is in `members`, from `low` on: they are [`Edit::news`] then.
+    /// Makes leaves of what is in `members`, from `low` on: they are [`Edit::news`] then. `head`: of all of them in one.
     fn write_members(
         &mut self,
         hand: &mut Hand<'_>,
         members: &MembersBuilder,
+        head: &Head,
         low: u64,
     ) -> Result<(), Declined> {
         debug_assert!(self.news.is_empty());
         let mut ends = std::mem::take(&mut self.members_ends);
-        members.cut(LEAF_BYTES, &mut ends);
+        members.cut(head, LEAF_BYTES, &mut ends);
         let (mut start, mut done) = (0, Ok(()));
         for &end in &ends {
             let key = if start == 0 { low } else { key_of(members.hash(start)) };
-            done = self.write_members_leaf(hand, members, start..end, key);
+            let range = start..end;
+            done = if range.len() == members.len() {
+                self.write_members_leaf(hand, members, range, head, key)
+            } else {
+                self.write_members_leaf(hand, members, range.clone(), &members.head(range), key)
+            };
             if done.is_err() {
                 break;
             }
@@ -383,9 +397,10 @@ impl Edit {
         hand: &mut Hand<'_>,
         members: &MembersBuilder,
         range: Range<usize>,
+        head: &Head,
         key: u64,
     ) -> Result<(), Declined> {
-        let bytes = members.bytes(range.clone());
+        let bytes = head.leaf_bytes();
         if NODE_BYTES + bytes > CHUNK_BYTES_MAX {
             return Err(Declined::TooLarge);
         }
@@ -397,7 +412,7 @@ impl Edit {
             std::slice::from_raw_parts_mut(arena.at(chunk).add(NODE_BYTES).as_ptr(), bytes)
         };
         let elements = range.len() as u64;
-        members.write(range, place);
+        members.write(range, head, place);
         self.news.push(Child::without_times(key, word(elements, chunk)));
         Ok(())
     }

@@ -534,3 +534,92 @@ fn nodes_of_a_long_write_are_held_meanwhile() {
     assert!(most.get() > 64 << 10, "{} bytes", most.get());
     assert_eq!(store.held_bytes(), 0);
 }
+
+/// Members of one command come into the members tree leaf by leaf.
+#[test]
+fn members_of_one_command_make_each_leaf_of_the_members_tree_anew_once() {
+    const COUNT: u32 = 300;
+    for spread in [0, 2, 3] {
+        let (store, mut worker) = store(32);
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"key");
+        let mut map = Map::new();
+        let mut put = |from: u32, count: u32, more: f64| {
+            let pairs: Vec<(f64, Vec<u8>)> =
+                (from..from + count).map(|n| (score(n, spread) + more, member(n, 4))).collect();
+            let before = guard.local.edit.members_leaves;
+            let given = pairs.iter().map(|(score, name)| (*score, &name[..]));
+            guard.sorted_add(&key, ScoreRule::default(), given).unwrap();
+            map.extend(pairs.into_iter().map(|(score, name)| (name, score)));
+            compare(&mut guard, &key, &map);
+            guard.local.edit.members_leaves - before
+        };
+        put(0, COUNT, 0.0);
+        // Leaves have five to ten members here: new ones and such as move come into each of them.
+        for (from, count) in [(COUNT, COUNT), (0, COUNT), (COUNT / 2, COUNT)] {
+            let leaves = put(from, count, f64::from(from % 7) + 0.5);
+            assert!(
+                leaves < COUNT as usize * 2 / 3,
+                "{leaves} leaves for {count} members of scores {spread}"
+            );
+        }
+        drop(guard);
+        drop(worker);
+        store.check();
+    }
+}
+
+/// A command has done what its pairs would have done one after the other, where a member comes more than once, too.
+#[test]
+fn pairs_of_one_command_are_as_pairs_that_come_one_after_the_other() {
+    let none = ScoreRule::default();
+    let rules = [
+        none,
+        ScoreRule { present: true, ..none },
+        ScoreRule { absent: true, ..none },
+        ScoreRule { higher: true, ..none },
+        ScoreRule { lower: true, present: true, ..none },
+        ScoreRule { added: true, ..none },
+    ];
+    let (store, mut worker) = store(32);
+    let mut guard = worker.enter(NOW);
+    let (one, other) = (guard.key(b"one"), guard.key(b"other"));
+    let mut random = 1_u64;
+    let mut next = |n: u64| {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (random >> 33) % n
+    };
+    for round in 0..60 {
+        let rule = rules[if round < 4 { 0 } else { next(6) as usize }];
+        let (names, scores) = (1 + next(900), 1 + next(40));
+        let pairs: Vec<(f64, Vec<u8>)> = (0..10 + next(700))
+            .map(|_| (next(scores) as f64 - 3.0, member(next(names) as u32, 60 + next(6) as usize)))
+            .collect();
+        let mut apart = [0; 2];
+        let mut score = None;
+        for (given, name) in &pairs {
+            let scored = guard.sorted_add(&other, rule, [(*given, &name[..])].into_iter()).unwrap();
+            apart = [apart[0] + scored.new, apart[1] + scored.changed];
+            score = scored.score;
+        }
+        let given = pairs.iter().map(|(score, name)| (*score, &name[..]));
+        let scored = guard.sorted_add(&one, rule, given).unwrap();
+        assert_eq!(([scored.new, scored.changed], scored.score), (apart, score), "round {round}, {rule:?}");
+        let map: Map = guard
+            .collection(&other, Type::SortedSet)
+            .unwrap()
+            .into_iter()
+            .flat_map(|there| {
+                there.entries(0..there.len()).map(|e| (text(e.name), e.score)).collect::<Vec<_>>()
+            })
+            .collect();
+        compare(&mut guard, &one, &map);
+        if round % 8 == 7 {
+            guard.sorted_remove(&one, |_| 0..usize::MAX).unwrap();
+            guard.sorted_remove(&other, |_| 0..usize::MAX).unwrap();
+        }
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
