@@ -5,6 +5,7 @@
 //! whatever is asked for: a user that is not there, and a password of another length, take the same work as one that is
 //! nearly right.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +32,8 @@ const LOOK_ROW_NS: u64 = 100;
 #[derive(Debug)]
 pub struct Access {
     users: Mutex<Arc<Users>>,
+    /// There is a password: what each connection asks, without the lock.
+    asks: AtomicBool,
     protected: AtomicBool,
 }
 
@@ -104,8 +107,10 @@ impl Access {
     pub fn new(password: Option<&Digest>, named: &[(String, Digest)], protected: bool) -> Access {
         let default = password.map(|password| Row::new(DEFAULT_USER, password.clone()));
         let named = named.iter().map(|(user, password)| Row::new(user, password.clone())).collect();
+        let users = Users { default, named };
         Access {
-            users: Mutex::new(Arc::new(Users { default, named })),
+            asks: AtomicBool::new(users.asks()),
+            users: Mutex::new(Arc::new(users)),
             protected: AtomicBool::new(protected),
         }
     }
@@ -127,7 +132,7 @@ impl Access {
 
     /// A client has to say who it is.
     pub fn asks(&self) -> bool {
-        self.users().asks()
+        self.asks.load(Relaxed)
     }
 
     /// All users, the default one first, each once.
@@ -136,10 +141,12 @@ impl Access {
         let open = !users.asks();
         let may_enter = open || users.default.is_some();
         let mut all = vec![User { name: DEFAULT_USER.into(), may_enter, without_password: open }];
+        let mut known = HashSet::new();
         for row in &users.named {
-            match all.iter_mut().find(|user| user.name == row.name) {
-                Some(user) => user.may_enter = true,
-                None => all.push(User { name: row.name.clone(), may_enter: true, without_password: false }),
+            if *row.name == *DEFAULT_USER {
+                all[0].may_enter = true;
+            } else if known.insert(&row.name) {
+                all.push(User { name: row.name.clone(), may_enter: true, without_password: false });
             }
         }
         all
@@ -154,6 +161,7 @@ impl Access {
     pub(crate) fn set_password(&self, password: Option<Digest>) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut users).default = password.map(|password| Row::new(DEFAULT_USER, password));
+        self.asks.store(users.asks(), Relaxed);
     }
 
     /// Whether this user has this password. The default user has any while nobody is asked for one.

@@ -438,6 +438,25 @@ fn who_says_the_password_from_an_address_that_guesses_waits_a_second_at_most() {
     assert_eq!((bench.counted(Counter::AuthErrors), bench.counted(Counter::AuthCommands)), (24, 26));
 }
 
+/// What is longer than what is waited for in the buffer is gathered, and is looked at when its end comes: it would not
+/// have waited.
+#[test]
+fn a_password_in_an_inline_request_that_is_gathered_is_not_looked_at() {
+    for password in ["wrong", "secret"] {
+        let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
+        let mut session = Session::new();
+        let (_, reply, _) = bench.call(&mut session, &command(&["PING"]));
+        assert_eq!(reply, b"-NOAUTH Authentication required.\r\n");
+        let line = format!("AUTH {password}{}", " ".repeat(33 << 10));
+        let (next, reply, taken) = bench.call(&mut session, line.as_bytes());
+        assert_eq!((next, &reply[..]), (Next::Receive, &b""[..]));
+        let rest = [&line.as_bytes()[taken..], b"\r\n"].concat();
+        let (next, reply, _) = bench.call(&mut session, &rest);
+        let reply = String::from_utf8(reply).unwrap();
+        assert_eq!((next, &reply[..]), (Next::Close, "-ERR Protocol error: too big inline request\r\n"));
+    }
+}
+
 #[test]
 fn who_is_in_and_says_wrong_passwords_waits_behind_the_reply_in_a_transaction_too() {
     let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });

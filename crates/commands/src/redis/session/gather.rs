@@ -99,6 +99,10 @@ impl Conversation {
                 }
                 next
             }
+            // A password in it would be looked at without having waited.
+            Decoded::Inline(..) if !self.client.standing.is_admitted() && turn.cx.shared.access.asks() => {
+                self.fault(turn, larder_protocol::resp::Fault::LongInline)
+            }
             Decoded::Inline(line, _) => match split(line) {
                 Some(words) => self.single(turn, words.args()),
                 None => self.fault(turn, larder_protocol::resp::Fault::UnbalancedQuotes),
