@@ -2,7 +2,8 @@
 //!
 //! A thread of its own, which is no worker: it reads counters that workers write, and takes no lock that a request
 //! waits for. It answers one request at a time and rests thereafter, so that a client that asks without end has a quarter of
-//! a core at most. There are few connections; one more takes the place of the one that has been idle for longest.
+//! a core at most. There are few connections; one more takes the place of one of the network
+//! that has most.
 //!
 //! - `http`: heads and answers; `client`: a connection; `access`: which requests are answered; `route`: what is where
 //! - `page`: what a browser shows it with
@@ -25,6 +26,7 @@ mod route;
 mod span_map;
 mod traffic;
 
+use std::cmp::Reverse;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -40,7 +42,7 @@ pub use metrics::markdown;
 use crate::config::Config;
 use crate::hub::Hub;
 use crate::listen::HttpHost;
-use access::{Access, Admission, Readers};
+use access::{Access, Admission, Readers, network_of};
 use client::{Client, Gone, Verdict};
 use http::{Answer, Hosts, Status};
 use route::Routes;
@@ -230,23 +232,32 @@ impl HttpServer {
         stream.set_nonblocking(true)?;
         // An answer is one write, whose last part is not to wait.
         stream.set_nodelay(true)?;
-        let Some(index) = self.free_seat() else { return Ok(()) };
+        let Some(index) = self.free_seat(from) else { return Ok(()) };
         let client = Client::new(stream, self.now());
         self.poller.add(&client.stream, FIRST + index as u64, client.interest())?;
         self.seats[index] = Some(Seat { interest: client.interest(), client, from, held: 0 });
         Ok(())
     }
 
-    /// A place: a free one, or that of the connection that waits for longest and is not being answered.
-    fn free_seat(&mut self) -> Option<usize> {
+    /// A place for one from this address: a free one, or that of a connection of the network that has most: of those that wait
+    /// for a request the one that waits for longest, or, of another network, the one that has taken an answer for longest.
+    fn free_seat(&mut self, from: IpAddr) -> Option<usize> {
         if let Some(free) = self.seats.iter().position(Option::is_none) {
             return Some(free);
         }
-        let idle = |(index, seat): (usize, &Option<Seat>)| {
-            let client = &seat.as_ref()?.client;
-            (!client.is_answered()).then_some((client.since(), index))
-        };
-        let (_, index) = self.seats.iter().enumerate().filter_map(idle).min()?;
+        let taken = || self.seats.iter().flatten();
+        let share = |network| taken().filter(|seat| network_of(seat.from) == network).count();
+        let (index, seat) = self
+            .seats
+            .iter()
+            .enumerate()
+            .filter_map(|(index, seat)| Some((index, seat.as_ref()?)))
+            .min_by_key(|(_, seat)| {
+                (Reverse(share(network_of(seat.from))), seat.client.is_answered(), seat.client.since())
+            })?;
+        if seat.client.is_answered() && network_of(seat.from) == network_of(from) {
+            return None;
+        }
         self.close(index);
         Some(index)
     }

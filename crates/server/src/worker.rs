@@ -225,7 +225,10 @@ impl<B: Backend> Worker<B> {
                 }
             };
             self.busy = false;
-            self.usage = self.hub.clock.thread_usage();
+            // Two files of the system: not in each of the rounds that follow one another.
+            if !more {
+                self.usage = self.hub.clock.thread_usage();
+            }
             return !self.times && self.hub.shared.shows_traffic();
         } else if self.tick_at.is_none() && self.busy {
             self.tick_at = Some(now + TICK_BUSY_MS);

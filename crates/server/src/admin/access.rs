@@ -114,7 +114,7 @@ fn is_a_users(users: &Users, authorization: &[u8]) -> bool {
 }
 
 /// One who may have many addresses: the address itself, and of IPv6 the 64 bits that a host has below its own.
-fn network_of(address: IpAddr) -> IpAddr {
+pub fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
         v4 @ IpAddr::V4(_) => v4,
