@@ -120,8 +120,7 @@ impl Server {
             Family::Memcached => {
                 look.general = self.stats("")?;
                 if is_larder(&look) {
-                    // An older one tells it by INFO alone.
-                    look.memory = self.stats(" memory").unwrap_or_default();
+                    look.memory = self.stats(" memory")?;
                 }
                 match sheet {
                     Sheet::Classes => {
@@ -131,7 +130,7 @@ impl Server {
                     Sheet::Connections => look.connections = grouped(self.stats(" conns")?),
                     // Others know no doctor.
                     Sheet::Doctor if is_larder(&look) => {
-                        look.findings = findings_of_stats(&self.stat_lines(" doctor")?);
+                        look.findings = findings_of_stats(&self.stat_lines(" doctor")?)?;
                     }
                     Sheet::HotKeys if is_larder(&look) => look.hot_keys = self.stats(" hotkeys")?,
                     Sheet::Prefixes if is_larder(&look) => look.prefixes = self.stats(" prefixes")?,
@@ -240,10 +239,13 @@ pub fn words(findings: &[Finding]) -> String {
 }
 
 /// Findings from `rule:severity …`, `rule:evidence …`, `rule:advice …`.
-fn findings_of_stats(lines: &[(String, String)]) -> Vec<Finding> {
+///
+/// # Errors
+/// A line is another statistic: what is read is no answer to this question.
+fn findings_of_stats(lines: &[(String, String)]) -> Result<Vec<Finding>, String> {
     let mut findings: Vec<Finding> = Vec::new();
     for (name, text) in lines {
-        let Some((rule, part)) = name.split_once(':') else { continue };
+        let (rule, part) = name.split_once(':').ok_or_else(|| format!("{name} is no finding"))?;
         if findings.last().is_none_or(|last| last.rule != rule) {
             findings.push(Finding { rule: rule.to_owned(), ..Finding::default() });
         }
@@ -251,7 +253,7 @@ fn findings_of_stats(lines: &[(String, String)]) -> Vec<Finding> {
             finding.set(part, text);
         }
     }
-    findings
+    Ok(findings)
 }
 
 /// Findings from `findings:2`, `finding_1_rule:…`, `finding_1_severity:…`; none if the server has no such section.
@@ -365,7 +367,7 @@ mod tests {
         let by_text = knowing(&[
             ("version\r\n", "VERSION 1.6.45-larder-0.1.0\r\n"),
             ("stats\r\n", "STAT version 1.6.45-larder-0.1.0\r\nEND\r\n"),
-            ("stats memory\r\n", "ERROR\r\n"),
+            ("stats memory\r\n", "STAT used 7\r\nEND\r\n"),
             (
                 "stats doctor\r\n",
                 "STAT swapping:severity serious\r\nSTAT swapping:newer x\r\nSTAT swapping:evidence 2 MiB: swapped\r\nSTAT swapping:advice lower -m\r\n\
@@ -391,6 +393,7 @@ mod tests {
             ["swapping", "serious", "2 MiB: swapped"]
         );
         assert_eq!([&second.rule, &second.advice], ["churn", "keep them"]);
+        assert!(findings_of_stats(&[("used".to_owned(), "7".to_owned())]).is_err(), "another statistic");
         assert_eq!(findings_of_info("# Findings\r\nfindings:0\r\n"), Some(Vec::new()));
         assert_eq!(findings_of_info(""), None, "Redis passes over sections that it does not know");
     }
