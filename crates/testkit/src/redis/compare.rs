@@ -75,7 +75,8 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
         }
         ("hscan" | "zscan", _) => {
             // Of a sorted set that is no listpack Redis writes a score with 17 digits.
-            let (one, two) = if name == "zscan" { (&numbered(one), &numbered(two)) } else { (one, two) };
+            let (one, two) =
+                if name == "zscan" { (&scores_numbered(one), &scores_numbered(two)) } else { (one, two) };
             one.inside.len() == two.inside.len()
                 && one.inside.iter().zip(&two.inside).all(|(one, two)| paired(one) == paired(two))
         }
@@ -85,8 +86,10 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
             one.line == two.line && (limited || sorted(one) == sorted(two))
         }
         // Valkey writes 17 digits behind the point.
-        ("geopos" | "geosearch" | "georadius" | "georadius_ro", _)
-        | ("georadiusbymember" | "georadiusbymember_ro", _) => numbered(one) == numbered(two),
+        ("geopos", _) => numbered(one) == numbered(two),
+        ("geosearch" | "georadius" | "georadius_ro" | "georadiusbymember" | "georadiusbymember_ro", _) => {
+            places_numbered(one) == places_numbered(two)
+        }
         ("sscan", _) => {
             one.inside.len() == two.inside.len()
                 && one.inside.iter().zip(&two.inside).all(|(one, two)| sorted(one) == sorted(two))
@@ -131,7 +134,7 @@ fn draws_all(command: &[Vec<u8>]) -> bool {
     command.get(2).is_some_and(|count| count == b"1000")
 }
 
-/// The reply with each number, however it is written, with as many digits behind the point as all servers write.
+/// A number, however it is written, with as many digits behind the point as all servers write; and those inside.
 fn numbered(frame: &Frame) -> Frame {
     let text = frame.body.as_deref().or_else(|| frame.line.strip_prefix(b","));
     let number = text.and_then(|text| std::str::from_utf8(text).ok()?.parse::<f64>().ok());
@@ -142,6 +145,24 @@ fn numbered(frame: &Frame) -> Frame {
         }
         None => Frame { inside, ..frame.clone() },
     }
+}
+
+/// The reply of ZSCAN with its scores as numbers: members and the cursor are texts.
+fn scores_numbered(frame: &Frame) -> Frame {
+    let mut frame = frame.clone();
+    if let [_, pairs] = &mut frame.inside[..] {
+        pairs.inside.iter_mut().skip(1).step_by(2).for_each(|score| *score = numbered(score));
+    }
+    frame
+}
+
+/// A list of members with what is told of each as numbers: the members are texts.
+fn places_numbered(frame: &Frame) -> Frame {
+    let mut frame = frame.clone();
+    for member in &mut frame.inside {
+        member.inside.iter_mut().skip(1).for_each(|told| *told = numbered(told));
+    }
+    frame
 }
 
 /// A scan leaves the values or scores out.
@@ -318,6 +339,13 @@ mod tests {
         let scan = |score: &str| format!("*2\r\n$1\r\n0\r\n*2\r\n$1\r\na\r\n${}\r\n{score}\r\n", score.len());
         assert!(are_alike("ZSCAN z 0", &scan("2.332309249490559e+17"), &scan("233230924949055904")));
         assert!(!are_alike("ZSCAN z 0", &scan("2.5"), &scan("2.25")));
+        let named = |name: &str| format!("*2\r\n$1\r\n0\r\n*2\r\n${}\r\n{name}\r\n$1\r\n1\r\n", name.len());
+        assert!(!are_alike("ZSCAN z 0", &named("9223372036854775807"), &named("9223372036854775808")));
+        let found = |name: &str, far: &str| {
+            format!("*1\r\n*2\r\n${}\r\n{name}\r\n${}\r\n{far}\r\n", name.len(), far.len())
+        };
+        assert!(are_alike("GEOSEARCH z WITHDIST", &found("7", "1.5"), &found("7", "1.50")));
+        assert!(!are_alike("GEOSEARCH z WITHDIST", &found("7", "1.5"), &found("007", "1.5")));
         let place = |text: &str| format!("*1\r\n*2\r\n{text}\r\n,1\r\n");
         assert!(are_alike("GEOPOS z a", &place(",-175.87411612272262573"), &place(",-175.87411612272263")));
         assert!(!are_alike("GEOPOS z a", &place(",-175.87411"), &place(",-175.87412")));
