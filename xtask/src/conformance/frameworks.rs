@@ -245,14 +245,7 @@ impl Framework {
         if program.is_redis {
             return Ok(ours);
         }
-        let peer = match peer("redis-server") {
-            Ok(peer) => peer,
-            // There is none on every machine.
-            Err(error) => {
-                println!("{}: not run on Redis: {error}", self.name);
-                return Ok(ours);
-            }
-        };
+        let peer = peer("redis-server")?;
         let redis = Program { words: vec![peer.to_string_lossy().into_owned()], is_redis: true };
         let (theirs, theirs_s) =
             self.timed(namespace, &redis, &home).map_err(|error| format!("on Redis: {error}"))?;
