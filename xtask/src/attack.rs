@@ -8,7 +8,7 @@ use crate::run::{Outcome, cargo, run, target};
 /// When a bound did not hold.
 pub fn attack(arguments: &[String]) -> Outcome {
     run(cargo(&["build", "--release", "--package", "larder"]))?;
-    let mut command = cargo(&["run", "--quiet", "--package", "larder-testkit", "--bin", "attack", "--"]);
+    let mut command = cargo(&["run", "--quiet", "--package", "larder-trials", "--bin", "attack", "--"]);
     command.args(arguments).env("LARDER_BIN", target().join("release/larder"));
     run(command)
 }

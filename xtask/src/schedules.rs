@@ -8,7 +8,13 @@ use crate::run::{Outcome, cargo, run};
 pub const SCHEDULES: &[&str] = &[
     "--workspace",
     "--exclude=larder-benches",
-    "--features=larder-testkit/schedule",
+    "--features=larder-commands/schedule",
+    // A turn is a few instructions where the compiler sees the whole store, and as many calls where it does not: schedules run
+    // in less than half the time.
+    "--config=profile.dev.package.larder-store.codegen-units=1",
+    // What sessions do between two turns is the lesser part.
+    "--config=profile.dev.package.larder-commands.opt-level=0",
+    "--config=profile.dev.package.larder-testkit.opt-level=0",
     "--test=schedules",
     "--test=session_schedules",
 ];

@@ -9,7 +9,7 @@ use crate::run::{Outcome, cargo, run, target};
 /// When a reply, a figure or a latency was not as it should be.
 pub fn soak(arguments: &[String]) -> Outcome {
     run(cargo(&["build", "--release", "--package", "larder"]))?;
-    let mut command = cargo(&["run", "--quiet", "--package", "larder-testkit", "--bin", "soak", "--"]);
+    let mut command = cargo(&["run", "--quiet", "--package", "larder-trials", "--bin", "soak", "--"]);
     command.args(arguments).env("LARDER_BIN", target().join("release/larder"));
     run(command)
 }

@@ -88,7 +88,7 @@ const TRANSCRIPTS_LEAST: u32 = 170;
 pub fn transcripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("/usr/bin/redis-server", "redis-server")])?;
     let servers = ["/usr/bin/redis-server".into(), peer("redis-server")?, peer("valkey-server")?];
-    run(cargo(&["build", "--quiet", "--package", "larder-testkit", "--bins"]))?;
+    run(cargo(&["build", "--quiet", "--package", "larder-trials", "--bins"]))?;
     let mut passed = 0;
     for server in servers {
         let mut command = namespace.command(target().join("debug/transcripts"));
@@ -108,7 +108,7 @@ pub fn transcripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
 pub fn differential(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("/usr/bin/redis-server", "redis-server")])?;
     let servers = ["/usr/bin/redis-server".into(), peer("redis-server")?, peer("valkey-server")?];
-    run(cargo(&["build", "--quiet", "--package", "larder-testkit", "--bins"]))?;
+    run(cargo(&["build", "--quiet", "--package", "larder-trials", "--bins"]))?;
     streams(namespace, &servers, (1, STREAMS), &[])
 }
 
@@ -124,7 +124,7 @@ pub fn elements_long(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
 
 fn elements_from(namespace: &Namespace, numbers: (u32, u32)) -> Outcome<Counts> {
     let servers = [peer("redis-server")?, peer("valkey-server")?];
-    run(cargo(&["build", "--quiet", "--package", "larder-testkit", "--bins"]))?;
+    run(cargo(&["build", "--quiet", "--package", "larder-trials", "--bins"]))?;
     streams(namespace, &servers, numbers, &["elements"])
 }
 
@@ -157,7 +157,7 @@ const SCRIPT_STREAMS: u32 = 12;
 /// that a list of known differences could tell. What Valkey says otherwise is in `spec/resp_script.txt`.
 pub fn scripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     let redis = peer("redis-server")?;
-    run(cargo(&["build", "--quiet", "--package", "larder-testkit", "--bins"]))?;
+    run(cargo(&["build", "--quiet", "--package", "larder-trials", "--bins"]))?;
     let mut command = namespace.command(target().join("debug/differential"));
     command.arg(redis).args([&SCRIPT_STREAMS.to_string(), "1", "scripts"]);
     let output = succeeded(command)?;

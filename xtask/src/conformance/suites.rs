@@ -77,7 +77,7 @@ fn memccapable(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
 fn memcached_transcripts(_: &Namespace, _: &Program) -> Outcome<Counts> {
     let memcached = peer("memcached")?;
     let version = version(&memcached)?;
-    run(cargo(&["build", "--quiet", "--package", "larder-testkit", "--bin", "transcripts"]))?;
+    run(cargo(&["build", "--quiet", "--package", "larder-trials", "--bin", "transcripts"]))?;
     let transcripts = target().join("debug/transcripts");
     let (agrees, output) = capture(command(transcripts, &["--spawn", &memcached.to_string_lossy()]))?;
     println!("{version}\n{output}");

@@ -26,6 +26,7 @@ const CRATES: &Arrows = &[
     ("lab", &["client", "eventloop", "protocol"]),
     ("larder", &["lab", "server"]),
     ("testkit", &["commands", "eventloop", "server", "store"]),
+    ("trials", &["testkit"]),
     ("benches", &["commands", "protocol", "store"]),
 ];
 

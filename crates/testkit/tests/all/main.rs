@@ -1,5 +1,5 @@
 //! Tests of the server through sessions, simulated sockets and real processes, as one program: to link each by itself
-//! takes longer than most of them. `session_schedules` is built in its own way; `allocations` has an allocator that counts.
+//! takes longer than most of them. `allocations` has an allocator that counts.
 
 mod accept_failures;
 mod attacks;
