@@ -13,6 +13,7 @@
 //! Nothing waits here: the connection is told when its time comes, and others have their turn meanwhile. Time comes as an
 //! argument.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
 
 use base64::Engine;
@@ -25,8 +26,9 @@ use super::http::{Hosts, Request, Status};
 /// After a wrong password no other of the same network is looked at for so long.
 pub const PAUSE_MS: Millis = 500;
 
-/// Networks that are known to have given a wrong password. One more waits until one of them is forgotten.
-const NETWORKS_MAX: usize = 64;
+/// Networks that are known to have given a wrong password within [`PAUSE_MS`]. The first of them is forgotten for one more:
+/// who has more networks than that guesses as fast as they let him, and keeps nobody else waiting.
+const NETWORKS_MAX: usize = 4096;
 
 /// The longest user and password together, in base64: what is longer is wrong.
 const SECRET_BYTES_MAX: usize = 1024;
@@ -124,7 +126,7 @@ pub fn network_of(address: IpAddr) -> IpAddr {
 /// Networks that gave a wrong password, and until when none of them is looked at.
 #[derive(Debug, Default)]
 struct Failures {
-    networks: Vec<(IpAddr, Millis)>,
+    networks: VecDeque<(IpAddr, Millis)>,
     count: u64,
 }
 
@@ -132,19 +134,16 @@ impl Failures {
     /// Until when no password of a network is looked at, if there is such a time.
     fn pause(&mut self, network: IpAddr, now: Millis) -> Option<Millis> {
         self.networks.retain(|(_, until)| *until > now);
-        let own = self.networks.iter().find(|(known, _)| *known == network);
-        let first = || self.networks.iter().map(|(_, until)| *until).min();
-        match own {
-            Some((_, until)) => Some(*until),
-            None if self.networks.len() >= NETWORKS_MAX => first(),
-            None => None,
-        }
+        self.networks.iter().find(|(known, _)| *known == network).map(|(_, until)| *until)
     }
 
     /// Notes a wrong password of a network that has no pause: until when it has one now.
     fn note(&mut self, network: IpAddr, now: Millis) -> Millis {
         let until = now + PAUSE_MS;
-        self.networks.push((network, until));
+        if self.networks.len() == NETWORKS_MAX {
+            self.networks.pop_front();
+        }
+        self.networks.push_back((network, until));
         self.count += 1;
         until
     }
@@ -249,20 +248,17 @@ mod tests {
     }
 
     #[test]
-    fn many_networks_wait_for_each_other_and_take_no_memory_without_end() {
+    fn so_many_networks_are_remembered_and_the_first_goes() {
         let mut access = access();
         let of = |at: usize| IpAddr::V4(std::net::Ipv4Addr::from_bits(0x0a00_0000 + at as u32));
         let wrong = basic("bo:wrong");
-        for at in 0..NETWORKS_MAX {
-            let now = at as Millis;
-            assert_eq!(admit(&mut access, &wrong, of(at), now), Admission::Wrong(now + PAUSE_MS));
-        }
-        let now = NETWORKS_MAX as Millis;
-        for at in NETWORKS_MAX..10 * NETWORKS_MAX {
-            assert_eq!(admit(&mut access, &wrong, of(at), now), Admission::Later(PAUSE_MS));
+        for at in 0..=NETWORKS_MAX {
+            assert_eq!(admit(&mut access, &wrong, of(at), 0), Admission::Wrong(PAUSE_MS));
         }
         assert_eq!(access.failures.networks.len(), NETWORKS_MAX);
-        assert_eq!(admit(&mut access, &wrong, of(1000), PAUSE_MS), Admission::Wrong(2 * PAUSE_MS));
-        assert_eq!(admit(&mut access, &wrong, of(1001), PAUSE_MS), Admission::Later(PAUSE_MS + 1));
+        assert_eq!(admit(&mut access, &wrong, of(1), 1), Admission::Later(PAUSE_MS));
+        assert_eq!(admit(&mut access, &basic("bo:other"), of(0), 1), Admission::Granted);
+        assert_eq!(admit(&mut access, &wrong, of(1), PAUSE_MS), Admission::Wrong(2 * PAUSE_MS));
+        assert_eq!(access.failures.networks.len(), 1);
     }
 }
