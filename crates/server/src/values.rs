@@ -1,4 +1,4 @@
-//! Values of options as they are written: whole numbers in a range, bytes with a suffix, files of secrets.
+//! Values of options as they are written: whole numbers in a range, yes or no, bytes with a suffix, files of secrets.
 //!
 //! An error is a reason without the option's name. Of passwords nothing is kept but their digests: the text of their
 //! files is overwritten behind them.
@@ -16,6 +16,15 @@ where
     match text.parse::<T>() {
         Ok(value) if value >= least && value <= most => Ok(value),
         _ => Err(format!("a whole number from {least} to {most}")),
+    }
+}
+
+/// Reads `yes` or `no`.
+pub(crate) fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("yes or no".into()),
     }
 }
 

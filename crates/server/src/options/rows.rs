@@ -6,7 +6,7 @@ use super::{Effect, Row};
 use crate::config::Protocol;
 use crate::extended;
 use crate::listen::{HttpHost, Place};
-use crate::values::{bytes, number, password, users};
+use crate::values::{bytes, number, password, users, yes_or_no};
 
 /// The default of an option that is off or unset.
 const OFF: &str = "off";
@@ -161,11 +161,7 @@ pub const OPTIONS: &[Row] = &[
         letter: None,
         default: "yes",
         apply: |config, value| {
-            config.protected = match value {
-                "yes" => true,
-                "no" => false,
-                _ => return Err("yes or no".into()),
-            };
+            config.protected = yes_or_no(value)?;
             Ok(())
         },
         ..row(
@@ -535,11 +531,7 @@ pub const OPTIONS: &[Row] = &[
         letter: None,
         default: "yes",
         apply: |config, value| {
-            config.text_auth = match value {
-                "yes" => true,
-                "no" => false,
-                _ => return Err("yes or no".into()),
-            };
+            config.text_auth = yes_or_no(value)?;
             Ok(())
         },
         ..row(
