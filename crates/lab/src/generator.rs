@@ -90,6 +90,13 @@ pub struct Arrivals {
     pub seed: u64,
 }
 
+/// From one of `per_s` arrivals to the next, evenly or as Poisson has them; an hour at most, as a rate may be as low as it
+/// likes.
+pub(crate) fn gap(per_s: f64, even: bool, rng: &mut StdRng) -> Duration {
+    let gaps = if even { 1.0 } else { -(1.0 - rng.random::<f64>()).ln() };
+    Duration::from_secs_f64((gaps / per_s).min(3600.0))
+}
+
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -393,10 +400,7 @@ impl Lane {
     /// Windows when they are due. Returns the time that was spent awake only to be in time.
     fn open(&mut self, run: &mut Run<'_>, arrivals: Arrivals, time: Duration) -> Result<Duration, Error> {
         let mut rng = StdRng::seed_from_u64(arrivals.seed);
-        let mut gap = || {
-            let gaps = if arrivals.poisson { -(1.0 - rng.random::<f64>()).ln() } else { 1.0 };
-            Duration::from_secs_f64((gaps / arrivals.per_s).min(3600.0))
-        };
+        let mut gap = || gap(arrivals.per_s, !arrivals.poisson, &mut rng);
         let asking: Vec<usize> = self.asking().collect();
         if asking.is_empty() {
             return Ok(Duration::ZERO);

@@ -7,10 +7,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::Options;
 use crate::dialog::Step;
+use crate::generator::gap;
 use crate::tally::Tally;
-
-/// The longest gap between two windows: a rate may be as low as it likes.
-const GAP_S_MAX: f64 = 3600.0;
 
 /// The windows of one client.
 #[derive(Debug)]
@@ -57,8 +55,7 @@ impl Pace {
     /// From one window to the next.
     fn gap(&mut self) -> Duration {
         let Some(per_s) = self.per_s else { return Duration::ZERO };
-        let gaps = if self.even { 1.0 } else { -(1.0 - self.rng.random::<f64>()).ln() };
-        Duration::from_secs_f64((gaps / per_s).min(GAP_S_MAX))
+        gap(per_s, self.even, &mut self.rng)
     }
 
     /// What the client does in place of a window; nothing if a window begins, which is sent now.

@@ -24,6 +24,7 @@ use crate::contender::Target;
 use crate::control::Control;
 use crate::error::Error;
 use crate::experiment::Checks;
+use crate::generator::gap;
 use crate::keys::{Keyspace, Prefix};
 use crate::replay::{DUE_TOGETHER, Replay, Replayed, Source};
 use crate::results::number;
@@ -125,8 +126,7 @@ impl Source for Latest {
             self.op(Kind::Read, self.next - back)
         };
         let due = self.per_s.filter(|_| self.fills.is_none()).map(|per_s| {
-            let gaps = if self.even { 1.0 } else { -(1.0 - self.rng.random::<f64>()).ln() };
-            self.due += Duration::from_secs_f64((gaps / per_s).min(3600.0));
+            self.due += gap(per_s, self.even, &mut self.rng);
             self.due
         });
         Ok(Some((op, due)))

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use larder_protocol::client::{Answer, Asked, Protocol};
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 
 use super::draw::Draw;
 use super::plan::Plan;
@@ -23,6 +23,7 @@ use super::seen::{Seen, record};
 use super::shelf::Shelf;
 use crate::dialog::{Agent, Step, Taken, answer};
 use crate::error::Error;
+use crate::generator::gap;
 use crate::keys::{Keyspace, Prefix};
 use crate::value;
 
@@ -117,10 +118,7 @@ impl Aside {
     fn gap(&mut self) -> Duration {
         match self.pace {
             Pace::Closed => Duration::ZERO,
-            Pace::Open(per_s) => {
-                let chance: f64 = self.rng.random_range(f64::MIN_POSITIVE..1.0);
-                Duration::from_secs_f64(-chance.ln() / per_s)
-            }
+            Pace::Open(per_s) => gap(per_s, false, &mut self.rng),
         }
     }
 
