@@ -81,15 +81,19 @@ fn memcached_transcripts(_: &Namespace, _: &Program) -> Outcome<Counts> {
     let transcripts = target().join("debug/transcripts");
     let (agrees, output) = capture(command(transcripts, &["--spawn", &memcached.to_string_lossy()]))?;
     println!("{version}\n{output}");
-    let agreed = Counts { passed: TRANSCRIPTS_LEAST, skipped: 0 };
-    if !version.ends_with(MEMCACHED) {
-        println!("the transcripts are of {MEMCACHED}: what has changed since is shown, and no failure");
-        return Ok(agreed);
-    }
     let last = output.lines().last().unwrap_or_default();
     let passed = last.split_once(" passed").and_then(|(count, _)| count.parse().ok()).unwrap_or(0);
-    // With each transcript there are more.
-    if agrees && passed >= TRANSCRIPTS_LEAST { Ok(agreed) } else { Err(format!("{version}: {output}")) }
+    let is_known = version.ends_with(MEMCACHED);
+    if !is_known {
+        println!("the transcripts are of {MEMCACHED}: what differs above was not checked");
+    }
+    // With each transcript there are more. Another version may differ in some, not in most.
+    let least = if is_known { TRANSCRIPTS_LEAST } else { TRANSCRIPTS_LEAST * 9 / 10 };
+    if (agrees || !is_known) && passed >= least {
+        Ok(Counts { passed: TRANSCRIPTS_LEAST, skipped: 0 })
+    } else {
+        Err(format!("{version}: {output}"))
+    }
 }
 
 /// pymemcache's integration tests.
