@@ -92,7 +92,9 @@ pub fn conformance(arguments: &[String]) -> Outcome {
     let rank = |name: &str| suites::LONG.iter().position(|long| *long == name).unwrap_or(suites::LONG.len());
     others.sort_by_key(|(name, _)| (*name == "page", rank(name)));
     let units: Vec<_> = std::iter::once(python).chain(others.into_iter().map(|suite| vec![suite])).collect();
-    let results: Vec<_> = lanes(&units, LANES, |suites| {
+    // The seconds of frameworks here and on Redis are told beside each other: one framework runs at a time.
+    let at_once = if flags.iter().any(|flag| *flag == FRAMEWORKS) { 1 } else { LANES };
+    let results: Vec<_> = lanes(&units, at_once, |suites| {
         Some(suites.iter().map(|suite| (suite.0, one(suite, &program))).collect::<Vec<_>>())
     });
     let (mut passed, mut skipped, mut failures) = (0, 0, Vec::new());
