@@ -78,6 +78,10 @@ fn a_script_that_named_its_keys_in_many_runs_is_told_of_one_that_it_does_not() {
     for _ in 0..64 {
         assert_eq!(bench.words(&["EVAL", script, "1", "a"]), ":0\r\n");
     }
+    // Now it is trusted with the keys that it names, and leaves all others to others.
+    let held = bench.worker.store().whole_holds();
+    assert_eq!(bench.words(&["EVAL", script, "1", "a"]), ":0\r\n");
+    assert_eq!(bench.worker.store().whole_holds(), held);
     let refused = bench.words(&["EVAL", script, "1", "a", "b"]);
     assert!(refused.starts_with("-ERR the script named a key behind its first write"), "{refused}");
     // From now on it has all keys.
