@@ -142,7 +142,7 @@ pub fn repeated(output: &str) -> Vec<String> {
 
 /// Whether a line of output says what went wrong.
 fn tells(line: &str) -> bool {
-    ["panicked at", "... FAILED", "ERROR: AddressSanitizer", "error:", "error["]
+    ["panicked at", "... FAILED", "has been running for over", "ERROR: AddressSanitizer", "error:", "error["]
         .iter()
         .any(|word| line.contains(word))
 }

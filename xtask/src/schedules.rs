@@ -22,7 +22,8 @@ pub const SCHEDULES: &[&str] = &[
 /// Plays the schedules of every scenario whose name holds one of `names`, or of all.
 pub fn schedules(names: &[String]) -> Outcome {
     let names = names.iter().map(String::as_str);
-    let mut command = cargo(&[&["test"], SCHEDULES, &["--"], &names.collect::<Vec<_>>()].concat());
+    let mut command =
+        cargo(&[&["test", "--no-fail-fast"], SCHEDULES, &["--"], &names.collect::<Vec<_>>()].concat());
     // What a schedule shows of stacks it writes itself.
     command.env("RUST_BACKTRACE", "0");
     run(command)

@@ -38,7 +38,11 @@ const GATE: &[Stage] = &[
     }),
     ("tests", || {
         let programs = tests(EVERYTHING, &[]);
-        programs.and(run(cargo(&["test", "--workspace", WITHOUT, "--doc", "--no-fail-fast"])))
+        let examples = run(cargo(&["test", "--workspace", WITHOUT, "--doc", "--no-fail-fast"]));
+        match (programs, examples) {
+            (Err(programs), Err(examples)) => Err(format!("{programs}\n{examples}")),
+            (programs, examples) => programs.and(examples),
+        }
     }),
     ("models", models::models),
     ("schedules", || schedules::schedules(&[])),
