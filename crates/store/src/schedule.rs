@@ -113,7 +113,7 @@ thread_local! {
 
 /// Before an access: the end of the turn, if the strategy says so.
 #[inline]
-pub(crate) fn turn() {
+pub fn turn() {
     RUNNING.with(|running| match running.left.get() {
         0 => pause(running, Pause::Turn),
         left => running.left.set(left - 1),

@@ -300,3 +300,60 @@ fn elements_are_given_once_or_stay_whoever_goes_and_whatever_is_swapped() {
         waiting_beside_everything(seed);
     }
 }
+
+/// A client goes while it waits, about when it is given an element: that is its own or goes back.
+fn going(seed: u64) {
+    const PUSHES: usize = 200;
+    let local = Local::new(&["-m", "16", "-t", "2", "-M"].map(str::to_owned)).expect("a server");
+    let mut waiter = local.sibling().expect("another worker");
+    let mut random = Random(seed ^ 0x60e5);
+    let mut schedule = Schedule::new(seed, 200_000);
+    let hall = Rc::new(Hall::default());
+    let waits = Rc::new(Cell::new(false));
+    let (its, here) = (Rc::clone(&hall), Rc::clone(&waits));
+    schedule.thread("waiter", move || {
+        while !its.over.get() {
+            let mut connection = waiter.resp_connection();
+            let reply = answer(&mut waiter, &mut connection, &["BLPOP", LISTS[0], "0"]);
+            if reply.is_empty() {
+                here.set(true);
+                (0..random.below(3)).for_each(|_| pass());
+            } else {
+                its.take(reply.split("\r\n").nth(4).expect("an element"));
+            }
+            waiter.ended(connection);
+            here.set(false);
+            progress();
+        }
+        its.waiters.set(0);
+    });
+    let mut pusher = local;
+    hall.waiters.set(1);
+    schedule.thread("pusher", move || {
+        let mut connection = pusher.resp_connection();
+        for n in 0..PUSHES {
+            while !waits.get() {
+                pass();
+            }
+            hall.pushed.set(n + 1);
+            assert!(
+                answer(&mut pusher, &mut connection, &["RPUSH", LISTS[0], &n.to_string()]).starts_with(':')
+            );
+            progress();
+        }
+        hall.over.set(true);
+        while hall.waiters.get() > 0 {
+            pass();
+        }
+        count_all(&mut pusher, &hall);
+    });
+    schedule.run();
+}
+
+#[test]
+fn what_one_is_given_who_goes_at_that_moment_stays() {
+    for seed in seeds(60) {
+        println!("going: LARDER_SCHEDULE_SEED={seed}");
+        going(seed);
+    }
+}

@@ -174,12 +174,10 @@ impl Job for Blocked {
 impl Drop for Blocked {
     /// What it leaves is done where connections are dropped.
     fn drop(&mut self) {
-        let stood = self.waiter.go();
         let db = self.waiter.db;
-        if let (Stands::Served, Some(served)) = (stood, self.waiter.take_served())
-            && !served.taken.is_empty()
+        if let Some(Served { moment, key, taken, .. }) = self.waiter.go()
+            && !taken.is_empty()
         {
-            let Served { moment, key, taken, .. } = served;
             self.waiters.leave_behind(Left::Taken { moment, key, taken, tries: 0 });
         }
         self.leave();

@@ -93,6 +93,13 @@ pub(crate) struct Waiter {
     served: Mutex<Option<Served>>,
 }
 
+/// Before each access to the words of a wait, under the scheduler: others may come between.
+#[inline]
+fn turn() {
+    #[cfg(feature = "schedule")]
+    larder_store::schedule::turn();
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -126,6 +133,7 @@ impl Waiter {
     }
 
     fn change(&self, from: Stands, to: Stands) -> bool {
+        turn();
         self.stands.compare_exchange(from as u8, to as u8, AcqRel, Acquire).is_ok()
     }
 
@@ -147,12 +155,16 @@ impl Waiter {
 
     /// What it was given.
     pub(super) fn take_served(&self) -> Option<Served> {
+        turn();
         lock(&self.served).take()
     }
 
-    /// Its connection ends; how it stood.
-    pub(super) fn go(&self) -> Stands {
-        STANDS[usize::from(self.stands.swap(Stands::Gone as u8, SeqCst))]
+    /// Its connection ends; what it has been given, and has not replied. What it is just being given, [`Waiter::serve`]
+    /// gives back.
+    pub(super) fn go(&self) -> Option<Served> {
+        turn();
+        let stood = self.stands.swap(Stands::Gone as u8, SeqCst);
+        if stood == Stands::Served as u8 { self.take_served() } else { None }
     }
 
     /// Has its worker look.
@@ -162,6 +174,7 @@ impl Waiter {
 
     /// Has it look at its keys when its worker comes to it. False if it waits no more: somebody else is to.
     pub(super) fn call(&self, host: &dyn Host) -> bool {
+        turn();
         if !self.called.swap(true, SeqCst) {
             self.wake(host);
         }
@@ -171,6 +184,7 @@ impl Waiter {
 
     /// It was called since this was last asked.
     pub(super) fn take_call(&self) -> bool {
+        turn();
         self.called.swap(false, SeqCst)
     }
 
