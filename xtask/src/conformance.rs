@@ -59,6 +59,7 @@ const LONG: &str = "--long";
 pub fn conformance(arguments: &[String]) -> Outcome {
     let (flags, names): (Vec<&String>, Vec<&String>) =
         arguments.iter().partition(|word| [FRAMEWORKS, LONG].contains(&word.as_str()));
+    let given = |flag: &str| flags.iter().any(|given| *given == flag);
     let expected = expected()?;
     let listed = suites::SUITES.iter().chain(suites::LONG_FORMS);
     let clients = listed.map(|&(name, suite)| -> Named { (name, Box::new(suite)) });
@@ -82,7 +83,7 @@ pub fn conformance(arguments: &[String]) -> Outcome {
     let program = program()?;
     let chosen = all.into_iter().filter(|(name, _)| match (names.is_empty(), flag_of(name)) {
         (true, None) => flags.is_empty(),
-        (true, Some(flag)) => flags.iter().any(|given| *given == flag),
+        (true, Some(flag)) => given(flag),
         (false, _) => names.iter().any(|named| named == name),
     });
     // What is in one Python environment is not installed beside each other. Suites mostly wait: three run at once, the
@@ -93,7 +94,7 @@ pub fn conformance(arguments: &[String]) -> Outcome {
     others.sort_by_key(|(name, _)| (*name == "page", rank(name)));
     let units: Vec<_> = std::iter::once(python).chain(others.into_iter().map(|suite| vec![suite])).collect();
     // The seconds of frameworks here and on Redis are told beside each other: one framework runs at a time.
-    let at_once = if flags.iter().any(|flag| *flag == FRAMEWORKS) { 1 } else { LANES };
+    let at_once = if given(FRAMEWORKS) { 1 } else { LANES };
     let results: Vec<_> = lanes(&units, at_once, |suites| {
         Some(suites.iter().map(|suite| (suite.0, one(suite, &program))).collect::<Vec<_>>())
     });

@@ -3,10 +3,10 @@
 use super::Counts;
 use super::Program;
 use super::namespace::Namespace;
-use super::suites::{PYTEST, check, pytest, succeeded, summed_up};
+use super::suites::{PYTEST, check, pytest, succeeded, summed_up, trials};
 use crate::install::{debian, python, python_source};
 use crate::peers::{peer, version};
-use crate::run::{Outcome, cargo, root, run, target};
+use crate::run::{Outcome, root};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -88,10 +88,9 @@ const TRANSCRIPTS_LEAST: u32 = 170;
 pub fn transcripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("/usr/bin/redis-server", "redis-server")])?;
     let servers = ["/usr/bin/redis-server".into(), peer("redis-server")?, peer("valkey-server")?];
-    run(cargo(&["build", "--quiet", "--package", "larder-trials", "--bins"]))?;
-    let mut passed = 0;
+    let (transcripts, mut passed) = (trials("transcripts")?, 0);
     for server in servers {
-        let mut command = namespace.command(target().join("debug/transcripts"));
+        let mut command = namespace.command(&transcripts);
         command.arg("--spawn").arg(&server);
         let output = succeeded(command)?;
         let last = output.lines().last().unwrap_or_default();
@@ -108,7 +107,6 @@ pub fn transcripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
 pub fn differential(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("/usr/bin/redis-server", "redis-server")])?;
     let servers = ["/usr/bin/redis-server".into(), peer("redis-server")?, peer("valkey-server")?];
-    run(cargo(&["build", "--quiet", "--package", "larder-trials", "--bins"]))?;
     streams(namespace, &servers, (1, STREAMS), &[])
 }
 
@@ -124,7 +122,6 @@ pub fn elements_long(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
 
 fn elements_from(namespace: &Namespace, numbers: (u32, u32)) -> Outcome<Counts> {
     let servers = [peer("redis-server")?, peer("valkey-server")?];
-    run(cargo(&["build", "--quiet", "--package", "larder-trials", "--bins"]))?;
     streams(namespace, &servers, numbers, &["elements"])
 }
 
@@ -135,11 +132,11 @@ fn streams(
     (first, count): (u32, u32),
     kind: &[&str],
 ) -> Outcome<Counts> {
-    let mut passed = 0;
+    let (differential, mut passed) = (trials("differential")?, 0);
     for server in servers {
         for done in (0..count).step_by(STREAMS_OF_A_RUN as usize) {
             let now = STREAMS_OF_A_RUN.min(count - done);
-            let mut command = namespace.command(target().join("debug/differential"));
+            let mut command = namespace.command(&differential);
             command.arg(server).args([now.to_string(), (first + done).to_string()]).args(kind);
             let output = succeeded(command)?;
             println!("{}", output.trim_end());
@@ -157,8 +154,7 @@ const SCRIPT_STREAMS: u32 = 12;
 /// that a list of known differences could tell. What Valkey says otherwise is in `spec/resp_script.txt`.
 pub fn scripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     let redis = peer("redis-server")?;
-    run(cargo(&["build", "--quiet", "--package", "larder-trials", "--bins"]))?;
-    let mut command = namespace.command(target().join("debug/differential"));
+    let mut command = namespace.command(trials("differential")?);
     command.arg(redis).args([&SCRIPT_STREAMS.to_string(), "1", "scripts"]);
     let output = succeeded(command)?;
     println!("{}", output.trim_end());

@@ -9,6 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// A program of `crates/trials`, as the tree is.
+pub(super) fn trials(program: &str) -> Outcome<PathBuf> {
+    run(cargo(&["build", "--quiet", "--package", "larder-trials", "--bins"]))?;
+    Ok(target().join("debug").join(program))
+}
+
 /// Runs one suite inside a namespace.
 pub type Suite = fn(&Namespace, &Program) -> Outcome<Counts>;
 
@@ -77,9 +83,8 @@ fn memccapable(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
 fn memcached_transcripts(_: &Namespace, _: &Program) -> Outcome<Counts> {
     let memcached = peer("memcached")?;
     let version = version(&memcached)?;
-    run(cargo(&["build", "--quiet", "--package", "larder-trials", "--bin", "transcripts"]))?;
-    let transcripts = target().join("debug/transcripts");
-    let (agrees, output) = capture(command(transcripts, &["--spawn", &memcached.to_string_lossy()]))?;
+    let (agrees, output) =
+        capture(command(trials("transcripts")?, &["--spawn", &memcached.to_string_lossy()]))?;
     println!("{version}\n{output}");
     let last = output.lines().last().unwrap_or_default();
     let passed = last.split_once(" passed").and_then(|(count, _)| count.parse().ok()).unwrap_or(0);
