@@ -56,16 +56,22 @@ struct Open {
     ring: Arc<Ring>,
     random: u64,
     shift: u8,
+    /// Keys from the last sample to the next.
+    ahead: u64,
     /// What it was when the last sample was named.
     sample_shift: u8,
     /// There was no room for a sample.
     was_full: bool,
+    /// What `shift` was when that was so first since the last tick.
+    full_from: Option<u8>,
     /// No smaller shift is wanted.
     shift_min: u8,
     /// Samples that may be written in a tick, …
     share: u32,
     /// … and were since the last, …
     written: u32,
+    /// … of so many keys, …
+    passed: u64,
     /// … and what was told of keys that are followed, …
     told: u32,
     /// … which was then.
@@ -190,11 +196,14 @@ impl Tap {
                     ring,
                     random,
                     shift: 0,
+                    ahead: 0,
                     sample_shift: 0,
                     was_full: false,
+                    full_from: None,
                     shift_min,
                     share,
                     written: 0,
+                    passed: 0,
                     told: 0,
                     ticked_at: now,
                 });
@@ -210,9 +219,12 @@ impl Tap {
 impl Open {
     /// How many keys there are until the next sample, that one counted.
     fn gap(&mut self) -> i64 {
-        if self.shift == 0 {
-            return 1;
-        }
+        let gap = if self.shift == 0 { 1 } else { self.drawn() };
+        self.ahead = gap as u64;
+        gap
+    }
+
+    fn drawn(&mut self) -> i64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let n = super::mixed(self.random);
         // In (0, 1].
@@ -225,8 +237,13 @@ impl Open {
     fn sample(&mut self) -> i64 {
         self.sample_shift = self.shift;
         self.written += 1;
+        self.passed += self.ahead;
         let beyond = self.written.saturating_sub(2 * self.share);
-        if std::mem::take(&mut self.was_full) || beyond > 0 && beyond.is_multiple_of(BEYOND) {
+        let full = std::mem::take(&mut self.was_full);
+        if full {
+            self.full_from.get_or_insert(self.shift);
+        }
+        if full || beyond > 0 && beyond.is_multiple_of(BEYOND) {
             self.shift = (self.shift + 1).min(SHIFT_MAX);
         }
         self.gap()
@@ -239,14 +256,19 @@ impl Open {
         }
         let may = u64::from(self.share) * ms / TICK_MS;
         let written = u64::from(self.written);
-        if written > may {
+        if let Some(from) = self.full_from.take() {
+            // It rose with each sample for which there was no room. One of the next that stood for so much would make all
+            // that is told unsure for as long as it is counted: as many keys as have passed need no more than this.
+            let fits = |shift: &u8| self.passed >> shift <= may;
+            self.shift = (from + 1..self.shift).find(fits).unwrap_or(self.shift);
+        } else if written > may {
             self.shift = (self.shift + 1).min(SHIFT_MAX);
         } else if written * 2 < may {
             // From many keys to one in some ticks; and at once where there was nothing for long.
             let halves = (ms / TICK_MS).clamp(1, u64::from(SHIFT_MAX)) as u8;
             self.shift = self.shift.saturating_sub(halves).max(self.shift_min);
         }
-        (self.written, self.told, self.ticked_at) = (0, 0, now);
+        (self.written, self.passed, self.told, self.ticked_at) = (0, 0, 0, now);
     }
 }
 
@@ -392,6 +414,30 @@ mod tests {
         let mut dropped = 0;
         traffic.each_ring(|ring| dropped += ring.dropped());
         assert!((1..60).contains(&dropped), "{dropped}");
+    }
+
+    #[test]
+    fn what_a_worker_spared_itself_while_there_was_no_room_is_over_with_the_tick() {
+        let (store, traffic, tap) =
+            (Store::new(<_>::default()).expect("a store"), Traffic::default(), Tap::default());
+        traffic.show(&store, 1, 0, Delimiters::default());
+        let key = [b'k'; 128];
+        for tick in 0..30 {
+            tap.tend(&traffic, &store, tick * TICK_MS);
+            // Seven keys for each sample that may be; at first there is room for a fifth of them.
+            for group in 0..2000 {
+                if tap.pass(1) && tap.next(1).is_some() {
+                    tap.put(Sample { key: &key, key_bytes: 128, ..sample(group) });
+                }
+            }
+            let mut shifts = Vec::new();
+            traffic.each_ring(|ring| {
+                ring.take(usize::MAX, |record| shifts.push(sample_in(record).shift));
+                assert!(ring.dropped() > 0, "there was room for all");
+            });
+            let most = shifts.into_iter().max();
+            assert!(most.is_some_and(|most| most <= 5), "{most:?} in tick {tick}");
+        }
     }
 
     #[test]
