@@ -178,7 +178,7 @@ impl Drop for Blocked {
         if let Some(Served { moment, key, taken, .. }) = self.waiter.go()
             && !taken.is_empty()
         {
-            self.waiters.leave_behind(Left::Taken { moment, key, taken, tries: 0 });
+            self.waiters.leave_behind(Left::Taken { moment, key, taken, tries: 0, again_us: 0 });
         }
         self.leave();
         if self.waiter.take_call() {

@@ -21,6 +21,8 @@ const LINES_AS_ONE: usize = 16;
 /// So often that is put back for which a full store that evicts nothing has no room. Then it is lost, as what was sent to
 /// a client that has gone.
 const TRIES_MAX: u8 = 20;
+/// Time between two tries of what finds no room, in which others may make some.
+const AGAIN_US: u64 = 100_000;
 /// How much what is popped takes until its client has it, in replies: its bytes and where each ends, in tables that grow.
 const COPIES: u64 = 3;
 /// So many of those who wait for a stream are looked at, at a time, whether there is something for them.
@@ -286,7 +288,13 @@ impl Serving<'_, '_> {
             Some(Served { taken, key: name, .. }) => {
                 // Nobody has seen that it was not there.
                 if taken.put_back(self.guard, key).is_err() {
-                    self.waiters.leave_behind(Left::Taken { moment, key: name, taken, tries: 0 });
+                    self.waiters.leave_behind(Left::Taken {
+                        moment,
+                        key: name,
+                        taken,
+                        tries: 0,
+                        again_us: 0,
+                    });
                 }
                 First::Gone
             }
@@ -304,7 +312,8 @@ impl Serving<'_, '_> {
     #[cold]
     pub fn left(&mut self) -> usize {
         let (mut at_once, mut done, mut clears) = (SERVED_AT_ONCE, 0, false);
-        for left in self.waiters.take_left(SERVED_AT_ONCE) {
+        let now_us = self.host.clock_us();
+        for left in self.waiters.take_left(SERVED_AT_ONCE, now_us) {
             done += 1;
             match left {
                 Left::Key { db, key } => self.at_key(db, &key, &mut at_once),
@@ -312,18 +321,19 @@ impl Serving<'_, '_> {
                 left @ Left::Groups { .. } if std::mem::replace(&mut clears, true) => {
                     self.waiters.leave_behind(left)
                 }
-                Left::Groups { moment, key: name, tries } => {
+                Left::Groups { moment, key: name, .. } => {
                     done += CLEARED_AS;
                     let Some(db) = self.guard.name_since(moment) else { continue };
                     let key = self.guard.key_in(db, &name);
-                    let tries = match trimming::clear_some(self.guard, &key) {
-                        Ok(Removal { more: true, .. }) => 0,
-                        Err(Declined::NoMemory) if tries < TRIES_MAX => tries + 1,
+                    let again_us = match trimming::clear_some(self.guard, &key) {
+                        Ok(Removal { more: true, .. }) => now_us,
+                        // What is left of a group is seen by nobody, and would be there for ever.
+                        Err(Declined::NoMemory) => now_us + AGAIN_US,
                         _ => continue,
                     };
-                    self.waiters.leave_behind(Left::Groups { moment, key: name, tries });
+                    self.waiters.leave_behind(Left::Groups { moment, key: name, again_us });
                 }
-                Left::Taken { moment, key: name, taken, tries } => {
+                Left::Taken { moment, key: name, taken, tries, .. } => {
                     // What was flushed since does not come back, and of two names that were swapped it is the other's.
                     let Some(db) = self.guard.name_since(moment) else { continue };
                     let tells = self.common.events.any();
@@ -338,8 +348,14 @@ impl Serving<'_, '_> {
                         Err(fail) if fail == Fail::WRONG_TYPE => {}
                         Err(_) if tries >= TRIES_MAX => {}
                         Err(_) => {
-                            let left = Left::Taken { moment, key: name, taken, tries: tries + 1 };
-                            self.waiters.leave_behind(left);
+                            let (tries, again_us) = (tries + 1, now_us + AGAIN_US);
+                            self.waiters.leave_behind(Left::Taken {
+                                moment,
+                                key: name,
+                                taken,
+                                tries,
+                                again_us,
+                            });
                         }
                     }
                 }

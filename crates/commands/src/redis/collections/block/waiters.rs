@@ -207,12 +207,23 @@ type Lines = HashMap<Box<[u8]>, Vec<Line>>;
 /// What somebody has left who has gone.
 #[derive(Debug)]
 pub(super) enum Left {
-    /// What was popped for it, from a database at that moment; and how often it could not be put back.
-    Taken { moment: Moment, key: Box<[u8]>, taken: Taken, tries: u8 },
+    /// What was popped for it, from a database at that moment; how often it could not be put back, and when that is
+    /// tried again.
+    Taken { moment: Moment, key: Box<[u8]>, taken: Taken, tries: u8, again_us: u64 },
     /// A key that it was to look at.
     Key { db: u8, key: Box<[u8]> },
-    /// A stream with groups that are removed, of which something is left; and how often there was no room to go on.
-    Groups { moment: Moment, key: Box<[u8]>, tries: u8 },
+    /// A stream with groups that are removed, of which something is left; and when that is gone on with.
+    Groups { moment: Moment, key: Box<[u8]>, again_us: u64 },
+}
+
+impl Left {
+    /// Its time has come.
+    fn is_due(&self, now_us: u64) -> bool {
+        match self {
+            Left::Key { .. } => true,
+            Left::Taken { again_us, .. } | Left::Groups { again_us, .. } => *again_us <= now_us,
+        }
+    }
 }
 
 /// All who wait.
@@ -348,7 +359,7 @@ impl Waiters {
 
     /// A client that has removed a group of a stream has gone, and has left some of it.
     pub(crate) fn leave_group(&self, moment: Moment, key: &[u8]) {
-        self.leave_behind(Left::Groups { moment, key: key.into(), tries: 0 });
+        self.leave_behind(Left::Groups { moment, key: key.into(), again_us: 0 });
     }
 
     /// There is something to be done that somebody has left who has gone.
@@ -357,11 +368,10 @@ impl Waiters {
         self.left_count.load(Relaxed) > 0
     }
 
-    /// Some of it, which is to be done now.
-    pub(super) fn take_left(&self, most: usize) -> Vec<Left> {
+    /// Some of it, which is to be done at this time.
+    pub(super) fn take_left(&self, most: usize, now_us: u64) -> Vec<Left> {
         let mut all = lock(&self.left);
-        let some = all.len().min(most);
-        let taken = all.drain(..some).collect();
+        let taken = all.extract_if(.., |left| left.is_due(now_us)).take(most).collect();
         self.left_count.store(all.len(), Relaxed);
         taken
     }
