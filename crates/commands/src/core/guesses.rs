@@ -150,7 +150,8 @@ impl Tries {
         };
         // The clock may have been set back.
         let left = until.saturating_sub(now).min(OWN_MS_MAX);
-        self.until = Some(now + left);
+        // The next one's time is its own, also where this one is refused before its password is looked at.
+        self.until = (left > 0).then_some(now + left);
         (left > 0).then_some(left)
     }
 
@@ -161,7 +162,6 @@ impl Tries {
 
     /// A try was looked at.
     pub fn made(&mut self, cx: &Context<'_, '_>, is_right: bool) {
-        self.until = None;
         cx.counters.add(Counter::AuthCommands, 1);
         if is_right {
             self.failed = 0;

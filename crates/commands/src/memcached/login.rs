@@ -18,8 +18,8 @@
 //! Whether a connection is asked is known when it is made, and it is a conversation of its own until it has said who it is:
 //! one that need not, or has, does no step more for it.
 
-use larder_protocol::Tokens;
 use larder_protocol::scan::line_feed;
+use larder_protocol::{Tokens, last_token};
 use larder_store::Millis;
 
 use super::text::TOO_MANY_CONNECTIONS;
@@ -149,6 +149,10 @@ impl Login {
         }
         cx.spend(out, COMMAND_NS);
         let Some(bytes) = announced(line) else {
+            // What a browser was made to send ends with its first line.
+            if last_token(line).is_some_and(|token| token.starts_with(b"HTTP/")) {
+                return Err((behind, Step::Waits(Next::Close)));
+            }
             out.put(UNAUTHENTICATED);
             return Ok(behind);
         };

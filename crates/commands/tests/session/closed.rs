@@ -353,6 +353,9 @@ fn a_password_that_is_not_told_is_not_lost_by_who_writes_back_what_was() {
     assert_eq!(set(&mut bench, &mut session, &["requirepass", "sesame"]), "+OK\r\n");
     let refused = set(&mut bench, &mut session, &["requirepass", "(redacted)"]);
     assert!(refused.starts_with("-ERR CONFIG SET failed") && refused.contains("requirepass"), "{refused}");
+    let no_text = b"*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$11\r\nrequirepass\r\n$2\r\n\xff\xfe\r\n";
+    let (refused, _) = bench.turns(&mut session, no_text);
+    assert!(refused.starts_with(b"-ERR CONFIG SET failed"), "{}", refused.escape_ascii());
     // One that is set with another that fails is what it was.
     let refused = set(&mut bench, &mut session, &["requirepass", "other", "maxmemory", "99999999999999"]);
     assert!(refused.starts_with("-ERR CONFIG SET failed"), "{refused}");
@@ -457,6 +460,20 @@ fn a_password_in_an_inline_request_that_is_gathered_is_not_looked_at() {
     }
 }
 
+/// What has waited and is refused for its form was no try: the next one waits as long as failures since have made it.
+#[test]
+fn a_try_waits_for_what_failed_at_its_address_since_the_last_one_waited() {
+    let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
+    let mut session = Session::new();
+    let wrong = command(&["AUTH", "wrong"]);
+    assert_eq!(in_time(&mut bench, &mut session, &wrong), (WRONG.into(), 0));
+    let (reply, slept) = in_time(&mut bench, &mut session, &command(&["AUTH", "a", "b", "c"]));
+    assert!(reply.starts_with("-ERR ") && slept == 100, "{reply} {slept}");
+    let waits: Vec<u64> = (0..6).map(|_| in_time(&mut bench, &mut Session::new(), &wrong).1).collect();
+    assert_eq!(waits, [0, 0, 0, 100, 200, 400]);
+    assert_eq!(in_time(&mut bench, &mut session, &command(&["AUTH", "secret"])), ("+OK\r\n".into(), 800));
+}
+
 #[test]
 fn who_is_in_and_says_wrong_passwords_waits_behind_the_reply_in_a_transaction_too() {
     let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
@@ -491,6 +508,8 @@ fn text_clients_are_asked_for_a_password_and_are_strangers_until_they_say_it() {
     assert_eq!(said(&mut bench, &mut one, login), (Next::Receive, "STORED\r\n".into()));
     assert!(!one.is_stranger());
     // There is room for another, of whatever protocol: it is counted once.
+    let http = "POST / HTTP/1.1\r\nHost: cache\r\nset k 0 0 14\r\ndefault secret\r\n";
+    assert_eq!(said(&mut bench, &mut Session::new(), http), (Next::Close, "".into()));
     let mut four = Session::new();
     let (_, reply) = said(&mut bench, &mut four, "*1\r\n$4\r\nPING\r\n");
     assert_eq!(reply, "-NOAUTH Authentication required.\r\n");

@@ -220,6 +220,10 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         if text.len() > TEXT_BYTES_MAX {
             return Err(failed(parameter.name, "the text is too long"));
         }
+        if secret::is_password(parameter.name) && std::str::from_utf8(text).is_err() {
+            // What is shown of it, and compared, would be another.
+            return Err(failed(parameter.name, "a password is UTF-8"));
+        }
         let text = String::from_utf8_lossy(text);
         if secret::is_password(parameter.name) && text == REDACTED {
             // Who writes back what CONFIG GET has told does not make it the password.
