@@ -14,8 +14,10 @@ use larder_eventloop::Millis;
 use super::points::{LEVELS, Level, Points};
 use crate::stalls::Cause;
 
-/// Marks that are kept.
-const MARKS: usize = 128;
+/// Marks of stalls that are kept, of which there may be one a second, and as many of all others: minutes of a busy machine
+/// leave what happened in a day.
+const STALLS: usize = 64;
+const MARKS: usize = 2 * STALLS;
 
 /// A look is due so often.
 pub const LOOK_MS: Millis = 1000;
@@ -129,8 +131,11 @@ impl History {
 
     /// Notes what happened.
     pub fn mark(&mut self, at: Millis, what: What) {
-        if self.marks.len() == MARKS {
-            self.marks.pop_front();
+        let is_alike =
+            |mark: &Mark| matches!(mark.what, What::Stalled { .. }) == matches!(what, What::Stalled { .. });
+        if self.marks.iter().filter(|mark| is_alike(mark)).count() == STALLS {
+            let first = self.marks.iter().position(is_alike);
+            first.and_then(|first| self.marks.remove(first));
         }
         self.marks.push_back(Mark { at, what });
     }
@@ -259,12 +264,17 @@ mod tests {
     #[test]
     fn marks_are_the_last_ones() {
         let mut history = History::new(0, &[0; SERIES_COUNT]);
-        for at in 0..MARKS as u64 + 5 {
+        for at in 0..STALLS as u64 + 5 {
             history.mark(at, What::Flushed);
         }
         let marks: Vec<Millis> = history.marks(None).map(|mark| mark.at).collect();
-        assert_eq!((marks.len(), marks[0]), (MARKS, 5));
-        assert_eq!(history.marks(Some(MARKS as u64 + 3)).count(), 1);
+        assert_eq!((marks.len(), marks[0]), (STALLS, 5));
+        assert_eq!(history.marks(Some(STALLS as u64 + 3)).count(), 1);
+        for at in 100..200 + STALLS as u64 {
+            history.mark(at, What::Stalled { us: 20_000, cause: Cause::Work });
+        }
+        let marks: Vec<Millis> = history.marks(None).map(|mark| mark.at).collect();
+        assert_eq!((marks.len(), marks[0], marks[STALLS]), (MARKS, 5, 200));
         assert_eq!(history.marks.capacity(), MARKS, "it has not grown");
     }
 
