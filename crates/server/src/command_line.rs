@@ -41,7 +41,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, S
         };
         let name = row.letter.map_or(format!("--{}", row.name), |letter| format!("-{letter}"));
         for value in values {
-            let shown = if value.is_empty() { name.clone() } else { format!("{name} {value}") };
+            let is_shown = !value.is_empty() && row.name != "requirepass";
+            let shown = if is_shown { format!("{name} {value}") } else { name.clone() };
             if let Effect::Refused(why) = row.effect {
                 return Err(format!("{shown} is refused: {why}"));
             }
@@ -183,6 +184,7 @@ mod tests {
             "-n 0",
             "-D ab",
             "-b 0",
+            "--http-host 127.0.0.1 --http-port 0",
             "-p",
         ] {
             let error = config(bad).expect_err(bad);
@@ -210,6 +212,9 @@ mod tests {
 
     #[test]
     fn what_was_given_is_known_but_for_a_password() {
+        let long = "secret".repeat(10_000);
+        let refused = config(&format!("--requirepass {long}")).unwrap_err();
+        assert!(refused.starts_with("--requirepass: ") && !refused.contains("secret"), "{refused}");
         let config = config("-m 128 -vv --requirepass secret -o idle_timeout=3,slab_automove").unwrap();
         let given: Vec<(&str, &str)> = config.given.iter().map(|(name, value)| (*name, &value[..])).collect();
         let expected = [

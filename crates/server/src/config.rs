@@ -10,6 +10,7 @@ use larder_commands::{DebugCommand, Digest, Speaks};
 use larder_eventloop::socket::Address;
 
 use crate::listen::{HttpHost, Place};
+use crate::values::USERS_MAX;
 
 /// Which protocols a listener answers (`-B`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -372,6 +373,12 @@ impl Config {
         let Reported { hot_lru_pct, warm_lru_pct, .. } = self.reported;
         if hot_lru_pct + warm_lru_pct > 80 {
             return Err("-o hot_lru_pct,warm_lru_pct: together 80 at most".into());
+        }
+        if self.http_port.is_none() && self.http_host.is_some() {
+            return Err("--http-host, --http-port 0: where to listen by HTTP, and nobody listens".into());
+        }
+        if self.users.len() > USERS_MAX {
+            return Err(format!("--auth-file, -Y: {USERS_MAX} users at most"));
         }
         if !self.text_auth && self.text_users.is_some() {
             return Err("-Y, --text-auth no: users of text clients, and none is asked who it is".into());

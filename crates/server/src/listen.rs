@@ -231,16 +231,13 @@ pub struct Http {
 /// What the system says of a port or a host that was asked for.
 pub fn open_http(config: &Config) -> Result<Option<Http>, ListenError> {
     let Some(port) = config.http_port else { return Ok(None) };
-    let address = match &config.http_host {
-        None => SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port),
-        Some(HttpHost { host, .. }) => {
-            let found = (host.as_str(), port)
-                .to_socket_addrs()
-                .and_then(|mut all| all.next().ok_or_else(|| io::Error::other("the name has no address")));
-            found.map_err(|error| ListenError::new(host, Origin::Http, &error))?
-        }
+    let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    // The first of a name's addresses that can be listened on.
+    let opened = match &config.http_host {
+        None => TcpListener::bind(local),
+        Some(HttpHost { host, .. }) => TcpListener::bind((host.as_str(), port)),
     };
-    let opened = TcpListener::bind(address).and_then(|listener| {
+    let opened = opened.and_then(|listener| {
         let address = listener.local_addr()?;
         Ok(Http { listener, address })
     });
@@ -248,11 +245,17 @@ pub fn open_http(config: &Config) -> Result<Option<Http>, ListenError> {
         Ok(http) => Ok(Some(http)),
         Err(error) if !config.http_port_given && config.http_host.is_none() => {
             tracing::warn!(
-                "no metrics are told, since {address} cannot be listened on ({error}); choose another port with --http-port, or none with --http-port 0"
+                "no metrics are told, since {local} cannot be listened on ({error}); choose another port with --http-port, or none with --http-port 0"
             );
             Ok(None)
         }
-        Err(error) => Err(ListenError::new(address, Origin::Http, &error)),
+        Err(error) => match &config.http_host {
+            None => Err(ListenError::new(local, Origin::Http, &error)),
+            Some(HttpHost { host, .. }) => {
+                let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+                Err(ListenError::new(format!("{host}:{port}"), Origin::Http, &error))
+            }
+        },
     }
 }
 

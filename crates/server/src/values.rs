@@ -89,8 +89,8 @@ pub(crate) fn password(path: &str) -> Result<Digest, String> {
     }
 }
 
-/// Most lines of a file of users: each time somebody says who it is, all of them are compared.
-const USERS_MAX: usize = 4096;
+/// Most users of all files, and lines of one: each time somebody says who it is, all of them are compared.
+pub(crate) const USERS_MAX: usize = 4096;
 
 /// The text of a file of secrets, in memory that is overwritten when it is dropped: of the file's size from the start, so
 /// that no shorter copy was left behind while it grew.
