@@ -25,7 +25,7 @@ func live(t testing.TB, options ...string) (string, *exec.Cmd) {
 // opened is a client of it that is patient: what is tested is not this machine.
 func opened(t testing.TB, socket string, change ...func(*Config)) *Client {
 	t.Helper()
-	c := Config{Servers: []Server{{Address: socket}}, Timeout: 20 * time.Second, DialTimeout: 20 * time.Second, StallTimeout: 20 * time.Second, VerifyReplies: true}
+	c := Config{Servers: []Server{{Address: socket}}, Timeout: patience, DialTimeout: patience, StallTimeout: patience, VerifyReplies: true}
 	for _, f := range change {
 		f(&c)
 	}

@@ -35,12 +35,11 @@ pub fn clients(names: &[String]) -> Outcome {
         return Err(format!("there is no part {name}: cargo xtask clients [c] [go] [rust] [lab]"));
     }
     run(cargo(&["build", "--quiet", "--package", "larder"]))?;
-    for (name, part) in PARTS {
-        if names.is_empty() || names.iter().any(|chosen| chosen == name) {
-            part()?;
-        }
-    }
-    Ok(())
+    let chosen =
+        PARTS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|chosen| chosen == name));
+    let failed: Vec<String> =
+        chosen.filter_map(|(name, part)| part().err().map(|error| format!("{name}: {error}"))).collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
 }
 
 /// Format, vet and tests of `clients/go`, with the race detector and, for allocations, without.
@@ -52,8 +51,8 @@ fn golang() -> Outcome {
         return Err(format!("gofmt -w: {unformatted}"));
     }
     run(go("go", &["vet", "./..."]))?;
-    run(go("go", &["test", "-race", "-count=1", "./..."]))?;
-    run(go("go", &["test", "-count=1", "./..."]))?;
+    run(go("go", &["test", "-race", "-count=1", "-timeout=0", "./..."]))?;
+    run(go("go", &["test", "-count=1", "-timeout=0", "./..."]))?;
     for module in MODULES {
         let inside = |arguments: &[&str]| {
             let mut command = go("go", arguments);
@@ -61,7 +60,7 @@ fn golang() -> Outcome {
             command
         };
         run(inside(&["vet", "./..."]))?;
-        run(inside(&["test", "-race", "-count=1", "./..."]))?;
+        run(inside(&["test", "-race", "-count=1", "-timeout=0", "./..."]))?;
     }
     Ok(())
 }

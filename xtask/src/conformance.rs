@@ -59,6 +59,9 @@ const LONG: &str = "--long";
 pub fn conformance(arguments: &[String]) -> Outcome {
     let (flags, names): (Vec<&String>, Vec<&String>) =
         arguments.iter().partition(|word| [FRAMEWORKS, LONG].contains(&word.as_str()));
+    if let (Some(flag), Some(name)) = (flags.first(), names.first()) {
+        return Err(format!("{flag} chooses suites, and so does {name}: one of both"));
+    }
     let given = |flag: &str| flags.iter().any(|given| *given == flag);
     let expected = expected()?;
     let listed = suites::SUITES.iter().chain(suites::LONG_FORMS);

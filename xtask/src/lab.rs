@@ -1,7 +1,8 @@
 //! The lab's tests that need other people's programs: servers to compare with, a browser for reports, a reader of metrics.
 
 use crate::install;
-use crate::run::{Outcome, cargo, run};
+use crate::programs::{self, Tests};
+use crate::run::{Outcome, cargo};
 
 /// What they need, as Debian calls it.
 const PACKAGES: &[(&str, &str)] = &[
@@ -17,5 +18,6 @@ pub fn lab() -> Outcome {
     // One after the other: a measurement beside another is none. Clients and the page have stages of their own.
     let skipped = ["--skip", "lab_matrix::", "--skip", "lab_clients::", "--skip", "in_browser::"];
     let tests = [&["--ignored", "--test-threads=1"], &skipped[..]].concat();
-    run(cargo(&[&["test", "-p", "larder-lab", "-p", "larder", "--"], &tests[..]].concat()))
+    let build = &["-p", "larder-lab", "-p", "larder", "--lib", "--bins", "--tests"];
+    programs::run_tests(cargo, Tests { build, without: &[], arguments: &tests, lanes: 1 })
 }

@@ -3,7 +3,7 @@
  *
  *     spec FOLDER [brief]
  *
- * `brief` leaves out replies that come byte by byte, or are cut after each byte. */
+ * `brief` leaves out replies that come byte by byte, or are cut after each byte, and short timeouts. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -991,6 +991,10 @@ int main(int count, char **arguments) {
     for (int at = 0; at < cases_count; at++) {
         if (is_for_us(&cases[at])) {
             ours++;
+            /* A checker slows everything down: what is to come in time would not. */
+            if (brief && find(&cases[at].with, "timeout") != NULL) {
+                continue;
+            }
             play_case(&cases[at], 0, 0);
             pipes += play_case(&cases[at], 0, 1);
             if (!brief) {

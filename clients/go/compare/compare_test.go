@@ -24,7 +24,7 @@ const (
 )
 
 // patience is a timeout that no call of a healthy server reaches.
-const patience = 20 * time.Second
+const patience = 10 * time.Minute
 
 var keyNames = func() []string {
 	all := make([]string, keys)

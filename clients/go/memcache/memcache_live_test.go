@@ -22,7 +22,7 @@ func served(t *testing.T) string {
 
 func TestFacadeAllocatesItemAndValueAlone(t *testing.T) {
 	c := memcache.New(served(t))
-	c.Timeout = 20 * time.Second
+	c.Timeout = 10 * time.Minute
 	defer c.Close()
 	item := &memcache.Item{Key: "k", Value: []byte(strings.Repeat("v", 100))}
 	if n := testing.AllocsPerRun(300, func() {
@@ -58,7 +58,7 @@ func TestFacadeAllocatesItemAndValueAlone(t *testing.T) {
 
 func TestFacadeItemsOfOneCallAreTheCallersOwn(t *testing.T) {
 	c := memcache.New(served(t))
-	c.Timeout = 20 * time.Second
+	c.Timeout = 10 * time.Minute
 	defer c.Close()
 	// Small ones that lie together, the longest of them, longer ones, and none.
 	keys := make([]string, 200)
@@ -93,7 +93,7 @@ func TestFacadeItemsOfOneCallAreTheCallersOwn(t *testing.T) {
 
 func TestFacadeOfManyCallersAndKeys(t *testing.T) {
 	c := memcache.New(served(t))
-	c.Timeout = 20 * time.Second
+	c.Timeout = 10 * time.Minute
 	var callers sync.WaitGroup
 	for i := range 64 {
 		callers.Add(1)

@@ -28,7 +28,7 @@ func TestMetricsAndSpansAreThoseOfTheCalls(t *testing.T) {
 	}
 	ctx, parent := tracers.Tracer("test").Start(context.Background(), "parent")
 	cache, err := larder.Open(ctx, larder.Config{
-		Servers: []larder.Server{{Address: socket, Name: "one"}}, Observer: observer, Timeout: 20 * time.Second, DialTimeout: 20 * time.Second,
+		Servers: []larder.Server{{Address: socket, Name: "one"}}, Observer: observer, Timeout: 10 * time.Minute, DialTimeout: 10 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

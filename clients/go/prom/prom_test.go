@@ -21,7 +21,7 @@ func TestMetricsAreThoseOfTheCalls(t *testing.T) {
 	metrics := prom.New(prom.Options{})
 	ctx := context.Background()
 	cache, err := larder.Open(ctx, larder.Config{
-		Servers: []larder.Server{{Address: socket, Name: "one"}}, Observer: metrics, Timeout: 20 * time.Second, DialTimeout: 20 * time.Second,
+		Servers: []larder.Server{{Address: socket, Name: "one"}}, Observer: metrics, Timeout: 10 * time.Minute, DialTimeout: 10 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

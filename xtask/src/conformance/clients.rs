@@ -45,7 +45,7 @@ pub fn larder_go(_: &Namespace, _: &Program) -> Outcome<Counts> {
     fs::write(&starts, script).map_err(|error| format!("{}: {error}", starts.display()))?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&starts, mode).map_err(|error| format!("{}: {error}", starts.display()))?;
-    let mut tests = command("go", &["test", "-count=1", ".", "./memcache"]);
+    let mut tests = command("go", &["test", "-count=1", "-timeout=0", ".", "./memcache"]);
     tests.current_dir(root().join("clients/go")).env("LARDER_SERVER", &starts);
     let output = succeeded(tests)?;
     let passed = output.lines().filter(|line| line.starts_with("ok ")).count() as u32;
