@@ -115,9 +115,9 @@ impl Access {
         }
     }
 
-    /// A client that nobody asks for a password is on another machine, and is not to speak.
-    pub(crate) fn turns_away(&self, local: bool) -> bool {
-        !local && self.protected() && !self.asks()
+    /// A client that nobody has asked for a password is on another machine, and is not to speak.
+    pub(crate) fn turns_away_unasked(&self, local: bool) -> bool {
+        !local && self.protected()
     }
 
     /// Protected mode is on.

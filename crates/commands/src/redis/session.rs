@@ -103,7 +103,9 @@ impl Conversation {
     /// A conversation that has not begun.
     pub fn new(shared: &Shared, cx: &Context<'_, '_>) -> Conversation {
         let client = Client::new(shared, cx);
-        let state = if cx.shared.access.turns_away(cx.peer.is_local()) {
+        // By what was read of the password once: it may be set at this moment.
+        let unasked = client.standing.is_admitted();
+        let state = if unasked && cx.shared.access.turns_away_unasked(cx.peer.is_local()) {
             State::TurnedAway(&PROTECTED)
         } else if client.standing.is_one_too_many() {
             State::TurnedAway(&TOO_MANY)
