@@ -208,25 +208,29 @@ impl<B: Backend, C> EventLoop<B, C> {
     /// Memory for replies is short, or is so no more. While it is, a connection is read and its requests
     /// are taken only when none of its replies wait and its stream has room for more, and no more is
     /// received at a time than can be kept.
-    pub fn set_short(&mut self, short: bool) {
+    pub fn set_short<H: Handler<Connection = C>>(&mut self, handler: &mut H, short: bool) {
         if self.short == short {
             return;
         }
         self.short = short;
         if !short {
-            self.unblock();
+            self.unblock(handler);
         }
     }
 
-    /// Those that waited for their streams to have room are looked at as usual.
+    /// Those that waited for their streams to have room are looked at as usual, and those whose replies wait are read
+    /// again, as far as others are.
     #[cold]
-    fn unblock(&mut self) {
+    fn unblock<H: Handler<Connection = C>>(&mut self, handler: &mut H) {
         for index in 0..self.connections.entries() {
             let Some((id, _)) = self.connections.at(index) else { continue };
             let Some(connection) = self.connections.find(id) else { continue };
             if std::mem::take(&mut connection.blocked) && !connection.queued {
                 connection.queued = true;
                 self.queue.push_back(id);
+            }
+            if connection.unsent > 0 {
+                self.arrange(handler, id);
             }
         }
     }

@@ -219,9 +219,9 @@ fn all_that_a_stream_has_received_is_answered_though_the_peer_says_nothing_more(
         for (peer, (requests, _)) in peers.iter().zip(&all) {
             peer.send(&records(requests));
         }
-        world.events.set_short(seed % 4 == 0);
+        world.events.set_short(&mut world.toy, seed % 4 == 0);
         world.turn();
-        world.events.set_short(false);
+        world.events.set_short(&mut world.toy, false);
         for (peer, (_, replies)) in peers.iter().zip(&all) {
             assert!(read_all(&mut world, peer) == *replies, "seed {seed}");
             assert_eq!(peer.untaken(), 0, "seed {seed}");

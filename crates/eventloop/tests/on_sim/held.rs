@@ -91,7 +91,7 @@ fn in_any_weather_each_gets_its_own_and_whoever_resets_nothing_more() {
             for (peer, name) in peers.iter().zip(NAMES) {
                 peer.send(&pipeline(name).0);
             }
-            world.events.set_short((seed + round) % 5 == 0);
+            world.events.set_short(&mut world.toy, (seed + round) % 5 == 0);
             world.turn();
         }
         for (index, (peer, name)) in peers.iter().zip(NAMES).enumerate() {

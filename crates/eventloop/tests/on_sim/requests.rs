@@ -40,7 +40,7 @@ fn replies_are_complete_and_in_order_in_any_weather() {
                 expected[index].extend(answer);
             }
             // Memory is short at times.
-            world.events.set_short(seed % 2 == 0 && round % 7 < 3);
+            world.events.set_short(&mut world.toy, seed % 2 == 0 && round % 7 < 3);
             world.turn();
             got[(round % 5) as usize].extend(peers[(round % 5) as usize].read(700));
         }
@@ -337,7 +337,7 @@ fn memory_for_kept_input_is_counted_and_given_back() {
 #[test]
 fn while_memory_is_short_nothing_is_answered_that_would_wait() {
     let mut world = World::new(7, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
-    world.events.set_short(true);
+    world.events.set_short(&mut world.toy, true);
     let (peer, full) = (world.connect(), world.connect());
     peer.send(b"ea\n");
     assert_eq!(world.read_all(&peer), b"ea\n", "its stream has room");
@@ -359,6 +359,23 @@ fn while_memory_is_short_nothing_is_answered_that_would_wait() {
     assert_eq!(world.read_all(&peer), replies);
 }
 
+/// One that writes all of its requests before it reads is read again when memory is short no more, whoever asks meanwhile.
+#[test]
+fn whose_replies_wait_is_read_again_when_memory_is_short_no_more() {
+    let mut world = World::new(9, Weather { window: 4096, ..Weather::FAIR }, LIMITS);
+    let peer = world.connect();
+    world.events.set_short(&mut world.toy, true);
+    peer.send(b"x5000\n");
+    world.settle();
+    peer.send(b"ea\n");
+    world.settle();
+    assert_eq!(peer.untaken(), 3, "it is not read while its reply waits");
+    world.events.set_short(&mut world.toy, false);
+    world.settle();
+    assert_eq!(peer.untaken(), 0);
+    assert_eq!(world.read_all(&peer).len(), 5003);
+}
+
 #[test]
 fn while_memory_is_short_a_stream_is_asked_for_room_only_when_it_may_be_full() {
     let mut world = World::new(9, Weather { window: 64 << 10, ..Weather::FAIR }, LIMITS);
@@ -366,7 +383,7 @@ fn while_memory_is_short_a_stream_is_asked_for_room_only_when_it_may_be_full() {
     peer.send(b"ea\n");
     assert_eq!(world.read_all(&peer), b"ea\n");
     assert_eq!(world.events.backend().asked(), 0, "there is enough");
-    world.events.set_short(true);
+    world.events.set_short(&mut world.toy, true);
     for _ in 0..100 {
         peer.send(b"ea\n");
         assert_eq!(world.read_all(&peer), b"ea\n");
@@ -381,11 +398,11 @@ fn who_waited_for_room_is_answered_when_memory_is_short_no_more() {
     let peer = world.connect();
     peer.send(b"x4096\n");
     world.settle();
-    world.events.set_short(true);
+    world.events.set_short(&mut world.toy, true);
     peer.send(b"ea\n");
     world.settle();
     assert_eq!(world.toy.unsent_most, 0);
-    world.events.set_short(false);
+    world.events.set_short(&mut world.toy, false);
     world.settle();
     assert_eq!(world.toy.unsent_most, 3);
     assert_eq!(world.read_all(&peer).len(), 4099);

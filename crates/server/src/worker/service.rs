@@ -255,7 +255,7 @@ impl Service {
         let short = self.hub.store.held_bytes() >= self.hub.store.held_bytes_max();
         // Of the turn that is over, a connection may have made it so already.
         self.set_short(short);
-        events.set_short(short);
+        events.set_short(self, short);
         let wanted = self.hub.shared.common.take_input_wanted();
         if wanted || self.is_crowded() {
             self.thin_out(events, wanted);
