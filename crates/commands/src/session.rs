@@ -236,7 +236,12 @@ impl Session {
         }
     }
 
-    /// Bytes that a command in steps holds until its reply is taken, beside the replies.
+    /// Bytes of messages that come behind the reply that is under way.
+    pub fn late_bytes(&self) -> u64 {
+        if let Conversation::Redis(conversation) = &self.0 { conversation.late_bytes() } else { 0 }
+    }
+
+    /// Bytes that a command in steps holds until its reply is taken, beside the replies, and what comes behind that.
     pub fn held_bytes(&self) -> u64 {
         match &self.0 {
             Conversation::Redis(conversation) => conversation.held_bytes(),
@@ -248,8 +253,8 @@ impl Session {
     }
 
     /// Writes a message that was sent to this client, if it is still to be told.
-    pub fn deliver(&self, delivery: &Delivery, out: &mut Output) {
-        if let Conversation::Redis(conversation) = &self.0 {
+    pub fn deliver(&mut self, delivery: &Delivery, out: &mut Output) {
+        if let Conversation::Redis(conversation) = &mut self.0 {
             conversation.deliver(delivery, out);
         }
     }

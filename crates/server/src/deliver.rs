@@ -49,7 +49,7 @@ impl Service {
             handle.waker.wake();
         }
         // Behind the deliveries: who has missed one is not given those that came after it.
-        self.close_pending(events);
+        let missed = self.close_pending(events);
         self.wake_waiting(events);
         if deliveries.is_empty() {
             return;
@@ -66,14 +66,18 @@ impl Service {
             copied += delivery.copy_bytes();
             let Some(id) = events.id_at(delivery.target.index()) else { continue };
             let Some(connection) = events.state(id) else { continue };
-            if connection.session.redis_client() != Some(delivery.target.client) {
+            let client = delivery.target.client;
+            if connection.session.redis_client() != Some(client)
+                || missed && handle.pending_closes.has_missed(client)
+            {
                 continue;
             }
             let rest = self.turn_replies.own(&mut connection.replies);
             let before = rest.capacity_bytes();
             rest.set_limit(hub.config.reply_bytes_max());
             connection.session.deliver(&delivery, rest);
-            let (waits, grown) = (rest.len(), rest.capacity_bytes() > before);
+            let (waits, grown) =
+                (rest.len() + connection.session.late_bytes(), rest.capacity_bytes() > before);
             drop(delivery);
             if grown {
                 // The connection is charged for them from here on.
@@ -95,8 +99,8 @@ impl Service {
         }
     }
 
-    /// Closes some of those whom others want closed; the rest after the next turn.
-    fn close_pending<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) {
+    /// Closes some of those whom others want closed; the rest after the next turn, if this says that there are more.
+    fn close_pending<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) -> bool {
         let handle = &self.hub().handles[self.index()];
         let (pending_closes, more) = handle.pending_closes.take(CLOSED_MAX);
         if more {
@@ -110,6 +114,7 @@ impl Service {
                 events.close(self, id, Closed::Handler);
             }
         }
+        more
     }
 
     /// Has those looked at in the next turn who wait, and were given something.
@@ -130,7 +135,9 @@ impl Service {
         let store = &self.hub().store;
         let most =
             if store.held_bytes() < store.held_bytes_max() { bytes_max } else { bytes_max.min(SHORT_BYTES) };
-        let waits = events.state(id).and_then(|at| at.replies.rest()).map_or(0, |rest| rest.len());
+        let waits = events
+            .state(id)
+            .map_or(0, |at| at.replies.rest().map_or(0, |rest| rest.len()) + at.session.late_bytes());
         if waits > most {
             self.hub().tally.listeners_cut.fetch_add(1, Relaxed);
             events.close(self, id, Closed::Shed);

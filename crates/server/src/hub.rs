@@ -358,9 +358,10 @@ impl Host for Hub {
     }
 
     fn fetch(&self, place: u64, client: u64) -> Vec<Delivery> {
-        let (deliveries, bytes) = self.handles[(place >> 32) as usize].outbox.take_for(client);
+        let handle = &self.handles[(place >> 32) as usize];
+        let (deliveries, bytes) = handle.outbox.take_for(client);
         self.store.hold(-(bytes as i64));
-        deliveries
+        if handle.pending_closes.has_missed(client) { Vec::new() } else { deliveries }
     }
 
     fn clock_us(&self) -> u64 {

@@ -31,6 +31,12 @@ impl PendingCloses {
         first
     }
 
+    /// A client has missed a delivery, and is to be closed: it is told of none that came behind it.
+    pub fn has_missed(&self, client: u64) -> bool {
+        let clients = self.clients.lock().expect("no holder panics");
+        clients.get(&client).is_some_and(|close| close.missed)
+    }
+
     /// Takes some of them, `most` at most, and says whether there are others.
     pub fn take(&self, most: usize) -> (Vec<(u64, PendingClose)>, bool) {
         let mut clients = self.clients.lock().expect("no holder panics");
@@ -48,7 +54,9 @@ mod tests {
         let pending_closes = PendingCloses::default();
         let close = |index, missed| PendingClose { index, missed };
         assert!(pending_closes.add(9, close(1, false)));
+        assert!(!pending_closes.has_missed(9));
         assert!(!pending_closes.add(9, close(1, true)));
+        assert!(pending_closes.has_missed(9) && !pending_closes.has_missed(8));
         assert!((10..5000).all(|client| !pending_closes.add(client, close(2, false))));
         let (taken, more) = pending_closes.take(1000);
         assert_eq!((taken.len(), more), (1000, true));

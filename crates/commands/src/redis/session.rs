@@ -99,6 +99,11 @@ pub(crate) enum State {
     Closed,
 }
 
+/// Where messages are kept that come behind a reply; of the same kind as `out`.
+pub(crate) fn late<'l>(late: &'l mut Option<Box<Output>>, out: &Output) -> &'l mut Output {
+    late.get_or_insert_with(|| Box::new(out.beside(&[])))
+}
+
 impl Conversation {
     /// A conversation that has not begun.
     pub fn new(shared: &Shared, cx: &Context<'_, '_>) -> Conversation {
@@ -120,15 +125,27 @@ impl Conversation {
         self.client.facts.id
     }
 
-    /// Writes a message that was sent to this client; nothing if it listens no more.
-    pub fn deliver(&self, delivery: &Delivery, out: &mut Output) {
+    /// Writes a message that was sent to this client; nothing if it listens no more. Behind the reply of a command that is
+    /// done in steps, part of which may be out.
+    pub fn deliver(&mut self, delivery: &Delivery, out: &mut Output) {
+        let behind = match &self.state {
+            State::Closed => return,
+            State::Job(under_way) => !under_way.job.waits(),
+            _ => false,
+        };
         if delivery.target.client == self.client_id()
             && let Some(subscriptions) = &self.client.subscriptions
         {
+            let out = if behind { late(&mut self.client.late, out) } else { out };
             let before = out.len();
             subscriptions.deliver(self.client.resp3, &delivery.message, out);
             ClientFacts::raise(&self.client.facts.replied_bytes, out.len() - before);
         }
+    }
+
+    /// Bytes of messages that come behind the reply that is under way.
+    pub fn late_bytes(&self) -> u64 {
+        self.client.late.as_ref().map_or(0, |late| late.len())
     }
 
     /// What may wait for this client.
@@ -142,9 +159,10 @@ impl Conversation {
         self.client.facts.output_bytes.store(bytes, Relaxed);
     }
 
-    /// Bytes that a command in steps holds until its reply is taken.
+    /// Bytes that a command in steps holds until its reply is taken, and what comes behind that.
     pub fn held_bytes(&self) -> u64 {
-        if let State::Job(under_way) = &self.state { under_way.job.held_bytes() } else { 0 }
+        let job = if let State::Job(under_way) = &self.state { under_way.job.held_bytes() } else { 0 };
+        job + self.late_bytes()
     }
 
     /// Between two requests.

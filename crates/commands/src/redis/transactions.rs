@@ -29,6 +29,7 @@ use crate::core::work::{CLEANING_NS, copying_ns};
 use crate::redis::scripts;
 use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::session::execute::{KEY_EVENT_BYTES, KEY_HASH_BYTES};
+use crate::redis::session::late;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
 use weight::{EXEC_NS_MAX, Scale, TOO_LONG};
@@ -573,7 +574,7 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8], began_
 /// Keeps the messages that wait for the client for after EXEC: what comes next may stop it from listening.
 fn keep_deliveries(call: &mut Call<'_, '_, '_>) {
     let Some(subscriptions) = &call.client.subscriptions else { return };
-    let late = call.client.late.get_or_insert_with(|| Box::new(call.out.beside(&[])));
+    let late = late(&mut call.client.late, call.out);
     for delivery in call.cx.host.fetch(call.client.facts.place, call.client.facts.id) {
         subscriptions.deliver(call.client.resp3, &delivery.message, late);
     }

@@ -102,7 +102,8 @@ impl Service {
         }
         connection.session.show_output(connection.held as u64);
         if let Some(limit) = connection.session.output_limit(&self.hub.shared) {
-            self.overflow.left_behind(&connection.facts, unsent, limit, self.now);
+            let waits = unsent + connection.session.late_bytes();
+            self.overflow.left_behind(&connection.facts, waits, limit, self.now);
         }
     }
 }

@@ -87,15 +87,19 @@ impl Turn<'_, '_, '_, '_> {
         flow
     }
 
-    /// Behind a command's reply comes what its client is told of what it published, and what was kept for then.
+    /// Behind a command's reply comes what was kept for then, and what its client is told of what it published.
     pub(crate) fn tell_behind(&mut self, client: &mut Client, row: Option<&Command>) {
+        if client.job.is_some() {
+            // Of its reply there may be more to come.
+            return;
+        }
+        if let Some(late) = client.late.take() {
+            self.out.put(late.contiguous().expect("messages have no values spliced in"));
+        }
         if client.subscriptions.is_some()
             && (row.is_some_and(|row| row.has(flag::PUBLISHES)) || self.cx.shared.events.any())
         {
             self.fetch_deliveries(client);
-        }
-        if let Some(late) = client.late.take() {
-            self.out.put(late.contiguous().expect("messages have no values spliced in"));
         }
     }
 
