@@ -89,6 +89,9 @@ const LISTS: [&str; 3] = ["a", "b", "c"];
 /// Turns in which everybody who was called looks, and who is not is missed.
 const QUIET_PASSES: usize = 3_000;
 
+/// The client of a waiter that waits now, and for which lists.
+type Waiting = Option<(u64, [&'static str; 2])>;
+
 /// What waiters, the pusher and those beside them know of each other.
 #[derive(Default)]
 struct Hall {
@@ -96,8 +99,8 @@ struct Hall {
     awake: RefCell<Vec<u64>>,
     /// Elements that were given to somebody.
     given: RefCell<BTreeSet<String>>,
-    /// Of each waiter, the client that waits now, and for which lists.
-    waiting: RefCell<Vec<Option<(u64, [&'static str; 2])>>>,
+    /// By waiter.
+    waiting: RefCell<Vec<Waiting>>,
     pushed: Cell<usize>,
     /// Nothing is pushed any more.
     over: Cell<bool>,

@@ -160,6 +160,10 @@ impl Job for Blocked {
             }
         }
         self.end(call);
+        // It was called once more: what it does not need is for the next in line.
+        if self.waiter.take_call() {
+            self.look(call);
+        }
         let Some(served) = self.waiter.take_served() else { return Ok(Step::Done) };
         served.done?;
         let reply = self.reply.insert(served.reply);
