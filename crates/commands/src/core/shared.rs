@@ -227,6 +227,8 @@ pub struct Shared {
     look_at: AtomicU64,
     /// Held while `look_at` is made of what it depends on.
     looking: Mutex<()>,
+    /// Held while parameters are set: all of one CONFIG SET, or what was before it.
+    pub(crate) setting: Mutex<()>,
     /// When the server started, in its own time, once somebody has asked for it.
     started_s: OnceLock<u64>,
     /// What was counted before the last `stats reset`.
@@ -268,6 +270,7 @@ impl Shared {
             flush_at: AtomicU64::new(NEVER),
             look_at: AtomicU64::new(NEVER),
             looking: Mutex::default(),
+            setting: Mutex::default(),
             base: Mutex::default(),
             lately: Lately::default(),
             said: Said::default(),

@@ -234,6 +234,8 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     }
     all.sort_by_key(|(parameter, _)| parameter.stage());
     let mut before = Vec::with_capacity(all.len());
+    // Another one would be taken back by what this one saw before it.
+    let _alone = call.cx.shared.setting.lock().unwrap_or_else(PoisonError::into_inner);
     for (parameter, mut text) in all {
         call.spend(SET_NS);
         let was = Was::of(call, parameter);
