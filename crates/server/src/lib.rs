@@ -255,10 +255,11 @@ pub fn serve(config: Config) -> Result<(), Failure> {
 
 /// Ends the server: no more connections, then each worker.
 fn stop(hub: &Hub, bound: Vec<Bound>) {
-    drop(bound);
+    // While it is listened on: another server that starts takes a socket over only when nobody answers there.
     if let Some(path) = &hub.config.unix_socket {
         let _ = std::fs::remove_file(path);
     }
+    drop(bound);
     hub.stop_workers();
 }
 

@@ -223,14 +223,30 @@ impl PidFile {
 }
 
 impl Drop for PidFile {
+    /// Removes the file, unless a server that was started meanwhile has written its own there.
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let own = |text: String| text.trim_end() == std::process::id().to_string();
+        if std::fs::read_to_string(&self.path).is_ok_and(own) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_another_server_has_written_meanwhile_stays() {
+        let path = std::env::temp_dir().join(format!("larder-pid-{}", std::process::id()));
+        drop(PidFile::write(&path).unwrap());
+        assert!(!path.exists());
+        let file = PidFile::write(&path).unwrap();
+        std::fs::write(&path, "1\n").unwrap();
+        drop(file);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "1\n");
+        std::fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn users_are_found_by_name_and_number() {
