@@ -48,7 +48,7 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
         let time = format!("-max_total_time={seconds}");
         // Leaks are looked for above, with each input that is kept. To look after each new one takes up to six
         // parts in seven of the time.
-        let new = ["-timeout=10", "-detect_leaks=0", "-print_final_stats=1"];
+        let new = ["-timeout=300", "-detect_leaks=0", "-print_final_stats=1"];
         let mut more = [&["run", name, &found, &seeds, "--", &time][..], &new].concat();
         more.extend(seed.as_deref());
         let words = DICTIONARIES.iter().find(|(fuzzer, _)| *fuzzer == name);

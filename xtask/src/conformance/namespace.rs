@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a server may take to answer: for hangs.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The namespace, removed on drop.
 #[derive(Debug)]
@@ -39,10 +39,10 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// A program that runs inside, and not for ever.
+    /// A program that runs inside, and ends if nobody is there any more to end it.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.inside();
-        command.args(["timeout", "900"]).arg(program);
+        command.args(["timeout", "7200"]).arg(program);
         command
     }
 

@@ -177,13 +177,14 @@ pub fn redis_benchmark(namespace: &Namespace, program: &Program) -> Outcome<Coun
 /// redis-py's own tests, those of its asyncio client too, less the files and tests that
 /// `spec/redis-py-skipped.list` names.
 pub fn redis_py(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
-    let packages = [PYTEST, "pytest-asyncio==0.23.8", "pytest-timeout==2.3.1", "packaging", "mock"];
+    let packages =
+        [PYTEST, "pytest-asyncio==0.23.8", "pytest-timeout==2.3.1", "packaging==25.0", "mock==5.2.0"];
     let python = python(&[&packages[..], &[&format!("redis=={REDIS_PY}")]].concat())?;
     let source = python_source(&python, "redis", REDIS_PY)?;
     let path = root().join("spec/redis-py-skipped.list");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut command = pytest(namespace, &python);
-    command.args(["--timeout", "30", "--redis-url", "redis://localhost:6379/9", "--asyncio-mode", "auto"]);
+    command.args(["--timeout", "600", "--redis-url", "redis://localhost:6379/9", "--asyncio-mode", "auto"]);
     command.args(["-m", "not onlycluster and not redismod and not ssl"]);
     for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (test, reason) = line.split_once(": ").ok_or_else(|| format!("no reason: {line}"))?;
