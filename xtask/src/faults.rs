@@ -146,10 +146,11 @@ impl Scratch {
     }
 }
 
-/// What is wrong with the lists themselves: what a fault replaces has to be there, so that they cannot rot.
+/// What is wrong with the lists themselves: what a fault replaces has to be there, and the test that has noticed it to stand
+/// in the gate, so that they cannot rot.
 pub fn check() -> Outcome<Vec<String>> {
     let mut complaints = Vec::new();
-    let all = list::load()?;
+    let (all, tests) = (list::load()?, tidy::in_gate()?);
     for (index, fault) in all.iter().enumerate() {
         let mut complain = |what: String| complaints.push(format!("fault {:?}: {what}", fault.name));
         match fs::read_to_string(root().join(&fault.file)) {
@@ -164,6 +165,9 @@ pub fn check() -> Outcome<Vec<String>> {
         }
         if fault.suites.is_empty() {
             complain("names no suite".to_owned());
+        }
+        if let Some(test) = fault.test().filter(|test| !tests.contains(*test)) {
+            complain(format!("{test} noticed it, which is no test of the gate"));
         }
     }
     Ok(complaints)

@@ -12,6 +12,7 @@ mod source;
 mod words;
 
 pub use documents::NOTE;
+pub use ignored::in_gate;
 
 use crate::faults;
 use crate::run::{Outcome, capture, command, root};

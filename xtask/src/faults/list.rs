@@ -121,6 +121,11 @@ impl Fault {
         self.caught.is_none() && self.reason.is_none()
     }
 
+    /// The test that noticed it, without its modules.
+    pub fn test(&self) -> Option<&str> {
+        self.caught.as_deref()?.split(", ").nth(1)?.rsplit([':', ' ']).next()
+    }
+
     /// The file's text with the fault in it.
     ///
     /// # Errors
@@ -204,5 +209,11 @@ mod tests {
         assert!(once.contains("suites: store, loop\ncaught: store, a_test\n"));
         assert_eq!(noted(&once, "one", Some("store, a_test")), once);
         assert_eq!(noted(&once, "one", None), LIST);
+        let test = |caught: &str| {
+            Fault { caught: Some(caught.into()), ..Fault::default() }.test().map(str::to_owned)
+        };
+        assert_eq!(test("schedules, waiting::a_test, waiting seed 19").as_deref(), Some("a_test"));
+        assert_eq!(test("store, no end after 310 s: a::b::a_test").as_deref(), Some("a_test"));
+        assert_eq!(test("store, it failed").as_deref(), Some("failed"));
     }
 }

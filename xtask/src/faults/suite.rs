@@ -33,6 +33,7 @@ pub const SUITES: &[Suite] = &[
         arguments: &["-p", "larder-protocol", "-p", "larder-commands", "-p", "larder-server"],
         filter: &[],
     },
+    Suite { name: "lab", arguments: &["-p", "larder-lab", "--lib", "--tests"], filter: &[] },
     Suite {
         name: "behaviour",
         arguments: &["-p", "larder-store", "--test", "*"],

@@ -2,6 +2,7 @@
 
 use super::{Complaint, files};
 use crate::run::{Outcome, root};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -74,18 +75,35 @@ fn kinds() -> String {
     KINDS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-fn all() -> Outcome<Vec<Result<Ignored, Complaint>>> {
-    let mut found = Vec::new();
+/// Files that tests may be in, and their texts.
+fn sources() -> Outcome<Vec<(String, String)>> {
+    let mut sources = Vec::new();
     for file in files()? {
         let is_test = file.extension().is_some_and(|extension| extension == "rs")
             && ["crates", "clients"].iter().any(|folder| file.starts_with(Path::new(folder)));
         if is_test {
             let text = fs::read_to_string(root().join(&file))
                 .map_err(|error| format!("{}: {error}", file.display()))?;
-            found.extend(of_text(&file.to_string_lossy(), &text));
+            sources.push((file.to_string_lossy().into_owned(), text));
         }
     }
-    Ok(found)
+    Ok(sources)
+}
+
+fn all() -> Outcome<Vec<Result<Ignored, Complaint>>> {
+    Ok(sources()?.iter().flat_map(|(file, text)| of_text(file, text)).collect())
+}
+
+/// Functions, tests of the gate among them: none that is ignored.
+pub fn in_gate() -> Outcome<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for (file, text) in sources()? {
+        let ignored = of_text(&file, &text);
+        let is_ignored = |name: &str| ignored.iter().flatten().any(|test| test.name == name);
+        let functions = text.lines().filter_map(|line| line.trim().strip_prefix("fn ")?.split('(').next());
+        names.extend(functions.filter(|name| !is_ignored(name)).map(str::to_owned));
+    }
+    Ok(names)
 }
 
 /// Tests that are ignored and do not say why.
