@@ -3,7 +3,7 @@
 //!
 //! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
-//!   `pause`
+//!   `pause`, `hold`
 //! - which clients may speak: `access`, `digest`, `guesses`, `strangers`; which listen: `topics`, `glob`; what is told of keys: `events`, `telling`
 //! - what is asked for, and what is there: `traffic`; which clients are told of it: `watchers`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`, `lately`,
@@ -26,6 +26,7 @@ pub(crate) mod findings;
 pub(crate) mod glob;
 pub(crate) mod guesses;
 pub(crate) mod held;
+pub(crate) mod hold;
 pub(crate) mod host;
 pub(crate) mod input;
 pub(crate) mod lately;

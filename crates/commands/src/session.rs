@@ -289,6 +289,12 @@ impl Session {
         }
     }
 
+    /// It is at work at what is one moment for others, and is to be called until it is not, also when its connection
+    /// has ended.
+    pub fn must_end(&self) -> bool {
+        matches!(&self.0, Conversation::Redis(conversation) if conversation.must_end())
+    }
+
     /// Between two requests: nothing is half done (the input that is kept aside).
     #[inline]
     pub fn is_idle(&self) -> bool {

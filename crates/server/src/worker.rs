@@ -193,6 +193,8 @@ impl<B: Backend> Worker<B> {
                 }
             }
             Some(until) if self.events.is_empty() || turn.now >= until => {
+                // Other workers may still have clients that would see the half of it.
+                while self.service.finish_some() {}
                 tracing::debug!(worker = self.index, left = self.events.len(), "worker stopped");
                 return Ok(false);
             }

@@ -230,9 +230,9 @@ impl Guard<'_> {
             }
             // Between two batches: pages of the index, too, are waited for by others.
             waits += 1;
-            self.local.leave_batch(store);
+            self.local.step_aside(store);
             self.local.wait_outside(store, &mut wait);
-            self.local.enter_batch(store);
+            self.local.enter_batch_again(store);
             self.forget_hints();
             if waits >= waits_max {
                 self.local.gave_way_epoch = store.epochs.now();

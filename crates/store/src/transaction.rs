@@ -83,12 +83,16 @@ fn clear<T>(room: &mut Vec<T>) {
     }
 }
 
+/// What a worker's word says that is between two batches in the midst of a request: it waits for others. Epochs are
+/// larger.
+const ASIDE: u64 = 1;
+
 /// The workers that are in a batch, and those that want all others out.
 #[derive(Debug)]
 pub(crate) struct World {
     /// The worker that has the store to itself, and one; 0: none.
     owner: AtomicU64,
-    /// The epoch in which each worker's batch began; 0 outside.
+    /// The epoch in which each worker's batch began; 0 outside, [`ASIDE`] where it has stepped out of it.
     workers: Box<[Apart<AtomicU64>]>,
     holds: AtomicU64,
 }
@@ -117,7 +121,18 @@ impl World {
         fence(Ordering::SeqCst);
         self.workers.iter().all(|worker| {
             let began = worker.load(Ordering::Acquire);
-            began == 0 || began >= tag + 2
+            began <= ASIDE || began >= tag + 2
+        })
+    }
+
+    /// Every request that a worker other than `id` was at in epoch `tag` is over, also one that has stepped out of its
+    /// batch meanwhile.
+    fn requests_over(&self, id: usize, tag: u64) -> bool {
+        // As in `batches_over`.
+        fence(Ordering::SeqCst);
+        self.workers.iter().enumerate().all(|(i, worker)| {
+            let began = worker.load(Ordering::Acquire);
+            i == id || began == 0 || began >= tag + 2
         })
     }
 
@@ -135,6 +150,13 @@ impl World {
         self.workers[id].store(0, Ordering::Release);
     }
 
+    /// Says that worker `id` is between two batches, and goes on with its request in the next.
+    #[inline]
+    fn step_aside(&self, id: usize) {
+        // Release, as in `leave`.
+        self.workers[id].store(ASIDE, Ordering::Release);
+    }
+
     pub(crate) fn take(&self, id: usize) -> bool {
         self.owner.compare_exchange(0, id as u64 + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -144,7 +166,7 @@ impl World {
         // Pairs with the fence behind `enter`: either it sees the owner, or this sees the batch.
         fence(Ordering::SeqCst);
         // Acquire pairs with `leave`: what the batch did is seen.
-        self.workers.iter().enumerate().any(|(i, worker)| i != id && worker.load(Ordering::Acquire) != 0)
+        self.workers.iter().enumerate().any(|(i, worker)| i != id && worker.load(Ordering::Acquire) > ASIDE)
     }
 
     pub(crate) fn give(&self) {
@@ -158,7 +180,15 @@ impl Local {
     pub(crate) fn enter_batch(&mut self, store: &Store) {
         self.announce(store);
         if store.world.taken() {
-            self.enter_batch_later(store);
+            self.enter_batch_later(store, Local::leave_batch);
+        }
+    }
+
+    /// Begins a batch for the rest of a request, which has stepped aside.
+    pub(crate) fn enter_batch_again(&mut self, store: &Store) {
+        self.announce(store);
+        if store.world.taken() {
+            self.enter_batch_later(store, Local::step_aside);
         }
     }
 
@@ -169,9 +199,9 @@ impl Local {
     }
 
     #[cold]
-    fn enter_batch_later(&mut self, store: &Store) {
+    fn enter_batch_later(&mut self, store: &Store, leave: fn(&Local, &Store)) {
         while store.world.taken() {
-            self.leave_batch(store);
+            leave(self, store);
             let mut wait = Wait::idle();
             while store.world.taken() {
                 self.wait_outside(store, &mut wait);
@@ -184,6 +214,12 @@ impl Local {
     pub(crate) fn leave_batch(&self, store: &Store) {
         store.epochs.leave(self.id);
         store.world.leave(self.id);
+    }
+
+    /// Ends a batch in the midst of a request, which goes on in the next.
+    pub(crate) fn step_aside(&self, store: &Store) {
+        store.epochs.leave(self.id);
+        store.world.step_aside(self.id);
     }
 }
 
@@ -301,7 +337,7 @@ impl Guard<'_> {
         assert!(!self.in_transaction(), "one transaction at a time");
         let (store, local) = (self.store, &mut *self.local);
         // Between two batches while waiting, so that others get on with their own wait for all others.
-        local.leave_batch(store);
+        local.step_aside(store);
         let mut wait = Wait::idle();
         while !store.world.take(local.id) {
             local.wait_outside(store, &mut wait);
@@ -319,6 +355,21 @@ impl Guard<'_> {
     /// Ends what [`Guard::begin`] or [`Guard::begin_whole`] began; nothing if neither did.
     pub fn finish(&mut self) {
         self.local.finish(self.store);
+    }
+
+    /// The epoch of what was said to others just now, for [`Guard::others_have_heard`].
+    pub fn say(&self) -> u64 {
+        self.store.epochs.tag()
+    }
+
+    /// Every request that another worker began before `tag` was taken is over: those at work now have seen what was
+    /// said before. Waits for nobody; who asks again and again is told so soon.
+    pub fn others_have_heard(&self, tag: u64) -> bool {
+        self.alone || self.store.world.requests_over(self.local.id, tag) || {
+            self.store.epochs.renew(self.local.id);
+            self.store.epochs.advance();
+            false
+        }
     }
 
     /// Between [`Guard::begin`] or [`Guard::begin_whole`] and [`Guard::finish`].
@@ -521,5 +572,42 @@ impl Guard<'_> {
         let place = self.store.index.place(&self.store.arena, hash);
         let (control, gate) = (place.home().control(), self.store.gate());
         Version { control: control.0, place: place.meta(), gate }
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use crate::{Config, Guard, Store};
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    /// Asked again and again.
+    fn is_heard(guard: &mut Guard<'_>, tag: u64) -> bool {
+        (0..8).any(|_| guard.others_have_heard(tag))
+    }
+
+    #[test]
+    fn a_request_of_before_has_heard_nothing_until_it_is_over_wherever_it_waits() {
+        let store = Store::new(Config { workers_max: 2, ..Config::default() }).unwrap();
+        let (mut one, mut two) = (store.worker().unwrap(), store.worker().unwrap());
+        let other = two.enter(NOW);
+        let mut guard = one.enter(NOW);
+        let tag = guard.say();
+        assert!(!is_heard(&mut guard, tag));
+        // It waits for the store as a whole, which may be another's then, and goes on.
+        other.local.step_aside(other.store);
+        assert!(!store.world.others_inside(guard.local.id) && !is_heard(&mut guard, tag));
+        other.local.enter_batch_again(other.store);
+        assert!(!is_heard(&mut guard, tag));
+        drop(other);
+        assert!(is_heard(&mut guard, tag));
+        // Nor does one worker that is never seen outside of its batches keep anybody waiting.
+        let tag = guard.say();
+        let mut heard = false;
+        for _ in 0..4 {
+            let _other = two.enter(NOW);
+            heard |= guard.others_have_heard(tag);
+        }
+        assert!(heard);
     }
 }

@@ -272,8 +272,11 @@ impl Local {
         self.host.script_pace = Some(Pace::Look(each));
     }
 
-    /// A connection has ended.
-    pub fn ended(&mut self, connection: LocalConnection) {
+    /// A connection has ended; what it does is brought to its end if it is one moment for others.
+    pub fn ended(&mut self, mut connection: LocalConnection) {
+        while connection.session.must_end() {
+            self.go_on(&mut connection);
+        }
         drop(connection);
         let mut guard = self.worker.enter(self.shared.now(START));
         self.shared.serve_left(&mut guard, &self.host);

@@ -1,14 +1,24 @@
-//! A time in which commands wait, of all clients or of those that change something (CLIENT PAUSE).
+//! A time in which commands wait: of all clients or of those that change something (CLIENT PAUSE), or those whose keys
+//! another command holds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_store::Millis;
 
-/// CLIENT PAUSE: until when commands wait, and which.
+use super::hold::Holds;
+
+/// CLIENT PAUSE: until when commands wait, and which; and which keys are held.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     until: AtomicU64,
     writes_only: AtomicBool,
+    /// Keys that commands in steps hold.
+    pub holds: Arc<Holds>,
+    /// Until when each request is looked at: for ever while keys are held.
+    look_until: AtomicU64,
+    /// Held while that is made of what it depends on.
+    looking: Mutex<()>,
 }
 
 impl Pause {
@@ -17,16 +27,32 @@ impl Pause {
         let all = self.left_ms(now) > 0 && !self.writes_only();
         self.writes_only.store(writes_only && !all, Relaxed);
         self.until.fetch_max(until, Relaxed);
+        self.look();
     }
 
     pub fn end(&self) {
         self.until.store(0, Relaxed);
+        self.look();
     }
 
     /// How long commands wait at `now`; 0 if they do not.
     #[inline]
     pub fn left_ms(&self, now: Millis) -> u64 {
         self.until.load(Relaxed).saturating_sub(now)
+    }
+
+    /// Each request is to be looked at before it is carried out.
+    #[inline]
+    pub fn looks(&self, now: Millis) -> bool {
+        self.look_until.load(Relaxed) > now
+    }
+
+    /// A pause has begun or ended, or keys are held, or no more: requests are looked at, or are not any more.
+    #[cold]
+    pub fn look(&self) {
+        let _alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = if self.holds.any() { Millis::MAX } else { self.until.load(Relaxed) };
+        self.look_until.store(until, Relaxed);
     }
 
     pub fn writes_only(&self) -> bool {

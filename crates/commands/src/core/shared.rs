@@ -321,17 +321,18 @@ impl Shared {
         now >= self.look_at.load(Relaxed)
     }
 
-    /// A pause has begun or ended, or another flush is due: each receive looks at it in time.
+    /// A pause has begun or ended, keys are held, or another flush is due: each receive looks at it in time.
     pub(crate) fn look_in_time(&self, now: Millis) {
         let _alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-        let paused = self.pause.left_ms(now) > 0;
+        let paused = self.pause.left_ms(now) > 0 || self.pause.holds.any();
         self.look_at.store(if paused { 0 } else { self.flush_at.load(Relaxed) }, Relaxed);
     }
 
     #[cold]
     fn flush_due(&self, guard: &mut Guard<'_>) {
         let (now, due) = (guard.now(), self.flush_at.load(Relaxed));
-        if now < due {
+        // It comes behind what holds keys.
+        if now < due || self.pause.holds.any() {
             return self.look_in_time(now);
         }
         if self.flush_at.compare_exchange(due, NEVER, Relaxed, Relaxed).is_ok() && !guard.try_flush(None) {

@@ -31,11 +31,11 @@ use super::fail::Fail;
 use super::reply::put_fail;
 use super::shared::Shared;
 use super::table::{self, Secret, flag};
-use crate::core::access::Access;
 use crate::core::batch::{BATCH_KEYS, prefetch_items};
 use crate::core::calls::Meter;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
+use crate::core::hold::LOOK_MS;
 use crate::core::input::Asked;
 use crate::core::output::Output;
 use crate::core::progress::{Next, Progress};
@@ -45,6 +45,7 @@ use crate::core::topics::Delivery;
 use crate::redis::connection::client::{Client, ClientFacts};
 use crate::redis::connection::limits::{Class, OutputLimit};
 use crate::redis::steps::job::UnderWay;
+use crate::redis::strings::pairs::holds_keys;
 use gather::{Discard, Gathering};
 use turn::{Staged, Stop, Turn};
 use upload::Incoming;
@@ -165,6 +166,11 @@ impl Conversation {
         job + self.late_bytes()
     }
 
+    /// What it does is one moment for others, and is to be brought to its end, whoever hears of it.
+    pub fn must_end(&self) -> bool {
+        matches!(&self.state, State::Job(under_way) if under_way.job.must_end())
+    }
+
     /// Between two requests.
     pub fn is_idle(&self) -> bool {
         matches!(self.state, State::Ready)
@@ -208,7 +214,7 @@ impl Conversation {
         out: &mut Output,
     ) -> Progress {
         cx.shared.flush_if_due(&mut cx.guard);
-        if self.client.facts.killed.load(Relaxed) {
+        if self.client.facts.killed.load(Relaxed) && !self.must_end() {
             self.state = State::Closed;
         }
         let left = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
@@ -298,8 +304,7 @@ impl Conversation {
                     return Some(Next::Flush);
                 }
                 if !self.is_read_ahead(turn) {
-                    let paused_ms = turn.cx.shared.pause.left_ms(turn.cx.now());
-                    return self.one(turn, paused_ms);
+                    return self.one(turn);
                 }
                 while turn.runs {
                     turn.settle_any();
@@ -339,7 +344,7 @@ impl Conversation {
     #[inline]
     pub(crate) fn is_read_ahead(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
         let (shared, common) = (turn.shared, turn.cx.shared);
-        common.pause.left_ms(turn.cx.now()) == 0
+        !common.pause.looks(turn.cx.now())
             && self.client.is_plain()
             && !common.topics.monitored()
             && !common.events.any()
@@ -403,37 +408,56 @@ impl Conversation {
     }
 
     /// One request, for a client that is not read ahead.
-    fn one(&mut self, turn: &mut Turn<'_, '_, '_, '_>, paused_ms: Millis) -> Option<Next> {
+    fn one(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         self.client.facts.waits.store(false, Relaxed);
         let start = turn.at;
         let stop = turn.next_single();
-        // A client that has to say who it is may do nothing else, and is told so at once.
-        let is_known = |access: &Access| self.client.standing.is_admitted() || !access.asks();
-        if paused_ms > 0 && is_known(&turn.cx.shared.access) {
-            let all = !turn.cx.shared.pause.writes_only();
-            let waits = |args: Args<'_>| {
-                // What nobody knows, or has too few words, is refused at once.
-                let row = row_of(args).filter(|row| row.takes(args.len()));
-                row.is_some_and(|row| if all { !row.has(flag::WHILE_PAUSED) } else { self.changes(args) })
-            };
-            let waits = match &stop {
-                Stop::Single(args) => waits(*args),
-                Stop::Inline(line) => split(line).is_some_and(|words| waits(words.args())),
-                Stop::Full | Stop::NeedMore(_) | Stop::Fault(_) => false,
-            };
-            if waits {
-                self.client.facts.waits.store(true, Relaxed);
-                turn.at = start;
-                return Some(Next::Sleep(paused_ms.min(PAUSE_LOOK_MS)));
-            }
-        }
         if !self.client.standing.is_admitted()
             && let Some(ms) = self.waits_to_log_in(turn, &stop)
         {
             turn.at = start;
             return Some(Next::Sleep(ms));
         }
+        if turn.cx.shared.pause.looks(turn.cx.now()) {
+            let waits_ms = match &stop {
+                Stop::Single(args) => self.waits_ms(turn, *args),
+                Stop::Inline(line) => split(line).and_then(|words| self.waits_ms(turn, words.args())),
+                Stop::Full | Stop::NeedMore(_) | Stop::Fault(_) => None,
+            };
+            if let Some(ms) = waits_ms {
+                turn.at = start;
+                return self.sleep(ms);
+            }
+        }
         self.stopped(turn, stop)
+    }
+
+    /// The request in front waits.
+    pub(crate) fn sleep(&self, ms: Millis) -> Option<Next> {
+        self.client.facts.waits.store(true, Relaxed);
+        Some(Next::Sleep(ms))
+    }
+
+    /// For how long a request waits before it is looked at again: clients are paused, or its keys are held.
+    #[cold]
+    pub(crate) fn waits_ms(&self, turn: &Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Millis> {
+        // A client that has to say who it is may do nothing else, and is told so at once. What nobody knows, or has too
+        // few words, is refused at once.
+        let is_known = self.client.standing.is_admitted() || !turn.cx.shared.access.asks();
+        let row = row_of(args).filter(|row| is_known && row.takes(args.len()))?;
+        let pause = &turn.cx.shared.pause;
+        let paused_ms = self.paused_ms(turn);
+        if paused_ms > 0
+            && if pause.writes_only() { self.changes(args) } else { !row.has(flag::WHILE_PAUSED) }
+        {
+            return Some(paused_ms);
+        }
+        self.waits_for_keys(turn, row, args).then_some(LOOK_MS)
+    }
+
+    /// For how long a command waits that CLIENT PAUSE concerns; 0 if there is no pause.
+    pub(crate) fn paused_ms(&self, turn: &Turn<'_, '_, '_, '_>) -> Millis {
+        turn.cx.shared.pause.left_ms(turn.cx.now()).min(PAUSE_LOOK_MS)
     }
 
     /// For how long a request that says who it is waits, since passwords were wrong lately.
@@ -453,6 +477,33 @@ impl Conversation {
             Stop::Full | Stop::NeedMore(_) | Stop::Fault(_) => false,
         };
         if logs_in && turn.cx.shared.access.asks() { self.client.logins.wait_ms(turn.cx) } else { None }
+    }
+
+    /// Another client's command holds one of the keys that this one names, or it concerns all of them.
+    fn waits_for_keys(&self, turn: &Turn<'_, '_, '_, '_>, row: &table::Command, args: Args<'_>) -> bool {
+        let pause = &turn.cx.shared.pause;
+        let Some(keys) = pause.holds.keys() else {
+            pause.look();
+            return false;
+        };
+        let held = |db: u8, key: &[u8]| keys.has(turn.cx.guard.key_in(db, key).hash());
+        let transaction = &self.client.transaction;
+        if row.has(flag::RUNS_QUEUE) {
+            return transaction.names_one(self.client.db, held);
+        }
+        if transaction.is_open() && !row.has(flag::AT_ONCE) {
+            // It is queued.
+            return false;
+        }
+        let mut words = args;
+        words.nth(row.words() - 1);
+        // Such a one waits when it has noted its keys.
+        if holds_keys(row, words) {
+            return false;
+        }
+        let mut names_one = row.takes_all(words);
+        row.each_key(words, &mut |key| names_one = names_one || held(self.client.db, key));
+        names_one
     }
 
     /// The command, or one of those that EXEC runs, changes something.

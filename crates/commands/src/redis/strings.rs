@@ -7,6 +7,7 @@ pub(crate) mod float;
 pub(crate) mod hyperloglog;
 mod lcs;
 pub(crate) mod making;
+pub(crate) mod pairs;
 pub(crate) mod rewrite;
 pub(crate) mod set;
 pub(crate) mod source;
@@ -29,6 +30,7 @@ use crate::redis::keys::expiry::{Clock, Expiry, deadline};
 use crate::redis::steps::pieces::Piece;
 use arrayvec::ArrayVec;
 use making::{Edit, edited, integer as integer_reply, make};
+use pairs::{mset, msetnx};
 use rewrite::{Rewrite, large_with, rewrite};
 use set::{Condition, Set, set};
 
@@ -123,12 +125,12 @@ pub(crate) const ROWS: &[Command] = &[
         "key increment",
         "Adds to a number with a fraction.",
     ).doubles(&["increment"]),
-    Command::args("mset", -3, WRITE | DENYOOM, PAIRS, mset).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).weighs(Weighs::Pairs).doc(
+    Command::args("mset", -3, WRITE | DENYOOM | MOMENTS, PAIRS, mset).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).weighs(Weighs::Pairs).doc(
         "1.0.1",
         "key value [key value ...]",
         "Sets several keys.",
     ),
-    Command::args("msetnx", -3, WRITE | DENYOOM, PAIRS, msetnx).tells(Tells::Each(Change::SET)).access(&[Access::Make]).weighs(Weighs::Pairs).doc(
+    Command::args("msetnx", -3, WRITE | DENYOOM | MOMENTS, PAIRS, msetnx).tells(Tells::Each(Change::SET)).access(&[Access::Make]).weighs(Weighs::Pairs).doc(
         "1.0.1",
         "key value [key value ...]",
         "Sets several keys if none of them is there.",
@@ -495,37 +497,6 @@ pub(crate) fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, b
             Err(Refusal::Changed | Refusal::Absent | Refusal::Present | Refusal::Type) => {}
         }
     }
-}
-
-fn mset(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    if !args.len().is_multiple_of(2) {
-        return Err(Fail::arity("mset"));
-    }
-    call.as_one_in(args.step_by(2), |call| store_pairs(call, args))?;
-    call.ok()
-}
-
-fn store_pairs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    while let (Some(key), Some(value)) = (args.next(), args.next()) {
-        let key = call.key(key);
-        let _ = call.store(&key, value, &Attributes::default(), Expect::Any)?;
-    }
-    Ok(())
-}
-
-fn msetnx(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
-    if !args.len().is_multiple_of(2) {
-        return Err(Fail::arity("msetnx"));
-    }
-    call.as_one_in(args.step_by(2), |call| {
-        for name in args.step_by(2) {
-            if call.is_there(&call.key(name)) {
-                return call.integer(0);
-            }
-        }
-        store_pairs(call, args)?;
-        call.integer(1)
-    })
 }
 
 #[cfg(test)]

@@ -576,8 +576,8 @@ impl Command {
     }
 
     /// Words in front of its arguments: its name, and of a subcommand the container's.
-    fn words(&self) -> i32 {
-        1 + self.name.matches('|').count() as i32
+    pub(crate) fn words(&self) -> usize {
+        1 + self.name.matches('|').count()
     }
 
     /// How many keys there are among `args`, which begin behind the name.
@@ -596,7 +596,7 @@ impl Command {
 
     /// Calls `visit` with each key among `args`, which begin behind the name.
     pub(crate) fn each_key<'a>(&self, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8])) {
-        let words = self.words();
+        let words = self.words() as i32;
         let (first, last, step, most) = match self.keys {
             Keys::None => return,
             Keys::Range { first, last, step } => (first, last, step, usize::MAX),
@@ -624,7 +624,7 @@ impl Command {
             Keys::By(keys) | Keys::Behind { keys, .. } => return (keys.0)(args, &mut |_| ()),
             Keys::Counted { count, step } => (count, step),
         };
-        let Some(at) = usize::try_from(count - self.words()).ok() else { return true };
+        let Some(at) = usize::try_from(count - self.words() as i32).ok() else { return true };
         let keys = args.at(at).and_then(parse_integer).and_then(|n| usize::try_from(n).ok());
         let words = args.len().saturating_sub(at + 1);
         keys.is_some_and(|keys| keys > 0 && keys.saturating_mul(step.max(1) as usize) <= words)

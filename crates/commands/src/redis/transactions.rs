@@ -165,6 +165,15 @@ impl Transaction {
         *self = Transaction::default();
     }
 
+    /// What is queued concerns all keys, or it or a watch names one that is `held`.
+    pub fn names_one(&self, db: u8, held: impl Fn(u8, &[u8]) -> bool) -> bool {
+        let Some(queue) = &self.queue else { return false };
+        let mut names_one = queue.commands().any(|(row, args)| row.takes_all(args));
+        queue.each_key(db, &mut |db, key| names_one = names_one || held(db, key));
+        names_one
+            || self.watches.iter().flat_map(|all| &all.keys).any(|watched| held(watched.db, &watched.key))
+    }
+
     /// What is queued changes something.
     pub fn changes(&self) -> bool {
         let queued = self.queue.iter().flat_map(|queue| &queue.commands);

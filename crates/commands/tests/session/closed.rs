@@ -657,6 +657,48 @@ fn a_pause_can_always_be_ended() {
     assert_eq!(bench.says(&mut other, &["PING"]), "+PONG\r\n");
 }
 
+/// Of either protocol, received into its item or gathered: what comes whole in a pause is stored behind it.
+#[test]
+fn a_long_request_that_was_begun_before_a_pause_waits_when_it_is_whole() {
+    let value = "v".repeat(100_000);
+    let set = format!("set k 0 0 {}\r\n{value}\r\n", value.len());
+    let append = format!("append k 0 0 {}\r\n{value}\r\n", value.len());
+    let requests: [(Vec<u8>, &str, &str); 5] = [
+        (command(&["SET", "k", &value]), "+OK\r\n", "WRITE"),
+        (command(&["SET", "k", &value, "EX", "100"]), "+OK\r\n", "WRITE"),
+        (command(&["ECHO", &value]), &format!("$100000\r\n{value}\r\n"), "ALL"),
+        (set.into_bytes(), "STORED\r\n", "WRITE"),
+        (append.into_bytes(), "STORED\r\n", "WRITE"),
+    ];
+    for (input, expected, mode) in &requests {
+        let mut bench = bench();
+        bench.ask("set k 0 0 1\r\nx\r\n");
+        let (mut session, mut kept) = (Session::new(), Vec::new());
+        for part in input.chunks(10_000).take(5) {
+            kept.extend_from_slice(part);
+            let (_, said, consumed) = bench.call(&mut session, &kept);
+            assert_eq!(said, b"");
+            kept.drain(..consumed);
+        }
+        let mut other = Session::new();
+        assert_eq!(bench.says(&mut other, &["CLIENT", "PAUSE", "9000000000000000000", mode]), "+OK\r\n");
+        kept.extend_from_slice(&input[50_000..]);
+        let mut next = Next::Receive;
+        for _ in 0..20 {
+            let (after, said, consumed) = bench.call(&mut session, &kept);
+            assert_eq!(said, b"", "{expected:.9}");
+            kept.drain(..consumed);
+            next = after;
+        }
+        assert!(matches!(next, Next::Sleep(_)), "{expected:.9}: {next:?}");
+        if *mode == "WRITE" {
+            assert_eq!(bench.says(&mut other, &["GET", "k"]), "$1\r\nx\r\n");
+        }
+        bench.says(&mut other, &["CLIENT", "UNPAUSE"]);
+        assert_eq!(String::from_utf8(bench.turns(&mut session, &kept).0).unwrap(), *expected);
+    }
+}
+
 #[test]
 fn who_has_to_say_who_he_is_may_do_so_in_a_pause_and_end_it() {
     let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });

@@ -15,6 +15,7 @@ mod hyperloglog;
 mod later;
 mod lists;
 mod meta;
+mod pairs;
 mod payloads;
 mod scripts;
 mod slices;

@@ -328,7 +328,8 @@ fn keyspace_events_that_many_patterns_are_matched_for_are_told_in_order_and_in_s
     let lost: u64 = lost.parse().expect("a number");
     let most = store.memory_bytes() / 16;
     assert!(lost >= 10_000 && store.held_bytes() - held <= most + (64 << 10), "{lost} lost");
-    assert!((80_000 - lost) * 72 <= most, "{lost} lost");
+    // Of a command in steps some are told while it goes on.
+    assert!((70_000 - lost) * 72 <= most, "{lost} lost");
 }
 
 /// An event for which there is time is told behind those for which there was none.
@@ -843,11 +844,12 @@ fn who_comes_between_two_steps_does_not_pay_for_what_was_done_beside_them() {
         loop {
             let (next, _, consumed) = bench.call(&mut session, &input[at..]);
             let own_ns = bench.room.work().done_ns();
-            // MSET is one step, and pays for all that it has others wait for.
-            assert!(
-                own_ns <= SLICE_NS + STEP_NS || name.starts_with("MSET"),
-                "{name}: {own_ns} ns in a turn"
-            );
+            // The words of MSET are counted and kept before its first step.
+            let before_ns = if name.starts_with("MSET") { SLICE_NS } else { 0 };
+            assert!(own_ns <= before_ns + SLICE_NS + STEP_NS, "{name}: {own_ns} ns in a turn");
+            if let Next::Sleep(ms) | Next::Await(Some(ms)) = next {
+                bench.system += ms;
+            }
             at += consumed;
             let (_, reply, _) = bench.call(&mut other, b"get none\r\n");
             assert_eq!(reply, b"END\r\n");

@@ -289,7 +289,11 @@ impl Handler for Service {
             Closed::Handler | Closed::Peer | Closed::Error | Closed::Drained => {}
         }
         tracing::debug!(peer = %connection.facts.peer, ?why, "connection closed");
-        drop(connection);
+        if connection.session.must_end() {
+            self.unfinished.push(connection);
+        } else {
+            drop(connection);
+        }
         self.serve_left();
         self.hub.ended(self.index);
         let left = self.hub.handles[self.index].connections.load(Relaxed);

@@ -113,6 +113,8 @@ pub struct Service {
     pub(super) unwatched: Rarely,
     /// Those that have to go for the memory of their requests.
     pub(crate) crowd: Crowd,
+    /// Connections that have ended in the midst of what is one moment for others.
+    pub(super) unfinished: Vec<Connection>,
 }
 
 impl Drop for Service {
@@ -144,6 +146,7 @@ impl Service {
             shed_until: 0,
             unwatched: Rarely::default(),
             crowd: Crowd::default(),
+            unfinished: Vec::new(),
         };
         service.read_wall_clock();
         service.tend_samples();
@@ -218,6 +221,7 @@ impl Service {
             }
         }
         drop(guard);
+        more |= self.finish_some();
         self.tend_samples();
         more |= self.hub.shared.go_on_telling(&*self.hub, &self.hub.store, us_max * 1000);
         more |= self.hub.shared.forget_subscriptions(&self.hub.store);
@@ -236,6 +240,26 @@ impl Service {
             let mut guard = self.store.enter(self.wall);
             self.hub.shared.serve_left(&mut guard, &*self.hub);
         }
+    }
+
+    /// Goes on with what connections were at that have ended, one slice of it: nobody hears its reply. True while there is
+    /// more.
+    pub(super) fn finish_some(&mut self) -> bool {
+        let Some(mut connection) = self.unfinished.pop() else { return false };
+        self.room.work().begin_slice();
+        let hub = Arc::clone(&self.hub);
+        let counters = &hub.handles[self.index].counters;
+        let peer = At { facts: &connection.facts, hub: &hub };
+        let guard = self.store.enter(self.wall);
+        let mut context = Context::new(guard, counters, &hub.shared, &*hub, &peer, &self.room);
+        let session = &mut connection.session;
+        self.turn_replies.write(&mut connection.replies, |out| session.receive(&mut context, &[], out));
+        drop(context);
+        self.turn_replies.forget(std::mem::take(&mut connection.replies));
+        if connection.session.must_end() {
+            self.unfinished.push(connection);
+        }
+        !self.unfinished.is_empty()
     }
 
     /// Has the heap give its free pages back when much of what was on it is gone.

@@ -390,6 +390,11 @@ fn pause(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let until = (now as i64).checked_add(timeout).ok_or(Fail::of("ERR timeout is out of range"))?;
     call.cx.shared.pause.begin(now, until as u64, writes_only);
     call.cx.shared.look_in_time(now);
+    if !call.cx.guard.in_transaction() {
+        // What others had begun before they could know of it is over when this one's client is told.
+        call.cx.guard.begin_whole();
+        call.cx.guard.finish();
+    }
     call.ok()
 }
 

@@ -11,6 +11,9 @@ use crate::redis::fail::Fail;
 use crate::redis::session::{Conversation, State};
 use crate::redis::table::{self, RowId};
 
+/// A long request that waits for keys looks at them again after a millisecond for so many bytes.
+const LOOKED_BYTES_A_MS: u64 = 64 << 10;
+
 /// A long request, as far as it has come.
 #[derive(Debug)]
 pub(crate) struct Gathering {
@@ -18,6 +21,8 @@ pub(crate) struct Gathering {
     partial: Partial,
     input: Input,
     looks: Looks,
+    /// It is whole, and waits for keys that are held.
+    waits: bool,
 }
 
 /// The rest of a request that nobody wants.
@@ -37,14 +42,20 @@ impl Conversation {
     pub(crate) fn begin_gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>, partial: Partial) -> Option<Next> {
         let strangers = self.client.standing.stranger().map(Stranger::all);
         let input = Input::new(turn.cx.guard.store(), strangers);
-        self.state = State::Gather(Gathering { bytes: Vec::new(), partial, input, looks: Looks::default() });
+        self.state = State::Gather(Gathering {
+            bytes: Vec::new(),
+            partial,
+            input,
+            looks: Looks::default(),
+            waits: false,
+        });
         None
     }
 
     /// Takes what belongs to the request; runs it when it is whole.
     pub(crate) fn gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Gather(gathering) = &mut self.state else { return None };
-        loop {
+        while !gathering.waits {
             let rest = &turn.input[turn.at..];
             if rest.is_empty() {
                 return Some(Next::Receive);
@@ -82,6 +93,11 @@ impl Conversation {
                 Decoded::Fault(fault) => return self.fault(turn, fault),
             }
         }
+        if turn.cx.shared.pause.looks(turn.cx.now())
+            && let Some(next) = self.waits_whole(turn)
+        {
+            return Some(next);
+        }
         let State::Gather(mut gathering) = std::mem::replace(&mut self.state, State::Ready) else {
             return None;
         };
@@ -109,6 +125,22 @@ impl Conversation {
             },
             Decoded::Nothing(_) | Decoded::Incomplete(_) | Decoded::Fault(_) => None,
         }
+    }
+
+    /// The gathered request is whole, and waits while clients are paused or one of its keys is held: the longer it is, the
+    /// longer.
+    #[cold]
+    fn waits_whole(&mut self, turn: &Turn<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Gather(gathering) = &self.state else { return None };
+        let waits_ms = match decode_on(gathering, turn) {
+            Decoded::Request(args, _) => self.waits_ms(turn, args),
+            Decoded::Inline(line, _) => split(line).and_then(|words| self.waits_ms(turn, words.args())),
+            Decoded::Nothing(_) | Decoded::Incomplete(_) | Decoded::Fault(_) => None,
+        };
+        let State::Gather(gathering) = &mut self.state else { return None };
+        gathering.waits = waits_ms.is_some();
+        let more_ms = gathering.bytes.len() as u64 / LOOKED_BYTES_A_MS;
+        self.sleep(waits_ms? + more_ms)
     }
 
     /// There is no memory for the request: the rest of it is thrown away.

@@ -8,13 +8,16 @@
 //! For SET without options and for SETEX and PSETEX, whose value comes last: all that decides where it
 //! is stored is known before it. Other long requests are gathered, see [`super::gather`].
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use arrayvec::ArrayVec;
 use larder_protocol::resp::Partial;
-use larder_store::{Attributes, Expect, Spaces, Upload};
+use larder_store::{Attributes, Expect, Millis, Spaces, Upload};
 
 use super::gather::Discard;
 use super::turn::Turn;
 use crate::core::context::Context;
+use crate::core::hold::LOOK_MS;
 use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
 use crate::core::progress::Next;
 use crate::core::traffic::{self, Seen, Verb};
@@ -119,6 +122,12 @@ impl Conversation {
         if turn.input.len() - turn.at < 2 {
             return Some(Next::Receive);
         }
+        if turn.cx.shared.pause.looks(turn.cx.now())
+            && let Some(ms) = self.upload_waits_ms(turn)
+        {
+            return self.sleep(ms);
+        }
+        self.client.facts.waits.store(false, Relaxed);
         turn.at += 2;
         turn.left = turn.left.saturating_sub(1);
         let State::Upload(incoming) = std::mem::replace(&mut self.state, State::Ready) else { return None };
@@ -163,6 +172,19 @@ impl Conversation {
             }
         }
         None
+    }
+
+    /// For how long a whole value waits, which was begun before: clients are paused, or its key is held.
+    #[cold]
+    fn upload_waits_ms(&self, turn: &Turn<'_, '_, '_, '_>) -> Option<Millis> {
+        let State::Upload(incoming) = &self.state else { return None };
+        let paused_ms = self.paused_ms(turn);
+        if paused_ms > 0 {
+            return Some(paused_ms);
+        }
+        let keys = turn.cx.shared.pause.holds.keys()?;
+        let key = turn.cx.guard.key_in(self.client.db, incoming.upload.key());
+        keys.has(key.hash()).then_some(LOOK_MS)
     }
 
     /// Memory ran out in the middle of a value: the rest is thrown away. The key keeps what it has.

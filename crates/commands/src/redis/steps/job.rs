@@ -13,6 +13,7 @@
 use larder_protocol::resp::Args;
 use larder_store::Millis;
 
+use crate::core::hold::LOOK_MS;
 use crate::core::progress::Next;
 pub(crate) use crate::core::work::STEP_NS_MIN;
 use crate::redis::call::{Call, Flow};
@@ -22,6 +23,7 @@ use crate::redis::server::commandlog::Noted;
 use crate::redis::session::turn::Turn;
 use crate::redis::session::{Conversation, State};
 use crate::redis::steps::kept::Kept;
+use crate::redis::steps::moments::KEYS_AT_ONCE;
 use crate::redis::table::{self, RowId, flag};
 
 /// What a step came to.
@@ -48,6 +50,11 @@ pub(crate) trait Job: std::fmt::Debug + Send {
 
     /// It changes nothing, so that it may be dropped when nobody hears what it finds.
     fn only_reads(&self) -> bool {
+        false
+    }
+
+    /// It holds keys: what it does to them is one moment for others, and is done to its end.
+    fn must_end(&self) -> bool {
         false
     }
 
@@ -188,10 +195,33 @@ impl Conversation {
         if waits { self.job(turn) } else { Some(Next::Yield) }
     }
 
+    /// A command in steps that was begun before keys were held waits until they are free: what it does next may be to
+    /// them. One that goes through its words, each of them a key, waits only if one of the next is held.
+    #[cold]
+    fn waits_beside(&mut self, turn: &Turn<'_, '_, '_, '_>) -> bool {
+        let db = self.client.db;
+        let State::Job(under_way) = &mut self.state else { return false };
+        let Some(keys) = turn.cx.shared.pause.holds.keys() else { return false };
+        if under_way.job.must_end() || under_way.job.waits() {
+            return false;
+        }
+        let in_moments = under_way.row.and_then(table::row).is_some_and(|row| row.has(flag::MOMENTS));
+        match under_way.job.kept() {
+            Some(kept) if in_moments => {
+                let mut words = kept.words().take(KEYS_AT_ONCE);
+                words.any(|key| keys.has(turn.cx.guard.key_in(db, key).hash()))
+            }
+            Some(_) | None => true,
+        }
+    }
+
     /// Goes on with a command in steps.
     pub(crate) fn job(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         if turn.out.is_full() {
             return Some(Next::Flush);
+        }
+        if turn.cx.shared.pause.looks(turn.cx.now()) && self.waits_beside(turn) {
+            return Some(Next::Sleep(LOOK_MS));
         }
         let State::Job(mut under_way) = std::mem::replace(&mut self.state, State::Ready) else { return None };
         let (mark, replied) = (turn.out.mark(), turn.out.len());

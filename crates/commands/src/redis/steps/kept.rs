@@ -17,6 +17,13 @@ pub(crate) struct Kept {
     input: Option<Input>,
 }
 
+/// A place among the words that are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    rest: usize,
+    pub left: usize,
+}
+
 impl Kept {
     /// Keeps these words: a copy, or, of a request that was gathered, its bytes, which come by [`Kept::take_over`]
     /// before the next step.
@@ -48,6 +55,19 @@ impl Kept {
     /// The words that are left.
     pub fn words(&self) -> Args<'_> {
         Args::rest(&self.bytes[self.bytes.len() - self.rest..], self.left)
+    }
+
+    /// Where the words begin that are left.
+    pub fn place(&self) -> Place {
+        Place { rest: self.rest, left: self.left }
+    }
+
+    /// Has `look` look at some of the words from a place on, which moves behind them. They are left all the same.
+    pub fn walk<T>(&self, at: &mut Place, look: impl FnOnce(&mut Args<'_>) -> T) -> T {
+        let mut words = Args::rest(&self.bytes[self.bytes.len() - at.rest..], at.left);
+        let found = look(&mut words);
+        (at.rest, at.left) = (words.encoded().len(), words.len());
+        found
     }
 
     /// How many are left.

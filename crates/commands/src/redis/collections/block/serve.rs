@@ -6,6 +6,7 @@ use super::waiters::{Left, Served, Waiter, Waiters};
 use super::want::Taken;
 use crate::core::events::{Change, Seen, seen};
 use crate::core::held::Held;
+use crate::core::hold::LOOK_MS;
 use crate::core::host::Host;
 use crate::core::output::Output;
 use crate::core::shared::Shared;
@@ -23,6 +24,8 @@ const LINES_AS_ONE: usize = 16;
 const TRIES_MAX: u8 = 20;
 /// Time between two tries of what finds no room, in which others may make some.
 const AGAIN_US: u64 = 100_000;
+/// And of what is to come back to a key that is held.
+const HELD_US: u64 = LOOK_MS * 1_000;
 /// How much what is popped takes until its client has it, in replies: its bytes and where each ends, in tables that grow.
 const COPIES: u64 = 3;
 /// So many of those who wait for a stream are looked at, at a time, whether there is something for them.
@@ -190,6 +193,10 @@ impl Serving<'_, '_> {
         let (db, target) = (waiter.db, waiter.want.target());
         let Some(nth) = waiter.keys.iter().position(|key| **key == *name) else { return First::Gone };
         let keys = &waiter.keys[..=nth];
+        if target.is_some_and(|target| self.is_held(db, target)) {
+            self.waiters.leave_behind(Left::Key { db, key: name.into() });
+            return First::Nothing;
+        }
         self.guard.begin_in(db, keys.iter().map(|key| &**key).chain(target));
         let first = match self.pick(keys, waiter) {
             Ok(Some(name)) => return self.first_of(name, target, waiter),
@@ -198,6 +205,12 @@ impl Serving<'_, '_> {
         };
         self.guard.finish();
         first
+    }
+
+    /// A command in steps holds this key, which no command of a client names that is at work now.
+    fn is_held(&self, db: u8, name: &[u8]) -> bool {
+        let holds = &self.common.pause.holds;
+        holds.any() && holds.keys().is_some_and(|keys| keys.has(self.guard.key_in(db, name).hash()))
     }
 
     /// Which of these keys, the last of which it is the first in line at, a waiter is given something of. Those at which
@@ -336,6 +349,11 @@ impl Serving<'_, '_> {
                 Left::Taken { moment, key: name, taken, tries, .. } => {
                     // What was flushed since does not come back, and of two names that were swapped it is the other's.
                     let Some(db) = self.guard.name_since(moment) else { continue };
+                    if self.is_held(db, &name) {
+                        let again_us = now_us + HELD_US;
+                        self.waiters.leave_behind(Left::Taken { moment, key: name, taken, tries, again_us });
+                        continue;
+                    }
                     let tells = self.common.events.any();
                     let was = if tells { seen(self.guard, db, &name) } else { None };
                     let key = self.guard.key_in(db, &name);

@@ -1,0 +1,257 @@
+//! MSET and MSETNX of very many keys: in steps, beside others, and one moment for all of them.
+
+use crate::slices::STEP_NS;
+use crate::survey::command;
+use crate::{Bench, bench};
+use larder_commands::{Next, SLICE_NS, Session, Settings};
+
+/// Pairs that take many steps, and the most that take one.
+const MANY: usize = 6_000;
+const FEW: usize = 2 << 10;
+
+fn pairs(name: &str, count: usize, value: &str) -> Vec<u8> {
+    let names: Vec<String> = (0..count).map(|n| format!("k{n}")).collect();
+    let words = names.iter().flat_map(|name| [name, value]);
+    command(&std::iter::once(name).chain(words).collect::<Vec<_>>())
+}
+
+/// Has all keys have a value, which others see.
+fn fill(bench: &mut Bench, value: &str) {
+    let mut guard = bench.worker.enter(bench.system);
+    for n in 0..MANY {
+        let name = format!("k{n}");
+        let key = guard.key(name.as_bytes());
+        let attributes = larder_store::Attributes::default();
+        guard.store_value(&key, value.as_bytes(), &attributes, larder_store::Expect::Any).unwrap();
+    }
+    guard.take_beside_ns();
+}
+
+/// A turn of a session that does no more than its slice and a step.
+fn turn(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>, usize) {
+    let done = bench.call(session, input);
+    let done_ns = bench.room.work().done_ns();
+    assert!(done_ns <= SLICE_NS + STEP_NS, "{done_ns} ns in a turn");
+    done
+}
+
+/// Begins a command of many pairs, and goes on until its keys are held.
+fn begun(bench: &mut Bench, input: &[u8]) -> Session {
+    let mut session = Session::new();
+    let (mut next, said, consumed) = bench.call(&mut session, input);
+    assert_eq!((consumed, String::from_utf8_lossy(&said)), (input.len(), "".into()));
+    while !session.must_end() {
+        assert_eq!(next, Next::Yield);
+        (next, ..) = turn(bench, &mut session, b"");
+    }
+    session
+}
+
+/// Goes on with it to its end: the reply, and how many turns that took.
+fn ended(bench: &mut Bench, session: &mut Session) -> (String, usize) {
+    let (mut said, mut turns) = (Vec::new(), 0);
+    while session.must_end() {
+        said.extend(turn(bench, session, b"").1);
+        turns += 1;
+    }
+    // Others have their turn before the next holds keys.
+    bench.system += 100;
+    (String::from_utf8(said).unwrap(), turns)
+}
+
+/// Waits, and has done nothing.
+fn waits(bench: &mut Bench, session: &mut Session, input: &[u8], what: &str) {
+    let (next, said, _) = bench.call(session, input);
+    assert!(matches!(next, Next::Sleep(_)), "{what}: {next:?}");
+    assert_eq!(said, b"", "{what}");
+}
+
+#[test]
+fn few_pairs_are_written_in_one_step_and_many_in_turns() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    let (next, said, _) = bench.call(&mut session, &pairs("MSET", FEW, "v"));
+    assert!(said == b"+OK\r\n" && matches!(next, Next::Receive | Next::Yield), "{next:?}");
+    let mut session = begun(&mut bench, &pairs("MSET", FEW + 1, "v"));
+    let (said, turns) = ended(&mut bench, &mut session);
+    assert!(said == "+OK\r\n" && turns >= FEW * 2_000 / (SLICE_NS as usize), "{turns} turns");
+    // Few of which one is very long, too.
+    let mut bench = Bench::of(Settings { append_bytes_max: 32 << 20, ..Settings::default() }, 256 << 20);
+    let long = "x".repeat(5 << 20);
+    let input = command(&["MSET", "a", &long, "b", &long]);
+    bench.limit = 64 << 20;
+    let (mut session, mut kept) = (Session::new(), Vec::new());
+    for part in input.chunks(100_000) {
+        kept.extend_from_slice(part);
+        let (_, said, consumed) = bench.call(&mut session, &kept);
+        assert_eq!(said, b"");
+        kept.drain(..consumed);
+    }
+    while !session.must_end() {
+        turn(&mut bench, &mut session, b"");
+    }
+    let (mut said, mut turns) = (Vec::new(), 0);
+    while session.must_end() {
+        // A pair of them takes longer than a slice.
+        said.extend(bench.call(&mut session, b"").1);
+        turns += 1;
+    }
+    assert!(said == b"+OK\r\n" && turns >= 2, "{turns} turns");
+}
+
+#[test]
+fn others_are_served_while_many_pairs_are_written_and_see_none_or_all_of_them() {
+    let mut bench = bench();
+    fill(&mut bench, "old");
+    let mut writer = begun(&mut bench, &pairs("MSET", MANY, "new"));
+    let (mut turns, last) = (0, format!("k{}", MANY - 1));
+    let long: Vec<String> = (MANY - 1..MANY + 6_000).rev().map(|n| format!("k{n}")).collect();
+    let long = command(&std::iter::once("MGET").chain(long.iter().map(|name| &name[..])).collect::<Vec<_>>());
+    let beside: [(&[u8], &str); 7] = [
+        (&command(&["GET", "other"]), "$-1\r\n"),
+        (&command(&["MGET", "other", "k999999"]), "*2\r\n$-1\r\n$-1\r\n"),
+        (&command(&["SET", "other", ""]), "+OK\r\n"),
+        (b"*2\r\n$3\r\nDEL\r\n$5\r\nother\r\n", ":1\r\n"),
+        (b"get other x\r\nmg other v\r\n", "END\r\nEN\r\n"),
+        (b"set y 0 0 1\r\n1\r\ndelete y\r\n", "STORED\r\nDELETED\r\n"),
+        (
+            &[command(&["MULTI"]), command(&["GET", "k1"]), command(&["DISCARD"])].concat(),
+            "+OK\r\n+QUEUED\r\n+OK\r\n",
+        ),
+    ];
+    let of_them: Vec<Vec<u8>> = vec![
+        command(&["GET", "k0"]),
+        command(&["GET", &last]),
+        format!("GET {last}\r\n").into_bytes(),
+        command(&["SET", &last, "mine", "GET"]),
+        command(&["MGET", "other", "k1", &last]),
+        command(&["EXISTS", &last, "k0"]),
+        command(&["COPY", "other", "k3"]),
+        command(&["DBSIZE"]),
+        command(&["SWAPDB", "0", "1"]),
+        command(&["FLUSHALL"]),
+        command(&["EVAL", "return redis.call('GET', 'k0')", "0"]),
+        command(&["WATCH", "k7"]),
+        long,
+        b"get k0\r\n".to_vec(),
+        b"get other k0\r\n".to_vec(),
+        b"mg azA= b v\r\n".to_vec(),
+        b"flush_all\r\n".to_vec(),
+    ];
+    let mut sessions: Vec<Session> = of_them.iter().map(|_| Session::new()).collect();
+    let mut exec = Session::new();
+    bench
+        .turns(&mut exec, &[command(&["MULTI"]), command(&["GET", "k0"]), command(&["GET", &last])].concat());
+    // One that comes in parts waits when it is whole.
+    let (mut gathers, mut kept) = (Session::new(), Vec::new());
+    for part in of_them[12].chunks(20_000) {
+        kept.extend_from_slice(part);
+        let (_, _, consumed) = bench.call(&mut gathers, &kept);
+        kept.drain(..consumed);
+    }
+    assert!(kept.is_empty() && !gathers.is_idle());
+    while writer.must_end() {
+        waits(&mut bench, &mut gathers, b"", "gathered");
+        for (input, expected) in &beside {
+            assert_eq!(&bench.ask(std::str::from_utf8(input).unwrap()), expected);
+        }
+        for (session, input) in sessions.iter_mut().zip(&of_them) {
+            waits(&mut bench, session, input, &String::from_utf8_lossy(&input[..input.len().min(60)]));
+        }
+        waits(&mut bench, &mut exec, &command(&["EXEC"]), "EXEC");
+        let (next, said, _) = turn(&mut bench, &mut writer, b"");
+        assert!(if writer.must_end() { said.is_empty() } else { said == b"+OK\r\n" }, "{next:?}");
+        turns += 1;
+    }
+    assert!(turns >= 20, "{turns} turns");
+    let (said, _) = bench.turns(&mut exec, &command(&["EXEC"]));
+    assert_eq!(String::from_utf8_lossy(&said), "*2\r\n$3\r\nnew\r\n$3\r\nnew\r\n");
+    let (said, _) = bench.turns(&mut sessions[1], &of_them[1]);
+    assert_eq!(String::from_utf8_lossy(&said), "$3\r\nnew\r\n");
+    let (said, _) = bench.turns(&mut gathers, b"");
+    assert_eq!(said.windows(9).filter(|bytes| bytes == b"$3\r\nnew\r\n").count(), 1);
+    assert_eq!(bench.ask("get k0 k5999\r\n"), "VALUE k0 0 3\r\nnew\r\nVALUE k5999 0 3\r\nnew\r\nEND\r\n");
+    // Nothing is looked at any more.
+    assert_eq!(bench.turns(&mut sessions[13], &of_them[13]).0, b"VALUE k0 0 3\r\nnew\r\nEND\r\n");
+}
+
+#[test]
+fn msetnx_of_many_keys_writes_all_or_none() {
+    let mut bench = bench();
+    let input = pairs("MSETNX", MANY, "new");
+    let mut session = begun(&mut bench, &input);
+    assert_eq!(ended(&mut bench, &mut session).0, ":1\r\n");
+    let mut other = Session::new();
+    bench.turns(&mut other, &command(&["FLUSHALL"]));
+    bench.turns(&mut other, &command(&["SET", &format!("k{}", MANY - 1), "old"]));
+    let mut session = begun(&mut bench, &input);
+    assert_eq!(ended(&mut bench, &mut session).0, ":0\r\n");
+    assert_eq!(bench.turns(&mut other, &command(&["DBSIZE"])).0, b":1\r\n");
+}
+
+/// The second begins when the first is done, and others have had their turn between.
+#[test]
+fn two_of_many_pairs_come_one_behind_the_other() {
+    let mut bench = bench();
+    let mut first = begun(&mut bench, &pairs("MSET", MANY, "one"));
+    let (mut second, input) = (Session::new(), pairs("MSET", MANY, "two"));
+    let (mut next, ..) = bench.call(&mut second, &input);
+    while next == Next::Yield {
+        (next, ..) = turn(&mut bench, &mut second, b"");
+    }
+    assert!(matches!(next, Next::Sleep(_) | Next::Await(Some(_))) && !second.must_end(), "{next:?}");
+    assert_eq!(bench.turns(&mut first, b"").0, b"+OK\r\n");
+    // It notes its keys, and waits.
+    while turn(&mut bench, &mut second, b"").0 == Next::Yield {
+        assert!(!second.must_end(), "at once");
+    }
+    assert_eq!(bench.turns(&mut Session::new(), &command(&["GET", "k7"])).0, b"$3\r\none\r\n");
+    bench.system += 100;
+    assert_eq!(bench.turns(&mut second, b"").0, b"+OK\r\n");
+    assert_eq!(bench.turns(&mut Session::new(), &command(&["GET", "k7"])).0, b"$3\r\ntwo\r\n");
+}
+
+#[test]
+fn what_was_begun_in_steps_before_waits_for_keys_that_are_held() {
+    let mut bench = bench();
+    fill(&mut bench, "old");
+    let names: Vec<String> = (0..MANY + 6_000).rev().map(|n| format!("k{n}")).collect();
+    let input =
+        command(&std::iter::once("DEL").chain(names.iter().map(|name| &name[..])).collect::<Vec<_>>());
+    let mut del = Session::new();
+    assert_eq!(bench.call(&mut del, &input).0, Next::Yield);
+    let mut writer = begun(&mut bench, &pairs("MSET", MANY, "new"));
+    let mut next = Next::Yield;
+    while next == Next::Yield {
+        (next, ..) = turn(&mut bench, &mut del, b"");
+    }
+    assert!(matches!(next, Next::Sleep(_)), "{next:?}");
+    assert_eq!(ended(&mut bench, &mut writer).0, "+OK\r\n");
+    assert_eq!(bench.turns(&mut del, b"").0, format!(":{MANY}\r\n").as_bytes());
+    assert_eq!(bench.turns(&mut Session::new(), &command(&["DBSIZE"])).0, b":0\r\n");
+}
+
+/// Its client is told to go: it is done all the same, and then it ends.
+#[test]
+fn a_client_that_is_killed_has_its_pairs_written() {
+    let mut bench = bench();
+    let mut session = begun(&mut bench, &pairs("MSET", MANY, "new"));
+    let id = session.redis_client().unwrap().to_string();
+    let killed = bench.turns(&mut Session::new(), &command(&["CLIENT", "KILL", "ID", &id])).0;
+    assert_eq!(killed, b":1\r\n");
+    ended(&mut bench, &mut session);
+    assert_eq!(bench.turns(&mut Session::new(), &command(&["DBSIZE"])).0, format!(":{MANY}\r\n").as_bytes());
+    assert_eq!(bench.call(&mut session, b"").0, Next::Close);
+}
+
+#[test]
+fn keyspace_events_of_many_pairs_are_told() {
+    let mut bench = bench();
+    let (mut listens, mut asks) = (Session::new(), Session::new());
+    bench.turns(&mut asks, &command(&["CONFIG", "SET", "notify-keyspace-events", "E$"]));
+    bench.turns(&mut listens, &command(&["SUBSCRIBE", "__keyevent@0__:set"]));
+    let mut writer = begun(&mut bench, &pairs("MSET", MANY, "new"));
+    assert_eq!(ended(&mut bench, &mut writer).0, "+OK\r\n");
+    let said = bench.turns(&mut listens, &command(&["PING"])).0;
+    assert_eq!(String::from_utf8_lossy(&said).matches("__keyevent@0__:set\r\n").count(), MANY);
+}
