@@ -53,6 +53,19 @@ impl Store {
         self.stamp.load(Ordering::Acquire)
     }
 
+    /// The flushes until now, of which none is half done: what a worker holds is of before the next.
+    fn settled_stamp_count(&self) -> u64 {
+        loop {
+            let count = self.stamp_count();
+            // Acquire: a gate that is read behind a transaction's beginning is not older than its buckets.
+            if self.stamp() == count as u8 {
+                return count;
+            }
+            // One is between the gate and the count.
+            drop(self.flushing.lock());
+        }
+    }
+
     /// A transaction that is begun may flush so many times. False for more than one may ever, and while too much
     /// of earlier flushes is to be cleaned up.
     pub fn may_flush(&self, times: usize) -> bool {
@@ -120,13 +133,13 @@ pub struct Moment {
 impl Guard<'_> {
     /// The database of a name as it is now.
     pub fn moment(&self, name: u8) -> Moment {
-        Moment { database: self.database(name), flushes: self.store.stamp_count() }
+        Moment { database: self.database(name), flushes: self.store.settled_stamp_count() }
     }
 
     /// The name that a database has now; none if it was flushed since that moment, or may have been: behind more than a
     /// hundred flushes nobody knows.
     pub fn name_since(&self, moment: Moment) -> Option<u8> {
-        let (now, number) = (self.store.stamp_count(), moment.database.number());
+        let (now, number) = (self.store.settled_stamp_count(), moment.database.number());
         let known = now - moment.flushes <= u64::from(LAG_MAX);
         let took = || self.store.flushes.took(moment.flushes as u8, now as u8, number);
         (known && !took()).then(|| self.store.names.name(number))

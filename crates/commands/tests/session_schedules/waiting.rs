@@ -102,6 +102,8 @@ struct Hall {
     /// By waiter.
     waiting: RefCell<Vec<Waiting>>,
     pushed: Cell<usize>,
+    /// Those before this one were flushed: what was not given by then has gone.
+    flushed: Cell<usize>,
     /// Nothing is pushed any more.
     over: Cell<bool>,
     waiters: Cell<usize>,
@@ -255,16 +257,18 @@ fn count_all(local: &mut Local, hall: &Hall) {
         answer(local, &mut connection, &["SELECT", db]);
         for list in LISTS {
             let reply = answer(local, &mut connection, &["LRANGE", list, "0", "-1"]);
-            reply
-                .split("\r\n")
-                .skip(2)
-                .step_by(2)
-                .filter(|element| !element.is_empty())
-                .for_each(|element| hall.take(element));
+            reply.split("\r\n").skip(2).step_by(2).filter(|element| !element.is_empty()).for_each(
+                |element| {
+                    let n: usize = element.parse().expect("a number");
+                    assert!(n >= hall.flushed.get(), "{element} was flushed, and is there");
+                    hall.take(element);
+                },
+            );
         }
     }
-    let all: BTreeSet<String> = (0..hall.pushed.get()).map(|n| n.to_string()).collect();
-    assert_eq!(*hall.given.borrow(), all, "pushed, and neither given nor there");
+    let given = hall.given.borrow();
+    let lost = (hall.flushed.get()..hall.pushed.get()).find(|n| !given.contains(&n.to_string()));
+    assert_eq!(lost, None, "pushed, and neither given nor there");
 }
 
 fn waiting_beside_everything(seed: u64) {
@@ -304,7 +308,8 @@ fn elements_are_given_once_or_stay_whoever_goes_and_whatever_is_swapped() {
     }
 }
 
-/// A client goes while it waits, about when it is given an element: that is its own or goes back.
+/// A client goes while it waits, about when it is given an element: that is its own or goes back, unless all was flushed
+/// since it was pushed.
 fn going(seed: u64) {
     const PUSHES: usize = 200;
     let local = Local::new(&["-m", "16", "-t", "2", "-M"].map(str::to_owned)).expect("a server");
@@ -317,12 +322,16 @@ fn going(seed: u64) {
     schedule.thread("waiter", move || {
         while !its.over.get() {
             let mut connection = waiter.resp_connection();
+            let flushed = its.flushed.get();
             let reply = answer(&mut waiter, &mut connection, &["BLPOP", LISTS[0], "0"]);
             if reply.is_empty() {
                 here.set(true);
                 (0..random.below(3)).for_each(|_| pass());
             } else {
-                its.take(reply.split("\r\n").nth(4).expect("an element"));
+                let element = reply.split("\r\n").nth(4).expect("an element");
+                let n: usize = element.parse().expect("a number");
+                assert!(n >= flushed, "{n} came back behind a flush");
+                its.take(element);
             }
             waiter.ended(connection);
             here.set(false);
@@ -330,7 +339,7 @@ fn going(seed: u64) {
         }
         its.waiters.set(0);
     });
-    let mut pusher = local;
+    let (mut pusher, mut flushes) = (local, Random(seed ^ 0xf1a5));
     hall.waiters.set(1);
     schedule.thread("pusher", move || {
         let mut connection = pusher.resp_connection();
@@ -342,6 +351,10 @@ fn going(seed: u64) {
             assert!(
                 answer(&mut pusher, &mut connection, &["RPUSH", LISTS[0], &n.to_string()]).starts_with(':')
             );
+            if flushes.below(8) == 0 {
+                assert_eq!(answer(&mut pusher, &mut connection, &["FLUSHALL"]), "+OK\r\n");
+                hall.flushed.set(n + 1);
+            }
             progress();
         }
         hall.over.set(true);

@@ -1,6 +1,6 @@
 //! Serving the clients that stand in line at a key that was written.
 
-use larder_store::{Declined, Guard, Key, Removal, Type};
+use larder_store::{Declined, Guard, Key, Moment, Removal, Type};
 
 use super::waiters::{Left, Served, Waiter, Waiters};
 use super::want::Taken;
@@ -197,14 +197,32 @@ impl Serving<'_, '_> {
             self.waiters.leave_behind(Left::Key { db, key: name.into() });
             return First::Nothing;
         }
-        self.guard.begin_in(db, keys.iter().map(|key| &**key).chain(target));
+        let moment = self.begin_at_a_moment(db, || keys.iter().map(|key| &**key).chain(target));
         let first = match self.pick(keys, waiter) {
-            Ok(Some(name)) => return self.first_of(name, target, waiter),
+            Ok(Some(name)) => return self.first_of(name, target, waiter, moment),
             Ok(None) => First::Nothing,
             Err(fail) => self.refuse(name, waiter, fail),
         };
         self.guard.finish();
         first
+    }
+
+    /// Begins a transaction on keys; the moment of which all that they have is. What is flushed from here on is flushed behind the
+    /// transaction, and takes what was popped in it: that does not come back.
+    fn begin_at_a_moment<'k, K: Iterator<Item = &'k [u8]>>(
+        &mut self,
+        db: u8,
+        keys: impl Fn() -> K,
+    ) -> Moment {
+        loop {
+            let moment = self.guard.moment(db);
+            self.guard.begin_in(db, keys());
+            if self.guard.name_since(moment) == Some(db) {
+                return moment;
+            }
+            // Flushed or swapped between the two.
+            self.guard.finish();
+        }
     }
 
     /// A command in steps holds this key, which no command of a client names that is at work now.
@@ -244,7 +262,7 @@ impl Serving<'_, '_> {
     }
 
     /// The key and the target are held: gives the waiter what it waits for, lets them go, and tells of that.
-    fn first_of(&mut self, name: &[u8], target: Option<&[u8]>, waiter: &Waiter) -> First {
+    fn first_of(&mut self, name: &[u8], target: Option<&[u8]>, waiter: &Waiter, moment: Moment) -> First {
         let db = waiter.db;
         let key = self.guard.key_in(db, name);
         let target_key = target.map(|target| self.guard.key_in(db, target));
@@ -256,7 +274,7 @@ impl Serving<'_, '_> {
             [seen(guard, db, name), target.and_then(|target| seen(guard, db, target))]
         };
         let was = look(self.guard);
-        let first = self.give(&key, target_key.as_ref(), waiter);
+        let first = self.give(&key, target_key.as_ref(), waiter, moment);
         let is = look(self.guard);
         self.guard.finish();
         for (nth, key) in [Some(name), target].into_iter().flatten().enumerate() {
@@ -266,14 +284,12 @@ impl Serving<'_, '_> {
     }
 
     /// The key is held: it is looked at, the first in line is claimed, and given what it waits for.
-    fn give(&mut self, key: &Key<'_>, target: Option<&Key<'_>>, waiter: &Waiter) -> First {
+    fn give(&mut self, key: &Key<'_>, target: Option<&Key<'_>>, waiter: &Waiter, moment: Moment) -> First {
         let Ok(Some(there)) = peek_as(self.guard, key, waiter.want.kind()) else { return First::Nothing };
         let bytes = waiter.want.reply_bytes_max(&there, key.bytes().len()) as u64;
         if !waiter.claim() {
             return First::Gone;
         }
-        // Before it is looked at: a flush from here on takes what is popped, too.
-        let moment = self.guard.moment(waiter.db);
         let store = self.guard.store();
         let copied = bytes.saturating_mul(COPIES);
         let most = store.held_bytes_max();
@@ -321,6 +337,40 @@ impl Serving<'_, '_> {
         }
     }
 
+    /// Puts back what was popped for one who has gone, unless it was flushed since; what is to be tried again.
+    fn put_back(&mut self, left: (Moment, Box<[u8]>, Taken, u8), now_us: u64) -> Option<Left> {
+        let (moment, name, taken, tries) = left;
+        // Of two names that were swapped it is the other's.
+        let db = self.guard.name_since(moment)?;
+        if self.is_held(db, &name) {
+            return Some(Left::Taken { moment, key: name, taken, tries, again_us: now_us + HELD_US });
+        }
+        self.guard.begin_in(db, [&*name]);
+        // A flush from here on comes behind what is put back, and takes it.
+        if self.guard.name_since(moment) != Some(db) {
+            self.guard.finish();
+            let gone = self.guard.name_since(moment).is_none();
+            return (!gone).then_some(Left::Taken { moment, key: name, taken, tries, again_us: now_us });
+        }
+        let tells = self.common.events.any();
+        let was = if tells { seen(self.guard, db, &name) } else { None };
+        let key = self.guard.key_in(db, &name);
+        let done = taken.put_back(self.guard, &key);
+        let is = if tells { seen(self.guard, db, &name) } else { None };
+        self.guard.finish();
+        match done {
+            Ok(()) => self.tell(&taken.change(), db, &name, (was, is)),
+            // Somebody has put something else in its place.
+            Err(fail) if fail == Fail::WRONG_TYPE => {}
+            Err(_) if tries >= TRIES_MAX => {}
+            Err(_) => {
+                let (tries, again_us) = (tries + 1, now_us + AGAIN_US);
+                return Some(Left::Taken { moment, key: name, taken, tries, again_us });
+            }
+        }
+        None
+    }
+
     /// Does what those have left who have gone; how much that was.
     #[cold]
     pub fn left(&mut self) -> usize {
@@ -347,34 +397,8 @@ impl Serving<'_, '_> {
                     self.waiters.leave_behind(Left::Groups { moment, key: name, again_us });
                 }
                 Left::Taken { moment, key: name, taken, tries, .. } => {
-                    // What was flushed since does not come back, and of two names that were swapped it is the other's.
-                    let Some(db) = self.guard.name_since(moment) else { continue };
-                    if self.is_held(db, &name) {
-                        let again_us = now_us + HELD_US;
-                        self.waiters.leave_behind(Left::Taken { moment, key: name, taken, tries, again_us });
-                        continue;
-                    }
-                    let tells = self.common.events.any();
-                    let was = if tells { seen(self.guard, db, &name) } else { None };
-                    let key = self.guard.key_in(db, &name);
-                    match taken.put_back(self.guard, &key) {
-                        Ok(()) => {
-                            let is = if tells { seen(self.guard, db, &name) } else { None };
-                            self.tell(&taken.change(), db, &name, (was, is));
-                        }
-                        // Somebody has put something else in its place.
-                        Err(fail) if fail == Fail::WRONG_TYPE => {}
-                        Err(_) if tries >= TRIES_MAX => {}
-                        Err(_) => {
-                            let (tries, again_us) = (tries + 1, now_us + AGAIN_US);
-                            self.waiters.leave_behind(Left::Taken {
-                                moment,
-                                key: name,
-                                taken,
-                                tries,
-                                again_us,
-                            });
-                        }
+                    if let Some(left) = self.put_back((moment, name, taken, tries), now_us) {
+                        self.waiters.leave_behind(left);
                     }
                 }
             }
