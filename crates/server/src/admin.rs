@@ -153,12 +153,17 @@ impl HttpServer {
                 tracing::warn!(%error, "no metrics are told any more");
                 return;
             }
+            let mut arrives = false;
             for event in events.iter() {
                 match event.token {
-                    LISTENER => self.accept(),
+                    LISTENER => arrives = true,
                     WOKEN => drop(waker.drain()),
                     token => self.turn((token - FIRST) as usize, Some(event)),
                 }
+            }
+            if arrives {
+                // Behind the events of those who may have to make way: they are not of who sits there then.
+                self.accept();
             }
             self.look_round();
         }

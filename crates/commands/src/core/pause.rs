@@ -2,7 +2,7 @@
 //! another command holds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_store::Millis;
 
@@ -17,22 +17,24 @@ pub(crate) struct Pause {
     pub holds: Arc<Holds>,
     /// Until when each request is looked at: for ever while keys are held.
     look_until: AtomicU64,
-    /// Held while that is made of what it depends on.
+    /// Held while that is made of what it depends on, and while a pause is begun or ended.
     looking: Mutex<()>,
 }
 
 impl Pause {
     /// Commands wait until then. A pause that lasts longer stays, and one of all commands is of all.
     pub fn begin(&self, now: Millis, until: Millis, writes_only: bool) {
+        let looking = self.looking();
         let all = self.left_ms(now) > 0 && !self.writes_only();
         self.writes_only.store(writes_only && !all, Relaxed);
         self.until.fetch_max(until, Relaxed);
-        self.look();
+        self.set_look(&looking);
     }
 
     pub fn end(&self) {
+        let looking = self.looking();
         self.until.store(0, Relaxed);
-        self.look();
+        self.set_look(&looking);
     }
 
     /// How long commands wait at `now`; 0 if they do not.
@@ -47,10 +49,17 @@ impl Pause {
         self.look_until.load(Relaxed) > now
     }
 
-    /// A pause has begun or ended, or keys are held, or no more: requests are looked at, or are not any more.
+    /// Keys are held, or no more: requests are looked at, or are not any more.
     #[cold]
     pub fn look(&self) {
-        let _alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        self.set_look(&self.looking());
+    }
+
+    fn looking(&self) -> MutexGuard<'_, ()> {
+        self.looking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_look(&self, _looking: &MutexGuard<'_, ()>) {
         let until = if self.holds.any() { Millis::MAX } else { self.until.load(Relaxed) };
         self.look_until.store(until, Relaxed);
     }

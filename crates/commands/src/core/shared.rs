@@ -5,7 +5,7 @@
 //! administrative commands only.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use larder_store::{Guard, Millis};
 
@@ -225,8 +225,8 @@ pub struct Shared {
     flush_at: AtomicU64,
     /// From when on each receive has more to look at than its input: a flush that is due, a pause.
     look_at: AtomicU64,
-    /// Held while `look_at` is made of what it depends on.
-    looking: Mutex<()>,
+    /// How often a flush was asked for. Held while `look_at` is made of what it depends on.
+    looking: Mutex<u64>,
     /// Held while parameters are set: all of one CONFIG SET, or what was before it.
     pub(crate) setting: Mutex<()>,
     /// When the server started, in its own time, once somebody has asked for it.
@@ -323,7 +323,7 @@ impl Shared {
 
     /// A pause has begun or ended, keys are held, or another flush is due: each receive looks at it in time.
     pub(crate) fn look_in_time(&self, now: Millis) {
-        let _alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.looking();
         let paused = self.pause.left_ms(now) > 0 || self.pause.holds.any();
         self.look_at.store(if paused { 0 } else { self.flush_at.load(Relaxed) }, Relaxed);
     }
@@ -335,11 +335,26 @@ impl Shared {
         if now < due || self.pause.holds.any() {
             return self.look_in_time(now);
         }
+        let asked = *self.looking();
         if self.flush_at.compare_exchange(due, NEVER, Relaxed, Relaxed).is_ok() && !guard.try_flush(None) {
-            // At the next look, unless another was asked for meanwhile.
-            let _ = self.flush_at.compare_exchange(NEVER, due, Relaxed, Relaxed);
+            // At the next look, unless another was asked for meanwhile, or a flush at once that takes its place.
+            let asked_now = self.looking();
+            if *asked_now == asked {
+                self.flush_at.store(due, Relaxed);
+            }
         }
         self.look_in_time(now);
+    }
+
+    fn looking(&self) -> MutexGuard<'_, u64> {
+        self.looking.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another flush is due from here on, or none.
+    fn set_flush(&self, at: Millis) {
+        let mut asked = self.looking();
+        *asked += 1;
+        self.flush_at.store(at, Relaxed);
     }
 
     /// When the server started, by a clock that says `now_s` and has run for `uptime_s`: the same for everybody who asks,
@@ -351,13 +366,13 @@ impl Shared {
     /// Flushes the store now; an earlier delayed flush is forgotten, as in memcached. False if a step was made
     /// towards it, and one asks again.
     pub(crate) fn flush_now(&self, guard: &mut Guard<'_>) -> bool {
-        self.flush_at.store(NEVER, Relaxed);
+        self.set_flush(NEVER);
         guard.try_flush(None)
     }
 
     /// Sets when the next flush is due; replaces an earlier one.
     pub(crate) fn flush_later(&self, at: Millis, now: Millis) {
-        self.flush_at.store(at, Relaxed);
+        self.set_flush(at);
         self.look_in_time(now);
     }
 }

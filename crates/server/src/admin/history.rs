@@ -16,8 +16,8 @@ use crate::stalls::Cause;
 
 /// Marks of stalls that are kept, of which there may be one a second, and as many of all others: minutes of a busy machine
 /// leave what happened in a day.
-const STALLS: usize = 64;
-const MARKS: usize = 2 * STALLS;
+const ALIKE_MAX: usize = 64;
+const MARKS: usize = 2 * ALIKE_MAX;
 
 /// A look is due so often.
 pub const LOOK_MS: Millis = 1000;
@@ -133,7 +133,7 @@ impl History {
     pub fn mark(&mut self, at: Millis, what: What) {
         let is_alike =
             |mark: &Mark| matches!(mark.what, What::Stalled { .. }) == matches!(what, What::Stalled { .. });
-        if self.marks.iter().filter(|mark| is_alike(mark)).count() == STALLS {
+        if self.marks.iter().filter(|mark| is_alike(mark)).count() == ALIKE_MAX {
             let first = self.marks.iter().position(is_alike);
             first.and_then(|first| self.marks.remove(first));
         }
@@ -264,17 +264,17 @@ mod tests {
     #[test]
     fn marks_are_the_last_ones() {
         let mut history = History::new(0, &[0; SERIES_COUNT]);
-        for at in 0..STALLS as u64 + 5 {
+        for at in 0..ALIKE_MAX as u64 + 5 {
             history.mark(at, What::Flushed);
         }
         let marks: Vec<Millis> = history.marks(None).map(|mark| mark.at).collect();
-        assert_eq!((marks.len(), marks[0]), (STALLS, 5));
-        assert_eq!(history.marks(Some(STALLS as u64 + 3)).count(), 1);
-        for at in 100..200 + STALLS as u64 {
+        assert_eq!((marks.len(), marks[0]), (ALIKE_MAX, 5));
+        assert_eq!(history.marks(Some(ALIKE_MAX as u64 + 3)).count(), 1);
+        for at in 100..200 + ALIKE_MAX as u64 {
             history.mark(at, What::Stalled { us: 20_000, cause: Cause::Work });
         }
         let marks: Vec<Millis> = history.marks(None).map(|mark| mark.at).collect();
-        assert_eq!((marks.len(), marks[0], marks[STALLS]), (MARKS, 5, 200));
+        assert_eq!((marks.len(), marks[0], marks[ALIKE_MAX]), (MARKS, 5, 200));
         assert_eq!(history.marks.capacity(), MARKS, "it has not grown");
     }
 

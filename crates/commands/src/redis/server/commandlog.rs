@@ -334,8 +334,9 @@ impl Commandlog {
 
     fn add(&self, store: &Store, kind: Kind, mut entry: Entry, value: u64) {
         let log = self.log(kind);
-        (entry.id, entry.value) = (log.last_id.fetch_add(1, Relaxed), value);
         let mut entries = log.entries();
+        // Listed in the order of their numbers.
+        (entry.id, entry.value) = (log.last_id.fetch_add(1, Relaxed), value);
         entries.add(store, entry);
         let most = (log.entries_max.load(Relaxed).max(0) as usize).min(ENTRIES_MAX);
         entries.shorten(store, most, store.memory_bytes() / kind.share());

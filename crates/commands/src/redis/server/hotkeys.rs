@@ -103,9 +103,11 @@ impl Call<'_, '_, '_> {
     }
 }
 
+const IN_PROGRESS: Fail = Fail::of("ERR hotkey tracking session already in progress");
+
 fn start(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     if call.with_hotkeys(|session| session.as_ref().is_some_and(Session::is_active)) {
-        return Err(Fail::of("ERR hotkey tracking session already in progress"));
+        return Err(IN_PROGRESS);
     }
     let metrics = metrics(&mut args)?;
     let (mut count, mut ends_after_ms, mut ratio) = (COUNT, None, 1);
@@ -129,8 +131,15 @@ fn start(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let process = call.cx.host.process();
     let start = Start { metrics, count, ends_after_ms, ratio, at_ms: call.cx.now(), process };
     let (store, now) = (std::sync::Arc::clone(call.cx.guard.store()), call.own_ms());
-    call.with_hotkeys(|session| *session = Some(Session::begin(start, &store, now)));
-    call.ok()
+    let begun = call.with_hotkeys(|session| {
+        let free = !session.as_ref().is_some_and(Session::is_active);
+        if free {
+            *session = Some(Session::begin(start, &store, now));
+        }
+        free
+    });
+    // Another client may have begun one meanwhile.
+    if begun { call.ok() } else { Err(IN_PROGRESS) }
 }
 
 fn stop(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
