@@ -57,6 +57,30 @@ fn line(lua: &Lua) -> Option<(usize, &'static str)> {
     None
 }
 
+/// The line of a script's function so many calls up from who asks for it, less than 0 if it is a library's; 0 if there is
+/// none, or what was called there has no lines. Calls of the sandbox between two of the script's are one.
+pub(crate) fn line_at(lua: &Lua, level: f64) -> i64 {
+    // What asks, and the function of the sandbox that it does that for.
+    const OWN: usize = 2;
+    let (mut up, mut is_own) = (0.0, false);
+    for at in OWN..LEVELS_MAX {
+        let line = lua.inspect_stack(at, |debug| match debug.source().source.as_deref() {
+            Some(CHUNK) => debug.current_line().map_or(0, |line| line as i64),
+            Some(LIBRARY_CHUNK) => debug.current_line().map_or(0, |line| -(line as i64)),
+            _ => 0,
+        });
+        let Some(line) = line else { break };
+        if line != 0 || !is_own {
+            up += 1.0;
+        }
+        is_own = line == 0;
+        if up >= level.trunc() {
+            return line;
+        }
+    }
+    0
+}
+
 /// What `xpcall` makes of an error that ends a script: a table with its text, and its line if that is known.
 pub(crate) fn explain(lua: &Lua, raised: LuaValue) -> LuaResult<LuaTable> {
     let table = match raised {

@@ -362,7 +362,8 @@ impl Writer<'_> {
                 let first = text[..text.len().min(ERROR_BYTES_MAX)].to_vec();
                 self.written.failed.push((first, field(COUNTED) == LuaValue::Boolean(true)));
             }
-            return self.line(b"-", text);
+            let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
+            return self.line(b"-", &text[..end]);
         }
         if let LuaValue::String(text) = field("ok") {
             return self.line(b"+", up_to_zero(&text.as_bytes()));

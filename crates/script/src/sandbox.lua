@@ -315,7 +315,22 @@ function base.collectgarbage(...)
   return done
 end
 
-for _, name in ipairs({ 'assert', 'error', 'gcinfo', 'getmetatable', 'rawequal', 'select', 'tonumber', 'tostring',
+-- Says where it was raised: calls from here to there that are the sandbox's count as what they are to a script, one call
+-- of a function that has no lines.
+function base.error(...)
+  local message, level = ...
+  local up = level == nil and 1 or raw.tonumber(level)
+  if not up then return told('error', pcall(error, ...)) end
+  if up < 2 then error(message, up >= 1 and 2 or 0) end
+  if type(message) == 'string' or type(message) == 'number' then
+    local line = rust.line_at(up)
+    local where = line == 0 and '' or (line > 0 and 'user_script:' .. line or 'user_function:' .. -line) .. ': '
+    message = where .. message
+  end
+  error(message, 0)
+end
+
+for _, name in ipairs({ 'assert', 'gcinfo', 'getmetatable', 'rawequal', 'select', 'tonumber', 'tostring',
   'type', '_VERSION' }) do
   base[name] = raw[name]
 end
@@ -818,6 +833,15 @@ local function reply(field, make)
 end
 
 redis.status_reply = reply('ok', function(value) return value end)
+-- A text without what begins and ends lines around it.
+local function trimmed(text)
+  local from, to = 1, #text
+  local is_end = function(at) return byte(text, at) == 10 or byte(text, at) == 13 end
+  while from <= to and is_end(from) do from = from + 1 end
+  while from <= to and is_end(to) do to = to - 1 end
+  return sub(text, from, to)
+end
+
 -- A code, and the text behind it.
 redis.error_reply = reply('err', function(value)
   local found, zero = rust.find(value, '\0', 1, true)
@@ -825,8 +849,8 @@ redis.error_reply = reply('err', function(value)
   if zero then value = sub(value, 1, zero - 1) end
   if byte(value, 1) == 45 then value = sub(value, 2) end
   local ok, from = rust.find(value, ' ', 1, true)
-  if not (ok and from) then value = 'ERR ' .. value end
-  return value
+  if not (ok and from) then return 'ERR ' .. trimmed(value) end
+  return sub(value, 1, from) .. trimmed(sub(value, from + 1))
 end)
 
 function redis.sha1hex(...)
@@ -949,10 +973,26 @@ base.os = seal({ clock = rust.clock })
 base.redis = seal(redis)
 base.server = base.redis
 base._G = shown
-seal(base, shown)
-setmetatable(base, { __index = function(_, name)
+
+local nothing_else = { __index = function(_, name)
   error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
-end })
+end }
+setmetatable(base, nothing_else)
+
+-- What a library sees while it is loaded: no more than it takes to register functions and to log.
+local library = { register_function = register_function }
+for _, name in ipairs({
+  'log', 'LOG_DEBUG', 'LOG_VERBOSE', 'LOG_NOTICE', 'LOG_WARNING', 'REDIS_VERSION', 'REDIS_VERSION_NUM',
+}) do
+  library[name] = redis[name]
+end
+library = seal(setmetatable(library, nothing_else))
+local loading = setmetatable({ redis = library, server = library }, nothing_else)
+
+-- Behind the globals: all of it, or that while a library is loaded.
+local globals = { __index = base, __newindex = refuse, __metatable = false }
+behind[shown] = base
+setmetatable(shown, globals)
 
 -- A string's methods are what scripts see of the library, and its metatable is no way to change them.
 local strings = getmetatable('')
@@ -962,11 +1002,9 @@ strings.__metatable = seal({ __index = base.string })
 local SCRIPT, FUNCTION = 1, 2
 
 local explain = rust.explain
-local call, protected = redis.call, redis.pcall
 
 local function unload()
-  redis.register_function, redis.call, redis.pcall = nil, call, protected
-  loads = nil
+  globals.__index, loads = base, nil
 end
 
 -- A run: a script, which finds what it is given in KEYS and ARGV, a function of a library, which is given it, or a
@@ -987,7 +1025,7 @@ local function run(script, server, keys, argv, kind)
     ok, result = xpcall(function() return (script(keys, argv)) end, explain)
   else
     loads, registered, base.KEYS, base.ARGV = server, {}, nil, nil
-    redis.register_function, redis.call, redis.pcall = register_function, nil, nil
+    globals.__index = loading
     ok, result = xpcall(script, explain)
     if ok then result = registered end
     unload()

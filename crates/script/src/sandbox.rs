@@ -8,7 +8,7 @@ use mlua::prelude::{
 };
 use sha1::{Digest, Sha1};
 
-use crate::answer::{CHUNK, LIBRARY_CHUNK, error, explain, text_of};
+use crate::answer::{CHUNK, LIBRARY_CHUNK, error, explain, line_at, text_of};
 use crate::engine::{Shared, hex};
 use crate::pattern::Looks;
 use crate::reply::Budget;
@@ -251,6 +251,7 @@ fn rust(lua: &Lua, shared: &Rc<Shared>) -> LuaResult<LuaTable> {
             Ok(lua.inspect_stack(level, |debug| debug.names().name_what == Some("method")).unwrap_or(false))
         })?,
     )?;
+    rust.raw_set("line_at", lua.create_function(|lua, level: f64| Ok(line_at(lua, level)))?)?;
     let own = Rc::clone(shared);
     rust.raw_set("stops", lua.create_function(move |_, ()| Ok(own.running.stops()))?)?;
     let own = Rc::clone(shared);

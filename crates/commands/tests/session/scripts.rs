@@ -422,6 +422,41 @@ fn a_command_takes_as_many_arguments_as_can_be_unpacked() {
     assert!(bench.eval(caught).contains("arguments must be strings or integers"));
 }
 
+/// What begins and ends lines around an error's text goes; where `error` says that it was raised no call of the sandbox is named.
+#[test]
+fn errors_have_the_text_and_the_place_that_redis_gives_them() {
+    let mut bench = bench();
+    for (given, made, raw) in [
+        ("'\\n'", "ERR ", ""),
+        ("'\\r\\nhello\\r\\n'", "ERR hello", "  hello"),
+        ("'a\\nb\\n\\n'", "ERR a b", "a b"),
+        ("'-x\\n'", "ERR x", "-x"),
+        ("' \\n'", " ", " "),
+        ("'ab\\r\\n \\r\\n'", "ab   ", "ab   "),
+    ] {
+        assert_eq!(
+            bench.eval(&format!("return redis.error_reply({given})")),
+            format!("-{made}\r\n"),
+            "{given}"
+        );
+        assert_eq!(bench.eval(&format!("return {{err = {given}}}")), format!("-{raw}\r\n"), "{given}");
+    }
+    for (script, text) in [
+        ("select(2, pcall(error, 'x', 2))", "user_script:1: x"),
+        ("select(2, pcall(error, 'x', 3))", "x"),
+        ("select(2, pcall(function() error('x', 2) end))", "x"),
+        ("select(2, pcall(function() error('x', 3) end))", "user_script:1: x"),
+        ("select(2, xpcall(function() error('x', 3) end, function(e) return e end))", "user_script:1: x"),
+        ("select(2, pcall(string.gsub, 'a', 'a', function() error('x', 2) end))", "x"),
+        ("select(2, pcall(error, 'x', 9))", "x"),
+        ("select(2, pcall(error, 0.5, 7))", "0.5"),
+        ("select(2, pcall(error, 'x', '1.5'))", "x"),
+    ] {
+        let reply = bench.eval(&format!("return {script}"));
+        assert_eq!(reply, format!("${}\r\n{text}\r\n", text.len()), "{script}");
+    }
+}
+
 /// A library logs, and names that are numbers are names.
 #[test]
 fn a_library_that_is_loaded_logs_and_takes_numbers_for_names() {
@@ -434,9 +469,24 @@ fn a_library_that_is_loaded_logs_and_takes_numbers_for_names() {
     assert_eq!(load(&mut bench, logs), "$1\r\nl\r\n");
     assert_eq!(bench.host.noted.lock().unwrap().take(), Some((2, "loaded 1".into())));
     assert_eq!(bench.words(&["FCALL", "f", "0"]), ":1\r\n");
-    // What it asks for besides is refused as before, and its log stays with it.
-    let sets = "redis.setresp(3) redis.register_function('f', function() return 1 end)";
-    assert!(load(&mut bench, sets).contains("can only be called inside a script invocation"));
+    // There is nothing else, neither of Redis's nor of Lua's, and its log stays with it.
+    for (body, name) in [
+        ("redis.setresp(3)", "setresp"),
+        ("redis.call('PING')", "call"),
+        ("local t = tostring(1)", "tostring"),
+        ("error('no')", "error"),
+        ("local g = _G", "_G"),
+    ] {
+        let refused = format!("Script attempted to access nonexistent global variable '{name}'");
+        assert!(load(&mut bench, body).contains(&refused), "{body}");
+    }
+    // What it registers has all of it, by its globals.
+    let later = "local own = redis redis.register_function('f', function() return {tostring(1), redis.sha1hex('')} end)";
+    assert_eq!(load(&mut bench, later), "$1\r\nl\r\n");
+    assert!(bench.words(&["FCALL", "f", "0"]).starts_with("*2\r\n$1\r\n1\r\n$40\r\n"));
+    // One that is there is there, whatever its code.
+    let taken = bench.words(&["FUNCTION", "LOAD", "#!lua name=l\n("]);
+    assert_eq!(taken, "-ERR Library 'l' already exists\r\n");
     bench.host.noted.lock().unwrap().take();
     assert_eq!(bench.eval("local ok = pcall(redis.log, 9, 'x') redis.log(1, 'script') return 1"), ":1\r\n");
     assert_eq!(bench.host.noted.lock().unwrap().take(), Some((1, "script".into())));
@@ -2080,7 +2130,7 @@ fn what_others_forget_while_a_script_goes_on_later_is_there_until_it_ends() {
     let mut bench = bench();
     let works = "for i = 1, 400000 do end ";
     let code = format!(
-        "#!lua name=mine\nlocal text = string.rep('t', 1000) \
+        "#!lua name=mine\nlocal text = ('t'):rep(1000) \
          redis.register_function('f', function(keys, args) {works} \
          return {{#text, keys[1], args[1], redis.call('GET', keys[1])}} end)"
     );

@@ -85,6 +85,9 @@ pub fn stream(seed: u64, length: usize, kind: Kind) -> Vec<Sent> {
         .collect()
 }
 
+/// What both sides are called.
+const NAMES: [&str; 2] = ["Redis", "Larder"];
+
 /// One server's connections.
 struct Side {
     streams: Vec<(TcpStream, Vec<u8>)>,
@@ -148,19 +151,19 @@ pub fn differ(
     known: &mut dyn FnMut(&Difference) -> bool,
 ) -> Result<Option<Difference>, String> {
     let mut sides = [Side::new(servers[0])?, Side::new(servers[1])?];
-    for side in &mut sides {
+    for (name, side) in NAMES.iter().zip(&mut sides) {
         for command in [&["FLUSHALL"][..], &["FUNCTION", "FLUSH"]] {
             let words: Vec<Vec<u8>> = command.iter().map(|word| word.as_bytes().to_vec()).collect();
-            let emptied = side.ask(0, &words)?;
+            let emptied = side.ask(0, &words).map_err(|error| format!("{name}: {error}"))?;
             if emptied.line != b"+OK" {
-                return Err(format!("{}: {}", command[0], emptied.shown()));
+                return Err(format!("{name}: {}: {}", command[0], emptied.shown()));
             }
         }
     }
     let mut comparers = vec![Comparer::default(); CONNECTIONS];
     for (at, (connection, command)) in stream.iter().enumerate() {
         let mut ask = |side: usize| {
-            let name = ["Redis", "Larder"][side];
+            let name = NAMES[side];
             sides[side].ask(*connection, command).map_err(|error| format!("{name}, command {at}: {error}"))
         };
         let (first, second) = (ask(0)?, ask(1)?);

@@ -17,11 +17,14 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Streams without an argument.
 const STREAMS: u64 = 200;
 /// Commands of a stream.
 const LENGTH: usize = 400;
+/// A server whose connections are closed has so long to end.
+const EXIT: Duration = Duration::from_secs(5);
 /// Differences after which no more are looked for.
 const DIFFERENCES_MAX: usize = 40;
 
@@ -48,12 +51,13 @@ fn check() -> Result<bool, String> {
     let names = names(Path::new(&redis))?;
     let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/redis-differs.list");
     let mut known = Known::load(&list, &names)?;
-    let redis = Server::start_program(&Program::Redis(redis.into()), &[] as &[&str])?;
+    let start = || Server::start_program(&Program::Redis(redis.as_str().into()), &[] as &[&str]);
+    let mut peer = start()?;
     let larder = Server::start_program(
         &Program::LarderResp,
         &["-m", "1100", "-t", "2", "--enable-debug-command", "yes"],
     )?;
-    let servers = [redis.address(), larder.address()];
+    let mut servers = [peer.address(), larder.address()];
     if kind == Kind::Scripts {
         // However busy the machine is: none is ended for the time that it takes.
         let mut stream = TcpStream::connect(larder.address()).map_err(|error| error.to_string())?;
@@ -64,18 +68,31 @@ fn check() -> Result<bool, String> {
             return Err("busy-reply-threshold cannot be set".to_owned());
         }
     }
-    let (mut found, mut printed) = (0, Vec::new());
+    let (mut found, mut printed, mut ends, mut passed_over) = (0, Vec::new(), 0, 0);
     for seed in seed..seed + streams {
         let mut sent = stream(seed, LENGTH, kind);
         known.leave_out(&mut sent);
         let mut expected =
             |difference: &Difference| printed.contains(&place(difference)) || known.explains(difference);
-        let differs =
-            differ(servers, &sent, &mut expected).map_err(|error| format!("stream {seed}: {error}"))?;
-        let Some(differs) = differs else { continue };
+        let mut differs = differ(servers, &sent, &mut expected);
+        for again in [true, false] {
+            // Redis 8.0.6 ends by a signal in FUNCTION FLUSH behind some of the streams.
+            if differs.is_err() && peer.wait(EXIT).is_some() {
+                ends += 1;
+                peer = start()?;
+                servers[0] = peer.address();
+                if again {
+                    differs = differ(servers, &sent, &mut expected);
+                } else {
+                    passed_over += 1;
+                    differs = Ok(None);
+                }
+            }
+        }
+        let Some(differs) = differs.map_err(|error| format!("stream {seed}: {error}"))? else { continue };
         found += 1;
         // What does not come again is shown with all that led to it.
-        let again = reduce(servers, &sent, &mut expected)?;
+        let again = reduce(servers, &sent, &mut expected).unwrap_or(None);
         let (sent, difference) = again.unwrap_or((sent[..=differs.at].to_vec(), differs));
         printed.push(place(&difference));
         println!("FAILED stream {seed}");
@@ -88,6 +105,12 @@ fn check() -> Result<bool, String> {
     // What other kinds send more often is for them to need.
     for reason in known.unused(|name| kind.is_first_with(name)) {
         println!("no reply needs this any more: {reason}");
+    }
+    if ends > 0 {
+        println!("{names} has ended {ends} times by itself; {passed_over} streams could not be compared");
+    }
+    if passed_over * 10 > streams {
+        return Err("too many streams could not be compared".to_owned());
     }
     println!(
         "{names}: {} streams of {LENGTH} commands, {found} differ, {} known differences seen",

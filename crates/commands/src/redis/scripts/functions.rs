@@ -3,7 +3,7 @@
 use larder_protocol::resp::Args;
 
 use super::kill;
-use super::library::{Libraries, Library, Policy, SHARE, TOO_MUCH, read};
+use super::library::{self, Libraries, Library, Policy, SHARE, TOO_MUCH, head, read};
 use super::worker::State;
 use crate::core::glob::Pattern;
 use crate::redis::call::{Call, bounded, is, next};
@@ -101,9 +101,16 @@ fn load(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         }
         (policy, code) = (Policy::Replace, word);
     }
+    let taken = |name: &str| format!("ERR Library '{name}' already exists");
+    library::bounded(code)?;
+    // Before it is compiled, and again when it is added: another may have come meanwhile.
+    if let (Policy::Append, Ok((name, _))) = (policy, head(code))
+        && libraries(call).has(&name)
+    {
+        return Err(Fail::with(taken(&name)));
+    }
     let library = read(call, code, &mut 0)?;
     let name = library.name.clone();
-    let taken = |name: &str| format!("ERR Library '{name}' already exists");
     libraries(call).add(call.cx.guard.store(), vec![library], policy, taken)?;
     call.give_way();
     call.bulk(name.as_bytes())

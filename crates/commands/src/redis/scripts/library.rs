@@ -182,6 +182,11 @@ impl Libraries {
         self.known().functions.get(&*key_of(name)).cloned()
     }
 
+    /// There is one of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.known().libraries.contains_key(name)
+    }
+
     /// All of them, by their names.
     pub fn all(&self) -> Vec<Arc<Library>> {
         self.known().libraries.values().cloned().collect()
