@@ -44,7 +44,7 @@ mod whole;
 pub(crate) use build::Builder;
 pub use build::fits_alone;
 pub use change::Declined;
-pub use element::{DIGITS_MAX, Element};
+pub use element::{DIGITS_MAX, Element, LongText, Run};
 pub use fields::{Due, Fields, Lasting, Timed};
 pub use leaf::{Entry, Removed};
 pub(crate) use leaf::{HEAD_BYTES, Leaf, leaf_bytes};
@@ -56,8 +56,9 @@ pub use stream::{
     PendingEntry, Removal, Start, Stream, StreamEntries, StreamEntriesBack, StreamEntry, StreamFields,
     StreamId, StreamLoad, StreamRefusal, StreamTrimmed, Trim, TrimTo,
 };
+pub use tree::Parts;
 pub(crate) use tree::{
-    Edit, ROOT_BYTES, Root, Trees, first_leaf, moves_of, owner_of_node, word_of as node_word_of,
+    Edit, ROOT_BYTES, Root, Trees, first_leaf, moves_of, owner_of_node, relabel, word_of as node_word_of,
 };
 pub use whole::{COPIED_BYTES_MAX, Made};
 

@@ -116,9 +116,9 @@ pub use class::{CLASSES_END, chunk_sizes, plain_class};
 pub use collection::{
     Added, Adding, AutoClaimed, BulkLoad, COPIED_BYTES_MAX, Claim, Collection, Consumer, ConsumerLoad,
     Copied, DIGITS_MAX, Declined, Delivered, Due, Element, Entries, EntriesBack, Entry, Fields, Group,
-    GroupLoad, Lasting, Made, NewFields, NewId, PendingEntry, Removal, Removed, ScoreRule, Scored, Start,
-    Stream, StreamEntries, StreamEntriesBack, StreamEntry, StreamFields, StreamId, StreamLoad, StreamRefusal,
-    StreamTrimmed, Timed, Trim, TrimTo, Trimmed, Type, fits_alone,
+    GroupLoad, Lasting, LongText, Made, NewFields, NewId, Parts, PendingEntry, Removal, Removed, Run,
+    ScoreRule, Scored, Start, Stream, StreamEntries, StreamEntriesBack, StreamEntry, StreamFields, StreamId,
+    StreamLoad, StreamRefusal, StreamTrimmed, Timed, Trim, TrimTo, Trimmed, Type, fits_alone,
 };
 pub use config::{Automove, Config, Error, Eviction};
 pub use database::{DATABASES, Database};

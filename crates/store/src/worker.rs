@@ -107,6 +107,8 @@ pub(crate) struct Local {
     pub(crate) takes_out: bool,
     /// Room for the nodes of a tree that is being changed.
     pub(crate) edit: Edit,
+    /// Leaves of the list that is being published which get another label where they lie: their locations and labels.
+    pub(crate) relabeled: Vec<(u64, u64)>,
     /// Locations of roots that leave their nodes to others when they are retired; 0 for none.
     pub(crate) leaving: [u64; 2],
     /// How many more chunks a test lets this worker have.
@@ -181,6 +183,7 @@ impl Worker {
             timed: Vec::new(),
             takes_out: false,
             edit: Edit::default(),
+            relabeled: Vec::new(),
             leaving: [0; 2],
             #[cfg(test)]
             refuse_after: None,

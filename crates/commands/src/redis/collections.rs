@@ -35,13 +35,13 @@ use std::ops::Range;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{
-    Attributes, Collection, DIGITS_MAX, Element, Entry, Expect, Guard, Hint, Item, Key, Made, Millis, Type,
-    Value,
+    Attributes, Collection, DIGITS_MAX, Element, Entry, Expect, Guard, Hint, Item, Key, LongText, Made,
+    Millis, Type, Value,
 };
 
 use super::call::{Call, ELEMENT_BYTES, find, integer};
 use super::fail::{Done, Fail};
-use super::reply::{put_array, put_bulk, put_double, put_null_array};
+use super::reply::{put_array, put_bulk, put_double, put_head, put_null_array};
 use crate::core::context::Context;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
@@ -75,8 +75,8 @@ const FEW_ELEMENTS: usize = 16;
 /// What an element takes in a reply beside the bytes that it has in a collection, at most: its head, its end, and the
 /// digits of a number.
 pub(crate) const ELEMENT_ROOM: usize = 32;
-/// The head and the end of an element in a reply, at most: it has fewer than 100,000 bytes.
-const ELEMENT_FRAME: usize = 10;
+/// The head and the end of an element in a reply, at most: it has fewer than 10,000,000 bytes.
+const ELEMENT_FRAME: usize = 12;
 /// A score in a reply, at most, and that it is one of a pair.
 const SCORE_ROOM: usize = 40;
 
@@ -314,7 +314,22 @@ impl Shown {
     }
 }
 
-/// An element as a bulk string.
+/// An element of a list as a bulk string.
+pub(crate) fn put_element_of(out: &mut Output, list: &Collection<'_>, element: &Element<'_>) {
+    match element {
+        Element::Apart(apart) => put_apart(out, list, apart),
+        element => put_element(out, element),
+    }
+}
+
+/// An element of a collection that lies apart, as a bulk string: copied.
+fn put_apart(out: &mut Output, there: &Collection<'_>, apart: &LongText<'_>) {
+    put_head(out, b'$', apart.len() as u64);
+    there.parts(apart).for_each(|part| out.put(part));
+    out.put(b"\r\n");
+}
+
+/// An element as a bulk string: one that lies in a leaf.
 #[inline]
 pub(crate) fn put_element(out: &mut Output, element: &Element<'_>) {
     put_bulk(out, element.text(&mut [0; DIGITS_MAX]));

@@ -21,6 +21,8 @@ use std::ops::Range;
 
 /// A leaf that is longer than this has no place in any chunk.
 pub(super) const LEAF_BYTES_MAX: usize = CHUNK_BYTES_MAX - 8;
+/// A string that is longer than this has no place in a leaf of a tree, even alone: its code and its length are there, too.
+pub(super) const STRING_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES - 3;
 
 /// A leaf is as long as it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,12 @@ pub fn fits_alone(kind: Type, name: &[u8], value: &[u8]) -> bool {
     };
     let leaf = HEAD_BYTES + arrays + Packed::of(name).bytes() + values;
     leaf <= LEAF_BYTES_MAX && NODE_BYTES + leaf <= CHUNK_BYTES_MAX
+}
+
+/// A string is too long for a leaf of a list.
+#[inline]
+pub(super) fn is_apart(text: &[u8]) -> bool {
+    text.len() > STRING_BYTES_MAX
 }
 
 /// An entry to be.
@@ -222,6 +230,19 @@ impl Builder {
         added
     }
 
+    /// Puts an element behind all others of a list.
+    ///
+    /// # Errors
+    /// [`Full`], and nothing done.
+    pub(super) fn push_one(&mut self, name: &[u8]) -> Result<(), Full> {
+        self.insert(self.codes.len(), NewEntry { tag: 0, name, value: &[], score: 0.0 })
+    }
+
+    /// What a string of it may have, at most: one of a list that fits no leaf of a tree lies apart.
+    fn string_bytes_max(&self) -> usize {
+        if self.kind == Type::List { STRING_BYTES_MAX } else { LEAF_BYTES_MAX }
+    }
+
     /// A time of a field is there, or was.
     fn has_times(&self) -> bool {
         self.kind == Type::Hash && !self.words.is_empty()
@@ -261,7 +282,7 @@ impl Builder {
     /// # Errors
     /// [`Full`], and nothing done.
     pub(crate) fn insert(&mut self, i: usize, new: NewEntry<'_>) -> Result<(), Full> {
-        if new.name.len().max(new.value.len()) > LEAF_BYTES_MAX {
+        if new.name.len().max(new.value.len()) > self.string_bytes_max() {
             return Err(Full);
         }
         let (name, value) = (Packed::of(new.name), Packed::of(new.value));
@@ -410,7 +431,7 @@ impl Builder {
 
     /// Replaces the value of entry `i`, or the only string that it has.
     fn replace(&mut self, i: usize, text: &[u8], value: bool) -> Result<(), Full> {
-        if text.len() > LEAF_BYTES_MAX {
+        if text.len() > self.string_bytes_max() {
             return Err(Full);
         }
         let new = Packed::of(text);

@@ -305,9 +305,6 @@ impl<'c> Workpiece<'c> {
             if elements.peek().is_none() {
                 return Ok(());
             }
-            if builder.is_empty() {
-                return Err(Declined::TooLarge);
-            }
             self.plant()?;
         }
         self.written = true;
@@ -326,12 +323,17 @@ impl<'c> Workpiece<'c> {
         self.edit.insert_at(&mut self.hand, place, element)
     }
 
+    /// Bytes of the element of a list at a place, if it lies apart.
+    pub(super) fn apart_bytes(&self, place: usize) -> Option<usize> {
+        if self.is_tree() { self.edit.apart_bytes(self.hand.store, place) } else { None }
+    }
+
     /// Puts another element in a place of a list.
     pub(super) fn set_at(&mut self, place: usize, element: &[u8]) -> Result<(), Declined> {
         if !self.is_tree() {
             match self.write().set_element(place, element) {
-                Err(Full) if self.len() > 1 => self.plant()?,
-                done => return Ok(done?),
+                Err(Full) => self.plant()?,
+                Ok(()) => return Ok(()),
             }
         }
         self.written = true;
@@ -383,6 +385,7 @@ impl<'c> Workpiece<'c> {
         }
         let (mut place, mut number) = (0, 0);
         self.write().retain(|entry| {
+            // None of them lies apart: then it would be a tree.
             let found = places.contains(&place) && entry.name == *element;
             place += 1;
             number += usize::from(found);
@@ -424,6 +427,13 @@ pub(super) struct Changed<R> {
     pub(super) answer: R,
     /// The item that was there before.
     old: Option<RawItem>,
+}
+
+impl<T, E> Changed<Result<T, E>> {
+    /// It, if what it says is no error.
+    pub(super) fn transpose(self) -> Result<Changed<T>, E> {
+        Ok(Changed { answer: self.answer?, old: self.old })
+    }
 }
 
 impl Guard<'_> {

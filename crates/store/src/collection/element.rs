@@ -4,12 +4,17 @@
 //! code 0 … 62   bytes of the string
 //!      63       the string's length in 2 bytes, then the string
 //!      64 + k   a whole number in k = 1 … 8 bytes, the least first: the string is its decimal text
+//!      77       bytes of the string in 5, label of its leaf in 8: it lies in the leaves behind this one (`tree/apart.rs`)
 //! ```
 //!
 //! A string that is the one decimal text of a number of 64 bits always lies as a number, which takes no more bytes than
 //! the text. So equal strings have equal codes and equal bytes.
 
 use std::cmp::Ordering;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::ptr::NonNull;
 
 /// The code of a string that has its length in front.
 pub(super) const LONG: u8 = 63;
@@ -19,32 +24,148 @@ const NUMBER: u8 = 64;
 pub const DIGITS_MAX: usize = 20;
 /// Bytes of a length in front of a string.
 const LENGTH_BYTES: usize = 2;
+/// The code of a string that lies apart.
+pub(super) const APART: u8 = NUMBER + APART_BYTES as u8;
+/// Bytes that it takes in its leaf: its length, and the label of the leaf.
+pub(super) const APART_BYTES: usize = APART_LENGTH_BYTES + 8;
+pub(super) const APART_LENGTH_BYTES: usize = 5;
 
 /// One string of a collection, as it lies there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Element<'a> {
     /// Its bytes.
-    Text(&'a [u8]),
+    Text(Run<'a>),
     /// Its decimal text.
     Number(i64),
+    /// A string that is too long for a leaf: the collection has its parts ([`super::Collection::parts`]).
+    Apart(LongText<'a>),
+}
+
+// Entries are copied by each step of an iterator.
+const _: () = assert!(size_of::<Element<'_>>() == 16);
+
+/// Bytes of a string, in one run.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    at: NonNull<u8>,
+    bytes: u32,
+    /// What it has is not said by it: where an element says what else it is.
+    tag: RunTag,
+    of: PhantomData<&'a [u8]>,
+}
+
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum RunTag {
+    Run = 0,
+}
+
+// SAFETY: it is a `&[u8]`, which may be sent and shared.
+unsafe impl Send for Run<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Run<'_> {}
+
+impl<'a> Run<'a> {
+    #[inline]
+    fn new(bytes: &'a [u8]) -> Run<'a> {
+        // A string has 512 MiB at most.
+        debug_assert!(u32::try_from(bytes.len()).is_ok());
+        Run { at: NonNull::from(bytes).cast(), bytes: bytes.len() as u32, tag: RunTag::Run, of: PhantomData }
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn bytes(self) -> &'a [u8] {
+        let RunTag::Run = self.tag;
+        // SAFETY: so many bytes at least were borrowed for `'a` when it was made.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.bytes as usize) }
+    }
+}
+
+impl Deref for Run<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
+impl fmt::Debug for Run<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes().fmt(f)
+    }
+}
+
+/// A string that lies apart, as its leaf names it.
+#[derive(Clone, Copy, Debug)]
+pub struct LongText<'a>(&'a [u8; APART_BYTES]);
+
+impl<'a> LongText<'a> {
+    #[inline]
+    fn read(bytes: &'a [u8]) -> LongText<'a> {
+        LongText(bytes.try_into().expect("its code says how many bytes it has"))
+    }
+
+    /// What lies in the leaf of a string of so many bytes, which has this label.
+    pub(super) fn packed(bytes: usize, label: u64) -> [u8; APART_BYTES] {
+        let mut packed = [0; APART_BYTES];
+        packed[..APART_LENGTH_BYTES].copy_from_slice(&(bytes as u64).to_le_bytes()[..APART_LENGTH_BYTES]);
+        packed[APART_LENGTH_BYTES..].copy_from_slice(&label.to_le_bytes());
+        packed
+    }
+
+    /// Bytes of the string.
+    #[expect(clippy::len_without_is_empty, reason = "none is empty")]
+    pub fn len(&self) -> usize {
+        let mut all = [0; 8];
+        all[..APART_LENGTH_BYTES].copy_from_slice(&self.0[..APART_LENGTH_BYTES]);
+        u64::from_le_bytes(all) as usize
+    }
+
+    /// The label of its leaf.
+    pub(super) fn label(&self) -> u64 {
+        u64::from_le_bytes(*self.0.last_chunk().expect("eight bytes"))
+    }
+}
+
+/// The same string. One that lies apart is equal to none here: its collection says what it is.
+impl PartialEq for Element<'_> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Element::Text(one), Element::Text(other)) => one.bytes() == other.bytes(),
+            (Element::Number(one), Element::Number(other)) => one == other,
+            _ => false,
+        }
+    }
 }
 
 impl<'a> Element<'a> {
     /// A string as it would lie in a collection.
     #[inline]
     pub fn of(text: &'a [u8]) -> Element<'a> {
-        whole_number(text).map_or(Element::Text(text), Element::Number)
+        whole_number(text).map_or_else(|| Element::Text(Run::new(text)), Element::Number)
+    }
+
+    /// The empty string.
+    #[inline]
+    pub(super) fn empty() -> Element<'a> {
+        Element::Text(Run::new(&[]))
     }
 
     /// The string's bytes; those of a number are written into `room`.
+    ///
+    /// # Panics
+    /// If it lies apart: then it is no run of bytes.
     #[inline]
     pub fn text<'r>(&self, room: &'r mut [u8; DIGITS_MAX]) -> &'r [u8]
     where
         'a: 'r,
     {
         match *self {
-            Element::Text(text) => text,
+            Element::Text(text) => text.bytes(),
             Element::Number(number) => write_number(room, number),
+            Element::Apart(_) => unreachable!("a string that lies apart is read by its parts"),
         }
     }
 
@@ -56,19 +177,20 @@ impl<'a> Element<'a> {
                 let digits = number.unsigned_abs().checked_ilog10().map_or(1, |log| log as usize + 1);
                 digits + usize::from(number < 0)
             }
+            Element::Apart(apart) => apart.len(),
         }
     }
 
     /// It is the empty string.
     pub fn is_empty(&self) -> bool {
-        matches!(self, Element::Text(b""))
+        matches!(self, Element::Text(text) if text.bytes().is_empty())
     }
 
     /// The whole number that the string is the text of.
     pub fn number(&self) -> Option<i64> {
         match *self {
             Element::Number(number) => Some(number),
-            Element::Text(_) => None,
+            Element::Text(_) | Element::Apart(_) => None,
         }
     }
 
@@ -82,8 +204,11 @@ impl<'a> Element<'a> {
     pub(super) fn read(code: u8, payload: &'a [u8]) -> (Element<'a>, usize) {
         let (front, bytes) = extent(code, payload);
         let bytes_of = &payload[front..bytes];
-        let element =
-            if code > NUMBER { Element::Number(read_number(bytes_of)) } else { Element::Text(bytes_of) };
+        let element = match code {
+            ..=NUMBER => Element::Text(Run::new(bytes_of)),
+            APART => Element::Apart(LongText::read(bytes_of)),
+            _ => Element::Number(read_number(bytes_of)),
+        };
         (element, bytes)
     }
 }
@@ -307,7 +432,7 @@ mod tests {
             "99999999999999999999",
             "184467440737095516160",
         ] {
-            assert_eq!(Element::of(text.as_bytes()), Element::Text(text.as_bytes()), "{text}");
+            assert!(Element::of(text.as_bytes()).number().is_none(), "{text}");
             comes_back(text.as_bytes());
         }
     }

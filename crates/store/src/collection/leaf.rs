@@ -8,6 +8,7 @@
 //! set          tag 1 × n │ code 1 × n                              │ member …           in order of insertion
 //! sorted set   base 8 │ difference w × n │ tag 1 × n │ code 1 × n  │ member …           by score, then member
 //! list         code 1 × n                                          │ element …          as in the list
+//!                                                                  │ part of an element that lies apart: no entries
 //! stream       tag 1 × n                                           │ row …              `stream/rows.rs`
 //!
 //! shape        31 … 22 spare │ 21 … 16 shift │ 15 … 12 width, of scores or times │ 11 … 6 spare │ 5 times │ 4 long │ 3 … 0 type
@@ -22,7 +23,7 @@
 //!
 //! [`Builder`]: super::build::Builder
 
-use super::element::{self, Element, LONG, Packed, bytes_by, extent};
+use super::element::{self, APART, APART_BYTES, Element, LONG, Packed, bytes_by, extent};
 use super::scores::{Packing, Scores, score_of, word_of};
 use super::times::{self, time_of};
 use super::{Collection, Entries, EntriesBack, Type};
@@ -223,7 +224,7 @@ impl<'a> Leaf<'a> {
     pub(super) fn entry_at(&self, i: usize, at: usize) -> (Entry<'a>, usize) {
         let payload = &self.payload[at..];
         let (name, mut bytes) = Element::read(self.codes[i], payload);
-        let mut value = Element::Text(&[]);
+        let mut value = Element::empty();
         if let Some(&code) = self.value_codes.get(i) {
             let (read, more) = Element::read(code, &payload[bytes..]);
             value = read;
@@ -238,6 +239,12 @@ impl<'a> Leaf<'a> {
             (0.0, time_of(self.scores.at(i)))
         };
         (Entry { name, value, score, expires_at }, bytes)
+    }
+
+    /// Of a list: it is that of an element that lies apart, or has a part of one. Then nothing else is in it.
+    #[inline]
+    pub(super) fn is_apart(&self) -> bool {
+        self.kind == Type::List && self.codes.first().is_none_or(|&code| code == APART)
     }
 
     /// A field of the hash expires.
@@ -406,6 +413,10 @@ impl<'a> Leaf<'a> {
         if self.kind == Type::Stream {
             return super::stream::check_rows(self);
         }
+        if self.is_apart() {
+            assert!(n == 1 && self.payload.len() == APART_BYTES, "beside a string that lies apart");
+            return;
+        }
         let with = |has: bool| if has { n } else { 0 };
         assert_eq!(self.tags.len(), with(self.kind.has_tags()), "tags");
         assert_eq!(self.value_codes.len(), with(self.kind == Type::Hash), "codes of values");
@@ -552,6 +563,11 @@ impl<'g> Removed<'g> {
     /// There are none.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
+    }
+
+    /// As it was before.
+    pub fn collection(&self) -> &Collection<'g> {
+        &self.collection
     }
 
     /// In the order in which they were there.

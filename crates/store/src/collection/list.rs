@@ -69,6 +69,32 @@ impl Guard<'_> {
         Ok(self.removed(changed))
     }
 
+    /// Takes the element at an end of a list; none if there is no list. One that lies apart and has more than so many bytes is
+    /// not taken: how many it has.
+    ///
+    /// # Errors
+    /// [`Declined`], and nothing done.
+    pub fn list_pop_within(
+        &mut self,
+        key: &Key<'_>,
+        end: End,
+        bytes_max: usize,
+    ) -> Result<Result<Option<Removed<'_>>, usize>, Declined> {
+        let changed = self.take_out_of_collection(key, Type::List, |list| {
+            let Some(last) = list.len().checked_sub(1) else { return Ok::<_, Declined>(Ok(0..0)) };
+            let place = if end == End::Front { 0 } else { last };
+            if let Some(bytes) = list.apart_bytes(place).filter(|bytes| *bytes > bytes_max) {
+                return Ok(Err(bytes));
+            }
+            list.remove_places(place..place + 1, end, true)?;
+            Ok(Ok(place..place + 1))
+        })?;
+        Ok(match changed.transpose() {
+            Ok(changed) => Ok(self.removed(changed)),
+            Err(bytes) => Err(bytes),
+        })
+    }
+
     /// Keeps the elements that `range` says of the list's length, and is written even if those are all. Of a very long list
     /// it may be that only some go, from its ends on.
     ///
@@ -162,7 +188,8 @@ impl Guard<'_> {
         let pivot = Element::of(pivot);
         let changed = self.change_collection(key, Type::List, |list| {
             let Some(there) = list.collection() else { return Ok::<_, Declined>(None) };
-            let Some(at) = there.entries(0..there.len()).position(|entry| entry.name == pivot) else {
+            let Some(at) = there.entries(0..there.len()).position(|entry| there.is(&entry.name, &pivot))
+            else {
                 return Ok(Some(0));
             };
             list.insert_at(at + usize::from(end == End::Back), element)?;
@@ -253,7 +280,7 @@ impl Guard<'_> {
         let changed = self.change_collection(key, Type::List, |list| {
             let Some(whole) = list.collection() else { return Ok::<_, Declined>(0) };
             let places = places.start.min(whole.len())..places.end.min(whole.len());
-            let there = whole.entries(places.clone()).filter(|entry| entry.name == element).count();
+            let there = whole.entries(places.clone()).filter(|entry| whole.is(&entry.name, &element)).count();
             let gone = there.min(count);
             if gone > 0 {
                 // Of those that are the element, by their number from the front.

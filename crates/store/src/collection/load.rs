@@ -168,7 +168,9 @@ impl Guard<'_> {
                         }
                         entries.next();
                     }
-                    Err(Full) if builder.is_empty() => return Err(Declined::TooLarge),
+                    Err(Full) if builder.is_empty() && *kind != Type::List => {
+                        return Err(Declined::TooLarge);
+                    }
                     Err(Full) => break,
                 }
             }

@@ -312,7 +312,8 @@ fn a_leaf_is_as_long_as_it_may_be_and_no_byte_longer() {
         let mut builder = Builder::default();
         builder.start(kind);
         let entry = |name: &'static [u8]| NewEntry { tag: tag_of(name), name, value: b"v", score: 0.0 };
-        builder.insert(0, entry(b"first")).unwrap();
+        // So long that the other one is short enough for a leaf of a tree.
+        builder.insert(0, entry(b"the first of two members")).unwrap();
         let bytes = builder.bytes().unwrap();
         let arrays = match kind {
             Type::Hash => 3,

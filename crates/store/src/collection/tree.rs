@@ -27,8 +27,13 @@
 //!    (`members.rs`). One root has both: a reader has both of one moment.
 //! 5. Of a hash in which fields expire inner nodes say when the first field below each child does (`timed.rs`).
 //! 6. Rows of a stream are in order, too, and keys are what 64 bits say of where they are (`rows.rs`).
-//! 7. A root that is retired without a successor takes its nodes with it, in steps (`fell.rs`).
+//! 7. An element of a list that is too long for a leaf lies in leaves without elements, behind one that says how long it is
+//!    (`apart.rs`).
+//! 8. A root that is retired without a successor takes its nodes with it, in steps (`fell.rs`).
 
+mod apart;
+#[cfg(all(test, not(feature = "loom")))]
+mod apart_tests;
 mod copy;
 mod edit;
 mod fell;
@@ -54,10 +59,12 @@ mod timed;
 #[cfg(all(test, not(feature = "loom")))]
 mod timed_tests;
 
+pub use apart::Parts;
 pub(super) use copy::CopyCursor;
 pub(crate) use edit::Edit;
 pub(super) use edit::Hand;
 pub(crate) use fell::Trees;
+pub(crate) use labels::relabel;
 pub(super) use late::LateMembers;
 pub(super) use many::at_once;
 pub(super) use members::HEAD_BYTES as MEMBERS_HEAD_BYTES;
@@ -117,7 +124,7 @@ pub(crate) struct Root {
     /// [`SUCCEEDED`], or 0; of one that is being taken apart, the location of the next.
     state: AtomicU64,
     /// Location of the topmost inner node of the members tree of a sorted set; of a hash when the first field expires, 0 for
-    /// never.
+    /// never; of a list what the longest element has that has ever lain apart in it, 0 if none has.
     beside: AtomicU64,
 }
 
@@ -125,9 +132,9 @@ pub(crate) struct Root {
 const SUCCEEDED: u64 = 1;
 
 impl Root {
-    /// When the first field of a hash expires; 0: none does.
+    /// Of a hash: when its first field expires; 0: none does.
     pub(crate) fn soonest(&self) -> Millis {
-        if self.members_height == 0 { self.beside.load(Ordering::Relaxed) } else { 0 }
+        self.beside.load(Ordering::Relaxed)
     }
 
     /// The nodes are another root's: they are not taken apart with this one.
@@ -269,6 +276,24 @@ impl Path {
         if i > 0 { unsafe { Inner::at(arena, location) }.keys[i] } else { 0 }
     }
 
+    /// Goes on to the next node below an inner node at a depth, or below the one behind it: the word that names it, none
+    /// if it is the last. What the path says of deeper nodes is nothing then.
+    fn go_on(&mut self, arena: &Arena, depth: usize) -> Option<u64> {
+        // SAFETY: inner nodes of the tree or edit that the path is of; so below.
+        let at = |(location, i): (u64, usize)| (unsafe { Inner::at(arena, location) }, i);
+        let up = (0..=depth).rev().find(|&depth| {
+            let (inner, i) = at(self.steps[depth]);
+            i + 1 < inner.len()
+        })?;
+        self.steps[up].1 += 1;
+        for below in up + 1..=depth {
+            let (inner, i) = at(self.steps[below - 1]);
+            self.steps[below] = (inner.location(i), 0);
+        }
+        let (inner, i) = at(self.steps[depth]);
+        Some(inner.word(i))
+    }
+
     /// Everything is to the right of it.
     fn is_first(&self, height: usize) -> bool {
         self.steps[..height].iter().all(|(_, i)| *i == 0)
@@ -284,7 +309,7 @@ pub(super) struct Tree<'g> {
     height: usize,
     len: usize,
     bytes: usize,
-    /// Of the members tree of a sorted set.
+    /// Of the members tree of a sorted set; of a list what its longest element that lies apart has, at most.
     members: u64,
     members_height: usize,
     /// When the first field of a hash expires; 0 for never.
@@ -307,7 +332,7 @@ impl<'g> Tree<'g> {
             bytes: root.bytes as usize,
             members: root.beside.load(Ordering::Acquire),
             members_height: root.members_height as usize,
-            soonest: root.soonest(),
+            soonest: if header.is_timed() { root.soonest() } else { 0 },
         }
     }
 

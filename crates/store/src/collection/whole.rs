@@ -55,11 +55,11 @@ impl Guard<'_> {
                         }
                         entries.next();
                     }
-                    Err(Full) if end == 0 => return Err(Declined::TooLarge),
+                    Err(Full) if end == 0 && kind != Type::List => return Err(Declined::TooLarge),
                     Err(Full) => break,
                 }
             }
-            assert!(!builder.is_empty(), "no collection is empty");
+            assert!(!builder.is_empty() || entries.peek().is_some(), "no collection is empty");
             if entries.peek().is_none() && !builder.is_for_tree(key.collection_bytes_max()) {
                 return guard.publish_leaf(key, builder, attributes, Token::Next(None), expect);
             }

@@ -42,6 +42,7 @@ use super::Draft;
 use crate::access;
 use crate::bucket::{Bucket, Cell, Control, FREQUENCY_MAX, Slot};
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
+use crate::collection::relabel;
 use crate::evict::Reason;
 use crate::expect::check;
 use crate::index::{Index, Locked, Place};
@@ -333,6 +334,9 @@ impl Guard<'_> {
                 home.unlock(control);
                 self.local.give_back(store, draft.chunk);
                 return Err(refused);
+            }
+            if !self.local.relabeled.is_empty() {
+                relabel(&store.arena, &mut self.local.relabeled);
             }
             let (chunk, number) = (draft.chunk, key.number);
             let expires_at = earlier(raw.expires_at(), draft.soonest);

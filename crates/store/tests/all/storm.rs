@@ -14,8 +14,8 @@
 //! sorted set is in order, and what is found by name, or gone through by cursors, is what is there in order.
 
 use larder_store::{
-    Attributes, Automove, Config, DIGITS_MAX, Declined, Element, End, Eviction, Expect, Guard, Hint, Key,
-    Lookup, Pinned, Refusal, ScoreRule, Store, Type, Value, Worker,
+    Attributes, Automove, Collection, Config, DIGITS_MAX, Declined, Element, End, Eviction, Expect, Guard,
+    Hint, Key, Lookup, Pinned, Refusal, ScoreRule, Store, Type, Value, Worker,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -103,6 +103,13 @@ fn store(
         return Ok(());
     }
     guard.store_value_hinted(key, value, attributes, Expect::Any, hint).map(drop)
+}
+
+/// The text of an element of a list, which may lie apart.
+fn string_of(list: &Collection<'_>, element: &Element<'_>) -> String {
+    let mut text = Vec::new();
+    list.each_part(element, |part| text.extend_from_slice(part));
+    String::from_utf8(text).expect("text was written")
 }
 
 fn string(element: Element<'_>) -> String {
@@ -357,6 +364,8 @@ impl Storm<'_> {
             let first = self.shared.pushes.fetch_add(many, Relaxed);
             let elements: Vec<String> = (first..first + many)
                 .map(|number| match number % 3 {
+                    // It lies apart.
+                    _ if number % 43 == 0 => format!("{number:0>17000}"),
                     0 => number.to_string(),
                     1 => format!("{number:0>30}"),
                     _ => format!("{number:0>200}"),
@@ -365,8 +374,9 @@ impl Storm<'_> {
             let elements = elements.iter().map(|element| element.as_bytes());
             return guard.list_push(&key, end, elements, false).map(drop);
         }
-        for entry in guard.list_pop(&key, end, many as usize)?.iter().flat_map(|popped| popped.entries()) {
-            let number = string(entry.name).parse().expect("a number was pushed");
+        let Some(popped) = guard.list_pop(&key, end, many as usize)? else { return Ok(()) };
+        for entry in popped.entries() {
+            let number = string_of(popped.collection(), &entry.name).parse().expect("a number was pushed");
             assert!(self.elements.popped.insert(number), "{number} was popped twice");
         }
         Ok(())

@@ -4,7 +4,7 @@
 
 use crate::stage::{Actor, Cast};
 use larder_store::schedule::sleep;
-use larder_store::{DIGITS_MAX, Declined, Element, End, Expect, Guard, Key, Touched, Type};
+use larder_store::{Collection, Declined, Element, End, Entries, Expect, Guard, Key, Touched, Type};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -34,6 +34,23 @@ fn number(element: Element<'_>) -> i64 {
     element.number().expect("numbers were written")
 }
 
+/// What is pushed for a number: some lie apart.
+fn element(number: i64) -> String {
+    if number % 9 == 0 { format!("{number:0>17000}") } else { number.to_string() }
+}
+
+fn text(there: &Collection<'_>, element: &Element<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    there.each_part(element, |part| text.extend_from_slice(part));
+    text
+}
+
+/// The numbers of some elements of a list.
+fn numbers(list: &Collection<'_>, entries: Entries<'_>) -> Vec<i64> {
+    let number = |text: Vec<u8>| String::from_utf8(text).ok()?.parse().ok();
+    entries.map(|entry| number(text(list, &entry.name)).expect("numbers were written")).collect()
+}
+
 /// Adds `threads` threads that each take so many steps.
 pub fn join(cast: &mut Cast, threads: u64, steps: u64) {
     let all = All::default();
@@ -61,8 +78,8 @@ pub fn join_watched(cast: &mut Cast, steps: u64) {
 
 /// Everything in a collection, in its order; none if there is none.
 fn contents(guard: &mut Guard<'_>, key: &Key<'_>, kind: Type) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
-    let text = |element: Element<'_>| element.text(&mut [0; DIGITS_MAX]).to_vec();
     let there = guard.collection(key, kind).expect("it has its type")?;
+    let text = |element| text(&there, &element);
     Some(there.entries(0..there.len()).map(|entry| (text(entry.name), text(entry.value))).collect())
 }
 
@@ -148,14 +165,13 @@ fn three(actor: &mut Actor) {
     actor.batch(|guard, stage, random| {
         let key = guard.key(LIST);
         if random.below(2) == 0 {
-            let number = stage.number().to_string();
+            let number = element(stage.number() as i64);
             let pushed = guard.list_push(&key, End::Back, [number.as_bytes(); 3].into_iter(), false);
             assert!(pushed.is_ok() || !stage.evicts, "a write is refused: {pushed:?}");
             return;
         }
         let popped = guard.list_pop(&key, End::Front, 3).expect("a list");
-        let numbers = popped.iter().flat_map(|popped| popped.entries()).map(|entry| number(entry.name));
-        let numbers: Vec<i64> = numbers.collect();
+        let numbers = popped.map_or_else(Vec::new, |popped| numbers(popped.collection(), popped.entries()));
         assert!(matches!(numbers[..], [] | [_, _, _]), "{numbers:?}");
         assert!(numbers.windows(2).all(|two| two[0] == two[1]), "{numbers:?}");
     });
@@ -211,7 +227,7 @@ fn push(actor: &mut Actor, all: &All) {
         let mut known = all.borrow_mut();
         // Enough for a tree now and then.
         let many = if actor.random.below(8) == 0 { 40 } else { 1 };
-        let numbers: Vec<String> = (known.pushed + 1..=known.pushed + many).map(|n| n.to_string()).collect();
+        let numbers: Vec<String> = (known.pushed + 1..=known.pushed + many).map(element).collect();
         known.pushed += many;
         numbers
     };
@@ -228,7 +244,7 @@ fn pop(actor: &mut Actor, all: &All) {
     let popped: Vec<i64> = actor.batch(|guard, _, _| {
         let key = guard.key(LIST);
         let popped = guard.list_pop(&key, end, count).expect("memory");
-        popped.iter().flat_map(|popped| popped.entries()).map(|entry| number(entry.name)).collect()
+        popped.map_or_else(Vec::new, |popped| numbers(popped.collection(), popped.entries()))
     });
     for number in popped {
         assert!(all.borrow_mut().popped.insert(number), "{number} was popped twice");
@@ -266,7 +282,7 @@ fn check(actor: &mut Actor, all: &All) {
         let count = count.map_or(0, number);
         let key = guard.key(LIST);
         let list = guard.collection(&key, Type::List).expect("a list");
-        let list = list.map(|list| list.entries(0..list.len()).map(|entry| number(entry.name)).collect());
+        let list = list.map(|list| numbers(&list, list.entries(0..list.len())));
         (count, list.unwrap_or_default())
     });
     assert!(known.counts.iter().copied().eq(1..=count), "{count} is not how many there were");

@@ -2,7 +2,7 @@
 
 use super::op::Op;
 use super::{Known, Look, Model, Place, name};
-use larder_store::{Collection, DIGITS_MAX, Declined, Element, End, Entry, Guard, ScoreRule, Type};
+use larder_store::{Collection, Declined, Element, End, Entry, Guard, ScoreRule, Type};
 
 /// Elements of one collection are about so many at most: some changes are refused then.
 const LARGE_BYTES: usize = 6_000;
@@ -19,12 +19,14 @@ pub(super) struct Elements {
     entries: Vec<Known3>,
 }
 
-fn text(element: Element<'_>) -> Vec<u8> {
-    element.text(&mut [0; DIGITS_MAX]).to_vec()
+fn text(there: &Collection<'_>, element: &Element<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    there.each_part(element, |part| text.extend_from_slice(part));
+    text
 }
 
-fn known_of(entry: Entry<'_>) -> Known3 {
-    (text(entry.name), text(entry.value), entry.score)
+fn known_of(there: &Collection<'_>, entry: Entry<'_>) -> Known3 {
+    (text(there, &entry.name), text(there, &entry.value), entry.score)
 }
 
 /// What a change gave: how many it counts, and what it took out.
@@ -35,7 +37,8 @@ impl Elements {
         if collection.kind() != self.kind || collection.len() != self.entries.len() {
             return false;
         }
-        let mut there: Vec<Known3> = collection.entries(0..collection.len()).map(known_of).collect();
+        let mut there: Vec<Known3> =
+            collection.entries(0..collection.len()).map(|entry| known_of(collection, entry)).collect();
         let found = |(i, known): (usize, &Known3)| collection.find(&known.0) == Some(i);
         if self.kind != Type::List && !there.iter().enumerate().all(found) {
             return false;
@@ -89,6 +92,10 @@ impl Plan {
             // From few, so that they meet again; numbers, short and long strings.
             let n = (op.bytes * 7 + i * 13 + writes as usize) % 60;
             match n % 5 {
+                // About as long as a leaf may be, and longer.
+                _ if kind == Type::List && n % 20 == 13 => {
+                    vec![n as u8; 16_355 + n / 20 * 2 + i % 2 * 20_000]
+                }
                 0 => (n as i64 * 1_000_003 - 20_000_000).to_string().into_bytes(),
                 1 => n.to_string().into_bytes(),
                 2 => vec![b'a' + n as u8 % 26; 62 + n % 3],
@@ -112,8 +119,11 @@ impl Plan {
     fn store(&self, guard: &mut Guard<'_>, key: &larder_store::Key<'_>) -> Result<Gave, Declined> {
         let names = || self.names.iter().map(Vec::as_slice);
         let taken = |removed: Option<larder_store::Removed<'_>>| {
-            let taken: Vec<Known3> =
-                removed.iter().flat_map(|removed| removed.entries().map(known_of)).collect();
+            let known = |entry, removed: &larder_store::Removed<'_>| known_of(removed.collection(), entry);
+            let taken: Vec<Known3> = removed
+                .iter()
+                .flat_map(|removed| removed.entries().map(|entry| known(entry, removed)))
+                .collect();
             (taken.len(), taken)
         };
         let counted = |count: usize| (count, Vec::new());

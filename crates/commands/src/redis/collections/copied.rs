@@ -1,6 +1,6 @@
 //! Elements taken out of a collection before it is changed, or made for one: their bytes one behind the other.
 
-use larder_store::{DIGITS_MAX, Element};
+use larder_store::{Collection, DIGITS_MAX, Element};
 
 /// Some strings, in order.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,20 @@ impl Copied {
         self.ends.push(self.bytes.len());
     }
 
-    /// Adds an element.
+    /// Adds an element of a list.
+    pub fn push_element_of(&mut self, list: &Collection<'_>, element: &Element<'_>) {
+        match element {
+            Element::Apart(apart) => {
+                self.push_made(|bytes| {
+                    bytes.reserve(apart.len());
+                    list.parts(apart).for_each(|part| bytes.extend_from_slice(part));
+                });
+            }
+            element => self.push_element(element),
+        }
+    }
+
+    /// Adds an element that lies in a leaf.
     pub fn push_element(&mut self, element: &Element<'_>) {
         self.push(element.text(&mut [0; DIGITS_MAX]));
     }

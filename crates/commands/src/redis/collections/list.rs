@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use larder_protocol::resp::Args;
-use larder_store::{Collection, End, Guard, Hint, Key, Removed, Type};
+use larder_store::{Collection, Element, End, Guard, Hint, Key, Removed, Type};
 
 use super::copied::Copied;
 use super::listing::{Form, Listed, Which};
@@ -11,12 +11,13 @@ use super::seeking::{insert, position};
 use super::sifting::{remove, trim};
 use super::taking::{TAKEN_AT_ONCE, take};
 use super::words::Write;
-use super::{Call, Shown, block, len, mpop, peek_as, places_bytes_max, put_element};
+use super::{Call, ELEMENT_ROOM, Shown, block, len, mpop, peek_as, places_bytes_max, put_element_of};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
-use crate::redis::call::{free_room, integer, is, next};
+use crate::redis::call::{ELEMENT_BYTES, free_room, has_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_null, put_null_array};
+use crate::redis::strings::rewrite::Heap;
 use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::table::{Access, ChangeOf, Command, Elements, TWO_KEYS, Tells, Weighs};
 
@@ -175,11 +176,22 @@ pub(super) fn end(word: &[u8]) -> Result<End, Fail> {
 fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, name: &'static str) -> Done {
     let resp3 = call.client.resp3;
     let Some(count) = args.at(0) else {
-        match call.cx.guard.list_pop(key, end, 1)? {
-            Some(popped) => popped.entries().for_each(|entry| put_element(call.out, &entry.name)),
-            None => put_null(call.out, resp3),
+        loop {
+            let free = free_room(call.out).saturating_sub(ELEMENT_ROOM);
+            let needed = match call.cx.guard.list_pop_within(key, end, free)? {
+                Ok(Some(popped)) => {
+                    let list = popped.collection();
+                    popped.entries().for_each(|entry| put_element_of(call.out, list, &entry.name));
+                    return Ok(());
+                }
+                Ok(None) => {
+                    put_null(call.out, resp3);
+                    return Ok(());
+                }
+                Err(bytes) => bytes,
+            };
+            call.make_room(needed + ELEMENT_ROOM)?;
         }
-        return Ok(());
     };
     if args.len() > 1 {
         return Err(Fail::arity(name));
@@ -213,9 +225,10 @@ pub(super) fn end_places(list: &Collection<'_>, end: End, count: usize) -> Range
 pub(super) fn put_popped(out: &mut Output, end: End, popped: Option<&Removed<'_>>) {
     put_array(out, popped.map_or(0, Removed::len));
     let Some(popped) = popped else { return };
+    let list = popped.collection();
     match end {
-        End::Front => popped.entries().for_each(|entry| put_element(out, &entry.name)),
-        End::Back => popped.entries_back().for_each(|entry| put_element(out, &entry.name)),
+        End::Front => popped.entries().for_each(|entry| put_element_of(out, list, &entry.name)),
+        End::Back => popped.entries_back().for_each(|entry| put_element_of(out, list, &entry.name)),
     }
 }
 
@@ -237,8 +250,24 @@ fn place(index: i64, len: usize) -> Option<usize> {
 fn index(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
     let list = super::read_as(call.cx, call.tally, key, hint, Type::List)?;
     let Some(list) = list else { return call.null() };
-    match place(integer(args.at(0).unwrap_or_default())?, list.len()) {
-        Some(place) => put_element(call.out, &list.entry(place).name),
+    let index = integer(args.at(0).unwrap_or_default())?;
+    let element = place(index, list.len()).map(|place| list.entry(place).name);
+    match element {
+        Some(Element::Apart(apart)) if !has_room(call.out, apart.len() + ELEMENT_ROOM) => {
+            let bytes = apart.len() + ELEMENT_ROOM;
+            let element = |list: &Collection<'_>| place(index, list.len());
+            let measure = |list: &Collection<'_>| {
+                element(list).map_or(0, |place| list.entry(place).name.len() + ELEMENT_ROOM)
+            };
+            return call.reply_with_room(key, Type::List, bytes, measure, |out, resp3, list| {
+                match list.and_then(|list| element(&list).map(|place| (list, place))) {
+                    Some((list, place)) => put_element_of(out, &list, &list.entry(place).name),
+                    None => put_null(out, resp3),
+                }
+                Ok(())
+            });
+        }
+        Some(element) => put_element_of(call.out, &list, &element),
         None => put_null(call.out, call.client.resp3),
     }
     Ok(())
@@ -258,35 +287,60 @@ fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<
 /// LMOVE, RPOPLPUSH
 fn go(call: &mut Call<'_, '_, '_>, args: Args<'_>, from_end: End, to_end: End) -> Done {
     let (from, to) = (args.at(0).unwrap_or_default(), args.at(1).unwrap_or_default());
-    let (from, to) = (call.key(from), call.key(to));
-    call.as_one([from, to], |call| {
-        if carry(&mut call.cx.guard, call.out, (&from, from_end), (&to, to_end))? {
-            Ok(())
-        } else {
-            call.null()
+    call.as_one_with_room([from, to], |call| {
+        let (from, to) = (call.key(from), call.key(to));
+        let bytes = end_bytes(&mut call.cx.guard, &from, from_end)?;
+        // It is there twice, until it is in its new place.
+        let _held = Heap::take(call, if bytes > ELEMENT_BYTES { bytes } else { 0 })?;
+        match carry(&mut call.cx.guard, call.out, (&from, from_end), (&to, to_end))? {
+            Carried::Needs(bytes) => return Ok(Some(bytes)),
+            Carried::Nothing => call.null()?,
+            Carried::Element => {}
         }
+        Ok(None)
     })
 }
 
-/// Moves an element from one list to another, both of which are held, and replies it; false if there is none. It is put
-/// to its new place first, so that without memory it is in both and not in none.
+/// Bytes of the element at an end of a list; 0 if there is none.
+fn end_bytes(guard: &mut Guard<'_>, key: &Key<'_>, end: End) -> Result<usize, Fail> {
+    let list = peek_as(guard, key, Type::List)?.filter(|list| list.longest_apart() > 0);
+    Ok(list.map_or(0, |list| list.entry(if end == End::Front { 0 } else { list.len() - 1 }).name.len()))
+}
+
+/// What came of moving an element.
+pub(super) enum Carried {
+    /// It was moved, and replied.
+    Element,
+    /// There is none.
+    Nothing,
+    /// It is where it was: so many bytes are needed for its reply.
+    Needs(usize),
+}
+
+/// Moves an element from one list to another, both of which are held, and replies it. It is put to its new place first, so
+/// that without memory it is in both and not in none.
 pub(super) fn carry(
     guard: &mut Guard<'_>,
     out: &mut Output,
     (from, from_end): (&Key<'_>, End),
     (to, to_end): (&Key<'_>, End),
-) -> Result<bool, Fail> {
-    let Some(list) = peek_as(guard, from, Type::List)? else { return Ok(false) };
+) -> Result<Carried, Fail> {
+    let Some(list) = peek_as(guard, from, Type::List)? else { return Ok(Carried::Nothing) };
     let len = list.len();
     let place = if from_end == End::Front { 0 } else { len - 1 };
+    let there = list.entry(place).name;
+    let needed = there.len() + ELEMENT_ROOM;
+    if needed > ELEMENT_BYTES && !has_room(out, needed) {
+        return Ok(Carried::Needs(needed));
+    }
     let mut element = Copied::default();
-    element.push_element(&list.entry(place).name);
+    element.push_element_of(&list, &there);
     let element = element.at(0);
     let turns = from.bytes() == to.bytes();
     if turns && len == 1 {
         // The key, which goes with its last element, stays, and its expiry.
         put_bulk(out, element);
-        return Ok(true);
+        return Ok(Carried::Element);
     }
     guard.list_push(to, to_end, std::iter::once(element), false)?;
     if let Err(declined) = guard.list_pop(from, from_end, 1) {
@@ -294,5 +348,5 @@ pub(super) fn carry(
         return Err(declined.into());
     }
     put_bulk(out, element);
-    Ok(true)
+    Ok(Carried::Element)
 }

@@ -12,12 +12,12 @@
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Collection, Entry, Expect, Hint, Item, Key, Millis, Seen, Type};
+use larder_store::{Collection, Element, Entry, Expect, Hint, Item, Key, Millis, Seen, Type};
 
 use super::pick::{Drawing, PICKS_DIRECT, Random, each_of_some};
 use super::{
-    Call, ELEMENT_NS, LOOK_NS, MANY_ELEMENTS, Shown, entry_bytes_max, is_large, of_type, of_type_at, payload,
-    places, places_bytes_max, reply_bytes_max,
+    Call, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MANY_ELEMENTS, Shown, entry_bytes_max, is_large, of_type,
+    of_type_at, payload, places, places_bytes_max, put_element_of, reply_bytes_max,
 };
 use crate::core::output::Output;
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
@@ -127,12 +127,14 @@ impl Listed {
         }
     }
 
-    fn put(&self, out: &mut Output, resp3: bool, entry: &Entry<'_>) {
+    fn put(&self, out: &mut Output, resp3: bool, (there, entry): (&Collection<'_>, &Entry<'_>)) {
         match self.form {
+            Form::Rows if matches!(entry.name, Element::Apart(_)) => put_element_of(out, there, &entry.name),
             Form::Rows => self.shown.put_one(out, resp3, entry),
             Form::Map | Form::Set => self.shown.put(out, resp3, entry),
             Form::Payload => {
-                payload::each_piece_of_entry(entry, (self.kind, self.soonest), &mut |piece| out.put(piece));
+                let of = (self.kind, self.soonest);
+                payload::each_piece_of_entry((there, entry), of, &mut |piece| out.put(piece));
             }
         }
     }
@@ -167,7 +169,7 @@ impl Listed {
         }
         self.put_head(out, resp3, self.count(there.map_or(0, Collection::len)));
         if let Some(there) = there {
-            self.each(there, &mut |entry| self.put(out, resp3, entry));
+            self.each(there, &mut |entry| self.put(out, resp3, (there, entry)));
         }
     }
 
@@ -359,6 +361,8 @@ struct Sink<'k> {
     ends: Option<&'k mut Vec<usize>>,
     ns: u64,
     ns_max: u64,
+    /// Room that the next entry needs, if that is more than there is for any.
+    needs: usize,
 }
 
 impl Sink<'_> {
@@ -367,9 +371,22 @@ impl Sink<'_> {
         self.ns < self.ns_max && self.kept.free_bytes() >= ELEMENT_BYTES
     }
 
-    fn put(&mut self, entry: &Entry<'_>) {
+    /// There is room for this entry, too, which may lie apart.
+    fn has_room(&mut self, entry: &Entry<'_>) -> bool {
+        if !matches!(entry.name, Element::Apart(_)) {
+            return true;
+        }
+        let bytes = entry.name.len() + ELEMENT_ROOM;
+        let fits = bytes <= self.kept.free_bytes();
+        if !fits {
+            self.needs = bytes;
+        }
+        fits
+    }
+
+    fn put(&mut self, there: &Collection<'_>, entry: &Entry<'_>) {
         let before = self.kept.len();
-        self.listed.put(self.kept, self.resp3, entry);
+        self.listed.put(self.kept, self.resp3, (there, entry));
         self.ns += ELEMENT_NS + copying_ns(self.kept.len() - before);
         if let Some(ends) = &mut self.ends {
             ends.push(self.kept.len() as usize);
@@ -386,8 +403,9 @@ impl Upcoming {
                 let mut entries = there.entries(*at..*end);
                 while sink.goes_on()
                     && let Some(entry) = entries.next()
+                    && sink.has_room(&entry)
                 {
-                    sink.put(&entry);
+                    sink.put(there, &entry);
                     *at += 1;
                 }
                 *at == *end
@@ -396,8 +414,9 @@ impl Upcoming {
                 let mut entries = there.entries_back(*start..*at);
                 while sink.goes_on()
                     && let Some(entry) = entries.next()
+                    && sink.has_room(&entry)
                 {
-                    sink.put(&entry);
+                    sink.put(there, &entry);
                     *at -= 1;
                 }
                 *start == *at
@@ -412,7 +431,7 @@ impl Upcoming {
                     sink.ns += if dense { ELEMENT_NS } else { PASS_NS };
                     if taken {
                         sink.ns += if dense { 0 } else { LOOK_NS };
-                        sink.put(&passed.unwrap_or_else(|| there.entry(place)));
+                        sink.put(there, &passed.unwrap_or_else(|| there.entry(place)));
                     }
                 }
                 drawing.wanted() == 0
@@ -420,7 +439,7 @@ impl Upcoming {
             Upcoming::Picks(left, random) => {
                 while sink.goes_on() && *left > 0 {
                     sink.ns += LOOK_NS;
-                    sink.put(&there.entry(random.below(len)));
+                    sink.put(there, &there.entry(random.below(len)));
                     *left -= 1;
                 }
                 *left == 0
@@ -488,33 +507,41 @@ impl Copying {
     }
 
     /// Copies entries of what is there until `ns_max` is spent or there is no more room; what was spent is added to `ns`.
-    fn copy(&mut self, there: &Collection<'_>, ns: &mut u64, ns_max: u64) -> bool {
+    ///
+    /// # Errors
+    /// The next one needs so much room.
+    fn copy(&mut self, there: &Collection<'_>, ns: &mut u64, ns_max: u64) -> Result<bool, usize> {
         let Copying { listed, resp3, kept, ends, .. } = self;
         let before = kept.len();
-        let mut sink = Sink { listed: *listed, resp3: *resp3, kept, ends: ends.as_mut(), ns: *ns, ns_max };
+        let mut sink =
+            Sink { listed: *listed, resp3: *resp3, kept, ends: ends.as_mut(), ns: *ns, ns_max, needs: 0 };
         let done = self.next.copy(there, &mut sink);
+        let needs = sink.needs;
         *ns = sink.ns;
         if self.listed.form == Form::Payload {
             let copied = &self.kept.contiguous().unwrap_or_default()[before as usize..];
             self.checksum = crc64_on(self.checksum, copied);
             *ns += checking_ns(copied.len() as u64);
         }
-        done
+        if needs > 0 { Err(needs) } else { Ok(done) }
     }
 
     /// Copies what a step is for.
     fn copy_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Looked, Fail> {
         let (ns_max, mut ns) = (call.step_ns(), 0);
+        let mut longest = ELEMENT_BYTES;
         let looked = loop {
-            call.make_room_in(&mut self.kept, PIECE_BYTES + ELEMENT_BYTES)?;
+            call.make_room_in(&mut self.kept, PIECE_BYTES + longest)?;
             // Items may have given way to that.
             let swapped = self.name.is_swapped(call);
             let key = self.name.key(call);
             let item = call.cx.guard.peek(&key).hit().filter(|item| !swapped && item.cas() == self.version);
             let Some(there) = of_type(item, self.listed.kind)? else { break Looked::Changed };
             let seen = item.map(|item| item.seen());
-            if self.copy(&there, &mut ns, ns_max) {
-                break if self.takes(call, seen) { Looked::All } else { Looked::Changed };
+            match self.copy(&there, &mut ns, ns_max) {
+                Ok(true) => break if self.takes(call, seen) { Looked::All } else { Looked::Changed },
+                Ok(false) => longest = ELEMENT_BYTES,
+                Err(needs) => longest = needs.max(ELEMENT_BYTES),
             }
             if ns >= ns_max {
                 break Looked::More;
@@ -554,8 +581,12 @@ impl Copying {
             }
             let (mut ns, seen) = (0, item.map(|item| item.seen()));
             if let Some(there) = there {
-                while !self.copy(&there, &mut ns, u64::MAX) {
-                    self.kept.room(PIECE_BYTES);
+                loop {
+                    match self.copy(&there, &mut ns, u64::MAX) {
+                        Ok(true) => break,
+                        Ok(false) => _ = self.kept.room(PIECE_BYTES),
+                        Err(needs) => _ = self.kept.room(needs.max(PIECE_BYTES)),
+                    }
                 }
             }
             call.spend(ns);

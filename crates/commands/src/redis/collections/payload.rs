@@ -60,8 +60,12 @@ fn head((kind, soonest): Of, len: usize) -> Head {
 }
 
 /// Calls `put` with the bytes of an element, in pieces.
-fn each_piece(element: &Element<'_>, put: &mut impl FnMut(&[u8])) {
+fn each_piece(there: &Collection<'_>, element: &Element<'_>, put: &mut impl FnMut(&[u8])) {
     match element {
+        Element::Apart(apart) => {
+            put(&length(apart.len() as u64));
+            there.parts(apart).for_each(put);
+        }
         Element::Text(text) => {
             put(&length(text.len() as u64));
             put(text);
@@ -77,14 +81,18 @@ fn each_piece(element: &Element<'_>, put: &mut impl FnMut(&[u8])) {
 }
 
 /// Calls `put` with the bytes of an entry, in pieces.
-pub(super) fn each_piece_of_entry(entry: &Entry<'_>, (kind, soonest): Of, put: &mut impl FnMut(&[u8])) {
+pub(super) fn each_piece_of_entry(
+    (there, entry): (&Collection<'_>, &Entry<'_>),
+    (kind, soonest): Of,
+    put: &mut impl FnMut(&[u8]),
+) {
     if soonest != 0 {
         let behind = if entry.expires_at == 0 { 0 } else { 1 + entry.expires_at.saturating_sub(soonest) };
         put(&length(behind));
     }
-    each_piece(&entry.name, put);
+    each_piece(there, &entry.name, put);
     match kind {
-        Type::Hash => each_piece(&entry.value, put),
+        Type::Hash => each_piece(there, &entry.value, put),
         Type::SortedSet => put(&entry.score.to_le_bytes()),
         Type::Set | Type::List | Type::Stream => {}
     }
@@ -115,12 +123,12 @@ pub(super) fn put_all(out: &mut Output, there: &Collection<'_>) {
     let (of, len) = ((there.kind(), there.soonest()), there.len());
     let mut bytes = 0;
     for entry in there.entries(0..len) {
-        each_piece_of_entry(&entry, of, &mut |piece| bytes += piece.len() as u64);
+        each_piece_of_entry((there, &entry), of, &mut |piece| bytes += piece.len() as u64);
     }
     put_head(out, of, len, bytes);
     let mut checksum = begin_checksum(of, len);
     for entry in there.entries(0..len) {
-        each_piece_of_entry(&entry, of, &mut |piece| {
+        each_piece_of_entry((there, &entry), of, &mut |piece| {
             out.put(piece);
             checksum = crc64_on(checksum, piece);
         });

@@ -11,7 +11,7 @@ use larder_store::{Collection, Element, End, Entry, Hint, Key, Type};
 
 use super::{COMPARE_NS, Call, is_large, of_type, peek_as, symmetric};
 use crate::core::output::Output;
-use crate::core::work::{Lane, STEPS_BYTES_MIN};
+use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_integer, put_null};
@@ -22,6 +22,13 @@ use crate::redis::strings::source::Name;
 
 /// Elements that are looked at before time and memory are.
 const LOOKS_AT_ONCE: usize = 2 << 10;
+/// Bytes of them that are compared, at most: some 0.2 ms.
+const COMPARED_AT_ONCE: usize = 2 << 20;
+
+/// How many elements may be compared with one before time is looked at: it may be that all are as long as that one.
+pub(super) fn looks_at_once(element: usize, most: usize) -> usize {
+    most.min(COMPARED_AT_ONCE / element.max(1)).max(1)
+}
 
 /// How a list is looked through.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,7 +98,7 @@ impl Search {
         let some = found.looked..end.min(found.looked.saturating_add(looks));
         let mut note = |place: usize, entry: &Entry<'_>| {
             found.looked += 1;
-            if entry.name != *element {
+            if !list.is(&entry.name, element) {
                 return false;
             }
             if found.skipped < self.skip {
@@ -136,6 +143,11 @@ pub(super) fn looking_ns(list: &Collection<'_>, looks: usize) -> u64 {
     const BYTES_A_NS: u64 = 8;
     let bytes = (list.bytes() as u64).saturating_mul(looks as u64) / list.len() as u64;
     looks as u64 * COMPARE_NS + bytes / BYTES_A_NS
+}
+
+/// What comparing with an element that lies apart takes beside that.
+pub(super) fn comparing_ns(list: &Collection<'_>, element: usize, looks: usize) -> u64 {
+    if list.longest_apart() >= element { copying_ns((element * looks) as u64) } else { 0 }
 }
 
 impl Call<'_, '_, '_> {
@@ -284,8 +296,9 @@ impl Seeking {
                 Then::Insert(_) => 2,
             };
             let element = Element::of(again.args().at(nth).unwrap_or_default());
-            let done = self.search.go_on(&list, &element, &mut self.found, LOOKS_AT_ONCE);
-            ns += looking_ns(&list, LOOKS_AT_ONCE);
+            let looks = looks_at_once(element.len(), LOOKS_AT_ONCE);
+            let done = self.search.go_on(&list, &element, &mut self.found, looks);
+            ns += looking_ns(&list, looks) + comparing_ns(&list, element.len(), looks);
             if done || ns >= ns_max {
                 break Some(done);
             }

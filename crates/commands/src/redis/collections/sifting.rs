@@ -10,7 +10,7 @@ use std::ops::Range;
 use larder_protocol::resp::Args;
 use larder_store::{End, Hint, Key, Trimmed, Type};
 
-use super::seeking::looking_ns;
+use super::seeking::{comparing_ns, looking_ns, looks_at_once};
 use super::{Call, MANY_BYTES, WRITE_NS, is_large, of_type, peek_as, places, symmetric};
 use crate::redis::call::{integer, next};
 use crate::redis::fail::{Done, Fail};
@@ -90,14 +90,15 @@ impl Sift {
         }
         let len = list.len();
         let each = list.bytes() / len + 1;
-        let most = if self.tries > TRIES_MAX { len } else { (MANY_BYTES / each).clamp(1, SIFTED_AT_ONCE) };
+        let few = looks_at_once(self.element.len(), (MANY_BYTES / each).clamp(1, SIFTED_AT_ONCE));
+        let most = if self.tries > TRIES_MAX { len } else { few };
         let until = len.min(self.looked.saturating_add(most));
         let among: Range<usize> = match self.end {
             End::Front => self.looked.min(until)..until,
             End::Back => len - until..len - self.looked.min(until),
         };
         let looks = among.len();
-        *ns += looking_ns(&list, looks);
+        *ns += looking_ns(&list, looks) + comparing_ns(&list, self.element.len(), looks);
         let gone = call.cx.guard.list_remove_among(key, among, self.end, self.left, &self.element)?;
         *ns += (gone as u64).min(looks as u64) * WRITE_NS / 8;
         self.gone += gone;

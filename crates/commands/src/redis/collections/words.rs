@@ -17,6 +17,7 @@ use super::{
     peek_as, put_element, read_as,
 };
 use crate::core::output::Output;
+use crate::core::work::copying_ns;
 use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE, has_room};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::expiry::Clock;
@@ -65,8 +66,13 @@ pub(crate) enum Write {
 impl Write {
     /// These elements are put to an end of a list.
     pub fn push(end: End, present: bool, elements: Args<'_>) -> Write {
-        let each = elements.encoded().len() / elements.len().max(1) + 1;
-        Write::Push { end, present, at_once: (PUSHED_BYTES / each).clamp(FEW_ELEMENTS, PUSHES_AT_ONCE) }
+        let each = match elements.longest() as usize {
+            // Any of them may be the longest.
+            longest if longest > ELEMENT_BYTES => longest,
+            _ => elements.encoded().len() / elements.len().max(1) + 1,
+        };
+        let few = if each > ELEMENT_BYTES { 1 } else { FEW_ELEMENTS };
+        Write::Push { end, present, at_once: (PUSHED_BYTES / each).clamp(few, PUSHES_AT_ONCE) }
     }
 
     /// Words of an element.
@@ -118,15 +124,15 @@ impl Write {
         }
     }
 
-    /// None of the elements is too long for any collection.
+    /// None of the elements is too long for any collection; of a list it may have so many bytes.
     ///
     /// # Errors
     /// One is.
-    fn look(self, words: Args<'_>) -> Done {
+    fn look(self, words: Args<'_>, longest: usize) -> Done {
         let fit = match self {
             Write::Add => words.clone().all(|member| fits_alone(Type::Set, member, b"")),
             Write::Set => Pairs(words).all(|(field, value)| fits_alone(Type::Hash, field, value)),
-            Write::Push { .. } => words.clone().all(|element| fits_alone(Type::List, element, b"")),
+            Write::Push { .. } => words.clone().all(|element| element.len() <= longest),
             Write::Score(..) => Pairs(words).all(|(_, member)| fits_alone(Type::SortedSet, member, b"")),
             Write::Place(..) => {
                 geo::scored(words).all(|(_, member)| fits_alone(Type::SortedSet, member, b""))
@@ -164,19 +170,30 @@ impl Call<'_, '_, '_> {
         if elements <= most || self.cx.guard.in_transaction() {
             let count = write.run(self, key, words)?;
             self.spend_on(elements, each_ns);
+            self.spend_on_bytes(words.encoded().len());
             return if says_ok { self.ok() } else { self.length(count) };
         }
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
         // Before anything is done to the first of them.
-        write.look(words)?;
+        write.look(words, self.cx.guard.store().list_element_bytes_max())?;
+        let all_bytes = words.encoded().len();
         let some = first(&mut words, self.moment_of(write) * write.words());
+        let some_bytes = all_bytes - words.encoded().len();
         let kept = Kept::new(self, words)?;
         let name = Name::kept(self, key.bytes())?;
         let key = name.key(self);
         let count = write.run(self, &key, some)?;
         self.spend_on(some.len() / write.words(), each_ns);
+        self.spend_on_bytes(some_bytes);
         self.go_on_with(Writing { row, name, write, says_ok, count, kept });
         Ok(())
+    }
+
+    /// Spends what it takes to copy so many bytes of words, if that is much.
+    fn spend_on_bytes(&mut self, bytes: usize) {
+        if bytes > ELEMENT_BYTES {
+            self.spend(copying_ns(bytes as u64));
+        }
     }
 
     /// How many writes what is left of the slice is for.
@@ -187,7 +204,7 @@ impl Call<'_, '_, '_> {
     /// How many elements what is left of the slice is for.
     fn moment_of(&self, write: Write) -> usize {
         let (most, each_ns) = write.moment();
-        ((self.step_ns() / each_ns) as usize).clamp(FEW_ELEMENTS, most)
+        ((self.step_ns() / each_ns) as usize).clamp(FEW_ELEMENTS.min(most), most)
     }
 }
 
@@ -208,8 +225,10 @@ impl Job for Writing {
         let words = call.moment_of(*write) * write.words();
         let key = name.key(call);
         kept.take(|rest| {
+            let all_bytes = rest.encoded().len();
             let some = first(rest, words);
             call.spend((some.len() / write.words()) as u64 * write.moment().1);
+            call.spend_on_bytes(all_bytes - rest.encoded().len());
             call.tell_around_key(row, key.bytes(), |call| {
                 *count = write.counted(*count, write.run(call, &key, some)?);
                 Ok(())

@@ -38,7 +38,7 @@ use crate::redis::strings::rewrite::Heap;
 
 /// No field expires later.
 const TIME_MAX: u64 = (1 << 48) - 1;
-/// No element has more bytes.
+/// No element has more bytes, but one of a list: what is longer goes into that by itself.
 const ELEMENT_BYTES_MAX: usize = 16 << 10;
 /// Bytes of entries that are put in at a time, but for the last.
 const BYTES_AT_ONCE: usize = 16 << 10;
@@ -198,6 +198,14 @@ impl Node {
         }
     }
 
+    /// Bytes that it has.
+    pub fn len(&self) -> usize {
+        match self {
+            Node::Here { at, end } => end - at,
+            Node::Packed { wanted, .. } => *wanted,
+        }
+    }
+
     /// Bytes that it has unpacked, where it is packed.
     pub fn unpacked_bytes(&self) -> usize {
         match self {
@@ -236,6 +244,14 @@ impl Node {
     }
 }
 
+/// The longest element that a payload of so many bytes, unpacked, may come to.
+pub(crate) fn longest(payload: &[u8], bytes: u64) -> u64 {
+    match payload.first().map(|kind| form_of(*kind)) {
+        Some(Ok((Type::List, ..))) => bytes,
+        Some(_) | None => bytes.min(ELEMENT_BYTES_MAX as u64),
+    }
+}
+
 /// A string that is being read.
 #[derive(Debug)]
 struct Reading {
@@ -243,6 +259,14 @@ struct Reading {
     packing: Packing,
     /// None until all of it is unpacked.
     cursor: Option<Cursor>,
+}
+
+/// An element of a list that is too long to be put in with others, which is being read.
+#[derive(Debug)]
+struct Whole {
+    node: Node,
+    /// It is unpacked.
+    read: bool,
 }
 
 /// Entries that were read and are to be put in.
@@ -256,9 +280,9 @@ struct Batch {
 }
 
 impl Batch {
-    fn push(&mut self, text: Packed<'_>) -> Result<(), Fail> {
+    fn push(&mut self, text: Packed<'_>, bytes_max: usize) -> Result<(), Fail> {
         match text {
-            Packed::Text(text) if text.len() > ELEMENT_BYTES_MAX => return Err(Fail::COLLECTION_TOO_LARGE),
+            Packed::Text(text) if text.len() > bytes_max => return Err(Fail::COLLECTION_TOO_LARGE),
             Packed::Text(text) => self.texts.push(text),
             Packed::Number(n) => {
                 let mut room = [0; 20];
@@ -316,6 +340,7 @@ pub(crate) struct Loading {
     /// Entries, or strings that have some, that are left.
     left: u64,
     reading: Option<Reading>,
+    whole: Option<Whole>,
     batch: Batch,
     load: BulkLoad,
     held: Heap,
@@ -338,6 +363,7 @@ impl Loading {
                 soonest: 0,
                 left: 0,
                 reading: None,
+                whole: None,
                 batch: Batch::default(),
                 load: BulkLoad::new(call.cx.guard.store(), Type::Stream),
                 held: Heap::none(call),
@@ -358,6 +384,7 @@ impl Loading {
             soonest: Millis::from_le_bytes(soonest),
             left,
             reading: None,
+            whole: None,
             batch: Batch::default(),
             load: BulkLoad::new(call.cx.guard.store(), kind),
             held: Heap::none(call),
@@ -385,6 +412,7 @@ impl Loading {
             let most = (ns_max.saturating_sub(*ns) / each).clamp(1, ENTRIES_AT_ONCE as u64) as usize;
             let mut all = false;
             while !all
+                && !self.is_whole()
                 && self.batch.len(self.kind) < most
                 && self.batch.texts.bytes() < BYTES_AT_ONCE
                 && *ns < ns_max
@@ -401,6 +429,7 @@ impl Loading {
                 self.batch.times.clear();
                 self.charge(call)?;
             }
+            self.put_whole(call, key, body, (ns, each))?;
             if all {
                 break;
             }
@@ -419,17 +448,51 @@ impl Loading {
         self.stream.and_then(|stream| stream.into_load()).unwrap_or(self.load)
     }
 
+    /// An element that goes in by itself is read.
+    fn is_whole(&self) -> bool {
+        matches!(self.whole, Some(Whole { read: true, .. }))
+    }
+
+    /// Puts an element in that goes in by itself, if one is read.
+    fn put_whole(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        key: &Key<'_>,
+        body: &[u8],
+        (ns, each): (&mut u64, u64),
+    ) -> Result<(), Fail> {
+        if !self.is_whole() {
+            return Ok(());
+        }
+        let Some(Whole { node, .. }) = self.whole.take() else { return Ok(()) };
+        let name = node.bytes(body);
+        *ns += each + copying_ns(name.len() as u64);
+        let made = Made { name, value: &[], score: 0.0, expires_at: 0 };
+        call.cx.guard.load_fill(&mut self.load, key, std::iter::once(made))?;
+        drop(node);
+        self.charge(call)
+    }
+
     /// Charges what is kept of it on the heap. What is short is there for a moment, or is charged with what is long.
     fn charge(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(), Fail> {
-        let node = self.reading.as_ref().map_or(0, |reading| reading.node.unpacked_bytes());
-        let bytes = self.load.heap_bytes() + node;
+        let whole = self.whole.as_ref().map(|whole| &whole.node);
+        let node = self.reading.as_ref().map(|reading| &reading.node).or(whole);
+        let texts = match 2 * self.batch.texts.bytes() {
+            few if few <= BATCH_BYTES => 0,
+            many => many,
+        };
+        let bytes = self.load.heap_bytes() + node.map_or(0, Node::unpacked_bytes) + texts;
         self.held.set(call, if bytes <= UNCHARGED_BYTES_MAX { 0 } else { bytes + BATCH_BYTES })
     }
 
     /// Reads what comes next; true if that was all.
     fn read(&mut self, call: &mut Call<'_, '_, '_>, body: &[u8], ns: &mut u64) -> Result<bool, Fail> {
+        if let Some(whole) = &mut self.whole {
+            whole.read = whole.node.unpack(body, ns)?;
+            return Ok(false);
+        }
         if self.reading.is_some() {
-            self.read_packed(body, ns)?;
+            self.read_packed(call, body, ns)?;
             return Ok(false);
         }
         if self.left == 0 {
@@ -448,6 +511,7 @@ impl Loading {
             },
         };
         match packing {
+            None if self.kind == Type::List => self.read_element(call, &mut reader, body)?,
             None => self.read_plain(&mut reader)?,
             Some(packing) => {
                 let node = Node::read(&mut reader, body.len()).ok_or(BAD_FORMAT)?;
@@ -464,6 +528,26 @@ impl Loading {
         Ok(false)
     }
 
+    /// Reads an element of a list that is kept as it is.
+    fn read_element(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        reader: &mut Reader<'_>,
+        body: &[u8],
+    ) -> Result<(), Fail> {
+        // What is short may be a number, too, which is no string of its own.
+        let mut ahead = Reader(reader.0);
+        let node = Node::read(&mut ahead, body.len()).filter(|node| node.len() > ELEMENT_BYTES_MAX);
+        let Some(node) = node else { return self.read_plain(reader) };
+        if node.len() > call.cx.guard.store().list_element_bytes_max() {
+            return Err(Fail::COLLECTION_TOO_LARGE);
+        }
+        *reader = ahead;
+        self.whole = Some(Whole { node, read: false });
+        // Before anything is unpacked.
+        self.charge(call)
+    }
+
     /// Reads an entry that is kept as it is.
     fn read_plain(&mut self, reader: &mut Reader<'_>) -> Result<(), Fail> {
         if self.form == Form::Timed {
@@ -478,7 +562,7 @@ impl Loading {
             let text = reader.string(&mut |bytes| {
                 if bytes > ELEMENT_BYTES_MAX { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) }
             })?;
-            self.batch.push(Packed::Text(&text))
+            self.batch.push(Packed::Text(&text), ELEMENT_BYTES_MAX)
         };
         string(reader)?;
         match self.kind {
@@ -513,7 +597,11 @@ impl Loading {
     }
 
     /// Unpacks some of the string that is being read, or reads an entry of it.
-    fn read_packed(&mut self, body: &[u8], ns: &mut u64) -> Result<(), Fail> {
+    fn read_packed(&mut self, call: &mut Call<'_, '_, '_>, body: &[u8], ns: &mut u64) -> Result<(), Fail> {
+        let bytes_max = match self.kind {
+            Type::List => call.cx.guard.store().list_element_bytes_max(),
+            Type::Hash | Type::Set | Type::SortedSet | Type::Stream => ELEMENT_BYTES_MAX,
+        };
         let Some(Reading { node, packing, cursor }) = &mut self.reading else { return Ok(()) };
         let Some(cursor) = cursor else {
             if !node.unpack(body, ns)? {
@@ -527,7 +615,11 @@ impl Loading {
             self.reading = None;
             return Ok(());
         };
-        self.batch.push(name)?;
+        self.batch.push(name, bytes_max)?;
+        if matches!(name, Packed::Text(text) if text.len() > ELEMENT_BYTES_MAX) {
+            self.charge(call)?;
+            return Ok(());
+        }
         if matches!(self.kind, Type::Set | Type::List) {
             return Ok(());
         }
@@ -535,7 +627,7 @@ impl Loading {
         match (self.kind, value) {
             (Type::SortedSet, Packed::Number(n)) => self.batch.scores.push(n as f64),
             (Type::SortedSet, Packed::Text(text)) => self.batch.scores.push(score_of(text)?),
-            (_, value) => self.batch.push(value)?,
+            (_, value) => self.batch.push(value, bytes_max)?,
         }
         if self.form == Form::TimedPacked {
             let Element::Entry(Packed::Number(at)) = cursor.next(bytes).ok_or(BAD_FORMAT)? else {

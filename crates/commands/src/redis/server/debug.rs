@@ -2,7 +2,7 @@
 
 use larder_protocol::resp::Args;
 use larder_store::{
-    Attributes, Collection, DIGITS_MAX, Expect, Millis, Pinned, Stream, StreamId, Type, Value,
+    Attributes, Collection, DIGITS_MAX, Element, Expect, Millis, Pinned, Stream, StreamId, Type, Value,
 };
 
 use crate::core::glob::{Weight, matches};
@@ -273,7 +273,14 @@ pub(crate) fn digest_of(collection: &Collection<'_>, now: Millis) -> u64 {
         let (mut name, mut value) = ([0; DIGITS_MAX], [0; DIGITS_MAX]);
         let place = if ordered { i as u64 } else { 0 };
         let rest = [place.to_le_bytes(), entry.score.to_bits().to_le_bytes()].concat();
-        let mut hash = Hash::of(&[entry.name.text(&mut name), &rest]);
+        let mut hash = match &entry.name {
+            Element::Apart(apart) => {
+                let mut hash = Hash::of(&[&apart.len().to_le_bytes(), &rest]);
+                collection.parts(apart).for_each(|part| hash.eat(part));
+                hash
+            }
+            element => Hash::of(&[element.text(&mut name), &rest]),
+        };
         hash.eat(entry.value.text(&mut value));
         if entry.expires_at != 0 {
             hash.eat(&entry.expires_at.to_le_bytes());

@@ -21,7 +21,7 @@ use larder_store::{DATABASES, Value};
 
 use crate::core::glob;
 use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
-use crate::redis::call::{Call, ELEMENT_BYTES, is};
+use crate::redis::call::{Call, is};
 use crate::redis::connection::clients;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::copy::LEAF_BYTES_MAX;
@@ -90,7 +90,7 @@ struct Size {
     elements: u64,
     /// Of those that are there now so many are left, at least.
     least: u64,
-    /// Bytes of the longest one that is added.
+    /// Bytes of the longest one that is added, or of the longest of a list, if that is longer than a leaf.
     longest: u64,
 }
 
@@ -240,7 +240,7 @@ impl<'q> Scale<'q> {
             Weighs::Dump => self.dumped(call, at(0)),
             Weighs::Restore if is_collection(at(2)) => {
                 let Weight { entries, bytes, ns } = loading::weigh(at(2));
-                let longest = bytes.min(ELEMENT_BYTES as u64);
+                let longest = loading::longest(at(2), bytes);
                 self.note(call, db, at(0), Size { bytes, elements: entries, least: 0, longest });
                 ns
             }
@@ -357,11 +357,14 @@ impl<'q> Scale<'q> {
         }
         let key = call.cx.guard.key_in(db, key);
         call.cx.guard.peek(&key).hit().map_or(Size::default(), |item| {
-            let elements = match item.value() {
-                Value::Collection(there) => there.elements().len() as u64,
-                Value::Whole(_) | Value::Pieces(_) => 0,
+            let (elements, longest) = match item.value() {
+                Value::Collection(there) => {
+                    let there = there.elements();
+                    (there.len() as u64, there.longest_apart() as u64)
+                }
+                Value::Whole(_) | Value::Pieces(_) => (0, 0),
             };
-            Size { bytes: item.value_bytes(), elements, least: elements, longest: 0 }
+            Size { bytes: item.value_bytes(), elements, least: elements, longest }
         })
     }
 

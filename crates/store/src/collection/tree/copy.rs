@@ -8,10 +8,11 @@
 use super::super::change::Declined;
 use super::super::leaf::{HEAD_BYTES, leaf_entries};
 use super::super::times::{NEVER, word_of as word_of_time};
+use super::apart::say_label;
 use super::edit::Child;
 use super::{
-    CHILDREN_MAX, Edit, Hand, Inner, NODE_BYTES, elements_of, header_of, leaf_at, location_of, node_word,
-    word,
+    CHILDREN_MAX, Edit, Hand, Inner, NODE_BYTES, Path, elements_of, header_of, leaf_at, location_of,
+    node_word, word,
 };
 use crate::Seen;
 use crate::item::RawItem;
@@ -96,19 +97,43 @@ impl Edit {
     fn copy_at(&mut self, hand: &mut Hand<'_>, cursor: &mut CopyCursor) -> Result<bool, Declined> {
         if cursor.place < self.elements as usize {
             let path = self.place_of(hand.store, cursor.place).path;
-            let lowest = self.height - 1;
-            let low = match lowest.checked_sub(1) {
-                Some(above) => path.low(&hand.store.arena, above, path.steps[above].1),
-                None => 0,
-            };
-            let copied = self.copy_below(hand, path.steps[lowest].0, 1)?;
-            cursor.place += elements_of(copied.word);
-            cursor.lowest.push(Child { key: low, ..copied });
+            let copied = cursor.lowest.len();
+            let done = self.copy_lowest(hand, cursor, path);
+            if done.is_err() {
+                cursor.lowest.truncate(copied);
+            }
+            cursor.place += done?;
             return Ok(false);
         }
         self.news.extend_from_slice(&cursor.lowest);
         self.write_top(hand, 1)?;
         Ok(true)
+    }
+
+    /// Copies the inner node of the lowest level that a path goes through, and those behind it that have nothing but parts of
+    /// its last element; how many elements it has.
+    fn copy_lowest(
+        &mut self,
+        hand: &mut Hand<'_>,
+        cursor: &mut CopyCursor,
+        mut path: Path,
+    ) -> Result<usize, Declined> {
+        let lowest = self.height - 1;
+        let mut elements = 0;
+        loop {
+            let low = match lowest.checked_sub(1) {
+                Some(above) => path.low(&hand.store.arena, above, path.steps[above].1),
+                None => 0,
+            };
+            let copied = self.copy_below(hand, path.steps[lowest].0, 1, low)?;
+            elements += elements_of(copied.word);
+            cursor.lowest.push(Child { key: low, ..copied });
+            let next = lowest.checked_sub(1).and_then(|above| path.go_on(&hand.store.arena, above));
+            match next {
+                Some(word) if elements_of(word) == 0 => path.steps[lowest] = (location_of(word), 0),
+                _ => return Ok(elements),
+            }
+        }
     }
 
     /// Begins a tree for a key with this hash: a copy of that of the item that the hand's key has. What it comes to takes
@@ -129,12 +154,12 @@ impl Edit {
         self.numbered = true;
         self.unmarked = true;
         self.bytes = 0;
-        let top = self.copy_below(hand, top, height)?;
+        let top = self.copy_below(hand, top, height, 0)?;
         self.top = location_of(top.word);
         let (height, top) = self.beside;
         if height > 0 {
             self.in_members = true;
-            let top = self.copy_below(hand, top, height)?;
+            let top = self.copy_below(hand, top, height, 0)?;
             self.in_members = false;
             self.beside.1 = location_of(top.word);
         }
@@ -143,20 +168,25 @@ impl Edit {
         Ok(())
     }
 
-    /// A copy of a node and of all below it.
-    fn copy_below(&mut self, hand: &mut Hand<'_>, location: u64, level: usize) -> Result<Child, Declined> {
-        let arena = &hand.store.arena;
+    /// A copy of a node and of all below it, whose least key is `low`. Of a leaf's own word nothing is read: that of a list is
+    /// given another label where it lies.
+    fn copy_below(
+        &mut self,
+        hand: &mut Hand<'_>,
+        location: u64,
+        level: usize,
+        low: u64,
+    ) -> Result<Child, Declined> {
         if level == 0 {
-            // SAFETY: a leaf of the tree that is copied, which is as it was.
-            let key = unsafe { node_word(arena, location, 8) }.load(Ordering::Relaxed);
-            return self.copy_leaf(hand, location, key);
+            return self.copy_leaf(hand, location, low);
         }
-        // SAFETY: as above, an inner node.
-        let inner = unsafe { Inner::at(arena, location) };
+        // SAFETY: an inner node of the tree that is copied, which is as it was.
+        let inner = unsafe { Inner::at(&hand.store.arena, location) };
         let mut children = [Child::NONE; CHILDREN_MAX];
         for (i, child) in children[..inner.len()].iter_mut().enumerate() {
-            let copied = self.copy_below(hand, inner.location(i), level - 1)?;
-            *child = Child { key: inner.keys[i], ..copied };
+            // Of its first child a node says nothing.
+            let low = if i == 0 { low } else { inner.keys[i] };
+            *child = self.copy_below(hand, inner.location(i), level - 1, low)?;
         }
         self.write_inner(hand, level, &children[..inner.len()])?;
         Ok(self.news.pop().expect("it was just made"))
@@ -185,8 +215,14 @@ impl Edit {
         let soonest = if self.in_members {
             NEVER
         } else {
-            // SAFETY: the leaf that was just copied.
-            word_of_time(unsafe { leaf_at(arena, chunk) }.soonest())
+            // SAFETY: the leaf that was just copied, so below; nobody else has it yet, and the first look is over when it is
+            // written to.
+            unsafe {
+                if elements == 1 && leaf_at(arena, chunk).is_apart() {
+                    say_label(arena, chunk, key);
+                }
+                word_of_time(leaf_at(arena, chunk).soonest())
+            }
         };
         Ok(Child { key, word: word(elements, chunk), soonest })
     }

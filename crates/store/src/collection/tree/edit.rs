@@ -88,7 +88,8 @@ pub(crate) struct Edit {
     /// Of the tree that is changed.
     pub(super) height: usize,
     pub(super) top: u64,
-    /// The same of the other tree of a sorted set: of members, or, while that is changed, of scores.
+    /// The same of the other tree of a sorted set: of members, or, while that is changed, of scores. Of a list 0, and what
+    /// the longest element has that has ever lain apart in it.
     pub(super) beside: (usize, u64),
     /// It is the members tree that is changed.
     pub(super) in_members: bool,
@@ -112,6 +113,8 @@ pub(crate) struct Edit {
     shown: usize,
     /// Nodes that its tree does not have any more.
     pub(super) gone: Vec<u64>,
+    /// Leaves of a list that get another label where they lie, when the new root is published.
+    pub(super) relabeled: Vec<(u64, u64)>,
     /// What takes the place of some children of the next node.
     pub(super) news: Vec<Child>,
     row: Vec<Child>,
@@ -147,6 +150,7 @@ impl Edit {
         self.overtaken = false;
         self.shown = 0;
         self.gone.clear();
+        self.relabeled.clear();
         self.row.clear();
     }
 
@@ -169,6 +173,9 @@ impl Edit {
         self.height = root.height as usize;
         self.top = root.top.load(Ordering::Acquire);
         self.beside = match root.members_height {
+            0 if Type::of_form(item.header().form()) == Type::List => {
+                (0, root.beside.load(Ordering::Relaxed))
+            }
             // What is there is a time, which its nodes say, too.
             0 => (0, 0),
             height => (height as usize, root.beside.load(Ordering::Acquire)),
@@ -200,6 +207,10 @@ impl Edit {
         self.numbered = true;
         self.unmarked = true;
         self.elements = builder.leaf().len() as u64;
+        if builder.is_empty() {
+            // Of a list, whose first element lies apart.
+            return Ok(());
+        }
         self.write_leaves(hand, builder, 0, None)?;
         self.write_top(hand, 1)
     }
@@ -219,10 +230,22 @@ impl Edit {
     /// There is no room for one more node: for as many again is made, and in time for as many that go.
     #[cold]
     fn hold_more(&mut self, store: &Store) {
-        let nodes = 2 * self.fresh.capacity();
+        self.hold_room(store, 2 * self.fresh.capacity(), self.relabeled.capacity());
+    }
+
+    /// Room for so many nodes, and for so many labels, is there from here on.
+    fn hold_room(&mut self, store: &Store, nodes: usize, labels: usize) {
         if let Some(held) = &mut self.held {
-            store.set_scratch(held, 2 * nodes * size_of::<u64>());
+            store.set_scratch(held, 2 * nodes * size_of::<u64>() + labels * size_of::<(u64, u64)>());
         }
+    }
+
+    /// A leaf gets another label when the new root is published.
+    pub(super) fn relabel_later(&mut self, store: &Store, location: u64, label: u64) {
+        if self.relabeled.len() == self.relabeled.capacity() {
+            self.hold_room(store, self.fresh.capacity(), 2 * self.relabeled.capacity());
+        }
+        self.relabeled.push((location, label));
     }
 
     /// Gives everything back: nothing has happened.
@@ -238,6 +261,7 @@ impl Edit {
         // They are still the tree's.
         self.gone.clear();
         self.gone.shrink_to(NODES_KEPT);
+        self.relabeled = Vec::new();
         if std::mem::take(&mut self.numbered) {
             store.trees.give(self.number);
         }
@@ -427,7 +451,9 @@ impl Edit {
                 let location = inner.location(j);
                 // SAFETY: as above, a leaf.
                 let neighbour: Leaf<'_> = unsafe { leaf_at(&hand.store.arena, location) };
-                if builder.tree_bytes() + neighbour.whole_bytes() <= LEAF_BYTES_JOINED {
+                if builder.tree_bytes() + neighbour.whole_bytes() <= LEAF_BYTES_JOINED
+                    && !neighbour.is_apart()
+                {
                     if j < i {
                         builder.prepend(&neighbour);
                     } else {
@@ -598,7 +624,7 @@ impl Edit {
     }
 
     /// A node is this edit's, and nobody else sees it.
-    fn is_fresh(&self, store: &Store, location: u64) -> bool {
+    pub(super) fn is_fresh(&self, store: &Store, location: u64) -> bool {
         // SAFETY: a node of this edit, or of a tree that is as it was.
         let header = unsafe { header_of(&store.arena, location) };
         // One of the tree that was moved a moment ago says so in its header, too: it is not found here.
@@ -873,7 +899,16 @@ impl Guard<'_> {
         edit.show(store, usize::MAX);
         // Neither the one that this one follows nor this one, if it is refused, takes nodes with it.
         self.local.leaving = [edit.base.map_or(0, |seen| seen.location), draft.chunk];
+        let relabels = !edit.relabeled.is_empty();
+        if relabels {
+            std::mem::swap(&mut self.local.relabeled, &mut edit.relabeled);
+        }
         let done = self.publish_draft(key, draft, Token::Next(None), expect);
+        if relabels {
+            std::mem::swap(&mut self.local.relabeled, &mut edit.relabeled);
+            edit.relabeled.clear();
+            edit.relabeled.shrink_to(NODES_KEPT);
+        }
         self.local.leaving = [0; 2];
         match done {
             Ok(stored) => {

@@ -8,6 +8,13 @@
 //! Elements are found by counts. Labels are for sweeps alone, which come to a node and look for the word that names it
 //! (`own.rs`): they ascend, so that a node is found by its own, as one of a hash is.
 //!
+//! Parts of an element that lies apart (`apart.rs`) have labels behind each other, since nothing comes between them. So
+//! it is *runs* that are spread: a leaf that has elements, or the parts of one.
+//!
+//! A leaf that gets another label is not copied: its new one waits in [`Edit::relabeled`], and is written under the lock under
+//! which the new root is published, where sweeps look at labels, and nobody else does. But the leaf of an element that lies
+//! apart says its own label among its bytes, and is copied.
+//!
 //! How many leaves get new labels at once follows from the room between those beside them: the children of one inner node
 //! where that leaves 2^4 between two; those of the node above it where it leaves 2^16; else more. So a place where all
 //! elements are put costs some ten leaves a cut, spread over many.
@@ -15,8 +22,10 @@
 use super::super::change::Declined;
 use super::edit::Child;
 use super::places::Place;
-use super::{CHILDREN_MAX, Edit, Hand, Inner, Path, location_of};
+use super::{CHILDREN_MAX, Edit, Hand, Inner, Path, elements_of, leaf_at, location_of, node_word};
 use crate::Store;
+use crate::arena::Arena;
+use crate::sync::atomic::Ordering;
 
 /// Labels between two leaves at an end, as a power of two. Tests have few, so that they are used up.
 const STRIDE_BITS: u32 = if cfg!(any(test, feature = "schedule")) { 12 } else { 24 };
@@ -26,7 +35,7 @@ const END: u64 = if cfg!(any(test, feature = "schedule")) { 1 << 24 } else { u64
 /// Where the second leaf of a tree is.
 const MIDDLE: u64 = END / 2 + 1;
 
-/// Labels for some leaves, the first of which has one.
+/// Labels for some runs of leaves, the first of which has one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Labels {
     low: u64,
@@ -35,7 +44,7 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    /// For `count` leaves from the label `low` up to `high`, or the end, with at least `least` from one to the next.
+    /// For `count` runs from the label `low` up to `high`, or the end, with at least `least` from one to the next.
     pub(super) fn between(low: u64, high: Option<u64>, count: usize, least: u64) -> Option<Labels> {
         let count = count as u64;
         let strides = count.saturating_mul(STRIDE);
@@ -64,40 +73,53 @@ fn step_min(level: usize) -> u64 {
 }
 
 impl Edit {
-    /// There are `count` labels from that of the leaf at a place on, before that of the next; so the leaves about it may
-    /// have got others. The way to it.
+    /// There are labels for some runs, `(count, longest)`, from that of the leaf at a place on, before that of the next; so
+    /// the leaves about it may have got others. The way to it.
     pub(super) fn make_labels(
         &mut self,
         hand: &mut Hand<'_>,
         place: Place,
-        count: usize,
+        runs: (usize, usize),
     ) -> Result<Path, Declined> {
-        let mut path = place.path;
+        self.make_labels_at(hand, place.path, runs, |edit, store| edit.place_of(store, place.start).path)
+    }
+
+    /// The same of the leaf that `find` finds the way to, which is `path` as long as no leaf gets another label.
+    pub(super) fn make_labels_at(
+        &mut self,
+        hand: &mut Hand<'_>,
+        mut path: Path,
+        (count, longest): (usize, usize),
+        find: impl Fn(&Edit, &Store) -> Path,
+    ) -> Result<Path, Declined> {
         loop {
             let arena = &hand.store.arena;
             let depth = self.height - 1;
             let low = path.low(arena, depth, path.steps[depth].1);
-            if Labels::between(low, path.high(arena, depth), count, 1).is_some() {
+            if Labels::between(low, path.high(arena, depth), count, longest as u64).is_some() {
                 return Ok(path);
             }
-            self.relabel(hand, &path, count as u64)?;
-            path = self.place_of(hand.store, place.start).path;
+            self.relabel(hand, &path, (count * longest) as u64)?;
+            path = find(self, hand.store);
         }
     }
 
-    /// Gives the leaves about a path new labels: those of the smallest subtree that has room for them.
+    /// Gives the leaves about a path new labels, `least` of them behind each: those of the smallest subtree that has room for
+    /// them.
     fn relabel(&mut self, hand: &mut Hand<'_>, path: &Path, least: u64) -> Result<(), Declined> {
         for level in 1..=self.height {
             let depth = self.height - level;
             let (arena, top) = (&hand.store.arena, path.steps[depth].0);
             let low = path.low(arena, depth, 0);
             let high = depth.checked_sub(1).and_then(|above| path.high(arena, above));
-            // All of a tree have a label in any case.
-            let least = if depth == 0 { 1 } else { step_min(level).max(least) };
-            let leaves = leaves_below(hand.store, top, level);
-            let Some(labels) = Labels::between(low, high, leaves, least) else { continue };
+            let mut runs = Runs::default();
+            runs.pass(hand.store, top, level);
+            let least = least + runs.longest;
+            // All of a tree have labels in any case.
+            let least = if depth == 0 { least } else { step_min(level).max(least) };
+            let Some(labels) = Labels::between(low, high, runs.count, least) else { continue };
             self.unmarked |= low == 0;
-            let (child, _) = self.relabel_below(hand, (top, level), &labels, 0)?;
+            let child = self.relabel_below(hand, (top, level), &mut Labeller::new(labels))?;
             if depth == 0 {
                 self.top = location_of(child.word);
                 return Ok(());
@@ -109,40 +131,112 @@ impl Edit {
         Err(Declined::TooLarge)
     }
 
-    /// Makes a node anew and all below it, whose first leaf is the nth that gets a label; and which is the next.
+    /// Makes a node anew, and all inner nodes below it, whose leaves get the next labels.
     fn relabel_below(
         &mut self,
         hand: &mut Hand<'_>,
         (location, level): (u64, usize),
-        labels: &Labels,
-        nth: usize,
-    ) -> Result<(Child, usize), Declined> {
-        if level == 0 {
-            let leaf = self.copy_leaf(hand, location, labels.at(nth))?;
-            self.drop_node(hand, location);
-            return Ok((leaf, nth + 1));
-        }
+        labeller: &mut Labeller,
+    ) -> Result<Child, Declined> {
         // SAFETY: an inner node of this edit, or of a tree that is as it was.
         let inner = unsafe { Inner::at(&hand.store.arena, location) };
-        let (mut children, mut next) = ([Child::NONE; CHILDREN_MAX], nth);
+        let mut children = [Child::NONE; CHILDREN_MAX];
         for (i, child) in children[..inner.len()].iter_mut().enumerate() {
-            (*child, next) = self.relabel_below(hand, (inner.location(i), level - 1), labels, next)?;
+            let word = inner.word(i);
+            *child = if level > 1 {
+                self.relabel_below(hand, (location_of(word), level - 1), labeller)?
+            } else {
+                self.relabel_leaf(hand, word, labeller.next(elements_of(word)))?
+            };
         }
         let len = inner.len();
         self.drop_node(hand, location);
         self.write_inner(hand, level, &children[..len])?;
-        Ok((self.news.pop().expect("it was just made"), next))
+        Ok(self.news.pop().expect("it was just made"))
+    }
+
+    /// Gives the leaf that a word names another label.
+    fn relabel_leaf(&mut self, hand: &mut Hand<'_>, word: u64, label: u64) -> Result<Child, Declined> {
+        let (arena, location) = (&hand.store.arena, location_of(word));
+        // SAFETY: a leaf of this edit, or of a tree that is as it was.
+        if elements_of(word) == 1 && unsafe { leaf_at(arena, location) }.is_apart() {
+            let leaf = self.copy_leaf(hand, location, label)?;
+            self.drop_node(hand, location);
+            return Ok(leaf);
+        }
+        if self.is_fresh(hand.store, location) {
+            // SAFETY: as above, and nobody else has it yet.
+            unsafe { node_word(arena, location, 8) }.store(label, Ordering::Relaxed);
+        } else {
+            self.relabel_later(hand.store, location, label);
+        }
+        Ok(Child::without_times(label, word))
     }
 }
 
-/// Leaves below an inner node of a level.
-fn leaves_below(store: &Store, location: u64, level: usize) -> usize {
-    // SAFETY: an inner node of an edit, or of a tree that is as it was.
-    let inner = unsafe { Inner::at(&store.arena, location) };
-    if level == 1 {
-        return inner.len();
+/// Writes the labels that leaves of a list get where they lie. Under the lock of the home of their list, whose new root, which
+/// names them by these, is published under it: sweeps, which read labels, see both or none. A leaf that the list does not
+/// have any more waits for the end of this epoch, and nobody looks at its label.
+pub(crate) fn relabel(arena: &Arena, leaves: &mut Vec<(u64, u64)>) {
+    for (location, label) in leaves.drain(..) {
+        // SAFETY: a leaf of the tree that the new root follows, which has not been changed since: reachable in this epoch.
+        unsafe { node_word(arena, location, 8) }.store(label, Ordering::Relaxed);
     }
-    (0..inner.len()).map(|i| leaves_below(store, inner.location(i), level - 1)).sum()
+}
+
+/// Runs of leaves: see above.
+#[derive(Debug, Default)]
+struct Runs {
+    count: usize,
+    longest: u64,
+    /// Leaves of the last one that have no elements.
+    last: u64,
+}
+
+impl Runs {
+    /// Adds those below an inner node of a level.
+    fn pass(&mut self, store: &Store, location: u64, level: usize) {
+        // SAFETY: an inner node of an edit, or of a tree that is as it was.
+        let inner = unsafe { Inner::at(&store.arena, location) };
+        for i in 0..inner.len() {
+            let word = inner.word(i);
+            if level > 1 {
+                self.pass(store, location_of(word), level - 1);
+                continue;
+            }
+            let part = elements_of(word) == 0;
+            self.count += usize::from(!part || self.last == 0);
+            self.last = if part { self.last + 1 } else { 0 };
+            self.longest = self.longest.max(self.last);
+        }
+    }
+}
+
+/// Labels for leaves, one after the other.
+struct Labeller {
+    labels: Labels,
+    runs: usize,
+    /// The label of the last leaf, if that has a part.
+    part: Option<u64>,
+}
+
+impl Labeller {
+    fn new(labels: Labels) -> Labeller {
+        Labeller { labels, runs: 0, part: None }
+    }
+
+    /// That of the next leaf, which has so many elements.
+    fn next(&mut self, elements: usize) -> u64 {
+        let label = match self.part {
+            Some(last) if elements == 0 => last + 1,
+            _ => {
+                self.runs += 1;
+                self.labels.at(self.runs - 1)
+            }
+        };
+        self.part = (elements == 0).then_some(label);
+        label
+    }
 }
 
 #[cfg(all(test, not(feature = "loom")))]

@@ -4,13 +4,15 @@
 //! but the last one are as full as they may be, and so are inner nodes: a list that is pushed to at one end and popped
 //! from at the other has full leaves, and the way to its end is short to copy.
 
-use super::super::build::{Builder, NewEntry};
+use super::super::build::{Builder, NewEntry, is_apart};
 use super::super::change::Declined;
 use super::super::element::Element;
 use super::super::leaf::{BASE_BYTES, HEAD_BYTES};
 use super::edit::LEAF_BYTES_JOINED;
 use super::labels::Labels;
-use super::{ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, Path, Tree, elements_of, location_of};
+use super::{
+    ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, Path, Tree, elements_of, leaf_at, location_of,
+};
 use crate::arena::Arena;
 use crate::collection::Type;
 use crate::{End, Store};
@@ -151,6 +153,17 @@ impl Edit {
         change: impl FnOnce(&mut Builder, usize) -> Result<R, Declined>,
     ) -> Result<R, Declined> {
         let at = self.place_of(hand.store, place);
+        self.change_leaf_at(hand, (at, place), growth, change)
+    }
+
+    /// The same, given where the place is.
+    fn change_leaf_at<R>(
+        &mut self,
+        hand: &mut Hand<'_>,
+        (at, place): (Place, usize),
+        growth: Growth,
+        change: impl FnOnce(&mut Builder, usize) -> Result<R, Declined>,
+    ) -> Result<R, Declined> {
         let mut builder = std::mem::take(&mut self.builder);
         builder.load(&self.leaf(hand.store, &at.path));
         builder.make_roomy();
@@ -195,7 +208,7 @@ impl Edit {
             cut(builder, self.growth, &mut ends);
             let parts = ends.len();
             self.ends = ends;
-            path = self.make_labels(hand, at, parts)?;
+            path = self.make_labels(hand, at, (parts, 1))?;
         }
         self.store_leaf(hand, &path, builder)
     }
@@ -242,9 +255,21 @@ impl Edit {
         end: End,
         elements: &mut Peekable<impl Iterator<Item = &'p [u8]>>,
     ) -> Result<(), Declined> {
-        while elements.peek().is_some() {
+        while let Some(&next) = elements.peek() {
+            if is_apart(next) || self.elements == 0 {
+                let place = if end == End::Front { 0 } else { self.elements as usize };
+                self.insert_at(hand, place, next)?;
+                elements.next();
+                continue;
+            }
             let place = if end == End::Front { 0 } else { self.elements as usize - 1 };
-            self.change_leaf(hand, place, end.into(), |builder, _| {
+            let at = self.place_of(hand.store, place);
+            if self.is_apart_at(hand.store, &at.path) {
+                self.insert_beside(hand, (at, place), end == End::Back, next)?;
+                elements.next();
+                continue;
+            }
+            self.change_leaf_at(hand, (at, place), end.into(), |builder, _| {
                 if builder.push_some(end, elements) == 0 { Err(Declined::TooLarge) } else { Ok(()) }
             })?;
         }
@@ -264,7 +289,16 @@ impl Edit {
             _ if end => Growth::Back,
             _ => Growth::Within,
         };
-        self.change_leaf(hand, place - usize::from(end), growth, |builder, i| {
+        self.growth = growth;
+        if self.elements == 0 {
+            return self.insert_first(hand, element);
+        }
+        let beside = place - usize::from(end);
+        let at = self.place_of(hand.store, beside);
+        if is_apart(element) || self.is_apart_at(hand.store, &at.path) {
+            return self.insert_beside(hand, (at, beside), end, element);
+        }
+        self.change_leaf_at(hand, (at, beside), growth, |builder, i| {
             Ok(builder
                 .insert(i + usize::from(end), NewEntry { tag: 0, name: element, value: &[], score: 0.0 })?)
         })
@@ -277,7 +311,15 @@ impl Edit {
         place: usize,
         element: &[u8],
     ) -> Result<(), Declined> {
-        self.change_leaf(hand, place, Growth::Within, |builder, i| Ok(builder.set_element(i, element)?))
+        let at = self.place_of(hand.store, place);
+        if is_apart(element) || self.is_apart_at(hand.store, &at.path) {
+            // First the old one goes: so the new one has all labels that it had.
+            self.remove_places(hand, place..place + 1, End::Front, true)?;
+            return self.insert_at(hand, place, element);
+        }
+        self.change_leaf_at(hand, (at, place), Growth::Within, |builder, i| {
+            Ok(builder.set_element(i, element)?)
+        })
     }
 
     /// Takes the elements at some places out, from an end of them on: not all, where that are very many. Those that are
@@ -292,6 +334,11 @@ impl Edit {
         while !places.is_empty() && (at_once || self.gone.len() < NODES_AT_ONCE) {
             let place = if end == End::Front { places.start } else { places.end - 1 };
             let at = self.place_of(hand.store, place);
+            if self.is_apart_at(hand.store, &at.path) {
+                self.remove_apart(hand, at.path)?;
+                places.end -= 1;
+                continue;
+            }
             let leaf = at.start..at.start + self.leaf(hand.store, &at.path).len();
             if places.start <= leaf.start && leaf.end <= places.end {
                 places.end -= self.remove_leaves(hand, &at, &places, end)?;
@@ -321,14 +368,29 @@ impl Edit {
         // SAFETY: an inner node of this edit, or of a tree that is as it was.
         let inner = unsafe { Inner::at(&hand.store.arena, location) };
         let elements = |i: usize| elements_of(inner.word(i));
+        // Elements that lie apart go one by one.
+        let has_apart = self.has_apart();
+        let is_plain = |i: usize| match elements(i) {
+            _ if !has_apart => true,
+            0 => false,
+            // SAFETY: as above, a leaf.
+            1 => !unsafe { leaf_at(&hand.store.arena, inner.location(i)) }.is_apart(),
+            _ => true,
+        };
         let (mut children, mut start, mut stop) = (i..i + 1, at.start, at.start + elements(i));
         if end == End::Front {
-            while children.end < inner.len() && stop + elements(children.end) <= places.end {
+            while children.end < inner.len()
+                && stop + elements(children.end) <= places.end
+                && is_plain(children.end)
+            {
                 stop += elements(children.end);
                 children.end += 1;
             }
         } else {
-            while children.start > 0 && places.start + elements(children.start - 1) <= start {
+            while children.start > 0
+                && places.start + elements(children.start - 1) <= start
+                && is_plain(children.start - 1)
+            {
                 children.start -= 1;
                 start -= elements(children.start);
             }
@@ -355,6 +417,17 @@ impl Edit {
         while !places.is_empty() && number < numbers.end {
             let at = self.place_of(hand.store, places.start);
             let leaf = self.leaf(hand.store, &at.path);
+            if leaf.is_apart() {
+                let found = self.tree(hand.store, Type::List).is(&leaf.entry(0).name, element);
+                if found && numbers.contains(&number) {
+                    self.remove_apart(hand, at.path)?;
+                    places.end -= 1;
+                } else {
+                    places.start += 1;
+                }
+                number += usize::from(found);
+                continue;
+            }
             let here = places.start - at.start..leaf.len().min(places.end - at.start);
             let found = leaf.entries(here.clone()).filter(|entry| entry.name == *element).count();
             if found == 0 || number + found <= numbers.start {

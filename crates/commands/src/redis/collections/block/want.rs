@@ -13,7 +13,7 @@ use crate::redis::collections::copied::Copied;
 use crate::redis::collections::sorted::{self, Which};
 use crate::redis::collections::stream;
 use crate::redis::collections::stream::reading;
-use crate::redis::collections::{ELEMENT_ROOM, Shown, list, places_bytes_max, put_element};
+use crate::redis::collections::{ELEMENT_ROOM, Shown, list, places_bytes_max, put_element_of};
 use crate::redis::fail::Fail;
 use crate::redis::reply::{put_array, put_bulk};
 
@@ -152,12 +152,15 @@ impl Want {
                 put_array(out, 2);
                 put_bulk(out, key.bytes());
                 match count {
-                    None => popped.entries().for_each(|entry| put_element(out, &entry.name)),
+                    None => popped
+                        .entries()
+                        .for_each(|entry| put_element_of(out, popped.collection(), &entry.name)),
                     Some(_) => list::put_popped(out, *end, Some(&popped)),
                 }
                 if let Some(taken) = taken {
                     taken.whence = Whence::List(*end);
-                    popped.entries().for_each(|entry| taken.names.push_element(&entry.name));
+                    let list = popped.collection();
+                    popped.entries().for_each(|entry| taken.names.push_element_of(list, &entry.name));
                 }
             }
             Want::Members { which, count } => {
@@ -184,7 +187,12 @@ impl Want {
             }
             Want::Move { from, to, .. } => {
                 let target = target.unwrap_or(key);
-                return list::carry(guard, out, (key, *from), (target, *to));
+                return match list::carry(guard, out, (key, *from), (target, *to))? {
+                    list::Carried::Element => Ok(true),
+                    list::Carried::Nothing => Ok(false),
+                    // Room was made for what is there.
+                    list::Carried::Needs(_) => Err(Fail::HELD),
+                };
             }
             // Of streams it is given by [`Want::give_streams`].
             Want::Entries { .. } | Want::Delivery { .. } => return Ok(false),

@@ -4,19 +4,19 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use larder_protocol::resp::parse_double;
-use larder_store::{Collection, Key, Made, Type, fits_alone};
+use larder_store::{Collection, Key, Made, Type};
 
 use super::pattern::{Found, Patterns, Shape};
 use super::{Asked, sortable};
-use crate::core::output::Mark;
+use crate::core::output::{Mark, Output};
 use crate::core::work::{Lane, copying_ns};
 use crate::redis::call::{Call, ELEMENT_BYTES};
 use crate::redis::collections::copied::Copied;
 use crate::redis::collections::making::Making;
 use crate::redis::collections::members::Sorted;
-use crate::redis::collections::{ELEMENT_NS, LOOK_NS, MEMBER_NS, SORTED_NS};
+use crate::redis::collections::{ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, SORTED_NS};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{copy_value, put_array, put_bulk, put_null, put_value};
+use crate::redis::reply::{copy_value, put_array, put_bulk, put_head, put_null, put_value};
 use crate::redis::steps::again::Again;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
@@ -29,6 +29,8 @@ pub(super) const AT_ONCE_NS: u64 = 400_000;
 const ELEMENTS_AT_ONCE: usize = 512;
 /// … and bytes of them, but for the last, about.
 const BYTES_AT_ONCE: usize = 64 << 10;
+/// Bytes of a long text that are replied between two looks at how much a step has done.
+const TEXT_BYTES_AT_ONCE: usize = 64 << 10;
 /// Elements of which other keys are looked at, at a time.
 const LOOKS_AT_ONCE: usize = 32;
 /// Bytes that an element takes beside its text: where that ends, its weight, its place in the order.
@@ -83,6 +85,16 @@ fn push(to: &mut Copied, before: &[u8], found: &Found<'_>) -> bool {
         }),
     }
     false
+}
+
+/// Replies some bytes more of a long text, in front of which so many were; how many are now.
+fn put_some(out: &mut Output, text: &[u8], before: usize, most: usize) -> usize {
+    if before == 0 {
+        put_head(out, b'$', text.len() as u64);
+    }
+    let put = text.len().min(before.saturating_add(most));
+    out.put(&text[before..put]);
+    put
 }
 
 /// The number that was found; of nothing 0.
@@ -154,6 +166,8 @@ pub(super) struct Sorting {
     making: Option<Making>,
     /// The head of the reply is written.
     headed: bool,
+    /// Bytes of the text of the next element that are replied.
+    put: usize,
     /// What is made is looked at again before it is shown or stored.
     checks: bool,
     again: Option<(Again, Lane)>,
@@ -221,6 +235,7 @@ impl Sorting {
             gathered: Copied::default(),
             making: None,
             headed: false,
+            put: 0,
             checks: true,
             again: None,
             key_name: Vec::new(),
@@ -400,10 +415,10 @@ impl Sorting {
             return Err(Fail::HELD);
         }
         if self.shape.reversed {
-            there.entries_back(places).for_each(|entry| self.texts.push_element(&entry.name));
+            there.entries_back(places).for_each(|entry| self.texts.push_element_of(there, &entry.name));
             return Ok(());
         }
-        there.entries(places).for_each(|entry| self.texts.push_element(&entry.name));
+        there.entries(places).for_each(|entry| self.texts.push_element_of(there, &entry.name));
         Ok(())
     }
 
@@ -585,8 +600,7 @@ impl Sorting {
             let gathered = &mut self.gathered;
             let (cx, shape) = ((&mut *call.cx, &mut *call.tally, db), &self.patterns.gets[get]);
             let look = |found: Found<'_>| push(gathered, &[], &found);
-            let too_long = self.patterns.look(cx, shape, text, &mut self.key_name, look);
-            if too_long || !fits_alone(Type::List, self.gathered.at(self.gathered.len() - 1), b"") {
+            if self.patterns.look(cx, shape, text, &mut self.key_name, look) {
                 return Err(Fail::COLLECTION_TOO_LARGE);
             }
             *ns += LOOK_NS + copying_ns((self.gathered.bytes() - before) as u64);
@@ -692,6 +706,20 @@ impl Sorting {
             let Some((i, get)) = self.current(&mut ns) else { break Step::Done };
             let (text, before) = (self.texts.at(i), call.out.len());
             match self.patterns.gets.get(get) {
+                None if text.len() > ELEMENT_BYTES => {
+                    if whole {
+                        call.make_room(text.len() + ELEMENT_ROOM)?;
+                    }
+                    let most = if whole { usize::MAX } else { TEXT_BYTES_AT_ONCE };
+                    let put = put_some(call.out, text, self.put, most);
+                    ns += copying_ns((put - self.put) as u64);
+                    self.put = put;
+                    if put < text.len() {
+                        continue;
+                    }
+                    call.out.put(b"\r\n");
+                    self.put = 0;
+                }
                 None => put_bulk(call.out, text),
                 Some(shape) => {
                     ns += LOOK_NS;

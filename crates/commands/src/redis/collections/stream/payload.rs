@@ -117,6 +117,7 @@ impl Listpack {
         match element {
             Element::Number(n) => self.number(*n),
             Element::Text(text) => self.text(text),
+            Element::Apart(_) => unreachable!("only elements of lists lie apart"),
         }
     }
 

@@ -47,15 +47,20 @@ impl Size {
     /// So many of its elements.
     fn some(self, count: u64) -> Size {
         Size {
-            bytes: self.bytes.min(count.saturating_mul(ELEMENT_BYTES as u64)),
+            bytes: self.bytes.min(count.saturating_mul(self.longest())),
             elements: self.elements.min(count),
             ..self
         }
     }
 
+    /// Bytes of an element, at most.
+    fn longest(self) -> u64 {
+        self.longest.max(ELEMENT_BYTES as u64)
+    }
+
     /// Bytes of an element at random, on average.
     fn each(self) -> u64 {
-        (self.bytes / self.least.max(1)).max(self.longest).min(self.bytes).min(ELEMENT_BYTES as u64)
+        (self.bytes / self.least.max(1)).max(self.longest).min(self.bytes)
     }
 
     /// What it takes to reply its elements.
@@ -137,6 +142,14 @@ impl Size {
     }
 }
 
+/// What it takes to write words of a list that are longer than a leaf.
+fn written_ns(words: Args<'_>) -> u64 {
+    match words.encoded().len() {
+        bytes if bytes > ELEMENT_BYTES => copying_ns(bytes as u64),
+        _ => 0,
+    }
+}
+
 /// A number that is not below 0; 0 if it is none.
 fn natural(word: Option<&[u8]>) -> u64 {
     word.and_then(count_of).unwrap_or(0)
@@ -204,10 +217,10 @@ impl<'q> Scale<'q> {
                 (some.told_ns() + there.list_ns(), some)
             }
             Elements::Position => (there.compared_ns(), Size { elements: there.elements, ..none }),
-            Elements::Insert => (there.compared_ns() + there.list_ns(), none),
+            Elements::Insert => (there.compared_ns() + there.list_ns() + written_ns(args), none),
             // Each leaf may be made anew.
             Elements::RemoveEqual => (there.compared_ns() + there.bytes, none),
-            Elements::ListWrite => (there.list_ns(), none),
+            Elements::ListWrite => (there.list_ns() + written_ns(args), none),
             Elements::Trim => (there.list_ns() + there.gone_ns(), none),
             Elements::Pop => {
                 let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
@@ -215,7 +228,9 @@ impl<'q> Scale<'q> {
             }
             Elements::MoveEnd => {
                 let to = self.size(call, db, args.at(1).unwrap_or_default());
-                (there.list_ns() + to.list_ns(), there.some(1))
+                // It is copied to its new place, and replied.
+                let some = there.some(1);
+                (there.list_ns() + to.list_ns() + 2 * some.told_ns(), some)
             }
             Elements::Range | Elements::RankRange | Elements::LimitedRange => {
                 let scored = args.skip(3).any(|word| is(word, "WITHSCORES"));
@@ -417,7 +432,7 @@ impl<'q> Scale<'q> {
                 // What other keys have is not known.
                 let most = elements.saturating_mul(ELEMENT_BYTES as u64);
                 let bytes = if gets > 0 { most } else { there.bytes };
-                (target, Size { bytes, elements, least: 0, longest: bytes.min(ELEMENT_BYTES as u64) })
+                (target, Size { bytes, elements, least: 0, longest: bytes.min(there.longest()) })
             }
             // What is delivered is pending then, in two rows.
             Elements::ReadEntries | Elements::Claim | Elements::ClaimIdle => {
@@ -433,7 +448,7 @@ impl<'q> Scale<'q> {
                 return;
             }
             Elements::MoveMember | Elements::MoveEnd => {
-                let longest = ELEMENT_BYTES as u64;
+                let longest = self.size(call, db, args.at(0).unwrap_or_default()).longest();
                 (args.at(1), Size { bytes: longest, elements: 1, least: 0, longest })
             }
             _ if row.has(DENYOOM) => {

@@ -1,0 +1,430 @@
+//! Elements of a list that are too long for a leaf: they lie *apart*, in leaves of their own.
+//!
+//! ```text
+//! … leaf │ its own leaf: bytes, label │ part │ part │ … │ part │ leaf …
+//!          one element                  no elements             in the order of the tree, with labels, as any leaf
+//! ```
+//!
+//! All of them are leaves of the tree, which are moved, copied, counted and taken apart as others are. What is different:
+//!
+//! 1. Nothing else is in any of them: they are not joined to a neighbour, and not cut.
+//! 2. They are made together, and go together. Between them nobody puts anything: places count elements, and a part has none.
+//! 3. The leaf of the element says its label, too: it is where a reader begins that has the element alone. One that gets
+//!    another label says that ([`say_label`]).
+
+use super::super::build::{STRING_BYTES_MAX, is_apart};
+use super::super::change::Declined;
+use super::super::element::{APART, APART_LENGTH_BYTES, DIGITS_MAX, Element, LongText};
+use super::super::leaf::{HEAD_BYTES, Head, Leaf};
+use super::super::scores::Packing;
+use super::edit::Child;
+use super::labels::Labels;
+use super::places::{Growth, Place};
+use super::{
+    ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, NODE_BYTES, Path, Tree, location_of, node_word, word,
+};
+use crate::Store;
+use crate::arena::Arena;
+use crate::class::CHUNK_BYTES_MAX;
+use crate::collection::{Collection, Type};
+use crate::sync::atomic::Ordering;
+use std::ops::Range;
+
+/// Bytes of a part, but for the last one. Tests have small ones, and many.
+const PART_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 700 } else { PART_BYTES_MAX };
+const PART_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES;
+/// What an element may have, if memory is large enough: each is written and replied in one go, and `LMOVE` of one, which copies
+/// it three times, takes some 6 ms where none of that memory was touched before.
+const ELEMENT_BYTES_MAX: u64 = 4 << 20;
+
+/// Leaves of a string that lies apart.
+fn leaves_of(bytes: usize) -> usize {
+    1 + bytes.div_ceil(PART_BYTES)
+}
+
+/// Runs of leaves that a new element needs, if it is not put into one that is there, and how long the longest is: see
+/// `labels.rs`.
+fn runs_for(store: &Store, element: &[u8]) -> Result<(usize, usize), Declined> {
+    if !is_apart(element) {
+        return Ok((1, 1));
+    }
+    if element.len() > store.list_element_bytes_max() {
+        Err(Declined::TooLarge)
+    } else {
+        Ok((2, leaves_of(element.len()) - 1))
+    }
+}
+
+/// Has the leaf of an element that lies apart say the label that it has got.
+///
+/// # Safety
+/// Such a leaf is at the location, and nobody else has it yet.
+pub(super) unsafe fn say_label(arena: &Arena, location: u64, label: u64) {
+    let at = NODE_BYTES + HEAD_BYTES + 1 + APART_LENGTH_BYTES;
+    // SAFETY: the caller's obligation: there the payload has it.
+    unsafe { arena.at(location).add(at).cast::<[u8; 8]>().write(label.to_le_bytes()) };
+}
+
+impl Edit {
+    /// Makes the leaves of a new element, with labels from the n-th on: more of [`Edit::news`]. The number of the label behind
+    /// them.
+    fn write_element(
+        &mut self,
+        hand: &mut Hand<'_>,
+        element: &[u8],
+        labels: &Labels,
+        nth: usize,
+    ) -> Result<usize, Declined> {
+        let label = labels.at(nth);
+        if !is_apart(element) {
+            let mut part = std::mem::take(&mut self.part);
+            part.start(Type::List);
+            let pushed = part.push_one(element);
+            let done = pushed.map_err(Declined::from).and_then(|()| self.write_leaf(hand, &part, label));
+            self.part = part;
+            return done.map(|()| nth + 1);
+        }
+        self.beside.1 = self.beside.1.max(element.len() as u64);
+        self.write_part(hand, label, 1, [&[APART], &LongText::packed(element.len(), label)])?;
+        for (i, part) in element.chunks(PART_BYTES).enumerate() {
+            self.write_part(hand, labels.at(nth + 1) + i as u64, 0, [part, &[]])?;
+        }
+        Ok(nth + 2)
+    }
+
+    fn write_part(
+        &mut self,
+        hand: &mut Hand<'_>,
+        label: u64,
+        entries: usize,
+        [front, back]: [&[u8]; 2],
+    ) -> Result<(), Declined> {
+        let bytes = front.len() + back.len();
+        let head = Head {
+            kind: Type::List,
+            entries,
+            // Each entry has a code.
+            payload_bytes: bytes - entries,
+            long: false,
+            times: false,
+            packing: Packing::default(),
+        };
+        let bytes = HEAD_BYTES + bytes;
+        let chunk = self.allocate(hand, 0, NODE_BYTES + bytes)?;
+        let arena = &hand.store.arena;
+        // SAFETY: the chunk is this worker's, and has room for so much behind its first words.
+        let place = unsafe {
+            node_word(arena, chunk, 8).store(label, Ordering::Relaxed);
+            std::slice::from_raw_parts_mut(arena.at(chunk).add(NODE_BYTES).as_ptr(), bytes)
+        };
+        let (first, rest) = place.split_at_mut(HEAD_BYTES);
+        first.copy_from_slice(&head.write());
+        rest[..front.len()].copy_from_slice(front);
+        rest[front.len()..].copy_from_slice(back);
+        self.news.push(Child::without_times(label, word(entries as u64, chunk)));
+        Ok(())
+    }
+
+    /// Puts the first element into a list that has none.
+    pub(super) fn insert_first(&mut self, hand: &mut Hand<'_>, element: &[u8]) -> Result<(), Declined> {
+        debug_assert!(self.height == 0 && self.news.is_empty());
+        let (runs, longest) = runs_for(hand.store, element)?;
+        let labels = Labels::between(0, None, runs, longest as u64).ok_or(Declined::TooLarge)?;
+        self.write_element(hand, element, &labels, 0)?;
+        self.elements = 1;
+        self.unmarked = true;
+        self.write_top(hand, 1)
+    }
+
+    /// Puts an element in front of the one at a place, which is in a leaf, or behind all, if that is the last place and it
+    /// is the `end`: where it lies apart, or the leaf is that of one that does.
+    pub(super) fn insert_beside(
+        &mut self,
+        hand: &mut Hand<'_>,
+        (at, place): (Place, usize),
+        end: bool,
+        element: &[u8],
+    ) -> Result<(), Declined> {
+        let (runs, longest) = runs_for(hand.store, element)?;
+        if self.elements + 1 >= ELEMENTS_MAX {
+            return Err(Declined::TooLarge);
+        }
+        let before = if self.leaf(hand.store, &at.path).is_apart() { 0 } else { place - at.start };
+        self.growth = match place {
+            _ if end => Growth::Back,
+            0 => Growth::Front,
+            _ => Growth::Within,
+        };
+        // With what stays of the leaf, in front and behind.
+        let count = runs + if end { 1 } else { 1 + usize::from(before > 0) };
+        let path = if end {
+            let last = self.last_path(hand.store);
+            self.make_labels_at(hand, last, (count, longest), Edit::last_path)?
+        } else {
+            self.make_labels(hand, at, (count, longest))?
+        };
+        let arena = &hand.store.arena;
+        let depth = self.height - 1;
+        let i = path.steps[depth].1;
+        let (low, high) = (path.low(arena, depth, i), path.high(arena, depth));
+        let labels = Labels::between(low, high, count, longest as u64).expect("there is room for so many");
+        debug_assert!(self.news.is_empty());
+        let mut range = i..i + 1;
+        if end {
+            self.write_element(hand, element, &labels, 1)?;
+            range.start = range.end;
+        } else {
+            self.unmarked |= path.is_first(self.height);
+            if self.leaf(hand.store, &path).is_apart() {
+                let behind = self.write_element(hand, element, &labels, 0)?;
+                let moved = self.copy_leaf(hand, path.leaf, labels.at(behind))?;
+                self.news.push(moved);
+            } else {
+                self.write_within(hand, (&path, before), element, &labels)?;
+            }
+            self.drop_node(hand, path.leaf);
+        }
+        self.elements += 1;
+        self.climb(hand, &path, depth, range)
+    }
+
+    /// Makes leaves of what a leaf has before a place, of an element, and of what is from the place on.
+    fn write_within(
+        &mut self,
+        hand: &mut Hand<'_>,
+        (path, i): (&Path, usize),
+        element: &[u8],
+        labels: &Labels,
+    ) -> Result<(), Declined> {
+        let mut builder = std::mem::take(&mut self.builder);
+        builder.load(&self.leaf(hand.store, path));
+        let done = self.write_around(hand, (&builder.leaf(), i), element, labels);
+        self.builder = builder;
+        done
+    }
+
+    /// The same of a leaf that nobody else has.
+    fn write_around(
+        &mut self,
+        hand: &mut Hand<'_>,
+        (leaf, i): (&Leaf<'_>, usize),
+        element: &[u8],
+        labels: &Labels,
+    ) -> Result<(), Declined> {
+        let cut = leaf.offset(i);
+        if i > 0 {
+            self.write_some(hand, leaf, (0..i, 0..cut), labels.at(0))?;
+        }
+        let behind = self.write_element(hand, element, labels, usize::from(i > 0))?;
+        self.write_some(hand, leaf, (i..leaf.len(), cut..leaf.payload.len()), labels.at(behind))
+    }
+
+    /// Makes a leaf of some entries of another, which lie at these bytes.
+    fn write_some(
+        &mut self,
+        hand: &mut Hand<'_>,
+        leaf: &Leaf<'_>,
+        (entries, at): (Range<usize>, Range<usize>),
+        label: u64,
+    ) -> Result<(), Declined> {
+        let mut part = std::mem::take(&mut self.part);
+        part.start(Type::List);
+        part.push_run(leaf, entries, at);
+        let done = self.write_leaf(hand, &part, label);
+        self.part = part;
+        done
+    }
+
+    /// The way to the last leaf.
+    fn last_path(&self, store: &Store) -> Path {
+        let mut path = Path { steps: [(0, 0); HEIGHT_MAX], leaf: self.top };
+        for step in &mut path.steps[..self.height] {
+            // SAFETY: an inner node of this edit, or of a tree that is as it was.
+            let inner = unsafe { Inner::at(&store.arena, path.leaf) };
+            let i = inner.len() - 1;
+            *step = (path.leaf, i);
+            path.leaf = inner.location(i);
+        }
+        path
+    }
+
+    /// An element of this list lies apart, or has.
+    pub(super) fn has_apart(&self) -> bool {
+        self.beside.1 > 0
+    }
+
+    /// The leaf at the end of a path of a list is that of an element that lies apart, or has a part of one.
+    #[inline]
+    pub(super) fn is_apart_at(&self, store: &Store, path: &Path) -> bool {
+        self.has_apart() && self.leaf(store, path).is_apart()
+    }
+
+    /// Bytes of the element at a place, if it lies apart.
+    pub(in crate::collection) fn apart_bytes(&self, store: &Store, place: usize) -> Option<usize> {
+        if !self.has_apart() {
+            return None;
+        }
+        let leaf = self.leaf(store, &self.place_of(store, place).path);
+        leaf.is_apart().then(|| leaf.entry(0).name.len())
+    }
+
+    /// Takes an element out that lies apart, given the way to its leaf.
+    pub(super) fn remove_apart(&mut self, hand: &mut Hand<'_>, mut path: Path) -> Result<(), Declined> {
+        let Element::Apart(apart) = self.leaf(hand.store, &path).entry(0).name else {
+            unreachable!("a leaf of an element that lies apart");
+        };
+        let mut left = leaves_of(apart.len());
+        self.elements -= 1;
+        self.growth = Growth::Within;
+        loop {
+            let arena = &hand.store.arena;
+            let depth = self.height - 1;
+            let (location, i) = path.steps[depth];
+            // SAFETY: an inner node of this edit, or of a tree that is as it was.
+            let inner = unsafe { Inner::at(arena, location) };
+            let children = i..inner.len().min(i + left);
+            left -= children.len();
+            // They ascend, so that the next one is found by its own whatever comes of the nodes above it.
+            let mut last = path;
+            last.steps[depth].1 = children.end - 1;
+            let next = last.high(arena, depth);
+            self.unmarked |= path.is_first(self.height);
+            for child in children.clone() {
+                self.drop_node(hand, inner.location(child));
+            }
+            self.climb(hand, &path, depth, children)?;
+            if left == 0 {
+                return Ok(());
+            }
+            path = self.path(hand.store, next.expect("its parts lie behind it"));
+        }
+    }
+}
+
+impl<'g> Tree<'g> {
+    /// The way to the leaf with a label.
+    fn path_to(&self, label: u64) -> Path {
+        let mut path = Path { steps: [(0, 0); HEIGHT_MAX], leaf: self.top };
+        for step in &mut path.steps[..self.height] {
+            let inner = self.inner(path.leaf);
+            let i = inner.child_of(label);
+            *step = (path.leaf, i);
+            path.leaf = inner.location(i);
+        }
+        path
+    }
+
+    fn parts(&self, apart: &LongText<'_>) -> Parts<'g> {
+        Parts { tree: *self, path: self.path_to(apart.label()), left: apart.len() }
+    }
+
+    /// An element of it is this string.
+    pub(super) fn is(&self, element: &Element<'_>, wanted: &Element<'_>) -> bool {
+        match (element, wanted) {
+            (Element::Apart(apart), Element::Text(text)) => {
+                let mut rest = text.bytes();
+                apart.len() == rest.len()
+                    && self.parts(apart).all(|part| {
+                        let same = rest.starts_with(part);
+                        rest = &rest[part.len().min(rest.len())..];
+                        same
+                    })
+            }
+            _ => element == wanted,
+        }
+    }
+}
+
+/// The bytes of an element that lies apart, part by part.
+#[derive(Clone, Debug)]
+pub struct Parts<'g> {
+    tree: Tree<'g>,
+    path: Path,
+    left: usize,
+}
+
+impl<'g> Iterator for Parts<'g> {
+    type Item = &'g [u8];
+    fn next(&mut self) -> Option<&'g [u8]> {
+        if self.left == 0 {
+            return None;
+        }
+        let word = self.path.go_on(&self.tree.store.arena, self.tree.height - 1);
+        let part = self.tree.leaf(location_of(word.expect("its parts lie behind it"))).payload;
+        self.left -= part.len();
+        Some(part)
+    }
+}
+
+impl<'g> Collection<'g> {
+    /// The bytes of an element of this collection that lies apart, part by part.
+    ///
+    /// # Panics
+    /// If it is another's.
+    pub fn parts(&self, apart: &LongText<'_>) -> Parts<'g> {
+        self.tree().expect("nothing lies apart beside one leaf").parts(apart)
+    }
+
+    /// Bytes that an element of this list which lies apart has, at most; 0 if none does.
+    pub fn longest_apart(&self) -> usize {
+        match self.tree() {
+            Some(tree) if tree.kind == Type::List => tree.members as usize,
+            Some(_) | None => 0,
+        }
+    }
+
+    /// Calls `read` with the bytes of an element of this collection: once, or part by part if it lies apart.
+    pub fn each_part(&self, element: &Element<'_>, mut read: impl FnMut(&[u8])) {
+        match element {
+            Element::Apart(apart) => self.parts(apart).for_each(read),
+            element => read(element.text(&mut [0; DIGITS_MAX])),
+        }
+    }
+
+    /// An element of this collection is this string.
+    #[inline]
+    pub fn is(&self, element: &Element<'_>, wanted: &Element<'_>) -> bool {
+        match (element, self.tree()) {
+            (Element::Apart(_), Some(tree)) => tree.is(element, wanted),
+            _ => element == wanted,
+        }
+    }
+}
+
+impl Store {
+    /// Bytes that an element of a list may have.
+    pub fn list_element_bytes_max(&self) -> usize {
+        (self.memory_bytes() / 2).min(ELEMENT_BYTES_MAX) as usize
+    }
+
+    /// Checks that behind each element of a list that lies apart all its parts are, and no others anywhere.
+    ///
+    /// # Panics
+    /// If it is not so.
+    pub(super) fn check_apart(&self, tree: &Tree<'_>) {
+        let most = tree.members as usize;
+        let mut path = tree.path_to(0);
+        let mut at = path.leaf;
+        let mut owed = 0;
+        loop {
+            let leaf = tree.leaf(at);
+            if leaf.len() == 0 {
+                assert!((1..=owed).contains(&leaf.payload.len()), "a part of no element");
+                owed -= leaf.payload.len();
+            } else {
+                assert_eq!(owed, 0, "an element without its parts");
+                if let Element::Apart(apart) = leaf.entry(0).name {
+                    // SAFETY: the store is at rest, and the tree names a leaf there.
+                    let label = unsafe { node_word(&self.arena, at, 8).load(Ordering::Relaxed) };
+                    assert_eq!(apart.label(), label, "a label that is another's");
+                    owed = apart.len();
+                    assert!(owed > STRING_BYTES_MAX, "what fits a leaf lies in one");
+                    assert!(owed <= most, "an element that is longer than the list says");
+                }
+            }
+            let Some(word) = path.go_on(&self.arena, tree.height - 1) else { break };
+            at = location_of(word);
+        }
+        assert_eq!(owed, 0, "an element without its parts");
+    }
+}
