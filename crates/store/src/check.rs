@@ -1,7 +1,6 @@
 //! A walk over everything that says whether the books are right. For tests; the store must be at
 //! rest, without workers.
 
-use crate::Store;
 use crate::arena::{Arena, OWNER_INDEX, UNIT};
 use crate::bucket::SLOTS;
 use crate::class::{ClassId, SPAN_BYTES};
@@ -10,8 +9,22 @@ use crate::index::PAGE_BYTES;
 use crate::item::{Header, RawItem, key_heap_bytes};
 use crate::large::Large;
 use crate::sync::atomic::Ordering;
-use crate::worker::{chunk_facts, class_of};
+use crate::worker::{Guard, chunk_facts, class_of};
+use crate::{Key, Store};
 use std::collections::HashMap;
+
+impl Guard<'_> {
+    /// Checks that the tree of a key, if it has one, is what it says, and that sweeps find each of its nodes.
+    ///
+    /// # Panics
+    /// If it is not so, or if another worker changes it meanwhile.
+    pub fn check_tree(&mut self, key: &Key<'_>) {
+        let store = self.store;
+        if let Some(raw) = self.peek(key).hit().map(|item| item.raw).filter(|raw| raw.header().is_tree()) {
+            store.check_tree(raw, key.hash);
+        }
+    }
+}
 
 impl Store {
     /// Checks that every item is reachable exactly once under its own key, that no chunk is in two

@@ -124,7 +124,7 @@ pub(crate) struct Root {
     /// [`SUCCEEDED`], or 0; of one that is being taken apart, the location of the next.
     state: AtomicU64,
     /// Location of the topmost inner node of the members tree of a sorted set; of a hash when the first field expires, 0 for
-    /// never; of a list what the longest element has that has ever lain apart in it, 0 if none has.
+    /// never; of a list how many elements lie apart (`apart.rs`), 0 if none does.
     beside: AtomicU64,
 }
 
@@ -309,7 +309,7 @@ pub(super) struct Tree<'g> {
     height: usize,
     len: usize,
     bytes: usize,
-    /// Of the members tree of a sorted set; of a list what its longest element that lies apart has, at most.
+    /// Of the members tree of a sorted set; of a list how many lie apart.
     members: u64,
     members_height: usize,
     /// When the first field of a hash expires; 0 for never.

@@ -240,6 +240,7 @@ impl Model {
         let key = self.key(guard, place, &name);
         let known = self.live(place).cloned();
         let done = plan.store(guard, &key);
+        guard.check_tree(&key);
         let other = known
             .as_ref()
             .is_some_and(|known| known.elements.as_ref().is_none_or(|elements| elements.kind != plan.kind));

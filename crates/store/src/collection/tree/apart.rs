@@ -21,7 +21,8 @@ use super::edit::Child;
 use super::labels::Labels;
 use super::places::{Growth, Place};
 use super::{
-    ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, NODE_BYTES, Path, Tree, location_of, node_word, word,
+    ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, NODE_BYTES, Path, Tree, elements_of, location_of, node_word,
+    word,
 };
 use crate::Store;
 use crate::arena::Arena;
@@ -36,6 +37,36 @@ const PART_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES;
 /// What an element may have, if memory is large enough: each is written and replied in one go, and `LMOVE` of one, which copies
 /// it three times, takes some 6 ms where none of that memory was touched before.
 const ELEMENT_BYTES_MAX: u64 = 4 << 20;
+
+/// How many elements of a list lie apart, and what the longest of them has, at most: a word that lies beside its tree.
+///
+/// ```text
+/// 63 … 32 how many │ 31 … 0 bytes of the longest that has come since there was none
+/// ```
+#[derive(Clone, Copy, Debug)]
+struct Count(u64);
+
+const _: () = assert!(ELEMENTS_MAX <= 1 << 32 && ELEMENT_BYTES_MAX < 1 << 32);
+
+impl Count {
+    fn all(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+
+    fn longest(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    /// One more, of so many bytes.
+    fn with(self, bytes: usize) -> u64 {
+        (self.all() as u64 + 1) << 32 | self.longest().max(bytes) as u64
+    }
+
+    /// One less. Behind the last of them it is as if there had been none.
+    fn without(self) -> u64 {
+        if self.all() > 1 { self.0 - (1 << 32) } else { 0 }
+    }
+}
 
 /// Leaves of a string that lies apart.
 fn leaves_of(bytes: usize) -> usize {
@@ -84,7 +115,7 @@ impl Edit {
             self.part = part;
             return done.map(|()| nth + 1);
         }
-        self.beside.1 = self.beside.1.max(element.len() as u64);
+        self.beside.1 = Count(self.beside.1).with(element.len());
         self.write_part(hand, label, 1, [&[APART], &LongText::packed(element.len(), label)])?;
         for (i, part) in element.chunks(PART_BYTES).enumerate() {
             self.write_part(hand, labels.at(nth + 1) + i as u64, 0, [part, &[]])?;
@@ -171,6 +202,7 @@ impl Edit {
         debug_assert!(self.news.is_empty());
         let mut range = i..i + 1;
         if end {
+            self.say_low(hand, &path, low)?;
             self.write_element(hand, element, &labels, 1)?;
             range.start = range.end;
         } else {
@@ -186,6 +218,22 @@ impl Edit {
         }
         self.elements += 1;
         self.climb(hand, &path, depth, range)
+    }
+
+    /// Has the last leaf, which stays where it lies, say the label that is its key. One that has become the first of its node
+    /// has kept its own, which may be above those of what comes behind it. Those of parts are their keys.
+    fn say_low(&mut self, hand: &mut Hand<'_>, path: &Path, low: u64) -> Result<(), Declined> {
+        let (parent, i) = path.steps[self.height - 1];
+        // SAFETY: an inner node of this edit, or of a tree that is as it was, and a leaf below it.
+        let (named, label) = unsafe {
+            let label = node_word(&hand.store.arena, path.leaf, 8).load(Ordering::Relaxed);
+            (Inner::at(&hand.store.arena, parent).word(i), label)
+        };
+        if label != low && elements_of(named) > 0 {
+            // Nothing is made for it: the last leaf is none of an element that lies apart, whose parts are behind it.
+            self.relabel_leaf(hand, named, low)?;
+        }
+        Ok(())
     }
 
     /// Makes leaves of what a leaf has before a place, of an element, and of what is from the place on.
@@ -248,7 +296,7 @@ impl Edit {
         path
     }
 
-    /// An element of this list lies apart, or has.
+    /// An element of this list lies apart.
     pub(super) fn has_apart(&self) -> bool {
         self.beside.1 > 0
     }
@@ -274,6 +322,7 @@ impl Edit {
             unreachable!("a leaf of an element that lies apart");
         };
         let mut left = leaves_of(apart.len());
+        self.beside.1 = Count(self.beside.1).without();
         self.elements -= 1;
         self.growth = Growth::Within;
         loop {
@@ -365,10 +414,11 @@ impl<'g> Collection<'g> {
         self.tree().expect("nothing lies apart beside one leaf").parts(apart)
     }
 
-    /// Bytes that an element of this list which lies apart has, at most; 0 if none does.
+    /// Bytes that an element of this list which lies apart has, at most: the longest of those that there were since there was
+    /// none. 0 if none does.
     pub fn longest_apart(&self) -> usize {
         match self.tree() {
-            Some(tree) if tree.kind == Type::List => tree.members as usize,
+            Some(tree) if tree.kind == Type::List => Count(tree.members).longest(),
             Some(_) | None => 0,
         }
     }
@@ -402,7 +452,8 @@ impl Store {
     /// # Panics
     /// If it is not so.
     pub(super) fn check_apart(&self, tree: &Tree<'_>) {
-        let most = tree.members as usize;
+        let count = Count(tree.members);
+        let (most, mut all) = (count.longest(), 0);
         let mut path = tree.path_to(0);
         let mut at = path.leaf;
         let mut owed = 0;
@@ -418,6 +469,7 @@ impl Store {
                     let label = unsafe { node_word(&self.arena, at, 8).load(Ordering::Relaxed) };
                     assert_eq!(apart.label(), label, "a label that is another's");
                     owed = apart.len();
+                    all += 1;
                     assert!(owed > STRING_BYTES_MAX, "what fits a leaf lies in one");
                     assert!(owed <= most, "an element that is longer than the list says");
                 }
@@ -426,5 +478,6 @@ impl Store {
             at = location_of(word);
         }
         assert_eq!(owed, 0, "an element without its parts");
+        assert_eq!((all, all > 0), (count.all(), tree.members > 0), "how many elements lie apart");
     }
 }

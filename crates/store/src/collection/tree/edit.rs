@@ -24,6 +24,7 @@ use super::super::build::{Builder, Full, NewEntry};
 use super::super::change::Declined;
 use super::super::leaf::Leaf;
 use super::super::times::{NEVER, word_of as word_of_time};
+use super::labels::prefetch_labels;
 use super::members::MembersBuilder;
 use super::places::{Growth, PartEnd};
 use super::timed::{children_of, put_time, says_time, soonest_below};
@@ -46,6 +47,9 @@ pub(super) const LEAF_BYTES_FEW: usize = LEAF_BYTES / 4;
 pub(super) const LEAF_BYTES_JOINED: usize = LEAF_BYTES / 4 * 3;
 const CHILDREN_FEW: usize = if CHILDREN_MAX < 8 { 2 } else { CHILDREN_MAX / 4 };
 const CHILDREN_JOINED: usize = CHILDREN_MAX / 4 * 3;
+
+/// Labels for which a vector has room that has some.
+const LABELS_MIN: usize = 4;
 
 /// Room for so many nodes is kept for the next edit.
 const NODES_KEPT: usize = 1 << 10;
@@ -88,8 +92,8 @@ pub(crate) struct Edit {
     /// Of the tree that is changed.
     pub(super) height: usize,
     pub(super) top: u64,
-    /// The same of the other tree of a sorted set: of members, or, while that is changed, of scores. Of a list 0, and what
-    /// the longest element has that has ever lain apart in it.
+    /// The same of the other tree of a sorted set: of members, or, while that is changed, of scores. Of a list 0, and how
+    /// many elements lie apart (`apart.rs`).
     pub(super) beside: (usize, u64),
     /// It is the members tree that is changed.
     pub(super) in_members: bool,
@@ -243,7 +247,7 @@ impl Edit {
     /// A leaf gets another label when the new root is published.
     pub(super) fn relabel_later(&mut self, store: &Store, location: u64, label: u64) {
         if self.relabeled.len() == self.relabeled.capacity() {
-            self.hold_room(store, self.fresh.capacity(), 2 * self.relabeled.capacity());
+            self.hold_room(store, self.fresh.capacity(), (2 * self.relabeled.capacity()).max(LABELS_MIN));
         }
         self.relabeled.push((location, label));
     }
@@ -901,6 +905,7 @@ impl Guard<'_> {
         self.local.leaving = [edit.base.map_or(0, |seen| seen.location), draft.chunk];
         let relabels = !edit.relabeled.is_empty();
         if relabels {
+            prefetch_labels(&store.arena, &edit.relabeled);
             std::mem::swap(&mut self.local.relabeled, &mut edit.relabeled);
         }
         let done = self.publish_draft(key, draft, Token::Next(None), expect);

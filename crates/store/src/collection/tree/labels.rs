@@ -25,6 +25,7 @@ use super::places::Place;
 use super::{CHILDREN_MAX, Edit, Hand, Inner, Path, elements_of, leaf_at, location_of, node_word};
 use crate::Store;
 use crate::arena::Arena;
+use crate::read::prefetch;
 use crate::sync::atomic::Ordering;
 
 /// Labels between two leaves at an end, as a power of two. Tests have few, so that they are used up.
@@ -46,12 +47,12 @@ pub(super) struct Labels {
 impl Labels {
     /// For `count` runs from the label `low` up to `high`, or the end, with at least `least` from one to the next.
     pub(super) fn between(low: u64, high: Option<u64>, count: usize, least: u64) -> Option<Labels> {
-        let count = count as u64;
-        let strides = count.saturating_mul(STRIDE);
+        let (count, stride) = (count as u64, STRIDE.max(least));
+        let strides = count.saturating_mul(stride);
         let (base, step) = match (low, high) {
-            (0, None) if strides < MIDDLE => (MIDDLE - count.div_ceil(2) * STRIDE, STRIDE),
-            (0, Some(high)) if strides < high => (high - strides, STRIDE),
-            (low, None) if low > 0 && strides < END - low => (low, STRIDE),
+            (0, None) if strides < MIDDLE => (MIDDLE - count.div_ceil(2) * stride, stride),
+            (0, Some(high)) if strides < high => (high - strides, stride),
+            (low, None) if low > 0 && strides < END - low => (low, stride),
             (low, high) => (low, (high.unwrap_or(END) - low) / count),
         };
         (step >= least).then_some(Labels { low, base, step })
@@ -156,7 +157,12 @@ impl Edit {
     }
 
     /// Gives the leaf that a word names another label.
-    fn relabel_leaf(&mut self, hand: &mut Hand<'_>, word: u64, label: u64) -> Result<Child, Declined> {
+    pub(super) fn relabel_leaf(
+        &mut self,
+        hand: &mut Hand<'_>,
+        word: u64,
+        label: u64,
+    ) -> Result<Child, Declined> {
         let (arena, location) = (&hand.store.arena, location_of(word));
         // SAFETY: a leaf of this edit, or of a tree that is as it was.
         if elements_of(word) == 1 && unsafe { leaf_at(arena, location) }.is_apart() {
@@ -182,6 +188,11 @@ pub(crate) fn relabel(arena: &Arena, leaves: &mut Vec<(u64, u64)>) {
         // SAFETY: a leaf of the tree that the new root follows, which has not been changed since: reachable in this epoch.
         unsafe { node_word(arena, location, 8) }.store(label, Ordering::Relaxed);
     }
+}
+
+/// Starts loading the words where labels will be written, so that less is waited for memory under the lock.
+pub(super) fn prefetch_labels(arena: &Arena, leaves: &[(u64, u64)]) {
+    leaves.iter().for_each(|(location, _)| prefetch(arena.near(*location)));
 }
 
 /// Runs of leaves: see above.
@@ -255,14 +266,20 @@ mod tests {
         ];
         for (low, high) in ends.into_iter().chain(more) {
             for count in [1, 2, 3, 4, 60, 300] {
-                let Some(labels) = Labels::between(low, high, count, 1) else {
-                    assert!(high.unwrap_or(END) - low < count as u64, "{low} {high:?} {count}");
-                    continue;
-                };
-                let all: Vec<u64> = (0..count).map(|i| labels.at(i)).collect();
-                assert_eq!(all[0], low);
-                assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "{low} {high:?} {all:?}");
-                assert!(all[count - 1] < high.unwrap_or(END).max(low + 1), "{low} {high:?} {all:?}");
+                for least in [1, 25, STRIDE - 1, STRIDE, STRIDE + 1, 5 * STRIDE] {
+                    let end = high.unwrap_or(END);
+                    let Some(labels) = Labels::between(low, high, count, least) else {
+                        assert!((end - low) / (count as u64) < least, "{low} {high:?} {count} {least}");
+                        continue;
+                    };
+                    let all: Vec<u64> = (0..count).map(|i| labels.at(i)).collect();
+                    assert_eq!(all[0], low);
+                    let behind = all.iter().skip(1).copied().chain([end]);
+                    assert!(
+                        all.iter().zip(behind).all(|(at, next)| at + least <= next),
+                        "{low} {high:?} {all:?}"
+                    );
+                }
             }
         }
     }

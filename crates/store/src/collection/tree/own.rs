@@ -205,6 +205,11 @@ impl Store {
             self.check_both(&tree, there);
         }
         assert_eq!(root.bytes, bytes, "bytes of the nodes");
+        self.each_node(item, &mut |node, _| {
+            // SAFETY: a tree, and the store is at rest: it is as if the lock were held.
+            let word = unsafe { word_of(self, item, node) };
+            assert!(word.is_some(), "a node that no sweep finds in its tree");
+        });
     }
 
     /// Both trees of a sorted set have the same members, and those have their names that must.
