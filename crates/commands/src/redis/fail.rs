@@ -27,8 +27,9 @@ impl Fail {
     pub const OUT_OF_MEMORY: Fail = Fail::of("OOM command not allowed when used memory > 'maxmemory'.");
     pub const WRONG_TYPE: Fail =
         Fail::of("WRONGTYPE Operation against a key holding the wrong kind of value");
-    pub const COLLECTION_TOO_LARGE: Fail =
-        Fail::of("ERR collection exceeds maximum allowed size (16384 bytes with its key)");
+    pub const COLLECTION_TOO_LARGE: Fail = Fail::of(
+        "ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list 4 MiB)",
+    );
     pub const BUSY: Fail =
         Fail::of("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");
     pub const HELD: Fail = Fail::of("OOM connections hold as much memory as they may");

@@ -33,7 +33,7 @@ impl Bench {
     }
 
     /// A connection has ended.
-    fn ended(&mut self, session: Session) {
+    pub fn ended(&mut self, session: Session) {
         drop(session);
         let mut guard = self.worker.enter(START);
         self.shared.serve_left(&mut guard, &self.host);

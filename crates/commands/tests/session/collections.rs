@@ -486,7 +486,7 @@ fn what_names_many_elements_is_done_in_moments() {
         with("SADD s", each(member).chain([long.clone()])),
         with("HSET h", each(|n| format!("m{n} v")).chain([format!("m {long}")])),
     ] {
-        let refused = "-ERR collection exceeds maximum allowed size (16384 bytes with its key)\r\n";
+        let refused = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list 4 MiB)\r\n";
         assert_eq!(String::from_utf8_lossy(&bench.bounded(&words).0), refused);
     }
     assert_eq!(bench.reply("SCARD s"), b":1\r\n");

@@ -264,10 +264,11 @@ fn take(call: &mut Call<'_, '_, '_>, want: &Want, keys: Args<'_>) -> Result<bool
             if !call.has_room(bytes) {
                 return Ok(Some(bytes));
             }
-            let mark = call.out.mark();
+            let (mark, before) = (call.out.mark(), call.out.own_bytes());
             let resp3 = call.client.resp3;
             let given = want.give(&mut call.cx.guard, (&key, target.as_ref()), resp3, call.out, None);
             taken = given.inspect_err(|_| call.out.rewind(mark))?;
+            call.spend_on_bytes((call.out.own_bytes() - before) as usize);
             return Ok(None);
         }
         Ok(None)

@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use larder_protocol::resp::Args;
-use larder_store::{Collection, Element, End, Guard, Hint, Key, Removed, Type};
+use larder_store::{Collection, Element, End, Entry, Guard, Hint, Key, Removed, Type};
 
 use super::copied::Copied;
 use super::listing::{Form, Listed, Which};
 use super::seeking::{insert, position};
 use super::sifting::{remove, trim};
-use super::taking::{TAKEN_AT_ONCE, take};
+use super::taking::{TAKEN_AT_ONCE, TAKEN_BYTES, take};
 use super::words::Write;
 use super::{Call, ELEMENT_ROOM, Shown, block, len, mpop, peek_as, places_bytes_max, put_element_of};
 use crate::core::events::{Change, Class};
@@ -127,9 +127,9 @@ pub(crate) const ROWS: &[Command] = &[
     .doc("1.2.0", "source destination", "As LMOVE source destination RIGHT LEFT."),
     Command::of_collections("lmpop", -4, WRITE | MOVABLEKEYS, mpop::KEYS, |call, args| {
         let mpop::Asked { keys, which, count } = mpop::parse(args, end)?;
-        let places = |list: &Collection<'_>| end_places(list, which, count);
-        mpop::pop(call, keys, Type::List, places, |call, key| {
-            let popped = call.cx.guard.list_pop(key, which, count)?;
+        let places = |list: &Collection<'_>| places_within(list, which, count);
+        mpop::pop(call, keys, Type::List, places, |call, key, places| {
+            let popped = call.cx.guard.list_pop(key, which, places.len())?;
             put_popped(call.out, which, popped.as_ref());
             Ok(())
         })
@@ -180,8 +180,12 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
             let free = free_room(call.out).saturating_sub(ELEMENT_ROOM);
             let needed = match call.cx.guard.list_pop_within(key, end, free)? {
                 Ok(Some(popped)) => {
-                    let list = popped.collection();
-                    popped.entries().for_each(|entry| put_element_of(call.out, list, &entry.name));
+                    let (list, mut bytes) = (popped.collection(), 0);
+                    popped.entries().for_each(|entry| {
+                        put_element_of(call.out, list, &entry.name);
+                        bytes = entry.name.len();
+                    });
+                    call.spend_on_bytes(bytes);
                     return Ok(());
                 }
                 Ok(None) => {
@@ -198,11 +202,18 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
     }
     let count =
         usize::try_from(integer(count).map_err(|_| Fail::NOT_POSITIVE)?).map_err(|_| Fail::NOT_POSITIVE)?;
-    if count > TAKEN_AT_ONCE && !call.cx.guard.in_transaction() {
+    let in_steps = !call.cx.guard.in_transaction();
+    if count > TAKEN_AT_ONCE && in_steps {
         return take(call, name, key, (Type::List, end), count);
     }
     let free = free_room(call.out);
-    call.make_room_of(key, Type::List, |list| places_bytes_max(list, end_places(list, end, count), free))?;
+    let there = peek_as(&mut call.cx.guard, key, Type::List)?;
+    let bytes = there.map_or(0, |list| places_bytes_max(&list, end_places(&list, end, count), free));
+    if bytes > TAKEN_BYTES && in_steps {
+        return take(call, name, key, (Type::List, end), count);
+    }
+    call.make_room(bytes)?;
+    let before = call.out.own_bytes();
     let popped = call.cx.guard.list_pop(key, end, count)?;
     let elements = popped.as_ref().map_or(0, Removed::len);
     match popped {
@@ -210,6 +221,7 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
         popped => put_popped(call.out, end, popped.as_ref()),
     }
     call.spend_on_elements(elements);
+    call.spend_on_bytes((call.out.own_bytes() - before) as usize);
     Ok(())
 }
 
@@ -219,6 +231,24 @@ pub(super) fn end_places(list: &Collection<'_>, end: End, count: usize) -> Range
         End::Front => 0..count.min(list.len()),
         End::Back => list.len().saturating_sub(count)..list.len(),
     }
+}
+
+/// The same of those that LMPOP takes: where some of the list lie apart, as many as have [`TAKEN_BYTES`], and one at least.
+pub(super) fn places_within(list: &Collection<'_>, end: End, count: usize) -> Range<usize> {
+    let places = end_places(list, end, count);
+    if list.longest_apart() == 0 || list.bytes() <= TAKEN_BYTES {
+        return places;
+    }
+    let mut bytes = 0;
+    let mut fits = |entry: &Entry<'_>| {
+        bytes += entry.name.len();
+        bytes <= TAKEN_BYTES
+    };
+    let some = match end {
+        End::Front => list.entries(places).take_while(&mut fits).count(),
+        End::Back => list.entries_back(places).take_while(&mut fits).count(),
+    };
+    end_places(list, end, some.max(count.min(1)))
 }
 
 /// What was taken from an end, that which was there first.
@@ -259,15 +289,20 @@ fn index(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args
             let measure = |list: &Collection<'_>| {
                 element(list).map_or(0, |place| list.entry(place).name.len() + ELEMENT_ROOM)
             };
-            return call.reply_with_room(key, Type::List, bytes, measure, |out, resp3, list| {
+            call.reply_with_room(key, Type::List, bytes, measure, |out, resp3, list| {
                 match list.and_then(|list| element(&list).map(|place| (list, place))) {
                     Some((list, place)) => put_element_of(out, &list, &list.entry(place).name),
                     None => put_null(out, resp3),
                 }
                 Ok(())
-            });
+            })?;
+            call.spend_on_bytes(bytes);
         }
-        Some(element) => put_element_of(call.out, &list, &element),
+        Some(element) => {
+            put_element_of(call.out, &list, &element);
+            let bytes = element.len();
+            call.spend_on_bytes(bytes);
+        }
         None => put_null(call.out, call.client.resp3),
     }
     Ok(())
@@ -277,8 +312,12 @@ fn index(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args
 fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     peek_as(&mut call.cx.guard, key, Type::List)?.ok_or(Fail::NO_SUCH_KEY)?;
     let index = integer(next(&mut args)?)?;
-    match call.cx.guard.list_set(key, next(&mut args)?, |len| place(index, len))? {
-        Some(true) => call.ok(),
+    let element = next(&mut args)?;
+    match call.cx.guard.list_set(key, element, |len| place(index, len))? {
+        Some(true) => {
+            call.spend_on_bytes(element.len());
+            call.ok()
+        }
         Some(false) => Err(Fail::of("ERR index out of range")),
         None => Err(Fail::NO_SUCH_KEY),
     }
@@ -295,7 +334,8 @@ fn go(call: &mut Call<'_, '_, '_>, args: Args<'_>, from_end: End, to_end: End) -
         match carry(&mut call.cx.guard, call.out, (&from, from_end), (&to, to_end))? {
             Carried::Needs(bytes) => return Ok(Some(bytes)),
             Carried::Nothing => call.null()?,
-            Carried::Element => {}
+            // From its place, to its new one, and into the reply.
+            Carried::Element => call.spend_on_bytes(3 * bytes),
         }
         Ok(None)
     })

@@ -3,6 +3,7 @@
 
 use larder_store::{Attributes, BulkLoad, Expect, Key, Made, Type};
 
+use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::strings::rewrite::Heap;
@@ -21,8 +22,10 @@ const SCORED_NS: u64 = 1_000;
 const FINISH_NS: u64 = 50_000;
 /// Members that are finished at a time, about: of a sorted set each is noted, sorted and put into its second tree.
 const FINISHED_AT_ONCE: u64 = 128;
-/// Entries that are put in at a time.
+/// Entries that are put in at a time, at most, …
 pub(crate) const ENTRIES_AT_ONCE: usize = 128;
+/// … and bytes of them, or one.
+const BYTES_AT_ONCE: usize = 64 << 10;
 
 /// What it takes to put an entry in, into one leaf or into a tree.
 pub(crate) fn entry_ns(kind: Type, in_tree: bool) -> u64 {
@@ -99,11 +102,21 @@ impl Making {
             if *ns >= ns_max {
                 return Ok(false);
             }
-            let before = self.load.len();
-            call.cx.guard.load_fill(&mut self.load, key, entries.take(ENTRIES_AT_ONCE))?;
-            let more = self.load.len() - before;
-            self.filled = more < ENTRIES_AT_ONCE;
-            *ns += entry_ns(self.kind, self.load.bytes() > 0) * more as u64;
+            let (mut more, mut bytes, mut ended) = (0, 0, false);
+            let some = std::iter::from_fn(|| {
+                if more == ENTRIES_AT_ONCE || bytes >= BYTES_AT_ONCE {
+                    return None;
+                }
+                let entry = entries.next();
+                match &entry {
+                    Some(made) => (more, bytes) = (more + 1, bytes + made.name.len() + made.value.len()),
+                    None => ended = true,
+                }
+                entry
+            });
+            call.cx.guard.load_fill(&mut self.load, key, some)?;
+            self.filled = ended;
+            *ns += entry_ns(self.kind, self.load.bytes() > 0) * more as u64 + copying_ns(bytes as u64);
             self.held.set(call, self.load.heap_bytes())?;
         }
         finish(call, &mut self.load, key, (ns, ns_max))

@@ -47,21 +47,23 @@ pub(crate) fn pop(
     keys: Args<'_>,
     kind: Type,
     places: impl Fn(&Collection<'_>) -> Range<usize>,
-    mut pop: impl FnMut(&mut Call<'_, '_, '_>, &Key<'_>) -> Done,
+    mut pop: impl FnMut(&mut Call<'_, '_, '_>, &Key<'_>, Range<usize>) -> Done,
 ) -> Done {
     call.spend(keys.len() as u64 * PRESENT_NS);
     call.as_one_with_room(keys, |call| {
         for name in keys {
             let (key, free) = (call.key(name), free_room(call.out));
             let Some(there) = peek_as(&mut call.cx.guard, &key, kind)? else { continue };
-            let bytes = places_bytes_max(&there, places(&there), free) + name.len() + 2 * ELEMENT_ROOM;
+            let places = places(&there);
+            let bytes = places_bytes_max(&there, places.clone(), free) + name.len() + 2 * ELEMENT_ROOM;
             if !call.has_room(bytes) {
                 return Ok(Some(bytes));
             }
-            let mark = call.out.mark();
+            let (mark, before) = (call.out.mark(), call.out.own_bytes());
             put_array(call.out, 2);
             put_bulk(call.out, name);
-            pop(call, &key).inspect_err(|_| call.out.rewind(mark))?;
+            pop(call, &key, places).inspect_err(|_| call.out.rewind(mark))?;
+            call.spend_on_bytes((call.out.own_bytes() - before) as usize);
             return Ok(None);
         }
         put_null_array(call.out, call.client.resp3);

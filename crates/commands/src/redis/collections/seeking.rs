@@ -6,6 +6,8 @@
 //!                                              ▲                └── no: begun anew
 //! ```
 
+use std::ops::Range;
+
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, Element, End, Entry, Hint, Key, Type};
 
@@ -22,12 +24,42 @@ use crate::redis::strings::source::Name;
 
 /// Elements that are looked at before time and memory are.
 const LOOKS_AT_ONCE: usize = 2 << 10;
-/// Bytes of them that are compared, at most: some 0.2 ms.
+/// Bytes of long ones that are compared, at most, or one: some 0.2 ms.
 const COMPARED_AT_ONCE: usize = 2 << 20;
+/// Shorter ones lie in leaves, many in one, which come from memory as a whole.
+const LONG_BYTES: usize = 16 << 10;
+/// What each such round takes, of however few elements.
+pub(super) const ROUND_NS: u64 = 1_000;
 
-/// How many elements may be compared with one before time is looked at: it may be that all are as long as that one.
-pub(super) fn looks_at_once(element: usize, most: usize) -> usize {
-    most.min(COMPARED_AT_ONCE / element.max(1)).max(1)
+/// How many of the next elements, `most` at most, may be compared with one of so many bytes before time is looked at, and how
+/// many bytes that are: only long ones of its length are compared to their ends.
+pub(super) fn looks_at_once(
+    list: &Collection<'_>,
+    element: usize,
+    (places, back): (Range<usize>, bool),
+    most: usize,
+) -> (usize, u64) {
+    let most = places.len().min(most);
+    if element < LONG_BYTES || list.longest_apart() < element {
+        return (most, 0);
+    }
+    let (mut looks, mut bytes) = (0, 0);
+    let mut fits = |entry: &Entry<'_>| {
+        if entry.name.len() == element {
+            if bytes > 0 && bytes + element > COMPARED_AT_ONCE {
+                return false;
+            }
+            bytes += element;
+        }
+        looks += 1;
+        looks < most
+    };
+    if back {
+        list.entries_back(places.end - most..places.end).all(|entry| fits(&entry));
+    } else {
+        list.entries(places.start..places.start + most).all(|entry| fits(&entry));
+    }
+    (looks, bytes as u64)
 }
 
 /// How a list is looked through.
@@ -91,6 +123,13 @@ impl Search {
         self.count.map_or(1, or_all)
     }
 
+    /// The places that are still to be looked at, and whether from the back of them on.
+    fn left(&self, list: &Collection<'_>, found: &Found) -> (Range<usize>, bool) {
+        let end = or_all(self.looks_max).min(list.len());
+        let left = found.looked.min(end)..end;
+        if self.back { (list.len() - left.end..list.len() - left.start, true) } else { (left, false) }
+    }
+
     /// Looks at so many elements more, at most, for those that are `element`; true when there is nothing more to find.
     fn go_on(&self, list: &Collection<'_>, element: &Element<'_>, found: &mut Found, looks: usize) -> bool {
         let (len, most) = (list.len(), self.most());
@@ -143,11 +182,6 @@ pub(super) fn looking_ns(list: &Collection<'_>, looks: usize) -> u64 {
     const BYTES_A_NS: u64 = 8;
     let bytes = (list.bytes() as u64).saturating_mul(looks as u64) / list.len() as u64;
     looks as u64 * COMPARE_NS + bytes / BYTES_A_NS
-}
-
-/// What comparing with an element that lies apart takes beside that.
-pub(super) fn comparing_ns(list: &Collection<'_>, element: usize, looks: usize) -> u64 {
-    if list.longest_apart() >= element { copying_ns((element * looks) as u64) } else { 0 }
 }
 
 impl Call<'_, '_, '_> {
@@ -223,6 +257,7 @@ pub(crate) fn insert(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, a
     }
     let looked_ns = call.looking_through_ns(key, usize::MAX)?;
     call.spend(looked_ns);
+    call.spend_on_bytes(element.len());
     match call.cx.guard.list_insert(key, end, pivot, element)? {
         None => call.integer(0),
         Some(0) => call.integer(-1),
@@ -296,9 +331,10 @@ impl Seeking {
                 Then::Insert(_) => 2,
             };
             let element = Element::of(again.args().at(nth).unwrap_or_default());
-            let looks = looks_at_once(element.len(), LOOKS_AT_ONCE);
+            let left = self.search.left(&list, &self.found);
+            let (looks, bytes) = looks_at_once(&list, element.len(), left, LOOKS_AT_ONCE);
             let done = self.search.go_on(&list, &element, &mut self.found, looks);
-            ns += looking_ns(&list, looks) + comparing_ns(&list, element.len(), looks);
+            ns += ROUND_NS + looking_ns(&list, looks) + copying_ns(bytes);
             if done || ns >= ns_max {
                 break Some(done);
             }
@@ -401,5 +437,61 @@ impl Job for Seeking {
 
     fn only_reads(&self) -> bool {
         matches!(self.then, Then::Tell)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_store::{Config, Guard, Store};
+
+    /// Short elements are looked at by the thousand, whatever is looked for; long ones of its length as many as have a bound of
+    /// bytes, or one.
+    #[test]
+    fn looks_are_bounded_by_the_bytes_that_may_be_compared() {
+        let store = Store::new(Config { memory_bytes: 64 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(1_700_000_000_000);
+        let key = guard.key(b"l");
+        let push = |guard: &mut Guard<'_>, bytes: usize, times: usize| {
+            let text = vec![b'x'; bytes];
+            guard.list_push(&key, End::Back, (0..times).map(|_| &text[..]), false).unwrap();
+        };
+        push(&mut guard, 10, 3_000);
+        let looks = |guard: &mut Guard<'_>, element, back| {
+            let list = guard.collection(&key, Type::List).unwrap().unwrap();
+            looks_at_once(&list, element, (0..list.len(), back), LOOKS_AT_ONCE)
+        };
+        let half = COMPARED_AT_ONCE / 2;
+        for element in [10, 16_384, half, 4 << 20] {
+            assert_eq!(looks(&mut guard, element, false), (LOOKS_AT_ONCE, 0));
+        }
+        push(&mut guard, half, 3);
+        push(&mut guard, COMPARED_AT_ONCE + 1, 2);
+        push(&mut guard, half + 1, 1);
+        push(&mut guard, 10, 3_000);
+        for (element, back, expected) in [
+            (10, true, (LOOKS_AT_ONCE, 0)),
+            (half - 1, true, (LOOKS_AT_ONCE, 0)),
+            (half, false, (LOOKS_AT_ONCE, 0)),
+            (4 << 20, false, (LOOKS_AT_ONCE, 0)),
+        ] {
+            assert_eq!(looks(&mut guard, element, back), expected, "{element}");
+        }
+        let list = guard.collection(&key, Type::List).unwrap().unwrap();
+        let looks = |element, from, to, back| looks_at_once(&list, element, (from..to, back), LOOKS_AT_ONCE);
+        assert_eq!(
+            looks(half, 2_990, 3_006, false),
+            (12, 2 * half as u64),
+            "two of them are as many as may be"
+        );
+        assert_eq!(looks(half, 2_990, 3_010, true), (7 + 2, 2 * half as u64));
+        assert_eq!(looks(half + 1, 2_990, 3_010, false), (20, half as u64 + 1));
+        assert_eq!(
+            looks(COMPARED_AT_ONCE + 1, 2_990, 3_010, false),
+            (14, COMPARED_AT_ONCE as u64 + 1),
+            "one at least"
+        );
+        assert_eq!(looks(COMPARED_AT_ONCE + 1, 3_000, 3_000, false), (0, 0));
     }
 }

@@ -10,8 +10,9 @@ use std::ops::Range;
 use larder_protocol::resp::Args;
 use larder_store::{End, Hint, Key, Trimmed, Type};
 
-use super::seeking::{comparing_ns, looking_ns, looks_at_once};
+use super::seeking::{ROUND_NS, looking_ns, looks_at_once};
 use super::{Call, MANY_BYTES, WRITE_NS, is_large, of_type, peek_as, places, symmetric};
+use crate::core::work::copying_ns;
 use crate::redis::call::{integer, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::steps::job::{Job, Step};
@@ -90,15 +91,26 @@ impl Sift {
         }
         let len = list.len();
         let each = list.bytes() / len + 1;
-        let few = looks_at_once(self.element.len(), (MANY_BYTES / each).clamp(1, SIFTED_AT_ONCE));
-        let most = if self.tries > TRIES_MAX { len } else { few };
-        let until = len.min(self.looked.saturating_add(most));
+        let looked = self.looked.min(len);
+        let left = match self.end {
+            End::Front => (looked..len, false),
+            End::Back => (0..len - looked, true),
+        };
+        let few = (MANY_BYTES / each).clamp(1, SIFTED_AT_ONCE);
+        let (few, mut bytes) = looks_at_once(&list, self.element.len(), left, few);
+        let mut most = few;
+        if self.tries > TRIES_MAX {
+            most = len;
+            bytes = list.bytes() as u64;
+        }
+        let until = len.min(looked.saturating_add(most));
         let among: Range<usize> = match self.end {
-            End::Front => self.looked.min(until)..until,
-            End::Back => len - until..len - self.looked.min(until),
+            End::Front => looked..until,
+            End::Back => len - until..len - looked,
         };
         let looks = among.len();
-        *ns += looking_ns(&list, looks) + comparing_ns(&list, self.element.len(), looks);
+        // They are counted, and then found again.
+        *ns += ROUND_NS + looking_ns(&list, looks) + copying_ns(2 * bytes);
         let gone = call.cx.guard.list_remove_among(key, among, self.end, self.left, &self.element)?;
         *ns += (gone as u64).min(looks as u64) * WRITE_NS / 8;
         self.gone += gone;

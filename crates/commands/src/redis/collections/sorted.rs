@@ -164,7 +164,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collections("zmpop", -4, WRITE | MOVABLEKEYS, mpop::KEYS, |call, args| {
         let mpop::Asked { keys, which, count } = mpop::parse(args, which)?;
         let places = |set: &Collection<'_>| end_places(set, which, count);
-        mpop::pop(call, keys, Type::SortedSet, places, |call, key| {
+        mpop::pop(call, keys, Type::SortedSet, places, |call, key, _| {
             let resp3 = call.client.resp3;
             let popped = take(&mut call.cx.guard, key, which, count)?;
             put_array(call.out, popped.as_ref().map_or(0, Removed::len));

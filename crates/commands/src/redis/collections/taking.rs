@@ -18,8 +18,11 @@ use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::source::Name;
 use crate::redis::table::{self, Command};
 
-/// Elements that are taken at a time, at most.
+/// Elements that are taken at a time, at most, …
 pub(super) const TAKEN_AT_ONCE: usize = 4 << 10;
+/// … and bytes of them in one moment, or one: what is popped is copied into the reply, some 2 ms, and for a client that waited
+/// once more, to be put back if that has gone.
+pub(super) const TAKEN_BYTES: usize = 4 << 20;
 
 /// Members that are, each of which is written to two trees.
 pub(super) const MEMBERS_AT_ONCE: usize = 256;

@@ -34,8 +34,9 @@ pub(crate) const WRITES_AT_ONCE: usize = 512;
 pub(crate) const SCORES_AT_ONCE: usize = 256;
 /// Elements that are put to an end of a list in one moment, at most, …
 pub(crate) const PUSHES_AT_ONCE: usize = 4 << 10;
-/// … and bytes of them, about.
+/// … and bytes of them, about, of a command that has more in all than are one moment: some 0.5 ms.
 const PUSHED_BYTES: usize = 256 << 10;
+const PUSHED_BYTES_MAX: usize = MOMENT_BYTES as usize;
 /// What it takes to put an element to an end of a list, beside others.
 const PUSH_NS: u64 = 100;
 /// Elements that are looked for in one moment, at most.
@@ -66,13 +67,14 @@ pub(crate) enum Write {
 impl Write {
     /// These elements are put to an end of a list.
     pub fn push(end: End, present: bool, elements: Args<'_>) -> Write {
-        let each = match elements.longest() as usize {
+        let bytes = elements.encoded().len();
+        let at_once = match elements.longest() as usize {
+            _ if bytes <= PUSHED_BYTES_MAX => PUSHES_AT_ONCE,
             // Any of them may be the longest.
-            longest if longest > ELEMENT_BYTES => longest,
-            _ => elements.encoded().len() / elements.len().max(1) + 1,
+            longest if longest > ELEMENT_BYTES => PUSHED_BYTES_MAX / longest,
+            _ => (PUSHED_BYTES / (bytes / elements.len().max(1) + 1)).max(FEW_ELEMENTS),
         };
-        let few = if each > ELEMENT_BYTES { 1 } else { FEW_ELEMENTS };
-        Write::Push { end, present, at_once: (PUSHED_BYTES / each).clamp(few, PUSHES_AT_ONCE) }
+        Write::Push { end, present, at_once: at_once.clamp(1, PUSHES_AT_ONCE) }
     }
 
     /// Words of an element.
@@ -189,8 +191,8 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// Spends what it takes to copy so many bytes of words, if that is much.
-    fn spend_on_bytes(&mut self, bytes: usize) {
+    /// Spends what it takes to copy so many bytes of elements, if that is much.
+    pub(super) fn spend_on_bytes(&mut self, bytes: usize) {
         if bytes > ELEMENT_BYTES {
             self.spend(copying_ns(bytes as u64));
         }

@@ -10,30 +10,32 @@ use crate::core::hold::LOOK_MS;
 use crate::core::host::Host;
 use crate::core::output::Output;
 use crate::core::shared::Shared;
+use crate::core::work::copying_ns;
+use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE};
 use crate::redis::collections::peek_as;
 use crate::redis::collections::stream::trimming;
 use crate::redis::fail::Fail;
 use crate::redis::reply::put_null_array;
 
-/// So many are served at a time, fewer where they stand in many lines.
-const SERVED_AT_ONCE: usize = 64;
+/// So many are served at a time, fewer where they stand in many lines, or are given much.
+const SERVED_AT_ONCE: isize = 64;
 /// Lines that are left, of keys that are looked at, in the time in which one is served.
 const LINES_AS_ONE: usize = 16;
 /// So often that is put back for which a full store that evicts nothing has no room. Then it is lost, as what was sent to
 /// a client that has gone.
-const TRIES_MAX: u8 = 20;
+const TRIES_MAX: u16 = 20;
+/// The same of what is longer than a leaf, and so needs many chunks of the longest class: for a minute.
+const TRIES_MAX_LONG: u16 = 600;
 /// Time between two tries of what finds no room, in which others may make some.
 const AGAIN_US: u64 = 100_000;
 /// And of what is to come back to a key that is held.
 const HELD_US: u64 = LOOK_MS * 1_000;
-/// How much what is popped takes until its client has it, in replies: its bytes and where each ends, in tables that grow.
-const COPIES: u64 = 3;
 /// So many of those who wait for a stream are looked at, at a time, whether there is something for them.
 const LOOKS_AT_ONCE: usize = 1 << 10;
-/// What it takes to serve one.
+/// What it takes to serve one, beside the bytes that it is given.
 pub(crate) const SERVE_NS: u64 = 4_000;
 /// As how many that are served the removal of some of a group counts.
-const CLEARED_AS: usize = (trimming::PENDING_AT_ONCE as u64 * trimming::PENDING_NS / SERVE_NS) as usize;
+const CLEARED_AS: isize = (trimming::PENDING_AT_ONCE as u64 * trimming::PENDING_NS / SERVE_NS) as isize;
 
 /// What serving works with.
 pub(crate) struct Serving<'s, 'w> {
@@ -43,10 +45,26 @@ pub(crate) struct Serving<'s, 'w> {
     pub host: &'s dyn Host,
 }
 
+/// As how many that are served so many bytes count, each of which is copied into a reply, and to where it is kept until
+/// the client has that, or to another list.
+fn as_served(bytes: u64) -> isize {
+    (copying_ns(2 * bytes) / SERVE_NS) as isize
+}
+
+/// How often it is tried to put this back.
+fn tries_max(taken: &Taken) -> u16 {
+    if taken.longest() > ELEMENT_BYTES { TRIES_MAX_LONG } else { TRIES_MAX }
+}
+
+/// How much was done where of [`SERVED_AT_ONCE`] so many are left.
+fn done_of(left: isize) -> usize {
+    (SERVED_AT_ONCE - left) as usize
+}
+
 /// What came of the first in line.
 enum First {
-    /// It has what it waited for.
-    Served,
+    /// It has what it waited for, of so many bytes.
+    Served(u64),
     /// It waits no more, or has gone.
     Gone,
     /// There is nothing for it.
@@ -59,10 +77,10 @@ impl Serving<'_, '_> {
     pub fn called(&mut self) -> usize {
         let mut left = SERVED_AT_ONCE;
         self.at_called(&mut left);
-        SERVED_AT_ONCE - left
+        done_of(left)
     }
 
-    fn at_called(&mut self, left: &mut usize) {
+    fn at_called(&mut self, left: &mut isize) {
         while self.guard.has_called() {
             let called = self.guard.take_called();
             if self.waiters.keys() == 0 {
@@ -75,14 +93,14 @@ impl Serving<'_, '_> {
     }
 
     /// Serves those who stand in line at a key, `left` at most; the next one is called then.
-    fn at_key(&mut self, db: u8, name: &[u8], left: &mut usize) {
+    fn at_key(&mut self, db: u8, name: &[u8], left: &mut isize) {
         self.at_stream(db, name, left, 0);
         for kind in [Type::List, Type::SortedSet] {
             while let Some(waiter) = self.waiters.first(db, kind, name) {
                 if !self.is_there(db, name, kind) {
                     break;
                 }
-                if *left == 0 {
+                if *left <= 0 {
                     if waiter.call(self.host) {
                         break;
                     }
@@ -94,8 +112,9 @@ impl Serving<'_, '_> {
                     break;
                 }
                 self.waiters.leave_lines(&waiter);
-                *left = left.saturating_sub(1 + waiter.keys.len() / LINES_AS_ONE);
-                if matches!(first, First::Served) {
+                *left -= 1 + (waiter.keys.len() / LINES_AS_ONE) as isize;
+                if let First::Served(bytes) = first {
+                    *left -= as_served(bytes);
                     waiter.wake(self.host);
                 }
             }
@@ -114,16 +133,16 @@ impl Serving<'_, '_> {
             }
         }
         self.at_called(&mut left);
-        SERVED_AT_ONCE - left
+        done_of(left)
     }
 
     /// As [`Serving::at_key`], of those who wait for a stream, and come in line behind the one with a number. For whom there
     /// is nothing stays in line, and hides nobody: another may wait behind another ID, or in another group.
-    fn at_stream(&mut self, db: u8, name: &[u8], left: &mut usize, number: u64) {
+    fn at_stream(&mut self, db: u8, name: &[u8], left: &mut isize, number: u64) {
         let (mut number, mut looks) = (number, LOOKS_AT_ONCE);
         while let Some(waiter) = self.waiters.behind(db, Type::Stream, name, number) {
             number = waiter.number();
-            if *left == 0 || looks == 0 {
+            if *left <= 0 || looks == 0 {
                 if waiter.call(self.host) {
                     break;
                 }
@@ -139,10 +158,10 @@ impl Serving<'_, '_> {
             let key = self.guard.key_in(db, name);
             let given = self.give_of_stream(&key, &waiter);
             self.guard.finish();
-            *left = left.saturating_sub(1 + waiter.keys.len() / LINES_AS_ONE);
+            *left -= 1 + (waiter.keys.len() / LINES_AS_ONE) as isize;
             match given {
                 First::Nothing => {}
-                First::Served => {
+                First::Served(_) => {
                     self.waiters.leave_lines(&waiter);
                     waiter.wake(self.host);
                 }
@@ -178,7 +197,7 @@ impl Serving<'_, '_> {
             }
         });
         let served = Served { reply, done, taken: Taken::default(), key: key.bytes().into(), moment };
-        if waiter.serve(served).is_none() { First::Served } else { First::Gone }
+        if waiter.serve(served).is_none() { First::Served(0) } else { First::Gone }
     }
 
     /// There is something at the key, of this type. What was written before it was noted is seen.
@@ -258,7 +277,7 @@ impl Serving<'_, '_> {
         let moment = self.guard.moment(waiter.db);
         let reply = Output::charged(u64::MAX, self.guard.store(), 0);
         let served = Served { reply, done: Err(fail), taken: Taken::default(), key: name.into(), moment };
-        if waiter.serve(served).is_none() { First::Served } else { First::Gone }
+        if waiter.serve(served).is_none() { First::Served(0) } else { First::Gone }
     }
 
     /// The key and the target are held: gives the waiter what it waits for, lets them go, and tells of that.
@@ -291,7 +310,7 @@ impl Serving<'_, '_> {
             return First::Gone;
         }
         let store = self.guard.store();
-        let copied = bytes.saturating_mul(COPIES);
+        let copied = bytes.saturating_mul(waiter.want.copies());
         let most = store.held_bytes_max();
         let mut held = Held::new(&self.waiters.taken_bytes, store);
         let has_room = store.held_bytes().saturating_add(copied.saturating_add(bytes)) <= most
@@ -299,6 +318,10 @@ impl Serving<'_, '_> {
         let mut reply = Output::charged(u64::MAX, store, 0);
         let mut taken = Taken::within(held);
         let given = if has_room {
+            if bytes > REPLY_BYTES_FREE {
+                // What moves an element looks for room before it takes it.
+                reply.room(bytes as usize);
+            }
             waiter.want.give(self.guard, (key, target), waiter.resp3, &mut reply, Some(&mut taken))
         } else {
             Err(Fail::HELD)
@@ -312,8 +335,9 @@ impl Serving<'_, '_> {
             }
             Err(fail) => Err(fail),
         };
+        let served_bytes = reply.own_bytes();
         match waiter.serve(Served { reply, done, taken, key: key.bytes().into(), moment }) {
-            None => First::Served,
+            None => First::Served(served_bytes),
             Some(Served { taken, key: name, .. }) => {
                 // Nobody has seen that it was not there.
                 if taken.put_back(self.guard, key).is_err() {
@@ -338,7 +362,7 @@ impl Serving<'_, '_> {
     }
 
     /// Puts back what was popped for one who has gone, unless it was flushed since; what is to be tried again.
-    fn put_back(&mut self, left: (Moment, Box<[u8]>, Taken, u8), now_us: u64) -> Option<Left> {
+    fn put_back(&mut self, left: (Moment, Box<[u8]>, Taken, u16), now_us: u64) -> Option<Left> {
         let (moment, name, taken, tries) = left;
         // Of two names that were swapped it is the other's.
         let db = self.guard.name_since(moment)?;
@@ -362,7 +386,7 @@ impl Serving<'_, '_> {
             Ok(()) => self.tell(&taken.change(), db, &name, (was, is)),
             // Somebody has put something else in its place.
             Err(fail) if fail == Fail::WRONG_TYPE => {}
-            Err(_) if tries >= TRIES_MAX => {}
+            Err(_) if tries >= tries_max(&taken) => {}
             Err(_) => {
                 let (tries, again_us) = (tries + 1, now_us + AGAIN_US);
                 return Some(Left::Taken { moment, key: name, taken, tries, again_us });
@@ -376,7 +400,7 @@ impl Serving<'_, '_> {
     pub fn left(&mut self) -> usize {
         let (mut at_once, mut done, mut clears) = (SERVED_AT_ONCE, 0, false);
         let now_us = self.host.clock_us();
-        for left in self.waiters.take_left(SERVED_AT_ONCE, now_us) {
+        for left in self.waiters.take_left(SERVED_AT_ONCE as usize, now_us) {
             done += 1;
             match left {
                 Left::Key { db, key } => self.at_key(db, &key, &mut at_once),
@@ -404,6 +428,6 @@ impl Serving<'_, '_> {
             }
         }
         self.at_called(&mut at_once);
-        done + SERVED_AT_ONCE - at_once
+        (done + SERVED_AT_ONCE - at_once) as usize
     }
 }

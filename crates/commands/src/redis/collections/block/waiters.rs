@@ -209,7 +209,7 @@ type Lines = HashMap<Box<[u8]>, Vec<Line>>;
 pub(super) enum Left {
     /// What was popped for it, from a database at that moment; how often it could not be put back, and when that is
     /// tried again.
-    Taken { moment: Moment, key: Box<[u8]>, taken: Taken, tries: u8, again_us: u64 },
+    Taken { moment: Moment, key: Box<[u8]>, taken: Taken, tries: u16, again_us: u64 },
     /// A key that it was to look at.
     Key { db: u8, key: Box<[u8]> },
     /// A stream with groups that are removed, of which something is left; and when that is gone on with.

@@ -13,7 +13,7 @@ use crate::redis::collections::copied::Copied;
 use crate::redis::collections::sorted::{self, Which};
 use crate::redis::collections::stream;
 use crate::redis::collections::stream::reading;
-use crate::redis::collections::{ELEMENT_ROOM, Shown, list, places_bytes_max, put_element_of};
+use crate::redis::collections::{ELEMENT_ROOM, Shown, list, peek_as, places_bytes_max, put_element_of};
 use crate::redis::fail::Fail;
 use crate::redis::reply::{put_array, put_bulk};
 
@@ -121,7 +121,7 @@ impl Want {
 
     fn places(&self, there: &Collection<'_>) -> Range<usize> {
         match self {
-            Want::Elements { end, count } => list::end_places(there, *end, count.unwrap_or(1)),
+            Want::Elements { end, count } => list::places_within(there, *end, count.unwrap_or(1)),
             Want::Members { which, count } => sorted::end_places(there, *which, count.unwrap_or(1)),
             Want::Move { from, .. } => list::end_places(there, *from, 1),
             Want::Entries { .. } | Want::Delivery { .. } => 0..0,
@@ -131,6 +131,15 @@ impl Want {
     /// Bytes that the reply takes at most.
     pub fn reply_bytes_max(&self, there: &Collection<'_>, key_bytes: usize) -> usize {
         places_bytes_max(there, self.places(there), REPLY_BYTES_FREE as usize) + key_bytes + 3 * ELEMENT_ROOM
+    }
+
+    /// How much what is taken takes beside the reply until the client has that, in bytes of it: they are copied, and where each
+    /// ends, in tables that grow. One alone is copied to where there is room for it.
+    pub fn copies(&self) -> u64 {
+        match self {
+            Want::Elements { count: None, .. } | Want::Move { .. } => 1,
+            Want::Elements { .. } | Want::Members { .. } | Want::Entries { .. } | Want::Delivery { .. } => 3,
+        }
     }
 
     /// Takes it out of the key, no stream, which is held with the target, and writes the reply; false if there is nothing. What was
@@ -148,7 +157,9 @@ impl Want {
     ) -> Result<bool, Fail> {
         match self {
             Want::Elements { end, count } => {
-                let Some(popped) = guard.list_pop(key, *end, count.unwrap_or(1))? else { return Ok(false) };
+                let Some(list) = peek_as(guard, key, Type::List)? else { return Ok(false) };
+                let most = list::places_within(&list, *end, count.unwrap_or(1)).len();
+                let Some(popped) = guard.list_pop(key, *end, most)? else { return Ok(false) };
                 put_array(out, 2);
                 put_bulk(out, key.bytes());
                 match count {
@@ -224,6 +235,11 @@ impl Taken {
     /// Of nothing yet; what comes is held.
     pub fn within(held: Held) -> Taken {
         Taken { _held: Some(held), ..Taken::default() }
+    }
+
+    /// Bytes of the longest.
+    pub fn longest(&self) -> usize {
+        self.names.iter().map(<[u8]>::len).max().unwrap_or(0)
     }
 
     /// There is nothing to put back.

@@ -58,9 +58,9 @@ impl Size {
         self.longest.max(ELEMENT_BYTES as u64)
     }
 
-    /// Bytes of an element at random, on average.
+    /// Bytes of an element at random, on average: of no list, none is as long as those of one may be.
     fn each(self) -> u64 {
-        (self.bytes / self.least.max(1)).max(self.longest).min(self.bytes)
+        (self.bytes / self.least.max(1)).max(self.longest).min(self.bytes).min(ELEMENT_BYTES as u64)
     }
 
     /// What it takes to reply its elements.
