@@ -320,9 +320,9 @@ fn lmpop_takes_as_many_as_are_one_moment() {
     for (bytes, taken) in [((2 << 20) - 1, 2), (2 << 20, 2), ((2 << 20) + 1, 1)] {
         let (one, other) = (job(2 << 20), job(bytes));
         for end in ["LEFT", "RIGHT"] {
-            bench.reply(&format!("RPUSH l a {one} {other} {one} {other} b"));
-            bench.reply("LPOP l");
-            bench.reply("RPOP l");
+            for (n, word) in [&one, &other, &one, &other].into_iter().enumerate() {
+                assert_eq!(bench.reply(&format!("RPUSH l {word}")), format!(":{}\r\n", n + 1).as_bytes());
+            }
             let words = format!("LMPOP 1 l {end} COUNT 100");
             let popped = bench.reply(&words);
             let expected = format!("*2\r\n$1\r\nl\r\n*{taken}\r\n");

@@ -251,6 +251,61 @@ fn pop(actor: &mut Actor, all: &All) {
     }
 }
 
+/// Adds `threads` threads that each take so many steps at a list all whose elements are put about one place, so that leaves get
+/// other labels where they lie. Where the store evicts the list may be gone at any time.
+pub fn join_relabeled(cast: &mut Cast, threads: u64, steps: u64) {
+    let all = All::default();
+    all.borrow_mut().at_work = threads;
+    for _ in 0..threads {
+        let all = Rc::clone(&all);
+        cast.main("relabeler", move |actor| {
+            for _ in 0..steps {
+                match actor.random.below(5) {
+                    0 | 1 | 2 => put(actor, &all),
+                    3 => push(actor, &all),
+                    _ => pop(actor, &all),
+                }
+            }
+            let mut known = all.borrow_mut();
+            known.at_work -= 1;
+            let last = known.at_work == 0;
+            drop(known);
+            if last && !actor.stage.evicts {
+                check_list(actor, &all);
+            }
+        });
+    }
+}
+
+/// Puts some elements about one place of the list, half of which lie apart.
+fn put(actor: &mut Actor, all: &All) {
+    let new: Vec<i64> = {
+        let mut known = all.borrow_mut();
+        let many = 1 + actor.random.below(6) as i64;
+        known.pushed += many;
+        (known.pushed - many + 1..=known.pushed).collect()
+    };
+    for number in new {
+        let text = if number % 2 == 0 { format!("{number:0>17000}") } else { number.to_string() };
+        actor.batch(|guard, _, random| {
+            let key = guard.key(LIST);
+            let place = 10 + random.below(2) as usize;
+            let there = guard.list_insert_at(&key, place, text.as_bytes()).expect("memory");
+            if there.is_none() {
+                let text = std::iter::once(text.as_bytes());
+                guard.list_push(&key, End::Back, text, false).expect("memory");
+            }
+        });
+    }
+    let there = actor.batch(|guard, _, _| {
+        let key = guard.key(LIST);
+        let list = guard.collection(&key, Type::List).expect("a list");
+        list.map_or_else(Vec::new, |list| numbers(&list, list.entries(0..list.len())))
+    });
+    let once: BTreeSet<i64> = there.iter().copied().collect();
+    assert_eq!(once.len(), there.len(), "an element that is there twice");
+}
+
 fn has(guard: &mut Guard<'_>, set: &[u8], member: &[u8]) -> bool {
     let key = guard.key(set);
     guard.collection(&key, Type::Set).expect("a set").is_some_and(|set| set.find(member).is_some())
@@ -275,17 +330,23 @@ fn change_sides(actor: &mut Actor) {
 
 /// All that was counted is there, and what was pushed was popped or is in the list.
 fn check(actor: &mut Actor, all: &All) {
-    let known = all.borrow();
-    let (count, list): (i64, Vec<i64>) = actor.batch(|guard, _, _| {
+    let count: i64 = actor.batch(|guard, _, _| {
         let key = guard.key(HASH);
         let count = guard.collection(&key, Type::Hash).expect("a hash").and_then(|hash| hash.field(b"count"));
-        let count = count.map_or(0, number);
+        count.map_or(0, number)
+    });
+    assert!(all.borrow().counts.iter().copied().eq(1..=count), "{count} is not how many there were");
+    check_list(actor, all);
+}
+
+/// What was pushed was popped or is in the list.
+fn check_list(actor: &mut Actor, all: &All) {
+    let known = all.borrow();
+    let list: Vec<i64> = actor.batch(|guard, _, _| {
         let key = guard.key(LIST);
         let list = guard.collection(&key, Type::List).expect("a list");
-        let list = list.map(|list| numbers(&list, list.entries(0..list.len())));
-        (count, list.unwrap_or_default())
+        list.map_or_else(Vec::new, |list| numbers(&list, list.entries(0..list.len())))
     });
-    assert!(known.counts.iter().copied().eq(1..=count), "{count} is not how many there were");
     let mut numbers = known.popped.clone();
     assert!(list.iter().all(|number| numbers.insert(*number)), "popped, and in the list");
     assert!(numbers.iter().copied().eq(1..=known.pushed), "pushed, and neither popped nor in the list");

@@ -277,6 +277,33 @@ fn collections_are_flushed_as_a_whole() {
     });
 }
 
+/// A list whose leaves get other labels where they lie, beside sweeps that look for nodes by them: whatever is moved is found,
+/// and nothing is lost.
+#[test]
+fn nodes_are_found_by_labels_that_change() {
+    explore("relabeled", 60, |cast| {
+        cast.store(config(16), Eviction::Off);
+        let items = cast.random.below(7_000);
+        cast.fill(items);
+        elements::join_relabeled(cast, 2, 12);
+        aside::some(cast, 1, &[aside::Role::Mover]);
+        aside::some(cast, 1, &[aside::Role::Grower, aside::Role::Upkeep, aside::Role::Mover]);
+    });
+}
+
+/// As above in a store that evicts: the list is there as a whole, or gone.
+#[test]
+fn a_list_whose_labels_change_is_evicted_as_a_whole() {
+    explore("relabeled-evicted", 30, |cast| {
+        let mebibytes = 3 + cast.random.below(2);
+        cast.store(config(mebibytes), Eviction::All);
+        cast.fill(20_000);
+        elements::join_relabeled(cast, 2, 12);
+        aside::some(cast, 1, &[aside::Role::Mover]);
+        aside::some(cast, 2, &aside::MORE);
+    });
+}
+
 /// Keys that are awaited beside growth, flushes, moves and swaps: who writes them is told who waits.
 #[test]
 fn whoever_writes_what_is_awaited_is_told() {

@@ -326,3 +326,32 @@ fn what_was_pushed_was_popped_once_or_is_left_whoever_goes_meanwhile() {
     let (killed, gone) = (killed.load(Relaxed), gone.load(Relaxed));
     assert!(killed > 10 && gone > 10 && popped > PUSHERS * EACH / 2, "{killed} {gone} {popped}");
 }
+
+/// A client that waits is given an element of a list of any length, whichever thread serves it.
+#[test]
+fn an_element_of_any_length_reaches_a_client_that_waits() {
+    let server = server();
+    let mut me = Client::new(&server);
+    let waits: [&[&[u8]]; 4] = [
+        &[b"BLMOVE", b"q", b"w", b"LEFT", b"RIGHT", b"0"],
+        &[b"BRPOPLPUSH", b"q", b"w", b"0"],
+        &[b"BLPOP", b"q", b"0"],
+        &[b"BRPOP", b"q", b"0"],
+    ];
+    for bytes in [100_000, 300_000, 4 << 20] {
+        let job = vec![b'j'; bytes];
+        for waits in waits.iter().cycle().take(8) {
+            let mut waiter = Client::new(&server);
+            assert!(waiter.send(waits));
+            until_blocked(&mut me, 1);
+            assert_eq!(me.ask(&[b"RPUSH", b"q", &job]), ":1");
+            if waits.len() == 3 {
+                assert_eq!([(); 3].map(|()| waiter.line().expect("a reply")), ["*2", "$1", "q"]);
+            }
+            assert_eq!(waiter.line().expect("a reply"), format!("${bytes}"));
+            assert!(waiter.line().expect("an element").as_bytes() == job);
+            let moved = waits.contains(&&b"w"[..]);
+            assert_eq!(me.number(&[b"DEL", b"q", b"w"]), u64::from(moved));
+        }
+    }
+}

@@ -236,7 +236,7 @@ fn what_comes_behind_a_last_leaf_has_labels_above_its_label() {
                 move_all(&store, &mut guard);
                 compare(&mut guard, &key, &list);
                 list.pop();
-                drop(guard.list_pop(&key, End::Back, 1).unwrap());
+                assert!(guard.list_pop(&key, End::Back, 1).unwrap().is_some());
                 compare(&mut guard, &key, &list);
             }
             drop(guard);
