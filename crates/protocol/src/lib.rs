@@ -1,4 +1,4 @@
-//! Bytes ⇄ requests and replies of memcached's text protocols and of Redis.
+//! Bytes ⇄ requests and replies of memcached's text and binary protocols and of Redis.
 //!
 //! Decoding borrows from the input, copies and allocates nothing, and takes up again after any byte: what is not complete
 //! is presented again with more behind it. What allocates are inline requests, whose words are not as they came, words that
@@ -7,6 +7,7 @@
 //!
 //! - [`classic`]: the line and its dispatch, the classic commands
 //! - [`meta`]: `mg ms md ma mn me` and their flags
+//! - [`binary`]: frames of the binary protocol
 //! - [`reply`]: replies that carry values
 //! - [`resp`]: the requests and replies of Redis
 //! - [`client`]: the client's side: requests of memcached's text and of Redis, and what replies say
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod base64;
+pub mod binary;
 pub mod classic;
 pub mod client;
 pub mod escape;
