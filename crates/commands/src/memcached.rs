@@ -1,22 +1,25 @@
-//! memcached's commands, in their classic and their meta text: one table, one function a command.
+//! memcached's commands, in their classic and their meta text and in the binary protocol: one table, one function a command.
 //!
 //! - `login`: who speaks; `session`: the conversation; `shared`: what all share; `batch`: what it reads ahead; `upload`: values that are not whole yet
 //! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other
-//!   commands; `dump`: their long replies; `sizes`: one of them
+//!   commands; `binary`: a conversation in frames; `dump`: long replies; `form`: text or frames; `sizes`: one of them
 //! - `told`: keyspace events; `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell;
 //!   `metrics`: what scrapers are told
 
 mod admin;
 mod batch;
+mod binary;
 pub mod class_stats;
 mod classic;
 mod dump;
 mod flow;
+mod form;
 mod incoming;
 pub(crate) mod join;
 mod login;
 mod meta;
 pub(crate) mod metrics;
+mod pause;
 mod session;
 pub(crate) mod shared;
 mod sizes;
@@ -30,6 +33,7 @@ pub(crate) mod tuning;
 mod verbs;
 mod watch;
 
+pub(crate) use binary::Conversation as Binary;
 pub(crate) use login::{Login, Step};
 pub(crate) use session::Conversation;
 pub(crate) use text::TOO_MANY_CONNECTIONS;

@@ -3,12 +3,12 @@
 //!
 //! ```text
 //! New ──► first byte ┬─ `*`  ──► Redis       for good
-//!                    ├─ 0x80 ──► Closed      the binary protocol, which is not spoken
+//!                    ├─ 0x80 ──► Binary      for good
 //!                    └─ else ──► Memcached   for good
 //! Login ─► first byte as above, but that Memcached begins when the client has said who it is
 //! ```
 //!
-//! Login is in the place of New where text clients are asked for a password.
+//! Login is in the place of New where text clients are asked for a password. What the settings do not have spoken is Closed.
 //!
 //! A protocol is a module beside [`memcached`] and [`redis`] with its part of [`Shared`], and here what it is known by and
 //! an arm of each `match`.
@@ -26,7 +26,7 @@ use crate::shared::Shared;
 use crate::{memcached, redis};
 
 /// First byte of the binary protocol.
-const BINARY_MAGIC: u8 = 0x80;
+const BINARY_MAGIC: u8 = larder_protocol::binary::REQUEST_MAGIC;
 /// First byte of a RESP request.
 const RESP_ARRAY: u8 = b'*';
 
@@ -86,11 +86,24 @@ impl<'c, 'w> Context<'c, 'w> {
     }
 }
 
-/// The first byte is none of memcached's text.
-fn is_of_another(input: &[u8], cx: &Context<'_, '_>) -> bool {
-    match input.first() {
-        Some(&RESP_ARRAY) => cx.common.shared.settings.redis,
-        first => first == Some(&BINARY_MAGIC),
+/// What a first byte says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    Redis,
+    Binary,
+    Text,
+    /// What the settings do not have spoken.
+    Refused,
+}
+
+fn begins(first: u8, cx: &Context<'_, '_>) -> Begins {
+    let settings = &cx.common.shared.settings;
+    match first {
+        RESP_ARRAY if settings.redis => Begins::Redis,
+        BINARY_MAGIC if settings.binary => Begins::Binary,
+        BINARY_MAGIC => Begins::Refused,
+        _ if settings.text => Begins::Text,
+        _ => Begins::Refused,
     }
 }
 
@@ -109,6 +122,8 @@ enum Conversation {
     Memcached(memcached::Conversation),
     /// RESP.
     Redis(Box<redis::Conversation>),
+    /// memcached's binary protocol.
+    Binary(Box<memcached::Binary>),
     /// Nothing but who it is, in memcached's text.
     Login(Box<memcached::Login>),
     /// Nothing more.
@@ -145,13 +160,19 @@ impl Session {
             Conversation::Redis(conversation) => {
                 conversation.receive(&cx.shared.redis, &mut cx.common, input, out)
             }
-            Conversation::New | Conversation::Login(_) | Conversation::Closed => self.begin(cx, input, out),
+            // The frames of few: the others' way is no step longer for them.
+            Conversation::New | Conversation::Binary(_) | Conversation::Login(_) | Conversation::Closed => {
+                self.begin(cx, input, out)
+            }
         }
     }
 
     /// The first byte says what is spoken.
     #[inline(never)]
     fn begin(&mut self, cx: &mut Context<'_, '_>, input: &[u8], out: &mut Output) -> Progress {
+        if let Conversation::Binary(conversation) = &mut self.0 {
+            return conversation.receive(&cx.shared.memcached, &mut cx.common, input, out);
+        }
         if matches!(self.0, Conversation::Closed) {
             return Progress { consumed: 0, next: Next::Close };
         }
@@ -163,22 +184,31 @@ impl Session {
         }
         if let Conversation::Login(login) = &mut self.0 {
             // Whoever is one too many is told so, whatever it speaks.
-            if login.is_turned_away() || !login.is_new() || !is_of_another(input, cx) {
+            let is_of_text = input.first().is_none_or(|&first| begins(first, cx) == Begins::Text);
+            if login.is_turned_away() || !login.is_new() || is_of_text {
                 return self.log_in(cx, input, out);
             }
         }
-        match input.first() {
-            None => {
-                cx.flush_if_due();
-                return Progress { consumed: 0, next: Next::Receive };
-            }
-            Some(&RESP_ARRAY) if cx.common.shared.settings.redis => {
+        let Some(&first) = input.first() else {
+            cx.flush_if_due();
+            return Progress { consumed: 0, next: Next::Receive };
+        };
+        match begins(first, cx) {
+            Begins::Redis => {
                 // What it counted as first counts no more.
                 self.0 = Conversation::Closed;
                 *self = Session::of(Speaks::Redis, cx);
             }
-            Some(&BINARY_MAGIC) => self.0 = Conversation::Closed,
-            Some(_) => self.0 = Conversation::Memcached(memcached::Conversation::default()),
+            Begins::Binary => {
+                let stranger = match std::mem::replace(&mut self.0, Conversation::Closed) {
+                    Conversation::Login(login) => login.into_stranger(),
+                    _ => None,
+                };
+                let conversation = stranger.map_or_else(Default::default, memcached::Binary::of_stranger);
+                self.0 = Conversation::Binary(Box::new(conversation));
+            }
+            Begins::Text => self.0 = Conversation::Memcached(memcached::Conversation::default()),
+            Begins::Refused => self.0 = Conversation::Closed,
         }
         self.receive(cx, input, out)
     }
@@ -209,7 +239,9 @@ impl Session {
         match &self.0 {
             Conversation::Memcached(conversation) => conversation.watcher(),
             Conversation::Redis(conversation) => Some(conversation.client_id()),
-            Conversation::New | Conversation::Login(_) | Conversation::Closed => None,
+            Conversation::New | Conversation::Binary(_) | Conversation::Login(_) | Conversation::Closed => {
+                None
+            }
         }
     }
 
@@ -247,6 +279,7 @@ impl Session {
             Conversation::Redis(conversation) => conversation.held_bytes(),
             Conversation::New
             | Conversation::Memcached(_)
+            | Conversation::Binary(_)
             | Conversation::Login(_)
             | Conversation::Closed => 0,
         }
@@ -266,6 +299,7 @@ impl Session {
         match &mut self.0 {
             Conversation::Memcached(conversation) => conversation.upload_spaces(&mut cx.common),
             Conversation::Redis(conversation) => conversation.upload_spaces(&mut cx.common),
+            Conversation::Binary(conversation) => conversation.upload_spaces(&mut cx.common),
             Conversation::New | Conversation::Login(_) | Conversation::Closed => None,
         }
     }
@@ -275,6 +309,7 @@ impl Session {
         match &self.0 {
             Conversation::Memcached(conversation) => conversation.upload_missing(),
             Conversation::Redis(conversation) => conversation.upload_missing(),
+            Conversation::Binary(conversation) => conversation.upload_missing(),
             Conversation::New | Conversation::Login(_) | Conversation::Closed => 0,
         }
     }
@@ -285,6 +320,7 @@ impl Session {
         match &mut self.0 {
             Conversation::Memcached(conversation) => conversation.upload_filled(bytes),
             Conversation::Redis(conversation) => conversation.upload_filled(bytes),
+            Conversation::Binary(conversation) => conversation.upload_filled(bytes),
             Conversation::New | Conversation::Login(_) | Conversation::Closed => {}
         }
     }
@@ -302,6 +338,7 @@ impl Session {
             Conversation::New => true,
             Conversation::Memcached(conversation) => conversation.is_idle(),
             Conversation::Redis(conversation) => conversation.is_idle(),
+            Conversation::Binary(conversation) => conversation.is_idle(),
             Conversation::Login(login) => !login.awaits_rest(),
             Conversation::Closed => false,
         }
@@ -313,6 +350,7 @@ impl Session {
         match &self.0 {
             Conversation::Memcached(conversation) => conversation.awaits_rest(),
             Conversation::Redis(conversation) => conversation.awaits_rest(),
+            Conversation::Binary(conversation) => conversation.awaits_rest(),
             Conversation::Login(login) => login.awaits_rest(),
             Conversation::New | Conversation::Closed => false,
         }
@@ -325,6 +363,7 @@ impl Session {
             Conversation::New => 0,
             Conversation::Memcached(conversation) => conversation.input_bytes(),
             Conversation::Redis(conversation) => conversation.input_bytes(),
+            Conversation::Binary(conversation) => conversation.input_bytes(),
             Conversation::Login(login) => u64::from(login.awaits_rest()),
             Conversation::Closed => 1,
         }
@@ -341,6 +380,7 @@ impl Session {
     pub fn stranger_since(&self) -> Option<Millis> {
         match &self.0 {
             Conversation::Redis(conversation) => conversation.stranger_since(),
+            Conversation::Binary(conversation) => conversation.stranger_since(),
             Conversation::Login(login) => login.since(),
             Conversation::New | Conversation::Memcached(_) | Conversation::Closed => None,
         }
@@ -351,7 +391,10 @@ impl Session {
         match &self.0 {
             Conversation::Redis(conversation) => conversation.is_turned_away(),
             Conversation::Login(login) => login.is_turned_away(),
-            Conversation::New | Conversation::Memcached(_) | Conversation::Closed => false,
+            Conversation::New
+            | Conversation::Memcached(_)
+            | Conversation::Binary(_)
+            | Conversation::Closed => false,
         }
     }
 
@@ -360,6 +403,7 @@ impl Session {
         match &self.0 {
             Conversation::New => "conn_new_cmd",
             Conversation::Memcached(conversation) => conversation.state_name(),
+            Conversation::Binary(conversation) => conversation.state_name(),
             Conversation::Redis(_) | Conversation::Login(_) => "conn_parse_cmd",
             Conversation::Closed => "conn_closing",
         }

@@ -58,6 +58,8 @@ pub enum Status {
     NotANumber = 6,
     /// The client has not said who it is, was wrong, or may not do this.
     Auth = 0x20,
+    /// SASL goes on with a step.
+    AuthContinue = 0x21,
     /// No such opcode, or lengths that contradict each other.
     Unknown = 0x81,
     /// No memory.
@@ -68,7 +70,7 @@ impl Status {
     /// memcached's words for it, the body of a reply.
     pub fn text(self) -> &'static str {
         match self {
-            Status::Ok => "",
+            Status::Ok | Status::AuthContinue => "",
             Status::NotFound => "Not found",
             Status::Exists => "Data exists for key.",
             Status::TooLarge => "Too large.",

@@ -17,8 +17,10 @@ use crate::values::USERS_MAX;
 pub enum Protocol {
     /// The first byte of a connection decides.
     Auto,
-    /// Text only.
+    /// memcached's text only.
     Ascii,
+    /// The binary protocol only.
+    Binary,
 }
 
 /// Everything that can be set at start.
@@ -50,6 +52,8 @@ pub struct Config {
     pub debug: DebugCommand,
     /// Users of `--auth-file` and `-Y`, and their passwords.
     pub users: Vec<(String, Digest)>,
+    /// `-S`: the port of memcached's clients is one of the binary protocol, where they say who they are.
+    pub sasl: bool,
     /// `-Y`.
     pub text_users: Option<PathBuf>,
     /// Not `--text-auth no`: text clients have to say who they are, too.
@@ -85,7 +89,7 @@ pub struct Config {
     /// `-n`.
     pub chunk_bytes_min: u32,
     /// `-B`.
-    pub protocol: Protocol,
+    pub protocol: Option<Protocol>,
     /// Not `-C`.
     pub cas: bool,
     /// `-b`.
@@ -189,6 +193,7 @@ impl Default for Config {
             protected: true,
             debug: DebugCommand::No,
             users: Vec::new(),
+            sasl: false,
             text_users: None,
             text_auth: true,
             listen: Vec::new(),
@@ -206,7 +211,7 @@ impl Default for Config {
             evict: true,
             growth_factor: 1.25,
             chunk_bytes_min: 48,
-            protocol: Protocol::Auto,
+            protocol: None,
             cas: true,
             backlog: 1024,
             requests_per_event: None,
@@ -292,10 +297,15 @@ impl Config {
         !address.is_local() && !closed
     }
 
-    /// The TCP port for text clients. Few of them can say who they are: where clients have to, there is one only if it was
-    /// asked for, by itself or by users for it.
+    /// What the port of memcached's clients speaks: `-B`, or what `-S` needs.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol.unwrap_or(if self.sasl { Protocol::Binary } else { Protocol::Auto })
+    }
+
+    /// The TCP port for memcached's clients. Few of them can say who they are: where clients have to, there is one only if
+    /// it was asked for, by itself or by users for it.
     pub fn text_port(&self) -> Option<u16> {
-        let closed = !self.port_given && self.text_users.is_none() && self.asks();
+        let closed = !self.port_given && self.text_users.is_none() && !self.sasl && self.asks();
         self.port.filter(|_| !closed)
     }
 
@@ -383,6 +393,28 @@ impl Config {
         if !self.text_auth && self.text_users.is_some() {
             return Err("-Y, --text-auth no: users of text clients, and none is asked who it is".into());
         }
+        self.check_sasl()?;
         self.check_slab_sizes()
+    }
+
+    /// Who says who it is in which protocol.
+    fn check_sasl(&self) -> Result<(), String> {
+        let binary = self.protocol() == Protocol::Binary;
+        if self.text_users.is_some() && binary {
+            return Err("-Y, -S, -B binary: users of text clients, and text is not spoken".into());
+        }
+        if !self.sasl {
+            return Ok(());
+        }
+        if !binary {
+            return Err("-S, -B: SASL is spoken in the binary protocol alone".into());
+        }
+        if !self.text_auth {
+            return Err("-S, --text-auth no: clients say who they are, and none is asked".into());
+        }
+        if !self.asks() {
+            return Err("-S: there are no users; --auth-file or --requirepass says who they are".into());
+        }
+        Ok(())
     }
 }

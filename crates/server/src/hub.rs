@@ -245,7 +245,9 @@ fn settings(config: &Config) -> Settings {
         idle_timeout: config.idle_timeout_s > 0,
         append_bytes_max: config.append_bytes_max(),
         strangers_max: config.strangers_max(),
-        redis: config.protocol == Protocol::Auto,
+        redis: config.protocol() == Protocol::Auto,
+        binary: config.protocol() != Protocol::Ascii,
+        text: config.protocol() != Protocol::Binary,
         password: config.password.clone(),
         users: config.users.clone(),
         text_auth: config.text_auth,
@@ -444,6 +446,7 @@ impl Display for Protocol {
         f.write_str(match self {
             Protocol::Auto => "auto-negotiate",
             Protocol::Ascii => "ascii",
+            Protocol::Binary => "binary",
         })
     }
 }

@@ -62,8 +62,8 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("reqs_per_event", &config.requests_per_event.unwrap_or(0));
     visit("cas_enabled", &YesNo(config.cas));
     visit("tcp_backlog", &config.backlog);
-    visit("binding_protocol", &config.protocol);
-    visit("auth_enabled_sasl", &YesNo(false));
+    visit("binding_protocol", &config.protocol());
+    visit("auth_enabled_sasl", &YesNo(config.sasl));
     let file = config.text_users.as_ref().map(|path| path.display());
     match file {
         Some(file) => visit("auth_enabled_ascii", &file),

@@ -22,6 +22,7 @@ pub mod both;
 pub mod bounded;
 pub mod canary;
 pub mod client;
+pub mod frames;
 pub mod history;
 pub mod host;
 pub mod linear;

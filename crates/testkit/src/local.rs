@@ -102,6 +102,12 @@ impl Local {
                     settings.debug = found.ok_or(format!("{option} {name}"))?;
                 }
                 "-Y" | "--auth-file" => settings.users.extend(users(value()?)?),
+                "-B" => {
+                    let name = value()?;
+                    settings.redis = false;
+                    (settings.text, settings.binary) = (name != "binary", name != "ascii");
+                }
+                "-S" => (settings.redis, settings.text) = (false, false),
                 "--text-auth" => settings.text_auth = value()? == "yes",
                 "--requirepass" => settings.password = Some(value()?.into()),
                 "-R" => settings.requests_per_event = Some(number(value()?)? as u32),

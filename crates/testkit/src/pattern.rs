@@ -13,6 +13,9 @@
 
 use std::collections::HashMap;
 
+/// Bytes of a token in a frame.
+const TOKEN_BYTES: usize = 8;
+
 /// Captured digits by name.
 pub type Captures = HashMap<String, Vec<u8>>;
 
@@ -22,6 +25,8 @@ enum Piece {
     Capture(String),
     Digits,
     Text,
+    /// Eight bytes that are not all zero: captured, or any.
+    Token(Option<String>),
 }
 
 /// A parsed line of a transcript.
@@ -77,6 +82,16 @@ impl Pattern {
         self.pieces.push(Piece::Capture(name));
     }
 
+    /// Adds eight bytes that are captured at first sight, …
+    pub fn token(&mut self, name: String) {
+        self.pieces.push(Piece::Token(Some(name)));
+    }
+
+    /// … or any, that are not all zero.
+    pub fn any_token(&mut self) {
+        self.pieces.push(Piece::Token(None));
+    }
+
     /// The bytes to send.
     ///
     /// # Errors
@@ -86,10 +101,12 @@ impl Pattern {
         for piece in &self.pieces {
             match piece {
                 Piece::Bytes(literal) => bytes.extend_from_slice(literal),
-                Piece::Capture(name) => {
+                Piece::Capture(name) | Piece::Token(Some(name)) => {
                     bytes.extend_from_slice(captures.get(name).ok_or(format!("${name} is not captured yet"))?)
                 }
-                Piece::Digits | Piece::Text => return Err("a wildcard cannot be sent".into()),
+                Piece::Digits | Piece::Text | Piece::Token(None) => {
+                    return Err("a wildcard cannot be sent".into());
+                }
             }
         }
         Ok(bytes)
@@ -108,11 +125,11 @@ impl Pattern {
             let rest = &buffer[at..];
             let known = match piece {
                 Piece::Bytes(literal) => Some(literal.clone()),
-                Piece::Capture(name) => captures
+                Piece::Capture(name) | Piece::Token(Some(name)) => captures
                     .get(name)
                     .or_else(|| found.iter().find(|(other, _)| other == name).map(|(_, digits)| digits))
                     .cloned(),
-                Piece::Digits | Piece::Text => None,
+                Piece::Digits | Piece::Text | Piece::Token(None) => None,
             };
             if let Some(literal) = known {
                 let same = literal.iter().zip(rest).take_while(|(a, b)| a == b).count();
@@ -120,6 +137,15 @@ impl Pattern {
                     return if same == rest.len() { Match::More } else { Match::Differs(at + same) };
                 }
                 at += literal.len();
+                continue;
+            }
+            if let Piece::Token(name) = piece {
+                let Some(token) = rest.first_chunk::<TOKEN_BYTES>() else { return Match::More };
+                if *token == [0; TOKEN_BYTES] {
+                    return Match::Differs(at);
+                }
+                found.extend(name.iter().map(|name| (name.clone(), token.to_vec())));
+                at += TOKEN_BYTES;
                 continue;
             }
             let is_part: fn(&u8) -> bool = match piece {
@@ -148,11 +174,11 @@ impl Pattern {
         for piece in &self.pieces {
             match piece {
                 Piece::Bytes(bytes) => text.push_str(&escaped(bytes)),
-                Piece::Capture(name) => match captures.get(name) {
+                Piece::Capture(name) | Piece::Token(Some(name)) => match captures.get(name) {
                     Some(digits) => text.push_str(&escaped(digits)),
                     None => text.push_str(&format!("${name}")),
                 },
-                Piece::Digits => text.push_str("$_"),
+                Piece::Digits | Piece::Token(None) => text.push_str("$_"),
                 Piece::Text => text.push_str("$~"),
             }
         }

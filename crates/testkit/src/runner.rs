@@ -1,10 +1,11 @@
 //! Runs a case over anything that carries bytes.
 //!
 //! Expected bytes are compared as they come, so that a wrong reply is reported with what came, not
-//! as a timeout. After the last step every open connection is probed with `mn` (or `PING`): exactly
+//! as a timeout. After the last step every open connection is probed with `mn` (or `PING`, or a noop): exactly
 //! `MN` must come back, so a reply too many is found in whichever case causes it.
 
 use crate::PATIENCE;
+use crate::frames;
 use crate::pattern::{Captures, Match, escaped};
 use crate::transcript::{Action, Case, StatTest, Step};
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,8 +112,12 @@ pub fn run_beside(
         }
     }
     if !case.unfinished {
-        let (sent, expected): (&[u8], &[u8]) =
-            if case.resp { (b"PING\r\n", b"+PONG\r\n") } else { (b"mn\r\n", b"MN\r\n") };
+        let noop = frames::probe();
+        let (sent, expected): (&[u8], &[u8]) = match () {
+            () if case.resp => (b"PING\r\n", b"+PONG\r\n"),
+            () if case.binary => (&noop.0, &noop.1),
+            () => (b"mn\r\n", b"MN\r\n"),
+        };
         run.probe(sent, expected)
             .map_err(|error| format!("{}: after the last step: {error}", case.name()))?;
     }

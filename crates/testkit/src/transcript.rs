@@ -3,6 +3,7 @@
 //! A file is a list of cases; `spec/README.md` describes the format for those who write one. Parsing
 //! is strict: an unknown line is an error that names file and line, never ignored.
 
+use crate::frames::{self, Way};
 use crate::pattern::Pattern;
 use crate::runner::Split;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ pub struct Case {
     pub process_only: bool,
     /// Connections speak RESP from their first byte on.
     pub resp: bool,
+    /// Connections speak the binary protocol.
+    pub binary: bool,
     /// The end of the case leaves a connection in the middle of a request: no final probe.
     pub unfinished: bool,
     /// What is sent must come in one piece for the claim to hold.
@@ -173,7 +176,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<Case>, String> {
             case.otherwise(number, text).map_err(|what| fail(&what))?;
             continue;
         }
-        case.steps.push(Step::parse(number, line).map_err(|what| fail(&what))?);
+        case.steps.push(Step::parse(number, line, case.binary).map_err(|what| fail(&what))?);
     }
     for case in &cases {
         if case.rows.is_empty() {
@@ -197,6 +200,7 @@ impl Case {
             differs: Vec::new(),
             process_only: false,
             resp: false,
+            binary: false,
             unfinished: false,
             whole_only: false,
             refused_start: false,
@@ -226,7 +230,7 @@ impl Case {
         if !self.differs.iter().any(|differs| differs.who == who) {
             return Err(format!("{who} does not differ"));
         }
-        let step = Step::parse(line, step)?;
+        let step = Step::parse(line, step, self.binary)?;
         match (self.steps.last_mut(), &step.action) {
             (Some(Step { action: Action::Send(_), .. }), _) | (_, Action::Send(_)) | (None, _) => {
                 Err("it is what is awaited that differs".into())
@@ -264,6 +268,7 @@ impl Case {
                 self.process_only = true;
             }
             "protocol" if rest.trim() == "resp" => self.resp = true,
+            "protocol" if rest.trim() == "binary" => self.binary = true,
             "split" if rest.trim() == "whole" => self.whole_only = true,
             "end" if rest.trim() == "unfinished" => self.unfinished = true,
             _ => return Err("unknown header".into()),
@@ -273,22 +278,25 @@ impl Case {
 }
 
 impl Step {
-    fn parse(line: usize, text: &str) -> Result<Step, String> {
+    fn parse(line: usize, text: &str, binary: bool) -> Result<Step, String> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let connection = if digits == 0 { "1" } else { &text[..digits] };
-        let action = Action::parse(text[digits..].trim_start_matches(' '), text)?;
+        let action = Action::parse(text[digits..].trim_start_matches(' '), text, binary)?;
         Ok(Step { line, connection: connection.to_owned(), action, otherwise: Vec::new() })
     }
 }
 
 impl Action {
-    fn parse(text: &str, line: &str) -> Result<Action, String> {
-        let bytes = |text: &str| Pattern::parse(text.strip_prefix(' ').unwrap_or(text));
+    fn parse(text: &str, line: &str, binary: bool) -> Result<Action, String> {
+        let bytes = |way: Way, text: &str| {
+            let text = text.strip_prefix(' ').unwrap_or(text);
+            if binary { frames::parse(way, text) } else { Pattern::parse(text) }
+        };
         if let Some(rest) = text.strip_prefix('>') {
-            return Ok(Action::Send(bytes(rest)?));
+            return Ok(Action::Send(bytes(Way::Request, rest)?));
         }
         if let Some(rest) = text.strip_prefix('<') {
-            return Ok(Action::Expect(bytes(rest)?));
+            return Ok(Action::Expect(bytes(Way::Reply, rest)?));
         }
         let words: Vec<&str> = text.split_whitespace().collect();
         let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text:?} is not a number"));

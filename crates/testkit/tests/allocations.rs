@@ -61,6 +61,23 @@ fn reads_allocate_nothing() {
 }
 
 #[test]
+fn frames_allocate_nothing() {
+    use larder_testkit::frames::{Way, parse};
+    use larder_testkit::pattern::Captures;
+    for lines in [
+        &["get key=k", "getk key=missing", "getkq key=k", "touch key=k exptime=0", "gatk key=k exptime=0"][..],
+        &["set key=k flags=1 exptime=0 value=value", "add key=k flags=1 exptime=0 value=value"],
+        &["setq key=x flags=0 exptime=9 value=value", "append key=missing value=x", "deleteq key=x", "noop"],
+        &["increment key=n delta=1 initial=0 exptime=0", "decrementq key=n delta=1 initial=0 exptime=0"],
+        &["0x50 key=k value=value", "version"],
+    ] {
+        let bytes = |line: &&str| parse(Way::Request, line).and_then(|frame| frame.render(&Captures::new()));
+        let frames: Vec<u8> = lines.iter().flat_map(|line| bytes(line).expect("a frame")).collect();
+        check(lines[0], &frames);
+    }
+}
+
+#[test]
 fn requests_that_are_sampled_allocate_nothing() {
     for requests in [
         "get k\r\n".repeat(200),

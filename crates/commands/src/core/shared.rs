@@ -97,8 +97,12 @@ pub struct Settings {
     pub append_bytes_max: u64,
     /// RESP connections that may be open without having said who they are, where they have to.
     pub strangers_max: usize,
-    /// Not `-B ascii`: a connection whose first byte is `*` speaks RESP.
+    /// Not `-B ascii` or `-B binary`: a connection whose first byte is `*` speaks RESP.
     pub redis: bool,
+    /// Not `-B ascii`: a connection whose first byte is 0x80 speaks the binary protocol.
+    pub binary: bool,
+    /// Not `-B binary`: a connection of any other first byte speaks memcached's text.
+    pub text: bool,
     /// `--requirepass`: the default user's password; none: it has none.
     pub password: Option<Digest>,
     /// `--auth-file`: further users and their passwords.
@@ -143,6 +147,8 @@ impl Default for Settings {
             append_bytes_max: 4 << 20,
             strangers_max: 256,
             redis: true,
+            binary: true,
+            text: true,
             password: None,
             users: Vec::new(),
             text_auth: true,

@@ -8,12 +8,14 @@ mod stats;
 
 use larder_protocol::Tokens;
 
+use super::form::Form;
 use super::shared::Shared;
 use crate::core::context::Context;
 use crate::core::output::Output;
 
 pub(crate) use control::{
-    cache_memlimit, debugtime, flush_all, quit, refresh_certs, shutdown, verbosity, version,
+    VERBOSITY_MAX, cache_memlimit, debugtime, flush, flush_all, quit, refresh_certs, shutdown, verbosity,
+    version,
 };
 pub(crate) use crawler::lru_crawler;
 pub(crate) use lru::lru;
@@ -32,6 +34,8 @@ pub(crate) struct Line<'x, 'a, 'c, 'w> {
     pub tokens: Vec<&'a [u8]>,
     /// Nobody waits for a reply: what is said before the command ends is taken back.
     pub noreply: bool,
+    /// In what form it is answered.
+    pub form: Form,
 }
 
 impl<'x, 'a, 'c, 'w> Line<'x, 'a, 'c, 'w> {
@@ -47,6 +51,6 @@ impl<'x, 'a, 'c, 'w> Line<'x, 'a, 'c, 'w> {
         if noreply {
             tokens.pop();
         }
-        Line { shared, cx, out, tokens, noreply }
+        Line { shared, cx, out, tokens, noreply, form: Form::Text }
     }
 }

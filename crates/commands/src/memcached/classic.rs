@@ -8,6 +8,7 @@ use larder_store::{Hint, Key};
 
 pub(crate) use self::store::{append, attributes, expect, outcome};
 use super::text::{END, NO_MEMORY, NOT_A_NUMBER, put_value};
+use super::time::expires_at;
 use super::verbs::{self, Arithmetic, Changed, Outcome, Removed, Told, Touched};
 use crate::core::context::Context;
 use crate::core::output::Output;
@@ -48,10 +49,15 @@ pub fn fetch_and_touch(
 ) -> bool {
     let settings = &cx.shared.settings;
     let mark = out.mark();
-    let told = verbs::fetch_and_touch(cx, key, exptime, |item| {
-        let token = cas.then(|| settings.token(item.cas()));
-        put_value(out, key.bytes(), item, token, last)
-    });
+    let told = verbs::fetch_and_touch(
+        cx,
+        key,
+        |now| expires_at(exptime, now),
+        |item| {
+            let token = cas.then(|| settings.token(item.cas()));
+            put_value(out, key.bytes(), item, token, last)
+        },
+    );
     match told {
         Told::Done => {}
         Told::Absent if last => out.put(END),

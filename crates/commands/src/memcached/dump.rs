@@ -7,18 +7,21 @@
 use std::sync::Arc;
 
 use larder_protocol::base64;
+use larder_protocol::binary::Status;
 use larder_protocol::classic::KEY_BYTES_MAX;
 use larder_protocol::number::parse_u64;
 use larder_store::{Item, Store};
 
 use super::admin::PageMove;
+use super::form::{Form, put_frame};
 use super::shared::Shared;
 use super::sizes::Sizes;
 use super::slabs::CLASSES_END;
-use super::text::{END, META_MISS, OK, is_text, put_escaped, put_key, put_meta_key, put_number};
+use super::text::{END, META_MISS, is_text, put_escaped, put_key, put_meta_key, put_number};
 use crate::core::context::Context;
 use crate::core::host::Connection;
 use crate::core::output::Output;
+use crate::core::prefix::PrefixCount;
 use crate::core::work::{CLEANING_NS, COMMAND_NS, KEY_NS};
 
 /// Items looked at between two looks at the output.
@@ -64,7 +67,7 @@ impl Classes {
 
 /// What is written per item.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Form {
+pub(crate) enum Lines {
     /// `key=… exp=…`, ended by END.
     Meta,
     /// `mg <key>`, ended by EN.
@@ -76,12 +79,12 @@ pub(crate) enum Form {
 /// A long reply under way.
 #[derive(Debug)]
 pub(crate) enum Dump {
-    Items { form: Form, classes: Classes, cursor: u64 },
-    Prefixes { after: Option<Box<[u8]>> },
-    Connections { from: u64 },
+    Items { lines: Lines, classes: Classes, cursor: u64 },
+    Prefixes { after: Option<Box<[u8]>>, form: Form },
+    Connections { from: u64, form: Form },
     Sizes(Box<Sizes>),
     Page(PageMove),
-    Flush { noreply: bool },
+    Flush { noreply: bool, form: Form },
 }
 
 /// What a step came to.
@@ -98,83 +101,72 @@ pub(crate) enum Step {
 impl Dump {
     /// lru_crawler metadump
     pub fn meta(classes: Classes) -> Dump {
-        Dump::Items { form: Form::Meta, classes, cursor: 0 }
+        Dump::Items { lines: Lines::Meta, classes, cursor: 0 }
     }
 
     /// lru_crawler mgdump
     pub fn mg(classes: Classes) -> Dump {
-        Dump::Items { form: Form::Mg, classes, cursor: 0 }
+        Dump::Items { lines: Lines::Mg, classes, cursor: 0 }
     }
 
     /// stats cachedump; 0 items means no limit.
     pub fn cache(class: u8, items: u64) -> Dump {
         let items = if items == 0 { u64::MAX } else { items };
-        let form = Form::Cache { items, bytes: CACHEDUMP_BYTES_MAX };
-        Dump::Items { form, classes: Classes(1 << class), cursor: 0 }
+        let lines = Lines::Cache { items, bytes: CACHEDUMP_BYTES_MAX };
+        Dump::Items { lines, classes: Classes(1 << class), cursor: 0 }
     }
 
     /// stats detail dump
-    pub fn prefixes() -> Dump {
-        Dump::Prefixes { after: None }
+    pub fn prefixes(form: Form) -> Dump {
+        Dump::Prefixes { after: None, form }
     }
 
     /// stats conns
-    pub fn connections() -> Dump {
-        Dump::Connections { from: 0 }
+    pub fn connections(form: Form) -> Dump {
+        Dump::Connections { from: 0, form }
     }
 
     /// stats sizes
-    pub fn sizes(store: &Arc<Store>) -> Dump {
-        Dump::Sizes(Box::new(Sizes::new(store)))
+    pub fn sizes(store: &Arc<Store>, form: Form) -> Dump {
+        Dump::Sizes(Box::new(Sizes::new(store, form)))
     }
 
     /// Writes on.
     pub fn step(&mut self, shared: &Shared, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
         match self {
-            Dump::Items { form, classes, cursor } => step_items(shared, cx, out, form, *classes, cursor),
+            Dump::Items { lines, classes, cursor } => step_items(shared, cx, out, lines, *classes, cursor),
             Dump::Page(page) => {
                 cx.spend(out, SPAN_NS);
                 page.step(cx, out)
             }
-            Dump::Flush { noreply } => step_flush(cx, out, *noreply),
+            Dump::Flush { noreply, form } => step_flush(cx, out, (!*noreply).then_some(*form)),
             Dump::Sizes(sizes) => sizes.step(cx, out),
-            Dump::Prefixes { after } => {
-                let mut rows = 0;
+            Dump::Prefixes { after, form } => {
+                let (mut rows, form) = (0, *form);
                 let tables = cx.shared.prefixes.tables().max(1);
                 let most = (ROWS_PER_STEP / tables).max(PREFIXES_MIN);
                 let next = cx.shared.prefixes.walk(after.as_deref(), most, |prefix, count| {
                     rows += 1;
-                    out.put(b"PREFIX ");
-                    put_key(out, prefix);
-                    for (name, n) in [
-                        (&b" get "[..], count.gets),
-                        (b" hit ", count.hits),
-                        (b" set ", count.sets),
-                        (b" del ", count.deletes),
-                    ] {
-                        out.put(name);
-                        put_number(out, n);
-                    }
-                    out.put(b"\r\n");
+                    put_prefix(out, form, prefix, count);
                 });
                 cx.spend(out, COMMAND_NS + rows * (PREFIX_NS + tables as u64 * PREFIX_TABLE_NS));
-                ended(out, next.map(|next| *after = Some(next)).is_some())
+                ended(out, form, next.map(|next| *after = Some(next)).is_some())
             }
-            Dump::Connections { from } => {
-                let mut rows = 0;
+            Dump::Connections { from, form } => {
+                let (mut rows, form) = (0, *form);
                 let next = cx.host.connections(*from, ROWS_PER_STEP, &mut |row| {
                     rows += 1;
-                    put_connection(out, row);
+                    put_connection(out, form, row);
                 });
                 cx.spend(out, COMMAND_NS + rows * CONNECTION_NS);
-                ended(out, next.map(|next| *from = next).is_some())
+                ended(out, form, next.map(|next| *from = next).is_some())
             }
         }
     }
 }
 
 /// Cleans up what earlier flushes left until there may be one more.
-fn step_flush(cx: &mut Context<'_, '_>, out: &mut Output, noreply: bool) -> Step {
+fn step_flush(cx: &mut Context<'_, '_>, out: &mut Output, form: Option<Form>) -> Step {
     while !cx.shared.flush_now(&mut cx.guard) {
         cx.guard.take_beside_ns();
         cx.spend(out, CLEANING_NS);
@@ -182,16 +174,16 @@ fn step_flush(cx: &mut Context<'_, '_>, out: &mut Output, noreply: bool) -> Step
             return Step::More;
         }
     }
-    if !noreply {
-        out.put(OK);
+    if let Some(form) = form {
+        form.done(out);
     }
     Step::Done
 }
 
 /// A step of rows; the end is written if there are no more.
-fn ended(out: &mut Output, more: bool) -> Step {
+fn ended(out: &mut Output, form: Form, more: bool) -> Step {
     if !more {
-        out.put(END);
+        form.end(out);
         Step::Done
     } else if out.is_full() {
         Step::Full
@@ -204,7 +196,7 @@ fn step_items(
     shared: &Shared,
     cx: &mut Context<'_, '_>,
     out: &mut Output,
-    form: &mut Form,
+    lines: &mut Lines,
     classes: Classes,
     cursor: &mut u64,
 ) -> Step {
@@ -218,12 +210,12 @@ fn step_items(
             let shown =
                 Shown { cas: cx.shared.settings.token(item.cas()), class: shared.slabs.of(item.class()) };
             if item.is_in(database) && classes.has(shown.class) {
-                put_item(out, form, &item, shown, now);
+                put_item(out, lines, &item, shown, now);
             }
         });
-        let used_up = matches!(form, Form::Cache { items: 0, .. } | Form::Cache { bytes: 0, .. });
+        let used_up = matches!(lines, Lines::Cache { items: 0, .. } | Lines::Cache { bytes: 0, .. });
         if *cursor == 0 || used_up {
-            out.put(if matches!(form, Form::Mg) { META_MISS } else { END });
+            out.put(if matches!(lines, Lines::Mg) { META_MISS } else { END });
             return Step::Done;
         }
         if out.is_full() {
@@ -240,28 +232,28 @@ struct Shown {
 }
 
 /// Whether a text client can name an item: a longer key is only of Redis's, and so is one that would be in base64.
-fn has_a_name(form: &Form, item: &Item<'_>) -> bool {
+fn has_a_name(lines: &Lines, item: &Item<'_>) -> bool {
     let key = item.key();
-    let bytes = match form {
-        Form::Mg if item.key_binary() || !is_text(key) => base64::encoded_bytes(key.len()),
-        Form::Mg | Form::Meta | Form::Cache { .. } => key.len(),
+    let bytes = match lines {
+        Lines::Mg if item.key_binary() || !is_text(key) => base64::encoded_bytes(key.len()),
+        Lines::Mg | Lines::Meta | Lines::Cache { .. } => key.len(),
     };
     bytes <= KEY_BYTES_MAX
 }
 
-fn put_item(out: &mut Output, form: &mut Form, item: &Item<'_>, shown: Shown, now: u64) {
-    if !has_a_name(form, item) {
+fn put_item(out: &mut Output, lines: &mut Lines, item: &Item<'_>, shown: Shown, now: u64) {
+    if !has_a_name(lines, item) {
         return;
     }
-    match form {
-        Form::Meta => put_meta(out, item, shown, now),
-        Form::Mg => {
+    match lines {
+        Lines::Meta => put_meta(out, item, shown, now),
+        Lines::Mg => {
             out.put(b"mg ");
             put_meta_key(out, item.key(), item.key_binary());
             out.put(b"\r\n");
         }
-        Form::Cache { items: 0, .. } => {}
-        Form::Cache { items, bytes } => {
+        Lines::Cache { items: 0, .. } => {}
+        Lines::Cache { items, bytes } => {
             let line = item.key().len() + 60;
             if *bytes < line {
                 *bytes = 0;
@@ -305,10 +297,38 @@ fn put_meta(out: &mut Output, item: &Item<'_>, shown: Shown, now: u64) {
     out.put(b" \n");
 }
 
-fn put_connection(out: &mut Output, row: &Connection) {
+/// A prefix and its counts: a line, or a frame whose key is the prefix.
+fn put_prefix(out: &mut Output, form: Form, prefix: &[u8], count: PrefixCount) {
+    let counts = [
+        (&b" get "[..], count.gets),
+        (b" hit ", count.hits),
+        (b" set ", count.sets),
+        (b" del ", count.deletes),
+    ];
+    match form {
+        Form::Text => {
+            out.put(b"PREFIX ");
+            put_key(out, prefix);
+            for (name, n) in counts {
+                out.put(name);
+                put_number(out, n);
+            }
+            out.put(b"\r\n");
+        }
+        Form::Frames(head) => {
+            let mut text = Vec::new();
+            for (name, n) in counts {
+                text.extend_from_slice(if text.is_empty() { &name[1..] } else { name });
+                text.extend_from_slice(n.to_string().as_bytes());
+            }
+            put_frame(out, head, Status::Ok, prefix, &text);
+        }
+    }
+}
+
+fn put_connection(out: &mut Output, form: Form, row: &Connection) {
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
-        use std::io::Write;
-        write!(out, "STAT {}:{name} {value}\r\n", row.id).expect("an output takes everything");
+        form.put(out, &format_args!("{}:{name}", row.id), value);
     };
     line("addr", &row.address);
     if let Some(listen) = &row.listen_address {

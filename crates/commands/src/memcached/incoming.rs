@@ -6,14 +6,16 @@ use larder_protocol::meta::Verb;
 use larder_store::{End, Expect, Key, Lookup, Millis, Upload};
 use std::sync::Arc;
 
+use super::binary;
 use super::classic::{self, add, attributes, put_stored};
 use super::join;
 use super::meta::{Plan, finish_set, set as set_at_once};
 use super::table::{Command, row_of_meta, row_of_store};
 use super::told::Before;
-use super::verbs::{NO_CLASS, Outcome, account, class_compared};
+use super::verbs::{NO_CLASS, Outcome, account, class_compared, class_there};
 use super::watch::Asked;
 use crate::core::context::Context;
+use crate::core::counters::Counter;
 use crate::core::input::{Input, Looks};
 use crate::core::output::Output;
 use crate::core::progress::Next;
@@ -28,6 +30,8 @@ pub(crate) enum Purpose {
     Classic(Store<'static>),
     /// ms
     Meta(Plan),
+    /// A frame of the binary protocol.
+    Binary(binary::Plan),
 }
 
 impl Purpose {
@@ -36,6 +40,7 @@ impl Purpose {
         match self {
             Purpose::Classic(store) => row_of_store(store.verb),
             Purpose::Meta(_) => row_of_meta(Verb::Set),
+            Purpose::Binary(plan) => plan.row(),
         }
     }
 
@@ -44,6 +49,7 @@ impl Purpose {
         match self {
             Purpose::Classic(store) => Asked::of_store(store, now, key, value_bytes),
             Purpose::Meta(plan) => plan.asked(key, value_bytes),
+            Purpose::Binary(plan) => plan.asked(key, value_bytes),
         }
     }
 
@@ -51,7 +57,7 @@ impl Purpose {
     pub fn is_silent(&self) -> bool {
         match self {
             Purpose::Classic(store) => store.noreply,
-            Purpose::Meta(_) => false,
+            Purpose::Meta(_) | Purpose::Binary(_) => false,
         }
     }
 
@@ -59,6 +65,7 @@ impl Purpose {
     pub fn end(&self) -> &'static [u8] {
         match self {
             Purpose::Classic(_) | Purpose::Meta(_) => b"\r\n",
+            Purpose::Binary(_) => b"",
         }
     }
 
@@ -72,6 +79,7 @@ impl Purpose {
         match self {
             Purpose::Classic(store) => store.verb == StoreVerb::Set,
             Purpose::Meta(_) => true,
+            Purpose::Binary(plan) => plan.overwrites(),
         }
     }
 
@@ -81,6 +89,7 @@ impl Purpose {
             Purpose::Classic(store) if store.verb == StoreVerb::Prepend => End::Front,
             Purpose::Classic(_) => End::Back,
             Purpose::Meta(plan) => plan.end(),
+            Purpose::Binary(plan) => plan.end(),
         }
     }
 
@@ -89,13 +98,14 @@ impl Purpose {
         match self {
             Purpose::Classic(_) => None,
             Purpose::Meta(plan) => plan.compares_with(),
+            Purpose::Binary(plan) => plan.compares_with(),
         }
     }
 
     /// The token that the item is given instead of the next.
     pub fn token(&self) -> Option<u64> {
         match self {
-            Purpose::Classic(_) => None,
+            Purpose::Classic(_) | Purpose::Binary(_) => None,
             Purpose::Meta(plan) => plan.attributes.cas,
         }
     }
@@ -105,13 +115,116 @@ impl Purpose {
         match self {
             Purpose::Classic(store) => matches!(store.verb, StoreVerb::Append | StoreVerb::Prepend),
             Purpose::Meta(plan) => plan.concats(),
+            Purpose::Binary(plan) => plan.concats(),
         }
     }
 }
 
-/// A classic store whose condition does not hold already, before anything is allocated.
-pub(crate) fn refused_early(cx: &mut Context<'_, '_>, key: &Key<'_>, store: &Store<'_>) -> Option<Outcome> {
-    let expect = classic::expect(store, &cx.shared.settings);
+/// A long value that begins to arrive.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// It goes into its item.
+    Upload { upload: Upload, purpose: Purpose },
+    /// It is gathered.
+    Gather(Gathering),
+    /// It is not wanted.
+    Refused { outcome: Outcome, purpose: Purpose },
+}
+
+/// Begins to receive a long value.
+pub(crate) fn begin(
+    cx: &mut Context<'_, '_>,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    value_bytes: u32,
+    purpose: Purpose,
+) -> Begun {
+    if purpose.concats() {
+        return Begun::Gather(Gathering::new(cx.guard.store(), key.bytes(), value_bytes, purpose));
+    }
+    let value_bytes = u64::from(value_bytes);
+    let attributes = match &purpose {
+        Purpose::Classic(store) => {
+            let attributes = attributes(store, cx.now());
+            if let Some(outcome) = refused_early(cx, key, classic::expect(store, &cx.shared.settings)) {
+                let class = attributes.class(key, value_bytes);
+                let compared = (store.verb == StoreVerb::Cas).then(|| class_there(cx, key));
+                account(cx, tally, key, outcome, class, compared, false);
+                return Begun::Refused { outcome, purpose };
+            }
+            attributes
+        }
+        Purpose::Meta(plan) => plan.attributes,
+        Purpose::Binary(plan) => {
+            if let Some(outcome) = refused_early(cx, key, plan.expect()) {
+                let class = plan.attributes.class(key, value_bytes);
+                let compared = plan.compares().then(|| class_there(cx, key));
+                account(cx, tally, key, outcome, class, compared, false);
+                return Begun::Refused { outcome, purpose };
+            }
+            plan.attributes
+        }
+    };
+    match cx.guard.upload(key, value_bytes, &attributes) {
+        Ok(upload) => Begun::Upload { upload, purpose },
+        Err(_) => {
+            no_memory(cx, key, &purpose);
+            Begun::Refused { outcome: Outcome::NoMemory, purpose }
+        }
+    }
+}
+
+/// Without memory for a value, the one that it was to overwrite goes too.
+pub(crate) fn no_memory(cx: &mut Context<'_, '_>, key: &Key<'_>, purpose: &Purpose) {
+    cx.counters.add(Counter::StoreNoMemory, 1);
+    if purpose.overwrites() {
+        // It may not be there: that is as good.
+        let _ = cx.guard.delete(key, Expect::Present);
+    }
+}
+
+/// How a long value goes on.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// It is whole.
+    Whole,
+    /// So.
+    Next(Next),
+    /// There is no memory for it.
+    Failed,
+}
+
+/// Fills a value's item with what is there of the input from `at` on, which moves behind it.
+pub(crate) fn fill(
+    cx: &mut Context<'_, '_>,
+    upload: &mut Upload,
+    looks: &mut Looks,
+    input: &[u8],
+    at: &mut usize,
+) -> Arrival {
+    while upload.missing() > 0 {
+        let rest = &input[*at..];
+        if rest.is_empty() && !looks.any() {
+            return Arrival::Next(Next::Receive);
+        }
+        let missing = upload.missing();
+        let rest = &rest[..missing.min(rest.len() as u64) as usize];
+        let filled = match rest {
+            [] => cx.guard.upload_reserve(upload, 1),
+            rest => cx.guard.upload_fill(upload, rest),
+        };
+        *at += (missing - upload.missing()) as usize;
+        if filled.is_ok() {
+            *looks = Looks::default();
+            continue;
+        }
+        return looks.for_upload(cx, upload).map_or(Arrival::Failed, Arrival::Next);
+    }
+    Arrival::Whole
+}
+
+/// A store whose condition does not hold already, before anything is allocated.
+pub(crate) fn refused_early(cx: &mut Context<'_, '_>, key: &Key<'_>, expect: Expect) -> Option<Outcome> {
     match (expect, cx.guard.peek(key)) {
         (Expect::Any, _) => None,
         (Expect::Absent, Lookup::Hit(_)) => Some(Outcome::NotStored),
@@ -154,6 +267,11 @@ pub(crate) fn publish(
                 cx.guard.publish(upload, expect)
             });
         }
+        Purpose::Binary(plan) => {
+            binary::finish(cx, out, tally, &key, plan, value_bytes, |cx, expect| {
+                cx.guard.publish(upload, expect)
+            });
+        }
     }
     follow_stored(cx, &key);
     let asked = purpose.asked(cx.now(), &key, value_bytes);
@@ -177,7 +295,7 @@ pub(crate) struct Gathering {
     value: Vec<u8>,
     value_bytes: usize,
     input: Input,
-    pub looks: Looks,
+    looks: Looks,
 }
 
 impl Gathering {
@@ -212,14 +330,33 @@ impl Gathering {
         (self.value.len() + more).next_power_of_two().min(self.value_bytes)
     }
 
+    /// Takes what is there of the input from `at` on, which moves behind it.
+    pub fn fill(&mut self, cx: &Context<'_, '_>, input: &[u8], at: &mut usize) -> Arrival {
+        let rest = &input[*at..];
+        match self.take(cx.shared, rest) {
+            Some(taken) => {
+                self.looks = Looks::default();
+                *at += taken;
+                if self.missing() > 0 { Arrival::Next(Next::Receive) } else { Arrival::Whole }
+            }
+            None => match self.looks_again(cx, rest.len()) {
+                Some(next) => Arrival::Next(next),
+                None => {
+                    cx.counters.add(Counter::StoreNoMemory, 1);
+                    Arrival::Failed
+                }
+            },
+        }
+    }
+
     /// There was no memory for `bytes` more: whether they are waited for.
-    pub fn looks_again(&mut self, cx: &Context<'_, '_>, bytes: usize) -> Option<Next> {
+    fn looks_again(&mut self, cx: &Context<'_, '_>, bytes: usize) -> Option<Next> {
         let room = self.room_for(bytes.min(self.missing())) as u64;
         self.looks.for_input(cx, &self.input, room)
     }
 
     /// Takes what is there of `bytes` and returns how many; none if there is no memory for them.
-    pub fn take(&mut self, shared: &Shared, bytes: &[u8]) -> Option<usize> {
+    fn take(&mut self, shared: &Shared, bytes: &[u8]) -> Option<usize> {
         let taken = bytes.len().min(self.missing());
         let room = self.room_for(taken);
         if room > self.value.capacity() {
@@ -246,6 +383,10 @@ impl Gathering {
             Purpose::Meta(plan) => {
                 let hint = cx.guard.prefetch_bucket(&key);
                 set_at_once(cx, out, tally, &key, &hint, plan, &self.value);
+            }
+            Purpose::Binary(plan) => {
+                let hint = cx.guard.prefetch_bucket(&key);
+                binary::store_value(cx, out, tally, &key, &hint, plan, &self.value);
             }
         }
         follow_stored(cx, &key);

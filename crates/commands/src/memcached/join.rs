@@ -16,6 +16,7 @@ use crate::core::input::Input;
 use crate::core::output::Output;
 use crate::core::tally::Tally;
 use crate::core::work::{Lane, STEP_NS_MIN, STEPS_BYTES_MIN, copying_ns};
+use crate::memcached::binary;
 use crate::memcached::classic::{append, attributes, put_stored};
 use crate::memcached::incoming::Purpose;
 use crate::memcached::meta;
@@ -228,6 +229,7 @@ impl Joining {
             let done = match &self.purpose {
                 Purpose::Classic(store) => append(cx, &key, store, &self.value, false),
                 Purpose::Meta(plan) => meta::append(cx, &key, plan, &self.value, false),
+                Purpose::Binary(plan) => binary::append(cx, &key, plan, &self.value, false),
             };
             done.expect("it is not to be done later")
         })
@@ -262,6 +264,9 @@ impl Joining {
             }
             Purpose::Meta(plan) => {
                 meta::end_append(cx, out, tally, &key, plan, self.value.len(), outcome);
+            }
+            Purpose::Binary(plan) => {
+                binary::end_append(cx, out, tally, &key, plan, self.value.len(), outcome);
             }
         }
         let asked = self.purpose.asked(cx.now(), &key, self.value.len() as u64);

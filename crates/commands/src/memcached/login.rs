@@ -87,6 +87,11 @@ impl Login {
         self.stranger.as_ref().map(Stranger::since)
     }
 
+    /// Who it is to be, where it speaks something else.
+    pub fn into_stranger(self) -> Option<Stranger> {
+        self.stranger
+    }
+
     /// Nothing of it was taken yet: its first byte may say that it speaks something else.
     pub fn is_new(&self) -> bool {
         !self.begun

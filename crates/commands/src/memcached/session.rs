@@ -15,7 +15,6 @@
 //! here blocks, and a turn that made no reply costs no more than reading its input once.
 
 mod execute;
-mod pause;
 mod runs;
 mod value;
 
@@ -34,6 +33,7 @@ use super::flow::Flow;
 use super::incoming::{Gathering, Purpose};
 use super::join::Joining;
 use super::meta;
+use super::pause::{self, Pace};
 use super::shared::Shared;
 use super::table::{line_command, row_of_meta};
 use super::text::{END, ERROR};
@@ -49,7 +49,6 @@ use crate::core::tally::Tally;
 use crate::core::traffic::{self, READ_NS, Seen, Verb, WRITE_NS};
 use crate::core::watchers::Watching;
 use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
-use pause::Pace;
 
 /// What is received with fewer bytes has too few requests for a run of them, unless the settings say otherwise.
 const RUN_BYTES_MIN: usize = 256;
@@ -165,9 +164,13 @@ impl Conversation {
         let run_bytes_min = cx.shared.settings.run_bytes_min.unwrap_or(RUN_BYTES_MIN);
         let mut runs = input.len() >= run_bytes_min && !cx.shared.events.any();
         if cx.shared.is_to_look(cx.guard.now()) {
-            match self.pace(cx, input) {
+            match pause::pace(cx, |held| self.names_one(input, held), |writes| self.acts(input, writes)) {
                 Pace::Free => {}
-                Pace::OneByOne => (left, runs) = (1, false),
+                // What is under way ends, and it is looked again behind it.
+                Pace::OneByOne => {
+                    let begins = matches!(self.state, State::Ready | State::Keys(_));
+                    (left, runs) = (u32::from(begins), false);
+                }
                 Pace::Wait(next) => return Progress { consumed: 0, next },
             }
         }
@@ -188,6 +191,25 @@ impl Conversation {
         turn.tally.settle(turn.cx.counters);
         turn.cx.shared.tell_events(&mut turn.cx.guard, turn.cx.host);
         Progress { consumed: turn.reader.at, next }
+    }
+
+    /// What is in front names a key that is held.
+    fn names_one(&self, input: &[u8], held: &dyn Fn(&[u8]) -> bool) -> bool {
+        match &self.state {
+            State::Ready | State::Keys(_) => pause::names_one(input, held),
+            State::Upload { upload, .. } => pause::is_whole(upload, input) && held(upload.key()),
+            _ => false,
+        }
+    }
+
+    /// What is in front would do something, and if only writes count, change something.
+    fn acts(&self, input: &[u8], writes_only: bool) -> bool {
+        match &self.state {
+            State::Ready => !input.is_empty() && (!writes_only || pause::may_write(input)),
+            State::Upload { upload, .. } => pause::is_whole(upload, input),
+            State::Gather(gathering) => gathering.missing() <= input.len(),
+            _ => false,
+        }
     }
 
     #[inline(always)]

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use larder_protocol::binary::Status;
 use larder_store::Store;
 
 use super::dump::{ITEM_NS, ITEMS_PER_WALK, Step};
-use super::text::{END, put_number};
+use super::form::Form;
 use crate::core::context::Context;
 use crate::core::output::Output;
 
@@ -24,11 +25,12 @@ pub(crate) struct Sizes {
     /// To whom so many bytes are charged.
     store: Arc<Store>,
     charged: i64,
+    form: Form,
 }
 
 impl Sizes {
-    pub fn new(store: &Arc<Store>) -> Sizes {
-        Sizes { cursor: 0, counts: BTreeMap::new(), store: Arc::clone(store), charged: 0 }
+    pub fn new(store: &Arc<Store>, form: Form) -> Sizes {
+        Sizes { cursor: 0, counts: BTreeMap::new(), store: Arc::clone(store), charged: 0, form }
     }
 
     /// Counts some items; the counts are written when all were seen.
@@ -42,18 +44,15 @@ impl Sizes {
                 *counts.entry(size).or_default() += 1;
             });
             if !self.charge() {
-                out.put(b"SERVER_ERROR out of memory writing stats\r\n");
+                let line = b"SERVER_ERROR out of memory writing stats\r\n";
+                self.form.say(out, line, Status::NoMemory);
                 return Step::Done;
             }
             if self.cursor == 0 {
                 for (size, count) in &self.counts {
-                    out.put(b"STAT ");
-                    put_number(out, *size);
-                    out.put(b" ");
-                    put_number(out, *count);
-                    out.put(b"\r\n");
+                    self.form.put(out, size, count);
                 }
-                out.put(END);
+                self.form.end(out);
                 return Step::Done;
             }
             if out.is_full() {

@@ -22,6 +22,14 @@ pub fn expires_at(exptime: i32, now: Millis) -> Millis {
     }
 }
 
+/// The same of an exptime without a sign: what would be negative is a point in time far ahead.
+pub fn expires_at_unsigned(exptime: u32, now: Millis) -> Millis {
+    match i32::try_from(exptime) {
+        Ok(exptime) => expires_at(exptime, now),
+        Err(_) => Millis::from(exptime) * 1000,
+    }
+}
+
 /// Seconds that are left, to the nearest, so that a TTL reads back as it was given, also by a worker
 /// whose clock is a little behind.
 #[inline]
@@ -51,6 +59,15 @@ mod tests {
             let at = expires_at(exptime, NOW);
             assert!(at != 0 && at < NOW);
         }
+    }
+
+    #[test]
+    fn exptimes_without_a_sign_are_never_negative() {
+        for exptime in [0, 1, 2_592_000, 2_592_001, i32::MAX] {
+            assert_eq!(expires_at_unsigned(exptime as u32, NOW), expires_at(exptime, NOW));
+        }
+        assert_eq!(expires_at_unsigned(1 << 31, NOW), 2_147_483_648_000);
+        assert_eq!(expires_at_unsigned(u32::MAX, NOW), 4_294_967_295_000);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Sessions over a real store: what goes in, what comes out.
 
 mod apart;
+mod binary;
 mod blocking;
 mod closed;
 mod collections;
@@ -88,7 +89,8 @@ impl Bench {
                 out.clear();
                 match progress.next {
                     Next::Receive => break,
-                    Next::Flush | Next::Yield | Next::Sleep(_) => {}
+                    Next::Flush | Next::Yield => {}
+                    Next::Sleep(ms) => self.system += ms,
                     // Its time passes; a client that waits for ever is left alone.
                     Next::Await(Some(ms)) => drop(self.host.clock_us.fetch_add(1000 * ms, Relaxed)),
                     Next::Await(None) => break,
@@ -245,7 +247,7 @@ fn lines_that_are_no_commands_get_their_error() {
             ("mn\r\n", "MN\r\n"),
         ],
     );
-    for closing in [&b"GET / HTTP/1.1\r\nHost: x\r\n"[..], b"\x80\x00", b"quit\r\nversion\r\n"] {
+    for closing in [&b"GET / HTTP/1.1\r\nHost: x\r\n"[..], b"quit\r\nversion\r\n"] {
         let (replies, closed) = bench.run(&mut Session::new(), closing, usize::MAX);
         assert!(closed && replies.is_empty(), "{closing:?}");
     }

@@ -310,14 +310,14 @@ pub const OPTIONS: &[Row] = &[
     Row {
         value: Some("NAME"),
         default: "auto",
-        range: "auto, ascii",
+        range: "auto, ascii, binary",
         apply: |config, value| {
-            config.protocol = match value {
+            config.protocol = Some(match value {
                 "auto" | "auto-negotiate" => Protocol::Auto,
                 "ascii" => Protocol::Ascii,
-                "binary" => return Err("the binary protocol is not spoken".into()),
-                _ => return Err("the protocol is auto or ascii".into()),
-            };
+                "binary" => Protocol::Binary,
+                _ => return Err("the protocol is auto, ascii or binary".into()),
+            });
             Ok(())
         },
         ..row('B', "protocol", "protocols that are answered")
@@ -495,8 +495,15 @@ pub const OPTIONS: &[Row] = &[
         ..row('Z', "enable-ssl", "TLS")
     },
     Row {
-        effect: Effect::Refused("SASL belongs to the binary protocol, which is not spoken"),
-        ..row('S', "enable-sasl", "SASL authentication")
+        apply: |config, _| {
+            config.sasl = true;
+            Ok(())
+        },
+        ..row(
+            'S',
+            "enable-sasl",
+            "the port of memcached's clients speaks the binary protocol alone, and clients say who they are by SASL PLAIN, as a user of --auth-file or with the password of --requirepass",
+        )
     },
     Row {
         value: Some("PATH"),

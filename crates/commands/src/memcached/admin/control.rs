@@ -5,15 +5,17 @@ use larder_protocol::number::{parse_c_u64, parse_i32, parse_u32};
 use larder_store::Millis;
 
 use super::Line;
+use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::shared::VERSION;
 use crate::memcached::dump::Dump;
 use crate::memcached::flow::Flow;
+use crate::memcached::shared::Shared;
 use crate::memcached::text::{ERROR, OK};
 use crate::memcached::time::expires_at;
 
 /// Highest level of verbosity.
-const VERBOSITY_MAX: u32 = 2;
+pub(crate) const VERBOSITY_MAX: u32 = 2;
 /// What memcached's clock says when it starts, seconds.
 const CLOCK_AT_START_S: u64 = 62;
 /// Fewest megabytes that cache_memlimit takes.
@@ -63,27 +65,31 @@ pub(crate) fn flush_all(line: &mut Line<'_, '_, '_, '_>) -> Flow {
             }
         },
     };
-    let now = line.cx.now();
-    note_oldest(line, if delay <= 0 { now } else { expires_at(delay, now) });
-    if delay <= 0 {
-        if !line.cx.shared.flush_now(&mut line.cx.guard) {
-            return Flow::Dump(Dump::Flush { noreply: line.noreply });
-        }
-    } else {
-        line.cx.shared.flush_later(expires_at(delay, now), now);
-        line.cx.shared.flush_if_due(&mut line.cx.guard);
+    let at = (delay > 0).then(|| expires_at(delay, line.cx.now()));
+    if !flush(line.shared, line.cx, at) {
+        return Flow::Dump(Dump::Flush { noreply: line.noreply, form: line.form });
     }
     line.out.put(OK);
     Flow::Next
 }
 
+/// Removes everything, now or when it is `at`; false: in steps.
+pub(crate) fn flush(shared: &Shared, cx: &mut Context<'_, '_>, at: Option<Millis>) -> bool {
+    let now = cx.now();
+    note_oldest(shared, cx, at.unwrap_or(now));
+    let Some(at) = at else { return cx.shared.flush_now(&mut cx.guard) };
+    cx.shared.flush_later(at, now);
+    cx.shared.flush_if_due(&mut cx.guard);
+    true
+}
+
 /// Notes for `stats settings` from when on items stay, as memcached does: with versions, of the flush's own second those go
 /// that were there before.
-fn note_oldest(line: &Line<'_, '_, '_, '_>, at: Millis) {
-    let moved_s = line.cx.shared.clock.moved_ms() / 1000;
-    let clock_s = CLOCK_AT_START_S + line.cx.host.clock_us() / 1_000_000;
-    let due_s = clock_s.saturating_add_signed(moved_s) + at.saturating_sub(line.cx.now()) / 1000;
-    line.shared.oldest_s.set(due_s.saturating_sub(u64::from(line.cx.shared.settings.cas)));
+fn note_oldest(shared: &Shared, cx: &Context<'_, '_>, at: Millis) {
+    let moved_s = cx.shared.clock.moved_ms() / 1000;
+    let clock_s = CLOCK_AT_START_S + cx.host.clock_us() / 1_000_000;
+    let due_s = clock_s.saturating_add_signed(moved_s) + at.saturating_sub(cx.now()) / 1000;
+    shared.oldest_s.set(due_s.saturating_sub(u64::from(cx.shared.settings.cas)));
 }
 
 /// `cache_memlimit <megabytes>`

@@ -1,75 +1,81 @@
 //! stats and its sub-commands.
 
 use std::fmt::Display;
-use std::io::Write;
 
 use larder_protocol::Fault;
+use larder_protocol::binary::Status;
 use larder_protocol::number::parse_u32;
 
 use super::Line;
 use crate::core::counters::Sums;
 use crate::core::figures;
 use crate::core::findings;
-use crate::core::output::Output;
 use crate::core::traffic::{Parts, Shares};
 use crate::memcached::class_stats::{ClassKey, ITEM_KEYS, SLAB_KEYS};
 use crate::memcached::dump::Dump;
 use crate::memcached::flow::Flow;
+use crate::memcached::form::Form;
 use crate::memcached::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE, Slab};
 use crate::memcached::stats::{Figures, KEYS};
-use crate::memcached::text::{END, ERROR, OK};
+use crate::memcached::text::ERROR;
 
 /// stats [settings | items | slabs | sizes | conns | memory | doctor | hotkeys | prefixes | forecast | latency | reset | detail | cachedump]
 pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     match line.tokens.first().copied() {
         None => general(line),
         Some(b"settings") => {
-            let out = &mut *line.out;
-            line.cx.host.settings(&mut |name, value| put_stat(out, &name, value));
+            let (out, form) = (&mut *line.out, line.form);
+            line.cx.host.settings(&mut |name, value| form.put(out, &name, value));
         }
         Some(b"items") => items(line),
         Some(b"slabs") => slabs(line),
         Some(b"sizes") if line.cx.shared.settings.track_sizes => {
-            return Flow::Dump(Dump::sizes(line.cx.guard.store()));
+            return Flow::Dump(Dump::sizes(line.cx.guard.store(), line.form));
         }
-        Some(b"sizes") => put_stat(line.out, &"sizes_status", &"disabled"),
+        Some(b"sizes") => put_stat(line, &"sizes_status", &"disabled"),
         Some(b"memory") => memory(line),
         Some(b"doctor") => doctor(line),
-        Some(name @ (b"hotkeys" | b"prefixes")) if !line.cx.shared.settings.dump => {
-            line.out.put(b"CLIENT_ERROR stats ");
-            line.out.put(name);
-            line.out.put(b" not allowed\r\n");
-            return Flow::Next;
+        Some(b"hotkeys") if !line.cx.shared.settings.dump => {
+            return refuse(line, b"CLIENT_ERROR stats hotkeys not allowed\r\n");
+        }
+        Some(b"prefixes") if !line.cx.shared.settings.dump => {
+            return refuse(line, b"CLIENT_ERROR stats prefixes not allowed\r\n");
         }
         Some(b"hotkeys") => shares(line, "hotkeys", line.cx.hot_keys()),
         Some(b"prefixes") => shares(line, "prefixes", line.cx.prefix_shares()),
         Some(b"forecast") => forecast(line),
         Some(b"latency") => latency(line),
-        Some(b"conns") => return Flow::Dump(Dump::connections()),
+        Some(b"conns") => return Flow::Dump(Dump::connections(line.form)),
         Some(b"reset") => {
             figures::reset(line.cx);
-            line.out.put(b"RESET\r\n");
+            line.form.say(line.out, b"RESET\r\n", Status::Ok);
             return Flow::Next;
         }
         Some(b"detail") => return detail(line),
         Some(b"cachedump") => return cachedump(line),
         Some(_) => {
-            line.out.put(ERROR);
+            line.form.say(line.out, ERROR, Status::NotFound);
             return Flow::Next;
         }
     }
-    line.out.put(END);
+    line.form.end(line.out);
     Flow::Next
 }
 
-fn put_stat(out: &mut Output, name: &dyn Display, value: &dyn Display) {
-    write!(out, "STAT {name} {value}\r\n").expect("an output takes everything");
+/// What keys are called is not told (`-X`).
+fn refuse(line: &mut Line<'_, '_, '_, '_>, text: &[u8]) -> Flow {
+    line.form.say(line.out, text, Status::Auth);
+    Flow::Next
+}
+
+fn put_stat(line: &mut Line<'_, '_, '_, '_>, name: &dyn Display, value: &dyn Display) {
+    line.form.put(line.out, name, value);
 }
 
 fn general(line: &mut Line<'_, '_, '_, '_>) {
     let figures = Figures::gather(line.shared, line.cx);
     for key in KEYS.iter().filter(|key| key.is_shown(&line.cx.shared.settings)) {
-        put_stat(line.out, &key.name, &key.value(&figures));
+        put_stat(line, &key.name, &key.value(&figures));
     }
 }
 
@@ -77,7 +83,7 @@ fn general(line: &mut Line<'_, '_, '_, '_>) {
 fn doctor(line: &mut Line<'_, '_, '_, '_>) {
     for finding in findings::find_for(line.cx) {
         for (name, text) in finding.parts() {
-            put_stat(line.out, &format_args!("{}:{name}", finding.rule.name), &text);
+            put_stat(line, &format_args!("{}:{name}", finding.rule.name), &text);
         }
     }
 }
@@ -85,25 +91,25 @@ fn doctor(line: &mut Line<'_, '_, '_, '_>) {
 /// What counts against the memory limit, in all and use by use. `bytes` of `stats` are the items alone, as memcached has it.
 fn memory(line: &mut Line<'_, '_, '_, '_>) {
     let (totals, ledger) = figures::memory(line.cx);
-    put_stat(line.out, &"limit", &totals.memory_bytes);
-    put_stat(line.out, &"used", &totals.used_bytes);
-    put_stat(line.out, &"held", &totals.held_bytes);
+    put_stat(line, &"limit", &totals.memory_bytes);
+    put_stat(line, &"used", &totals.used_bytes);
+    put_stat(line, &"held", &totals.held_bytes);
     for (name, _, bytes) in ledger.uses() {
-        put_stat(line.out, &format_args!("use:{name}"), &bytes);
+        put_stat(line, &format_args!("use:{name}"), &bytes);
     }
 }
 
 /// What is asked for most: of each key or prefix, by its rank, its parts.
 fn shares<R: Parts>(line: &mut Line<'_, '_, '_, '_>, name: &str, told: Option<Shares<R>>) {
     let Some(told) = told else {
-        return put_stat(line.out, &format_args!("{name}_status"), &"disabled");
+        return put_stat(line, &format_args!("{name}_status"), &"disabled");
     };
-    put_stat(line.out, &"seconds", &format_args!("{:.1}", told.seconds));
-    put_stat(line.out, &"requests", &told.all);
-    put_stat(line.out, &"samples", &told.samples);
+    put_stat(line, &"seconds", &format_args!("{:.1}", told.seconds));
+    put_stat(line, &"requests", &told.all);
+    put_stat(line, &"samples", &told.samples);
     for (nth, row) in told.rows.iter().enumerate() {
         row.each_part(&mut |name, value| {
-            put_stat(line.out, &format_args!("{}:{name}", nth + 1), value);
+            put_stat(line, &format_args!("{}:{name}", nth + 1), value);
             Ok(())
         })
         .expect("nothing fails");
@@ -113,8 +119,8 @@ fn shares<R: Parts>(line: &mut Line<'_, '_, '_, '_>, name: &str, told: Option<Sh
 /// What other memory limits would bring.
 fn forecast(line: &mut Line<'_, '_, '_, '_>) {
     match line.cx.shared.traffic.told().outlook {
-        Some(outlook) => outlook.each(&mut |name, value| put_stat(line.out, &name, value)),
-        None => put_stat(line.out, &"forecast_status", &"disabled"),
+        Some(outlook) => outlook.each(&mut |name, value| put_stat(line, &name, value)),
+        None => put_stat(line, &"forecast_status", &"disabled"),
     }
 }
 
@@ -124,12 +130,12 @@ const STAGES_NS: u64 = 20_000;
 /// How long requests of each protocol took, stage by stage, of those that were timed.
 fn latency(line: &mut Line<'_, '_, '_, '_>) {
     line.cx.room.work().spend(STAGES_NS);
-    let out = &mut *line.out;
+    let (out, form) = (&mut *line.out, line.form);
     line.cx.host.stage_times(&mut |times| {
         let (protocol, stage) = (times.protocol, times.stage);
-        put_stat(out, &format_args!("{protocol}:{stage}:count"), &times.count);
+        form.put(out, &format_args!("{protocol}:{stage}:count"), &times.count);
         times.each_quantile(&mut |name, us| {
-            put_stat(out, &format_args!("{protocol}:{stage}:{name}"), &format_args!("{us:.1}"));
+            form.put(out, &format_args!("{protocol}:{stage}:{name}"), &format_args!("{us:.1}"));
         });
     });
 }
@@ -148,8 +154,8 @@ fn slabs(line: &mut Line<'_, '_, '_, '_>) {
         put_class(line, "", slab, SLAB_KEYS, &sums);
     }
     let malloced: u64 = slabs.iter().map(|slab| slab.totals.spans * PAGE_BYTES / SPANS_PER_PAGE).sum();
-    put_stat(line.out, &"active_slabs", &slabs.len());
-    put_stat(line.out, &"total_malloced", &malloced);
+    put_stat(line, &"active_slabs", &slabs.len());
+    put_stat(line, &"total_malloced", &malloced);
 }
 
 fn slabs_now(line: &Line<'_, '_, '_, '_>) -> Vec<Slab> {
@@ -160,30 +166,32 @@ fn put_class(line: &mut Line<'_, '_, '_, '_>, prefix: &str, slab: &Slab, keys: &
     let shared = line.shared;
     for key in keys.iter().filter(|key| !key.maintainer || line.cx.shared.settings.lru_maintainer) {
         let value = key.source.value(slab, &shared.slabs, sums);
-        put_stat(line.out, &format_args!("{prefix}{}:{}", slab.totals.id, key.name), &value);
+        put_stat(line, &format_args!("{prefix}{}:{}", slab.totals.id, key.name), &value);
     }
 }
 
 fn detail(line: &mut Line<'_, '_, '_, '_>) -> Flow {
-    let reply: &[u8] = match line.tokens[1..] {
-        _ if !line.cx.shared.settings.dump => b"CLIENT_ERROR stats detail not allowed\r\n",
-        [b"on"] => {
-            line.cx.shared.prefixes.turn(true);
-            OK
+    match line.tokens[1..] {
+        _ if !line.cx.shared.settings.dump => {
+            return refuse(line, b"CLIENT_ERROR stats detail not allowed\r\n");
         }
-        [b"off"] => {
-            line.cx.shared.prefixes.turn(false);
-            OK
+        [b"on"] => line.cx.shared.prefixes.turn(true),
+        [b"off"] => line.cx.shared.prefixes.turn(false),
+        [b"dump"] => return Flow::Dump(Dump::prefixes(line.form)),
+        _ => {
+            let usage = b"CLIENT_ERROR usage: stats detail on|off|dump\r\n";
+            line.form.say(line.out, usage, Status::NotFound);
+            return Flow::Next;
         }
-        [b"dump"] => return Flow::Dump(Dump::prefixes()),
-        _ => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
-    };
-    line.out.put(reply);
+    }
+    line.form.done(line.out);
     Flow::Next
 }
 
+/// A list of keys, in lines; in frames there is none.
 fn cachedump(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     let reply: &[u8] = match line.tokens[1..] {
+        _ if !matches!(line.form, Form::Text) => ERROR,
         _ if !line.cx.shared.settings.dump => b"CLIENT_ERROR stats cachedump not allowed\r\n",
         [class, items, ..] => match (parse_u32(class), parse_u32(items)) {
             (Some(class), Some(items)) if class < u32::from(CLASSES_END) => {
@@ -194,6 +202,6 @@ fn cachedump(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         },
         _ => b"CLIENT_ERROR bad command line\r\n",
     };
-    line.out.put(reply);
+    line.form.say(line.out, reply, Status::NotFound);
     Flow::Next
 }

@@ -1,17 +1,15 @@
 //! Values that are not simply at hand: too large, broken, or still on their way in.
 
 use larder_protocol::Fault;
-use larder_protocol::classic::StoreVerb;
-use larder_store::{Expect, Key, Spaces};
+use larder_store::{Key, Spaces};
 
 use super::{Conversation, Next, State, Turn};
 use crate::core::context::Context;
-use crate::core::counters::Counter;
 use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
 use crate::core::watchers::stream;
 use crate::memcached::batch::Block;
 use crate::memcached::classic;
-use crate::memcached::incoming::{Gathering, Purpose, publish, refused_early};
+use crate::memcached::incoming::{Arrival, Begun, Purpose, begin, fill, no_memory, publish};
 use crate::memcached::meta;
 use crate::memcached::text::{NO_MEMORY, NO_MEMORY_DURING_READ, TOO_LARGE};
 use crate::memcached::told::Before;
@@ -85,6 +83,7 @@ impl Conversation {
                 match &purpose {
                     Purpose::Classic(store) => classic::store(cx, out, tally, key, &hint, store, value),
                     Purpose::Meta(plan) => meta::set(cx, out, tally, key, &hint, plan, value),
+                    Purpose::Binary(_) => unreachable!("it is none of the text's"),
                 }
                 let asked = purpose.asked(cx.now(), key, u64::from(value_bytes));
                 before.tell_stored(cx, purpose.row(), key.bytes(), Some(asked));
@@ -102,36 +101,15 @@ impl Conversation {
     /// Begins to receive a long value.
     fn begin(&mut self, turn: &mut Turn<'_, '_, '_, '_>, key: &Key<'_>, value_bytes: u32, purpose: Purpose) {
         let left = purpose.block_bytes(u64::from(value_bytes));
-        if purpose.concats() {
-            self.state =
-                State::Gather(Gathering::new(turn.cx.guard.store(), key.bytes(), value_bytes, purpose));
-            return;
-        }
-        let attributes = match &purpose {
-            Purpose::Classic(store) => {
-                let attributes = classic::attributes(store, turn.cx.now());
-                if let Some(outcome) = refused_early(turn.cx, key, store) {
-                    let class = attributes.class(key, u64::from(value_bytes));
-                    let compared = (store.verb == StoreVerb::Cas).then(|| verbs::class_there(turn.cx, key));
-                    verbs::account(turn.cx, &mut turn.tally, key, outcome, class, compared, false);
-                    let reply = (!store.noreply).then_some(classic::stored_reply(outcome));
-                    self.state = State::Swallow { left, reply };
-                    return;
-                }
-                attributes
+        self.state = match begin(turn.cx, &mut turn.tally, key, value_bytes, purpose) {
+            Begun::Gather(gathering) => State::Gather(gathering),
+            Begun::Upload { upload, purpose } => {
+                let value_bytes = u64::from(value_bytes);
+                State::Upload { upload, value_bytes, purpose, looks: Looks::default() }
             }
-            Purpose::Meta(plan) => plan.attributes,
-        };
-        self.state = match turn.cx.guard.upload(key, u64::from(value_bytes), &attributes) {
-            Ok(upload) => State::Upload {
-                upload,
-                value_bytes: u64::from(value_bytes),
-                purpose,
-                looks: Looks::default(),
-            },
-            Err(_) => {
-                no_memory(turn.cx, key, &purpose);
-                State::Swallow { left, reply: (!purpose.is_silent()).then_some(NO_MEMORY) }
+            Begun::Refused { outcome, purpose } => {
+                let reply = (!purpose.is_silent()).then_some(classic::stored_reply(outcome));
+                State::Swallow { left, reply }
             }
         };
     }
@@ -139,27 +117,13 @@ impl Conversation {
     /// Goes on with a value for its item.
     pub(super) fn upload(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Upload { upload, looks, .. } = &mut self.state else { return None };
-        while upload.missing() > 0 {
-            let rest = &turn.reader.input[turn.reader.at..];
-            if rest.is_empty() && !looks.any() {
-                return Some(Next::Receive);
-            }
-            let missing = upload.missing();
-            let rest = &rest[..missing.min(rest.len() as u64) as usize];
-            let filled = match rest {
-                [] => turn.cx.guard.upload_reserve(upload, 1),
-                rest => turn.cx.guard.upload_fill(upload, rest),
-            };
-            turn.reader.at += (missing - upload.missing()) as usize;
-            if filled.is_ok() {
-                *looks = Looks::default();
-                continue;
-            }
-            let next = looks.for_upload(turn.cx, upload);
-            if next.is_none() {
+        match fill(turn.cx, upload, looks, turn.reader.input, &mut turn.reader.at) {
+            Arrival::Whole => {}
+            Arrival::Next(next) => return Some(next),
+            Arrival::Failed => {
                 self.fail_upload(turn.cx);
+                return None;
             }
-            return next;
         }
         match self.end_block(turn) {
             Err(next) => return next,
@@ -183,25 +147,15 @@ impl Conversation {
     /// Goes on with a value to be added to another.
     pub(super) fn gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
         let State::Gather(gathering) = &mut self.state else { return None };
-        let rest = &turn.reader.input[turn.reader.at..];
-        match gathering.take(turn.cx.shared, rest) {
-            Some(taken) => {
-                gathering.looks = Looks::default();
-                turn.reader.at += taken;
-            }
-            None => {
-                if let Some(next) = gathering.looks_again(turn.cx, rest.len()) {
-                    return Some(next);
-                }
-                turn.cx.counters.add(Counter::StoreNoMemory, 1);
+        match gathering.fill(turn.cx, turn.reader.input, &mut turn.reader.at) {
+            Arrival::Whole => {}
+            Arrival::Next(next) => return Some(next),
+            Arrival::Failed => {
                 let reply = (!gathering.purpose.is_silent()).then_some(NO_MEMORY);
                 let left = gathering.purpose.block_bytes(gathering.missing() as u64);
                 self.state = State::Swallow { left, reply };
                 return None;
             }
-        }
-        if gathering.missing() > 0 {
-            return Some(Next::Receive);
         }
         match self.end_block(turn) {
             Err(next) => return next,
@@ -239,14 +193,5 @@ impl Conversation {
             turn.out.put(Fault::BadChunk.reply());
         }
         Err(None)
-    }
-}
-
-/// Without memory for a value, the one that it was to overwrite goes too.
-fn no_memory(cx: &mut Context<'_, '_>, key: &Key<'_>, purpose: &Purpose) {
-    cx.counters.add(Counter::StoreNoMemory, 1);
-    if purpose.overwrites() {
-        // It may not be there: that is as good.
-        let _ = cx.guard.delete(key, Expect::Present);
     }
 }

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use larder_store::{Hint, Item, Key, Lookup, Refusal, Store};
+use larder_store::{Hint, Item, Key, Lookup, Millis, Refusal, Store};
 
 use crate::core::context::Context;
 use crate::core::counters::{ClassCounter, Counter};
 use crate::core::tally::Tally;
-use crate::memcached::time::expires_at;
 
 /// get, gets: the item, counted as a hit or a miss.
 #[inline(always)]
@@ -60,12 +59,12 @@ pub enum Told {
     NoMemory,
 }
 
-/// gat, gats: `tell` tells of the item, which is touched then; false if there is no memory to do so. Counts as a
+/// gat, gats: `tell` tells of the item, which then ceases to be when `at` says of now; false if there is no memory to do so. Counts as a
 /// touch, not as a get.
 pub fn fetch_and_touch(
     cx: &mut Context<'_, '_>,
     key: &Key<'_>,
-    exptime: i32,
+    at: impl FnOnce(Millis) -> Millis,
     tell: impl FnOnce(&Item<'_>) -> bool,
 ) -> Told {
     cx.counters.add(Counter::CmdTouch, 1);
@@ -92,7 +91,7 @@ pub fn fetch_and_touch(
         return Told::Absent;
     };
     // An item that another worker removed since was still read before: what was told holds.
-    if let Err(Refusal::NoMemory) = cx.guard.touch(key, expires_at(exptime, now)) {
+    if let Err(Refusal::NoMemory) = cx.guard.touch(key, at(now)) {
         cx.counters.add(Counter::StoreNoMemory, 1);
         return Told::NoMemory;
     }

@@ -1,0 +1,309 @@
+//! A conversation in memcached's binary protocol, without I/O: bytes in, replies out.
+//!
+//! ```text
+//!           ┌────────────────────────── Ready ◄──────────────────────────┐
+//!           ▼                      │  │  │                               │
+//!   Swallow: what belongs to a     │  │  └─► Dump      long reply, piece by piece
+//!   frame that was refused         │  └────► Upload    value received into its item
+//!                                  │         Gather    value to be added to another
+//!                                  └───────► Join      value that is added to a large one, in steps
+//! ```
+//!
+//! The verbs are those of the text (`verbs`), and so are uploads, additions and long replies; what is here is how frames ask
+//! for them and are answered: `read` (what is read ahead), `execute` (one frame), `store` (values that are stored), `value`
+//! (those that are not simply at hand), `admin` (what names no item), `reply`, `sasl` (who the client is).
+//!
+//! What a header announces belongs to its frame: it is taken, or skipped, to the byte. A frame whose lengths contradict each
+//! other, or whose shape is not its opcode's, is answered and ends the connection.
+
+mod admin;
+mod execute;
+mod read;
+mod reply;
+mod sasl;
+mod store;
+mod value;
+
+use larder_protocol::Tokens;
+use larder_protocol::binary::{Decoded, decode};
+use larder_store::{Millis, Upload};
+
+use super::dump::{Dump, Step};
+use super::incoming::{Gathering, Purpose};
+use super::join::Joining;
+use super::pause::{self, Pace};
+use super::shared::Shared;
+use crate::core::batch::prefetch_items;
+use crate::core::context::Context;
+use crate::core::counters::Counter;
+use crate::core::input::{Asked, Looks};
+use crate::core::output::Output;
+use crate::core::progress::{Next, Progress};
+use crate::core::strangers::Stranger;
+use crate::core::tally::Tally;
+use read::{Batch, Event, Reader, Stop, row_of};
+use reply::put_status;
+use sasl::Sasl;
+pub(crate) use store::{Plan, append, end_append, finish, store as store_value};
+
+/// A connection that speaks the binary protocol.
+#[derive(Debug, Default)]
+pub(crate) struct Conversation {
+    state: State,
+    sasl: Sasl,
+    /// How often its next request was asked again.
+    asked: Asked,
+}
+
+/// What the next bytes are.
+#[derive(Debug, Default)]
+enum State {
+    /// A frame.
+    #[default]
+    Ready,
+    /// The rest of a frame that was answered already.
+    Swallow(u64),
+    /// A value for its item, of which so many bytes were announced.
+    Upload { upload: Upload, value_bytes: u64, purpose: Purpose, looks: Looks },
+    /// A value to be added to another.
+    Gather(Gathering),
+    /// A frame, after a value is added to a large one.
+    Join(Box<Joining>),
+    /// A frame, after a long reply.
+    Dump(Dump),
+    /// Nothing more.
+    Closed,
+}
+
+/// One turn: what [`Conversation::receive`] does.
+struct Turn<'x, 'a, 'c, 'w> {
+    cx: &'x mut Context<'c, 'w>,
+    /// What memcached's conversations share.
+    shared: &'c Shared,
+    out: &'x mut Output,
+    reader: Reader<'a>,
+    tally: Tally,
+    /// Where the frame begins that is to be asked again.
+    again_at: usize,
+}
+
+impl Conversation {
+    /// A conversation of a client that has to say who it is.
+    pub fn of_stranger(stranger: Stranger) -> Conversation {
+        Conversation { sasl: Sasl::of_stranger(stranger), ..Conversation::default() }
+    }
+
+    /// Answers the frames in `input`, as far as they are complete.
+    pub fn receive<'c>(
+        &mut self,
+        shared: &'c Shared,
+        cx: &mut Context<'c, '_>,
+        input: &[u8],
+        out: &mut Output,
+    ) -> Progress {
+        let mut left = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
+        if cx.shared.is_to_look(cx.guard.now()) {
+            let between = matches!(self.state, State::Ready) && !input.is_empty();
+            match pause::pace(cx, |_| false, |writes_only| between && (!writes_only || may_write(input))) {
+                Pace::Free => {}
+                Pace::OneByOne => left = 1,
+                Pace::Wait(next) => return Progress { consumed: 0, next },
+            }
+        }
+        let reader = Reader { input, at: 0, left };
+        let mut turn = Turn { cx, shared, out, reader, tally: Tally::default(), again_at: 0 };
+        let next = self.steps(&mut turn);
+        let next = if turn.out.take_end() { self.end_turn(&mut turn, next) } else { next };
+        turn.tally.settle(turn.cx.counters);
+        turn.cx.shared.tell_events(&mut turn.cx.guard, turn.cx.host);
+        Progress { consumed: turn.reader.at, next }
+    }
+
+    fn steps(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Next {
+        loop {
+            if let Some(next) = self.step(turn) {
+                return next;
+            }
+        }
+    }
+
+    /// The turn has ended before its time: others are to have theirs, or a frame is to be asked again, for which there was
+    /// no memory.
+    #[cold]
+    fn end_turn(&mut self, turn: &mut Turn<'_, '_, '_, '_>, next: Next) -> Next {
+        if let Some(joining) = turn.cx.room.take_later() {
+            return self.join(turn, joining);
+        }
+        if !turn.cx.room.take_again() {
+            return if next == Next::Flush { Next::Yield } else { next };
+        }
+        turn.reader.at = turn.again_at;
+        self.state = State::Ready;
+        if let Some(next) = self.asked.again(turn.cx, turn.again_at) {
+            return next;
+        }
+        turn.cx.guard.memory_did_not_come();
+        let room = turn.cx.room;
+        let next = room.for_the_last_time(|| self.steps(turn));
+        let ended = turn.out.take_end();
+        if let Some(joining) = room.take_later() {
+            return self.join(turn, joining);
+        }
+        if ended && next == Next::Flush { Next::Yield } else { next }
+    }
+
+    /// A value is added to a large one in the next turns; what comes behind it waits.
+    fn join(&mut self, turn: &mut Turn<'_, '_, '_, '_>, joining: Box<Joining>) -> Next {
+        turn.reader.at = turn.again_at;
+        self.state = State::Join(joining);
+        Next::Yield
+    }
+
+    fn step(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        match &mut self.state {
+            State::Ready => self.batch(turn),
+            State::Swallow(left) => {
+                let there = (turn.reader.input.len() - turn.reader.at) as u64;
+                let taken = there.min(*left);
+                turn.reader.at += taken as usize;
+                *left -= taken;
+                if *left > 0 {
+                    return Some(Next::Receive);
+                }
+                self.state = State::Ready;
+                None
+            }
+            State::Upload { .. } => self.upload(turn),
+            State::Gather(_) => self.gather(turn),
+            State::Join(joining) => {
+                if !joining.step(turn.cx, turn.out, &mut turn.tally) {
+                    return Some(Next::Yield);
+                }
+                self.state = State::Ready;
+                None
+            }
+            State::Dump(dump) => match dump.step(turn.shared, turn.cx, turn.out) {
+                Step::Done => {
+                    self.state = State::Ready;
+                    None
+                }
+                Step::Full => Some(Next::Flush),
+                Step::More => Some(Next::Yield),
+            },
+            State::Closed => Some(Next::Close),
+        }
+    }
+
+    /// Reads a batch ahead, executes it, and does what ended it.
+    fn batch(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        if turn.out.is_full() {
+            return Some(Next::Flush);
+        }
+        let mut batch = Batch::new();
+        let is_known = self.sasl.is_admitted(turn.cx);
+        let stop = turn.reader.fill(&turn.cx.guard, &turn.cx.shared.settings, is_known, &mut batch);
+        prefetch_items(&turn.cx.guard, &mut batch, |staged| (&staged.key, &mut staged.hint));
+        for staged in &batch {
+            if turn.out.is_full() {
+                turn.reader.at = staged.at;
+                return Some(Next::Flush);
+            }
+            turn.execute(staged);
+            turn.cx.spend_beside(turn.out);
+            if turn.cx.room.is_again() {
+                // What goes on in the next turn is done with here.
+                turn.again_at = if turn.cx.room.is_later() { staged.end } else { staged.at };
+                return Some(Next::Flush);
+            }
+        }
+        match stop {
+            Stop::Full if turn.reader.left == 0 => {
+                turn.cx.counters.add(Counter::ConnYields, 1);
+                Some(Next::Yield)
+            }
+            Stop::Full => None,
+            Stop::NeedMore => Some(Next::Receive),
+            Stop::Event(event) => {
+                // What is not staged is not asked again.
+                let (room, again) = (turn.cx.room, turn.cx.guard.ask_again(false));
+                let next = room.for_the_last_time(|| self.event(turn, event));
+                turn.cx.guard.ask_again(again);
+                turn.again_at = turn.reader.at;
+                next
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn event(&mut self, turn: &mut Turn<'_, '_, '_, '_>, event: Event<'_>) -> Option<Next> {
+        match event {
+            Event::Frame(frame, value, end) => self.admin(turn, &frame, value, end),
+            Event::Store(frame) => {
+                self.block(turn, &frame);
+                None
+            }
+            Event::Refused(head, status, left) => {
+                put_status(turn.out, head, status);
+                self.state = State::Swallow(left);
+                None
+            }
+            Event::Broken(head, status) => {
+                put_status(turn.out, head, status);
+                self.close()
+            }
+            Event::NoFrame => self.close(),
+        }
+    }
+
+    fn close(&mut self) -> Option<Next> {
+        self.state = State::Closed;
+        Some(Next::Close)
+    }
+
+    /// Between two frames: nothing is half done (the input that is kept aside).
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+
+    /// A part of a frame has been taken, and more of it is to come.
+    pub fn awaits_rest(&self) -> bool {
+        matches!(self.state, State::Upload { .. } | State::Gather(_) | State::Swallow(_))
+    }
+
+    /// Bytes of memory that a part of a frame holds which has been taken: 0 if none has, 1 if it is only known.
+    pub fn input_bytes(&self) -> u64 {
+        match &self.state {
+            State::Ready => 0,
+            State::Upload { upload, .. } => upload.held_bytes().max(1),
+            State::Gather(gathering) => gathering.held_bytes().max(1),
+            State::Swallow(_) | State::Join(_) | State::Dump(_) | State::Closed => 1,
+        }
+    }
+
+    /// Since when it has to say who it is, on the server's own clock; none: it has, or need not.
+    pub fn stranger_since(&self) -> Option<Millis> {
+        self.sasl.since()
+    }
+
+    /// memcached's name of what it waits for, for `stats conns`.
+    pub fn state_name(&self) -> &'static str {
+        match self.state {
+            State::Ready | State::Join(_) => "conn_parse_cmd",
+            State::Swallow(_) => "conn_swallow",
+            State::Upload { .. } | State::Gather(_) => "conn_nread",
+            State::Dump(_) => "conn_mwrite",
+            State::Closed => "conn_closing",
+        }
+    }
+}
+
+/// The frame in front is none of those that only read. One that is not whole up to its value is not: nothing of it is
+/// carried out.
+fn may_write(input: &[u8]) -> bool {
+    match decode(input) {
+        Decoded::Frame(frame, _) => {
+            row_of(frame.opcode.verb).is_some_and(|row| row.may_write(Tokens::new(b"")))
+        }
+        Decoded::Incomplete | Decoded::Refused(..) | Decoded::Broken(..) | Decoded::NoFrame => false,
+    }
+}

@@ -1,0 +1,153 @@
+//! How clients of the binary protocol say who they are: SASL's mechanism PLAIN (RFC 4616), with the users of every protocol.
+//!
+//! | frame | reply |
+//! |---|---|
+//! | list mechs | `PLAIN` |
+//! | auth `PLAIN`, with `[user]\0user\0password` | `Authenticated`, or status 0x20; a later try waits (`core/guesses.rs`) |
+//! | auth `PLAIN` without a value | status 0x21; the value comes with a step |
+//! | a step before that; another mechanism | status 0x20 |
+//! | a mechanism of more than 32 bytes | status 4 |
+//! | a value of more than 32 KiB | status 0x20; it is passed over |
+//! | the version | as ever |
+//! | anything else, of a client that has to say who it is | status 0x20, and the connection is closed |
+//!
+//! Where nobody is asked for a password the three opcodes are unknown. A try that fails leaves what was said before.
+
+use larder_protocol::binary::{Frame, Request, Status};
+use larder_store::Millis;
+
+use super::reply::{put_status, put_text};
+use crate::core::access::SECRET_BYTES_MAX;
+use crate::core::context::Context;
+use crate::core::guesses::Tries;
+use crate::core::output::Output;
+use crate::core::progress::Next;
+use crate::core::strangers::Stranger;
+
+/// The one mechanism.
+const PLAIN: &[u8] = b"PLAIN";
+/// Bytes of a mechanism's name.
+const MECHANISM_BYTES_MAX: usize = 32;
+/// Bytes of a value: a user, who may be named twice, and a password of the longest; together no more than is kept of a
+/// request.
+pub(super) const SASL_BYTES_MAX: usize = 2 * SECRET_BYTES_MAX;
+/// 0x0b, 0x20 to 0x22: what clients may send that have to say who they are.
+const VERSION: u8 = 0x0b;
+const SASL_LIST: u8 = 0x20;
+const SASL_STEP: u8 = 0x22;
+
+/// A client that has to say who it is may send this opcode.
+pub(super) fn is_for_strangers(code: u8) -> bool {
+    code == VERSION || (SASL_LIST..=SASL_STEP).contains(&code)
+}
+
+/// Whether the client has said who it is.
+#[derive(Debug, Default)]
+pub(super) struct Sasl {
+    /// It has to, and did not.
+    stranger: Option<Stranger>,
+    tries: Tries,
+    /// PLAIN was begun without a value.
+    begun: bool,
+}
+
+impl Sasl {
+    /// Of a client that has to say who it is.
+    pub fn of_stranger(stranger: Stranger) -> Sasl {
+        Sasl { stranger: Some(stranger), ..Sasl::default() }
+    }
+
+    /// It has said who it is, or need not.
+    #[inline]
+    pub fn is_admitted(&mut self, cx: &Context<'_, '_>) -> bool {
+        if self.stranger.is_some() && !cx.shared.access.asks() {
+            // The password was taken away since.
+            self.stranger = None;
+        }
+        self.stranger.is_none()
+    }
+
+    /// Since when it is asked; none: it has said so, or need not.
+    pub fn since(&self) -> Option<Millis> {
+        self.stranger.as_ref().map(Stranger::since)
+    }
+
+    /// Takes a frame, or says until when it waits: then it is to be presented again.
+    pub fn take(
+        &mut self,
+        cx: &Context<'_, '_>,
+        out: &mut Output,
+        frame: &Frame<'_>,
+        value: &[u8],
+    ) -> Option<Next> {
+        let head = frame.head;
+        if !cx.shared.access.asks() {
+            put_status(out, head, Status::Unknown);
+            return None;
+        }
+        let step = match frame.request {
+            Request::Sasl { step } => step,
+            _ => {
+                put_text(out, head, Status::Ok, "PLAIN");
+                return None;
+            }
+        };
+        if frame.key.len() > MECHANISM_BYTES_MAX {
+            put_status(out, head, Status::Invalid);
+            return None;
+        }
+        let is_known = frame.key.eq_ignore_ascii_case(PLAIN);
+        if is_known && !step && value.is_empty() {
+            self.begun = true;
+            put_status(out, head, Status::AuthContinue);
+            return None;
+        }
+        if let Some(ms) = self.tries.wait_ms(cx) {
+            return Some(Next::Sleep(ms));
+        }
+        let begun = std::mem::take(&mut self.begun);
+        let pair = plain(value).filter(|_| is_known && (begun || !step));
+        let is_right = pair.is_some_and(|(user, password)| {
+            cx.spend(out, cx.shared.access.look_ns(value.len()));
+            cx.shared.access.admits(user, password)
+        });
+        self.tries.made(cx, is_right);
+        if is_right {
+            self.stranger = None;
+            put_text(out, head, Status::Ok, "Authenticated");
+        } else {
+            put_status(out, head, Status::Auth);
+        }
+        None
+    }
+}
+
+/// User and password of a value; none if it is not of this form, or names another user to act for.
+fn plain(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut parts = value.splitn(3, |&byte| byte == 0);
+    let (acts_for, user, password) = (parts.next()?, parts.next()?, parts.next()?);
+    (acts_for.is_empty() || acts_for == user).then_some((user, password))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_says_its_own_name_and_password() {
+        let pair = Some((&b"app"[..], &b"secret"[..]));
+        assert_eq!(plain(b"\0app\0secret"), pair);
+        assert_eq!(plain(b"app\0app\0secret"), pair);
+        assert_eq!(plain(b"\0app\0a\0b"), Some((&b"app"[..], &b"a\0b"[..])));
+        assert_eq!(plain(b"\0\0"), Some((&b""[..], &b""[..])));
+        for bad in [&b""[..], b"app", b"app\0secret", b"other\0app\0secret", b"\0"] {
+            assert_eq!(plain(bad), None);
+        }
+    }
+
+    #[test]
+    fn strangers_may_ask_for_the_version_and_say_who_they_are() {
+        let codes: Vec<u8> = (0..=u8::MAX).filter(|&code| is_for_strangers(code)).collect();
+        assert_eq!(codes, [0x0b, 0x20, 0x21, 0x22]);
+    }
+}

@@ -1,0 +1,220 @@
+//! set, add, replace, append, prepend: conditions and replies of the binary protocol; what happens is `verbs`'.
+//!
+//! A frame with a token is a compare-and-swap, whichever of set, add and replace it is, as in memcached.
+
+use larder_protocol::binary::{Frame, Head, Request, Status};
+use larder_protocol::classic::StoreVerb;
+use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Stored};
+
+use super::reply::{put_done, put_status, put_text};
+use crate::core::context::Context;
+use crate::core::output::Output;
+use crate::core::tally::Tally;
+use crate::memcached::incoming::Purpose;
+use crate::memcached::join;
+use crate::memcached::table::{Command, row_of_store};
+use crate::memcached::time::expires_at_unsigned;
+use crate::memcached::verbs::{NO_CLASS, Outcome, account, class_compared, concat, refuse};
+use crate::memcached::watch::Asked;
+
+/// What a store is to do: all that is kept of its frame while its value arrives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub attributes: Attributes,
+    head: Head,
+    quiet: bool,
+    /// The frame's; with a token it is a compare-and-swap.
+    verb: StoreVerb,
+    /// The token that the item must have.
+    compare: Option<u64>,
+}
+
+impl Plan {
+    /// What a frame asks to store; none if it asks for something else.
+    pub fn new(cx: &Context<'_, '_>, frame: &Frame<'_>) -> Option<Plan> {
+        let (verb, flags, exptime) = match frame.request {
+            Request::Store { verb, flags, exptime } => (verb, flags, exptime),
+            Request::Concat { verb } => (verb, 0, 0),
+            _ => return None,
+        };
+        let expires_at = expires_at_unsigned(exptime, cx.now());
+        Some(Plan {
+            attributes: Attributes { flags, expires_at, ..Attributes::default() },
+            head: frame.head,
+            quiet: frame.opcode.quiet,
+            verb,
+            compare: (frame.cas != 0).then(|| cx.shared.settings.token(frame.cas)),
+        })
+    }
+
+    /// Append or prepend.
+    pub fn concats(&self) -> bool {
+        matches!(self.verb, StoreVerb::Append | StoreVerb::Prepend)
+    }
+
+    /// Where it adds.
+    pub fn end(&self) -> End {
+        if self.verb == StoreVerb::Prepend { End::Front } else { End::Back }
+    }
+
+    /// What is there is to be overwritten whatever it is.
+    pub fn overwrites(&self) -> bool {
+        self.verb == StoreVerb::Set
+    }
+
+    /// The token that the item must have.
+    pub fn compares_with(&self) -> Option<u64> {
+        self.compare
+    }
+
+    /// It is a compare-and-swap.
+    pub fn compares(&self) -> bool {
+        self.compare.is_some() && !self.concats()
+    }
+
+    /// The text's row of it.
+    pub fn row(&self) -> &'static Command {
+        row_of_store(if self.compares() { StoreVerb::Cas } else { self.verb })
+    }
+
+    /// Its condition.
+    pub fn expect(&self) -> Expect {
+        match (self.verb, self.compare) {
+            (StoreVerb::Set | StoreVerb::Add | StoreVerb::Replace | StoreVerb::Cas, Some(cas)) => {
+                Expect::Cas(cas)
+            }
+            (StoreVerb::Set | StoreVerb::Cas, None) => Expect::Any,
+            (StoreVerb::Add, None) => Expect::Absent,
+            (StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend, _) => Expect::Present,
+        }
+    }
+
+    /// What it asks to store, for those who watch.
+    pub fn asked(&self, key: &Key<'_>, value_bytes: u64) -> Asked {
+        let (class, expires_at) = (self.attributes.class(key, value_bytes), self.attributes.expires_at);
+        Asked { cmd: self.row().name, expires_at, class, value_bytes }
+    }
+
+    /// Replies a status that is no success.
+    pub fn put_status(&self, out: &mut Output, status: Status) {
+        put_status(out, self.head, status);
+    }
+
+    /// Replies that memory ran out in the midst of the value.
+    pub fn put_no_memory_during_read(&self, out: &mut Output) {
+        put_text(out, self.head, Status::NoMemory, "Out of memory during read");
+    }
+
+    /// Replies.
+    #[inline]
+    pub fn put_outcome(&self, cx: &Context<'_, '_>, out: &mut Output, outcome: Outcome) {
+        let status = match outcome {
+            Outcome::Stored { .. } if self.quiet => return,
+            Outcome::Stored { cas, .. } => return put_done(out, self.head, cx.shared.settings.token(cas)),
+            Outcome::NoMemory => {
+                return put_text(out, self.head, Status::NoMemory, "Out of memory allocating item");
+            }
+            Outcome::Exists => Status::Exists,
+            Outcome::NotFound => Status::NotFound,
+            Outcome::NotStored => match self.verb {
+                StoreVerb::Add => Status::Exists,
+                StoreVerb::Replace => Status::NotFound,
+                StoreVerb::Set | StoreVerb::Append | StoreVerb::Prepend | StoreVerb::Cas => Status::NotStored,
+            },
+        };
+        self.put_status(out, status);
+    }
+}
+
+/// A store with the whole value at hand.
+#[inline]
+pub(crate) fn store(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    hint: &Hint<'_>,
+    plan: &Plan,
+    value: &[u8],
+) {
+    let class = plan.attributes.class(key, value.len() as u64);
+    let compared = plan.compares().then(|| class_compared(cx, key));
+    let outcome = if compared == Some(NO_CLASS) {
+        Outcome::NotFound
+    } else if plan.concats() {
+        let append = |cx: &mut Context<'_, '_>, in_steps| append(cx, key, plan, value, in_steps);
+        match join::add(cx, out, key, value, append, || Purpose::Binary(*plan)) {
+            Some(outcome) => outcome,
+            None => return,
+        }
+    } else {
+        let result = cx.guard.store_value_hinted(key, value, &plan.attributes, plan.expect(), hint);
+        if plan.verb == StoreVerb::Add && matches!(result, Err(Refusal::Present)) {
+            // memcached counts a refused add as an access of the item that is there.
+            let _ = cx.guard.get(key);
+        }
+        outcome(result, plan, value.len() as u64)
+    };
+    if outcome == Outcome::NoMemory && cx.asks_again(out) {
+        return;
+    }
+    account(cx, tally, key, outcome, class, compared, plan.overwrites());
+    plan.put_outcome(cx, out, outcome);
+}
+
+/// A store whose value has arrived through an upload: `publish` stores it under a condition.
+pub(crate) fn finish(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    plan: &Plan,
+    value_bytes: u64,
+    publish: impl FnOnce(&mut Context<'_, '_>, Expect) -> Result<Stored, Refusal>,
+) {
+    let class = plan.attributes.class(key, value_bytes);
+    let compared = plan.compares().then(|| class_compared(cx, key));
+    let outcome = if compared == Some(NO_CLASS) {
+        Outcome::NotFound
+    } else {
+        outcome(publish(cx, plan.expect()), plan, value_bytes)
+    };
+    account(cx, tally, key, outcome, class, compared, plan.overwrites());
+    plan.put_outcome(cx, out, outcome);
+}
+
+fn outcome(result: Result<Stored, Refusal>, plan: &Plan, value_bytes: u64) -> Outcome {
+    match result {
+        Ok(stored) => Outcome::Stored { cas: stored.cas, value_bytes },
+        Err(refusal) => refuse(refusal, plan.compares()),
+    }
+}
+
+/// append, prepend; none if it is to be done in steps, where it may be (`in_steps`).
+pub(crate) fn append(
+    cx: &mut Context<'_, '_>,
+    key: &Key<'_>,
+    plan: &Plan,
+    value: &[u8],
+    in_steps: bool,
+) -> Option<Outcome> {
+    Some(match concat(cx, key, value, (plan.end(), None, plan.compare), in_steps)? {
+        Outcome::NotFound => Outcome::NotStored,
+        other => other,
+    })
+}
+
+/// Counts an append or prepend of so many bytes, and replies.
+pub(crate) fn end_append(
+    cx: &mut Context<'_, '_>,
+    out: &mut Output,
+    tally: &mut Tally,
+    key: &Key<'_>,
+    plan: &Plan,
+    bytes: usize,
+    outcome: Outcome,
+) {
+    let class = plan.attributes.class(key, bytes as u64);
+    account(cx, tally, key, outcome, class, None, false);
+    plan.put_outcome(cx, out, outcome);
+}

@@ -1,0 +1,127 @@
+//! Values that are not simply at hand: too large, or still on their way in.
+
+use larder_protocol::binary::{Frame, Status};
+use larder_store::Spaces;
+
+use super::execute::pass_key;
+use super::store::Plan;
+use super::{Conversation, Next, State, Turn};
+use crate::core::context::Context;
+use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
+use crate::core::output::Output;
+use crate::core::traffic::Verb;
+use crate::core::watchers::stream;
+use crate::memcached::incoming::{Arrival, Begun, Purpose, begin, fill, no_memory, publish};
+use crate::memcached::verbs;
+use crate::memcached::watch::tell_too_large;
+
+impl Conversation {
+    /// Where to receive the next bytes of a large value, straight into its item and in order; none when they belong in a
+    /// buffer for [`Conversation::receive`]. Only to be asked when no rest of input is kept: that comes first.
+    pub fn upload_spaces(&mut self, cx: &mut Context<'_, '_>) -> Option<Spaces<'_>> {
+        if self.upload_missing() < UPLOAD_SPACE_MIN {
+            return None;
+        }
+        let State::Upload { upload, .. } = &mut self.state else { return None };
+        // Where there is no memory it is waited for, or told, with the next bytes.
+        cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).ok()?;
+        Some(upload.spaces())
+    }
+
+    /// Bytes that a large value still misses: what follows them belongs in a buffer again.
+    pub fn upload_missing(&self) -> u64 {
+        match &self.state {
+            State::Upload { upload, .. } => upload.missing(),
+            _ => 0,
+        }
+    }
+
+    /// Says that `bytes` of [`Conversation::upload_spaces`] were filled.
+    pub fn upload_filled(&mut self, bytes: usize) {
+        if let State::Upload { upload, .. } = &mut self.state {
+            upload.advance(bytes);
+        }
+    }
+
+    /// A store whose value is too large, or not all there. The input is at its value.
+    pub(super) fn block(&mut self, turn: &mut Turn<'_, '_, '_, '_>, frame: &Frame<'_>) {
+        let Turn { cx, out, tally, .. } = turn;
+        let (key, value_bytes) = (cx.guard.key(frame.key), frame.value_bytes);
+        let plan = Plan::new(cx, frame).expect("it stores");
+        pass_key(cx, &key, Verb::Write);
+        cx.shared.prefixes.count(cx.room.prefixes(), cx.guard.store(), frame.key, |count| count.sets += 1);
+        let flags = plan.attributes.flags;
+        if !verbs::fits(&cx.shared.settings, frame.key.len(), flags, u64::from(value_bytes)) {
+            verbs::count_too_large(cx, &key, plan.overwrites());
+            if cx.shared.watchers.wants(stream::MUTATIONS) {
+                tell_too_large(cx, frame.key, plan.row().name);
+            }
+            plan.put_status(out, Status::TooLarge);
+            self.state = State::Swallow(u64::from(value_bytes));
+            return;
+        }
+        self.state = match begin(cx, tally, &key, value_bytes, Purpose::Binary(plan)) {
+            Begun::Gather(gathering) => State::Gather(gathering),
+            Begun::Upload { upload, purpose } => {
+                let value_bytes = u64::from(value_bytes);
+                State::Upload { upload, value_bytes, purpose, looks: Looks::default() }
+            }
+            Begun::Refused { outcome, .. } => {
+                plan.put_outcome(cx, out, outcome);
+                State::Swallow(u64::from(value_bytes))
+            }
+        };
+    }
+
+    /// Goes on with a value for its item.
+    pub(super) fn upload(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Upload { upload, looks, .. } = &mut self.state else { return None };
+        match fill(turn.cx, upload, looks, turn.reader.input, &mut turn.reader.at) {
+            Arrival::Whole => {}
+            Arrival::Next(next) => return Some(next),
+            Arrival::Failed => {
+                self.fail_upload(turn.cx, turn.out);
+                return None;
+            }
+        }
+        if let State::Upload { upload, value_bytes, purpose, .. } = std::mem::take(&mut self.state) {
+            publish(turn.cx, turn.out, &mut turn.tally, upload, value_bytes, &purpose);
+        }
+        None
+    }
+
+    /// Memory ran out in the midst of a value.
+    fn fail_upload(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) {
+        if let State::Upload { upload, purpose, .. } = std::mem::take(&mut self.state) {
+            no_memory(cx, &cx.guard.key(upload.key()), &purpose);
+            if let Purpose::Binary(plan) = &purpose {
+                plan.put_no_memory_during_read(out);
+            }
+            self.state = State::Swallow(upload.missing());
+        }
+    }
+
+    /// Goes on with a value to be added to another.
+    pub(super) fn gather(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
+        let State::Gather(gathering) = &mut self.state else { return None };
+        match gathering.fill(turn.cx, turn.reader.input, &mut turn.reader.at) {
+            Arrival::Whole => {}
+            Arrival::Next(next) => return Some(next),
+            Arrival::Failed => {
+                if let Purpose::Binary(plan) = &gathering.purpose {
+                    plan.put_outcome(turn.cx, turn.out, verbs::Outcome::NoMemory);
+                }
+                self.state = State::Swallow(gathering.missing() as u64);
+                return None;
+            }
+        }
+        if let State::Gather(gathering) = std::mem::take(&mut self.state) {
+            // What was gathered is not asked again.
+            let (room, again) = (turn.cx.room, turn.cx.guard.ask_again(false));
+            room.for_the_last_time(|| gathering.finish(turn.cx, turn.out, &mut turn.tally));
+            turn.cx.guard.ask_again(again);
+            turn.again_at = turn.reader.at;
+        }
+        None
+    }
+}
