@@ -24,6 +24,8 @@ pub const SUITES: &[(&str, Suite)] = &[
     ("pymemcache", pymemcache),
     ("python-memcached", python_memcached),
     ("cas-loop", cas_loop),
+    ("pylibmc", pylibmc),
+    ("pylibmc-sasl", pylibmc_sasl),
     ("gomemcache", gomemcache),
     ("gomemcache-facade", gomemcache_facade),
     ("larder-go", clients::larder_go),
@@ -48,7 +50,8 @@ pub const SUITES: &[(&str, Suite)] = &[
 pub const LONG_FORMS: &[(&str, Suite)] = &[("redis-elements-long", redis::elements_long)];
 
 /// Those that share a Python environment.
-pub const IN_PYTHON: [&str; 4] = ["pymemcache", "python-memcached", "cas-loop", "redis-py"];
+pub const IN_PYTHON: [&str; 6] =
+    ["pymemcache", "python-memcached", "cas-loop", "pylibmc", "pylibmc-sasl", "redis-py"];
 
 /// Those that take minutes, the longest first.
 pub const LONG: [&str; 4] =
@@ -61,16 +64,19 @@ const MEMCACHED: &str = "1.6.45";
 const TRANSCRIPTS_LEAST: u32 = 370;
 const PYMEMCACHE: &str = "4.0.0";
 const PYTHON_MEMCACHED: &str = "1.62";
+const PYLIBMC: &str = "1.6.3";
+/// Mechanisms of SASL, as Debian has them.
+const SASL_MECHANISMS: &str = "/usr/lib/x86_64-linux-gnu/sasl2";
 const GOMEMCACHE: &str = "github.com/bradfitz/gomemcache@v0.0.0-20260422231931-4d751bb6e37c";
 const GOMEMCACHE_TESTS: &str = "^Test(Localhost|UnixSocket|FakeServer|TLS|ScanGetResponseLine)$";
 const MEMCACHED_TOOL: &str = "/usr/share/memcached/scripts/memcached-tool";
 
-/// libmemcached's checks of a server: the text protocol's.
+/// libmemcached's checks of a server: the text protocol's and the binary protocol's.
 fn memccapable(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[("memccapable", "libmemcached-tools")])?;
     let _server = namespace.serve(program, &[])?;
     let mut command = namespace.command("memccapable");
-    command.args(["-h", "localhost", "-p", "11211", "-a"]);
+    command.args(["-h", "localhost", "-p", "11211"]);
     let output = succeeded(command)?;
     let count = |mark: &str| output.lines().filter(|line| line.trim_end().ends_with(mark)).count() as u32;
     match (count("[FAIL]"), output.contains("All tests passed")) {
@@ -124,6 +130,33 @@ fn python_memcached(namespace: &Namespace, program: &Program) -> Outcome<Counts>
     let mut command = pytest(namespace, &python);
     command.arg("tests").current_dir(&source);
     summed_up(command)
+}
+
+/// pylibmc by the binary protocol.
+fn pylibmc(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    let _server = namespace.serve(program, &[])?;
+    pylibmc_as(namespace, &[])
+}
+
+/// The same, of a client that has to say who it is.
+fn pylibmc_sasl(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
+    let plain = format!("{SASL_MECHANISMS}/libplain.so");
+    debian(&[(&plain, "libsasl2-modules")])?;
+    let users = target().join("conformance/sasl.users");
+    write(&users, "app:open sesame\n")?;
+    let _server = namespace.serve(program, &["-S", "--auth-file", &users.to_string_lossy()])?;
+    pylibmc_as(namespace, &["app", "open sesame"])
+}
+
+fn pylibmc_as(namespace: &Namespace, who: &[&str]) -> Outcome<Counts> {
+    let python = python(&[&format!("pylibmc=={PYLIBMC}")])?;
+    let script = target().join("conformance/pylibmc_binary.py");
+    write(&script, include_str!("pylibmc_binary.py"))?;
+    let mut command = namespace.command(&python);
+    command.arg(&script).args(who).env("SASL_PATH", SASL_MECHANISMS);
+    let output = succeeded(command)?;
+    println!("{}", output.trim_end());
+    Ok(Counts { passed: output.lines().filter(|line| line.ends_with(": ok")).count() as u32, skipped: 0 })
 }
 
 /// Threads that count down by gets and cas, as an old write-up did, with the count checked.
