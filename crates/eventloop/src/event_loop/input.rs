@@ -88,13 +88,14 @@ impl<B: Backend, C> EventLoop<B, C> {
 
     /// Receives into the handler's own places until the socket is empty, the bytes belong to the
     /// buffer again, or others have waited long enough.
+    ///
+    /// An upload that is complete is always finished here, whoever waits. Nothing may follow it, and then no readiness
+    /// would bring the loop back to it.
     fn receive_directly<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let now = self.backend.now();
         let mut total = 0;
-        while total < DIRECT_BYTES_PER_TURN {
-            if total > 0 && handler.is_tired() {
-                break;
-            }
+        loop {
+            let others_wait = total >= DIRECT_BYTES_PER_TURN || total > 0 && handler.is_tired();
             let Some(connection) = self.connections.find(id) else { return };
             // The place is gone: the handler finishes what it was for, and the next bytes belong to
             // the buffer.
@@ -103,6 +104,9 @@ impl<B: Backend, C> EventLoop<B, C> {
             };
             if self.draining && connection.owed == 0 {
                 return self.arrange(handler, id);
+            }
+            if others_wait {
+                break;
             }
             let room = place.bytes();
             let bytes = match place.receive(&mut connection.stream, &mut self.buffer[..HEAD_BYTES]) {

@@ -7,3 +7,4 @@ mod drain;
 mod held;
 mod requests;
 mod toy;
+mod uploads;

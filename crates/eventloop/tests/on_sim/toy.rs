@@ -29,6 +29,8 @@ pub struct Toy {
     pub fills: u64,
     /// An upload that is whole gives others their turn.
     pub yields: bool,
+    /// Each piece of an upload makes it tired.
+    pub tires: bool,
     pub unsent_most: u64,
     /// Work since it woke, and in all.
     pub worked: (u32, u32),
@@ -132,6 +134,9 @@ impl Handler for Toy {
 
     fn filled(&mut self, conn: &mut Conn, bytes: usize) -> Wait {
         self.fills += 1;
+        if self.tires {
+            self.worked.0 += 3;
+        }
         conn.upload_at += bytes;
         if self.yields && conn.upload_at == conn.upload.len() {
             return Wait::Turn;

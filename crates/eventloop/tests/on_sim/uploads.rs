@@ -1,0 +1,87 @@
+//! Uploads that end with their last byte: each is finished and answered when that byte is there. Nothing follows it, so no
+//! readiness would bring the loop back to a connection that it left before.
+
+use crate::toy::{LIMITS, World};
+use larder_eventloop::RECEIVE_BYTES;
+use larder_eventloop::sim::{Peer, Weather};
+
+/// Bytes that are received directly before other connections have their turn.
+const TURN_BYTES: usize = 1 << 20;
+/// More than one direct receive of the toy's brings.
+const PLACE_BYTES_MAX: usize = 2_700;
+const STALL_MS: u64 = 5_000;
+
+/// Sizes of which some end where the turn does, and some with the first receive behind the buffer's.
+fn sizes() -> impl Iterator<Item = usize> {
+    let around = |middle: usize| (middle - 600..middle + PLACE_BYTES_MAX).step_by(301);
+    around(RECEIVE_BYTES).chain(around(RECEIVE_BYTES + TURN_BYTES))
+}
+
+/// A connection that has sent an upload of so many bytes, of which `sent` are there.
+fn uploader(world: &mut World, bytes: usize, sent: usize) -> Peer {
+    let peer = world.connect();
+    peer.send(format!("u{bytes}\n").as_bytes());
+    peer.send(&vec![1; sent]);
+    peer
+}
+
+/// Worlds in which others have waited long enough after each piece, and in which they have not.
+fn worlds() -> impl Iterator<Item = World> {
+    [false, true].into_iter().map(|tires| {
+        let mut world = World::new(15, Weather::FAIR, LIMITS);
+        world.toy.tires = tires;
+        world
+    })
+}
+
+#[test]
+fn an_upload_that_ends_with_the_turn_is_answered_without_another_byte() {
+    for bytes in sizes() {
+        for mut world in worlds() {
+            let peer = uploader(&mut world, bytes, bytes);
+            let expected = format!("{bytes}\n");
+            assert_eq!(world.read_all(&peer), expected.as_bytes(), "tires: {}", world.toy.tires);
+        }
+    }
+}
+
+#[test]
+fn uploads_of_many_are_answered_though_each_makes_the_loop_tired() {
+    for mut world in worlds() {
+        let sizes = (0..30).map(|index| 60_000 + 3_001 * index);
+        let peers: Vec<(Peer, usize)> =
+            sizes.map(|bytes| (uploader(&mut world, bytes, bytes), bytes)).collect();
+        world.settle();
+        for (peer, bytes) in &peers {
+            assert_eq!(world.read_all(peer), format!("{bytes}\n").as_bytes());
+        }
+    }
+}
+
+#[test]
+fn an_upload_is_answered_when_its_client_ends_the_stream_behind_it() {
+    for bytes in sizes() {
+        for mut world in worlds() {
+            let peer = uploader(&mut world, bytes, bytes);
+            peer.end();
+            let expected = format!("{bytes}\n");
+            assert_eq!(world.read_all(&peer), expected.as_bytes(), "tires: {}", world.toy.tires);
+            assert!(peer.closed());
+        }
+    }
+}
+
+#[test]
+fn a_drain_answers_whole_uploads_and_waits_for_no_half_one() {
+    for bytes in sizes() {
+        for missing in [0, 1] {
+            for mut world in worlds() {
+                let peer = uploader(&mut world, bytes + missing, bytes);
+                world.events.drain(&mut world.toy, STALL_MS);
+                let expected = if missing == 0 { format!("{bytes}\n") } else { String::new() };
+                assert_eq!(world.read_all(&peer), expected.as_bytes(), "{bytes}, {missing} missing");
+                assert!(peer.closed(), "{bytes}, {missing} missing");
+            }
+        }
+    }
+}
