@@ -22,6 +22,8 @@ mod service;
 #[cfg(test)]
 mod stalls_on_sim;
 pub(crate) mod timing;
+#[cfg(test)]
+mod uploads_on_sim;
 
 use std::io;
 use std::sync::Arc;

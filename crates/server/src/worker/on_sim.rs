@@ -1,5 +1,5 @@
 //! A worker's service over the simulated network: small requests and the heads of large values in one
-//! receive, by peers of both protocols of which some reset or stop reading at any byte. Each value says
+//! receive, by peers of all protocols of which some reset or stop reading at any byte. Each value says
 //! whose it is, so a reply that goes astray is seen.
 
 use std::sync::Arc;
@@ -41,8 +41,9 @@ pub(super) struct World {
 }
 
 impl World {
+    /// A world whose replies are known to the byte: none tells a token.
     fn new(seed: u64, weather: Weather) -> World {
-        World::of(Config { threads: 1, ..Config::default() }, seed, weather)
+        World::of(Config { threads: 1, cas: false, ..Config::default() }, seed, weather)
     }
 
     /// A world with a server of this configuration, whose second listener is for RESP.
@@ -115,22 +116,40 @@ impl World {
         panic!("the loop does not come to rest");
     }
 
+    /// All that a peer is sent, each byte as a character.
     pub(super) fn read_all(&mut self, peer: &Peer) -> String {
-        let mut all = Vec::new();
+        let mut all = String::new();
         loop {
             self.settle();
             let bytes = peer.read(usize::MAX);
             if bytes.is_empty() {
-                return String::from_utf8(all).expect("nothing else was stored");
+                return all;
             }
-            all.extend(bytes);
+            all.extend(bytes.into_iter().map(char::from));
         }
     }
 
     pub(super) fn exchange(&mut self, peer: &Peer, request: &str, reply: &str) {
-        peer.send(request.as_bytes());
+        peer.send(&bytes_of(request));
         assert_eq!(self.read_all(peer), reply);
     }
+}
+
+/// The bytes of which each is a character.
+pub(super) fn bytes_of(text: &str) -> Vec<u8> {
+    text.chars().map(|byte| u8::try_from(byte).expect("a byte")).collect()
+}
+
+/// A frame of the binary protocol, each byte as a character.
+pub(super) fn frame(magic: u8, code: u8, extras: &[u8], key: &str, value: &str) -> String {
+    let body_bytes = (extras.len() + key.len() + value.len()) as u32;
+    let mut frame = vec![magic, code];
+    frame.extend((key.len() as u16).to_be_bytes());
+    frame.extend([extras.len() as u8, 0, 0, 0]);
+    frame.extend(body_bytes.to_be_bytes());
+    frame.extend([0; 12]);
+    frame.extend(extras);
+    frame.into_iter().map(char::from).chain(key.chars()).chain(value.chars()).collect()
 }
 
 /// Words as a RESP client sends them.
@@ -143,10 +162,18 @@ fn bulk(word: &str) -> String {
     format!("${}\r\n{word}\r\n", word.len())
 }
 
+/// What a client speaks.
+#[derive(PartialEq, Eq)]
+enum Speech {
+    Text,
+    Frames,
+    Resp,
+}
+
 /// A client: its name is in each of its keys and values.
 struct Client {
     name: char,
-    resp: bool,
+    speech: Speech,
 }
 
 impl Client {
@@ -157,19 +184,21 @@ impl Client {
     /// Requests, and the replies to them.
     fn get(&self, bytes: usize) -> (String, String) {
         let (key, value) = (format!("{}{bytes}", self.name), self.text(bytes));
-        if self.resp {
-            (resp(&["GET", &key]), bulk(&value))
-        } else {
-            (format!("get {key}\r\n"), format!("VALUE {key} 0 {bytes}\r\n{value}\r\nEND\r\n"))
+        match self.speech {
+            Speech::Text => {
+                (format!("get {key}\r\n"), format!("VALUE {key} 0 {bytes}\r\n{value}\r\nEND\r\n"))
+            }
+            Speech::Frames => (frame(0x80, 0x00, b"", &key, ""), frame(0x81, 0x00, &[0; 4], "", &value)),
+            Speech::Resp => (resp(&["GET", &key]), bulk(&value)),
         }
     }
 
     fn set(&self, bytes: usize) -> (String, String) {
         let (key, value) = (format!("{}{bytes}", self.name), self.text(bytes));
-        if self.resp {
-            (resp(&["SET", &key, &value]), "+OK\r\n".into())
-        } else {
-            (format!("set {key} 0 0 {bytes}\r\n{value}\r\n"), "STORED\r\n".into())
+        match self.speech {
+            Speech::Text => (format!("set {key} 0 0 {bytes}\r\n{value}\r\n"), "STORED\r\n".into()),
+            Speech::Frames => (frame(0x80, 0x01, &[0; 8], &key, &value), frame(0x81, 0x01, b"", "", "")),
+            Speech::Resp => (resp(&["SET", &key, &value]), "+OK\r\n".into()),
         }
     }
 
@@ -182,15 +211,17 @@ impl Client {
     }
 }
 
-const CLIENTS: [Client; 4] = [
-    Client { name: 'a', resp: false },
-    Client { name: 'b', resp: true },
-    Client { name: 'c', resp: false },
-    Client { name: 'd', resp: true },
+const CLIENTS: [Client; 6] = [
+    Client { name: 'a', speech: Speech::Text },
+    Client { name: 'b', speech: Speech::Resp },
+    Client { name: 'c', speech: Speech::Frames },
+    Client { name: 'd', speech: Speech::Text },
+    Client { name: 'e', speech: Speech::Resp },
+    Client { name: 'f', speech: Speech::Frames },
 ];
 
 /// Bytes of the replies to a pipeline in front of the many, and a few more.
-const FIRST_BYTES: usize = 100;
+const FIRST_BYTES: usize = 130;
 
 /// Clients whose last receive began an upload, and whose values are there.
 fn uploaders(world: &mut World) -> Vec<Peer> {
@@ -210,7 +241,7 @@ fn ask_at_once(seed: u64, weather: Weather, one: usize, trouble: impl FnOnce(&Pe
     let mut world = World::new(seed, weather);
     let peers = uploaders(&mut world);
     for (peer, client) in peers.iter().zip(&CLIENTS) {
-        peer.send(client.pipeline().0.as_bytes());
+        peer.send(&bytes_of(&client.pipeline().0));
     }
     trouble(&peers[one]);
     (world, peers)
@@ -222,7 +253,12 @@ fn all_is_answered(world: &mut World, peers: &[Peer], without: Option<usize>, wh
         peer.narrow(usize::MAX);
         let got = world.read_all(peer);
         let right = got == client.pipeline().1;
-        assert!(right || without == Some(index), "{}: {}, {what}", client.name, &got[..got.len().min(200)]);
+        assert!(
+            right || without == Some(index),
+            "{}: {}, {what}",
+            client.name,
+            got.chars().take(200).collect::<String>()
+        );
     }
 }
 
@@ -307,7 +343,7 @@ fn replies_are_charged_while_they_wait() {
         // Of 40,000 bytes the system takes 5,000, and then some more.
         peer.narrow(5_000);
         let (request, reply) = client.get(MANY);
-        peer.send(request.repeat(40).as_bytes());
+        peer.send(&bytes_of(&request.repeat(40)));
         world.settle();
         let waiting = 40 * reply.len() as u64 - 5_000;
         assert!(store.held_bytes() >= waiting, "{} for {waiting}", store.held_bytes());
@@ -319,7 +355,7 @@ fn replies_are_charged_while_they_wait() {
         assert_eq!(store.held_bytes(), 0);
         // It ends with replies that nobody takes.
         peer.narrow(5_000);
-        peer.send(request.repeat(40).as_bytes());
+        peer.send(&bytes_of(&request.repeat(40)));
         world.settle();
         assert!(store.held_bytes() >= waiting);
         peer.reset();
