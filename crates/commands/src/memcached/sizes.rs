@@ -1,5 +1,5 @@
 //! `stats sizes`: how many items there are of each size, in steps of 32 bytes. The counts are written when all items were
-//! seen; until then they are charged as what connections hold, as many may ask at once.
+//! seen, in steps, too: there may be hundreds of thousands. They are charged as what connections hold, as many may ask at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +16,17 @@ use crate::core::output::Output;
 const SIZE_STEP_BYTES: u64 = 32;
 /// What a count takes in a map whose nodes are at least half full.
 const COUNT_BYTES: usize = 48;
+/// Rows written between two looks at the output.
+const ROWS_PER_STEP: usize = 64;
+/// What it takes to write one.
+const ROW_NS: u64 = 200;
 
 /// Counts under way.
 #[derive(Debug)]
 pub(crate) struct Sizes {
     cursor: u64,
+    /// All items were seen. The counts that are left are still to be written.
+    counted: bool,
     counts: BTreeMap<u64, u64>,
     /// To whom so many bytes are charged.
     store: Arc<Store>,
@@ -30,12 +36,19 @@ pub(crate) struct Sizes {
 
 impl Sizes {
     pub fn new(store: &Arc<Store>, form: Form) -> Sizes {
-        Sizes { cursor: 0, counts: BTreeMap::new(), store: Arc::clone(store), charged: 0, form }
+        Sizes {
+            cursor: 0,
+            counted: false,
+            counts: BTreeMap::new(),
+            store: Arc::clone(store),
+            charged: 0,
+            form,
+        }
     }
 
-    /// Counts some items; the counts are written when all were seen.
+    /// Counts some items; or writes some counts, when all items were seen.
     pub fn step(&mut self, cx: &mut Context<'_, '_>, out: &mut Output) -> Step {
-        loop {
+        while !self.counted {
             cx.spend(out, ITEMS_PER_WALK as u64 * ITEM_NS);
             cx.spend_beside(out);
             let counts = &mut self.counts;
@@ -48,17 +61,26 @@ impl Sizes {
                 self.form.say(out, line, Status::NoMemory);
                 return Step::Done;
             }
-            if self.cursor == 0 {
-                for (size, count) in &self.counts {
-                    self.form.put(out, size, count);
-                }
-                self.form.end(out);
-                return Step::Done;
-            }
+            self.counted = self.cursor == 0;
             if out.is_full() {
                 return Step::Full;
             }
         }
+        while !self.counts.is_empty() {
+            if out.is_full() {
+                return Step::Full;
+            }
+            let mut rows = 0;
+            while rows < ROWS_PER_STEP
+                && let Some((size, count)) = self.counts.pop_first()
+            {
+                self.form.put(out, &size, &count);
+                rows += 1;
+            }
+            cx.spend(out, rows as u64 * ROW_NS);
+        }
+        self.form.end(out);
+        Step::Done
     }
 
     /// Charges what came since; false if connections hold as much as they may.
