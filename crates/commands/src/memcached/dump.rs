@@ -13,7 +13,7 @@ use larder_protocol::number::parse_u64;
 use larder_store::{Item, Store};
 
 use super::admin::PageMove;
-use super::form::{Form, put_frame};
+use super::form::{FIGURE_BYTES_MAX, Form, put_frame};
 use super::shared::Shared;
 use super::sizes::Sizes;
 use super::slabs::CLASSES_END;
@@ -145,9 +145,10 @@ impl Dump {
                 let (mut rows, form) = (0, *form);
                 let tables = cx.shared.prefixes.tables().max(1);
                 let most = (ROWS_PER_STEP / tables).max(PREFIXES_MIN);
+                let delimiter = cx.shared.settings.prefix_delimiter;
                 let next = cx.shared.prefixes.walk(after.as_deref(), most, |prefix, count| {
                     rows += 1;
-                    put_prefix(out, form, prefix, count);
+                    put_prefix(out, form, delimiter, prefix, count);
                 });
                 cx.spend(out, COMMAND_NS + rows * (PREFIX_NS + tables as u64 * PREFIX_TABLE_NS));
                 ended(out, form, next.map(|next| *after = Some(next)).is_some())
@@ -297,8 +298,9 @@ fn put_meta(out: &mut Output, item: &Item<'_>, shown: Shown, now: u64) {
     out.put(b" \n");
 }
 
-/// A prefix and its counts: a line, or a frame whose key is the prefix.
-fn put_prefix(out: &mut Output, form: Form, prefix: &[u8], count: PrefixCount) {
+/// A prefix and its counts: a line, or a frame whose key is the prefix. A frame without a key would end the dump, so that
+/// of the empty prefix has the delimiter, which is part of no prefix.
+fn put_prefix(out: &mut Output, form: Form, delimiter: u8, prefix: &[u8], count: PrefixCount) {
     let counts = [
         (&b" get "[..], count.gets),
         (b" hit ", count.hits),
@@ -316,12 +318,14 @@ fn put_prefix(out: &mut Output, form: Form, prefix: &[u8], count: PrefixCount) {
             out.put(b"\r\n");
         }
         Form::Frames(head) => {
+            let key = if prefix.is_empty() { &[delimiter][..] } else { prefix };
             let mut text = Vec::new();
             for (name, n) in counts {
                 text.extend_from_slice(if text.is_empty() { &name[1..] } else { name });
                 text.extend_from_slice(n.to_string().as_bytes());
             }
-            put_frame(out, head, Status::Ok, prefix, &text);
+            debug_assert!(key.len() + text.len() <= FIGURE_BYTES_MAX, "a prefix is shorter than its key");
+            put_frame(out, head, Status::Ok, key, &text);
         }
     }
 }
