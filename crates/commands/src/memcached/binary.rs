@@ -103,10 +103,13 @@ impl Conversation {
     ) -> Progress {
         let mut left = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         if cx.shared.is_to_look(cx.guard.now()) {
-            let between = matches!(self.state, State::Ready) && !input.is_empty();
-            match pause::pace(cx, |_| false, |writes_only| between && (!writes_only || may_write(input))) {
+            let between = matches!(self.state, State::Ready);
+            let waits = between && !input.is_empty() && self.sasl.is_admitted(cx);
+            match pause::pace(cx, |_| false, |writes_only| waits && (!writes_only || may_write(input))) {
                 Pace::Free => {}
-                Pace::OneByOne => left = 1,
+                // What is under way ends, and it is looked again behind it. One that has to say who it is is not held
+                // up, and can do nothing else.
+                Pace::OneByOne => left = u32::from(between),
                 Pace::Wait(next) => return Progress { consumed: 0, next },
             }
         }

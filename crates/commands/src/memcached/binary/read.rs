@@ -4,7 +4,7 @@
 //! What is not one key with, at most, a value that is all there ends the batch and comes as an [`Event`] after it.
 
 use arrayvec::ArrayVec;
-use larder_protocol::binary::{Decoded, Frame, Head, Request, Status, Verb, decode};
+use larder_protocol::binary::{Decoded, Frame, HEADER_BYTES, Head, Request, Status, Verb, decode};
 use larder_store::{Guard, Hint, Key};
 
 use super::sasl::{SASL_BYTES_MAX, is_for_strangers};
@@ -86,7 +86,12 @@ impl<'a> Reader<'a> {
                 return Stop::Full;
             }
             let (frame, start) = match decode(&input[at..]) {
-                Decoded::Incomplete => return Stop::NeedMore,
+                Decoded::Incomplete => match head_of(&input[at..]) {
+                    Some(head) if !is_known && !is_for_strangers(head.code) => {
+                        return Stop::Event(Event::Broken(head, Status::Auth));
+                    }
+                    _ => return Stop::NeedMore,
+                },
                 Decoded::NoFrame => return Stop::Event(Event::NoFrame),
                 // Lengths that contradict each other come first, as in memcached.
                 Decoded::Broken(head, Status::Unknown) => {
@@ -154,6 +159,12 @@ impl<'a> Reader<'a> {
             }
         }
     }
+}
+
+/// What a frame's reply repeats, if its header is there.
+fn head_of(input: &[u8]) -> Option<Head> {
+    let header: &[u8; HEADER_BYTES] = input.first_chunk()?;
+    Some(Head { code: header[1], opaque: [header[12], header[13], header[14], header[15]] })
 }
 
 impl<'a, 'w> Staged<'a, 'w> {
