@@ -17,8 +17,8 @@
 //! all else of administration.
 //!
 //! Which protocol a connection speaks its listener or its first byte says, to `session`. The classic and meta text and
-//! the binary protocol are in [`memcached`], RESP in [`redis`], and neither knows the other; what conversations of every protocol are made of
-//! is in `core`, which knows none of them. What is told to scrapers of all of it is in [`metrics`].
+//! the binary protocol are in [`memcached`], RESP in [`redis`], and neither knows the other; what conversations of every
+//! protocol are made of is in `core`, which knows none of them. What is told to scrapers of all of it is in [`metrics`].
 #![forbid(unsafe_code)]
 
 mod core;

@@ -22,9 +22,13 @@ impl Conversation {
         if self.upload_missing() < UPLOAD_SPACE_MIN {
             return None;
         }
-        let State::Upload { upload, .. } = &mut self.state else { return None };
-        // Where there is no memory it is waited for, or told, with the next bytes.
-        cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).ok()?;
+        let State::Upload { upload, looks, .. } = &mut self.state else { return None };
+        if cx.guard.upload_reserve(upload, UPLOAD_RECEIVE_BYTES).is_err() {
+            // Others are told that memory is wanted. Whether it is waited for, or the client told that there is none, is said
+            // when the session is given the next bytes, or none.
+            let _ = looks.for_upload(cx, upload);
+            return None;
+        }
         Some(upload.spaces())
     }
 

@@ -59,8 +59,8 @@ pub enum Told {
     NoMemory,
 }
 
-/// gat, gats: `tell` tells of the item, which then ceases to be when `at` says of now; false if there is no memory to do so. Counts as a
-/// touch, not as a get.
+/// gat, gats: `tell` tells of the item, which then ceases to be when `at` says of now; false if there is no memory to do
+/// so. Counts as a touch, not as a get.
 pub fn fetch_and_touch(
     cx: &mut Context<'_, '_>,
     key: &Key<'_>,

@@ -41,7 +41,8 @@ pub fn delete(cx: &mut Context<'_, '_>, key: &Key<'_>) -> Removed {
     removed
 }
 
-/// Removes an item, or marks it stale, or empties it; counts the hit or miss.
+/// Removes an item, or marks it stale, or empties it; counts the hit or miss, but nothing for
+/// another token.
 pub fn remove(cx: &mut Context<'_, '_>, key: &Key<'_>, how: &Removal) -> Removed {
     let expect = how.expect_cas.map_or(Expect::Present, Expect::Cas);
     let result = if how.empties {
@@ -60,6 +61,8 @@ pub fn remove(cx: &mut Context<'_, '_>, key: &Key<'_>, how: &Removal) -> Removed
             Removed::Done
         }
         Err(Refusal::NoMemory) => Removed::NoMemory,
+        // The item is there, and stays: neither a hit nor a miss, as memcached counts.
+        Err(Refusal::Changed) => Removed::OtherCas,
         Err(refusal) => {
             cx.counters.add(Counter::DeleteMisses, 1);
             if refusal == Refusal::Absent { Removed::Absent } else { Removed::OtherCas }
