@@ -22,33 +22,33 @@ pub fn frame(code: u8, extras: &[u8], key: &str, value: &[u8]) -> Vec<u8> {
     frame_cas(code, extras, key.as_bytes(), value, 0)
 }
 
-fn get(code: u8, key: &str) -> Vec<u8> {
+pub fn get(code: u8, key: &str) -> Vec<u8> {
     frame(code, b"", key, b"")
 }
 
-fn set(code: u8, key: &str, value: &[u8]) -> Vec<u8> {
+pub fn set(code: u8, key: &str, value: &[u8]) -> Vec<u8> {
     frame(code, &[0, 0, 0, 7, 0, 0, 0, 0], key, value)
 }
 
-fn number(code: u8, key: &str, delta: u64, initial: u64, exptime: u32) -> Vec<u8> {
+pub fn number(code: u8, key: &str, delta: u64, initial: u64, exptime: u32) -> Vec<u8> {
     let extras = [&delta.to_be_bytes()[..], &initial.to_be_bytes(), &exptime.to_be_bytes()].concat();
     frame(code, &extras, key, b"")
 }
 
-const NOOP: u8 = 0x0a;
+pub const NOOP: u8 = 0x0a;
 
 /// A reply, its opaque checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Reply {
-    code: u8,
-    status: u16,
-    extras: Vec<u8>,
-    key: Vec<u8>,
-    value: Vec<u8>,
-    cas: u64,
+pub struct Reply {
+    pub code: u8,
+    pub status: u16,
+    pub extras: Vec<u8>,
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+    pub cas: u64,
 }
 
-fn replies(mut bytes: &[u8]) -> Vec<Reply> {
+pub fn replies(mut bytes: &[u8]) -> Vec<Reply> {
     let mut all = Vec::new();
     while let Some((header, rest)) = bytes.split_first_chunk::<24>() {
         let short = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -72,9 +72,16 @@ fn replies(mut bytes: &[u8]) -> Vec<Reply> {
 }
 
 /// `code status [extras] [key] text` of each reply, with a `*` behind those that have a token; `closed` at the end.
-fn told(bench: &mut Bench, session: &mut Session, input: &[u8]) -> Vec<String> {
+pub fn told(bench: &mut Bench, session: &mut Session, input: &[u8]) -> Vec<String> {
     let (bytes, closed) = bench.run(session, input, usize::MAX);
-    let mut told: Vec<String> = replies(&bytes)
+    let mut told = lines(&bytes);
+    told.extend(closed.then(|| "closed".to_owned()));
+    told
+}
+
+/// The same of bytes.
+pub fn lines(bytes: &[u8]) -> Vec<String> {
+    replies(bytes)
         .into_iter()
         .map(|reply| {
             let Reply { code, status, extras, key, value, cas } = reply;
@@ -88,9 +95,7 @@ fn told(bench: &mut Bench, session: &mut Session, input: &[u8]) -> Vec<String> {
             };
             format!("{code:02x} {status}{flags}{key}{value}{}", if cas == 0 { "" } else { "*" })
         })
-        .collect();
-    told.extend(closed.then(|| "closed".to_owned()));
-    told
+        .collect()
 }
 
 #[track_caller]
@@ -575,12 +580,12 @@ fn the_settings_say_what_a_first_byte_may_begin() {
     }
 }
 
-fn guarded(text_auth: bool) -> Bench {
+pub fn guarded(text_auth: bool) -> Bench {
     let users = vec![("app".to_owned(), "secret".into())];
     Bench::new(Settings { users, text_auth, ..Settings::default() })
 }
 
-fn plain(value: &[u8]) -> Vec<u8> {
+pub fn plain(value: &[u8]) -> Vec<u8> {
     frame(0x21, b"", "PLAIN", value)
 }
 
@@ -642,6 +647,9 @@ fn a_client_that_has_not_said_who_it_is_is_closed_with_the_first_frame_that_asks
         get(0x00, "k"),
         set(0x01, "k", b"v"),
         set(0x01, "k", &[b'v'; 50_000])[..60].to_vec(),
+        // Its header is enough, however much of the rest is missing.
+        get(0x00, &"k".repeat(250))[..24].to_vec(),
+        set(0x01, "k", b"v")[..24].to_vec(),
         get(0x10, ""),
         frame(0x50, b"", "k", b"v"),
         get(0x00, &"k".repeat(251)),

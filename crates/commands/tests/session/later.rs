@@ -1,6 +1,7 @@
 //! Memory that is on its way: a command that needs it is begun again later, and its worker serves others meanwhile.
 
 use super::{Bench, START};
+use crate::binary::{NOOP, get as get_frame, lines, set as set_frame};
 use crate::survey::command;
 use larder_commands::{Next, Room, Session, Settings, Shared};
 use larder_store::{Attributes, Config, Expect, Store};
@@ -171,6 +172,54 @@ fn a_set_is_refused_when_its_memory_does_not_come_and_the_next_at_once() {
         assert!(looks > 10, "{looks}: about 240 ms are waited for it");
         drop(batch);
         drop(stuck);
+    }
+}
+
+/// The same of frames, whose memory comes, or does not.
+#[test]
+fn a_frame_without_memory_is_asked_again_in_its_place_or_refused() {
+    let frames = |n: u32| set_frame(0x01, &format!("{n:08}"), &[b'v'; 1000]);
+    let input: Vec<u8> = (0..3000).flat_map(frames).chain(get_frame(NOOP, "")).collect();
+    for comes in [true, false] {
+        let (mut bench, store) = full();
+        let mut stuck = store.worker().unwrap();
+        let batch = stuck.enter(START);
+        let mut session = Session::new();
+        let (mut left, mut replies) = bench.until_it_sleeps(&mut session, &input);
+        let before = lines(&replies);
+        assert!(before.len() < 3000 && before.iter().all(|line| line == "01 0*"));
+        for _ in 0..9 {
+            let (next, said, consumed) = bench.call_on(&mut session, &left);
+            assert!(matches!(next, Next::Sleep(_)), "{next:?}");
+            left.drain(..consumed);
+            replies.extend(said);
+        }
+        if !comes {
+            let mut looks = 0;
+            let refused = loop {
+                let (_, said, consumed) = bench.call_on(&mut session, &left);
+                left.drain(..consumed);
+                if let Some(first) = lines(&said).into_iter().next() {
+                    break first;
+                }
+                looks += 1;
+                assert!(looks < 100, "it asks for ever");
+            };
+            assert_eq!(refused, "01 130 Out of memory allocating item");
+            continue;
+        }
+        drop(batch);
+        loop {
+            let (next, said, consumed) = bench.call_on(&mut session, &left);
+            left.drain(..consumed);
+            replies.extend(said);
+            if next == Next::Receive {
+                break;
+            }
+        }
+        let told = lines(&replies);
+        let stored = told.iter().take_while(|line| *line == "01 0*").count();
+        assert_eq!((stored, &told[stored..]), (3000, &["0a 0".to_owned()][..]));
     }
 }
 

@@ -10,6 +10,7 @@ mod dear;
 mod fields;
 mod figures;
 mod forecast;
+mod frames;
 mod full;
 mod geo;
 mod held;

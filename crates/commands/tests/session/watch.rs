@@ -5,7 +5,7 @@ use larder_commands::{Session, Settings};
 use larder_store::{Config, Store};
 
 /// A connection that watches these.
-fn watcher(bench: &mut Bench, streams: &str) -> Session {
+pub fn watcher(bench: &mut Bench, streams: &str) -> Session {
     let mut session = Session::new();
     let (said, closed) = bench.run(&mut session, format!("watch {streams}\r\n").as_bytes(), 1000);
     assert_eq!((&said[..], closed), (&b"OK\r\n"[..], false));
@@ -13,7 +13,7 @@ fn watcher(bench: &mut Bench, streams: &str) -> Session {
 }
 
 /// The lines that it is told now, without their times and numbers.
-fn told(bench: &mut Bench, watcher: &mut Session) -> Vec<String> {
+pub fn told(bench: &mut Bench, watcher: &mut Session) -> Vec<String> {
     // What is said on it is not listened to.
     let (lines, closed) = bench.run(watcher, b"get a\r\n", 1000);
     assert!(!closed);
