@@ -25,7 +25,7 @@ mod store;
 mod value;
 
 use larder_protocol::Tokens;
-use larder_protocol::binary::{Decoded, decode};
+use larder_protocol::binary::{Decoded, Request, decode};
 use larder_store::{Millis, Upload};
 
 use super::dump::{Dump, Step};
@@ -103,13 +103,13 @@ impl Conversation {
     ) -> Progress {
         let mut left = cx.shared.settings.requests_per_event.unwrap_or(u32::MAX);
         if cx.shared.is_to_look(cx.guard.now()) {
-            let between = matches!(self.state, State::Ready);
-            let waits = between && !input.is_empty() && self.sasl.is_admitted(cx);
-            match pause::pace(cx, |_| false, |writes_only| waits && (!writes_only || may_write(input))) {
+            // One that has to say who it is is not held up, and can do nothing else.
+            let is_known = self.sasl.is_admitted(cx);
+            let names = |held: &dyn Fn(&[u8]) -> bool| is_known && self.names_one(input, held);
+            match pause::pace(cx, names, |writes_only| is_known && self.acts(input, writes_only)) {
                 Pace::Free => {}
-                // What is under way ends, and it is looked again behind it. One that has to say who it is is not held
-                // up, and can do nothing else.
-                Pace::OneByOne => left = u32::from(between),
+                // What is under way ends, and it is looked again behind it.
+                Pace::OneByOne => left = u32::from(matches!(self.state, State::Ready)),
                 Pace::Wait(next) => return Progress { consumed: 0, next },
             }
         }
@@ -120,6 +120,28 @@ impl Conversation {
         turn.tally.settle(turn.cx.counters);
         turn.cx.shared.tell_events(&mut turn.cx.guard, turn.cx.host);
         Progress { consumed: turn.reader.at, next }
+    }
+
+    /// What is in front names a key that is held, or concerns all keys.
+    fn names_one(&self, input: &[u8], held: &dyn Fn(&[u8]) -> bool) -> bool {
+        match &self.state {
+            State::Ready => match decode(input) {
+                Decoded::Frame(frame, _) => matches!(frame.request, Request::Flush { .. }) || held(frame.key),
+                _ => false,
+            },
+            State::Upload { upload, .. } => pause::is_whole(upload, input) && held(upload.key()),
+            _ => false,
+        }
+    }
+
+    /// What is in front would do something, and if only writes count, change something.
+    fn acts(&self, input: &[u8], writes_only: bool) -> bool {
+        match &self.state {
+            State::Ready => !input.is_empty() && (!writes_only || may_write(input)),
+            State::Upload { upload, .. } => pause::is_whole(upload, input),
+            State::Gather(gathering) => gathering.missing() <= input.len(),
+            _ => false,
+        }
     }
 
     fn steps(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Next {

@@ -1,5 +1,6 @@
 //! MSET and MSETNX of very many keys: in steps, beside others, and one moment for all of them.
 
+use crate::binary;
 use crate::slices::STEP_NS;
 use crate::survey::command;
 use crate::{Bench, bench};
@@ -107,6 +108,7 @@ fn others_are_served_while_many_pairs_are_written_and_see_none_or_all_of_them() 
     let (mut turns, last) = (0, format!("k{}", MANY - 1));
     let long: Vec<String> = (MANY - 1..MANY + 6_000).rev().map(|n| format!("k{n}")).collect();
     let long = command(&std::iter::once("MGET").chain(long.iter().map(|name| &name[..])).collect::<Vec<_>>());
+    let mut frames = Session::new();
     let beside: [(&[u8], &str); 7] = [
         (&command(&["GET", "other"]), "$-1\r\n"),
         (&command(&["MGET", "other", "k999999"]), "*2\r\n$-1\r\n$-1\r\n"),
@@ -137,6 +139,9 @@ fn others_are_served_while_many_pairs_are_written_and_see_none_or_all_of_them() 
         b"get other k0\r\n".to_vec(),
         b"mg azA= b v\r\n".to_vec(),
         b"flush_all\r\n".to_vec(),
+        binary::get(0x00, "k0"),
+        binary::frame(0x01, &[0; 8], &last, b"mine"),
+        binary::frame(0x08, b"", "", b""),
     ];
     let mut sessions: Vec<Session> = of_them.iter().map(|_| Session::new()).collect();
     let mut exec = Session::new();
@@ -152,6 +157,10 @@ fn others_are_served_while_many_pairs_are_written_and_see_none_or_all_of_them() 
     assert!(kept.is_empty() && !gathers.is_idle());
     while writer.must_end() {
         waits(&mut bench, &mut gathers, b"", "gathered");
+        assert_eq!(
+            bench.turns(&mut frames, &binary::get(0x0c, "other")).0[..8],
+            [0x81, 0x0c, 0, 5, 0, 0, 0, 1]
+        );
         for (input, expected) in &beside {
             assert_eq!(&bench.ask(std::str::from_utf8(input).unwrap()), expected);
         }
