@@ -87,6 +87,9 @@ fn clear<T>(room: &mut Vec<T>) {
 /// larger.
 const ASIDE: u64 = 1;
 
+/// What it says besides the epoch of a batch in which a request goes on that has stepped aside.
+const AGAIN: u64 = 1 << 63;
+
 /// The workers that are in a batch, and those that want all others out.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -94,16 +97,15 @@ pub(crate) struct World {
     owner: AtomicU64,
     /// The epoch in which each worker's batch began; 0 outside, [`ASIDE`] where it has stepped out of it.
     workers: Box<[Apart<AtomicU64>]>,
+    /// The epoch in which the request of each worker began that has stepped aside, or goes on in a later batch.
+    began: Box<[Apart<AtomicU64>]>,
     holds: AtomicU64,
 }
 
 impl World {
     pub(crate) fn new(workers: usize) -> World {
-        World {
-            owner: AtomicU64::new(0),
-            workers: (0..workers).map(|_| Apart(AtomicU64::new(0))).collect(),
-            holds: AtomicU64::new(0),
-        }
+        let words = || (0..workers).map(|_| Apart(AtomicU64::new(0))).collect();
+        World { owner: AtomicU64::new(0), workers: words(), began: words(), holds: AtomicU64::new(0) }
     }
 
     /// Says that worker `id` begins a batch: a fence has to follow before [`World::taken`].
@@ -121,7 +123,7 @@ impl World {
         fence(Ordering::SeqCst);
         self.workers.iter().all(|worker| {
             let began = worker.load(Ordering::Acquire);
-            began <= ASIDE || began >= tag + 2
+            began <= ASIDE || began & !AGAIN >= tag + 2
         })
     }
 
@@ -130,9 +132,11 @@ impl World {
     fn requests_over(&self, id: usize, tag: u64) -> bool {
         // As in `batches_over`.
         fence(Ordering::SeqCst);
-        self.workers.iter().enumerate().all(|(i, worker)| {
-            let began = worker.load(Ordering::Acquire);
-            i == id || began == 0 || began >= tag + 2
+        self.workers.iter().zip(&self.began).enumerate().all(|(i, (worker, began))| {
+            let word = worker.load(Ordering::Acquire);
+            let of_later = word == ASIDE || word & AGAIN != 0;
+            let began = if of_later { began.load(Ordering::Relaxed) } else { word };
+            i == id || word == 0 || began >= tag + 2
         })
     }
 
@@ -151,8 +155,12 @@ impl World {
     }
 
     /// Says that worker `id` is between two batches, and goes on with its request in the next.
-    #[inline]
     fn step_aside(&self, id: usize) {
+        let word = self.workers[id].load(Ordering::Relaxed);
+        // Once a request: what it has looked at before it began is of then.
+        if word != ASIDE && word & AGAIN == 0 {
+            self.began[id].store(word, Ordering::Relaxed);
+        }
         // Release, as in `leave`.
         self.workers[id].store(ASIDE, Ordering::Release);
     }
@@ -180,15 +188,15 @@ impl Local {
     pub(crate) fn enter_batch(&mut self, store: &Store) {
         self.announce(store);
         if store.world.taken() {
-            self.enter_batch_later(store, Local::leave_batch);
+            self.enter_batch_later(store, Local::leave_batch, Local::announce);
         }
     }
 
     /// Begins a batch for the rest of a request, which has stepped aside.
     pub(crate) fn enter_batch_again(&mut self, store: &Store) {
-        self.announce(store);
+        self.announce_again(store);
         if store.world.taken() {
-            self.enter_batch_later(store, Local::step_aside);
+            self.enter_batch_later(store, Local::step_aside, Local::announce_again);
         }
     }
 
@@ -198,15 +206,20 @@ impl Local {
         store.epochs.enter(self.id);
     }
 
+    fn announce_again(&self, store: &Store) {
+        store.world.enter(self.id, store.epochs.now() | AGAIN);
+        store.epochs.enter(self.id);
+    }
+
     #[cold]
-    fn enter_batch_later(&mut self, store: &Store, leave: fn(&Local, &Store)) {
+    fn enter_batch_later(&mut self, store: &Store, leave: fn(&Local, &Store), announce: fn(&Local, &Store)) {
         while store.world.taken() {
             leave(self, store);
             let mut wait = Wait::idle();
             while store.world.taken() {
                 self.wait_outside(store, &mut wait);
             }
-            self.announce(store);
+            announce(self, store);
         }
     }
 
@@ -347,7 +360,7 @@ impl Guard<'_> {
             local.wait_outside(store, &mut wait);
         }
         store.world.holds.fetch_add(1, Ordering::Relaxed);
-        local.announce(store);
+        local.announce_again(store);
         local.transaction.whole = true;
         self.forget_hints();
     }

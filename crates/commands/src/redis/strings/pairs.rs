@@ -1,5 +1,5 @@
 //! MSET and MSETNX: several keys as one moment. Of very many, or with very long values, in steps, with the keys held from
-//! the first write to the last ([`hold`](crate::core::hold)).
+//! the first write to the last ([`hold`]).
 //!
 //! ```text
 //! Notes the keys ─► Announces ─► Waits for requests of before ─► Looks (MSETNX) ─► Writes ─► replied, and held no more
