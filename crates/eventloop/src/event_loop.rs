@@ -240,6 +240,11 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.connections.find(id).map(|connection| &mut connection.state)
     }
 
+    /// Tells the handler what the stream of a connection has of its own before anything has come.
+    pub fn tell_between<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
+        self.look_below(handler, id);
+    }
+
     /// Has the handler look at a connection that has sent nothing.
     pub fn look_at<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         self.process(handler, id, 0);

@@ -17,6 +17,7 @@ const CRATES: &Arrows = &[
     ("protocol", &[]),
     ("store", &[]),
     ("eventloop", &[]),
+    ("tls", &["eventloop"]),
     ("script", &["protocol"]),
     ("commands", &["protocol", "script", "store"]),
     // The server makes the store that sessions work on.

@@ -1,0 +1,110 @@
+//! What makes a TLS connection of a stream: options whose files were read.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use larder_eventloop::Stream;
+use rustls::ServerConfig;
+use rustls::crypto::GetRandomFailed;
+use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::ticketer::TicketRotator;
+
+use crate::load::{self, LoadError};
+use crate::options::Options;
+use crate::provider::Ticketer;
+use crate::session::Session;
+use crate::stream::Tls;
+use crate::transport::Transport;
+
+/// Counts of all connections of some acceptors.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Handshakes that failed.
+    pub handshake_errors: AtomicU64,
+    /// Connections that broke the protocol after the handshake.
+    pub protocol_errors: AtomicU64,
+    /// Handshakes that were finished.
+    pub handshakes: AtomicU64,
+    /// Of these, such that resumed a session.
+    pub resumptions: AtomicU64,
+    /// Sessions that clients were given a ticket for, and that were none before.
+    pub new_sessions: AtomicU64,
+}
+
+/// Makes a [`Transport`] of each connection of a listener, by options that were loaded. A clone shares them.
+#[derive(Clone, Debug)]
+pub struct Acceptor {
+    config: Arc<ServerConfig>,
+    counters: Arc<Counters>,
+}
+
+impl Acceptor {
+    /// Reads the files of the options. `counters` count what becomes of its connections.
+    ///
+    /// # Errors
+    /// Which of the files cannot be used, and why.
+    pub fn load(options: &Options, counters: &Arc<Counters>) -> Result<Acceptor, LoadError> {
+        let chain =
+            load::certificates(&options.chain).map_err(|why| LoadError::Chain(options.chain.clone(), why))?;
+        let key = load::key(&options.key, options.key_format)
+            .map_err(|why| LoadError::Key(options.key.clone(), why))?;
+        let provider = Arc::new(load::provider(options)?);
+        let pair = |error: rustls::Error| LoadError::Pair(error.to_string());
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&load::versions(options))
+            .map_err(pair)?;
+        let config = match load::verifier(options, provider)? {
+            Some(verifier) => config.with_client_cert_verifier(verifier),
+            None => config.with_no_client_auth(),
+        };
+        let mut config = config.with_single_cert(chain, key).map_err(pair)?;
+        config.ignore_client_order = options.prefer_own_ciphers;
+        // What can be resumed is in the tickets, not in memory of the server's.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        // The first data of a resumed session could be sent again by anyone who saw them.
+        config.max_early_data_size = 0;
+        if options.resumption {
+            config.ticketer = tickets(options.ticket_lifetime_s).map_err(pair)?;
+            config.send_tls13_tickets = 1;
+        }
+        Ok(Acceptor { config: Arc::new(config), counters: Arc::clone(counters) })
+    }
+
+    /// The connection, from the handshake on.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn accept<S: Stream>(&self, stream: S) -> io::Result<Transport<S>> {
+        let session = Session::new(&self.config)?;
+        Ok(Transport::Tls(Box::new(Tls::new(stream, session, Arc::clone(&self.counters)))))
+    }
+}
+
+/// Makes tickets that are good for so long at most: their key is replaced after half of that, and the one before it is
+/// still understood.
+fn tickets(lifetime_s: u32) -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
+    /// [`TicketRotator`] wants to own what it rotates.
+    #[derive(Debug)]
+    struct Owned(Arc<dyn ProducesTickets>);
+    impl ProducesTickets for Owned {
+        fn enabled(&self) -> bool {
+            self.0.enabled()
+        }
+        fn lifetime(&self) -> u32 {
+            self.0.lifetime()
+        }
+        fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+            self.0.encrypt(plain)
+        }
+        fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+            self.0.decrypt(cipher)
+        }
+    }
+    let next = || match Ticketer::new() {
+        Ok(tickets) => Ok(Box::new(Owned(tickets)) as Box<dyn ProducesTickets>),
+        Err(_) => Err(GetRandomFailed),
+    };
+    Ok(Arc::new(TicketRotator::new((lifetime_s / 2).max(1), next)?))
+}

@@ -1,0 +1,31 @@
+//! TLS as a stream over a stream, for the event loop.
+//!
+//! ```text
+//! event loop ──► Transport ──► Plain ──────────────────────────────► socket
+//!                   └────────► Tls: open ◄── records ◄──────────────   ▲
+//!                                   seal ──► records ──► unsent ───────┘
+//! ```
+//!
+//! [`Options`] say which certificate the server shows and what it asks of clients. Loaded, they are an [`Acceptor`],
+//! which makes a [`Transport`] of each connection. rustls does the protocol: `acceptor.rs` names what is fixed at start,
+//! `session.rs` what is done with records, `provider.rs` the library of ciphers. No other file names rustls.
+//!
+//! An idle connection holds no buffer. Records are opened and sealed in buffers of the thread's. Only what is left over
+//! belongs to the connection: a partial record, or bytes for which there was no room.
+//! [`Between`](larder_eventloop::Between) reports these to the loop.
+
+#![forbid(unsafe_code)]
+
+mod acceptor;
+mod load;
+mod options;
+mod provider;
+mod session;
+mod stream;
+mod transport;
+
+pub use acceptor::{Acceptor, Counters};
+pub use load::LoadError;
+pub use options::{ClientAuth, KeyFormat, Options, Version, cipher_names, suite_names};
+pub use stream::{HANDSHAKE_BYTES, KEPT_BYTES_MAX, SCRATCH_BYTES, SESSION_BYTES, Tls};
+pub use transport::Transport;

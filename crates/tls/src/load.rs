@@ -1,0 +1,172 @@
+//! Certificates and keys from files, and what the provider offers of ciphers.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{RootCertStore, SupportedProtocolVersion, version};
+
+use crate::options::{CIPHERS, ClientAuth, KeyFormat, Options, SUITES, Version};
+use crate::provider::default_provider;
+
+/// Why options cannot be put in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// The certificates' file.
+    Chain(PathBuf, String),
+    /// The key's file.
+    Key(PathBuf, String),
+    /// Certificate and key do not belong together, or cannot serve the versions asked for.
+    Pair(String),
+    /// A file or folder of authorities.
+    Authorities(PathBuf, String),
+    /// There is no such cipher suite.
+    Cipher(String),
+}
+
+impl fmt::Display for LoadError {
+    /// memcached's words, where it has some.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Chain(path, why) => {
+                write!(f, "Error loading the certificate chain: {} : {why}", path.display())
+            }
+            LoadError::Key(path, why) => write!(f, "Error loading the key: {} : {why}", path.display()),
+            LoadError::Pair(why) => write!(f, "Error validating the certificate: {why}"),
+            LoadError::Authorities(path, why) => {
+                write!(f, "Error loading the CA certificate: {} : {why}", path.display())
+            }
+            LoadError::Cipher(name) => write!(f, "Error setting the provided cipher(s): {name} is unknown"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Most bytes of a file: the authorities of all browsers are 250 KB.
+pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
+
+/// Most files of a folder of authorities.
+const FOLDER_FILES_MAX: usize = 1024;
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let bytes = fs::metadata(path).map_err(|error| error.to_string())?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(format!("the file has more than {} MiB", FILE_BYTES_MAX >> 20));
+    }
+    fs::read(path).map_err(|error| error.to_string())
+}
+
+/// The certificates of a PEM file, one at least.
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let text = read(path)?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let all = all.map_err(|error| error.to_string())?;
+    if all.is_empty() { Err("there is no certificate in it".to_owned()) } else { Ok(all) }
+}
+
+/// The private key of a file.
+pub(crate) fn key(path: &Path, format: KeyFormat) -> Result<PrivateKeyDer<'static>, String> {
+    let bytes = read(path)?;
+    match format {
+        KeyFormat::Pem => PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
+            let is_encrypted = [&b"ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"];
+            let found = |mark: &&[u8]| bytes.windows(mark.len()).any(|window| window == *mark);
+            match is_encrypted.iter().any(found) {
+                true => "the key is encrypted; decrypt it with `openssl pkey`".to_owned(),
+                false => error.to_string(),
+            }
+        }),
+        KeyFormat::Der => PrivateKeyDer::try_from(bytes).map_err(str::to_owned),
+    }
+}
+
+/// The provider with the cipher suites asked for.
+pub(crate) fn provider(options: &Options) -> Result<CryptoProvider, LoadError> {
+    let mut provider = default_provider();
+    for (names, known, is_newer) in
+        [(&options.suites, &SUITES[..], true), (&options.ciphers, &CIPHERS, false)]
+    {
+        if names.is_empty() {
+            continue;
+        }
+        provider.cipher_suites.retain(|suite| suite.tls13().is_some() != is_newer);
+        for name in names {
+            let found = known.iter().find(|(known, _)| known == name);
+            let (_, suite) = found.ok_or_else(|| LoadError::Cipher(name.clone()))?;
+            provider.cipher_suites.push(*suite);
+        }
+    }
+    Ok(provider)
+}
+
+/// The versions that the options leave.
+pub(crate) fn versions(options: &Options) -> Vec<&'static SupportedProtocolVersion> {
+    let all = [(Version::Tls13, &version::TLS13), (Version::Tls12, &version::TLS12)];
+    let spoken =
+        |&(version, _): &(Version, _)| version >= options.min_version && version <= options.max_version;
+    all.into_iter().filter(spoken).map(|(_, version)| version).collect()
+}
+
+/// What verifies clients' certificates; none if the server asks for none. The authorities are read all the same, as
+/// memcached does, so that a bad file is told when it is named.
+pub(crate) fn verifier(
+    options: &Options,
+    provider: Arc<CryptoProvider>,
+) -> Result<Option<Arc<dyn ClientCertVerifier>>, LoadError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(path) = &options.authorities {
+        add(&mut roots, path).map_err(|why| LoadError::Authorities(path.clone(), why))?;
+    }
+    if let Some(folder) = &options.authorities_folder {
+        add_folder(&mut roots, folder).map_err(|why| LoadError::Authorities(folder.clone(), why))?;
+    }
+    if options.clients == ClientAuth::None {
+        return Ok(None);
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let verifier = match options.clients {
+        ClientAuth::Optional => verifier.allow_unauthenticated(),
+        ClientAuth::None | ClientAuth::Required => verifier,
+    };
+    let path =
+        || options.authorities.clone().or_else(|| options.authorities_folder.clone()).unwrap_or_default();
+    verifier.build().map(Some).map_err(|error| LoadError::Authorities(path(), error.to_string()))
+}
+
+fn add(roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Adds the certificates of a folder's files. Links to one file, which OpenSSL's folders have by hash, count once.
+fn add_folder(roots: &mut RootCertStore, folder: &Path) -> Result<(), String> {
+    let names = fs::read_dir(folder).map_err(|error| error.to_string())?;
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for name in names {
+        let path = name.map_err(|error| error.to_string())?.path();
+        if let Ok(path) = fs::canonicalize(path) {
+            paths.push(path);
+        }
+        if paths.len() > FOLDER_FILES_MAX {
+            return Err(format!("the folder has more than {FOLDER_FILES_MAX} files"));
+        }
+    }
+    paths.sort();
+    paths.dedup();
+    let before = roots.len();
+    for path in paths.iter().filter(|path| path.is_file()) {
+        if let Ok(found) = certificates(path) {
+            roots.add_parsable_certificates(found);
+        }
+    }
+    if roots.len() == before { Err("there is no certificate in it".to_owned()) } else { Ok(()) }
+}

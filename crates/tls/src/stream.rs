@@ -1,0 +1,416 @@
+//! TLS over a stream: what is received is opened, what is sent is sealed, in buffers of the thread's.
+//!
+//! A connection keeps only what is left over, and no memory while nothing is:
+//! - `records`: a partial record, or whole ones for whose plaintext there was no room;
+//! - `plain`: plaintext for which there was no room;
+//! - `unsent`: sealed bytes that the stream below did not take. While there are some, nothing more is sealed.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_eventloop::{Between, Stream};
+
+use crate::acceptor::Counters;
+use crate::session::{Opened, SEAL_BYTES_MAX, Session};
+
+/// Most plaintext bytes of a record, by the protocol.
+const PLAIN_BYTES_MAX: usize = 16 << 10;
+/// Most bytes of a record: header, plaintext, and what a cipher may add by the protocol.
+const RECORD_BYTES_MAX: usize = 5 + PLAIN_BYTES_MAX + 256;
+/// Bytes of records received at once. Their plaintext is shorter, so that the loop's receive buffer has room for it.
+const INCOMING_BYTES: usize = 64 << 10;
+/// Bytes that are sealed before they are sent: the most that a connection has unsent.
+const SEALED_BYTES: usize = 4 * (PLAIN_BYTES_MAX + SEAL_BYTES_MAX);
+/// Most bytes that one send takes, so that other connections have their turn.
+const SEND_BYTES_MAX: usize = 256 << 10;
+/// A slice of so many bytes is sealed where it lies, even if its record is short. Shorter ones are joined.
+const DIRECT_BYTES_MIN: usize = 8 << 10;
+
+/// Most bytes kept of a handshake message that takes several records. A client's certificates are some thousand bytes.
+pub const KEPT_BYTES_MAX: usize = 32 << 10;
+/// Memory of a connection's keys and state after the handshake, …
+pub const SESSION_BYTES: usize = 4 << 10;
+/// … and during the handshake.
+pub const HANDSHAKE_BYTES: usize = 16 << 10;
+/// Memory of a thread that has TLS connections.
+pub const SCRATCH_BYTES: usize = KEPT_BYTES_MAX + INCOMING_BYTES + PLAIN_BYTES_MAX + SEALED_BYTES;
+
+/// A thread's buffers for records.
+struct Scratch {
+    incoming: Box<[u8]>,
+    staging: Vec<u8>,
+    sealed: Box<[u8]>,
+    messages: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Option<Box<Scratch>>> = const { RefCell::new(None) };
+}
+
+fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
+    SCRATCH.with_borrow_mut(|scratch| {
+        work(scratch.get_or_insert_with(|| {
+            Box::new(Scratch {
+                incoming: vec![0; KEPT_BYTES_MAX + INCOMING_BYTES].into_boxed_slice(),
+                staging: Vec::with_capacity(PLAIN_BYTES_MAX),
+                sealed: vec![0; SEALED_BYTES].into_boxed_slice(),
+                messages: Vec::new(),
+            })
+        }))
+    })
+}
+
+/// A TLS connection, the server's side.
+pub struct Tls<S> {
+    inner: S,
+    session: Session,
+    counters: Arc<Counters>,
+    records: Vec<u8>,
+    /// The first of them is whole.
+    whole: bool,
+    plain: Remainder,
+    unsent: Remainder,
+    /// The peer sends no more.
+    ended: bool,
+    /// The peer broke the protocol, or the handshake failed.
+    failed: bool,
+}
+
+impl<S: fmt::Debug> fmt::Debug for Tls<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+/// Bytes that are taken from the front. It has no memory while it is empty.
+#[derive(Debug, Default)]
+struct Remainder {
+    bytes: Vec<u8>,
+    from: usize,
+}
+
+impl Remainder {
+    fn left(&self) -> &[u8] {
+        &self.bytes[self.from..]
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len() - self.from
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.from += bytes;
+        if self.len() == 0 {
+            *self = Remainder::default();
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            // Exactly, because the memory is charged.
+            self.bytes.reserve_exact(bytes.len());
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// The slices of a receive, filled in order.
+struct Place<'p, 's> {
+    slices: &'p mut [IoSliceMut<'s>],
+    index: usize,
+    at: usize,
+    room: usize,
+    taken: usize,
+}
+
+impl<'p, 's> Place<'p, 's> {
+    fn new(slices: &'p mut [IoSliceMut<'s>]) -> Place<'p, 's> {
+        let room = slices.iter().map(|slice| slice.len()).sum();
+        Place { slices, index: 0, at: 0, room, taken: 0 }
+    }
+
+    fn left(&self) -> usize {
+        self.room - self.taken
+    }
+
+    /// Copies what there is room for; returns how many bytes.
+    fn put(&mut self, mut bytes: &[u8]) -> usize {
+        let before = self.taken;
+        while !bytes.is_empty()
+            && let Some(slice) = self.slices.get_mut(self.index)
+        {
+            let room = &mut slice[self.at..];
+            let fits = room.len().min(bytes.len());
+            room[..fits].copy_from_slice(&bytes[..fits]);
+            bytes = &bytes[fits..];
+            self.taken += fits;
+            self.at += fits;
+            if self.at == slice.len() {
+                (self.index, self.at) = (self.index + 1, 0);
+            }
+        }
+        self.taken - before
+    }
+}
+
+/// The slices of a send, cut and joined into pieces of one record each.
+struct Pieces<'p, 's> {
+    slices: &'p [IoSlice<'s>],
+    at: usize,
+}
+
+impl Pieces<'_, '_> {
+    /// The next piece, which is in `staging` if several slices are joined.
+    fn next<'n>(&'n mut self, staging: &'n mut Vec<u8>) -> Option<&'n [u8]> {
+        staging.clear();
+        while let [slice, behind @ ..] = self.slices {
+            let left = &slice[self.at..];
+            let alone = left.len() >= DIRECT_BYTES_MIN || behind.is_empty();
+            if alone && !staging.is_empty() && left.len() > PLAIN_BYTES_MAX - staging.len() {
+                break;
+            }
+            let bytes = left.len().min(PLAIN_BYTES_MAX - staging.len());
+            let piece = &left[..bytes];
+            self.at += bytes;
+            if self.at == slice.len() {
+                (self.slices, self.at) = (behind, 0);
+            }
+            if alone && staging.is_empty() && bytes > 0 {
+                return Some(piece);
+            }
+            staging.extend_from_slice(piece);
+            if staging.len() == PLAIN_BYTES_MAX {
+                break;
+            }
+        }
+        (!staging.is_empty()).then_some(staging)
+    }
+}
+
+impl<S> Tls<S> {
+    pub(crate) fn new(inner: S, session: Session, counters: Arc<Counters>) -> Tls<S> {
+        let (plain, unsent) = Default::default();
+        let records = Vec::new();
+        Tls { inner, session, counters, records, whole: false, plain, unsent, ended: false, failed: false }
+    }
+
+    /// The stream below.
+    pub(crate) fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// Bytes that a receive brings without asking the stream below; an end or an error counts as one.
+    fn received(&self) -> usize {
+        let records = if self.whole { self.records.len() } else { 0 };
+        self.plain.len() + records + usize::from(self.ended || self.failed)
+    }
+
+    #[cold]
+    fn note_handshake(&mut self) {
+        self.counters.handshakes.fetch_add(1, Relaxed);
+        if self.session.is_resumed() {
+            self.counters.resumptions.fetch_add(1, Relaxed);
+        } else if self.session.gives_tickets() {
+            self.counters.new_sessions.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[cold]
+    fn note_failure(&mut self, opening: bool) {
+        self.failed = true;
+        let errors = if opening { &self.counters.handshake_errors } else { &self.counters.protocol_errors };
+        errors.fetch_add(1, Relaxed);
+    }
+}
+
+impl<S: Stream> Tls<S> {
+    fn receive(&mut self, scratch: &mut Scratch, place: &mut Place<'_, '_>) -> io::Result<usize> {
+        let bytes = place.put(self.plain.left());
+        self.plain.advance(bytes);
+        if self.plain.len() > 0 || place.taken > 0 && !self.whole {
+            return Ok(place.taken);
+        }
+        if self.failed || self.ended {
+            return self.outcome(place.taken);
+        }
+        let kept = self.records.len();
+        scratch.incoming[..kept].copy_from_slice(&self.records);
+        let mut len = kept;
+        if !self.whole {
+            let room = place.left().clamp(RECORD_BYTES_MAX, INCOMING_BYTES);
+            match self.inner.recv(&mut scratch.incoming[kept..kept + room])? {
+                0 => self.ended = true,
+                bytes => len += bytes,
+            }
+        }
+        self.open(scratch, len, place);
+        self.send_messages(scratch)?;
+        self.outcome(place.taken)
+    }
+
+    /// Sends the messages of TLS itself.
+    fn send_messages(&mut self, scratch: &mut Scratch) -> io::Result<()> {
+        self.unsent.put(&scratch.messages);
+        scratch.messages.clear();
+        scratch.messages.shrink_to(PLAIN_BYTES_MAX);
+        self.flush()
+    }
+
+    /// Opens what is whole of `len` bytes of records, and keeps the rest.
+    fn open(&mut self, scratch: &mut Scratch, len: usize, place: &mut Place<'_, '_>) {
+        let opening = self.session.is_handshaking();
+        let plain = &mut self.plain;
+        let records = &mut scratch.incoming[..len];
+        let Opened { used, stopped, ended, failed } =
+            self.session.open(records, &mut scratch.messages, |bytes| {
+                let fits = place.put(bytes);
+                plain.put(&bytes[fits..]);
+                place.left() > 0
+            });
+        let rest = &scratch.incoming[used..len];
+        self.whole = stopped && is_whole(rest);
+        self.records.clear();
+        if rest.is_empty() {
+            self.records = Vec::new();
+        } else {
+            self.records.reserve_exact(rest.len());
+            self.records.extend_from_slice(rest);
+        }
+        self.ended |= ended;
+        let too_long = !self.whole && rest.len() > KEPT_BYTES_MAX;
+        // A whole record is left where there was no more room, or because it holds a part of a handshake message. Those
+        // after the handshake have a few bytes, and no client cuts them.
+        let in_parts = !stopped && !self.session.is_handshaking() && is_whole(rest);
+        if failed || too_long || in_parts {
+            self.note_failure(opening);
+        } else if opening && !self.session.is_handshaking() {
+            self.note_handshake();
+        }
+    }
+
+    /// What a receive returns that took so many bytes.
+    fn outcome(&self, taken: usize) -> io::Result<usize> {
+        match (taken, self.failed, self.ended) {
+            (1.., _, _) => Ok(taken),
+            (0, true, _) => Err(io::ErrorKind::InvalidData.into()),
+            (0, false, true) => Ok(0),
+            (0, false, false) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn seal(&mut self, scratch: &mut Scratch, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.failed {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        if self.session.is_handshaking() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.session.write(&mut scratch.messages);
+        self.send_messages(scratch)?;
+        if self.unsent.len() > 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut pieces = Pieces { slices, at: 0 };
+        let mut taken = 0;
+        while taken < SEND_BYTES_MAX {
+            let mut sealed = 0;
+            while scratch.sealed.len() - sealed >= PLAIN_BYTES_MAX + SEAL_BYTES_MAX
+                && let Some(piece) = pieces.next(&mut scratch.staging)
+            {
+                sealed += self.session.seal(piece, &mut scratch.sealed[sealed..])?;
+                taken += piece.len();
+            }
+            if sealed == 0 {
+                break;
+            }
+            let sealed = &scratch.sealed[..sealed];
+            let sent = or_none(self.inner.send(sealed))?;
+            if sent < sealed.len() {
+                self.unsent.put(&sealed[sent..]);
+                break;
+            }
+        }
+        Ok(taken)
+    }
+}
+
+fn or_none(sent: io::Result<usize>) -> io::Result<usize> {
+    match sent {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        sent => sent,
+    }
+}
+
+/// There is a whole record in front.
+fn is_whole(records: &[u8]) -> bool {
+    let Some(&[_, _, _, high, low]) = records.first_chunk::<5>() else { return false };
+    records.len() >= 5 + usize::from(u16::from_be_bytes([high, low]))
+}
+
+impl<S: Stream> Stream for Tls<S> {
+    fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.recv_vectored(&mut [IoSliceMut::new(buffer)])
+    }
+
+    fn recv_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        with_scratch(|scratch| self.receive(scratch, &mut Place::new(slices)))
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.send_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        with_scratch(|scratch| self.seal(scratch, slices))
+    }
+
+    fn room(&self) -> usize {
+        if self.unsent.len() > 0 { 0 } else { self.inner.room() }
+    }
+
+    fn pending(&self) -> usize {
+        // With what is to come, a partial record may become whole.
+        let coming = self.inner.pending();
+        let part = if coming > 0 { self.records.len() } else { 0 };
+        coming + part + self.received()
+    }
+
+    fn between(&self) -> Option<Between> {
+        let opening = self.session.is_handshaking();
+        let session = if opening { HANDSHAKE_BYTES } else { SESSION_BYTES };
+        let kept = self.records.capacity() + self.plain.bytes.capacity() + self.unsent.bytes.capacity();
+        Some(Between {
+            received: self.received(),
+            unsent: self.unsent.len(),
+            partial: if self.whole { 0 } else { self.records.len() },
+            memory: session + kept,
+            opening,
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while self.unsent.len() > 0 {
+            let offered = self.unsent.len();
+            let sent = or_none(self.inner.send(self.unsent.left()))?;
+            self.unsent.advance(sent);
+            if sent < offered {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        if self.session.is_handshaking() || self.failed {
+            return;
+        }
+        let mut messages = Vec::new();
+        self.session.close(&mut messages);
+        self.unsent.put(&messages);
+        // The loop does not wait for it: a client that does not take it now sees the end of the stream all the same.
+        let _ = self.flush();
+    }
+}

@@ -1,0 +1,131 @@
+//! A server's acceptor and a client that trusts it, joined by a simulated stream.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use larder_eventloop::sim::{Network, Peer, SimStream, Time, Weather};
+use larder_eventloop::{Between, Stream};
+use larder_tls::{Acceptor, Counters, Options, Transport};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+/// Files of one test, which end with it.
+pub struct Files {
+    folder: PathBuf,
+}
+
+impl Files {
+    pub fn new() -> Files {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("larder-tls-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).expect("a new folder");
+        Files { folder }
+    }
+
+    pub fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.folder.join(name);
+        std::fs::write(&path, bytes).expect("written");
+        path
+    }
+
+    pub fn folder(&self) -> PathBuf {
+        self.folder.clone()
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub struct Pair {
+    pub acceptor: Acceptor,
+    pub counters: Arc<Counters>,
+    pub trust: Arc<ClientConfig>,
+    network: Network,
+}
+
+/// A server by these options, whose certificate and key are made here, and a client that trusts it.
+pub fn pair(options: Options) -> Pair {
+    pair_in(options, Weather::FAIR)
+}
+
+/// The same where streams bring and take what they like.
+pub fn pair_in(options: Options, weather: Weather) -> Pair {
+    let made = rcgen::generate_simple_self_signed(["larder.test".to_owned()]).expect("a certificate");
+    let files = Files::new();
+    let chain = files.put("crt", made.cert.pem());
+    let key = files.put("key", made.signing_key.serialize_pem());
+    let counters: Arc<Counters> = Arc::default();
+    let acceptor = Acceptor::load(&Options { chain, key, ..options }, &counters).expect("good files");
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).expect("a certificate");
+    let trust = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let network = Network::new(1, weather, Time::default());
+    Pair { acceptor, counters, trust: Arc::new(trust), network }
+}
+
+impl Pair {
+    pub fn client(&self) -> ClientConnection {
+        let name = "larder.test".try_into().expect("a name");
+        ClientConnection::new(Arc::clone(&self.trust), name).expect("a client")
+    }
+
+    pub fn accept(&self) -> (Transport<SimStream>, Peer) {
+        let (stream, peer) = self.network.connect();
+        (self.acceptor.accept(stream).expect("random numbers"), peer)
+    }
+}
+
+pub fn between(stream: &Transport<SimStream>) -> Between {
+    stream.between().expect("it is TLS")
+}
+
+/// What the client has to send, as records.
+pub fn records(client: &mut ClientConnection) -> Vec<u8> {
+    let mut records = Vec::new();
+    while client.wants_write() {
+        client.write_tls(&mut records).expect("a vector takes all");
+    }
+    records
+}
+
+/// Sends the client's records to the server.
+pub fn send(client: &mut ClientConnection, peer: &Peer) {
+    let records = records(client);
+    peer.send(&records);
+}
+
+/// Gives the client what the server has sent; returns its plaintext.
+pub fn take(client: &mut ClientConnection, peer: &Peer) -> Vec<u8> {
+    let came = peer.read(usize::MAX);
+    let (mut left, mut plain) = (&came[..], Vec::new());
+    while !left.is_empty() {
+        client.read_tls(&mut left).expect("a slice gives all");
+        let bytes = client.process_new_packets().expect("good records").plaintext_bytes_to_read();
+        let at = plain.len();
+        plain.resize(at + bytes, 0);
+        client.reader().read_exact(&mut plain[at..]).expect("so much is there");
+    }
+    plain
+}
+
+pub fn would_block(stream: &mut Transport<SimStream>) {
+    let error = stream.recv(&mut [0; 100]).expect_err("no plaintext");
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+pub fn shake_hands(client: &mut ClientConnection, stream: &mut Transport<SimStream>, peer: &Peer) {
+    while between(stream).opening || client.is_handshaking() {
+        send(client, peer);
+        would_block(stream);
+        assert!(take(client, peer).is_empty());
+    }
+}
