@@ -5,17 +5,16 @@
 //! while the server has as many as it may, until one ends; when the system refuses one, or no worker has room
 //! for it, for [`PAUSE_MS`]. The listeners are not watched meanwhile, so that clients that wait there cost nothing.
 
-use std::io;
-use std::os::unix::net::UnixStream;
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 use larder_eventloop::poll::{Events, Interest, Poller};
-use larder_eventloop::socket::Address;
+use larder_eventloop::socket::{Address, Socket};
 use larder_eventloop::{Millis, Stream};
 
-use crate::Line;
+use crate::Signals;
 use crate::hub::Hub;
 use crate::listen::Bound;
 use crate::log::Rarely;
@@ -37,6 +36,8 @@ pub enum Heard {
     Woken,
     /// The server is to stop.
     Signal,
+    /// The server is to read its files again.
+    Reload,
 }
 
 /// The system as the acceptor sees it: listeners, what wakes it, and a wait for all of them.
@@ -127,6 +128,7 @@ impl<E: Entrance> Acceptor<E> {
             match self.entrance.heard(index) {
                 Heard::Woken => drop(self.hub.waker.drain()),
                 Heard::Signal => return Ok(false),
+                Heard::Reload => self.hub.reload(),
                 Heard::Connections(listener) if self.pause.is_none() => {
                     if let Err(full) = self.accept(listener) {
                         self.begin_pause(full)?;
@@ -187,8 +189,10 @@ impl<E: Entrance> Acceptor<E> {
             }
             match self.entrance.accept(listener) {
                 Ok((stream, peer)) => match worker.filter(|_| !full) {
-                    Some(worker) => self.hand_over(worker, Arrival { stream, peer, listener }),
-                    None => self.refuse(stream, listener),
+                    Some(worker) if self.begins(listener) => {
+                        self.hand_over(worker, Arrival { stream, peer, listener });
+                    }
+                    Some(_) | None => self.refuse(stream, listener),
                 },
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -207,13 +211,19 @@ impl<E: Entrance> Acceptor<E> {
         }
     }
 
+    /// Counts a connection that begins a TLS handshake; false when too many are in theirs.
+    fn begins(&self, listener: usize) -> bool {
+        let max = self.hub.config.strangers_max();
+        self.hub.listeners[listener].tls.is_none() || self.hub.certificates.begin(max)
+    }
+
     fn refuse(&mut self, mut stream: E::Stream, listener: usize) {
         self.hub.tally.rejected.fetch_add(1, Relaxed);
         let _ = stream.send(self.hub.listeners[listener].speaks.refusal());
         // Bytes that nobody took would have the close reset the connection, and the refusal be lost.
         let _ = stream.recv(&mut [0; 4096]);
         if let Some(times) = self.refusals.due(self.entrance.now()) {
-            tracing::info!(times, "connection refused: -c is reached");
+            tracing::info!(times, "connection refused: -c, or its share of TLS handshakes, is reached");
         }
     }
 
@@ -236,39 +246,47 @@ impl<E: Entrance> Acceptor<E> {
 
 const WAKER: u64 = u64::MAX;
 const SIGNAL: u64 = u64::MAX - 1;
+const RELOAD: u64 = u64::MAX - 2;
 
 /// The listeners of a server, its signals, and epoll.
 #[derive(Debug)]
-pub struct Listeners<'a> {
+pub struct Listeners<'a, F> {
     poller: Poller,
     bound: &'a [Bound],
+    signals: &'a Signals,
+    /// Makes a connection of a socket.
+    stream: F,
     events: Events,
     started: Instant,
 }
 
-impl<'a> Listeners<'a> {
-    /// Listeners that are watched, beside signals and the hub's waker, with a clock counted from `started`.
+impl<'a, F> Listeners<'a, F> {
+    /// Listeners that are watched, beside signals and the hub's waker, with a clock counted from `started`. `stream` makes
+    /// a connection of a socket of the listener of an index.
     ///
     /// # Errors
     /// When the system refuses to watch them.
     pub fn new(
         hub: &Hub,
         bound: &'a [Bound],
-        signals: &UnixStream,
+        signals: &'a Signals,
         started: Instant,
-    ) -> io::Result<Listeners<'a>> {
+        stream: F,
+    ) -> io::Result<Listeners<'a, F>> {
         let poller = Poller::new()?;
         poller.add(&hub.waker, WAKER, Interest::Read)?;
-        poller.add(signals, SIGNAL, Interest::Read)?;
+        poller.add(&signals.stop, SIGNAL, Interest::Read)?;
+        poller.add(&signals.reload, RELOAD, Interest::Read)?;
         for (index, Bound { listener, .. }) in bound.iter().enumerate() {
             poller.add(listener, index as u64, Interest::Read)?;
         }
-        Ok(Listeners { poller, bound, events: Events::with_capacity(bound.len() + 2), started })
+        let events = Events::with_capacity(bound.len() + 3);
+        Ok(Listeners { poller, bound, signals, stream, events, started })
     }
 }
 
-impl Entrance for Listeners<'_> {
-    type Stream = Line;
+impl<F: Fn(usize, Socket) -> io::Result<S>, S: Stream> Entrance for Listeners<'_, F> {
+    type Stream = S;
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         self.poller.wait(&mut self.events, timeout)?;
@@ -279,6 +297,11 @@ impl Entrance for Listeners<'_> {
         match self.events.at(index).token {
             WAKER => Heard::Woken,
             SIGNAL => Heard::Signal,
+            RELOAD => {
+                // All that came meanwhile are one.
+                while matches!((&self.signals.reload).read(&mut [0; 64]), Ok(1..)) {}
+                Heard::Reload
+            }
             listener => Heard::Connections(listener as usize),
         }
     }
@@ -293,11 +316,11 @@ impl Entrance for Listeners<'_> {
         bound.try_for_each(|(index, at)| self.poller.modify(&at.listener, index as u64, interest))
     }
 
-    fn accept(&mut self, listener: usize) -> io::Result<(Line, Address)> {
+    fn accept(&mut self, listener: usize) -> io::Result<(S, Address)> {
         let socket = self.bound[listener].listener.accept()?;
         // One that has gone since has no other end.
         let peer = socket.peer_address().map_err(|_| io::ErrorKind::ConnectionAborted)?;
-        Ok((socket, peer))
+        Ok(((self.stream)(listener, socket)?, peer))
     }
 }
 

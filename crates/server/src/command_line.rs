@@ -62,6 +62,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, S
     if matches.get_flag("options-markdown") {
         return Ok(Request::Print(markdown()));
     }
+    config.tls_options.join()?;
     config.check()?;
     Ok(Request::Serve(Box::new(config)))
 }
@@ -168,7 +169,6 @@ mod tests {
             "-m x",
             "-p 70000",
             "-U 11211",
-            "-Z",
             "-S",
             "-S -B ascii --requirepass x",
             "-S -B auto --requirepass x",
@@ -179,7 +179,7 @@ mod tests {
             "-o ext_path=/x:1g",
             "-o nonsense",
             "-o proxy_config=x",
-            "-o ssl_key=x",
+            "-o ssl_min_version=0",
             "-a 8",
             "-a 1000",
             "-f 1",
@@ -195,6 +195,34 @@ mod tests {
         }
         assert!(config("--nonsense").unwrap_err().contains("--nonsense"));
         assert!(config("-l mtls:127.0.0.1").unwrap_err().contains("TLS"));
+    }
+
+    #[test]
+    fn tls_has_all_that_it_needs_or_says_what_is_missing() {
+        let pair = "-o ssl_chain_cert=/c,ssl_key=/k";
+        for (line, missing) in [
+            ("-Z".to_owned(), "ssl_chain_cert"),
+            ("-Z -o ssl_chain_cert=/c".into(), "ssl_key"),
+            (format!("-Z {pair} -p 0"), "TCP port"),
+            (format!("-Z {pair} -s /s"), "TCP port"),
+            (format!("-Z {pair},ssl_verify_mode=1"), "ssl_ca_cert"),
+            (format!("-Z {pair} -l mtls:127.0.0.1"), "ssl_ca_cert"),
+            (format!("{pair} -l btls:127.0.0.1"), "-Z"),
+            ("--tls-port 1".into(), "--tls-cert-file"),
+            ("--tls-port 1 --tls-cert-file /c".into(), "--tls-key-file"),
+            ("--tls-port 1 --tls-cert-file /c --tls-key-file /k".into(), "--tls-ca-cert-file"),
+        ] {
+            let error = config(&line).expect_err(&line);
+            assert!(error.contains(missing) && !error.contains('\n'), "{line}: {error}");
+        }
+        let text = config(&format!("-Z {pair} -l notls:127.0.0.1,btls:[::1]:99")).unwrap();
+        assert!(text.tls && text.resp_port().is_none() && !text.tls_options.cache.resumption);
+        assert_eq!(config(&format!("-Z {pair} --redis-port 7")).unwrap().resp_port(), Some(7));
+        let redis = "--tls-port 1 --tls-cert-file /c --tls-key-file /k --tls-auth-clients no";
+        let redis = config(redis).unwrap();
+        assert_eq!((redis.redis_tls_port, redis.resp_port()), (Some(1), Some(6379)));
+        assert!(redis.tls_options.redis.resumption);
+        assert!(config(pair).is_ok_and(|config| !config.tls), "as in memcached, of no effect without -Z");
     }
 
     #[test]

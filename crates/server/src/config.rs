@@ -10,6 +10,7 @@ use larder_commands::{DebugCommand, Digest, Speaks};
 use larder_eventloop::socket::Address;
 
 use crate::listen::{HttpHost, Place};
+use crate::tls::{self, TlsOptions};
 use crate::values::USERS_MAX;
 
 /// Which protocols a listener answers (`-B`).
@@ -38,6 +39,12 @@ pub struct Config {
     pub http_port: Option<u16>,
     /// `--http-port` was given.
     pub http_port_given: bool,
+    /// `-Z`.
+    pub tls: bool,
+    /// `-o ssl_…` and `--tls-…`.
+    pub tls_options: TlsOptions,
+    /// `--tls-port`: none is off, 0 any free port.
+    pub redis_tls_port: Option<u16>,
     /// `--requirepass` or what `--requirepass-file` has, if given and not empty.
     pub password: Option<Digest>,
     /// `--http-host`, if given.
@@ -169,6 +176,8 @@ pub struct Reported {
     pub temporary_ttl_s: Option<u32>,
     /// `watcher_logbuf_size`, bytes.
     pub watcher_logbuf_bytes: u32,
+    /// `ssl_wbuf_size`, bytes.
+    pub tls_write_buffer_bytes: u32,
     /// `slab_sizes`, bytes; none by default.
     pub slab_sizes: Vec<u32>,
     /// `worker_logbuf_size`, bytes.
@@ -189,6 +198,9 @@ impl Default for Config {
             http_host: None,
             http_users: Vec::new(),
             http_hide_keys: false,
+            tls: false,
+            tls_options: TlsOptions::default(),
+            redis_tls_port: None,
             password: None,
             protected: true,
             debug: DebugCommand::No,
@@ -256,6 +268,7 @@ impl Default for Reported {
             warm_max_factor: 2.0,
             temporary_ttl_s: None,
             watcher_logbuf_bytes: 256 << 10,
+            tls_write_buffer_bytes: 16 << 10,
             slab_sizes: Vec::new(),
             worker_logbuf_bytes: 64 << 10,
             read_buf_mem_limit_mb: 0,
@@ -309,9 +322,10 @@ impl Config {
         self.port.filter(|_| !closed)
     }
 
-    /// The TCP port for RESP clients; beside a Unix socket only if it was asked for.
+    /// The TCP port for RESP clients; beside a Unix socket, or where others speak TLS, only if it was asked for.
     pub fn resp_port(&self) -> Option<u16> {
-        self.redis_port.filter(|_| self.redis_port_given || self.unix_socket.is_none())
+        let usual = self.unix_socket.is_none() && !self.tls;
+        self.redis_port.filter(|_| self.redis_port_given || usual)
     }
 
     /// Bytes of the largest item: `-I`, or 1 MiB as far as memory allows.
@@ -394,7 +408,8 @@ impl Config {
             return Err("-Y, --text-auth no: users of text clients, and none is asked who it is".into());
         }
         self.check_sasl()?;
-        self.check_slab_sizes()
+        self.check_slab_sizes()?;
+        tls::check(self)
     }
 
     /// Who says who it is in which protocol.

@@ -1,7 +1,10 @@
 //! The table of `-o` options, memcached's `name` or `name=value`, one row each.
 
+use larder_tls::{ClientAuth, KeyFormat, Version, cipher_names};
+
 use crate::config::Config;
 use crate::options::Effect;
+use crate::tls::names;
 use crate::values::number;
 
 /// One `-o` option.
@@ -47,7 +50,8 @@ const fn takes(row: Extended, value: &'static str, default: &'static str, range:
     Extended { value: Some(value), default, range, ..row }
 }
 
-const TLS: &str = "TLS is not spoken; put a TLS proxy in front";
+const TLS_BUFFER: &str = "replies are sealed in memory of their worker's; reported by `stats settings`";
+const TLS_KERNEL: &str = "records are sealed here; reported by `stats settings`";
 const EXTSTORE: &str = "there is no storage beside memory";
 const PROXY: &str = "this is a cache and no proxy";
 const ONE_INDEX: &str = "the index grows by itself, in small steps";
@@ -363,16 +367,100 @@ pub const EXTENDED: &[Extended] = &[
         "0",
         "0 to 4294967295",
     ),
-    takes(refused("ssl_chain_cert", "TLS certificate", TLS), "PATH", "", ""),
-    takes(refused("ssl_key", "TLS key", TLS), "PATH", "", ""),
-    takes(refused("ssl_keyformat", "TLS key format", TLS), "FORMAT", "", ""),
-    takes(refused("ssl_verify_mode", "TLS verification of clients", TLS), "MODE", "", ""),
-    takes(refused("ssl_ciphers", "TLS ciphers", TLS), "LIST", "", ""),
-    takes(refused("ssl_ca_cert", "TLS authorities", TLS), "PATH", "", ""),
-    takes(refused("ssl_wbuf_size", "TLS buffer", TLS), "KILOBYTES", "", ""),
-    refused("ssl_session_cache", "TLS sessions", TLS),
-    refused("ssl_kernel_tls", "TLS in the kernel", TLS),
-    takes(refused("ssl_min_version", "TLS version", TLS), "VERSION", "", ""),
+    takes(
+        works("ssl_chain_cert", "with -Z: certificates, the server's own first, as PEM", |config, value| {
+            config.tls_options.cache.chain = need(value)?.into();
+            Ok(())
+        }),
+        "PATH",
+        "",
+        "",
+    ),
+    takes(
+        works("ssl_key", "with -Z: the key of ssl_chain_cert", |config, value| {
+            config.tls_options.cache.key = need(value)?.into();
+            Ok(())
+        }),
+        "PATH",
+        "",
+        "",
+    ),
+    takes(
+        works("ssl_keyformat", "how ssl_key is written: 1 as PEM, 2 as DER", |config, value| {
+            config.tls_options.cache.key_format =
+                if number(need(value)?, 1, 2)? == 1 { KeyFormat::Pem } else { KeyFormat::Der };
+            Ok(())
+        }),
+        "FORMAT",
+        "1",
+        "1, 2",
+    ),
+    takes(
+        works(
+            "ssl_verify_mode",
+            "certificates of clients: 0 are not asked for, 1 have to be good if they are shown, 2 and 3 have to be shown",
+            |config, value| {
+                config.tls_options.cache.clients = match number(need(value)?, 0, 3)? {
+                    0 => ClientAuth::None,
+                    1 => ClientAuth::Optional,
+                    _ => ClientAuth::Required,
+                };
+                Ok(())
+            },
+        ),
+        "MODE",
+        "0",
+        "0 to 3",
+    ),
+    takes(
+        works("ssl_ca_cert", "who may have signed the certificates of clients, as PEM", |config, value| {
+            config.tls_options.cache.authorities = Some(need(value)?.into());
+            Ok(())
+        }),
+        "PATH",
+        "",
+        "",
+    ),
+    takes(
+        works(
+            "ssl_ciphers",
+            "ciphers of TLS 1.2, by OpenSSL's names with colons between; those of 1.3 are always all",
+            |config, value| {
+                config.tls_options.cache.ciphers = names(need(value)?, cipher_names())?;
+                Ok(())
+            },
+        ),
+        "LIST",
+        "",
+        "of ECDHE-ECDSA and ECDHE-RSA with AES256-GCM-SHA384, AES128-GCM-SHA256 and CHACHA20-POLY1305",
+    ),
+    takes(
+        works("ssl_min_version", "the oldest version of TLS: 2 is 1.2, 3 is 1.3", |config, value| {
+            config.tls_options.cache.min_version = match number(need(value)?, 0, 3)? {
+                0 | 1 => return Err("TLS before 1.2 is not spoken: it is not safe any more".into()),
+                2 => Version::Tls12,
+                _ => Version::Tls13,
+            };
+            Ok(())
+        }),
+        "VERSION",
+        "2",
+        "2, 3",
+    ),
+    works("ssl_session_cache", "sessions are resumed, by tickets that clients keep", |config, _| {
+        config.tls_options.cache.resumption = true;
+        Ok(())
+    }),
+    takes(
+        nothing("ssl_wbuf_size", "buffer for replies by TLS", TLS_BUFFER, |config, value| {
+            config.reported.tls_write_buffer_bytes = number::<u32>(need(value)?, 1, 1 << 20)? << 10;
+            Ok(())
+        }),
+        "KILOBYTES",
+        "16",
+        "1 to 1048576",
+    ),
+    nothing("ssl_kernel_tls", "TLS in the kernel", TLS_KERNEL, |_, _| Ok(())),
     takes(refused("ext_path", "storage", EXTSTORE), "PATH:SIZE", "", ""),
     takes(refused("ext_page_size", "storage", EXTSTORE), "MB", "", ""),
     takes(refused("ext_wbuf_size", "storage", EXTSTORE), "MB", "", ""),
@@ -445,7 +533,12 @@ mod tests {
         for bad in [
             "nonsense",
             "ext_path=/x:1g",
-            "ssl_key=/k",
+            "ssl_key=",
+            "ssl_min_version=1",
+            "ssl_min_version=4",
+            "ssl_keyformat=3",
+            "ssl_verify_mode=4",
+            "ssl_ciphers=RC4-SHA",
             "proxy_config=x",
             "hashpower=11",
             "hashpower=33",
@@ -476,6 +569,8 @@ mod tests {
                 None => row.name.to_owned(),
                 Some(_) if row.name == "slab_sizes" => "slab_sizes=100-200".into(),
                 Some(_) if row.name == "tail_repair_time" => "tail_repair_time=10".into(),
+                Some(_) if row.name == "ssl_ciphers" => "ssl_ciphers=ECDHE-RSA-AES128-GCM-SHA256".into(),
+                Some(_) if row.value == Some("PATH") => format!("{}=/path", row.name),
                 Some(_) if row.name == "hashpower" => "hashpower=16".into(),
                 Some(_) if row.name == "temporary_ttl" => "temporary_ttl=61".into(),
                 Some(_) => format!("{}={}", row.name, row.default.split(' ').next().unwrap()),

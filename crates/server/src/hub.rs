@@ -14,6 +14,7 @@ use larder_eventloop::{Millis, RECEIVE_BYTES};
 use larder_store::Store;
 
 use crate::awake::Awake;
+use crate::certificates::Certificates;
 use crate::clock::Clock;
 use crate::config::{Config, Protocol};
 use crate::listener::Listener;
@@ -24,6 +25,7 @@ use crate::process;
 use crate::settings::tuning;
 use crate::stalls::Stalls;
 use crate::table::Table;
+use crate::tls;
 use crate::worker::timing::{Counts, PROTOCOLS, STAGES, STEPS, Stages, quantile};
 
 /// Asks a worker to close the connection at this place if its replies, or its request that has come in part, have
@@ -97,6 +99,8 @@ pub struct Hub {
     pub tally: Tally,
     /// Where the server listens.
     pub listeners: Vec<Listener>,
+    /// TLS of these.
+    pub certificates: Certificates,
     /// Wakes the acceptor.
     pub waker: Waker,
     /// Connections that may be open.
@@ -160,6 +164,7 @@ impl Hub {
             handles,
             tally: Tally::default(),
             listeners,
+            certificates: Certificates::default(),
             waker: Waker::new()?,
             stop: AtomicBool::new(false),
             connections_max: AtomicUsize::new(config.connections_max),
@@ -242,6 +247,9 @@ fn settings(config: &Config) -> Settings {
         track_sizes: config.track_sizes,
         slab_reassign: config.reported.slab_reassign,
         slab_sizes: config.slab_sizes(),
+        speaks_tls: config.tls || config.redis_tls_port.is_some(),
+        tls: config.tls,
+        tls_sessions: config.tls && config.tls_options.cache.resumption,
         idle_timeout: config.idle_timeout_s > 0,
         append_bytes_max: config.append_bytes_max(),
         strangers_max: config.strangers_max(),
@@ -271,6 +279,17 @@ const POST_SHARE: u64 = 4;
 /// Places of `Host::connections` from here on are connections; below are listeners.
 const FIRST_CONNECTION: u64 = 1 << 16;
 
+impl Hub {
+    /// Reads files again that may have changed (SIGHUP), and logs what came of it.
+    pub fn reload(&self) {
+        match self.refresh_certificates() {
+            None => tracing::info!("SIGHUP: no listener speaks TLS, and there is nothing else to read again"),
+            Some(Ok(())) => tracing::info!("SIGHUP: TLS certificates were read again"),
+            Some(Err(error)) => tracing::error!(%error, "SIGHUP: TLS certificates stay as they were"),
+        }
+    }
+}
+
 impl Host for Hub {
     fn counters(&self, visit: &mut dyn FnMut(&Counters)) {
         self.handles.iter().for_each(|handle| visit(&handle.counters));
@@ -280,6 +299,7 @@ impl Host for Hub {
         let cpu = self.clock.process_cpu();
         let connections = self.connections() as u64;
         let threads = self.config.threads as u64;
+        let tls = self.certificates.counters();
         Process {
             pid: self.clock.process_id(),
             uptime_s: self.clock.elapsed().as_secs() + UPTIME_AT_START_S,
@@ -303,6 +323,12 @@ impl Host for Hub {
             listeners_cut: self.tally.listeners_cut.load(Relaxed),
             accept_pauses: self.tally.pauses.load(Relaxed),
             accept_paused_us: self.tally.paused_us.load(Relaxed),
+            tls_handshakes: tls.handshakes.load(Relaxed),
+            tls_resumptions: tls.resumptions.load(Relaxed),
+            tls_new_sessions: tls.new_sessions.load(Relaxed),
+            tls_handshake_errors: tls.handshake_errors.load(Relaxed),
+            tls_protocol_errors: tls.protocol_errors.load(Relaxed),
+            tls_certificates_age_s: self.certificates.age_s(self.clock.elapsed().as_secs()),
             threads,
             log_lines: self.log.lines(),
             log_lines_dropped: self.log.dropped(),
@@ -406,6 +432,28 @@ impl Host for Hub {
             });
         });
         next.map(|place| place + FIRST_CONNECTION)
+    }
+
+    fn refresh_certificates(&self) -> Option<Result<(), String>> {
+        let now_s = self.clock.elapsed().as_secs();
+        let refresh = || self.certificates.refresh(now_s).map_err(|error| error.to_string());
+        self.certificates.any().then(refresh)
+    }
+
+    fn tls_parameter(&self, name: &str) -> Option<String> {
+        if name == "tls-port" {
+            let of_redis = |listener: &&Listener| listener.tls.is_some() && listener.speaks == Speaks::Redis;
+            let port = self.listeners.iter().find(of_redis).map(|listener| match &listener.address {
+                Address::Tcp(address) => address.port(),
+                Address::Unix(_) => 0,
+            });
+            return Some(port.unwrap_or(0).to_string());
+        }
+        tls::get(&self.certificates.options().redis, name)
+    }
+
+    fn set_tls(&self, parameters: &[(&str, &str)]) -> Result<(), (usize, String)> {
+        self.certificates.set(parameters, self.clock.elapsed().as_secs())
     }
 
     fn shutdown(&self, graceful: bool) {

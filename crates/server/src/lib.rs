@@ -27,14 +27,15 @@
 //! with a [`Clock`], a [`Worker`] over a backend, an [`Acceptor`] over an [`Entrance`].
 //!
 //! Nothing here knows a command, or a byte of what is spoken on a connection of a worker: that is `larder-commands`. These
-//! connections' sockets are read and written by `larder-eventloop`; what is here is the monitors' HTTP (`admin`), and a
-//! last word for connections that are not taken in (`acceptor`).
+//! connections' sockets are read and written by `larder-eventloop`, through `larder-tls` where a listener speaks TLS; what
+//! is here is the monitors' HTTP (`admin`), and a last word for connections that are not taken in (`acceptor`).
 
 #![forbid(unsafe_code)]
 
 mod acceptor;
 mod admin;
 mod awake;
+mod certificates;
 mod clock;
 mod command_line;
 mod config;
@@ -54,22 +55,26 @@ mod process;
 mod settings;
 mod stalls;
 mod table;
+mod tls;
 mod values;
 mod worker;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use larder_eventloop::Epoll;
 use larder_eventloop::socket::Socket;
 use larder_eventloop::sysexits;
+use larder_eventloop::{Epoll, Stream};
 use larder_store::{Automove, Store};
+use larder_tls::ClientAuth;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 pub use acceptor::{Acceptor, Arrivals, Entrance, Heard};
@@ -89,11 +94,9 @@ pub use worker::Worker;
 
 use crate::acceptor::Listeners;
 use crate::admin::Admin;
-use crate::listen::Bound;
+use crate::certificates::Certificates;
+use crate::listen::{Bound, Http};
 use crate::mapper::Mapper;
-
-/// What the machine's connections are made of.
-type Line = Socket;
 
 /// A worker's stack: its calls are shallow and hold no large values.
 const STACK_BYTES: usize = 512 << 10;
@@ -174,6 +177,9 @@ pub fn serve(config: Config) -> Result<(), Failure> {
     }
     let bound = listen::open(&config).map_err(|error| error.to_string())?;
     let http = listen::open_http(&config).map_err(|error| error.to_string())?;
+    // Before `-u` takes effect: often only the user that starts the server may read the keys.
+    let (listeners, certificates) =
+        Certificates::of(&bound, &config.tls_options).map_err(|error| Failure::usage(error.to_string()))?;
     if process::is_detached() {
         process::leave_session();
     }
@@ -198,7 +204,8 @@ pub fn serve(config: Config) -> Result<(), Failure> {
     });
     // A share of the least memory is left to items whatever the threads take.
     let for_http = http.as_ref().map_or(0, |_| admin::THREAD_BYTES);
-    let for_threads = (config.threads as u64 * worker::WORKER_BYTES + for_http).min(config.memory_bytes / 8);
+    let worker_bytes = worker::WORKER_BYTES + certificates.worker_bytes();
+    let for_threads = (config.threads as u64 * worker_bytes + for_http).min(config.memory_bytes / 8);
     store.set_aside(for_threads as i64);
     let pid_file =
         config.pid_file.as_deref().map(process::PidFile::write).transpose().map_err(Failure::file)?;
@@ -210,7 +217,8 @@ pub fn serve(config: Config) -> Result<(), Failure> {
             Failure::file(format!("MEMCACHED_PORT_FILENAME: {reason}"))
         })?;
     }
-    for at in bound.iter().filter(|at| config.is_open(&at.address, at.speaks)) {
+    let asks_nobody = |at: &&Bound| at.tls.as_ref().is_none_or(|tls| tls.clients != ClientAuth::Required);
+    for at in bound.iter().filter(asks_nobody).filter(|at| config.is_open(&at.address, at.speaks)) {
         tracing::warn!(address = %at.address, "every machine that reaches this address may read and write");
     }
     if let Some(http) = http.as_ref().filter(|http| !http.address.ip().is_loopback()) {
@@ -221,35 +229,55 @@ pub fn serve(config: Config) -> Result<(), Failure> {
             tracing::warn!(address = %http.address, "passwords for HTTP cross the network in the clear");
         }
     }
-    let listeners = bound.iter().map(|at| Listener::new(at.address.clone(), at.speaks)).collect();
     let started = Instant::now();
     let hub = Hub::new(config, store, listeners, log, Clock::Machine { started });
-    let hub = Arc::new(hub.map_err(|error| format!("cannot start: {error}"))?);
+    let hub = hub.map_err(|error| format!("cannot start: {error}"))?;
+    let hub = Arc::new(Hub { certificates, ..hub });
     if http.is_some() {
         // Before workers begin: so that each samples from its first request on.
         hub.shared.show_traffic(&hub.store, hub.config.threads as u32, 0);
     }
     let mapper = Mapper::start(&hub.store).map_err(|error| format!("cannot start a thread: {error}"))?;
-    let (workers, arrivals) = start_workers(&hub, started)?;
+    // The loop over sockets alone is compiled apart, so that a server without TLS does nothing for it.
+    if hub.certificates.any() {
+        let transport =
+            |listener: usize, socket: Socket| hub.certificates.transport(hub.listeners[listener].tls, socket);
+        run(&hub, bound, http, &signals, started, transport)?;
+    } else {
+        run(&hub, bound, http, &signals, started, |_, socket| Ok(socket))?;
+    }
+    mapper.end();
+    drop(pid_file);
+    Ok(())
+}
+
+/// Serves until the server is told to stop, over streams that `stream` makes of sockets of the listener of an index.
+fn run<S: Stream + AsFd + Send + 'static>(
+    hub: &Arc<Hub>,
+    bound: Vec<Bound>,
+    http: Option<Http>,
+    signals: &Signals,
+    started: Instant,
+    stream: impl Fn(usize, Socket) -> io::Result<S>,
+) -> Result<(), Failure> {
+    let (workers, arrivals) = start_workers(hub, started)?;
     let told_at = http.as_ref().map(|http| http.address);
-    let admin = http.map(|http| Admin::start(&hub, http.listener)).transpose();
+    let admin = http.map(|http| Admin::start(hub, http.listener)).transpose();
     let admin = admin.map_err(|error| format!("--http-port: cannot start its thread: {error}"))?;
     if process::is_detached() {
         process::say_ready();
     } else {
-        let _ = writeln!(std::io::stdout(), "{}", greeting(&hub, told_at));
+        let _ = writeln!(std::io::stdout(), "{}", greeting(hub, told_at));
     }
-    let accepted = Listeners::new(&hub, &bound, &signals.pipe, started)
-        .and_then(|listeners| Acceptor::new(Arc::clone(&hub), listeners, arrivals).run());
+    let accepted = Listeners::new(hub, &bound, signals, started, stream)
+        .and_then(|listeners| Acceptor::new(Arc::clone(hub), listeners, arrivals).run());
     if let Some(admin) = admin {
         admin.end();
     }
-    stop(&hub, bound);
+    stop(hub, bound);
     for worker in workers {
         let _ = worker.join();
     }
-    mapper.end();
-    drop(pid_file);
     Ok(accepted.map_err(|error| format!("cannot accept connections: {error}"))?)
 }
 
@@ -264,10 +292,13 @@ fn stop(hub: &Hub, bound: Vec<Bound>) {
 }
 
 /// The workers' threads, and where connections go to them.
-fn start_workers(hub: &Arc<Hub>, started: Instant) -> Result<(Vec<JoinHandle<()>>, Arrivals<Line>), String> {
-    let arrivals: Arrivals<Line> =
+fn start_workers<S: Stream + AsFd + Send + 'static>(
+    hub: &Arc<Hub>,
+    started: Instant,
+) -> Result<(Vec<JoinHandle<()>>, Arrivals<S>), String> {
+    let arrivals: Arrivals<S> =
         hub.handles.iter().map(|handle| Arc::new(Mailbox::new(&handle.waker))).collect();
-    let start = |(index, arrivals): (usize, &Arc<Mailbox<Arrival<Line>>>)| {
+    let start = |(index, arrivals): (usize, &Arc<Mailbox<Arrival<S>>>)| {
         let store = hub.store.worker().map_err(|error| format!("cannot make a worker: {error:?}"))?;
         let (hub, arrivals) = (Arc::clone(hub), Arc::clone(arrivals));
         let work = move || {
@@ -304,7 +335,11 @@ fn store_config(config: &Config) -> larder_store::Config {
 }
 
 fn greeting(hub: &Hub, told_at: Option<SocketAddr>) -> String {
-    let places: Vec<String> = hub.listeners.iter().map(|listener| listener.address.to_string()).collect();
+    let place = |listener: &Listener| {
+        let tls = if listener.tls.is_some() { " (TLS)" } else { "" };
+        format!("{}{tls}", listener.address)
+    };
+    let places: Vec<String> = hub.listeners.iter().map(place).collect();
     let places = if places.is_empty() { "nothing".to_owned() } else { places.join(", ") };
     let threads = hub.handles.len();
     let told = told_at.map(|at| format!("; {}", admin::shown(at))).unwrap_or_default();
@@ -316,16 +351,19 @@ fn greeting(hub: &Hub, told_at: Option<SocketAddr>) -> String {
     )
 }
 
-/// Signals turned into bytes of a pipe. The second one ends the process at once.
+/// Signals turned into bytes of pipes. The second one that stops ends the process at once.
 #[derive(Debug)]
 struct Signals {
-    pipe: std::os::unix::net::UnixStream,
+    /// The server is to stop.
+    stop: UnixStream,
+    /// It is to read files again.
+    reload: UnixStream,
 }
 
 impl Signals {
     fn catch() -> std::io::Result<Signals> {
-        let (pipe, write) = std::os::unix::net::UnixStream::pair()?;
-        pipe.set_nonblocking(true)?;
+        let (stop, write) = UnixStream::pair()?;
+        stop.set_nonblocking(true)?;
         let stopping = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT, SIGUSR1] {
             // Registered first, so that it sees the flag as the signal before left it.
@@ -333,8 +371,10 @@ impl Signals {
             signal_hook::flag::register(signal, Arc::clone(&stopping))?;
             signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
         }
-        // Nothing is read anew here, but a terminal that goes away must not take the server along.
-        signal_hook::flag::register(SIGHUP, Arc::new(AtomicBool::new(false)))?;
-        Ok(Signals { pipe })
+        // A terminal that goes away sends it, too, and must not take the server along.
+        let (reload, write) = UnixStream::pair()?;
+        reload.set_nonblocking(true)?;
+        signal_hook::low_level::pipe::register(SIGHUP, write)?;
+        Ok(Signals { stop, reload })
     }
 }

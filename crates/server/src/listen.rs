@@ -9,9 +9,31 @@ use std::path::Path;
 
 use larder_commands::Speaks;
 use larder_eventloop::socket::{Address, Listener};
+use larder_tls::{ClientAuth, Options};
 
 use crate::config::Config;
 use crate::process;
+
+/// What a prefix in `-l` says of TLS at that address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlaceTls {
+    /// `notls:`: none.
+    Plain,
+    /// `tls:`: as `-Z` and `-o ssl_verify_mode` say.
+    Usual,
+    /// `btls:`: clients show no certificate.
+    Basic,
+    /// `mtls:`: clients must show one.
+    Mutual,
+}
+
+/// The prefixes that say it.
+const TLS_PREFIXES: [(&str, PlaceTls); 4] = [
+    ("notls:", PlaceTls::Plain),
+    ("tls:", PlaceTls::Usual),
+    ("btls:", PlaceTls::Basic),
+    ("mtls:", PlaceTls::Mutual),
+];
 
 /// One part of `-l`: an address or host name, and perhaps a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,21 +42,22 @@ pub struct Place {
     pub host: String,
     /// Its own port, in place of `-p`.
     pub port: Option<u16>,
+    /// TLS there, in place of what `-Z` and `-o ssl_verify_mode` say.
+    pub tls: Option<PlaceTls>,
 }
 
 impl Place {
-    /// Reads `host`, `host:port`, `[v6]:port`, with memcached's prefixes `notls:`, `proto[ascii]:`,
-    /// `tag[NAME]:` and `tag_NAME_:`, which change nothing here.
+    /// Reads `host`, `host:port`, `[v6]:port`, with memcached's prefixes `notls:`, `tls:`, `btls:`, `mtls:`, and
+    /// `proto[ascii]:`, `tag[NAME]:` and `tag_NAME_:`, which change nothing here.
     ///
     /// # Errors
-    /// What cannot be served (TLS, other protocols), or cannot be a place.
+    /// What cannot be served (other protocols), or cannot be a place.
     pub fn parse(text: &str) -> Result<Place, String> {
-        let mut rest = text;
+        let (mut rest, mut tls) = (text, None);
         loop {
-            if let Some(after) = rest.strip_prefix("notls:") {
-                rest = after;
-            } else if rest.starts_with("btls:") || rest.starts_with("mtls:") {
-                return Err(format!("{text}: TLS is not spoken"));
+            let prefix = |&(prefix, tls): &(&str, PlaceTls)| Some((rest.strip_prefix(prefix)?, tls));
+            if let Some((after, said)) = TLS_PREFIXES.iter().find_map(prefix) {
+                (rest, tls) = (after, Some(said));
             } else if let Some(after) = rest.strip_prefix("proto[") {
                 let (name, after) = after.split_once("]:").ok_or_else(|| unreadable(text))?;
                 if !matches!(name, "ascii" | "negotiating") {
@@ -71,7 +94,7 @@ impl Place {
         if host.is_empty() {
             return Err(unreadable(text));
         }
-        Ok(Place { host: host.to_owned(), port })
+        Ok(Place { host: host.to_owned(), port, tls })
     }
 }
 
@@ -127,6 +150,8 @@ enum Origin {
     UnixSocket,
     /// `--redis-port`.
     Redis,
+    /// `--tls-port`.
+    RedisTls,
     /// `--http-port`, `--http-host`.
     Http,
 }
@@ -137,6 +162,7 @@ impl Origin {
         match self {
             Origin::Port | Origin::Place | Origin::UnixSocket => "",
             Origin::Redis => " for Redis clients",
+            Origin::RedisTls => " for Redis clients by TLS",
             Origin::Http => " for HTTP",
         }
     }
@@ -148,6 +174,7 @@ impl Origin {
             Origin::Place => "choose another address or port with -l",
             Origin::UnixSocket => "choose another path with -s",
             Origin::Redis => "choose another port with --redis-port, or none with --redis-port 0",
+            Origin::RedisTls => "choose another port with --tls-port",
             Origin::Http => "choose another port with --http-port, or none with --http-port 0",
         }
     }
@@ -194,6 +221,8 @@ pub struct Bound {
     pub address: Address,
     /// What its connections speak.
     pub speaks: Speaks,
+    /// By TLS with these options.
+    pub tls: Option<Options>,
 }
 
 /// Opens all listeners of a configuration.
@@ -205,12 +234,16 @@ pub fn open(config: &Config) -> Result<Vec<Bound>, ListenError> {
     if let Some(path) = &config.unix_socket {
         bound.push(open_unix(path, config)?);
     } else {
-        for (address, origin) in tcp_addresses(config, config.text_port(), Origin::Port)? {
-            bound.push(bind(address, origin, config)?);
+        for (address, origin, tls) in tcp_addresses(config, config.text_port(), Origin::Port)? {
+            bound.push(Bound { tls: options_at(config, tls), ..bind(address, origin, config)? });
         }
     }
-    for (address, origin) in tcp_addresses(config, config.resp_port(), Origin::Redis)? {
+    for (address, origin, _) in tcp_addresses(config, config.resp_port(), Origin::Redis)? {
         bound.push(Bound { speaks: Speaks::Redis, ..bind(address, origin, config)? });
+    }
+    for (address, origin, _) in tcp_addresses(config, config.redis_tls_port, Origin::RedisTls)? {
+        let tls = Some(config.tls_options.redis.clone());
+        bound.push(Bound { speaks: Speaks::Redis, tls, ..bind(address, origin, config)? });
     }
     Ok(bound)
 }
@@ -259,18 +292,29 @@ pub fn open_http(config: &Config) -> Result<Option<Http>, ListenError> {
     }
 }
 
+/// The TLS of a listener at a place of `-l` that says this.
+fn options_at(config: &Config, place: Option<PlaceTls>) -> Option<Options> {
+    let options = || config.tls_options.cache.clone();
+    match place {
+        _ if !config.tls => None,
+        None | Some(PlaceTls::Usual) => Some(options()),
+        Some(PlaceTls::Plain) => None,
+        Some(PlaceTls::Basic) => Some(Options { clients: ClientAuth::None, ..options() }),
+        Some(PlaceTls::Mutual) => Some(Options { clients: ClientAuth::Required, ..options() }),
+    }
+}
+
+/// An address to listen at, what it is from, and what its place says of TLS.
+type TcpPlace = (SocketAddr, Origin, Option<PlaceTls>);
+
 /// Where to listen on the port of an option. A place of `-l` that has a port of its own keeps it for `-p`; Redis clients
 /// are served on theirs.
-fn tcp_addresses(
-    config: &Config,
-    port: Option<u16>,
-    origin: Origin,
-) -> Result<Vec<(SocketAddr, Origin)>, ListenError> {
+fn tcp_addresses(config: &Config, port: Option<u16>, origin: Origin) -> Result<Vec<TcpPlace>, ListenError> {
     if config.listen.is_empty() {
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        return Ok(port.map(|port| (SocketAddr::new(local, port), origin)).into_iter().collect());
+        return Ok(port.map(|port| (SocketAddr::new(local, port), origin, None)).into_iter().collect());
     }
-    let mut addresses: Vec<(SocketAddr, Origin)> = Vec::new();
+    let mut addresses: Vec<TcpPlace> = Vec::new();
     for place in &config.listen {
         let own = place.port.filter(|_| origin == Origin::Port);
         let origin = if own.is_some() { Origin::Place } else { origin };
@@ -278,8 +322,8 @@ fn tcp_addresses(
         let found = (place.host.as_str(), port).to_socket_addrs();
         let found = found.map_err(|error| ListenError::new(&place.host, Origin::Place, &error))?;
         for address in found {
-            if addresses.iter().all(|(known, _)| *known != address) {
-                addresses.push((address, origin));
+            if addresses.iter().all(|(known, ..)| *known != address) {
+                addresses.push((address, origin, place.tls));
             }
         }
     }
@@ -290,7 +334,7 @@ fn bind(address: SocketAddr, origin: Origin, config: &Config) -> Result<Bound, L
     let refused = |error: io::Error| ListenError::new(address, origin, &error);
     let listener = Listener::bind(&Address::Tcp(address), i32::from(config.backlog)).map_err(refused)?;
     let address = listener.local_address().map_err(refused)?;
-    Ok(Bound { listener, address, speaks: Speaks::Any })
+    Ok(Bound { listener, address, speaks: Speaks::Any, tls: None })
 }
 
 fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
@@ -316,7 +360,7 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
     let _ = std::fs::remove_file(&unfinished);
     let listener = bound.map_err(refused)?;
     linked.map_err(refused)?;
-    Ok(Bound { listener, address: Address::Unix(path.to_owned()), speaks: Speaks::Any })
+    Ok(Bound { listener, address: Address::Unix(path.to_owned()), speaks: Speaks::Any, tls: None })
 }
 
 /// Writes the ports to the file that MEMCACHED_PORT_FILENAME names, as memcached does, so that who
@@ -326,11 +370,12 @@ fn open_unix(path: &Path, config: &Config) -> Result<Bound, ListenError> {
 /// What writing the file says.
 pub fn write_port_file(path: &Path, bound: &[Bound], http: Option<SocketAddr>) -> io::Result<()> {
     let mut text = String::new();
-    for Bound { address, speaks, .. } in bound {
+    for Bound { address, speaks, tls, .. } in bound {
         if let Address::Tcp(address) = address {
-            let kind = match speaks {
-                Speaks::Any => "TCP",
-                Speaks::Redis => "RESP",
+            let kind = match (speaks, tls) {
+                (Speaks::Any, _) => "TCP",
+                (Speaks::Redis, None) => "RESP",
+                (Speaks::Redis, Some(_)) => "RESPS",
             };
             let family = if address.is_ipv4() { "INET" } else { "INET6" };
             text.push_str(&format!("{kind} {family}: {}\n", address.port()));
@@ -351,7 +396,7 @@ mod tests {
     use super::*;
 
     fn place(host: &str, port: Option<u16>) -> Result<Place, String> {
-        Ok(Place { host: host.into(), port })
+        Ok(Place { host: host.into(), port, tls: None })
     }
 
     #[test]
@@ -361,9 +406,13 @@ mod tests {
         assert_eq!(Place::parse("::1"), place("::1", None));
         assert_eq!(Place::parse("[::1]"), place("::1", None));
         assert_eq!(Place::parse("[::1]:80"), place("::1", Some(80)));
-        assert_eq!(Place::parse("notls:proto[ascii]:tag[abc]:h:1"), place("h", Some(1)));
+        let tls = |text: &str| Place::parse(text).map(|place| place.tls);
+        assert_eq!(tls("notls:proto[ascii]:tag[abc]:h:1"), Ok(Some(PlaceTls::Plain)));
+        assert_eq!(tls("btls:h:1"), Ok(Some(PlaceTls::Basic)));
+        assert_eq!(tls("mtls:proto[ascii]:h"), Ok(Some(PlaceTls::Mutual)));
+        assert_eq!(Place::parse("proto[ascii]:tag[abc]:h:1"), place("h", Some(1)));
         assert_eq!(Place::parse("tag_abc_:h"), place("h", None));
-        for bad in ["", ":80", "h:port", "h:65536", "[::1", "[::1]80", "mtls:h", "proto[binary]:h", "tag[x:h"]
+        for bad in ["", ":80", "h:port", "h:65536", "[::1", "[::1]80", "mtls:", "proto[binary]:h", "tag[x:h"]
         {
             assert!(Place::parse(bad).is_err(), "{bad}");
         }

@@ -14,12 +14,14 @@ pub struct Listener {
     pub told: Arc<str>,
     /// What its connections speak.
     pub speaks: Speaks,
+    /// By TLS: the place of its options among the server's.
+    pub tls: Option<usize>,
 }
 
 impl Listener {
-    /// A listener at an address.
+    /// A listener at an address, without TLS.
     pub fn new(address: Address, speaks: Speaks) -> Listener {
-        Listener { told: ip_and_port(&address).into(), address, speaks }
+        Listener { told: ip_and_port(&address).into(), address, speaks, tls: None }
     }
 }
 

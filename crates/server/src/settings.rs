@@ -1,9 +1,11 @@
 //! `stats settings`: memcached's lines, in its order, with what holds here.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use larder_commands::{Kept, Speaks, Tuning};
 use larder_eventloop::socket::Address;
+use larder_tls::{ClientAuth, KeyFormat, Version};
 
 use crate::config::Config;
 use crate::hub::{Hub, YesNo};
@@ -99,17 +101,7 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("read_buf_mem_limit", &reported.read_buf_mem_limit_mb);
     visit("track_sizes", &YesNo(config.track_sizes));
     visit("inline_ascii_response", &YesNo(false));
-    visit("ssl_enabled", &YesNo(false));
-    visit("ssl_chain_cert", &"(null)");
-    visit("ssl_key", &"(null)");
-    visit("ssl_verify_mode", &0);
-    visit("ssl_keyformat", &1);
-    visit("ssl_ciphers", &"NULL");
-    visit("ssl_ca_cert", &"NULL");
-    visit("ssl_wbuf_size", &16384);
-    visit("ssl_session_cache", &YesNo(false));
-    visit("ssl_kernel_tls", &YesNo(false));
-    visit("ssl_min_version", &"tlsv1.2");
+    visit_tls(hub, visit);
     visit("proxy_enabled", &YesNo(false));
     visit("proxy_uring_enabled", &YesNo(false));
     visit("num_napi_ids", &0);
@@ -127,4 +119,38 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("ext_max_frag", &"0.80");
     visit("ext_drop_unread", &YesNo(false));
     visit("reply_bytes_max", &config.reply_bytes_max());
+}
+
+/// The lines of TLS, which memcached has in every build that can speak it.
+fn visit_tls(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
+    let options = &hub.certificates.options().cache;
+    let path = |path: Option<&Path>, none: &'static str| match path {
+        Some(path) if !path.as_os_str().is_empty() => path.display().to_string(),
+        _ => none.to_owned(),
+    };
+    let ciphers = if options.ciphers.is_empty() { "NULL".to_owned() } else { options.ciphers.join(":") };
+    let verify_mode = match options.clients {
+        ClientAuth::None => 0,
+        ClientAuth::Optional => 1,
+        ClientAuth::Required => 2,
+    };
+    let key_format = match options.key_format {
+        KeyFormat::Pem => 1,
+        KeyFormat::Der => 2,
+    };
+    let min_version = match options.min_version {
+        Version::Tls12 => "tlsv1.2",
+        Version::Tls13 => "tlsv1.3",
+    };
+    visit("ssl_enabled", &YesNo(hub.config.tls));
+    visit("ssl_chain_cert", &path(Some(&options.chain), "(null)"));
+    visit("ssl_key", &path(Some(&options.key), "(null)"));
+    visit("ssl_verify_mode", &verify_mode);
+    visit("ssl_keyformat", &key_format);
+    visit("ssl_ciphers", &ciphers);
+    visit("ssl_ca_cert", &path(options.authorities.as_deref(), "NULL"));
+    visit("ssl_wbuf_size", &hub.config.reported.tls_write_buffer_bytes);
+    visit("ssl_session_cache", &YesNo(options.resumption));
+    visit("ssl_kernel_tls", &YesNo(false));
+    visit("ssl_min_version", &min_version);
 }

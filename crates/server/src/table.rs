@@ -23,6 +23,8 @@ pub struct ConnectionFacts {
     received_at: AtomicU64,
     /// Bytes of memory of a request that has come in part; 0 if none has.
     input_bytes: AtomicU64,
+    /// The same, of what its stream keeps: a partial record.
+    stream_bytes: AtomicU64,
     /// It has to say who it is, and did not.
     stranger: AtomicBool,
     /// Since when its replies wait and none of them went out; [`MOVES`] if none wait.
@@ -43,6 +45,7 @@ impl ConnectionFacts {
             place: AtomicU64::new(0),
             received_at: AtomicU64::new(now),
             input_bytes: AtomicU64::new(0),
+            stream_bytes: AtomicU64::new(0),
             stranger: AtomicBool::new(false),
             stands_since: AtomicU64::new(MOVES),
             waiting_bytes: AtomicU64::new(0),
@@ -61,9 +64,15 @@ impl ConnectionFacts {
         self.input_bytes.store(input_bytes, Relaxed);
     }
 
+    /// Something has come of which its stream keeps so many bytes.
+    pub fn stream_keeps(&self, now: Millis, bytes: u64) {
+        self.received_at.store(now, Relaxed);
+        self.stream_bytes.store(bytes, Relaxed);
+    }
+
     /// Bytes of memory of a request that has come in part.
     pub fn input_bytes(&self) -> u64 {
-        self.input_bytes.load(Relaxed)
+        self.input_bytes.load(Relaxed) + self.stream_bytes.load(Relaxed)
     }
 
     /// Whether it is one that has to say who it is, and did not.

@@ -132,6 +132,18 @@ impl Host for LocalHost {
         self.script_pace.unwrap_or(Pace::Look(SCRIPT_LOOK))
     }
 
+    fn refresh_certificates(&self) -> Option<Result<(), String>> {
+        None
+    }
+
+    fn tls_parameter(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    fn set_tls(&self, parameters: &[(&str, &str)]) -> Result<(), (usize, String)> {
+        if parameters.is_empty() { Ok(()) } else { Err((0, "there is no TLS here".into())) }
+    }
+
     fn shutdown(&self, _graceful: bool) {}
 
     fn note(&self, level: u8, text: &str) {

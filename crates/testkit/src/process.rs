@@ -202,6 +202,11 @@ impl Server {
         self.signal(Signal::TERM);
     }
 
+    /// Sends SIGHUP.
+    pub fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
     /// Has it stand still, so that what is sent meanwhile has all come when it goes on.
     ///
     /// # Errors

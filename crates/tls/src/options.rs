@@ -110,11 +110,11 @@ pub(crate) const SUITES: [(&str, SupportedCipherSuite); 3] = [
 ];
 
 /// The cipher suites of TLS 1.2 that can be chosen from, by OpenSSL's names.
-pub fn cipher_names() -> impl Iterator<Item = &'static str> {
+pub fn cipher_names() -> impl Iterator<Item = &'static str> + Clone {
     CIPHERS.iter().map(|(name, _)| *name)
 }
 
 /// The cipher suites of TLS 1.3 that can be chosen from.
-pub fn suite_names() -> impl Iterator<Item = &'static str> {
+pub fn suite_names() -> impl Iterator<Item = &'static str> + Clone {
     SUITES.iter().map(|(name, _)| *name)
 }

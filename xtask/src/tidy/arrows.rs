@@ -21,12 +21,12 @@ const CRATES: &Arrows = &[
     ("script", &["protocol"]),
     ("commands", &["protocol", "script", "store"]),
     // The server makes the store that sessions work on.
-    ("server", &["commands", "eventloop", "store"]),
+    ("server", &["commands", "eventloop", "store", "tls"]),
     ("client", &["protocol"]),
     ("client-c", &["client"]),
     ("lab", &["client", "eventloop", "protocol"]),
     ("larder", &["lab", "server"]),
-    ("testkit", &["commands", "eventloop", "server", "store"]),
+    ("testkit", &["commands", "eventloop", "server", "store", "tls"]),
     ("trials", &["testkit"]),
     ("benches", &["commands", "protocol", "store"]),
 ];

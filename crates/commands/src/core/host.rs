@@ -51,6 +51,18 @@ pub struct Process {
     pub accept_pauses: u64,
     /// How long, microseconds.
     pub accept_paused_us: u64,
+    /// TLS handshakes that were finished.
+    pub tls_handshakes: u64,
+    /// Of these, such that resumed a session.
+    pub tls_resumptions: u64,
+    /// TLS sessions that clients may resume, and that were none before.
+    pub tls_new_sessions: u64,
+    /// TLS handshakes that failed.
+    pub tls_handshake_errors: u64,
+    /// TLS connections closed because they broke the protocol after the handshake.
+    pub tls_protocol_errors: u64,
+    /// Seconds since the server's certificates were read.
+    pub tls_certificates_age_s: u64,
     /// Worker threads.
     pub threads: u64,
     /// Log lines written.
@@ -68,6 +80,11 @@ impl Process {
             (&mut self.listeners_cut, before.listeners_cut),
             (&mut self.accept_pauses, before.accept_pauses),
             (&mut self.accept_paused_us, before.accept_paused_us),
+            (&mut self.tls_handshakes, before.tls_handshakes),
+            (&mut self.tls_resumptions, before.tls_resumptions),
+            (&mut self.tls_new_sessions, before.tls_new_sessions),
+            (&mut self.tls_handshake_errors, before.tls_handshake_errors),
+            (&mut self.tls_protocol_errors, before.tls_protocol_errors),
         ] {
             *events = events.saturating_sub(before);
         }
@@ -207,6 +224,17 @@ pub trait Host: Sync {
     fn script_pace(&self) -> Pace {
         Pace::Machine
     }
+
+    /// Reads TLS certificates and keys again; none if no listener speaks TLS. An error is one line that names the file
+    /// that cannot be used; the old ones stay in force then.
+    fn refresh_certificates(&self) -> Option<Result<(), String>>;
+
+    /// What a parameter of TLS is set to, by Redis's name; none if this server has none of that name.
+    fn tls_parameter(&self, name: &str) -> Option<String>;
+
+    /// Sets parameters of TLS, all together, and reads certificates and keys again. On an error, everything stays as it
+    /// was; it says which of the parameters cannot be so, and why.
+    fn set_tls(&self, parameters: &[(&str, &str)]) -> Result<(), (usize, String)>;
 
     /// `shutdown` (already allowed): stop, or drain and stop if `graceful`.
     fn shutdown(&self, graceful: bool);

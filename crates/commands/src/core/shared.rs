@@ -90,6 +90,12 @@ pub struct Settings {
     pub slab_reassign: bool,
     /// Sizes of the slab classes as memcached's commands show them, ascending; none: as memcached has them.
     pub slab_sizes: Vec<u32>,
+    /// Some listener speaks TLS.
+    pub speaks_tls: bool,
+    /// `-Z`: counts of TLS are told.
+    pub tls: bool,
+    /// `-Z` with `-o ssl_session_cache`: new sessions, too.
+    pub tls_sessions: bool,
     /// `-o idle_timeout` above 0: connections that say nothing are closed, and counted.
     pub idle_timeout: bool,
     /// Bytes that one append or prepend, or one RESP request, longer than a receive buffer may hold while it
@@ -143,6 +149,9 @@ impl Default for Settings {
             track_sizes: false,
             slab_reassign: true,
             slab_sizes: Vec::new(),
+            speaks_tls: false,
+            tls: false,
+            tls_sessions: false,
             idle_timeout: false,
             append_bytes_max: 4 << 20,
             strangers_max: 256,

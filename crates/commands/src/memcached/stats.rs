@@ -65,6 +65,10 @@ pub enum Needs {
     Maintainer,
     /// `-o idle_timeout` above 0.
     IdleTimeout,
+    /// `-Z`.
+    Tls,
+    /// `-Z` with `-o ssl_session_cache`.
+    TlsSessions,
 }
 
 /// Where a key's value comes from.
@@ -112,6 +116,8 @@ impl Key {
             Needs::Crawler => settings.lru_crawler,
             Needs::Maintainer => settings.lru_maintainer,
             Needs::IdleTimeout => settings.idle_timeout,
+            Needs::Tls => settings.tls,
+            Needs::TlsSessions => settings.tls_sessions,
         }
     }
 }
@@ -229,6 +235,10 @@ pub static KEYS: &[Key] = &[
     own("log_watchers", |f| Value::Number(f.common.watched[0])),
     absent("unexpected_napi_ids", NO_NAPI),
     absent("round_robin_fallback", NO_NAPI),
+    needs(Needs::Tls, figure("ssl_handshake_errors", Figure::TlsHandshakeErrors)),
+    needs(Needs::TlsSessions, figure("ssl_new_sessions", Figure::TlsNewSessions)),
+    needs(Needs::Tls, figure("ssl_proto_errors", Figure::TlsProtocolErrors)),
+    needs(Needs::Tls, figure("time_since_server_cert_refresh", Figure::TlsCertificatesAge)),
     figure("bytes", Figure::ItemBytes),
     figure("curr_items", Figure::Items),
     figure("total_items", Figure::ItemsStored),
@@ -266,6 +276,9 @@ mod tests {
     #[test]
     fn idle_kicks_are_shown_where_idle_connections_are_closed() {
         assert_eq!(shown(&Settings { idle_timeout: true, ..Settings::default() }), 94);
+        let tls = Settings { tls: true, ..Settings::default() };
+        assert_eq!(shown(&tls), 93 + 3);
+        assert_eq!(shown(&Settings { tls_sessions: true, ..tls }), 93 + 4);
     }
 
     #[test]

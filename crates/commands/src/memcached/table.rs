@@ -298,8 +298,8 @@ const CLASSIC_ROWS: &[Command] = &[
     answered(line(
         "refresh_certs",
         "",
-        "Reads TLS certificates anew; there is no TLS.",
-        &["Error TLS not enabled"],
+        "Reads TLS certificates and keys again; open connections keep theirs.",
+        &["OK", "Error TLS not enabled", "Error loading", "Error validating"],
         admin::refresh_certs,
     )),
     line(

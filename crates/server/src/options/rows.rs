@@ -6,6 +6,7 @@ use super::{Effect, Row};
 use crate::config::Protocol;
 use crate::extended;
 use crate::listen::{HttpHost, Place};
+use crate::tls;
 use crate::values::{bytes, number, password, users, yes_or_no};
 
 /// The default of an option that is off or unset.
@@ -491,8 +492,159 @@ pub const OPTIONS: &[Row] = &[
         ..row('o', "extended", "further options, separated by commas; may be repeated")
     },
     Row {
-        effect: Effect::Refused("TLS is not spoken; put a TLS proxy in front"),
-        ..row('Z', "enable-ssl", "TLS")
+        apply: |config, _| {
+            config.tls = true;
+            Ok(())
+        },
+        ..row(
+            'Z',
+            "enable-ssl",
+            "TCP clients of -p and -l speak TLS, with `-o ssl_chain_cert` and `-o ssl_key`; Redis clients have a port without it only if --redis-port is given",
+        )
+    },
+    Row {
+        value: Some("PORT"),
+        default: "0",
+        range: "-1 to 65535",
+        letter: None,
+        apply: |config, value| {
+            config.redis_tls_port = match number::<i64>(value, -1, 65535)? {
+                0 => None,
+                -1 => Some(0),
+                port => Some(port as u16),
+            };
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "tls-port",
+            "TCP port for Redis clients that speak TLS; 0 listens on none, -1 on a free one",
+        )
+    },
+    Row {
+        value: Some("PATH"),
+        letter: None,
+        default: OFF,
+        range: "",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-cert-file", value),
+        ..row(
+            ' ',
+            "tls-cert-file",
+            "certificates that --tls-port shows, the server's own first, as PEM; those of -o ssl_chain_cert unless it is given",
+        )
+    },
+    Row {
+        value: Some("PATH"),
+        letter: None,
+        default: OFF,
+        range: "",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-key-file", value),
+        ..row(
+            ' ',
+            "tls-key-file",
+            "the key of --tls-cert-file, as PEM; that of -o ssl_key unless it is given",
+        )
+    },
+    Row {
+        value: Some("PASSWORD"),
+        letter: None,
+        default: OFF,
+        range: "empty",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-key-file-pass", value),
+        ..row(' ', "tls-key-file-pass", "the password of an encrypted key, which is not read")
+    },
+    Row {
+        value: Some("PATH"),
+        letter: None,
+        default: OFF,
+        range: "",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-ca-cert-file", value),
+        ..row(
+            ' ',
+            "tls-ca-cert-file",
+            "authorities that sign clients' certificates, as PEM; those of -o ssl_ca_cert unless it is given",
+        )
+    },
+    Row {
+        value: Some("PATH"),
+        letter: None,
+        default: OFF,
+        range: "",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-ca-cert-dir", value),
+        ..row(' ', "tls-ca-cert-dir", "a folder of such files")
+    },
+    Row {
+        value: Some("YES|NO|OPTIONAL"),
+        letter: None,
+        default: "yes",
+        range: "yes, no, optional",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-auth-clients", value),
+        ..row(
+            ' ',
+            "tls-auth-clients",
+            "clients at --tls-port must show a certificate; with optional, one that is shown must verify",
+        )
+    },
+    Row {
+        value: Some("VERSIONS"),
+        letter: None,
+        default: "TLSv1.2 TLSv1.3",
+        range: "TLSv1.2, TLSv1.3, or both",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-protocols", value),
+        ..row(' ', "tls-protocols", "versions of TLS at --tls-port")
+    },
+    Row {
+        value: Some("LIST"),
+        letter: None,
+        default: OFF,
+        range: "as of -o ssl_ciphers",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-ciphers", value),
+        ..row(
+            ' ',
+            "tls-ciphers",
+            "cipher suites of TLS 1.2 at --tls-port, by OpenSSL's names with colons between, best first; all unless it is given",
+        )
+    },
+    Row {
+        value: Some("LIST"),
+        letter: None,
+        default: OFF,
+        range: "of TLS_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256 and TLS_CHACHA20_POLY1305_SHA256",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-ciphersuites", value),
+        ..row(' ', "tls-ciphersuites", "the same of TLS 1.3")
+    },
+    Row {
+        value: Some("YES|NO"),
+        letter: None,
+        default: "no",
+        range: "yes, no",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-prefer-server-ciphers", value),
+        ..row(' ', "tls-prefer-server-ciphers", "the order of these lists counts, not the client's")
+    },
+    Row {
+        value: Some("YES|NO"),
+        letter: None,
+        default: "yes",
+        range: "yes, no",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-session-caching", value),
+        ..row(' ', "tls-session-caching", "sessions at --tls-port are resumed, by tickets that clients keep")
+    },
+    Row {
+        value: Some("SECONDS"),
+        letter: None,
+        default: "300",
+        range: "0 to 2147483647",
+        apply: |config, value| tls::set(&mut config.tls_options.redis, "tls-session-cache-timeout", value),
+        ..row(' ', "tls-session-cache-timeout", "how long a ticket is good for")
+    },
+    Row {
+        value: Some("SESSIONS"),
+        letter: None,
+        default: "20480",
+        range: "0 to 2147483647",
+        effect: Effect::Accepted("tickets are kept by clients"),
+        apply: |_, value| number::<u32>(value, 0, i32::MAX as u32).map(drop),
+        ..row(' ', "tls-session-cache-size", "sessions that are remembered")
     },
     Row {
         apply: |config, _| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_commands::{Context, Counter, Next, Output, Peer};
-use larder_eventloop::{Closed, Handler, Id, Millis, Outgoing, Place, Taken, Wait};
+use larder_eventloop::{Between, Closed, Handler, Id, Millis, Outgoing, Place, Taken, Wait};
 
 use super::replies::Replies;
 use super::service::{CLOCK_MS, CONNECTION_BYTES, Connection, SEND_AT_BYTES, Service};
@@ -19,6 +19,9 @@ const HELD_REPLIES_MAX: u64 = 32 << 10;
 
 /// What it takes to write replies up to [`SEND_AT_BYTES`] and to send them.
 const FLUSH_NS: u64 = 100_000;
+
+/// What a step of a TLS handshake takes: some 150 to 900 µs, by the kind of key.
+const OPENING_NS: u64 = 500_000;
 
 /// Changes of the memory that input takes are told from this many bytes on.
 const KEPT_TOLD_BYTES: usize = 16 << 10;
@@ -93,7 +96,7 @@ impl Service {
     #[inline(never)]
     fn keep_account(&mut self, connection: &mut Connection, moved: bool) {
         self.count_held(connection);
-        let unsent = connection.replies.rest().map_or(0, Output::len);
+        let unsent = connection.replies.rest().map_or(0, Output::len) + connection.between.unsent as u64;
         if unsent == 0 {
             connection.facts.moves();
         } else {
@@ -111,7 +114,8 @@ impl Service {
 impl Handler for Service {
     type Connection = Connection;
 
-    #[inline]
+    // Always, since the loop is compiled for two kinds of streams, and a function with two callers is left apart.
+    #[inline(always)]
     fn woke(&mut self, now_ns: u64) {
         debug_assert!(self.turn_replies.is_empty(), "what a turn has left of replies went out with it");
         self.now = now_ns / 1_000_000;
@@ -252,6 +256,32 @@ impl Handler for Service {
         unsent
     }
 
+    #[cold]
+    fn stream_holds(&mut self, connection: &mut Connection, between: Between) {
+        let before = std::mem::replace(&mut connection.between, between);
+        if before.opening && !between.opening {
+            self.hub.certificates.end();
+        }
+        // What waits for the client is held, as replies are. The rest is the connection's, and input of that is counted
+        // as such, so that a client that does not go on with it makes room for others.
+        let more = |now: usize, before: usize| now as i64 - before as i64;
+        let store = &self.hub.store;
+        store.hold(more(between.unsent, before.unsent));
+        store.set_aside(more(between.memory - between.unsent, before.memory - before.unsent));
+        store.note_input(more(between.partial, before.partial));
+        if between.partial != before.partial {
+            connection.facts.stream_keeps(self.now, between.partial as u64);
+        }
+        if between.unsent != before.unsent {
+            self.keep_account(connection, between.unsent < before.unsent);
+        }
+        self.give_way();
+    }
+
+    fn stream_opened(&mut self) {
+        self.room.work().spend(OPENING_NS);
+    }
+
     #[inline]
     fn held(&self, connection: &Connection) -> Option<u64> {
         // Large values go out on their own; what waits for room goes on waiting.
@@ -265,6 +295,9 @@ impl Handler for Service {
             hub.shared.watch_connection(&*hub, &hub.store, self.wall, &peer, Some(told_as(why)));
         }
         self.turn_replies.forget(std::mem::take(&mut connection.replies));
+        if connection.between != Between::default() {
+            self.stream_holds(&mut connection, Between::default());
+        }
         self.count_strange(&mut connection, 0);
         self.hub.table.strike(self.index, id.index());
         self.keep_account(&mut connection, true);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larder_commands::{Context, Counter, Counters, Host, Room, Session, Speaks};
 use larder_eventloop::socket::Address;
-use larder_eventloop::{Backend, Closed, EventLoop, Millis};
+use larder_eventloop::{Backend, Between, Closed, EventLoop, Millis};
 use larder_store::Millis as WallMillis;
 
 use super::handling::At;
@@ -78,6 +78,8 @@ pub struct Connection {
     pub(crate) replies: Replies,
     /// Bytes of its memory, as the store was told.
     pub(super) held: usize,
+    /// What its stream has between the system and the loop, as the store was told.
+    pub(super) between: Between,
     /// Bytes of its input, as they were counted while it had not said who it is.
     pub(super) strange_bytes: usize,
     pub(crate) facts: Arc<ConnectionFacts>,
@@ -305,7 +307,7 @@ impl Service {
     }
 
     /// Items give way to what connections were given.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn give_way(&mut self) {
         if self.hub.store.is_over_limit() {
             self.store.enter(self.wall).give_way_for_now();
@@ -377,6 +379,7 @@ impl Service {
             session: Session::new(),
             replies: Replies::None,
             held: 0,
+            between: Between::default(),
             strange_bytes: 0,
             facts: Arc::clone(&facts),
         };
@@ -389,6 +392,7 @@ impl Service {
                     let (hub, facts) = (&*self.hub, &*facts);
                     hub.shared.watch_connection(hub, &hub.store, self.wall, &At { facts, hub }, None);
                 }
+                events.tell_between(self, id);
                 let speaks = self.hub.listeners[listener].speaks;
                 if speaks.is_known_at_once(&self.hub.shared)
                     && let Some(connection) = events.state(id)
@@ -402,6 +406,9 @@ impl Service {
             Err(error) => {
                 if let Some(times) = self.unwatched.due(events.now()) {
                     tracing::warn!(%error, times, "cannot watch a connection");
+                }
+                if self.hub.listeners[listener].tls.is_some() {
+                    self.hub.certificates.end();
                 }
                 self.hub.ended(self.index);
             }

@@ -156,6 +156,18 @@ figures! {
         AcceptPauses = "accept_pauses": Counter, Count, |f| f.process.accept_pauses;
         /// How long none were.
         AcceptPaused = "accept_paused": Counter, Micros, |f| f.process.accept_paused_us;
+        /// TLS handshakes that were finished.
+        TlsHandshakes = "tls_handshakes": Counter, Count, |f| f.process.tls_handshakes;
+        /// TLS handshakes that resumed a session.
+        TlsResumptions = "tls_resumptions": Counter, Count, |f| f.process.tls_resumptions;
+        /// TLS sessions that clients may resume, and that were none before.
+        TlsNewSessions = "tls_new_sessions": Counter, Count, |f| f.process.tls_new_sessions;
+        /// TLS handshakes that failed.
+        TlsHandshakeErrors = "tls_handshake_errors": Counter, Count, |f| f.process.tls_handshake_errors;
+        /// TLS connections closed because they broke the protocol after the handshake.
+        TlsProtocolErrors = "tls_protocol_errors": Counter, Count, |f| f.process.tls_protocol_errors;
+        /// How long ago TLS certificates were read.
+        TlsCertificatesAge = "tls_certificates_age": Gauge, Seconds, |f| f.process.tls_certificates_age_s;
         /// Lines of the log.
         LogLines = "log_lines": Counter, Count, |f| f.process.log_lines;
         /// Lines of the log that were dropped, because nobody read those before them.

@@ -127,7 +127,14 @@ pub(crate) fn shutdown(line: &mut Line<'_, '_, '_, '_>) -> Flow {
 
 /// `refresh_certs`
 pub(crate) fn refresh_certs(line: &mut Line<'_, '_, '_, '_>) -> Flow {
-    line.out.put(b"Error TLS not enabled\r\n");
+    match line.cx.host.refresh_certificates() {
+        None => line.out.put(b"Error TLS not enabled\r\n"),
+        Some(Ok(())) => line.out.put(b"OK\r\n"),
+        Some(Err(why)) => {
+            line.out.put(why.as_bytes());
+            line.out.put(b"\r\n");
+        }
+    }
     Flow::Next
 }
 

@@ -138,6 +138,9 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
         "enable-debug-command" => call.cx.shared.settings.debug.name().into(),
         "client-output-buffer-limit" => common.limits.output_text(),
         "client-query-buffer-limit" => common.limits.query_bytes_max().to_string(),
+        name if name == "tls-port" || parameter.is_tls() => {
+            call.cx.host.tls_parameter(name).unwrap_or_else(|| parameter.default.into())
+        }
         name => common.parameters.text(name),
     }
 }
@@ -196,6 +199,9 @@ const TEXT_BYTES_MAX: usize = 4 << 10;
 /// What it takes to set a parameter beside what that comes to.
 const SET_NS: u64 = 1_500;
 
+/// What it takes to read certificates, authorities and keys.
+const TLS_NS: u64 = 2_000_000;
+
 fn failed(name: &str, why: &str) -> Fail {
     Fail::with(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
 }
@@ -233,9 +239,20 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         all.push((parameter, Zeroizing::new(checked)));
     }
     all.sort_by_key(|(parameter, _)| parameter.stage());
-    let mut before = Vec::with_capacity(all.len());
     // Another one would be taken back by what this one saw before it.
     let _alone = call.cx.shared.setting.lock().unwrap_or_else(PoisonError::into_inner);
+    let (tls, all): (Vec<_>, Vec<_>) = all.into_iter().partition(|(parameter, _)| parameter.is_tls());
+    let mut before = Vec::with_capacity(all.len() + 1);
+    if !tls.is_empty() {
+        call.spend(TLS_NS);
+        let was = tls.iter().map(|(parameter, _)| (parameter.name, value(call, parameter))).collect();
+        let pairs: Vec<(&str, &str)> =
+            tls.iter().map(|(parameter, text)| (parameter.name, &***text)).collect();
+        call.cx.host.set_tls(&pairs).map_err(|(at, why)| {
+            failed(pairs[at].0, &format!("Unable to update TLS configuration: {why}"))
+        })?;
+        before.push((pairs[0].0, Was::Tls(was)));
+    }
     for (parameter, mut text) in all {
         call.spend(SET_NS);
         let was = Was::of(call, parameter);
@@ -245,6 +262,11 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                 match was {
                     Was::Text(text) => _ = apply(call, parameter, text),
                     Was::Password(password) => call.cx.shared.access.set_password(password),
+                    Was::Tls(was) => {
+                        let pairs: Vec<(&str, &str)> =
+                            was.iter().map(|(name, text)| (*name, text.as_str())).collect();
+                        _ = call.cx.host.set_tls(&pairs);
+                    }
                 }
             }
             return Err(failed(parameter.name, &why));
@@ -259,6 +281,8 @@ enum Was {
     Text(String),
     /// Of `requirepass`, which tells nobody what it is.
     Password(Option<Digest>),
+    /// Of those that the host sets together.
+    Tls(Vec<(&'static str, String)>),
 }
 
 impl Was {

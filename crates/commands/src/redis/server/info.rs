@@ -328,6 +328,13 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("expired_time_cap_reached_count", 0);
     page.line("evicted_keys", of(Figure::Evictions));
     page.line("keyspace_events_lost", of(Figure::EventsLost));
+    if call.cx.shared.settings.speaks_tls {
+        page.line("tls_handshakes", of(Figure::TlsHandshakes));
+        page.line("tls_resumptions", of(Figure::TlsResumptions));
+        page.line("tls_handshake_errors", of(Figure::TlsHandshakeErrors));
+        page.line("tls_protocol_errors", of(Figure::TlsProtocolErrors));
+        page.line("tls_certificates_age_sec", of(Figure::TlsCertificatesAge));
+    }
     page.line("prefixes_missed", of(Figure::PrefixesMissed));
     page.line("evicted_clients", counted(Counter::Shed));
     page.line("keyspace_hits", of(Figure::Hits));

@@ -128,6 +128,28 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("busy-reply-threshold", Kind::Number(0, MAX), "5000"),
     at("close-on-oom", Kind::YesNo, "no"),
     at("enable-debug-command", Kind::Fixed, ""),
+    // TLS: what these are set to is the host's.
+    at("tls-port", Kind::Fixed, "0"),
+    at("tls-cert-file", Kind::Text, ""),
+    at("tls-key-file", Kind::Text, ""),
+    at("tls-key-file-pass", Kind::Text, ""),
+    at("tls-ca-cert-file", Kind::Text, ""),
+    at("tls-ca-cert-dir", Kind::Text, ""),
+    at("tls-auth-clients", Kind::Word(&["no", "yes", "optional"]), "yes"),
+    at("tls-protocols", Kind::Text, ""),
+    at("tls-ciphers", Kind::Text, ""),
+    at("tls-ciphersuites", Kind::Text, ""),
+    at("tls-prefer-server-ciphers", Kind::YesNo, "no"),
+    at("tls-session-caching", Kind::YesNo, "yes"),
+    at("tls-session-cache-timeout", Kind::Number(0, INT_MAX), "300"),
+    // Of TLS, and nothing here: clients keep the sessions, and this server is nobody's client.
+    at("tls-session-cache-size", Kind::Number(0, INT_MAX), "20480"),
+    at("tls-auth-clients-user", Kind::Word(&["off"]), "off"),
+    at("tls-dh-params-file", Kind::Text, ""),
+    at("tls-client-cert-file", Kind::Text, ""),
+    at("tls-client-key-file", Kind::Text, ""),
+    at("tls-replication", Kind::No, "no"),
+    at("tls-cluster", Kind::No, "no"),
     // What Redis sets at start, and is nothing here.
     at("aclfile", Kind::Fixed, ""),
     at("always-show-logo", Kind::Fixed, "no"),
@@ -167,6 +189,22 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("unixsocket", Kind::Fixed, ""),
     at("unixsocketgroup", Kind::Fixed, ""),
     at("unixsocketperm", Kind::Fixed, "0"),
+];
+
+/// Parameters that [`Host::set_tls`](crate::core::host::Host::set_tls) sets.
+const TLS: [&str; 12] = [
+    "tls-cert-file",
+    "tls-key-file",
+    "tls-key-file-pass",
+    "tls-ca-cert-file",
+    "tls-ca-cert-dir",
+    "tls-auth-clients",
+    "tls-protocols",
+    "tls-ciphers",
+    "tls-ciphersuites",
+    "tls-prefer-server-ciphers",
+    "tls-session-caching",
+    "tls-session-cache-timeout",
 ];
 
 /// Numbers that `latency-tracking-info-percentiles` may have.
@@ -221,6 +259,11 @@ impl Parameter {
     /// The one of this name, in any case.
     pub fn named(name: &[u8]) -> Option<&'static Parameter> {
         PARAMETERS.iter().find(|one| name.eq_ignore_ascii_case(one.name.as_bytes()))
+    }
+
+    /// The host has it, and sets all such together: a certificate and its key.
+    pub fn is_tls(&self) -> bool {
+        TLS.contains(&self.name)
     }
 
     /// The place among those that are set at once: first what can still be refused, so that nothing else has to be

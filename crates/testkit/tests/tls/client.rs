@@ -1,0 +1,143 @@
+//! Certificates of tests, and a client's side of TLS without a socket.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use larder_eventloop::sim::Peer;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+/// The name in all certificates.
+const NAME: &str = "larder.test";
+
+/// A certificate and its key, which nobody else has signed, in files that go with it.
+pub struct Identity {
+    pub chain: PathBuf,
+    pub key: PathBuf,
+}
+
+impl Identity {
+    pub fn new() -> Identity {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).expect("a certificate");
+        let name = format!("larder-tls-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
+        let at = |end: &str| std::env::temp_dir().join(format!("{name}.{end}"));
+        let identity = Identity { chain: at("crt"), key: at("key") };
+        std::fs::write(&identity.chain, made.cert.pem()).expect("a file of our own");
+        std::fs::write(&identity.key, made.signing_key.serialize_pem()).expect("a file of our own");
+        identity
+    }
+
+    pub fn chain_text(&self) -> String {
+        self.chain.display().to_string()
+    }
+
+    pub fn key_text(&self) -> String {
+        self.key.display().to_string()
+    }
+
+    /// Takes another's place: its files have what the other's have.
+    pub fn replace_by(&self, other: &Identity) {
+        std::fs::copy(&other.chain, &self.chain).expect("copied");
+        std::fs::copy(&other.key, &self.key).expect("copied");
+    }
+
+    fn certificates(&self) -> Vec<CertificateDer<'static>> {
+        let certificates = CertificateDer::pem_file_iter(&self.chain).expect("the file is there");
+        certificates.map(|certificate| certificate.expect("it is one")).collect()
+    }
+}
+
+impl Drop for Identity {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.chain);
+        let _ = std::fs::remove_file(&self.key);
+    }
+}
+
+/// What a client that trusts this server alone goes by, and shows if it has something to show.
+pub fn trusting(server: &Identity, own: Option<&Identity>) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    for certificate in server.certificates() {
+        roots.add(certificate).expect("it is one");
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("there are versions")
+        .with_root_certificates(roots);
+    Arc::new(match own {
+        None => config.with_no_client_auth(),
+        Some(own) => {
+            let key = PrivateKeyDer::from_pem_file(&own.key).expect("a key");
+            config.with_client_auth_cert(own.certificates(), key).expect("they go together")
+        }
+    })
+}
+
+/// A client's side of a connection.
+pub fn connection(config: &Arc<ClientConfig>) -> ClientConnection {
+    let name = NAME.try_into().expect("a name");
+    ClientConnection::new(Arc::clone(config), name).expect("a client")
+}
+
+/// A client over the simulated network.
+pub struct Client {
+    pub peer: Peer,
+    tls: ClientConnection,
+    /// What it has read.
+    pub read: Vec<u8>,
+    /// The server has said that it says no more.
+    pub close_notify: bool,
+    pub error: Option<rustls::Error>,
+}
+
+impl Client {
+    pub fn new(peer: Peer, config: &Arc<ClientConfig>) -> Client {
+        Client { peer, tls: connection(config), read: Vec::new(), close_notify: false, error: None }
+    }
+
+    /// Has `bytes` sent, as soon as there is an agreement.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.tls.set_buffer_limit(None);
+        self.tls.writer().write_all(bytes).expect("there is no limit");
+    }
+
+    /// Says that it says no more.
+    pub fn end(&mut self) {
+        self.tls.send_close_notify();
+    }
+
+    /// What it has to send, as records.
+    pub fn records(&mut self) -> Vec<u8> {
+        let mut records = Vec::new();
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut records).expect("a vector takes all");
+        }
+        records
+    }
+
+    /// Sends what it has to send, and takes at most `bytes_max` of what it was sent; how many bytes that was.
+    pub fn step(&mut self, bytes_max: usize) -> usize {
+        let records = self.records();
+        self.peer.send(&records);
+        let came = self.peer.read(bytes_max);
+        let mut left = &came[..];
+        while !left.is_empty() && self.error.is_none() {
+            self.tls.read_tls(&mut left).expect("a slice gives all");
+            match self.tls.process_new_packets() {
+                Ok(state) => {
+                    self.close_notify |= state.peer_has_closed();
+                    let mut plain = vec![0; state.plaintext_bytes_to_read()];
+                    self.tls.reader().read_exact(&mut plain).expect("so much is there");
+                    self.read.extend(plain);
+                }
+                Err(error) => self.error = Some(error),
+            }
+        }
+        came.len() + records.len()
+    }
+}

@@ -1,0 +1,352 @@
+//! A real server's options of TLS, over sockets.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use larder_testkit::client::Client;
+use larder_testkit::process::{Program, Server};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+
+use crate::client::{Identity, connection, trusting};
+
+type Tls = StreamOwned<ClientConnection, TcpStream>;
+
+fn connect(server: &Server, config: &Arc<ClientConfig>) -> Tls {
+    StreamOwned::new(connection(config), server.connect().expect("it listens"))
+}
+
+/// A request and its reply, of just so many bytes as are wanted; or what went wrong.
+fn says(stream: &mut Tls, request: &str, wanted: &str) -> std::io::Result<()> {
+    stream.write_all(request.as_bytes())?;
+    let mut reply = vec![0; wanted.len()];
+    stream.read_exact(&mut reply)?;
+    assert_eq!(String::from_utf8_lossy(&reply), wanted);
+    Ok(())
+}
+
+fn text_server(identity: &Identity, more: &[&str]) -> Server {
+    let pair = format!("ssl_chain_cert={},ssl_key={}", identity.chain_text(), identity.key_text());
+    Server::start(&[&["-Z", "-t", "1", "-o", &pair][..], more].concat()).expect("larder starts")
+}
+
+fn resp_server(identity: &Identity, more: &[&str]) -> (Server, std::net::SocketAddr) {
+    let (chain, key) = (identity.chain_text(), identity.key_text());
+    let pair = ["--redis-port", "0", "--tls-cert-file", &chain, "--tls-key-file", &key];
+    let server = Server::start(&[&["-t", "1", "--tls-port", "-1"][..], &pair, more].concat());
+    let server = server.expect("larder starts");
+    let output = server.output();
+    let place = output.rsplit(" (TLS)").nth(1).and_then(|said| said.split(' ').next_back());
+    let address = place.and_then(|place| place.parse().ok());
+    let address = address.unwrap_or_else(|| panic!("no listener says TLS: {output}"));
+    (server, address)
+}
+
+fn connect_to(address: std::net::SocketAddr, config: &Arc<ClientConfig>) -> Tls {
+    let stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    StreamOwned::new(connection(config), stream)
+}
+
+#[test]
+fn text_and_resp_are_spoken_by_tls_and_values_of_any_length_come_whole() {
+    let identity = Identity::new();
+    let server = text_server(&identity, &[]);
+    assert!(server.output().contains("(TLS)"), "{}", server.output());
+    let trust = trusting(&identity, None);
+    let mut stream = connect(&server, &trust);
+    says(&mut stream, "set k 1 0 5\r\nvalue\r\nget k\r\n", "STORED\r\nVALUE k 1 5\r\nvalue\r\nEND\r\n")
+        .expect("an exchange");
+    let value = "v".repeat(900_000);
+    says(&mut stream, &format!("set l 0 0 900000\r\n{value}\r\n"), "STORED\r\n").expect("an exchange");
+    let reply = format!("VALUE l 0 900000\r\n{value}\r\nEND\r\n");
+    says(&mut stream, &"get l\r\n".repeat(5), &reply.repeat(5)).expect("an exchange");
+    let mut resp = connect(&server, &trust);
+    says(&mut resp, "*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", "$5\r\nvalue\r\n").expect("an exchange");
+    resp.conn.send_close_notify();
+    resp.flush().expect("sent");
+    assert_eq!(resp.read(&mut [0; 10]).expect("an end, no truncation"), 0);
+}
+
+#[test]
+fn settings_and_counters_tell_of_tls() {
+    let identity = Identity::new();
+    let server = text_server(&identity, &["-o", "ssl_min_version=3"]);
+    let mut wrong = server.connect().expect("it listens");
+    wrong.write_all(b"get k\r\nget k\r\n").expect("sent");
+    let mut rest = Vec::new();
+    let _ = wrong.read_to_end(&mut rest);
+    assert_eq!(rest.first(), Some(&21), "an alert: {rest:?}");
+    let mut stream = connect(&server, &trusting(&identity, None));
+    let mut page = |command: &str| {
+        stream.write_all(command.as_bytes()).expect("sent");
+        let mut page = Vec::new();
+        while !page.ends_with(b"END\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a page");
+            page.extend(byte);
+        }
+        String::from_utf8(page).expect("text")
+    };
+    let settings = page("stats settings\r\n");
+    for line in ["ssl_enabled yes", &format!("ssl_key {}", identity.key_text()), "ssl_min_version tlsv1.3"] {
+        assert!(settings.contains(&format!("STAT {line}\r\n")), "{line}: {settings}");
+    }
+    let counters = page("stats\r\n");
+    for line in ["ssl_handshake_errors 1", "ssl_proto_errors 0"] {
+        assert!(counters.contains(&format!("STAT {line}\r\n")), "{line}: {counters}");
+    }
+    assert!(counters.contains("STAT time_since_server_cert_refresh "), "{counters}");
+}
+
+#[test]
+fn certificates_are_read_anew_when_asked_and_bad_ones_leave_the_old() {
+    let (identity, next) = (Identity::new(), Identity::new());
+    let server = text_server(&identity, &[]);
+    let old = trusting(&identity, None);
+    let mut stream = connect(&server, &old);
+    std::fs::write(&identity.key, "no key").expect("written");
+    stream.write_all(b"refresh_certs\r\n").expect("sent");
+    let mut reply = [0; 23];
+    stream.read_exact(&mut reply).expect("a reply");
+    assert_eq!(String::from_utf8_lossy(&reply), "Error loading the key: ");
+    let mut again = connect(&server, &old);
+    says(&mut again, "mn\r\n", "MN\r\n").expect("as before");
+    identity.replace_by(&next);
+    says(&mut again, "refresh_certs\r\n", "OK\r\n").expect("an exchange");
+    says(&mut again, "mn\r\n", "MN\r\n").expect("who is there stays");
+    says(&mut connect(&server, &trusting(&next, None)), "mn\r\n", "MN\r\n").expect("the new one is shown");
+    says(&mut connect(&server, &old), "mn\r\n", "MN\r\n").expect_err("and the old one no more");
+}
+
+#[test]
+fn clients_show_certificates_where_they_have_to() {
+    let (identity, known, stranger) = (Identity::new(), Identity::new(), Identity::new());
+    let authority = format!("ssl_ca_cert={}", known.chain_text());
+    let nobody = trusting(&identity, None);
+    let good = trusting(&identity, Some(&known));
+    let bad = trusting(&identity, Some(&stranger));
+    for (mode, nobody_may, stranger_may) in [(0, true, true), (1, true, false), (2, false, false)] {
+        let server = text_server(&identity, &["-o", &format!("{authority},ssl_verify_mode={mode}")]);
+        let may = |config| says(&mut connect(&server, config), "mn\r\n", "MN\r\n").is_ok();
+        assert_eq!((may(&nobody), may(&good), may(&bad)), (nobody_may, true, stranger_may), "{mode}");
+    }
+    // Redis's clients have to unless it is said otherwise.
+    let authority = known.chain_text();
+    let ping = "*1\r\n$4\r\nPING\r\n";
+    for (says_so, nobody_may) in [(&[][..], false), (&["--tls-auth-clients", "optional"][..], true)] {
+        let (_server, address) =
+            resp_server(&identity, &[&["--tls-ca-cert-file", &authority][..], says_so].concat());
+        let may = |config| says(&mut connect_to(address, config), ping, "+PONG\r\n").is_ok();
+        assert_eq!((may(&nobody), may(&good), may(&bad)), (nobody_may, true, false));
+    }
+}
+
+#[test]
+fn a_port_for_redis_by_tls_stands_beside_one_without() {
+    let identity = Identity::new();
+    let (server, address) = resp_server(&identity, &["--tls-auth-clients", "no"]);
+    let mut stream = connect_to(address, &trusting(&identity, None));
+    let set = "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n";
+    says(&mut stream, set, "+OK\r\n").expect("an exchange");
+    let mut plain = server.connect().and_then(Client::new).expect("text without TLS");
+    plain.line("get k");
+    plain.flush().expect("sent");
+    assert_eq!(plain.hits().expect("a reply")[0].value, b"v");
+}
+
+/// A request in RESP, and its reply up to the end of a line.
+fn resp(stream: &mut Tls, words: &[&str]) -> String {
+    let mut request = format!("*{}\r\n", words.len());
+    words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a reply");
+        line.extend(byte);
+    }
+    String::from_utf8(line).expect("text")
+}
+
+#[test]
+fn config_set_puts_a_certificate_and_its_key_in_force_together_or_neither() {
+    let (first, second) = (Identity::new(), Identity::new());
+    let pair = format!("ssl_chain_cert={},ssl_key={}", first.chain_text(), first.key_text());
+    let (server, address) = resp_server(&first, &["--tls-auth-clients", "no", "-Z", "-o", &pair]);
+    let old = trusting(&first, None);
+    let mut stream = connect_to(address, &old);
+    let (chain, key) = (second.chain_text(), second.key_text());
+    let ping = "*1\r\n$4\r\nPING\r\n";
+    for (words, wanted) in [
+        (
+            &["tls-cert-file", &chain][..],
+            "argument 'tls-cert-file') - Unable to update TLS configuration: Error validating",
+        ),
+        (
+            &["tls-cert-file", "/no/such", "tls-key-file", &key],
+            "Error loading the certificate chain: /no/such",
+        ),
+        (&["tls-cert-file", &chain, "tls-key-file", &key, "maxmemory", "1tb"], "argument 'maxmemory'"),
+        (
+            &["tls-cert-file", &chain, "tls-key-file", &key, "tls-protocols", "TLSv1.1"],
+            "argument 'tls-protocols'",
+        ),
+        (&["tls-auth-clients", "yes"], "Error loading the CA certificate"),
+        (&["tls-port", "1"], "can't set immutable config"),
+    ] {
+        let said = resp(&mut stream, &[&["CONFIG", "SET"], words].concat());
+        assert!(said.starts_with("-ERR CONFIG SET failed") && said.contains(wanted), "{said}");
+        says(&mut connect_to(address, &old), ping, "+PONG\r\n").expect("as before");
+    }
+    assert_eq!(
+        resp(&mut stream, &["CONFIG", "SET", "tls-cert-file", &chain, "tls-key-file", &key]),
+        "+OK\r\n"
+    );
+    says(&mut stream, ping, "+PONG\r\n").expect("an open connection stays");
+    let new = trusting(&second, None);
+    says(&mut connect_to(address, &old), ping, "+PONG\r\n").expect_err("the old one is shown no more");
+    let mut stream = connect_to(address, &new);
+    says(&mut stream, ping, "+PONG\r\n").expect("the new one is");
+    let mut get = |name: &str| {
+        assert_eq!(resp(&mut stream, &["CONFIG", "GET", name]), "*2\r\n");
+        let mut line = || {
+            let mut line = Vec::new();
+            while !line.ends_with(b"\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).expect("a reply");
+                line.extend(byte);
+            }
+            String::from_utf8(line).expect("text").trim_end().to_owned()
+        };
+        [line(), line(), line(), line()][3].clone()
+    };
+    assert_eq!((get("tls-cert-file"), get("tls-key-file")), (chain.clone(), key));
+    assert_eq!((get("tls-auth-clients"), get("tls-port")), ("no".into(), address.port().to_string()));
+    // The cache's port follows, and says so.
+    let mut text = connect(&server, &new);
+    text.write_all(b"stats settings\r\n").expect("sent");
+    let mut page = Vec::new();
+    while !page.ends_with(b"END\r\n") {
+        let mut byte = [0];
+        text.read_exact(&mut byte).expect("a page");
+        page.extend(byte);
+    }
+    assert!(String::from_utf8_lossy(&page).contains(&format!("STAT ssl_chain_cert {chain}\r\n")));
+}
+
+#[test]
+fn sighup_reads_certificates_again() {
+    let (identity, next) = (Identity::new(), Identity::new());
+    let server = text_server(&identity, &[]);
+    let mut open = connect(&server, &trusting(&identity, None));
+    says(&mut open, "mn\r\n", "MN\r\n").expect("an exchange");
+    identity.replace_by(&next);
+    server.hang_up();
+    let new = trusting(&next, None);
+    let begun = Instant::now();
+    while says(&mut connect(&server, &new), "mn\r\n", "MN\r\n").is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the old certificate is still shown");
+    }
+    says(&mut open, "mn\r\n", "MN\r\n").expect("an open connection stays");
+}
+
+#[test]
+#[ignore = "peers: openssl"]
+fn openssl_agrees_on_each_version_and_suite_and_on_no_older_one() {
+    let identity = Identity::new();
+    let server = text_server(&identity, &["-o", "ssl_session_cache"]);
+    let address = server.address().to_string();
+    let speaks = |options: &[&str]| {
+        let mut client = Command::new("openssl")
+            .args([
+                "s_client",
+                "-connect",
+                &address,
+                "-CAfile",
+                &identity.chain_text(),
+                "-quiet",
+                "-no_ign_eof",
+            ])
+            .args(options)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl is there");
+        let mut stdin = client.stdin.take().expect("a pipe");
+        let _ = stdin.write_all(b"version\r\nquit\r\n");
+        let output = client.wait_with_output().expect("it ends");
+        String::from_utf8_lossy(&output.stdout).contains("VERSION ")
+    };
+    for options in [
+        &["-tls1_2"][..],
+        &["-tls1_3"],
+        &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256"],
+        &["-tls1_2", "-cipher", "ECDHE-ECDSA-CHACHA20-POLY1305"],
+        &["-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"],
+        &["-tls1_3", "-groups", "P-256"],
+        &["-tls1_3", "-groups", "P-384:X25519"],
+        &["-tls1_2", "-no_ticket"],
+    ] {
+        assert!(speaks(options), "{options:?}");
+    }
+    for options in [
+        &["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"][..],
+        &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-SHA:@SECLEVEL=0"],
+        &["-tls1_2", "-cipher", "AES128-GCM-SHA256"],
+    ] {
+        assert!(!speaks(options), "{options:?}");
+    }
+}
+
+#[test]
+fn handshakes_under_way_are_a_quarter_of_the_connections_at_most() {
+    let identity = Identity::new();
+    let server = text_server(&identity, &["-c", "64"]);
+    let trust = trusting(&identity, None);
+    let mut open = connect(&server, &trust);
+    says(&mut open, "mn\r\n", "MN\r\n").expect("an exchange");
+    let closed = |stream: &mut TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+        matches!(stream.read(&mut [0]), Ok(0))
+    };
+    let silent: Vec<TcpStream> = (0..16).map(|_| server.connect().expect("it listens")).collect();
+    let mut over = server.connect().expect("it listens");
+    assert!(closed(&mut over), "one more than a quarter");
+    says(&mut open, "mn\r\n", "MN\r\n").expect("an open one is served");
+    drop(silent);
+    let begun = Instant::now();
+    while says(&mut connect(&server, &trust), "mn\r\n", "MN\r\n").is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "those that went count no more");
+    }
+}
+
+#[test]
+fn two_families_that_name_two_certificates_are_refused_by_both_names() {
+    let (identity, other) = (Identity::new(), Identity::new());
+    let pair = format!("ssl_chain_cert={},ssl_key={}", identity.chain_text(), identity.key_text());
+    let options = ["-Z", "-o", &pair, "--tls-port", "1", "--tls-cert-file", &other.chain_text()];
+    let (status, said) = Server::refused(&Program::Larder, &options).expect("it does not start");
+    assert_eq!(status.code(), Some(64), "{said}");
+    assert!(said.contains("-o ssl_chain_cert") && said.contains("--tls-cert-file"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_used_is_said_in_one_line() {
+    let (identity, other) = (Identity::new(), Identity::new());
+    let refused = |chain: &str, key: &str| {
+        let pair = format!("ssl_chain_cert={chain},ssl_key={key}");
+        let (status, said) =
+            Server::refused(&Program::Larder, &["-Z", "-o", &pair]).expect("it does not start");
+        assert!(!status.success() && said.trim_end().lines().count() == 1, "{said}");
+        said
+    };
+    let (chain, key) = (identity.chain_text(), identity.key_text());
+    assert!(refused("/no/such", &key).contains("Error loading the certificate chain: /no/such"));
+    assert!(refused(&chain, "/no/such").contains("Error loading the key: /no/such"));
+    assert!(refused(&key, &key).contains("Error loading the certificate chain"));
+    assert!(refused(&chain, &other.key_text()).contains("Error validating the certificate"));
+}
