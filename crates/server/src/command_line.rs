@@ -62,7 +62,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, S
     if matches.get_flag("options-markdown") {
         return Ok(Request::Print(markdown()));
     }
-    config.tls_options.join()?;
+    // Of no effect where nothing speaks TLS, as in memcached.
+    if config.tls || config.redis_tls_port.is_some() {
+        config.tls_options.join()?;
+    }
     config.check()?;
     Ok(Request::Serve(Box::new(config)))
 }
@@ -208,6 +211,8 @@ mod tests {
             (format!("-Z {pair},ssl_verify_mode=1"), "ssl_ca_cert"),
             (format!("-Z {pair} -l mtls:127.0.0.1"), "ssl_ca_cert"),
             (format!("{pair} -l btls:127.0.0.1"), "-Z"),
+            (format!("{pair} -l notls:127.0.0.1"), "-Z"),
+            (format!("-Z {pair} --tls-cert-file /d"), "--tls-cert-file /d"),
             ("--tls-port 1".into(), "--tls-cert-file"),
             ("--tls-port 1 --tls-cert-file /c".into(), "--tls-key-file"),
             ("--tls-port 1 --tls-cert-file /c --tls-key-file /k".into(), "--tls-ca-cert-file"),
@@ -222,7 +227,10 @@ mod tests {
         let redis = config(redis).unwrap();
         assert_eq!((redis.redis_tls_port, redis.resp_port()), (Some(1), Some(6379)));
         assert!(redis.tls_options.redis.resumption);
-        assert!(config(pair).is_ok_and(|config| !config.tls), "as in memcached, of no effect without -Z");
+        let two = format!("{pair} --tls-cert-file /d");
+        for line in [pair, &two] {
+            assert!(config(line).is_ok_and(|config| !config.tls), "as in memcached, of no effect without -Z");
+        }
     }
 
     #[test]

@@ -176,6 +176,8 @@ pub struct Reported {
     pub temporary_ttl_s: Option<u32>,
     /// `watcher_logbuf_size`, bytes.
     pub watcher_logbuf_bytes: u32,
+    /// `ssl_verify_mode`: 3 is served as 2, and told as 3.
+    pub tls_verify_mode: u8,
     /// `ssl_wbuf_size`, bytes.
     pub tls_write_buffer_bytes: u32,
     /// `slab_sizes`, bytes; none by default.
@@ -268,6 +270,7 @@ impl Default for Reported {
             warm_max_factor: 2.0,
             temporary_ttl_s: None,
             watcher_logbuf_bytes: 256 << 10,
+            tls_verify_mode: 0,
             tls_write_buffer_bytes: 16 << 10,
             slab_sizes: Vec::new(),
             worker_logbuf_bytes: 64 << 10,
@@ -286,7 +289,7 @@ const ITEM_BYTES_MAX_DEFAULT: u64 = 1 << 20;
 const REQUEST_TIMEOUT_S: u64 = 60;
 
 /// Connections that have to say who they are may be one part in this many of all.
-const STRANGERS_SHARE: usize = 4;
+pub(crate) const STRANGERS_SHARE: usize = 4;
 
 /// Least replies that a connection may have waiting by default, so that a client that writes
 /// everything before it reads does not hang.

@@ -400,7 +400,8 @@ pub const EXTENDED: &[Extended] = &[
             "ssl_verify_mode",
             "certificates of clients: 0 are not asked for, 1 have to be good if they are shown, 2 and 3 have to be shown",
             |config, value| {
-                config.tls_options.cache.clients = match number(need(value)?, 0, 3)? {
+                config.reported.tls_verify_mode = number(need(value)?, 0, 3)?;
+                config.tls_options.cache.clients = match config.reported.tls_verify_mode {
                     0 => ClientAuth::None,
                     1 => ClientAuth::Optional,
                     _ => ClientAuth::Required,

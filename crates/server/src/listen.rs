@@ -196,6 +196,12 @@ impl ListenError {
         ListenError { place: format!("{place}{}", origin.purpose()), reason }
     }
 
+    /// Two places of `-l` are one address, and say different things of TLS.
+    fn two_kinds(host: &str, address: SocketAddr) -> ListenError {
+        let reason = format!("-l {host} is {address}, of which another -l says something else of TLS");
+        ListenError { place: address.to_string(), reason }
+    }
+
     /// The same of a path: a folder that is missing is named.
     fn of_path(path: &Path, error: &io::Error) -> ListenError {
         let refused = ListenError::new(path.display(), Origin::UnixSocket, error);
@@ -322,8 +328,15 @@ fn tcp_addresses(config: &Config, port: Option<u16>, origin: Origin) -> Result<V
         let found = (place.host.as_str(), port).to_socket_addrs();
         let found = found.map_err(|error| ListenError::new(&place.host, Origin::Place, &error))?;
         for address in found {
-            if addresses.iter().all(|(known, ..)| *known != address) {
-                addresses.push((address, origin, place.tls));
+            match addresses.iter().find(|(known, ..)| *known == address) {
+                None => addresses.push((address, origin, place.tls)),
+                Some((.., tls))
+                    if matches!(origin, Origin::Port | Origin::Place)
+                        && options_at(config, *tls) != options_at(config, place.tls) =>
+                {
+                    return Err(ListenError::two_kinds(&place.host, address));
+                }
+                Some(_) => {}
             }
         }
     }
@@ -397,6 +410,31 @@ mod tests {
 
     fn place(host: &str, port: Option<u16>) -> Result<Place, String> {
         Ok(Place { host: host.into(), port, tls: None })
+    }
+
+    #[test]
+    fn an_address_that_two_places_name_has_one_kind_of_tls() {
+        let addresses = |places: &[&str], tls: bool, origin| {
+            let listen = places.iter().map(|place| Place::parse(place).expect("a place")).collect();
+            tcp_addresses(&Config { listen, tls, ..Config::default() }, Some(1), origin)
+        };
+        for (places, good) in [
+            (&["notls:127.0.0.1", "mtls:127.0.0.1"][..], false),
+            (&["127.0.0.1", "btls:localhost"], true),
+            (&["mtls:127.0.0.1", "btls:localhost"], false),
+            (&["127.0.0.1", "tls:127.0.0.1"], true),
+            (&["notls:127.0.0.1:2", "mtls:127.0.0.1:3"], true),
+            (&["notls:127.0.0.1:2", "mtls:127.0.0.1:2"], false),
+        ] {
+            let found = addresses(places, true, Origin::Port);
+            assert_eq!(found.is_ok(), good, "{places:?}");
+            if let Err(error) = found {
+                assert!(error.to_string().contains("127.0.0.1:"), "{error}");
+            }
+            // Where it says nothing of a port's TLS, nothing contradicts.
+            assert!(addresses(places, false, Origin::Port).is_ok());
+            assert!(addresses(places, true, Origin::RedisTls).is_ok());
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use larder_commands::{Kept, Speaks, Tuning};
 use larder_eventloop::socket::Address;
-use larder_tls::{ClientAuth, KeyFormat, Version};
+use larder_tls::{KeyFormat, Version};
 
 use crate::config::Config;
 use crate::hub::{Hub, YesNo};
@@ -129,11 +129,6 @@ fn visit_tls(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
         _ => none.to_owned(),
     };
     let ciphers = if options.ciphers.is_empty() { "NULL".to_owned() } else { options.ciphers.join(":") };
-    let verify_mode = match options.clients {
-        ClientAuth::None => 0,
-        ClientAuth::Optional => 1,
-        ClientAuth::Required => 2,
-    };
     let key_format = match options.key_format {
         KeyFormat::Pem => 1,
         KeyFormat::Der => 2,
@@ -145,7 +140,7 @@ fn visit_tls(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("ssl_enabled", &YesNo(hub.config.tls));
     visit("ssl_chain_cert", &path(Some(&options.chain), "(null)"));
     visit("ssl_key", &path(Some(&options.key), "(null)"));
-    visit("ssl_verify_mode", &verify_mode);
+    visit("ssl_verify_mode", &hub.config.reported.tls_verify_mode);
     visit("ssl_keyformat", &key_format);
     visit("ssl_ciphers", &ciphers);
     visit("ssl_ca_cert", &path(options.authorities.as_deref(), "NULL"));

@@ -113,9 +113,9 @@ const REDIS: Names = Names {
 /// # Errors
 /// The option that is missing, or contradicts another.
 pub(crate) fn check(config: &Config) -> Result<(), String> {
-    let asks = |place: &&Place| place.tls.is_some_and(|tls| tls != PlaceTls::Plain);
-    if let Some(place) = config.listen.iter().find(asks).filter(|_| !config.tls) {
-        return Err(format!("-l {}: TLS is asked for there, and -Z is missing", place.host));
+    let speaks_of_it = |place: &&Place| place.tls.is_some();
+    if let Some(place) = config.listen.iter().find(speaks_of_it).filter(|_| !config.tls) {
+        return Err(format!("-l {}: it says something of TLS, and -Z is missing", place.host));
     }
     if config.tls {
         if config.unix_socket.is_some() || config.text_port().is_none() && config.listen.is_empty() {
@@ -196,7 +196,8 @@ pub(crate) fn get(options: &Options, name: &str) -> Option<String> {
             ClientAuth::None => "no".into(),
         },
         "tls-protocols" => match (options.min_version, options.max_version) {
-            (Version::Tls12, Version::Tls13) => "TLSv1.2 TLSv1.3".into(),
+            // Redis's default, which stands for both.
+            (Version::Tls12, Version::Tls13) => String::new(),
             (Version::Tls12, Version::Tls12) => "TLSv1.2".into(),
             (Version::Tls13, _) => "TLSv1.3".into(),
         },
