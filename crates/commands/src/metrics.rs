@@ -178,6 +178,8 @@ const METRICS: &[Metric] = &[
     metric("larder_tls_handshake_errors_total", Grows, Source::Figure(Figure::TlsHandshakeErrors)),
     metric("larder_tls_protocol_errors_total", Grows, Source::Figure(Figure::TlsProtocolErrors)),
     metric("larder_tls_certificates_age_seconds", Gauge, Source::Figure(Figure::TlsCertificatesAge)),
+    metric("larder_tls_certificate_not_after_seconds", Gauge, Source::Figure(Figure::TlsCertificateNotAfter)),
+    metric("larder_tls_on_plain_ports_total", Grows, Source::Figure(Figure::TlsOnPlainPorts)),
     metric("larder_keyspace_events_lost_total", Grows, Source::Figure(Figure::EventsLost)),
     metric("larder_whole_holds_total", Grows, Source::Figure(Figure::WholeHolds)),
     metric("larder_log_lines_total", Grows, Source::Figure(Figure::LogLines)),

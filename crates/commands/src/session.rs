@@ -17,6 +17,7 @@ use larder_store::{Guard, Millis, Spaces};
 
 use crate::core::context::{self, Room};
 use crate::core::counters::Counters;
+use crate::core::host::TLS_HANDSHAKE;
 use crate::core::host::{Host, Peer};
 use crate::core::output::Output;
 use crate::core::progress::{Next, Progress};
@@ -92,6 +93,8 @@ enum Begins {
     Redis,
     Binary,
     Text,
+    /// TLS, on a port without it.
+    Tls,
     /// What the settings do not have spoken.
     Refused,
 }
@@ -102,6 +105,7 @@ fn begins(first: u8, cx: &Context<'_, '_>) -> Begins {
         RESP_ARRAY if settings.redis => Begins::Redis,
         BINARY_MAGIC if settings.binary => Begins::Binary,
         BINARY_MAGIC => Begins::Refused,
+        TLS_HANDSHAKE => Begins::Tls,
         _ if settings.text => Begins::Text,
         _ => Begins::Refused,
     }
@@ -208,6 +212,11 @@ impl Session {
                 self.0 = Conversation::Binary(Box::new(conversation));
             }
             Begins::Text => self.0 = Conversation::Memcached(memcached::Conversation::default()),
+            Begins::Tls => {
+                // Said to be closed, and not answered: what would be said is no TLS.
+                cx.common.host.note_tls_on_plain_port();
+                self.0 = Conversation::Closed;
+            }
             Begins::Refused => self.0 = Conversation::Closed,
         }
         self.receive(cx, input, out)

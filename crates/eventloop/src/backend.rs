@@ -51,6 +51,13 @@ pub trait Stream {
         None
     }
 
+    /// Records that were opened since it was last asked: work that the bytes which the loop was given do not show. None,
+    /// ever, if it has none.
+    #[inline]
+    fn take_records(&mut self) -> u32 {
+        0
+    }
+
     /// Sends what fits now of [`Between::unsent`].
     ///
     /// # Errors
@@ -60,6 +67,7 @@ pub trait Stream {
     }
 
     /// The connection ends after what was sent: says so to the peer, if streams of this kind do, as far as that fits now.
+    /// What a receive brings afterwards is for nobody, and may be anything.
     fn finish(&mut self) {}
 }
 
@@ -77,6 +85,8 @@ pub struct Between {
     pub memory: usize,
     /// It and its peer have to agree before it carries bytes.
     pub opening: bool,
+    /// It carries not many bytes more: the connection is to end between two requests.
+    pub worn: bool,
 }
 
 /// A socket has room, as the system says it, when a third of its buffer is free, and has no buffer of less
@@ -142,6 +152,9 @@ pub trait Backend {
 
     /// The same, in nanoseconds.
     fn now_ns(&self) -> u64;
+
+    /// The time now, in nanoseconds: exact, for some 30 of them.
+    fn exact_ns(&self) -> u64;
 
     /// Nanoseconds since the end of the last wait, by a clock that costs next to nothing and is some milliseconds late:
     /// less than it was, never more.
@@ -225,6 +238,10 @@ impl<S: Stream + AsFd> Backend for Epoll<S> {
     #[inline]
     fn now_ns(&self) -> u64 {
         self.now_ns
+    }
+
+    fn exact_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
     }
 
     #[inline]

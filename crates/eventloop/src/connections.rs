@@ -69,6 +69,8 @@ pub(crate) struct Connection<S, C> {
     pub below: usize,
     /// What there is between its stream and the system, as the handler was told.
     pub between: Between,
+    /// The handler is to look at it when they have ([`crate::EventLoop::look_at`]).
+    pub looks: bool,
     /// Since when its stream and the peer have been agreeing.
     pub opening: Option<Millis>,
 }
@@ -82,6 +84,11 @@ impl<S, C> Connection<S, C> {
     /// A part of a request lies here or in its stream.
     pub fn keeps_part(&self) -> bool {
         self.between.partial > 0 || !self.kept.is_empty()
+    }
+
+    /// Each request that has come in part or whole has its replies, and these are out.
+    pub fn is_between_requests(&self) -> bool {
+        self.unsent == 0 && self.kept.is_empty() && !self.again && !self.receiving && !self.held
     }
 
     /// It is waited for that it says more.

@@ -15,7 +15,9 @@
 //! A request in its own packet costs one wait, one receive, one send and one look at the clock.
 //! Connections that go on with what they have kept come after those that have something new to say, as many in
 //! a turn as the handler's strength allows, in the order in which they stopped; so do those for which much was done
-//! when they last had something new to say. However many ask for much, one that asks for little waits for one turn.
+//! when they last had something new to say. Streams that have to agree with their peers have a queue of their own, and a
+//! quarter of the time while others wait ([`opening`]). However many ask for much, one that asks for little waits for one
+//! turn.
 //! Bounds: a connection keeps at most [`RECEIVE_BYTES`] of input; it is read no further while more
 //! than `reply_bytes_max` of its replies wait; one whose replies wait without progress for `stall_ms` is
 //! closed, and one whose request has come in part and does not go on for `request_ms`. With nothing to do
@@ -24,6 +26,7 @@
 mod between;
 mod ending;
 mod input;
+mod opening;
 mod output;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -35,6 +38,7 @@ use crate::backend::{Backend, Between, Stream, WAKER_TOKEN};
 use crate::connections::{Connection, Connections, Id};
 use crate::handler::{Closed, Handler};
 use crate::poll::{Event, Interest};
+use opening::Openings;
 
 /// Bytes of the one receive buffer of a loop, and most bytes of input a connection can keep.
 pub const RECEIVE_BYTES: usize = 64 << 10;
@@ -72,6 +76,8 @@ pub struct EventLoop<B: Backend, C> {
     connections: Connections<Connection<B::Stream, C>>,
     /// Connections whose turn comes without a wait.
     queue: VecDeque<Id>,
+    /// Those whose streams go on agreeing with their peers, in order.
+    openings: Openings,
     /// Connections that sleep, by the time at which they are queued. One that is woken before is taken out: many may
     /// wait for long, and be woken soon.
     asleep: BTreeSet<(Millis, Id)>,
@@ -89,8 +95,6 @@ pub struct EventLoop<B: Backend, C> {
     waiting: usize,
     /// Connections of whose request the handler has taken a part.
     receiving: usize,
-    /// Connections whose streams and peers have not agreed yet.
-    opening: usize,
     /// There may be a connection that keeps a part of a request.
     keeping: bool,
     sweep_at: Millis,
@@ -109,6 +113,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             backend,
             connections: Connections::new(),
             queue: VecDeque::new(),
+            openings: Openings::default(),
             held: Vec::new(),
             held_bytes: 0,
             asleep: BTreeSet::new(),
@@ -117,7 +122,6 @@ impl<B: Backend, C> EventLoop<B, C> {
             short: false,
             waiting: 0,
             receiving: 0,
-            opening: 0,
             keeping: false,
             sweep_at: 0,
             sweep_from: 0,
@@ -157,9 +161,12 @@ impl<B: Backend, C> EventLoop<B, C> {
             owed: 0,
             below: 0,
             between: Between::default(),
+            looks: false,
             opening: opening.then_some(now),
         };
-        self.opening += usize::from(opening);
+        if opening {
+            self.begin_opening(id);
+        }
         Ok(self.connections.insert(connection))
     }
 
@@ -245,9 +252,12 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.look_below(handler, id);
     }
 
-    /// Has the handler look at a connection that has sent nothing.
+    /// Has the handler look at a connection that has sent nothing, as soon as its stream carries replies.
     pub fn look_at<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
-        self.process(handler, id, 0);
+        match self.connections.find(id) {
+            Some(connection) if connection.opening.is_some() => connection.looks = true,
+            _ => self.process(handler, id, 0),
+        }
     }
 
     /// Has the handler look again at a connection that waits for it ([`Wait::Wake`](crate::Wait::Wake)), in the next
@@ -323,7 +333,8 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
         // Only those queued before this turn: one that asks again waits for the next. One of them at least, and
         // no more when the handler has done enough: who has something to say by then comes first.
-        for _ in 0..self.queue.len() {
+        let queued = self.queue.len();
+        for _ in 0..queued {
             let Some(id) = self.queue.pop_front() else { break };
             if let Some(connection) = self.connections.find(id) {
                 connection.queued = false;
@@ -338,6 +349,9 @@ impl<B: Backend, C> EventLoop<B, C> {
             }
         }
         self.send_held(handler);
+        if self.openings.any_wait() {
+            self.open_next(handler, turn.events, queued);
+        }
         if now >= self.sweep_at {
             self.sweep(handler, now);
         }
@@ -349,7 +363,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         handler: &H,
         timeout: Option<Duration>,
     ) -> Option<Duration> {
-        if !self.queue.is_empty() {
+        if !self.queue.is_empty() || self.openings.any_wait() {
             return Some(Duration::ZERO);
         }
         let timeout = match self.asleep.first() {
@@ -372,7 +386,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             || self.waiting > 0 && self.limits.stall_ms > 0
             || (self.receiving > 0 || self.keeping) && self.limits.request_ms > 0
             || self.limits.idle_ms > 0 && !self.is_empty()
-            || self.limits.stranger_ms > 0 && (self.opening > 0 || handler.has_strangers())
+            || self.limits.stranger_ms > 0 && (self.openings.count() > 0 || handler.has_strangers())
     }
 
     fn ready<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, event: Event) {
@@ -415,7 +429,14 @@ impl<B: Backend, C> EventLoop<B, C> {
             connection.receiving = receiving;
             self.receiving = if receiving { self.receiving + 1 } else { self.receiving - 1 };
         }
-        let write = connection.unsent > 0 || connection.blocked;
+        if between.is_some_and(|between| between.worn && between.received == 0)
+            && connection.is_between_requests()
+        {
+            return self.close(handler, id, Closed::Handler);
+        }
+        // Replies that only the peer's side of the agreement lets out wait for no room.
+        let opens = between.is_some_and(|between| between.opening && between.unsent == 0);
+        let write = (connection.unsent > 0 || connection.blocked) && !opens;
         let max = if self.short { 0 } else { self.limits.reply_bytes_max };
         let read = connection.closing.is_none() && !connection.again && connection.unsent <= max;
         let interest = match (read, write) {
@@ -432,9 +453,13 @@ impl<B: Backend, C> EventLoop<B, C> {
             connection.queued = true;
             self.queue.push_back(id);
         }
-        if read && !connection.queued && between.is_some_and(|between| between.received > 0) {
+        if read
+            && !connection.queued
+            && let Some(between) = between
+            && between.received > 0
+        {
             connection.queued = true;
-            self.queue.push_back(id);
+            if between.opening { self.openings.wait(id) } else { self.queue.push_back(id) }
         }
         if connection.interest != interest {
             connection.interest = interest;

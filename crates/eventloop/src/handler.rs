@@ -220,13 +220,21 @@ pub trait Handler {
     /// The stream took `bytes` bytes of the replies, 0 if there was no room; how many are left.
     fn sent(&mut self, connection: &mut Self::Connection, bytes: u64) -> u64;
 
-    /// The connection's stream has this between the system and the loop now.
-    fn stream_holds(&mut self, connection: &mut Self::Connection, between: Between) {
-        let _ = (connection, between);
+    /// The connection's stream has this between the system and the loop now, and had that `before`. A connection that
+    /// ends has nothing there.
+    fn stream_holds(&mut self, connection: &mut Self::Connection, before: Between, now: Between) {
+        let _ = (connection, before, now);
     }
 
-    /// A stream has taken a step of agreeing with its peer.
-    fn stream_opened(&mut self) {}
+    /// A stream has taken a step of agreeing with its peer, in so many nanoseconds.
+    fn stream_opened(&mut self, took_ns: u64) {
+        let _ = took_ns;
+    }
+
+    /// A stream has opened so many records ([`Stream::take_records`]).
+    fn stream_worked(&mut self, records: u32) {
+        let _ = records;
+    }
 
     /// Bytes of the connection's replies, if they may go out a little later, together with those of other
     /// connections; asked when [`Handler::received`] has left them. None if there are none, or they are

@@ -25,6 +25,9 @@ pub use stream::{Peer, SimStream};
 pub use wire::Weather;
 use wire::{Random, Wire};
 
+/// A loop that is told so often that a connection has room, and neither sends nor asks for something else, spins.
+const IDLE_TELLS_MAX: u32 = 2;
+
 /// A clock that only goes on, when it is told to.
 #[derive(Clone, Debug, Default)]
 pub struct Time(Arc<AtomicU64>);
@@ -265,7 +268,10 @@ impl<S: Stream + AsRef<SimStream>> Backend for Sim<S> {
     type Stream = S;
 
     fn add(&mut self, stream: &S, token: u64, interest: Interest) -> io::Result<()> {
-        stream.as_ref().wire(|wire| wire.watched = Some((self.number, token, interest)));
+        stream.as_ref().wire(|wire| {
+            wire.watched = Some((self.number, token, interest));
+            wire.idle_tells = 0;
+        });
         Ok(())
     }
 
@@ -296,7 +302,19 @@ impl<S: Stream + AsRef<SimStream>> Backend for Sim<S> {
         // An arbitrary part of them in arbitrary order, at least one.
         while !due.is_empty() {
             let pick = net.random.draw() as usize % due.len();
-            self.events.push(due.swap_remove(pick));
+            let event = due.swap_remove(pick);
+            if event.writable && !event.readable && !event.hangup {
+                let told = |wire: &&mut Wire| {
+                    wire.watched.is_some_and(|(by, token, _)| (by, token) == (self.number, event.token))
+                };
+                let wire = net.wires.values_mut().find(told).expect("its event was found");
+                wire.idle_tells += 1;
+                assert!(
+                    wire.idle_tells <= IDLE_TELLS_MAX,
+                    "a loop asks for room again and again, and sends nothing"
+                );
+            }
+            self.events.push(event);
             if net.weather.arbitrary && net.random.draw().is_multiple_of(4) {
                 break;
             }
@@ -317,6 +335,10 @@ impl<S: Stream + AsRef<SimStream>> Backend for Sim<S> {
     }
 
     fn now_ns(&self) -> u64 {
+        self.net.lock().time.now_us() * 1000
+    }
+
+    fn exact_ns(&self) -> u64 {
         self.net.lock().time.now_us() * 1000
     }
 

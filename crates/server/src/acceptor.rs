@@ -4,6 +4,12 @@
 //! It waits in one place only, and there it hears everything. Where it cannot take a connection in it pauses:
 //! while the server has as many as it may, until one ends; when the system refuses one, or no worker has room
 //! for it, for [`PAUSE_MS`]. The listeners are not watched meanwhile, so that clients that wait there cost nothing.
+//!
+//! Listeners that speak TLS rest by themselves while as many handshakes are under way as may be: clients wait in the
+//! system's backlog, and workers close handshakes that stand still ([`Certificates::want_room`]). Nothing of a handshake
+//! is done here.
+//!
+//! [`Certificates::want_room`]: crate::certificates::Certificates::want_room
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -27,6 +33,9 @@ const ACCEPTS_PER_EVENT: usize = 64;
 /// alike. As long as others may be kept waiting.
 const PAUSE_MS: Millis = 10;
 
+/// While TLS listeners rest, workers are asked this often for the room of handshakes that stand still.
+const REST_LOOK_MS: Millis = 100;
+
 /// What the acceptor hears of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
@@ -42,7 +51,10 @@ pub enum Heard {
 
 /// The system as the acceptor sees it: listeners, what wakes it, and a wait for all of them.
 pub trait Entrance {
-    /// A connection.
+    /// A connection as the system has it.
+    type Incoming: Stream;
+
+    /// The same, as workers take it over.
     type Stream: Stream;
 
     /// Waits for something to hear, `timeout` at most; of how many things.
@@ -57,18 +69,24 @@ pub trait Entrance {
     /// The time.
     fn now(&self) -> Millis;
 
-    /// Hears of waiting connections, or does not.
+    /// Hears of connections that wait at a listener, or does not.
     ///
     /// # Errors
     /// When the system refuses, which it does not in correct use.
-    fn watch(&mut self, connections: bool) -> io::Result<()>;
+    fn watch(&mut self, listener: usize, connections: bool) -> io::Result<()>;
 
     /// Takes the next connection in.
     ///
     /// # Errors
     /// `WouldBlock` when none waits, `ConnectionAborted` when it has gone; otherwise what the system says (too
     /// many open files).
-    fn accept(&mut self, listener: usize) -> io::Result<(Self::Stream, Address)>;
+    fn accept(&mut self, listener: usize) -> io::Result<(Self::Incoming, Address)>;
+
+    /// Makes of a connection of a listener what workers take over.
+    ///
+    /// # Errors
+    /// When the system has no random numbers for TLS.
+    fn begin(&mut self, listener: usize, incoming: Self::Incoming) -> io::Result<Self::Stream>;
 }
 
 /// The mailboxes that connections go to, one for each worker.
@@ -88,6 +106,8 @@ enum Full {
     Server,
     /// One could not be taken in now.
     ForNow,
+    /// It speaks TLS, and as many handshakes are under way as may be.
+    Handshakes,
 }
 
 /// Takes connections in.
@@ -97,15 +117,18 @@ pub struct Acceptor<E: Entrance> {
     entrance: E,
     arrivals: Arrivals<E::Stream>,
     pause: Option<Pause>,
+    /// Listeners that speak TLS rest; when workers are asked for room again.
+    rest: Option<Millis>,
     failures: Rarely,
     refusals: Rarely,
+    rests: Rarely,
 }
 
 impl<E: Entrance> Acceptor<E> {
     /// The acceptor of a server.
     pub fn new(hub: Arc<Hub>, entrance: E, arrivals: Arrivals<E::Stream>) -> Acceptor<E> {
-        let (failures, refusals) = (Rarely::default(), Rarely::default());
-        Acceptor { hub, entrance, arrivals, pause: None, failures, refusals }
+        let (failures, refusals, rests) = Default::default();
+        Acceptor { hub, entrance, arrivals, pause: None, rest: None, failures, refusals, rests }
     }
 
     /// Accepts until a signal or a client stops the server.
@@ -123,17 +146,19 @@ impl<E: Entrance> Acceptor<E> {
     /// As [`Acceptor::run`].
     pub fn turn(&mut self) -> io::Result<bool> {
         let until = self.pause.and_then(|pause| pause.until);
+        let until = until.into_iter().chain(self.rest).min();
         let timeout = until.map(|until| Duration::from_millis(until.saturating_sub(self.entrance.now())));
         for index in 0..self.entrance.wait(timeout)? {
             match self.entrance.heard(index) {
                 Heard::Woken => drop(self.hub.waker.drain()),
                 Heard::Signal => return Ok(false),
                 Heard::Reload => self.hub.reload(),
-                Heard::Connections(listener) if self.pause.is_none() => {
-                    if let Err(full) = self.accept(listener) {
-                        self.begin_pause(full)?;
-                    }
-                }
+                Heard::Connections(listener) if self.is_watched(listener) => match self.accept(listener) {
+                    Ok(()) => {}
+                    Err(Full::Server) => self.begin_pause(None)?,
+                    Err(Full::ForNow) => self.begin_pause(Some(self.entrance.now() + PAUSE_MS))?,
+                    Err(Full::Handshakes) => self.begin_rest()?,
+                },
                 // Of the same wait as what it pauses for.
                 Heard::Connections(_) => {}
             }
@@ -142,19 +167,58 @@ impl<E: Entrance> Acceptor<E> {
             return Ok(false);
         }
         self.end_pause()?;
+        self.go_on_resting()?;
         Ok(true)
     }
 
-    fn begin_pause(&mut self, full: Full) -> io::Result<()> {
-        let since = self.entrance.now();
-        let until = match full {
-            Full::Server => None,
-            Full::ForNow => Some(since + PAUSE_MS),
-        };
-        self.pause = Some(Pause { since, until });
+    fn begin_pause(&mut self, until: Option<Millis>) -> io::Result<()> {
+        self.pause = Some(Pause { since: self.entrance.now(), until });
         self.hub.tally.paused.store(true, SeqCst);
         self.hub.tally.pauses.fetch_add(1, Relaxed);
-        self.entrance.watch(false)
+        self.watch_all()
+    }
+
+    fn speaks_tls(&self, listener: usize) -> bool {
+        self.hub.listeners[listener].tls.is_some()
+    }
+
+    /// Connections are taken in there now.
+    fn is_watched(&self, listener: usize) -> bool {
+        self.pause.is_none() && (self.rest.is_none() || !self.speaks_tls(listener))
+    }
+
+    fn watch_all(&mut self) -> io::Result<()> {
+        (0..self.hub.listeners.len())
+            .try_for_each(|listener| self.entrance.watch(listener, self.is_watched(listener)))
+    }
+
+    #[cold]
+    fn begin_rest(&mut self) -> io::Result<()> {
+        let now = self.entrance.now();
+        // Announced before handshakes are counted again: one that ends from now on wakes this thread.
+        self.hub.certificates.want_room();
+        self.rest = Some(now);
+        if let Some(times) = self.rests.due(now) {
+            tracing::info!(times, "TLS connections wait: their share of -c is in handshakes");
+        }
+        self.watch_all()
+    }
+
+    /// Ends the rest of TLS listeners when there is room for a handshake; until then workers are asked for it.
+    fn go_on_resting(&mut self) -> io::Result<()> {
+        let Some(look_at) = self.rest else { return Ok(()) };
+        let now = self.entrance.now();
+        if self.hub.certificates.opening() < self.hub.handshakes_max() {
+            self.hub.certificates.have_room();
+            self.rest = None;
+            return self.watch_all();
+        }
+        if now >= look_at {
+            self.rest = Some(now + REST_LOOK_MS);
+            self.hub.certificates.want_room();
+            self.hub.handles.iter().for_each(|handle| handle.waker.wake());
+        }
+        Ok(())
     }
 
     /// Ends a pause that is over.
@@ -172,12 +236,12 @@ impl<E: Entrance> Acceptor<E> {
         self.pause = None;
         self.hub.tally.paused.store(false, SeqCst);
         self.hub.tally.paused_us.fetch_add((now - since) * 1000, Relaxed);
-        self.entrance.watch(true)
+        self.watch_all()
     }
 
     /// Takes waiting connections in.
     fn accept(&mut self, listener: usize) -> Result<(), Full> {
-        for _ in 0..ACCEPTS_PER_EVENT {
+        for nth in 0..ACCEPTS_PER_EVENT {
             let full = self.hub.connections() >= self.hub.connections_max();
             if full && !self.hub.config.refuse_fast {
                 return Err(Full::Server);
@@ -187,20 +251,34 @@ impl<E: Entrance> Acceptor<E> {
                 self.complain(&"no worker takes them over");
                 return Err(Full::ForNow);
             }
-            match self.entrance.accept(listener) {
-                Ok((stream, peer)) => match worker.filter(|_| !full) {
-                    Some(worker) if self.begins(listener) => {
-                        self.hand_over(worker, Arrival { stream, peer, listener });
+            let begins = self.speaks_tls(listener) && !full;
+            if begins && !self.hub.certificates.begin(self.hub.handshakes_max()) {
+                // Whether one more waits is known when it is heard of.
+                return if nth == 0 { Err(Full::Handshakes) } else { Ok(()) };
+            }
+            let result = match self.entrance.accept(listener) {
+                Ok((incoming, peer)) => match worker.filter(|_| !full) {
+                    Some(worker) => {
+                        self.hand_over(worker, incoming, peer, listener);
+                        continue;
                     }
-                    Some(_) | None => self.refuse(stream, listener),
+                    None => {
+                        self.refuse(incoming, listener);
+                        continue;
+                    }
                 },
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                    self.hub.handshake_not_begun(begins);
+                    continue;
+                }
                 Err(error) => {
                     self.complain(&error);
-                    return Err(Full::ForNow);
+                    Err(Full::ForNow)
                 }
-            }
+            };
+            self.hub.handshake_not_begun(begins);
+            return result;
         }
         Ok(())
     }
@@ -211,19 +289,16 @@ impl<E: Entrance> Acceptor<E> {
         }
     }
 
-    /// Counts a connection that begins a TLS handshake; false when too many are in theirs.
-    fn begins(&self, listener: usize) -> bool {
-        let max = self.hub.config.strangers_max();
-        self.hub.listeners[listener].tls.is_none() || self.hub.certificates.begin(max)
-    }
-
-    fn refuse(&mut self, mut stream: E::Stream, listener: usize) {
+    /// Refuses a connection. Below TLS, where it is spoken: what would be said by it costs a handshake.
+    fn refuse(&mut self, mut incoming: E::Incoming, listener: usize) {
         self.hub.tally.rejected.fetch_add(1, Relaxed);
-        let _ = stream.send(self.hub.listeners[listener].speaks.refusal());
+        if !self.speaks_tls(listener) {
+            let _ = incoming.send(self.hub.listeners[listener].speaks.refusal());
+        }
         // Bytes that nobody took would have the close reset the connection, and the refusal be lost.
-        let _ = stream.recv(&mut [0; 4096]);
+        let _ = incoming.recv(&mut [0; 4096]);
         if let Some(times) = self.refusals.due(self.entrance.now()) {
-            tracing::info!(times, "connection refused: -c, or its share of TLS handshakes, is reached");
+            tracing::info!(times, "connection refused: -c is reached");
         }
     }
 
@@ -233,12 +308,21 @@ impl<E: Entrance> Acceptor<E> {
         (0..self.hub.handles.len()).filter(|&worker| self.arrivals[worker].has_room()).min_by_key(load)
     }
 
-    fn hand_over(&mut self, worker: usize, arrival: Arrival<E::Stream>) {
+    fn hand_over(&mut self, worker: usize, incoming: E::Incoming, peer: Address, listener: usize) {
+        let begins = self.speaks_tls(listener);
+        let stream = match self.entrance.begin(listener, incoming) {
+            Ok(stream) => stream,
+            Err(error) => {
+                self.complain(&error);
+                return self.hub.handshake_not_begun(begins);
+            }
+        };
         self.hub.tally.accepted.fetch_add(1, Relaxed);
         self.hub.handles[worker].connections.fetch_add(1, SeqCst);
-        if self.arrivals[worker].send(arrival).is_err() {
+        if self.arrivals[worker].send(Arrival { stream, peer, listener }).is_err() {
             // It had room, and nobody else sends.
             debug_assert!(false, "a mailbox with room takes a connection");
+            self.hub.handshake_not_begun(begins);
             self.hub.ended(worker);
         }
     }
@@ -286,6 +370,7 @@ impl<'a, F> Listeners<'a, F> {
 }
 
 impl<F: Fn(usize, Socket) -> io::Result<S>, S: Stream> Entrance for Listeners<'_, F> {
+    type Incoming = Socket;
     type Stream = S;
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
@@ -310,23 +395,26 @@ impl<F: Fn(usize, Socket) -> io::Result<S>, S: Stream> Entrance for Listeners<'_
         self.started.elapsed().as_millis() as Millis
     }
 
-    fn watch(&mut self, connections: bool) -> io::Result<()> {
+    fn watch(&mut self, listener: usize, connections: bool) -> io::Result<()> {
         let interest = if connections { Interest::Read } else { Interest::None };
-        let mut bound = self.bound.iter().enumerate();
-        bound.try_for_each(|(index, at)| self.poller.modify(&at.listener, index as u64, interest))
+        self.poller.modify(&self.bound[listener].listener, listener as u64, interest)
     }
 
-    fn accept(&mut self, listener: usize) -> io::Result<(S, Address)> {
+    fn accept(&mut self, listener: usize) -> io::Result<(Socket, Address)> {
         let socket = self.bound[listener].listener.accept()?;
         // One that has gone since has no other end.
         let peer = socket.peer_address().map_err(|_| io::ErrorKind::ConnectionAborted)?;
-        Ok(((self.stream)(listener, socket)?, peer))
+        Ok((socket, peer))
+    }
+
+    fn begin(&mut self, listener: usize, socket: Socket) -> io::Result<S> {
+        (self.stream)(listener, socket)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use larder_eventloop::sim::{Sim, SimStream, Weather};
+    use larder_eventloop::sim::{Peer, Sim, SimStream, Weather};
     use larder_store::Store;
 
     use super::*;
@@ -341,7 +429,11 @@ mod tests {
     struct Crowd {
         sim: Sim,
         now: Millis,
-        watched: bool,
+        /// Of each listener.
+        watched: Vec<bool>,
+        peers: Vec<Peer>,
+        /// Streams that were made for workers.
+        begun: u64,
         /// It is woken by each connection that ends.
         woken: bool,
         /// A signal has come.
@@ -354,12 +446,14 @@ mod tests {
     }
 
     impl Entrance for Crowd {
+        type Incoming = SimStream;
         type Stream = SimStream;
 
         fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
             self.waits += 1;
             self.heard.clear();
-            self.heard.extend(self.watched.then_some(Heard::Connections(0)));
+            let waits = |listener: &usize| self.watched[*listener];
+            self.heard.extend((0..self.watched.len()).filter(waits).map(Heard::Connections));
             self.heard.extend(self.woken.then_some(Heard::Woken));
             self.heard.extend(self.signal.then_some(Heard::Signal));
             if self.heard.is_empty() {
@@ -373,28 +467,52 @@ mod tests {
         fn now(&self) -> Millis {
             self.now
         }
-        fn watch(&mut self, connections: bool) -> io::Result<()> {
-            self.watched = connections;
+        fn watch(&mut self, listener: usize, connections: bool) -> io::Result<()> {
+            self.watched[listener] = connections;
             Ok(())
         }
         fn accept(&mut self, _: usize) -> io::Result<(SimStream, Address)> {
             self.accepts += 1;
-            match self.error {
-                Some(error) => Err(error.into()),
-                None => Ok((self.sim.connect().0, Address::Unix("/crowd".into()))),
+            if let Some(error) = self.error {
+                return Err(error.into());
             }
+            let (stream, peer) = self.sim.connect();
+            peer.send(b"hello");
+            self.peers.push(peer);
+            Ok((stream, Address::Unix("/crowd".into())))
+        }
+        fn begin(&mut self, _: usize, stream: SimStream) -> io::Result<SimStream> {
+            self.begun += 1;
+            Ok(stream)
         }
     }
 
     fn acceptor(config: Config) -> Acceptor<Crowd> {
+        acceptor_of(config, &[None])
+    }
+
+    /// With listeners of which these speak TLS.
+    fn acceptor_of(config: Config, tls: &[Option<usize>]) -> Acceptor<Crowd> {
         let store = Store::new(crate::store_config(&config)).expect("a store");
-        let listeners = vec![Listener::new(Address::Unix("/crowd".into()), Speaks::Any)];
+        let plain = || Listener::new(Address::Unix("/crowd".into()), Speaks::Any);
+        let listeners = tls.iter().map(|&tls| Listener { tls, ..plain() }).collect();
         let clock = Clock::Machine { started: Instant::now() };
         let hub = Arc::new(Hub::new(config, store, listeners, Log::default(), clock).expect("wakers"));
         let arrivals = hub.handles.iter().map(|handle| Arc::new(Mailbox::new(&handle.waker))).collect();
         let (sim, heard) = (Sim::new(1, Weather::FAIR), Vec::new());
-        let (watched, woken, signal) = (true, false, false);
-        let crowd = Crowd { sim, now: 0, watched, woken, signal, error: None, heard, accepts: 0, waits: 0 };
+        let crowd = Crowd {
+            sim,
+            now: 0,
+            watched: vec![true; tls.len()],
+            peers: Vec::new(),
+            begun: 0,
+            woken: false,
+            signal: false,
+            error: None,
+            heard,
+            accepts: 0,
+            waits: 0,
+        };
         Acceptor::new(hub, crowd, arrivals)
     }
 
@@ -459,13 +577,88 @@ mod tests {
         for _ in 0..100 {
             assert!(acceptor.turn().expect("a turn"));
         }
-        assert_eq!((acceptor.entrance.accepts, acceptor.entrance.watched), (5, false));
+        assert_eq!((acceptor.entrance.accepts, acceptor.entrance.watched[0]), (5, false));
         assert_eq!(acceptor.hub.tally.pauses.load(SeqCst), 1);
         acceptor.hub.ended(0);
         assert!(acceptor.hub.waker.drain(), "the acceptor is woken");
         for _ in 0..100 {
             assert!(acceptor.turn().expect("a turn"));
         }
-        assert_eq!((acceptor.entrance.accepts, acceptor.entrance.watched), (6, false));
+        assert_eq!((acceptor.entrance.accepts, acceptor.entrance.watched[0]), (6, false));
+    }
+
+    #[test]
+    fn handshakes_have_a_quarter_of_the_connections_and_others_wait_for_their_ends() {
+        let config = || Config { threads: 2, connections_max: 40, refuse_fast: false, ..Config::default() };
+        let mut acceptor = acceptor_of(config(), &[Some(0)]);
+        let max = acceptor.hub.handshakes_max();
+        assert_eq!(max, 10);
+        for _ in 0..100 {
+            assert!(acceptor.turn().expect("a turn"));
+        }
+        let Crowd { accepts, watched, begun, peers, .. } = &acceptor.entrance;
+        assert_eq!((*accepts, watched[0], *begun), (10, false, 10), "the eleventh waits");
+        assert!(peers.iter().all(|peer| !peer.closed()), "none is refused");
+        assert_eq!(acceptor.hub.tally.pauses.load(SeqCst), 0, "plain listeners accept");
+        // Workers are asked for those that stand still, again and again, and not in each turn.
+        assert!(acceptor.hub.handles.iter().all(|handle| handle.waker.drain()));
+        assert!(acceptor.hub.certificates.take_wanted());
+        let waits = acceptor.entrance.waits;
+        pass(&mut acceptor, 1000);
+        assert!(acceptor.entrance.waits - waits <= 12, "it sleeps");
+        assert!(acceptor.hub.handles.iter().all(|handle| handle.waker.drain()));
+        acceptor.hub.handshake_ended();
+        assert!(acceptor.hub.waker.drain(), "the acceptor is woken");
+        for _ in 0..100 {
+            assert!(acceptor.turn().expect("a turn"));
+        }
+        assert_eq!((acceptor.entrance.accepts, acceptor.entrance.watched[0]), (11, false));
+        assert_eq!(acceptor.hub.certificates.opening(), max);
+    }
+
+    #[test]
+    fn a_listener_without_tls_accepts_while_handshakes_are_waited_for() {
+        let config = Config { threads: 1, connections_max: 40, refuse_fast: false, ..Config::default() };
+        let mut acceptor = acceptor_of(config, &[Some(0), None]);
+        for _ in 0..100 {
+            assert!(acceptor.turn().expect("a turn"));
+        }
+        assert_eq!(acceptor.entrance.accepts, 40);
+        assert_eq!(acceptor.hub.certificates.opening(), 10);
+        // Of both reasons each goes by itself.
+        acceptor.hub.ended(0);
+        for _ in 0..10 {
+            assert!(acceptor.turn().expect("a turn"));
+        }
+        assert_eq!(acceptor.entrance.accepts, 41);
+        assert_eq!(acceptor.hub.certificates.opening(), 10);
+    }
+
+    #[test]
+    fn a_tls_connection_is_refused_below_tls_and_leaves_the_share_as_it_was() {
+        let config = Config { threads: 1, connections_max: 2, refuse_fast: true, ..Config::default() };
+        for tls in [Some(0), None] {
+            let mut acceptor = acceptor_of(config.clone(), &[tls]);
+            acceptor.hub.handles[0].connections.store(2, SeqCst);
+            assert!(acceptor.turn().expect("a turn"));
+            let Crowd { peers, begun, .. } = &acceptor.entrance;
+            assert_eq!((peers.len(), *begun), (ACCEPTS_PER_EVENT, 0), "nothing is begun");
+            for peer in peers {
+                assert!(peer.closed() && peer.untaken() == 0);
+                assert_eq!(
+                    peer.read(100).is_empty(),
+                    tls.is_some(),
+                    "no plain text goes where TLS is spoken"
+                );
+            }
+            assert_eq!(acceptor.hub.certificates.opening(), 0);
+        }
+        // What is counted before an accept that brings none is given back.
+        let mut acceptor = acceptor_of(Config { threads: 1, ..Config::default() }, &[Some(0)]);
+        for error in [io::ErrorKind::WouldBlock, io::ErrorKind::ConnectionAborted, io::ErrorKind::Other] {
+            acceptor.entrance.error = Some(error);
+            assert!(acceptor.turn().expect("a turn"));
+            assert_eq!(acceptor.hub.certificates.opening(), 0, "{error}");
+        }
     }
 }

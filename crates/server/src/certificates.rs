@@ -4,12 +4,12 @@
 //! What was loaded stays in force until everything could be read. Connections that are open keep what they have.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use larder_commands::Speaks;
 use larder_eventloop::Stream;
-use larder_tls::{Acceptor, Counters, LoadError, Options, SCRATCH_BYTES, Transport};
+use larder_tls::{Acceptor, Counters, Files, LoadError, Options, SCRATCH_BYTES, Transport};
 
 use crate::listen::Bound;
 use crate::listener::Listener;
@@ -19,12 +19,30 @@ use crate::tls::{self, TlsOptions};
 #[derive(Debug, Default)]
 pub struct Certificates {
     now: RwLock<Now>,
+    /// How often the files were read again. Held from the look at what is in force to its replacement: of two changes at
+    /// once each is carried out as a whole.
+    changes: Mutex<u64>,
     counters: Arc<Counters>,
     /// When they were loaded, seconds of the server's time.
     loaded_at_s: AtomicU64,
+    /// When it is looked at next whether one expires, seconds of the wall clock.
+    look_at_s: AtomicU64,
     /// Connections in handshakes.
     opening: AtomicUsize,
+    /// Handshakes that stand still are to make room for so many.
+    wanted: AtomicUsize,
+    /// Connections wait for room.
+    waits: AtomicBool,
 }
+
+/// Seconds of a day.
+const DAY_S: u64 = 86_400;
+
+/// So long before a certificate expires it is told.
+const EXPIRY_WARNING_S: u64 = 14 * DAY_S;
+
+/// Handshakes that are closed at a time when there is no room for others. More are when these are not enough.
+const WANTED: usize = 8;
 
 /// What is in force.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +51,19 @@ struct Now {
     options: TlsOptions,
     /// Of listeners, whose files were read.
     loaded: Vec<Loaded>,
+}
+
+/// What was in force before a change ([`Certificates::take_back`]).
+#[derive(Debug)]
+pub struct Before {
+    now: Now,
+    changes: u64,
+}
+
+impl Now {
+    fn wanted(&self) -> Vec<(Speaks, Options)> {
+        self.loaded.iter().map(|one| (one.speaks, one.options.clone())).collect()
+    }
 }
 
 /// A listener's options, and what makes connections by them.
@@ -87,9 +118,11 @@ impl Certificates {
     /// # Errors
     /// The first file that cannot be used. What was loaded stays in force.
     pub fn refresh(&self, now_s: u64) -> Result<(), LoadError> {
-        // The lock is free again before it is taken to write.
+        let mut changes = self.changes();
         let now = self.read().clone();
-        self.replace(now, now_s)
+        self.replace(now, now_s)?;
+        *changes += 1;
+        Ok(())
     }
 
     /// Sets parameters of Redis's, all together, and reads all files again. A file that is named serves the cache's
@@ -97,7 +130,8 @@ impl Certificates {
     ///
     /// # Errors
     /// The parameter that cannot be set so, and why. Everything stays as it was.
-    pub fn set(&self, parameters: &[(&str, &str)], now_s: u64) -> Result<(), (usize, String)> {
+    pub fn set(&self, parameters: &[(&str, &str)], now_s: u64) -> Result<Before, (usize, String)> {
+        let changes = self.changes();
         let mut next = self.read().clone();
         for (index, (name, value)) in parameters.iter().enumerate() {
             tls::set(&mut next.options.redis, name, value).map_err(|why| (index, why))?;
@@ -109,21 +143,55 @@ impl Certificates {
                 Speaks::Any => next.options.with_files_of(options),
             };
         }
-        self.replace(next, now_s).map_err(|error| (0, error.to_string()))
+        let now = self.replace(next, now_s).map_err(|error| (0, error.to_string()))?;
+        Ok(Before { now, changes: *changes })
     }
 
-    fn replace(&self, next: Now, now_s: u64) -> Result<(), LoadError> {
-        let Now { options, loaded } = next;
-        let wanted = loaded.into_iter().map(|one| (one.speaks, one.options)).collect();
-        let loaded = load(wanted, &self.counters)?;
-        *self.now.write().unwrap_or_else(PoisonError::into_inner) = Now { options, loaded };
+    /// Takes a [`Certificates::set`] back. What was in force is so again whatever has become of its files, but if files
+    /// were read again since, so are these.
+    pub fn take_back(&self, before: Before, now_s: u64) {
+        let changes = self.changes();
+        self.now.write().unwrap_or_else(PoisonError::into_inner).clone_from(&before.now);
+        if *changes != before.changes {
+            let _ = self.replace(before.now, now_s);
+        }
+    }
+
+    /// Loads what is to be in force, and returns what was.
+    fn replace(&self, next: Now, now_s: u64) -> Result<Now, LoadError> {
+        let loaded = load(next.wanted(), &self.counters)?;
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
         self.loaded_at_s.store(now_s, Relaxed);
-        Ok(())
+        self.look_at_s.store(0, Relaxed);
+        Ok(std::mem::replace(&mut *now, Now { options: next.options, loaded }))
+    }
+
+    fn changes(&self) -> MutexGuard<'_, u64> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Seconds since they were loaded.
     pub fn age_s(&self, now_s: u64) -> u64 {
         now_s.saturating_sub(self.loaded_at_s.load(Relaxed))
+    }
+
+    /// When the first of the certificates expires, seconds since 1970; 0 if there are none.
+    pub fn not_after_s(&self) -> u64 {
+        let loaded = &self.read().loaded;
+        loaded.iter().filter_map(|one| one.acceptor.not_after_s()).min().unwrap_or(0)
+    }
+
+    /// Logs that a certificate expires soon, or has: when files were read, and once a day.
+    pub fn look_at_expiry(&self, wall_s: u64) {
+        if wall_s < self.look_at_s.load(Relaxed) {
+            return;
+        }
+        self.look_at_s.store(wall_s + DAY_S, Relaxed);
+        match expiry(self.not_after_s(), wall_s) {
+            None => {}
+            Some(0) => tracing::error!("a TLS certificate has expired: clients refuse it"),
+            Some(days) => tracing::warn!(days, "a TLS certificate expires soon"),
+        }
     }
 
     /// Counts of all TLS connections.
@@ -145,17 +213,41 @@ impl Certificates {
     /// Counts a connection that begins its handshake, unless `max` are in theirs.
     pub fn begin(&self, max: usize) -> bool {
         let more = |opening: usize| (opening < max).then_some(opening + 1);
-        self.opening.fetch_update(Relaxed, Relaxed, more).is_ok()
+        self.opening.fetch_update(SeqCst, SeqCst, more).is_ok()
     }
 
-    /// A connection's handshake is over, however it ended.
-    pub fn end(&self) {
-        self.opening.fetch_sub(1, Relaxed);
+    /// A connection's handshake is over, however it ended. True if others wait for its room.
+    pub fn end(&self) -> bool {
+        self.opening.fetch_sub(1, SeqCst);
+        // Pairs with the acceptor, which first says that connections wait and then counts again.
+        self.waits.load(SeqCst)
     }
 
     /// Connections in handshakes.
     pub fn opening(&self) -> usize {
-        self.opening.load(Relaxed)
+        self.opening.load(SeqCst)
+    }
+
+    /// Connections wait for the room of handshakes.
+    pub fn want_room(&self) {
+        self.waits.store(true, SeqCst);
+        self.wanted.store(WANTED, SeqCst);
+    }
+
+    /// They wait no more.
+    pub fn have_room(&self) {
+        self.waits.store(false, SeqCst);
+        self.wanted.store(0, SeqCst);
+    }
+
+    /// Takes it on to close a handshake that stands still, if one is to be.
+    pub fn take_wanted(&self) -> bool {
+        self.wanted.fetch_update(SeqCst, SeqCst, |wanted| wanted.checked_sub(1)).is_ok()
+    }
+
+    /// There was none to close, which other workers may have.
+    pub fn leave_wanted(&self) {
+        self.wanted.fetch_add(1, SeqCst);
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Now> {
@@ -163,10 +255,131 @@ impl Certificates {
     }
 }
 
+/// The days that are left to a certificate, begun ones too, if it is to be told; none are if it has expired.
+fn expiry(not_after_s: u64, wall_s: u64) -> Option<u64> {
+    let left_s = not_after_s.saturating_sub(wall_s);
+    (not_after_s > 0 && left_s <= EXPIRY_WARNING_S).then_some(left_s.div_ceil(DAY_S))
+}
+
+/// Reads the files of all of them, within one bound.
 fn load(wanted: Vec<(Speaks, Options)>, counters: &Arc<Counters>) -> Result<Vec<Loaded>, LoadError> {
+    let mut files = Files::default();
     let load = |(speaks, options): (Speaks, Options)| {
-        let acceptor = Acceptor::load(&options, counters)?;
+        let acceptor = Acceptor::load(&options, counters, &mut files)?;
         Ok(Loaded { speaks, options, acceptor })
     };
     wanted.into_iter().map(load).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    /// A certificate and its key, in files.
+    struct Pair {
+        folder: PathBuf,
+    }
+
+    impl Pair {
+        fn new(name: &str) -> Pair {
+            let folder =
+                std::env::temp_dir().join(format!("larder-certificates-{}-{name}", std::process::id()));
+            std::fs::create_dir_all(&folder).expect("a folder");
+            let pair = Pair { folder };
+            pair.write();
+            pair
+        }
+
+        fn write(&self) {
+            let made = rcgen::generate_simple_self_signed(["larder.test".to_owned()]).expect("a certificate");
+            std::fs::write(self.folder.join("crt"), made.cert.pem()).expect("written");
+            std::fs::write(self.folder.join("key"), made.signing_key.serialize_pem()).expect("written");
+        }
+
+        fn text(&self, name: &str) -> String {
+            self.folder.join(name).display().to_string()
+        }
+
+        fn options(&self) -> Options {
+            Options { chain: self.folder.join("crt"), key: self.folder.join("key"), ..Options::default() }
+        }
+
+        fn is_in_force(&self, certificates: &Certificates) -> bool {
+            certificates.options().redis.chain == self.folder.join("crt")
+        }
+    }
+
+    impl Drop for Pair {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    fn certificates(pair: &Pair) -> Certificates {
+        let counters = Arc::default();
+        let options = TlsOptions { redis: pair.options(), cache: pair.options() };
+        let loaded = load(vec![(Speaks::Redis, pair.options())], &counters).expect("good files");
+        Certificates { now: RwLock::new(Now { options, loaded }), counters, ..Certificates::default() }
+    }
+
+    fn set(certificates: &Certificates, pair: &Pair) -> Before {
+        let (chain, key) = (pair.text("crt"), pair.text("key"));
+        certificates.set(&[("tls-cert-file", &chain), ("tls-key-file", &key)], 0).expect("good files")
+    }
+
+    #[test]
+    fn of_a_change_and_a_reload_at_once_neither_is_lost() {
+        let (first, second) = (Pair::new("a1"), Pair::new("a2"));
+        let certificates = certificates(&first);
+        for _ in 0..100 {
+            for pair in [&second, &first] {
+                let barrier = Barrier::new(2);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        certificates.refresh(0).expect("good files");
+                    });
+                    barrier.wait();
+                    set(&certificates, pair);
+                });
+                assert!(pair.is_in_force(&certificates), "what was said to be set is");
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_told_in_the_last_fourteen_days_that_a_certificate_expires() {
+        let end = 1_800_000_000;
+        for (left_s, told) in [
+            (EXPIRY_WARNING_S + 1, None),
+            (EXPIRY_WARNING_S, Some(14)),
+            (EXPIRY_WARNING_S - 1, Some(14)),
+            (DAY_S + 1, Some(2)),
+            (1, Some(1)),
+            (0, Some(0)),
+        ] {
+            assert_eq!(expiry(end, end - left_s), told, "{left_s}");
+        }
+        assert_eq!((expiry(end, end + 5), expiry(0, end)), (Some(0), None));
+    }
+
+    #[test]
+    fn a_change_is_taken_back_though_the_files_of_before_are_gone() {
+        let (first, second) = (Pair::new("b1"), Pair::new("b2"));
+        let certificates = certificates(&first);
+        let before = set(&certificates, &second);
+        std::fs::remove_file(first.folder.join("crt")).expect("it is there");
+        certificates.take_back(before, 0);
+        assert!(first.is_in_force(&certificates));
+        // Files that were read again meanwhile are read again for what is so again.
+        first.write();
+        let before = set(&certificates, &second);
+        certificates.refresh(1).expect("good files");
+        certificates.take_back(before, 7);
+        assert!(first.is_in_force(&certificates));
+        assert_eq!(certificates.age_s(7), 0);
+    }
 }

@@ -12,11 +12,12 @@ use larder_eventloop::poll::Waker;
 use larder_eventloop::socket::Address;
 use larder_eventloop::{Millis, RECEIVE_BYTES};
 use larder_store::Store;
+use larder_tls::LoadError;
 
 use crate::awake::Awake;
 use crate::certificates::Certificates;
 use crate::clock::Clock;
-use crate::config::{Config, Protocol};
+use crate::config::{Config, Protocol, STRANGERS_SHARE};
 use crate::listener::Listener;
 use crate::log::{Log, Rarely};
 use crate::mailbox::Mailbox;
@@ -80,6 +81,8 @@ pub struct Tally {
     pub paused_us: AtomicU64,
     /// It pauses now.
     pub paused: AtomicBool,
+    /// Closed because a client began a TLS handshake where none is spoken.
+    pub tls_on_plain_ports: AtomicU64,
 }
 
 /// What all threads of a server share.
@@ -109,6 +112,8 @@ pub struct Hub {
     pub stop: AtomicBool,
     /// When a line last said that requests on their way in hold too much.
     pub crowded_out: Mutex<Rarely>,
+    /// When a line last said that a client speaks TLS where it is not spoken.
+    pub tls_on_plain_port: Mutex<Rarely>,
     /// The machine, as the thread that shows figures saw it last.
     pub machine: Mutex<Machine>,
     /// What held workers up.
@@ -169,6 +174,7 @@ impl Hub {
             stop: AtomicBool::new(false),
             connections_max: AtomicUsize::new(config.connections_max),
             crowded_out: Mutex::default(),
+            tls_on_plain_port: Mutex::default(),
             machine: Mutex::default(),
             stalls: Stalls::default(),
             clock,
@@ -214,6 +220,25 @@ impl Hub {
         for handle in &self.handles {
             handle.stop.store(true, SeqCst);
             handle.waker.wake();
+        }
+    }
+
+    /// Connections that may be in TLS handshakes: as many as may have to authenticate themselves.
+    pub fn handshakes_max(&self) -> usize {
+        (self.connections_max() / STRANGERS_SHARE).max(1)
+    }
+
+    /// A connection's TLS handshake is over, however it ended.
+    pub fn handshake_ended(&self) {
+        if self.certificates.end() {
+            self.waker.wake();
+        }
+    }
+
+    /// A handshake that was counted (`begins`) does not begin.
+    pub(crate) fn handshake_not_begun(&self, begins: bool) {
+        if begins {
+            self.handshake_ended();
         }
     }
 
@@ -329,6 +354,8 @@ impl Host for Hub {
             tls_handshake_errors: tls.handshake_errors.load(Relaxed),
             tls_protocol_errors: tls.protocol_errors.load(Relaxed),
             tls_certificates_age_s: self.certificates.age_s(self.clock.elapsed().as_secs()),
+            tls_certificate_not_after_s: self.certificates.not_after_s(),
+            tls_on_plain_ports: self.tally.tls_on_plain_ports.load(Relaxed),
             threads,
             log_lines: self.log.lines(),
             log_lines_dropped: self.log.dropped(),
@@ -436,8 +463,19 @@ impl Host for Hub {
 
     fn refresh_certificates(&self) -> Option<Result<(), String>> {
         let now_s = self.clock.elapsed().as_secs();
-        let refresh = || self.certificates.refresh(now_s).map_err(|error| error.to_string());
+        // One line, whatever is in a file's name.
+        let line = |error: LoadError| error.to_string().replace(|char: char| char.is_control(), " ");
+        let refresh = || self.certificates.refresh(now_s).map_err(line);
         self.certificates.any().then(refresh)
+    }
+
+    fn note_tls_on_plain_port(&self) {
+        self.tally.tls_on_plain_ports.fetch_add(1, Relaxed);
+        let now = self.clock.elapsed().as_millis() as Millis;
+        let due = self.tls_on_plain_port.lock().unwrap_or_else(PoisonError::into_inner).due(now);
+        if let Some(times) = due {
+            tracing::warn!(times, "TLS on a plain port: connection closed");
+        }
     }
 
     fn tls_parameter(&self, name: &str) -> Option<String> {
@@ -452,8 +490,10 @@ impl Host for Hub {
         tls::get(&self.certificates.options().redis, name)
     }
 
-    fn set_tls(&self, parameters: &[(&str, &str)]) -> Result<(), (usize, String)> {
-        self.certificates.set(parameters, self.clock.elapsed().as_secs())
+    fn set_tls(&self, parameters: &[(&str, &str)]) -> Result<Box<dyn FnOnce() + '_>, (usize, String)> {
+        let now_s = || self.clock.elapsed().as_secs();
+        let before = self.certificates.set(parameters, now_s())?;
+        Ok(Box::new(move || self.certificates.take_back(before, now_s())))
     }
 
     fn shutdown(&self, graceful: bool) {

@@ -181,6 +181,7 @@ impl<B: Backend> Worker<B> {
             // Before the arrivals are taken: none comes after it was set, and so none behind the drain.
             let stops = handle.stop.load(SeqCst);
             self.take_mail();
+            self.service.make_room_for_handshakes(&mut self.events);
             self.service.deliver(&mut self.events);
             if stops && self.stops_at.is_none() {
                 self.stops_at = Some(self.events.now() + DRAIN_MS);

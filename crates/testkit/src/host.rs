@@ -39,6 +39,8 @@ pub struct LocalHost {
     pub look_us: Arc<AtomicU64>,
     /// What was noted last, with its level.
     pub noted: Mutex<Option<(u8, String)>>,
+    /// Clients that began a TLS handshake.
+    pub tls_on_plain_ports: AtomicU64,
     /// What tells how long a script has worked, if a test chooses it.
     pub script_pace: Option<Pace>,
 }
@@ -140,8 +142,12 @@ impl Host for LocalHost {
         None
     }
 
-    fn set_tls(&self, parameters: &[(&str, &str)]) -> Result<(), (usize, String)> {
-        if parameters.is_empty() { Ok(()) } else { Err((0, "there is no TLS here".into())) }
+    fn set_tls(&self, parameters: &[(&str, &str)]) -> Result<Box<dyn FnOnce() + '_>, (usize, String)> {
+        if parameters.is_empty() { Ok(Box::new(|| ())) } else { Err((0, "there is no TLS here".into())) }
+    }
+
+    fn note_tls_on_plain_port(&self) {
+        self.tls_on_plain_ports.fetch_add(1, Relaxed);
     }
 
     fn shutdown(&self, _graceful: bool) {}

@@ -10,8 +10,9 @@ use rustls::crypto::GetRandomFailed;
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
 use rustls::ticketer::TicketRotator;
 
-use crate::load::{self, LoadError};
-use crate::options::Options;
+use crate::expiry;
+use crate::load::{self, Files, LoadError};
+use crate::options::{ClientAuth, Options};
 use crate::provider::Ticketer;
 use crate::session::Session;
 use crate::stream::Tls;
@@ -37,24 +38,33 @@ pub struct Counters {
 pub struct Acceptor {
     config: Arc<ServerConfig>,
     counters: Arc<Counters>,
+    not_after_s: Option<u64>,
+    /// Clients are asked for certificates.
+    asks: bool,
 }
 
 impl Acceptor {
-    /// Reads the files of the options. `counters` count what becomes of its connections.
+    /// Reads the files of the options, as far as there is room for them among the files of one load. `counters` count what
+    /// becomes of its connections.
     ///
     /// # Errors
     /// Which of the files cannot be used, and why.
-    pub fn load(options: &Options, counters: &Arc<Counters>) -> Result<Acceptor, LoadError> {
-        let chain =
-            load::certificates(&options.chain).map_err(|why| LoadError::Chain(options.chain.clone(), why))?;
-        let key = load::key(&options.key, options.key_format)
+    pub fn load(
+        options: &Options,
+        counters: &Arc<Counters>,
+        files: &mut Files,
+    ) -> Result<Acceptor, LoadError> {
+        let chain = load::certificates(files, &options.chain)
+            .map_err(|why| LoadError::Chain(options.chain.clone(), why))?;
+        let key = load::key(files, &options.key, options.key_format)
             .map_err(|why| LoadError::Key(options.key.clone(), why))?;
+        let not_after_s = chain.first().and_then(|leaf| expiry::not_after(leaf));
         let provider = Arc::new(load::provider(options)?);
         let pair = |error: rustls::Error| LoadError::Pair(error.to_string());
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&load::versions(options))
             .map_err(pair)?;
-        let config = match load::verifier(options, provider)? {
+        let config = match load::verifier(files, options, provider)? {
             Some(verifier) => config.with_client_cert_verifier(verifier),
             None => config.with_no_client_auth(),
         };
@@ -69,7 +79,17 @@ impl Acceptor {
             config.ticketer = tickets(options.ticket_lifetime_s).map_err(pair)?;
             config.send_tls13_tickets = 1;
         }
-        Ok(Acceptor { config: Arc::new(config), counters: Arc::clone(counters) })
+        Ok(Acceptor {
+            config: Arc::new(config),
+            counters: Arc::clone(counters),
+            not_after_s,
+            asks: options.clients != ClientAuth::None,
+        })
+    }
+
+    /// When the server's certificate expires, seconds since 1970; none if that is not understood.
+    pub fn not_after_s(&self) -> Option<u64> {
+        self.not_after_s
     }
 
     /// The connection, from the handshake on.
@@ -77,7 +97,7 @@ impl Acceptor {
     /// # Errors
     /// When the system has no random numbers.
     pub fn accept<S: Stream>(&self, stream: S) -> io::Result<Transport<S>> {
-        let session = Session::new(&self.config)?;
+        let session = Session::new(&self.config, self.asks)?;
         Ok(Transport::Tls(Box::new(Tls::new(stream, session, Arc::clone(&self.counters)))))
     }
 }

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod expiry;
 mod load;
 mod options;
 mod provider;
@@ -25,7 +26,8 @@ mod stream;
 mod transport;
 
 pub use acceptor::{Acceptor, Counters};
-pub use load::LoadError;
+pub use load::{FILES_BYTES_MAX, FOLDER_FILES_MAX, Files, LoadError};
 pub use options::{ClientAuth, KeyFormat, Options, Version, cipher_names, suite_names};
-pub use stream::{HANDSHAKE_BYTES, KEPT_BYTES_MAX, SCRATCH_BYTES, SESSION_BYTES, Tls};
+pub use session::{HANDSHAKE_BYTES, HELLO_BYTES_MAX, KEPT_BYTES_MAX, SESSION_BYTES};
+pub use stream::{SCRATCH_BYTES, Tls};
 pub use transport::Transport;

@@ -1,7 +1,10 @@
 //! Certificates and keys from files, and what the provider offers of ciphers.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, SupportedProtocolVersion, version};
+use zeroize::Zeroizing;
 
 use crate::options::{CIPHERS, ClientAuth, KeyFormat, Options, SUITES, Version};
 use crate::provider::default_provider;
@@ -49,31 +53,68 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Most bytes of a file: the authorities of all browsers are 250 KB.
-pub(crate) const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Most bytes of all files of a load together: the authorities of all browsers are 250 KB, and a folder of them has each
+/// twice. So much takes 4 ms to read, on the thread that was asked to.
+pub const FILES_BYTES_MAX: usize = 1 << 20;
 
 /// Most files of a folder of authorities.
-const FOLDER_FILES_MAX: usize = 1024;
+pub const FOLDER_FILES_MAX: usize = 512;
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let bytes = fs::metadata(path).map_err(|error| error.to_string())?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(format!("the file has more than {} MiB", FILE_BYTES_MAX >> 20));
+/// The files of one load, so many bytes of all together. Any client that may set options has the server read what it
+/// names, on a thread that serves others: nothing but files is read, and nothing that a file says of its length is
+/// believed.
+#[derive(Debug)]
+pub struct Files {
+    left: usize,
+    /// There was one with more than was left.
+    overrun: bool,
+}
+
+impl Default for Files {
+    /// [`FILES_BYTES_MAX`].
+    fn default() -> Files {
+        Files { left: FILES_BYTES_MAX, overrun: false }
     }
-    fs::read(path).map_err(|error| error.to_string())
+}
+
+impl Files {
+    fn read(&mut self, path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+        let text = |error: io::Error| error.to_string();
+        // Not blocking, since a pipe without a writer is waited for otherwise, before it can be seen that it is one.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(text)?;
+        let said = file.metadata().map_err(text)?;
+        if !said.is_file() {
+            return Err("it is not a file".to_owned());
+        }
+        // Room for all of it at once, since what is wiped is not moved then.
+        let room = usize::try_from(said.len()).unwrap_or(usize::MAX).min(self.left) + 1;
+        let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+        file.take(self.left as u64 + 1).read_to_end(&mut bytes).map_err(text)?;
+        if bytes.len() > self.left {
+            (self.left, self.overrun) = (0, true);
+            return Err(format!("all files together have more than {} KiB", FILES_BYTES_MAX >> 10));
+        }
+        self.left -= bytes.len();
+        Ok(bytes)
+    }
 }
 
 /// The certificates of a PEM file, one at least.
-pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let text = read(path)?;
+pub(crate) fn certificates(files: &mut Files, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let text = files.read(path)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let all = all.map_err(|error| error.to_string())?;
     if all.is_empty() { Err("there is no certificate in it".to_owned()) } else { Ok(all) }
 }
 
 /// The private key of a file.
-pub(crate) fn key(path: &Path, format: KeyFormat) -> Result<PrivateKeyDer<'static>, String> {
-    let bytes = read(path)?;
+pub(crate) fn key(
+    files: &mut Files,
+    path: &Path,
+    format: KeyFormat,
+) -> Result<PrivateKeyDer<'static>, String> {
+    let bytes = files.read(path)?;
     match format {
         KeyFormat::Pem => PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| {
             let is_encrypted = [&b"ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"];
@@ -83,7 +124,9 @@ pub(crate) fn key(path: &Path, format: KeyFormat) -> Result<PrivateKeyDer<'stati
                 false => error.to_string(),
             }
         }),
-        KeyFormat::Der => PrivateKeyDer::try_from(bytes).map_err(str::to_owned),
+        KeyFormat::Der => {
+            PrivateKeyDer::try_from(&bytes[..]).map(|key| key.clone_key()).map_err(str::to_owned)
+        }
     }
 }
 
@@ -117,15 +160,16 @@ pub(crate) fn versions(options: &Options) -> Vec<&'static SupportedProtocolVersi
 /// What verifies clients' certificates; none if the server asks for none. The authorities are read all the same, as
 /// memcached does, so that a bad file is told when it is named.
 pub(crate) fn verifier(
+    files: &mut Files,
     options: &Options,
     provider: Arc<CryptoProvider>,
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, LoadError> {
     let mut roots = RootCertStore::empty();
     if let Some(path) = &options.authorities {
-        add(&mut roots, path).map_err(|why| LoadError::Authorities(path.clone(), why))?;
+        add(files, &mut roots, path).map_err(|why| LoadError::Authorities(path.clone(), why))?;
     }
     if let Some(folder) = &options.authorities_folder {
-        add_folder(&mut roots, folder).map_err(|why| LoadError::Authorities(folder.clone(), why))?;
+        add_folder(files, &mut roots, folder).map_err(|why| LoadError::Authorities(folder.clone(), why))?;
     }
     if options.clients == ClientAuth::None {
         return Ok(None);
@@ -140,32 +184,31 @@ pub(crate) fn verifier(
     verifier.build().map(Some).map_err(|error| LoadError::Authorities(path(), error.to_string()))
 }
 
-fn add(roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
-    for certificate in certificates(path)? {
+fn add(files: &mut Files, roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
+    for certificate in certificates(files, path)? {
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
     Ok(())
 }
 
 /// Adds the certificates of a folder's files. Links to one file, which OpenSSL's folders have by hash, count once.
-fn add_folder(roots: &mut RootCertStore, folder: &Path) -> Result<(), String> {
+fn add_folder(files: &mut Files, roots: &mut RootCertStore, folder: &Path) -> Result<(), String> {
     let names = fs::read_dir(folder).map_err(|error| error.to_string())?;
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for name in names {
-        let path = name.map_err(|error| error.to_string())?.path();
-        if let Ok(path) = fs::canonicalize(path) {
-            paths.push(path);
-        }
-        if paths.len() > FOLDER_FILES_MAX {
+    let mut seen = HashSet::new();
+    let before = roots.len();
+    for (nth, name) in names.enumerate() {
+        if nth == FOLDER_FILES_MAX {
             return Err(format!("the folder has more than {FOLDER_FILES_MAX} files"));
         }
-    }
-    paths.sort();
-    paths.dedup();
-    let before = roots.len();
-    for path in paths.iter().filter(|path| path.is_file()) {
-        if let Ok(found) = certificates(path) {
-            roots.add_parsable_certificates(found);
+        let path = name.map_err(|error| error.to_string())?.path();
+        let Ok(said) = fs::metadata(&path) else { continue };
+        if !said.is_file() || !seen.insert((said.dev(), said.ino())) {
+            continue;
+        }
+        match certificates(files, &path) {
+            Ok(found) => _ = roots.add_parsable_certificates(found),
+            Err(why) if files.overrun => return Err(why),
+            Err(_) => {}
         }
     }
     if roots.len() == before { Err("there is no certificate in it".to_owned()) } else { Ok(()) }

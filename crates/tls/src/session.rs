@@ -6,15 +6,52 @@ use std::sync::Arc;
 
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
-use rustls::{HandshakeKind, ServerConfig};
+use rustls::{HandshakeKind, ServerConfig, SupportedCipherSuite};
 
 /// Most bytes that sealing adds to a record: header, nonce, type and tag, and a KeyUpdate in front.
 pub(crate) const SEAL_BYTES_MAX: usize = 128;
+
+/// Most records in a row without plaintext that are looked at before others have their turn: each may have keys agreed on.
+pub(crate) const QUIET_RECORDS_MAX: u32 = 16;
+
+/// A session is worn when so many records can still be sealed: in as many its client should come to the end of a request.
+const WORN_RECORDS: u64 = 1 << 20;
+
+/// Most bytes kept of a handshake message that takes several records. A client's certificates are some thousand bytes.
+pub const KEPT_BYTES_MAX: usize = 32 << 10;
+/// The same of the first message, which anybody can send: a record's. Those of today's clients have 2 KiB at most.
+pub const HELLO_BYTES_MAX: usize = 16 << 10;
+/// Memory of a connection's keys and state after the handshake, …
+pub const SESSION_BYTES: usize = 4 << 10;
+/// … and during the handshake.
+pub const HANDSHAKE_BYTES: usize = 16 << 10;
+/// Memory of a certificate beside its bytes: its place, and what the allocator adds.
+const CERTIFICATE_BYTES: usize = 48;
 
 /// The server's side of one connection.
 pub(crate) struct Session {
     connection: UnbufferedServerConnection,
     gives_tickets: bool,
+    /// Bytes of records in front that hold a part of a handshake message: rustls has seen them, and wants to see them
+    /// again, in their place.
+    kept: usize,
+    /// Records that it may still seal by the one key there is, without a margin in which it ends.
+    seals: u64,
+    /// Clients are asked for certificates.
+    asks: bool,
+    /// Bytes of the handshake that have come; rustls keeps them all where clients may show a certificate, which signs
+    /// them.
+    heard: usize,
+    /// The peer was answered.
+    answered: bool,
+    /// Memory of the certificates that the client has shown, which rustls keeps.
+    shown_bytes: usize,
+}
+
+/// A part of what has come.
+struct Next {
+    len: usize,
+    whole: bool,
 }
 
 /// What [`Session::open`] did.
@@ -22,7 +59,10 @@ pub(crate) struct Session {
 pub(crate) struct Opened {
     /// Bytes of records that are used up.
     pub used: usize,
-    /// It stopped because the receiver of the plaintext had no room left.
+    /// Records that it looked at.
+    pub records: u32,
+    /// It stopped before it had looked at all: the receiver of the plaintext had no room left, or there were
+    /// [`QUIET_RECORDS_MAX`].
     pub stopped: bool,
     /// The peer has sent close_notify.
     pub ended: bool,
@@ -31,9 +71,22 @@ pub(crate) struct Opened {
 }
 
 impl Session {
-    pub fn new(config: &Arc<ServerConfig>) -> io::Result<Session> {
+    /// A session that has not begun; `asks` says whether its options ask clients for certificates.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn new(config: &Arc<ServerConfig>, asks: bool) -> io::Result<Session> {
         let connection = UnbufferedServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-        Ok(Session { connection, gives_tickets: config.ticketer.enabled() })
+        Ok(Session {
+            connection,
+            gives_tickets: config.ticketer.enabled(),
+            kept: 0,
+            seals: u64::MAX,
+            asks,
+            heard: 0,
+            answered: false,
+            shown_bytes: 0,
+        })
     }
 
     /// The handshake is not finished.
@@ -53,56 +106,140 @@ impl Session {
 
     /// Opens whole records, the first first, while `plain` returns true: it is given the plaintext of each. Messages of
     /// TLS itself that are to be sent go to `messages`.
+    ///
+    /// rustls is given one whole record a call, behind those of which it keeps a part of a handshake message, and is
+    /// through with either all of that or with none. What else it leaves it takes for a part of what comes next, at the
+    /// wrong place: an empty handshake record does that, which no client may send, so the session has failed then.
     pub fn open(
         &mut self,
         records: &mut [u8],
         messages: &mut Vec<u8>,
         mut plain: impl FnMut(&[u8]) -> bool,
     ) -> Opened {
-        let mut opened = Opened { used: 0, stopped: false, ended: false, failed: false };
-        loop {
-            let status = self.connection.process_tls_records(&mut records[opened.used..]);
-            let UnbufferedStatus { mut discard, state, .. } = status;
-            let more = match state {
-                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
-                    while let Some(Ok(record)) = traffic.next_record() {
-                        discard += record.discard;
-                        opened.stopped = !plain(record.payload);
+        let mut opened = Opened { used: 0, records: 0, stopped: false, ended: false, failed: false };
+        let mut quiet = 0;
+        let answers = messages.len();
+        while let Some(next) = self.next_record(&records[opened.used..]) {
+            let end = opened.used + self.kept + next.len;
+            let mut discarded = 0;
+            opened.records += u32::from(next.whole);
+            quiet += u32::from(next.whole);
+            loop {
+                let status = self.connection.process_tls_records(&mut records[opened.used + discarded..end]);
+                let UnbufferedStatus { mut discard, state, .. } = status;
+                let more = match state {
+                    Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                        while let Some(Ok(record)) = traffic.next_record() {
+                            discard += record.discard;
+                            opened.stopped = !plain(record.payload);
+                            quiet = 0;
+                        }
+                        true
                     }
-                    !opened.stopped
+                    Ok(ConnectionState::EncodeTlsData(mut data)) => {
+                        encode(&mut data, messages);
+                        true
+                    }
+                    Ok(ConnectionState::TransmitTlsData(data)) => {
+                        data.done();
+                        true
+                    }
+                    Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
+                        opened.ended = true;
+                        false
+                    }
+                    Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => false,
+                    // Early data is never accepted.
+                    Ok(_) | Err(_) => {
+                        opened.failed = true;
+                        false
+                    }
+                };
+                discarded += discard;
+                if !more {
+                    break;
                 }
-                Ok(ConnectionState::EncodeTlsData(mut data)) => {
-                    encode(&mut data, messages);
-                    true
+            }
+            if opened.failed || opened.ended {
+                opened.used += discarded;
+                break;
+            }
+            if !next.whole {
+                opened.failed = discarded > 0;
+                break;
+            }
+            match discarded {
+                0 if self.connection.is_handshaking() => self.kept += next.len,
+                all if opened.used + all == end => {
+                    if self.connection.is_handshaking() {
+                        self.heard += all;
+                    }
+                    (opened.used, self.kept) = (end, 0);
                 }
-                Ok(ConnectionState::TransmitTlsData(data)) => {
-                    data.done();
-                    true
-                }
-                Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => {
-                    opened.ended = true;
-                    false
-                }
-                Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_)) => false,
-                // Early data is never accepted.
-                Ok(_) | Err(_) => {
+                _ => {
                     opened.failed = true;
-                    false
+                    return opened;
                 }
-            };
-            opened.used += discard;
-            if !more {
+            }
+            opened.stopped |= quiet == QUIET_RECORDS_MAX;
+            if opened.stopped {
                 break;
             }
         }
+        self.answered |= messages.len() > answers;
         // The alert that says why. While there is one to be sent the records are not looked at.
         while opened.failed && self.connection.wants_write() {
-            match self.connection.process_tls_records(&mut records[opened.used..]).state {
+            match self.connection.process_tls_records(&mut []).state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, messages),
                 Ok(_) | Err(_) => break,
             }
         }
         opened
+    }
+
+    /// Behind the records that rustls keeps there is a whole one.
+    pub fn has_whole(&self, records: &[u8]) -> bool {
+        self.next_record(records).is_some_and(|next| next.whole)
+    }
+
+    /// Most bytes of records that are kept of a message which has not come whole.
+    pub fn kept_bytes_max(&self) -> usize {
+        if self.answered { KEPT_BYTES_MAX } else { HELLO_BYTES_MAX }
+    }
+
+    /// Memory of its keys and state, and of what rustls keeps of the handshake.
+    pub fn memory(&self) -> usize {
+        match self.is_handshaking() {
+            true if self.asks => HANDSHAKE_BYTES + self.heard,
+            true => HANDSHAKE_BYTES,
+            false => SESSION_BYTES + self.shown_bytes,
+        }
+    }
+
+    /// The handshake is over: learns what the client has shown, and how many records the cipher seals by one key. TLS 1.3
+    /// has a new one in time.
+    pub fn note_opened(&mut self) {
+        let shown = self.connection.peer_certificates().unwrap_or_default();
+        self.shown_bytes = shown.iter().map(|certificate| certificate.len() + CERTIFICATE_BYTES).sum();
+        if let Some(SupportedCipherSuite::Tls12(suite)) = self.connection.negotiated_cipher_suite() {
+            self.seals = suite.common.confidentiality_limit.saturating_sub(WORN_RECORDS);
+        }
+    }
+
+    /// It is to end soon: few records can still be sealed.
+    pub fn is_worn(&self) -> bool {
+        self.seals == 0
+    }
+
+    /// What rustls is to look at next behind the records that it keeps: a whole record, or the beginning of one, whose
+    /// header it may refuse.
+    fn next_record(&self, records: &[u8]) -> Option<Next> {
+        let fresh = records.get(self.kept..)?;
+        match record_bytes(fresh) {
+            Some(len) if len <= fresh.len() => Some(Next { len, whole: true }),
+            Some(_) => Some(Next { len: fresh.len(), whole: false }),
+            None => None,
+        }
     }
 
     /// Writes the messages of TLS itself that are to be sent. Only after the handshake, and not of a connection that has
@@ -125,6 +262,7 @@ impl Session {
     pub fn seal(&mut self, plain: &[u8], into: &mut [u8]) -> io::Result<usize> {
         match self.connection.process_tls_records(&mut []).state {
             Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                self.seals = self.seals.saturating_sub(1);
                 traffic.encrypt(plain, into).map_err(io::Error::other)
             }
             Ok(_) | Err(_) => Err(io::ErrorKind::BrokenPipe.into()),
@@ -144,6 +282,12 @@ impl Session {
     }
 }
 
+/// Bytes of the record in front, by its header; none if that has not come whole.
+fn record_bytes(records: &[u8]) -> Option<usize> {
+    let &[_, _, _, high, low] = records.first_chunk::<5>()?;
+    Some(5 + usize::from(u16::from_be_bytes([high, low])))
+}
+
 /// Appends a record that rustls has made.
 fn encode<D>(data: &mut EncodeTlsData<'_, D>, messages: &mut Vec<u8>) {
     let Err(EncodeError::InsufficientSize(size)) = data.encode(&mut []) else { return };
@@ -151,4 +295,68 @@ fn encode<D>(data: &mut EncodeTlsData<'_, D>, messages: &mut Vec<u8>) {
     messages.resize(at + size.required_size, 0);
     let bytes = data.encode(&mut messages[at..]).unwrap_or(0);
     messages.truncate(at + bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::crypto::ring::default_provider;
+    use rustls::pki_types::PrivatePkcs8KeyDer;
+    use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, version};
+
+    use super::*;
+
+    /// A session and its client after the handshake.
+    fn open(version: &'static rustls::SupportedProtocolVersion) -> (Session, ClientConnection) {
+        let made = rcgen::generate_simple_self_signed(["larder.test".to_owned()]).expect("a certificate");
+        let provider = Arc::new(default_provider());
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[version])
+            .expect("a version")
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key.into())
+            .expect("they belong together");
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).expect("a certificate");
+        let trust = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let mut session = Session::new(&Arc::new(config), false).expect("random numbers");
+        let name = "larder.test".try_into().expect("a name");
+        let mut client = ClientConnection::new(Arc::new(trust), name).expect("a client");
+        while session.is_handshaking() || client.is_handshaking() {
+            let (mut records, mut messages) = (Vec::new(), Vec::new());
+            while client.wants_write() {
+                client.write_tls(&mut records).expect("a vector takes all");
+            }
+            let opened = session.open(&mut records, &mut messages, |_| true);
+            assert_eq!((opened.used, opened.failed), (records.len(), false));
+            client.read_tls(&mut &messages[..]).expect("a slice gives all");
+            client.process_new_packets().expect("good records");
+        }
+        session.note_opened();
+        (session, client)
+    }
+
+    #[test]
+    fn a_session_is_worn_before_its_only_key_is() {
+        for version in [&version::TLS12, &version::TLS13] {
+            let (mut session, client) = open(version);
+            let has_one_key = client.protocol_version() == Some(ProtocolVersion::TLSv1_2);
+            let seals = if has_one_key { (1 << 24) - WORN_RECORDS } else { u64::MAX };
+            assert_eq!(session.seals, seals, "AES-GCM");
+            if has_one_key {
+                session.seals = 2;
+            }
+            let mut into = vec![0; 100 + SEAL_BYTES_MAX];
+            for left in (0..2).rev() {
+                session.seal(&[1; 100], &mut into).expect("it can");
+                assert_eq!(session.is_worn(), has_one_key && left == 0, "{left}");
+            }
+            session.seal(&[1; 100], &mut into).expect("it can all the same");
+            assert_eq!(session.is_worn(), has_one_key);
+        }
+    }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_eventloop::{Between, Stream};
 
 use crate::acceptor::Counters;
-use crate::session::{Opened, SEAL_BYTES_MAX, Session};
+use crate::session::{KEPT_BYTES_MAX, Opened, SEAL_BYTES_MAX, Session};
 
 /// Most plaintext bytes of a record, by the protocol.
 const PLAIN_BYTES_MAX: usize = 16 << 10;
@@ -29,12 +29,6 @@ const SEND_BYTES_MAX: usize = 256 << 10;
 /// A slice of so many bytes is sealed where it lies, even if its record is short. Shorter ones are joined.
 const DIRECT_BYTES_MIN: usize = 8 << 10;
 
-/// Most bytes kept of a handshake message that takes several records. A client's certificates are some thousand bytes.
-pub const KEPT_BYTES_MAX: usize = 32 << 10;
-/// Memory of a connection's keys and state after the handshake, …
-pub const SESSION_BYTES: usize = 4 << 10;
-/// … and during the handshake.
-pub const HANDSHAKE_BYTES: usize = 16 << 10;
 /// Memory of a thread that has TLS connections.
 pub const SCRATCH_BYTES: usize = KEPT_BYTES_MAX + INCOMING_BYTES + PLAIN_BYTES_MAX + SEALED_BYTES;
 
@@ -77,6 +71,10 @@ pub struct Tls<S> {
     ended: bool,
     /// The peer broke the protocol, or the handshake failed.
     failed: bool,
+    /// Nothing more is said, and what comes is for nobody.
+    finished: bool,
+    /// Records that were opened and not told of.
+    opened: u32,
 }
 
 impl<S: fmt::Debug> fmt::Debug for Tls<S> {
@@ -193,8 +191,19 @@ impl Pieces<'_, '_> {
 impl<S> Tls<S> {
     pub(crate) fn new(inner: S, session: Session, counters: Arc<Counters>) -> Tls<S> {
         let (plain, unsent) = Default::default();
-        let records = Vec::new();
-        Tls { inner, session, counters, records, whole: false, plain, unsent, ended: false, failed: false }
+        Tls {
+            inner,
+            session,
+            counters,
+            records: Vec::new(),
+            whole: false,
+            plain,
+            unsent,
+            ended: false,
+            failed: false,
+            finished: false,
+            opened: 0,
+        }
     }
 
     /// The stream below.
@@ -210,6 +219,7 @@ impl<S> Tls<S> {
 
     #[cold]
     fn note_handshake(&mut self) {
+        self.session.note_opened();
         self.counters.handshakes.fetch_add(1, Relaxed);
         if self.session.is_resumed() {
             self.counters.resumptions.fetch_add(1, Relaxed);
@@ -240,7 +250,9 @@ impl<S: Stream> Tls<S> {
         scratch.incoming[..kept].copy_from_slice(&self.records);
         let mut len = kept;
         if !self.whole {
-            let room = place.left().clamp(RECORD_BYTES_MAX, INCOMING_BYTES);
+            // Of a peer that nothing is known of no more is kept than it takes.
+            let most = if self.session.is_handshaking() { RECORD_BYTES_MAX } else { INCOMING_BYTES };
+            let room = place.left().clamp(RECORD_BYTES_MAX, most);
             match self.inner.recv(&mut scratch.incoming[kept..kept + room])? {
                 0 => self.ended = true,
                 bytes => len += bytes,
@@ -264,14 +276,16 @@ impl<S: Stream> Tls<S> {
         let opening = self.session.is_handshaking();
         let plain = &mut self.plain;
         let records = &mut scratch.incoming[..len];
-        let Opened { used, stopped, ended, failed } =
+        let Opened { used, records: opened, stopped, ended, failed } =
             self.session.open(records, &mut scratch.messages, |bytes| {
                 let fits = place.put(bytes);
                 plain.put(&bytes[fits..]);
                 place.left() > 0
             });
-        let rest = &scratch.incoming[used..len];
-        self.whole = stopped && is_whole(rest);
+        self.opened += opened;
+        // What comes behind the end is for nobody.
+        let rest = if ended { &[][..] } else { &scratch.incoming[used..len] };
+        self.whole = stopped && self.session.has_whole(rest);
         self.records.clear();
         if rest.is_empty() {
             self.records = Vec::new();
@@ -280,11 +294,8 @@ impl<S: Stream> Tls<S> {
             self.records.extend_from_slice(rest);
         }
         self.ended |= ended;
-        let too_long = !self.whole && rest.len() > KEPT_BYTES_MAX;
-        // A whole record is left where there was no more room, or because it holds a part of a handshake message. Those
-        // after the handshake have a few bytes, and no client cuts them.
-        let in_parts = !stopped && !self.session.is_handshaking() && is_whole(rest);
-        if failed || too_long || in_parts {
+        let too_long = !self.whole && rest.len() > self.session.kept_bytes_max();
+        if failed || too_long {
             self.note_failure(opening);
         } else if opening && !self.session.is_handshaking() {
             self.note_handshake();
@@ -344,18 +355,15 @@ fn or_none(sent: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// There is a whole record in front.
-fn is_whole(records: &[u8]) -> bool {
-    let Some(&[_, _, _, high, low]) = records.first_chunk::<5>() else { return false };
-    records.len() >= 5 + usize::from(u16::from_be_bytes([high, low]))
-}
-
 impl<S: Stream> Stream for Tls<S> {
     fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.recv_vectored(&mut [IoSliceMut::new(buffer)])
     }
 
     fn recv_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        if self.finished {
+            return self.inner.recv_vectored(slices);
+        }
         with_scratch(|scratch| self.receive(scratch, &mut Place::new(slices)))
     }
 
@@ -380,15 +388,19 @@ impl<S: Stream> Stream for Tls<S> {
 
     fn between(&self) -> Option<Between> {
         let opening = self.session.is_handshaking();
-        let session = if opening { HANDSHAKE_BYTES } else { SESSION_BYTES };
         let kept = self.records.capacity() + self.plain.bytes.capacity() + self.unsent.bytes.capacity();
         Some(Between {
             received: self.received(),
             unsent: self.unsent.len(),
             partial: if self.whole { 0 } else { self.records.len() },
-            memory: session + kept,
+            memory: self.session.memory() + kept,
             opening,
+            worn: self.session.is_worn(),
         })
+    }
+
+    fn take_records(&mut self) -> u32 {
+        std::mem::take(&mut self.opened)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -404,6 +416,7 @@ impl<S: Stream> Stream for Tls<S> {
     }
 
     fn finish(&mut self) {
+        self.finished = true;
         if self.session.is_handshaking() || self.failed {
             return;
         }

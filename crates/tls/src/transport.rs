@@ -88,6 +88,14 @@ impl<S: Stream> Stream for Transport<S> {
         }
     }
 
+    #[inline]
+    fn take_records(&mut self) -> u32 {
+        match self {
+            Transport::Plain(stream) => stream.take_records(),
+            Transport::Tls(tls) => tls.take_records(),
+        }
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Transport::Plain(stream) => stream.flush(),

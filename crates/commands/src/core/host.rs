@@ -10,6 +10,12 @@ use larder_script::Pace;
 use super::counters::Counters;
 use super::topics::Delivery;
 
+/// What it takes to read certificates, authorities and keys, as many as may be: 1 MiB of them takes 4.1 ms.
+pub(crate) const CERTIFICATES_NS: u64 = 5_000_000;
+
+/// First byte of a TLS handshake, with which no request begins.
+pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
+
 /// Figures of the process and its listeners, as `stats` reports them.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
@@ -63,6 +69,10 @@ pub struct Process {
     pub tls_protocol_errors: u64,
     /// Seconds since the server's certificates were read.
     pub tls_certificates_age_s: u64,
+    /// When the first of them expires, seconds since 1970; 0 if there is none.
+    pub tls_certificate_not_after_s: u64,
+    /// Connections of plain ports closed because their clients began a TLS handshake.
+    pub tls_on_plain_ports: u64,
     /// Worker threads.
     pub threads: u64,
     /// Log lines written.
@@ -85,6 +95,7 @@ impl Process {
             (&mut self.tls_new_sessions, before.tls_new_sessions),
             (&mut self.tls_handshake_errors, before.tls_handshake_errors),
             (&mut self.tls_protocol_errors, before.tls_protocol_errors),
+            (&mut self.tls_on_plain_ports, before.tls_on_plain_ports),
         ] {
             *events = events.saturating_sub(before);
         }
@@ -229,12 +240,15 @@ pub trait Host: Sync {
     /// that cannot be used; the old ones stay in force then.
     fn refresh_certificates(&self) -> Option<Result<(), String>>;
 
+    /// A client has begun a TLS handshake where none is spoken.
+    fn note_tls_on_plain_port(&self);
+
     /// What a parameter of TLS is set to, by Redis's name; none if this server has none of that name.
     fn tls_parameter(&self, name: &str) -> Option<String>;
 
-    /// Sets parameters of TLS, all together, and reads certificates and keys again. On an error, everything stays as it
-    /// was; it says which of the parameters cannot be so, and why.
-    fn set_tls(&self, parameters: &[(&str, &str)]) -> Result<(), (usize, String)>;
+    /// Sets parameters of TLS, all together, and reads certificates and keys again; returns what takes this back. On an
+    /// error, everything stays as it was; it says which of the parameters cannot be so, and why.
+    fn set_tls(&self, parameters: &[(&str, &str)]) -> Result<Box<dyn FnOnce() + '_>, (usize, String)>;
 
     /// `shutdown` (already allowed): stop, or drain and stop if `graceful`.
     fn shutdown(&self, graceful: bool);

@@ -36,6 +36,7 @@ use crate::core::calls::Meter;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
 use crate::core::hold::LOOK_MS;
+use crate::core::host::TLS_HANDSHAKE;
 use crate::core::input::Asked;
 use crate::core::output::Output;
 use crate::core::progress::{Next, Progress};
@@ -98,6 +99,11 @@ pub(crate) enum State {
     TurnedAway(&'static Fail),
     /// Nothing more.
     Closed,
+}
+
+/// What would be a request begins as a TLS handshake does.
+fn begins_tls(input: &[u8], at: usize) -> bool {
+    input.get(at) == Some(&TLS_HANDSHAKE)
 }
 
 /// Where messages are kept that come behind a reply; of the same kind as `out`.
@@ -522,8 +528,10 @@ impl Conversation {
                 Some(Next::Yield)
             }
             Stop::Full => None,
+            Stop::NeedMore(_) if begins_tls(turn.input, turn.at) => self.hear_tls(turn),
             Stop::NeedMore(partial) => self.wait(turn, partial),
             Stop::Single(args) => self.single(turn, args),
+            Stop::Inline(line) if begins_tls(line, 0) => self.hear_tls(turn),
             Stop::Inline(line) => match split(line) {
                 Some(words) if words.args().is_empty() => None,
                 Some(words) => self.single(turn, words.args()),
@@ -531,6 +539,13 @@ impl Conversation {
             },
             Stop::Fault(fault) => self.fault(turn, fault),
         }
+    }
+
+    /// A client has begun a TLS handshake, which is not spoken here.
+    #[cold]
+    fn hear_tls(&mut self, turn: &Turn<'_, '_, '_, '_>) -> Option<Next> {
+        turn.cx.host.note_tls_on_plain_port();
+        self.close()
     }
 
     /// A request of its own.

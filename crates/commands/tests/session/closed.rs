@@ -2,7 +2,7 @@
 
 use crate::survey::command;
 use crate::{Bench, bench};
-use larder_commands::{Counter, Next, Session, Settings};
+use larder_commands::{Context, Counter, Next, Session, Settings, Speaks};
 use std::time::{Duration, Instant};
 
 /// Keys that no text client can say, and one that any can.
@@ -10,6 +10,14 @@ const HOSTILE: [&[u8]; 7] =
     [b"END\r\nset x 0 0 1\r\ny", b"a b", b"line\nend", b"\r", b"nul\0", b"pre:\r\nEN\r\n", b"\x7fdel"];
 
 impl Bench {
+    /// A session of a listener for Redis clients alone.
+    fn redis_session(&mut self) -> Session {
+        let guard = self.worker.enter(self.shared.now(self.system));
+        let counters = &self.host.counters;
+        let cx = Context::new(guard, counters, &self.shared, &self.host, &self.host, &self.room);
+        Session::of(Speaks::Redis, &cx)
+    }
+
     fn says(&mut self, session: &mut Session, words: &[&str]) -> String {
         String::from_utf8(self.turns(session, &command(words)).0).unwrap()
     }
@@ -526,6 +534,31 @@ fn text_clients_are_asked_for_a_password_and_are_strangers_until_they_say_it() {
     assert!(said(&mut bench, &mut five, "get k\r\n").1.starts_with("CLIENT_ERROR unauth"));
     assert_eq!(bench.says(&mut admin, &["CONFIG", "SET", "requirepass", ""]), "+OK\r\n");
     assert_eq!(said(&mut bench, &mut five, "get k\r\n"), (Next::Receive, "END\r\n".into()));
+}
+
+#[test]
+fn a_tls_handshake_is_closed_without_a_word_and_noted_whatever_is_listened_for() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let hello = [&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3][..], &[b'\n'; 32]].concat();
+    let password = || Settings { password: Some("secret".into()), ..Settings::default() };
+    let logs_in = || Settings { text_auth: true, ..password() };
+    for settings in [Settings::default(), password(), logs_in()] {
+        for bytes in [1, 5, hello.len()] {
+            let mut bench = Bench::new(settings.clone());
+            let (next, reply, _) = bench.call(&mut Session::new(), &hello[..bytes]);
+            assert_eq!((next, reply.as_slice()), (Next::Close, &b""[..]), "{bytes}");
+            assert_eq!(bench.host.tls_on_plain_ports.load(Relaxed), 1);
+            let mut redis = bench.redis_session();
+            let (next, reply, _) = bench.call(&mut redis, &hello[..bytes]);
+            assert_eq!((next, reply.as_slice()), (Next::Close, &b""[..]), "{bytes}");
+            assert_eq!(bench.host.tls_on_plain_ports.load(Relaxed), 2);
+        }
+    }
+    // Inside of a conversation it is a byte like others.
+    let mut bench = bench();
+    let mut session = Session::new();
+    assert_eq!(bench.turns(&mut session, b"set k 0 0 1\r\n\x16\r\n").0, b"STORED\r\n");
+    assert_eq!(bench.host.tls_on_plain_ports.load(Relaxed), 0);
 }
 
 #[test]

@@ -35,14 +35,15 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.keeping |= between.partial > 0;
         if connection.opening.is_some() && !between.opening {
             connection.opening = None;
-            self.opening -= 1;
+            connection.again |= std::mem::take(&mut connection.looks);
+            self.openings.end();
         }
         if between.partial > connection.between.partial {
             connection.received_at = now;
         }
         if connection.between != between {
-            connection.between = between;
-            handler.stream_holds(&mut connection.state, between);
+            let before = std::mem::replace(&mut connection.between, between);
+            handler.stream_holds(&mut connection.state, before, between);
         }
     }
 
@@ -52,7 +53,12 @@ impl<B: Backend, C> EventLoop<B, C> {
     pub(super) fn waits_its_turn(&mut self, id: Id) -> bool {
         let Some(connection) = self.connections.find(id) else { return true };
         let between = connection.stream.between();
-        if (connection.dear || between.is_some_and(|between| between.opening)) && !connection.queued {
+        if between.is_some_and(|between| between.opening) {
+            self.openings.note_event();
+            if !std::mem::replace(&mut connection.queued, true) {
+                self.openings.wait(id);
+            }
+        } else if connection.dear && !connection.queued {
             connection.queued = true;
             self.queue.push_back(id);
         }
@@ -71,9 +77,6 @@ impl<B: Backend, C> EventLoop<B, C> {
         };
         if (between.received > 0 || between.opening || connection.dear) && connection.is_read() {
             self.receive(handler, id);
-        }
-        if between.opening {
-            handler.stream_opened();
         }
     }
 }

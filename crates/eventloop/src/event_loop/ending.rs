@@ -3,7 +3,7 @@
 
 use super::{EventLoop, Limits};
 use crate::Millis;
-use crate::backend::{Backend, Stream};
+use crate::backend::{Backend, Between, Stream};
 use crate::connections::Id;
 use crate::handler::{Closed, Handler};
 
@@ -64,7 +64,9 @@ impl<B: Backend, C> EventLoop<B, C> {
         if let Some(mut connection) = self.connections.remove(id) {
             self.waiting -= usize::from(connection.unsent > 0);
             self.receiving -= usize::from(connection.receiving);
-            self.opening -= usize::from(connection.opening.is_some());
+            if connection.opening.is_some() {
+                self.openings.end();
+            }
             if let Some(at) = connection.sleeps {
                 self.asleep.remove(&(at, id));
             }
@@ -75,10 +77,13 @@ impl<B: Backend, C> EventLoop<B, C> {
             if why != Closed::Error {
                 connection.stream.finish();
             }
-            if why == Closed::Drained {
+            if why == Closed::Drained || connection.between.worn {
                 // Closed with bytes unread, a socket is reset, and replies under way are lost.
                 let late = |_: &usize| matches!(connection.stream.recv(&mut self.buffer), Ok(1..));
                 (0..LATE_RECEIVES_MAX).take_while(late).for_each(drop);
+            }
+            if connection.between != Between::default() {
+                handler.stream_holds(&mut connection.state, connection.between, Between::default());
             }
             handler.closed(id, connection.state, why);
         }

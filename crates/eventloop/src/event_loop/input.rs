@@ -5,6 +5,7 @@ use std::io;
 
 use super::output::{Sent, send};
 use super::{EventLoop, RECEIVE_BYTES};
+use crate::Millis;
 use crate::backend::{Backend, Stream};
 use crate::connections::{Connection, Id};
 use crate::handler::{Closed, Handler, Wait};
@@ -57,7 +58,9 @@ impl<B: Backend, C> EventLoop<B, C> {
         if self.draining {
             room = room.min(connection.owed);
         }
-        match connection.stream.recv(&mut self.buffer[kept..kept + room]) {
+        let received = connection.stream.recv(&mut self.buffer[kept..kept + room]);
+        note_records(handler, connection, now);
+        match received {
             Ok(0) => self.finish(handler, id, Closed::Peer),
             Ok(bytes) => {
                 connection.received_at = now;
@@ -109,7 +112,9 @@ impl<B: Backend, C> EventLoop<B, C> {
                 break;
             }
             let room = place.bytes();
-            let bytes = match place.receive(&mut connection.stream, &mut self.buffer[..HEAD_BYTES]) {
+            let received = place.receive(&mut connection.stream, &mut self.buffer[..HEAD_BYTES]);
+            note_records(handler, connection, now);
+            let bytes = match received {
                 Ok(0) => return self.finish(handler, id, Closed::Peer),
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -228,6 +233,22 @@ impl<B: Backend, C> EventLoop<B, C> {
             }
             Wait::Input | Wait::Room | Wait::Turn | Wait::End => {}
         }
+    }
+}
+
+/// Tells the handler of the records that a receive has opened.
+#[inline(always)]
+fn note_records<S: Stream, H: Handler>(
+    handler: &mut H,
+    connection: &mut Connection<S, H::Connection>,
+    now: Millis,
+) {
+    let records = connection.stream.take_records();
+    if records > 0 {
+        if connection.opening.is_some() {
+            connection.received_at = now;
+        }
+        handler.stream_worked(records);
     }
 }
 

@@ -76,6 +76,7 @@ impl Stream for SimStream {
         let wire = net.wires.get_mut(&self.id).expect("found above");
         wire.to_peer.extend(&bytes[..size]);
         wire.sent += size as u64;
+        wire.idle_tells = 0;
         if wire.reset_at == Some(wire.sent) {
             wire.reset();
         }

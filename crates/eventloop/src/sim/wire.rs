@@ -62,6 +62,8 @@ pub(super) struct Wire {
     pub(super) left: bool,
     /// The server has dropped its stream.
     pub(super) server_closed: bool,
+    /// So often its loop was told that there is room, since it sent something or asked for something else.
+    pub(super) idle_tells: u32,
     /// By which loop, as what, and for what.
     pub(super) watched: Option<(usize, u64, Interest)>,
 }

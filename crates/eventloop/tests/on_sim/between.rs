@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 
 use crate::toy::{LIMITS, World};
-use larder_eventloop::sim::{Peer, SimStream, Weather};
+use larder_eventloop::sim::{Peer, SimStream, Time, Weather};
 use larder_eventloop::{Between, Closed, RECEIVE_BYTES, Stream};
 
 /// What a peer says first, and is answered.
@@ -29,12 +29,16 @@ struct Lumpy {
     given: VecDeque<u8>,
     unsent: VecDeque<u8>,
     greeted: bool,
+    /// Greeting takes so long, by this clock.
+    greets_in: Option<(Time, u64)>,
+    /// It carries so many records, and is worn then.
+    carries: usize,
 }
 
 impl Lumpy {
     fn over(inner: SimStream) -> Lumpy {
         let (records, given, unsent) = Default::default();
-        Lumpy { inner, records, given, unsent, greeted: false }
+        Lumpy { inner, records, given, unsent, greeted: false, greets_in: None, carries: usize::MAX }
     }
 
     /// One receive of the system, and what follows from it.
@@ -45,6 +49,9 @@ impl Lumpy {
         if !self.greeted && self.records.len() >= GREETING.len() {
             assert!(self.records.drain(..GREETING.len()).eq(GREETING.iter().copied()));
             self.greeted = true;
+            if let Some((time, us)) = &self.greets_in {
+                time.pass_us(*us);
+            }
             self.unsent.extend(ANSWER);
             self.flush()?;
         }
@@ -53,6 +60,7 @@ impl Lumpy {
             && self.records.len() > usize::from(len)
         {
             self.records.pop_front();
+            self.carries = self.carries.saturating_sub(1);
             self.given.extend(self.records.drain(..usize::from(len)));
         }
         Ok(bytes)
@@ -119,6 +127,7 @@ impl Stream for Lumpy {
             memory: self.records.len() + self.given.len() + self.unsent.len(),
             opening: !self.greeted,
             partial: self.records.len(),
+            worn: self.carries == 0,
         })
     }
 
@@ -277,6 +286,131 @@ fn one_stream_opens_in_a_turn_and_others_are_answered_meanwhile() {
         let opened = crowd.iter().filter(|peer| !peer.read(1).is_empty()).count();
         assert_eq!(opened, 1, "turn {turn}");
         crowd.iter().for_each(|peer| drop(peer.read(10)));
+    }
+}
+
+#[test]
+fn streams_that_open_have_a_quarter_of_the_time_while_others_wait_and_all_of_it_else() {
+    const GREETS_US: u64 = 800;
+    const REQUEST_US: u64 = 50;
+    for busy in [true, false] {
+        let mut world = world(10, Weather::FAIR);
+        // One that is queued, since it always has more to do, and one that says something new each turn.
+        let (queued, open) = (greeted(&mut world), greeted(&mut world));
+        let time = world.events.backend().time();
+        let crowd: Vec<Peer> = (0..40)
+            .map(|_| {
+                let greets_in = Some((time.clone(), GREETS_US));
+                world.connect_by(|inner| Lumpy { greets_in, ..Lumpy::over(inner) })
+            })
+            .collect();
+        crowd.iter().for_each(|peer| peer.send(GREETING));
+        if busy {
+            queued.send(&records(&b"w\n".repeat(4000)));
+        }
+        let (begun, mut longest, mut last) = (time.now_us(), 0, time.now_us());
+        for turn in 0..400 {
+            if busy && turn % 2 == 0 {
+                open.send(&records(b"e1\n"));
+            }
+            let before = time.now_us();
+            world.turn();
+            if busy {
+                time.pass_us(REQUEST_US);
+                if turn % 2 == 0 {
+                    assert_eq!(open.read(10), b"e1\n", "turn {turn}");
+                }
+            }
+            if time.now_us() - before >= GREETS_US {
+                longest = longest.max(before - last);
+                last = time.now_us();
+            }
+        }
+        let all = time.now_us() - begun;
+        let opened = crowd.iter().filter(|peer| !peer.read(1).is_empty()).count() as u64;
+        if busy {
+            assert!((5..40).contains(&opened), "{opened} of them");
+            assert!(opened * GREETS_US <= all / 4 + GREETS_US, "{opened} in {all} us");
+            assert!(
+                longest <= 3 * GREETS_US + 2 * REQUEST_US,
+                "none waits for more than its rest: {longest}"
+            );
+        } else {
+            assert_eq!((opened, all), (40, 40 * GREETS_US));
+        }
+    }
+}
+
+#[test]
+fn who_is_turned_away_hears_of_it_when_the_stream_carries_it_and_costs_no_turns_before() {
+    let mut world = world(11, Weather::FAIR);
+    world.toy.turns_away = true;
+    let peer = world.connect_by(Lumpy::over);
+    let id = world.events.id_at(0).expect("it is the only one");
+    world.events.look_at(&mut world.toy, id);
+    peer.send(&GREETING[..2]);
+    let waits = world.events.backend().waits();
+    world.pass(LIMITS.stranger_ms / 2);
+    assert!(world.events.backend().waits() - waits <= 10, "it sleeps");
+    assert!(world.toy.closed.is_empty() && peer.read(10).is_empty());
+    peer.send(&GREETING[2..]);
+    assert_eq!(world.read_all(&peer), [ANSWER, b"no\n", FAREWELL].concat());
+    assert_eq!(world.toy.closed, [Closed::Handler]);
+    // As soon as what it says first comes with the greeting, too.
+    let peer = world.connect_by(Lumpy::over);
+    let id = world.events.id_at(0).expect("it is the only one");
+    world.events.look_at(&mut world.toy, id);
+    peer.send(&[GREETING, &records(b"e1\ne2\n")].concat());
+    assert!(world.read_all(&peer).ends_with(&[b"no\n", FAREWELL].concat()));
+}
+
+#[test]
+fn of_silent_streams_that_open_the_one_goes_that_came_first() {
+    let mut world = world(12, Weather::FAIR);
+    let crowd: Vec<Peer> = (0..5)
+        .map(|_| {
+            world.pass(10);
+            world.connect_by(Lumpy::over)
+        })
+        .collect();
+    let opens = greeted(&mut world);
+    world.pass(500);
+    crowd[1].send(&GREETING[..1]);
+    world.settle();
+    world.pass(500);
+    for (closed, next) in [(0, true), (2, true), (3, true), (4, true), (4, false)] {
+        assert_eq!(world.events.close_silent_opening(&mut world.toy, 1000), next);
+        assert!(crowd[closed].closed() && !crowd[1].closed() && !opens.closed());
+        let left = crowd.iter().filter(|peer| !peer.closed()).count();
+        assert_eq!(world.events.opening(), left);
+    }
+    world.pass(500);
+    assert!(world.events.close_silent_opening(&mut world.toy, 1000) && crowd[1].closed());
+    assert_eq!((world.events.opening(), world.toy.closed.len()), (0, 5));
+}
+
+#[test]
+fn a_worn_stream_ends_between_requests_and_behind_all_replies() {
+    for (carries, replies) in [(1, &b"e1\n"[..]), (2, b"e1\ne2\n"), (3, b"e1\ne2\nxxx")] {
+        let mut world = world(13, Weather::FAIR);
+        let peer = world.connect_by(|inner| Lumpy { carries, ..Lumpy::over(inner) });
+        peer.send(GREETING);
+        assert_eq!(world.read_all(&peer), ANSWER);
+        // Each in a record of its own, but for the last, which lies in two.
+        for (record, wanted) in [(&b"e1\n"[..], 1), (b"e2\n", 2), (b"x", 3), (b"3\n", 4)] {
+            peer.send(&[&[record.len() as u8][..], record].concat());
+            world.settle();
+            assert_eq!(
+                peer.closed(),
+                carries < wanted || carries == wanted && wanted < 3 || wanted == 4,
+                "{carries}"
+            );
+            if peer.closed() {
+                break;
+            }
+        }
+        assert_eq!(peer.read(100), [replies, FAREWELL].concat(), "{carries}");
+        assert_eq!(world.toy.closed, [Closed::Handler]);
     }
 }
 

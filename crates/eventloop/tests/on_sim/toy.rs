@@ -38,6 +38,8 @@ pub struct Toy {
     pub slices_of: usize,
     /// Memory of streams, as it was told.
     pub streams_bytes: usize,
+    /// Who is looked at and has said nothing is sent away.
+    pub turns_away: bool,
     /// Bytes that were looked at since it woke, and after how many it is weary; 0: never.
     pub looked_at: usize,
     pub weary_from: usize,
@@ -50,7 +52,6 @@ pub struct Conn {
     out: Vec<u8>,
     upload: Vec<u8>,
     upload_at: usize,
-    stream_bytes: usize,
     /// Replies wait for room.
     waits: bool,
 }
@@ -87,6 +88,10 @@ impl Handler for Toy {
     fn received(&mut self, conn: &mut Conn, input: &[u8]) -> Taken {
         self.looked_at += input.len();
         let mut at = 0;
+        if self.turns_away {
+            conn.out.extend_from_slice(b"no\n");
+            return Taken { bytes: input.len(), wait: Wait::End };
+        }
         if !conn.upload.is_empty() && conn.upload_at == conn.upload.len() {
             conn.uploaded();
         }
@@ -173,12 +178,11 @@ impl Handler for Toy {
         conn.out.len() as u64
     }
 
-    fn stream_holds(&mut self, conn: &mut Conn, between: Between) {
-        self.streams_bytes = self.streams_bytes + between.memory - conn.stream_bytes;
-        conn.stream_bytes = between.memory;
+    fn stream_holds(&mut self, _: &mut Conn, before: Between, now: Between) {
+        self.streams_bytes = self.streams_bytes + now.memory - before.memory;
     }
 
-    fn stream_opened(&mut self) {
+    fn stream_opened(&mut self, _: u64) {
         // As dear as all that is done before others have their turn.
         self.worked.0 += 3;
     }
@@ -188,7 +192,7 @@ impl Handler for Toy {
     }
 
     fn closed(&mut self, _id: Id, conn: Conn, why: Closed) {
-        self.streams_bytes -= conn.stream_bytes;
+        drop(conn);
         self.closed.push(why);
     }
 }

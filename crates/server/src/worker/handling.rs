@@ -20,8 +20,8 @@ const HELD_REPLIES_MAX: u64 = 32 << 10;
 /// What it takes to write replies up to [`SEND_AT_BYTES`] and to send them.
 const FLUSH_NS: u64 = 100_000;
 
-/// What a step of a TLS handshake takes: some 150 to 900 µs, by the kind of key.
-const OPENING_NS: u64 = 500_000;
+/// What it takes to open a record of TLS, beside its bytes. A KeyUpdate's is ten times that, of which few come in a turn.
+const RECORD_NS: u64 = 500;
 
 /// Changes of the memory that input takes are told from this many bytes on.
 const KEPT_TOLD_BYTES: usize = 16 << 10;
@@ -96,7 +96,7 @@ impl Service {
     #[inline(never)]
     fn keep_account(&mut self, connection: &mut Connection, moved: bool) {
         self.count_held(connection);
-        let unsent = connection.replies.rest().map_or(0, Output::len) + connection.between.unsent as u64;
+        let unsent = connection.replies.rest().map_or(0, Output::len) + u64::from(connection.unsent_below);
         if unsent == 0 {
             connection.facts.moves();
         } else {
@@ -257,11 +257,11 @@ impl Handler for Service {
     }
 
     #[cold]
-    fn stream_holds(&mut self, connection: &mut Connection, between: Between) {
-        let before = std::mem::replace(&mut connection.between, between);
+    fn stream_holds(&mut self, connection: &mut Connection, before: Between, between: Between) {
         if before.opening && !between.opening {
-            self.hub.certificates.end();
+            self.hub.handshake_ended();
         }
+        connection.unsent_below = u32::try_from(between.unsent).unwrap_or(u32::MAX);
         // What waits for the client is held, as replies are. The rest is the connection's, and input of that is counted
         // as such, so that a client that does not go on with it makes room for others.
         let more = |now: usize, before: usize| now as i64 - before as i64;
@@ -278,8 +278,12 @@ impl Handler for Service {
         self.give_way();
     }
 
-    fn stream_opened(&mut self) {
-        self.room.work().spend(OPENING_NS);
+    fn stream_opened(&mut self, took_ns: u64) {
+        self.room.work().spend(took_ns);
+    }
+
+    fn stream_worked(&mut self, records: u32) {
+        self.room.work().spend(u64::from(records) * RECORD_NS);
     }
 
     #[inline]
@@ -295,9 +299,6 @@ impl Handler for Service {
             hub.shared.watch_connection(&*hub, &hub.store, self.wall, &peer, Some(told_as(why)));
         }
         self.turn_replies.forget(std::mem::take(&mut connection.replies));
-        if connection.between != Between::default() {
-            self.stream_holds(&mut connection, Between::default());
-        }
         self.count_strange(&mut connection, 0);
         self.hub.table.strike(self.index, id.index());
         self.keep_account(&mut connection, true);

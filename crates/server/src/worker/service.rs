@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larder_commands::{Context, Counter, Counters, Host, Room, Session, Speaks};
 use larder_eventloop::socket::Address;
-use larder_eventloop::{Backend, Between, Closed, EventLoop, Millis};
+use larder_eventloop::{Backend, Closed, EventLoop, Millis};
 use larder_store::Millis as WallMillis;
 
 use super::handling::At;
@@ -70,6 +70,9 @@ pub(super) const CLOCK_MS: Millis = 1000;
 /// So often, each time: whoever is interrupted in one reading is so in the next hardly.
 const WALL_READS: usize = 3;
 
+/// A handshake whose client has said nothing for this long may make room for others.
+const SILENT_MS: Millis = 1000;
+
 /// What a worker keeps of a connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -78,8 +81,8 @@ pub struct Connection {
     pub(crate) replies: Replies,
     /// Bytes of its memory, as the store was told.
     pub(super) held: usize,
-    /// What its stream has between the system and the loop, as the store was told.
-    pub(super) between: Between,
+    /// Bytes of its replies that its stream has taken and the system has not.
+    pub(super) unsent_below: u32,
     /// Bytes of its input, as they were counted while it had not said who it is.
     pub(super) strange_bytes: usize,
     pub(crate) facts: Arc<ConnectionFacts>,
@@ -229,6 +232,7 @@ impl Service {
         more |= self.hub.shared.forget_subscriptions(&self.hub.store);
         if self.index == 0 {
             self.trim_heap();
+            self.hub.certificates.look_at_expiry(self.wall / 1000);
             self.hub.shared.look(self.wall, &*self.hub, &self.hub.store);
         }
         self.counters().add(Counter::Upkeep, self.hub.clock_us().saturating_sub(begun_us));
@@ -357,6 +361,15 @@ impl Service {
         }
     }
 
+    /// Closes handshakes that stand still, if connections wait for their room.
+    pub(super) fn make_room_for_handshakes<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) {
+        while events.opening() > 0 && self.hub.certificates.take_wanted() {
+            if !events.close_silent_opening(self, SILENT_MS) {
+                return self.hub.certificates.leave_wanted();
+            }
+        }
+    }
+
     /// A session of a connection of a listener whose connections speak this, whatever their first byte is.
     fn session_of(&mut self, speaks: Speaks, facts: &ConnectionFacts) -> Session {
         let hub = &*self.hub;
@@ -379,7 +392,7 @@ impl Service {
             session: Session::new(),
             replies: Replies::None,
             held: 0,
-            between: Between::default(),
+            unsent_below: 0,
             strange_bytes: 0,
             facts: Arc::clone(&facts),
         };
@@ -407,9 +420,7 @@ impl Service {
                 if let Some(times) = self.unwatched.due(events.now()) {
                     tracing::warn!(%error, times, "cannot watch a connection");
                 }
-                if self.hub.listeners[listener].tls.is_some() {
-                    self.hub.certificates.end();
-                }
+                self.hub.handshake_not_begun(self.hub.listeners[listener].tls.is_some());
                 self.hub.ended(self.index);
             }
         }

@@ -287,12 +287,16 @@ impl Handler for Timed<'_> {
         self.service.slices(connection, into)
     }
 
-    fn stream_holds(&mut self, connection: &mut Connection, between: Between) {
-        self.service.stream_holds(connection, between);
+    fn stream_holds(&mut self, connection: &mut Connection, before: Between, now: Between) {
+        self.service.stream_holds(connection, before, now);
     }
 
-    fn stream_opened(&mut self) {
-        self.service.stream_opened();
+    fn stream_opened(&mut self, took_ns: u64) {
+        self.service.stream_opened(took_ns);
+    }
+
+    fn stream_worked(&mut self, records: u32) {
+        self.service.stream_worked(records);
     }
 
     fn held(&self, connection: &Connection) -> Option<u64> {

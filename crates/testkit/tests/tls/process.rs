@@ -303,25 +303,66 @@ fn openssl_agrees_on_each_version_and_suite_and_on_no_older_one() {
 }
 
 #[test]
-fn handshakes_under_way_are_a_quarter_of_the_connections_at_most() {
+fn silent_connections_make_room_for_a_client_that_waits_and_none_is_refused() {
     let identity = Identity::new();
     let server = text_server(&identity, &["-c", "64"]);
     let trust = trusting(&identity, None);
     let mut open = connect(&server, &trust);
     says(&mut open, "mn\r\n", "MN\r\n").expect("an exchange");
+    let mut silent: Vec<TcpStream> = (0..16).map(|_| server.connect().expect("it listens")).collect();
+    // The seventeenth handshake waits for one of them to be closed.
+    says(&mut connect(&server, &trust), "mn\r\n", "MN\r\n").expect("its turn comes");
+    says(&mut open, "mn\r\n", "MN\r\n").expect("an open one is served");
     let closed = |stream: &mut TcpStream| {
-        stream.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+        stream.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
         matches!(stream.read(&mut [0]), Ok(0))
     };
-    let silent: Vec<TcpStream> = (0..16).map(|_| server.connect().expect("it listens")).collect();
-    let mut over = server.connect().expect("it listens");
-    assert!(closed(&mut over), "one more than a quarter");
-    says(&mut open, "mn\r\n", "MN\r\n").expect("an open one is served");
-    drop(silent);
-    let begun = Instant::now();
-    while says(&mut connect(&server, &trust), "mn\r\n", "MN\r\n").is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "those that went count no more");
+    let closed: Vec<bool> = silent.iter_mut().map(closed).collect();
+    assert!(closed[0] && !closed[15], "those that came first: {closed:?}");
+}
+
+#[test]
+fn more_clients_than_the_share_of_handshakes_that_come_at_once_are_all_served() {
+    let identity = Identity::new();
+    let server = text_server(&identity, &["-c", "160"]);
+    let trust = trusting(&identity, None);
+    std::thread::scope(|scope| {
+        for _ in 0..120 {
+            scope.spawn(|| says(&mut connect(&server, &trust), "mn\r\n", "MN\r\n").expect("its turn comes"));
+        }
+    });
+}
+
+#[test]
+fn a_tls_client_of_a_plain_port_is_closed_counted_and_logged_once() {
+    let identity = Identity::new();
+    let server = Server::start(&["-t", "1"]).expect("larder starts");
+    let trust = trusting(&identity, None);
+    for _ in 0..3 {
+        let begun = Instant::now();
+        says(&mut connect(&server, &trust), "mn\r\n", "MN\r\n").expect_err("it speaks no TLS");
+        assert!(begun.elapsed() < Duration::from_secs(15), "at once, not when it is idle");
     }
+    // The log is written by a thread of its own.
+    let lines = || server.output().matches("TLS on a plain port").count();
+    let begun = Instant::now();
+    while lines() == 0 && begun.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(lines(), 1, "{}", server.output());
+}
+
+#[test]
+fn files_that_are_none_are_refused_while_the_server_runs_and_hold_nobody_up() {
+    let identity = Identity::new();
+    let (_server, address) = resp_server(&identity, &["--tls-auth-clients", "no"]);
+    let trust = trusting(&identity, None);
+    let mut stream = connect_to(address, &trust);
+    for path in ["/dev/zero", "/dev/tty", "/proc/self/maps", "/"] {
+        let said = resp(&mut stream, &["CONFIG", "SET", "tls-cert-file", path]);
+        assert!(said.contains("Error loading the certificate chain"), "{said}");
+    }
+    says(&mut connect_to(address, &trust), "*1\r\n$4\r\nPING\r\n", "+PONG\r\n").expect("as before");
 }
 
 #[test]

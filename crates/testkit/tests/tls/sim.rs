@@ -43,7 +43,8 @@ impl World {
             Options { chain: identity.chain.clone(), key: identity.key.clone(), ..Options::default() };
         change(&mut asked, &identity);
         let counters = Arc::default();
-        let acceptor = Acceptor::load(&asked, &counters).expect("good files");
+        let acceptor =
+            Acceptor::load(&asked, &counters, &mut larder_tls::Files::default()).expect("good files");
         let config = Config { threads: 1, memory_bytes: megabytes << 20, ..Config::default() };
         let store = Store::new(larder_store::Config {
             memory_bytes: config.memory_bytes,
@@ -55,7 +56,8 @@ impl World {
         let store = store.expect("a store");
         let time = Time::default();
         let clock = Clock::Simulated { time: time.clone(), epoch_us: Arc::new(1_700_000_000_000_000.into()) };
-        let listeners = vec![Listener::new(Address::Unix("/sim".into()), Speaks::Any)];
+        let listener = |speaks| Listener::new(Address::Unix("/sim".into()), speaks);
+        let listeners = vec![listener(Speaks::Any), listener(Speaks::Redis)];
         let hub = Hub::new(config, Arc::clone(&store), listeners, Log::default(), clock);
         let hub = Arc::new(hub.expect("wakers"));
         let network = Network::new(seed, weather, time.clone());
@@ -69,12 +71,16 @@ impl World {
 
     /// The other end of a connection that the worker has taken over.
     fn peer(&mut self) -> Peer {
+        self.peer_of(0, Address::Unix("/peer".into()))
+    }
+
+    /// The same, of a listener and from an address.
+    fn peer_of(&mut self, listener: usize, address: Address) -> Peer {
         let (stream, peer) = self.network.connect();
         let stream = self.acceptor.accept(stream).expect("random numbers");
-        let address = Address::Unix("/peer".into());
         self.hub.handles[0].connections.fetch_add(1, SeqCst);
         assert!(self.hub.certificates.begin(usize::MAX), "as the acceptor does");
-        let arrival = Arrival { stream, peer: address, listener: 0 };
+        let arrival = Arrival { stream, peer: address, listener };
         assert!(self.arrivals.send(arrival).is_ok(), "there is room");
         self.settle();
         peer
@@ -258,6 +264,56 @@ fn who_does_not_end_the_handshake_is_closed_with_the_strangers() {
     whole.write(b"version\r\n");
     world.talk(&mut whole, usize::MAX);
     assert!(whole.read.starts_with(b"VERSION"));
+}
+
+#[test]
+fn a_client_that_is_turned_away_hears_why_by_tls_and_costs_no_turns_before() {
+    let mut world = World::new(21, Weather::FAIR);
+    // From another machine, without a password.
+    let address = Address::Tcp(([10, 0, 0, 1], 4000).into());
+    let peer = world.peer_of(1, address);
+    let trust = Arc::clone(&world.trust);
+    let mut client = Client::new(peer, &trust);
+    // That it has room for it is told once, not in each turn: the network says so.
+    world.pass(3_000);
+    assert!(!client.peer.closed());
+    world.talk(&mut client, usize::MAX);
+    assert!(client.read.starts_with(b"-DENIED"), "{}", client.read.escape_ascii());
+    assert!(client.close_notify && client.peer.closed());
+    assert_eq!(world.books(), (0, 0));
+}
+
+#[test]
+fn handshakes_that_stand_still_make_room_in_order_and_others_do_not() {
+    let mut world = World::new(22, Weather::FAIR);
+    let mut served = world.client();
+    world.talk(&mut served, usize::MAX);
+    let silent: Vec<Peer> = (0..3).map(|_| world.peer()).collect();
+    world.pass(700);
+    let mut late = world.client();
+    let hello = late.records();
+    late.peer.send(&hello[..10]);
+    world.pass(400);
+    let ask = |world: &mut World| {
+        world.hub.certificates.want_room();
+        assert!(world.hub.certificates.take_wanted());
+        // One, of those that are wanted.
+        while world.hub.certificates.take_wanted() {}
+        world.hub.certificates.leave_wanted();
+        world.hub.handles[0].waker.wake();
+        world.settle();
+        silent.iter().map(Peer::closed).collect::<Vec<_>>()
+    };
+    assert_eq!(ask(&mut world), [true, false, false]);
+    assert_eq!(ask(&mut world), [true, true, false]);
+    assert_eq!(ask(&mut world), [true, true, true]);
+    ask(&mut world);
+    assert!(!late.peer.closed() && !served.peer.closed());
+    late.peer.send(&hello[10..]);
+    late.write(b"mn\r\n");
+    world.talk(&mut late, usize::MAX);
+    assert_eq!(late.read, b"MN\r\n");
+    assert_eq!(world.hub.certificates.opening(), 0);
 }
 
 #[test]

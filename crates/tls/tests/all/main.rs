@@ -4,3 +4,4 @@ mod memory;
 mod options;
 mod pair;
 mod records;
+mod sealed;

@@ -4,9 +4,10 @@
 use std::io::{IoSlice, Write};
 
 use larder_eventloop::{Between, Stream};
-use larder_tls::{HANDSHAKE_BYTES, Options, SESSION_BYTES, Version};
+use larder_tls::{ClientAuth, HANDSHAKE_BYTES, Options, SESSION_BYTES, Version};
+use rustls::pki_types::PrivatePkcs8KeyDer;
 
-use crate::pair::{between, pair, send, shake_hands, take, would_block};
+use crate::pair::{TestFiles, between, pair, send, shake_hands, take, would_block};
 
 #[test]
 fn a_connection_takes_what_it_says_and_an_idle_one_no_buffer() {
@@ -39,6 +40,52 @@ fn a_connection_takes_what_it_says_and_an_idle_one_no_buffer() {
         // The simulated network's own are among them.
         assert!(all <= SESSION_BYTES as i64, "{version:?}: {all} bytes once it is open");
         assert_eq!(between(&stream), Between { memory: SESSION_BYTES, ..Between::default() });
+    }
+}
+
+/// What the simulated network keeps of room for what went through it, which doubles: 600 bytes more in one run than in the
+/// next.
+const NETWORK_BYTES: usize = 2 << 10;
+
+#[test]
+fn what_rustls_keeps_of_a_clients_certificates_and_of_a_long_handshake_is_charged() {
+    for (version, names) in
+        [(Version::Tls12, 1), (Version::Tls12, 600), (Version::Tls13, 1), (Version::Tls13, 600)]
+    {
+        let files = TestFiles::new();
+        let names: Vec<String> = (0..names).map(|nth| format!("a-long-name-{nth}.larder.test")).collect();
+        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
+        let authorities = Some(files.put("ca", made.cert.pem()));
+        let mut pair = pair(Options {
+            min_version: version,
+            max_version: version,
+            clients: ClientAuth::Required,
+            authorities,
+            ..Options::default()
+        });
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        pair.show(vec![made.cert.der().clone()], key.into());
+        // What the thread has for all, and what is made once.
+        let (mut stream, peer) = pair.accept();
+        shake_hands(&mut pair.client(), &mut stream, &peer);
+        let (mut stream, mut peer) = (None, None);
+        let made = allocation_counter::measure(|| {
+            let (accepted, at) = pair.accept();
+            (stream, peer) = (Some(accepted), Some(at));
+        });
+        let (mut stream, peer) = (stream.expect("made"), peer.expect("made"));
+        let mut client = pair.client();
+        let mut all = made.bytes_current;
+        while between(&stream).opening {
+            send(&mut client, &peer);
+            let step = allocation_counter::measure(|| would_block(&mut stream));
+            all += step.bytes_current;
+            let charged = between(&stream).memory;
+            let most = (charged + NETWORK_BYTES) as i64;
+            assert!(all <= most, "{version:?}: {all} bytes, {charged} are charged");
+            take(&mut client, &peer);
+        }
+        println!("{version:?}: {all} bytes, {} are charged", between(&stream).memory);
     }
 }
 

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use larder_tls::{Acceptor, ClientAuth, KeyFormat, LoadError, Options, Version, cipher_names, suite_names};
+use larder_tls::{
+    Acceptor, ClientAuth, FILES_BYTES_MAX, FOLDER_FILES_MAX, KeyFormat, LoadError, Options, Version,
+    cipher_names, suite_names,
+};
 
-use crate::pair::{Files, pair, shake_hands};
+use crate::pair::{TestFiles, pair, shake_hands};
 
 fn load(options: &Options) -> Result<Acceptor, LoadError> {
-    Acceptor::load(options, &Arc::default())
+    Acceptor::load(options, &Arc::default(), &mut larder_tls::Files::default())
 }
 
 /// Options with a certificate and its key, in these files.
-fn good(files: &Files) -> Options {
+fn good(files: &TestFiles) -> Options {
     let made = rcgen::generate_simple_self_signed(["larder.test".to_owned()]).expect("a certificate");
     let chain = files.put("crt", made.cert.pem());
     let key = files.put("key", made.signing_key.serialize_pem());
@@ -21,14 +24,14 @@ fn good(files: &Files) -> Options {
 
 #[test]
 fn files_that_cannot_be_used_are_told_in_memcacheds_words() {
-    let (files, others) = (Files::new(), Files::new());
+    let (files, others) = (TestFiles::new(), TestFiles::new());
     let options = good(&files);
     load(&options).expect("as it is");
     let missing = files.folder().join("missing");
     let empty = files.put("empty", "");
-    let large = files.put("large", vec![b'x'; (4 << 20) + 1]);
+    let large = files.put("large", vec![b'x'; FILES_BYTES_MAX + 1]);
     let other = good(&others);
-    let folder = Files::new();
+    let folder = TestFiles::new();
     for (wrong, error) in [
         (Options { chain: missing.clone(), ..options.clone() }, "Error loading the certificate chain: "),
         (Options { chain: empty.clone(), ..options.clone() }, "Error loading the certificate chain: "),
@@ -62,8 +65,75 @@ fn files_that_cannot_be_used_are_told_in_memcacheds_words() {
 }
 
 #[test]
+fn what_is_no_file_is_refused_at_once_and_nothing_is_believed_of_lengths() {
+    let files = TestFiles::new();
+    let options = good(&files);
+    let pipe = files.folder().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
+    assert!(made.success());
+    let socket = files.folder().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a new socket");
+    // A file of the system's that says it is empty, and has more.
+    for path in
+        [pipe, socket, "/dev/zero".into(), "/dev/tty".into(), files.folder(), "/proc/self/maps".into()]
+    {
+        for wrong in [
+            Options { chain: path.clone(), ..options.clone() },
+            Options { key: path.clone(), ..options.clone() },
+            Options { authorities: Some(path.clone()), ..options.clone() },
+        ] {
+            let begun = std::time::Instant::now();
+            load(&wrong).expect_err("it is no certificate, and no key");
+            assert!(begun.elapsed().as_secs() < 10, "{}", path.display());
+        }
+    }
+    // A folder with such things in it is read past them.
+    let folder = files.folder();
+    load(&Options { authorities_folder: Some(folder), ..options })
+        .expect("there is a certificate among them");
+}
+
+#[test]
+fn all_files_of_a_load_have_room_for_so_many_bytes_together() {
+    let (files, folder) = (TestFiles::new(), TestFiles::new());
+    let options = good(&files);
+    let bytes = |path: &std::path::Path| std::fs::metadata(path).expect("it is there").len() as usize;
+    let left = FILES_BYTES_MAX - bytes(&options.chain) - bytes(&options.key);
+    let text = std::fs::read(&options.chain).expect("it is there");
+    for (more, fits) in [(left - 1, true), (left, true), (left + 1, false)] {
+        let mut padded = text.clone();
+        padded.resize(more, b'\n');
+        let authorities = Some(files.put("ca", &padded));
+        let told = load(&Options { authorities, ..options.clone() });
+        assert_eq!(told.is_ok(), fits, "{more}: {told:?}");
+        // The same by a folder, where what is no certificate is passed over, and what is too long is not.
+        let (half, rest) = padded.split_at(more / 2);
+        folder.put("0", half);
+        folder.put("1", rest);
+        let authorities_folder = Some(folder.folder());
+        let told = load(&Options { authorities_folder, ..options.clone() });
+        assert_eq!(told.is_ok(), fits, "{more} in two: {told:?}");
+    }
+}
+
+#[test]
+fn a_folder_has_so_many_files_and_each_counts_once() {
+    let (files, folder) = (TestFiles::new(), TestFiles::new());
+    let options = good(&files);
+    let first = folder.put("first", std::fs::read(&options.chain).expect("it is there"));
+    for nth in 1..FOLDER_FILES_MAX {
+        std::os::unix::fs::symlink(&first, folder.folder().join(nth.to_string())).expect("a new link");
+    }
+    let options = Options { authorities_folder: Some(folder.folder()), ..options };
+    load(&options).expect("as many as may be");
+    folder.put("one more", "");
+    let told = load(&options).expect_err("one too many").to_string();
+    assert!(told.contains("more than"), "{told}");
+}
+
+#[test]
 fn a_key_may_be_der_and_an_encrypted_one_is_refused_by_name() {
-    let files = Files::new();
+    let files = TestFiles::new();
     let options = good(&files);
     let der = Options { key: files.folder().join("der"), key_format: KeyFormat::Der, ..options.clone() };
     load(&der).expect("DER");
@@ -75,7 +145,7 @@ fn a_key_may_be_der_and_an_encrypted_one_is_refused_by_name() {
 
 #[test]
 fn a_folder_of_authorities_is_read_past_what_is_no_certificate() {
-    let (files, folder) = (Files::new(), Files::new());
+    let (files, folder) = (TestFiles::new(), TestFiles::new());
     let options = good(&files);
     folder.put("ca.pem", std::fs::read(&options.chain).expect("it is there"));
     folder.put("README", "none here");

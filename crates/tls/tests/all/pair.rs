@@ -7,21 +7,23 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_eventloop::sim::{Network, Peer, SimStream, Time, Weather};
 use larder_eventloop::{Between, Stream};
-use larder_tls::{Acceptor, Counters, Options, Transport};
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use larder_tls::{Acceptor, Counters, Files, Options, Transport};
+use rustls::client::WantsClientCert;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ClientConnection, ConfigBuilder, RootCertStore};
 
 /// Files of one test, which end with it.
-pub struct Files {
+pub struct TestFiles {
     folder: PathBuf,
 }
 
-impl Files {
-    pub fn new() -> Files {
+impl TestFiles {
+    pub fn new() -> TestFiles {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let name = format!("larder-tls-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).expect("a new folder");
-        Files { folder }
+        TestFiles { folder }
     }
 
     pub fn put(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
@@ -35,7 +37,7 @@ impl Files {
     }
 }
 
-impl Drop for Files {
+impl Drop for TestFiles {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
@@ -45,6 +47,7 @@ pub struct Pair {
     pub acceptor: Acceptor,
     pub counters: Arc<Counters>,
     pub trust: Arc<ClientConfig>,
+    certificate: CertificateDer<'static>,
     network: Network,
 }
 
@@ -56,23 +59,34 @@ pub fn pair(options: Options) -> Pair {
 /// The same where streams bring and take what they like.
 pub fn pair_in(options: Options, weather: Weather) -> Pair {
     let made = rcgen::generate_simple_self_signed(["larder.test".to_owned()]).expect("a certificate");
-    let files = Files::new();
+    let files = TestFiles::new();
     let chain = files.put("crt", made.cert.pem());
     let key = files.put("key", made.signing_key.serialize_pem());
     let counters: Arc<Counters> = Arc::default();
-    let acceptor = Acceptor::load(&Options { chain, key, ..options }, &counters).expect("good files");
+    let acceptor = Acceptor::load(&Options { chain, key, ..options }, &counters, &mut Files::default())
+        .expect("good files");
+    let certificate = made.cert.der().clone();
+    let trust = Arc::new(trusting(&certificate).with_no_client_auth());
+    let network = Network::new(1, weather, Time::default());
+    Pair { acceptor, counters, trust, certificate, network }
+}
+
+fn trusting(certificate: &CertificateDer<'static>) -> ConfigBuilder<ClientConfig, WantsClientCert> {
     let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).expect("a certificate");
-    let trust = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+    roots.add(certificate.clone()).expect("a certificate");
+    ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("versions")
         .with_root_certificates(roots)
-        .with_no_client_auth();
-    let network = Network::new(1, weather, Time::default());
-    Pair { acceptor, counters, trust: Arc::new(trust), network }
 }
 
 impl Pair {
+    /// Has the client show a certificate.
+    pub fn show(&mut self, chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) {
+        let trust = trusting(&self.certificate).with_client_auth_cert(chain, key);
+        self.trust = Arc::new(trust.expect("they belong together"));
+    }
+
     pub fn client(&self) -> ClientConnection {
         let name = "larder.test".try_into().expect("a name");
         ClientConnection::new(Arc::clone(&self.trust), name).expect("a client")

@@ -3,9 +3,9 @@
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::Ordering::Relaxed;
 
-use larder_eventloop::Stream;
 use larder_eventloop::sim::{Peer, SimStream, Weather};
-use larder_tls::{Counters, KEPT_BYTES_MAX, Options, SCRATCH_BYTES, Transport, Version};
+use larder_eventloop::{Between, Stream};
+use larder_tls::{Counters, HELLO_BYTES_MAX, Options, SCRATCH_BYTES, Transport, Version};
 use proptest::prelude::*;
 use rustls::ClientConnection;
 
@@ -151,7 +151,8 @@ fn records_that_are_left_out_repeated_or_in_another_order_end_the_connection() {
 #[test]
 fn a_handshake_message_may_be_kept_up_to_the_limit() {
     // Records of one ClientHello that never ends; the last is cut, and makes it so long.
-    for (kept, is_right) in [(KEPT_BYTES_MAX - 1, true), (KEPT_BYTES_MAX, true), (KEPT_BYTES_MAX + 1, false)]
+    for (kept, is_right) in
+        [(HELLO_BYTES_MAX - 1, true), (HELLO_BYTES_MAX, true), (HELLO_BYTES_MAX + 1, false)]
     {
         let pair = pair(Options::default());
         let (mut stream, peer) = pair.accept();
@@ -209,6 +210,37 @@ fn key_updates_are_answered_and_a_flood_of_them_ends_the_connection() {
     let ends: Vec<End> = flood.collect();
     assert_eq!(ends.first(), Some(&End::Waits));
     assert_eq!(ends.last(), Some(&End::Failed));
+}
+
+#[test]
+fn records_without_plaintext_are_counted_and_few_are_opened_at_a_time() {
+    const ROUNDS: usize = 8;
+    const UPDATES: usize = 31;
+    let options = Options { min_version: Version::Tls13, ..Options::default() };
+    let pair = pair(options);
+    let (mut stream, peer, mut client) = open(&pair);
+    stream.take_records();
+    for _ in 0..ROUNDS {
+        for _ in 0..UPDATES {
+            client.refresh_traffic_keys().expect("TLS 1.3");
+        }
+        client.writer().write_all(b"a").expect("there is room");
+        send(&mut client, &peer);
+    }
+    let (mut bytes, mut records) = (0, 0);
+    for _ in 0..ROUNDS * UPDATES {
+        bytes += stream.recv(&mut [0; 100]).unwrap_or(0);
+        let opened = stream.take_records() as usize;
+        // Sixteen in a row, and what was given meanwhile.
+        assert!(opened <= 2 * (16 + 1), "{opened} at once");
+        records += opened;
+        let Between { received, .. } = between(&stream);
+        assert_eq!(received > 0, records < ROUNDS * (UPDATES + 1), "the loop goes on by itself");
+        if received == 0 {
+            break;
+        }
+    }
+    assert_eq!((bytes, records, peer.untaken()), (ROUNDS, ROUNDS * (UPDATES + 1), 0));
 }
 
 proptest! {

@@ -168,6 +168,10 @@ figures! {
         TlsProtocolErrors = "tls_protocol_errors": Counter, Count, |f| f.process.tls_protocol_errors;
         /// How long ago TLS certificates were read.
         TlsCertificatesAge = "tls_certificates_age": Gauge, Seconds, |f| f.process.tls_certificates_age_s;
+        /// When the first of the TLS certificates expires, in seconds since 1970; 0 without TLS.
+        TlsCertificateNotAfter = "tls_certificate_not_after": Gauge, Seconds, |f| f.process.tls_certificate_not_after_s;
+        /// Connections of plain ports closed because their clients began a TLS handshake.
+        TlsOnPlainPorts = "tls_on_plain_ports": Counter, Count, |f| f.process.tls_on_plain_ports;
         /// Lines of the log.
         LogLines = "log_lines": Counter, Count, |f| f.process.log_lines;
         /// Lines of the log that were dropped, because nobody read those before them.

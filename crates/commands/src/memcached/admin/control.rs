@@ -7,6 +7,7 @@ use larder_store::Millis;
 use super::Line;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
+use crate::core::host::CERTIFICATES_NS;
 use crate::core::shared::VERSION;
 use crate::memcached::dump::Dump;
 use crate::memcached::flow::Flow;
@@ -127,6 +128,7 @@ pub(crate) fn shutdown(line: &mut Line<'_, '_, '_, '_>) -> Flow {
 
 /// `refresh_certs`
 pub(crate) fn refresh_certs(line: &mut Line<'_, '_, '_, '_>) -> Flow {
+    line.cx.room.work().spend(CERTIFICATES_NS);
     match line.cx.host.refresh_certificates() {
         None => line.out.put(b"Error TLS not enabled\r\n"),
         Some(Ok(())) => line.out.put(b"OK\r\n"),

@@ -16,7 +16,7 @@ use super::parameter::{PARAMETERS, Parameter};
 use super::secret::{self, REDACTED};
 use crate::core::digest::Digest;
 use crate::core::glob::{Pattern, Weight};
-use crate::core::host::Process;
+use crate::core::host::{CERTIFICATES_NS, Process};
 use crate::redis::call::bounded;
 use crate::redis::call::{Call, next};
 use crate::redis::fail::{Done, Fail};
@@ -199,9 +199,6 @@ const TEXT_BYTES_MAX: usize = 4 << 10;
 /// What it takes to set a parameter beside what that comes to.
 const SET_NS: u64 = 1_500;
 
-/// What it takes to read certificates, authorities and keys.
-const TLS_NS: u64 = 2_000_000;
-
 fn failed(name: &str, why: &str) -> Fail {
     Fail::with(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
 }
@@ -244,14 +241,14 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (tls, all): (Vec<_>, Vec<_>) = all.into_iter().partition(|(parameter, _)| parameter.is_tls());
     let mut before = Vec::with_capacity(all.len() + 1);
     if !tls.is_empty() {
-        call.spend(TLS_NS);
-        let was = tls.iter().map(|(parameter, _)| (parameter.name, value(call, parameter))).collect();
+        call.spend(CERTIFICATES_NS);
         let pairs: Vec<(&str, &str)> =
             tls.iter().map(|(parameter, text)| (parameter.name, &***text)).collect();
-        call.cx.host.set_tls(&pairs).map_err(|(at, why)| {
+        let host = call.cx.host;
+        let take_back = host.set_tls(&pairs).map_err(|(at, why)| {
             failed(pairs[at].0, &format!("Unable to update TLS configuration: {why}"))
         })?;
-        before.push((pairs[0].0, Was::Tls(was)));
+        before.push((pairs[0].0, Was::Tls(take_back)));
     }
     for (parameter, mut text) in all {
         call.spend(SET_NS);
@@ -262,11 +259,7 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                 match was {
                     Was::Text(text) => _ = apply(call, parameter, text),
                     Was::Password(password) => call.cx.shared.access.set_password(password),
-                    Was::Tls(was) => {
-                        let pairs: Vec<(&str, &str)> =
-                            was.iter().map(|(name, text)| (*name, text.as_str())).collect();
-                        _ = call.cx.host.set_tls(&pairs);
-                    }
+                    Was::Tls(take_back) => take_back(),
                 }
             }
             return Err(failed(parameter.name, &why));
@@ -277,16 +270,16 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 /// What a parameter was set to.
-enum Was {
+enum Was<'h> {
     Text(String),
     /// Of `requirepass`, which tells nobody what it is.
     Password(Option<Digest>),
-    /// Of those that the host sets together.
-    Tls(Vec<(&'static str, String)>),
+    /// Of those that the host sets together: what takes them back.
+    Tls(Box<dyn FnOnce() + 'h>),
 }
 
-impl Was {
-    fn of(call: &Call<'_, '_, '_>, parameter: &Parameter) -> Was {
+impl Was<'_> {
+    fn of(call: &Call<'_, '_, '_>, parameter: &Parameter) -> Self {
         match parameter.name {
             "requirepass" => Was::Password(call.cx.shared.access.password()),
             _ => Was::Text(value(call, parameter)),

@@ -334,6 +334,8 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
         page.line("tls_handshake_errors", of(Figure::TlsHandshakeErrors));
         page.line("tls_protocol_errors", of(Figure::TlsProtocolErrors));
         page.line("tls_certificates_age_sec", of(Figure::TlsCertificatesAge));
+        page.line("tls_cert_not_after", of(Figure::TlsCertificateNotAfter));
+        page.line("tls_on_plain_ports", of(Figure::TlsOnPlainPorts));
     }
     page.line("prefixes_missed", of(Figure::PrefixesMissed));
     page.line("evicted_clients", counted(Counter::Shed));

@@ -56,7 +56,7 @@ struct State {
     /// What an accept hears, and until when.
     refusal: Option<(Refusal, Millis)>,
     signal: bool,
-    watched: bool,
+    watched: [bool; LISTENERS],
     until: Option<Millis>,
     made: u32,
     /// When an accept failed last.
@@ -82,7 +82,7 @@ impl Door {
             queues: Default::default(),
             refusal: None,
             signal: false,
-            watched: true,
+            watched: [true; LISTENERS],
             until: Some(0),
             made: 0,
             failed_at: None,
@@ -137,7 +137,7 @@ impl Door {
 
     fn hears(&self) -> Vec<Heard> {
         let state = self.state.borrow();
-        let waits = |listener: &usize| state.watched && !state.queues[*listener].is_empty();
+        let waits = |listener: &usize| state.watched[*listener] && !state.queues[*listener].is_empty();
         let connections = (0..LISTENERS).filter(waits).map(Heard::Connections);
         connections.chain(state.signal.then_some(Heard::Signal)).collect()
     }
@@ -157,6 +157,7 @@ impl Door {
 }
 
 impl Entrance for Door {
+    type Incoming = SimStream;
     type Stream = SimStream;
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
@@ -179,8 +180,8 @@ impl Entrance for Door {
         self.time.now()
     }
 
-    fn watch(&mut self, connections: bool) -> io::Result<()> {
-        self.state.borrow_mut().watched = connections;
+    fn watch(&mut self, listener: usize, connections: bool) -> io::Result<()> {
+        self.state.borrow_mut().watched[listener] = connections;
         Ok(())
     }
 
@@ -210,5 +211,9 @@ impl Entrance for Door {
                 Ok((stream, Address::Tcp(address)))
             }
         }
+    }
+
+    fn begin(&mut self, _: usize, stream: SimStream) -> io::Result<SimStream> {
+        Ok(stream)
     }
 }

@@ -1,0 +1,153 @@
+//! When a certificate expires: the one field of X.509 that is read here.
+//!
+//! ```text
+//! Certificate { TBSCertificate { [0] version?, serial, algorithm, issuer, Validity { notBefore, notAfter }, … } … }
+//! ```
+//!
+//! Each is a tag, a length and that many bytes (DER). rustls verifies certificates; this only tells an operator, so what
+//! is not understood is no error.
+
+const SEQUENCE: u8 = 0x30;
+const VERSION: u8 = 0xa0;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+
+/// Seconds since 1970 at which the certificate is good no longer.
+pub(crate) fn not_after(certificate: &[u8]) -> Option<u64> {
+    let (mut whole, _) = element(certificate, SEQUENCE)?;
+    let mut body = take(&mut whole, SEQUENCE)?;
+    if body.first() == Some(&VERSION) {
+        take(&mut body, VERSION)?;
+    }
+    // Serial, algorithm, issuer.
+    for _ in 0..3 {
+        let tag = *body.first()?;
+        take(&mut body, tag)?;
+    }
+    let mut validity = take(&mut body, SEQUENCE)?;
+    let tag = *validity.first()?;
+    take(&mut validity, tag)?;
+    match *validity.first()? {
+        UTC_TIME => {
+            let text = take(&mut validity, UTC_TIME)?;
+            // Two digits of the year: 1950 to 2049 (RFC 5280, 4.1.2.5.1).
+            let year = number(text.get(..2)?)?;
+            seconds(if year < 50 { 2000 + year } else { 1900 + year }, text.get(2..)?)
+        }
+        GENERALIZED_TIME => {
+            let text = take(&mut validity, GENERALIZED_TIME)?;
+            seconds(number(text.get(..4)?)?, text.get(4..)?)
+        }
+        _ => None,
+    }
+}
+
+/// The contents of the element in front, and what follows it.
+fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (&[found, short], rest) = bytes.split_first_chunk::<2>()?;
+    if found != tag {
+        return None;
+    }
+    let (len, rest) = match short {
+        0..=0x7f => (usize::from(short), rest),
+        // The length is in so many bytes; certificates have less than 64 KiB.
+        0x81 => (usize::from(*rest.first()?), &rest[1..]),
+        0x82 => {
+            let (length, rest) = rest.split_first_chunk::<2>()?;
+            (usize::from(u16::from_be_bytes(*length)), rest)
+        }
+        _ => return None,
+    };
+    rest.split_at_checked(len)
+}
+
+fn take<'b>(bytes: &mut &'b [u8], tag: u8) -> Option<&'b [u8]> {
+    let (contents, rest) = element(bytes, tag)?;
+    *bytes = rest;
+    Some(contents)
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0, |all, digit| match digit {
+        b'0'..=b'9' => Some(all * 10 + u64::from(digit - b'0')),
+        _ => None,
+    })
+}
+
+/// Of a year, and `MMDDHHMMSSZ` in it.
+fn seconds(year: u64, rest: &[u8]) -> Option<u64> {
+    let [digits @ .., b'Z'] = rest else { return None };
+    if digits.len() != 10 || year < 1970 {
+        return None;
+    }
+    let mut parts = digits.chunks(2).map(number);
+    let mut part = || parts.next().flatten();
+    let (month, day, hour, minute, second) = (part()?, part()?, part()?, part()?, part()?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    // Days since 1970 of a year that begins in March, so that the leap day is the last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    Some((days - 719_468) * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn certificate(year: i32, month: u8, day: u8) -> Vec<u8> {
+        let mut wanted = rcgen::CertificateParams::new(["larder.test".to_owned()]).expect("a name");
+        wanted.not_before = rcgen::date_time_ymd(1971, 1, 1);
+        wanted.not_after = rcgen::date_time_ymd(year, month, day);
+        let key = rcgen::KeyPair::generate().expect("random numbers");
+        wanted.self_signed(&key).expect("a certificate").der().to_vec()
+    }
+
+    #[test]
+    fn the_end_of_a_certificate_is_read_in_both_forms_of_time() {
+        for (year, month, day, days) in [
+            (1999, 12, 31, 10_956),
+            (2000, 2, 29, 11_016),
+            (2000, 3, 1, 11_017),
+            (2026, 11, 29, 20_786),
+            (2049, 12, 31, 29_219),
+            (2050, 1, 1, 29_220),
+            (2100, 3, 1, 47_541),
+        ] {
+            assert_eq!(
+                not_after(&certificate(year, month, day)),
+                Some(days * 86_400),
+                "{year}-{month}-{day}"
+            );
+        }
+        assert_eq!(seconds(1970, b"0101000000Z"), Some(0));
+        assert_eq!(seconds(2001, b"0909014640Z"), Some(1_000_000_000));
+        for bad in
+            [&b"0101000000"[..], b"1301000000Z", b"0100000000Z", b"0101240000Z", b"01010000aaZ", b"Z", b""]
+        {
+            assert_eq!(seconds(2001, bad), None);
+        }
+        assert_eq!(seconds(1969, b"1231235959Z"), None);
+    }
+
+    proptest! {
+        /// Bytes that are no certificate, and such that are nearly one.
+        #[test]
+        fn any_bytes_are_read_or_not_understood(
+            at in any::<prop::sample::Index>(),
+            byte in any::<u8>(),
+            cut in any::<prop::sample::Index>(),
+            junk in prop::collection::vec(any::<u8>(), 0..50),
+        ) {
+            let mut bytes = certificate(2030, 1, 1);
+            let index = at.index(bytes.len().min(120));
+            bytes[index] = byte;
+            not_after(&bytes);
+            not_after(&bytes[..cut.index(bytes.len())]);
+            not_after(&junk);
+        }
+    }
+}
