@@ -33,6 +33,7 @@ pub const SUITES: &[Suite] = &[
         arguments: &["-p", "larder-protocol", "-p", "larder-commands", "-p", "larder-server"],
         filter: &[],
     },
+    Suite { name: "tls", arguments: &["-p", "larder-tls"], filter: &[] },
     Suite { name: "lab", arguments: &["-p", "larder-lab", "--lib", "--tests"], filter: &[] },
     Suite {
         name: "behaviour",
@@ -50,6 +51,11 @@ pub const SUITES: &[Suite] = &[
             "redis_pubsub::",
             "resp_pieces::",
         ],
+    },
+    Suite {
+        name: "encrypted",
+        arguments: &["-p", "larder-testkit", "--test", "tls"],
+        filter: &["sim::", "process::"],
     },
     Suite { name: "transcripts", arguments: TESTKIT, filter: &["transcripts_pass_over_the_session_alone"] },
     Suite {
