@@ -4,3 +4,5 @@
 mod client;
 mod process;
 mod sim;
+mod spoken;
+mod world;
