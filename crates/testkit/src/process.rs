@@ -96,7 +96,8 @@ impl Server {
             }
             Program::Memcached(path) => {
                 let mut command = Command::new(path);
-                command.args(["-u", "nobody", "-l", "127.0.0.1"]);
+                // It asks root for a user; another could not read the files of users that transcripts name.
+                command.args(["-u", "root", "-l", "127.0.0.1"]);
                 command
             }
         };

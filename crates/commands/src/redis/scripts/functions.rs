@@ -104,12 +104,11 @@ fn load(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let taken = |name: &str| format!("ERR Library '{name}' already exists");
     library::bounded(code)?;
     // Before it is compiled, and again when it is added: another may have come meanwhile.
-    if let (Policy::Append, Ok((name, _))) = (policy, head(code))
-        && libraries(call).has(&name)
-    {
+    let (name, end) = head(code)?;
+    if policy == Policy::Append && libraries(call).has(&name) {
         return Err(Fail::with(taken(&name)));
     }
-    let library = read(call, code, &mut 0)?;
+    let library = read(call, code, (name, end), &mut 0)?;
     let name = library.name.clone();
     libraries(call).add(call.cx.guard.store(), vec![library], policy, taken)?;
     call.give_way();
@@ -225,7 +224,7 @@ fn restore(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             if bytes > most { Err(TOO_MUCH) } else { held.set(call, bytes) }
         };
         let Some(code) = restored_function(&mut payload, &mut room)? else { break };
-        let library = read(call, &code, &mut ticks)?;
+        let library = read(call, &code, head(&code)?, &mut ticks)?;
         bytes += library.bytes() as usize;
         if bytes > most {
             return Err(TOO_MUCH);

@@ -333,13 +333,17 @@ pub(crate) fn load(
     if all.0.is_empty() { Err(Fail::of("ERR No functions registered")) } else { Ok(all) }
 }
 
-/// Reads and loads a library.
+/// Loads a library whose first line says `name` and ends at `end`.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn read(call: &mut Call<'_, '_, '_>, code: &[u8], ticks: &mut u32) -> Result<Library, Fail> {
+pub(crate) fn read(
+    call: &mut Call<'_, '_, '_>,
+    code: &[u8],
+    (name, end): (Box<str>, usize),
+    ticks: &mut u32,
+) -> Result<Library, Fail> {
     bounded(code)?;
-    let (name, end) = head(code)?;
     let mut state = State::of(call)?;
     let all = load(call, &mut state, &code[end..], ticks);
     let functions = all.map(|(all, _)| all.iter().map(function).collect());
