@@ -18,11 +18,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use larder_eventloop::socket::Socket;
-
 use crate::error::Error;
 use crate::script::Script;
 use crate::value;
+use crate::wire::Wire;
 use crate::workload::{Verb, Workload};
 use known::{Known, Token};
 
@@ -61,7 +60,7 @@ pub(crate) struct Flight {
 /// One connection.
 #[derive(Debug)]
 pub struct Connection {
-    pub(crate) socket: Socket,
+    pub(crate) wire: Wire,
     pub(crate) script: Arc<Script>,
     /// Windows begun since it connected for the first time; those before `begun` are to be sent.
     pub(crate) begun: u64,
@@ -94,11 +93,11 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: Socket, script: Arc<Script>) -> Connection {
+    pub(crate) fn new(wire: Wire, script: Arc<Script>) -> Connection {
         let known = vec![Known::UNKNOWN; script.slots];
         let tokens = vec![Token::NONE; if script.swaps { script.token_slots } else { 0 }];
         Connection {
-            socket,
+            wire,
             script,
             begun: 0,
             sent: 0,
@@ -118,10 +117,10 @@ impl Connection {
         }
     }
 
-    /// Takes a new socket in place of the one whose windows are all answered.
-    pub(crate) fn replace(&mut self, socket: Socket) {
+    /// Takes a new connection in place of the one whose windows are all answered.
+    pub(crate) fn replace(&mut self, wire: Wire) {
         debug_assert!(self.flights.is_empty() && self.held.is_empty());
-        self.socket = socket;
+        self.wire = wire;
     }
 
     /// There is nothing for it to send.
@@ -190,7 +189,7 @@ impl Connection {
             let begun = self.flights.len() - (self.begun - self.sent) as usize;
             let fresh = begun + usize::from(self.sent_bytes > 0);
             self.flights.iter_mut().skip(fresh).for_each(|flight| flight.sent = now);
-            let taken = match self.socket.send(&self.script.bytes[start..end]) {
+            let taken = match self.wire.send(&self.script.bytes[start..end]) {
                 Ok(taken) => taken,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(Error::lost(error)),
@@ -204,6 +203,6 @@ impl Connection {
             self.sent += whole as u64;
             self.sent_bytes = upto - self.script.windows[first + whole].bytes.start;
         }
-        Ok(true)
+        self.wire.flush().map_err(Error::lost)
     }
 }

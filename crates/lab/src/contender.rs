@@ -40,8 +40,8 @@ impl Target {
 
     /// It as somebody to ask.
     pub fn control(&self) -> Control {
-        let Target { name, family, endpoint: Endpoint { address, login } } = self.clone();
-        Control { name, family, address, login }
+        let Target { name, family, endpoint: Endpoint { address, login, tls } } = self.clone();
+        Control { name, family, address, login, tls }
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use larder_eventloop::socket::Address;
 use larder_protocol::client::Protocol;
+use larder_tls::Connector;
 
 use crate::endpoint::{Endpoint, HIDDEN, Login};
 use crate::error::Error;
@@ -51,20 +52,23 @@ pub struct Control {
     pub address: Address,
     /// Who asks, if it wants to know.
     pub login: Option<Login>,
+    /// By TLS, if it speaks that there.
+    pub tls: Option<Connector>,
 }
 
 impl Control {
     /// Where it is connected to.
     pub fn endpoint(&self) -> Endpoint {
-        Endpoint { address: self.address.clone(), login: self.login.clone() }
+        Endpoint { address: self.address.clone(), login: self.login.clone(), tls: self.tls.clone() }
     }
 
     /// Where it listens, for a driver.
     ///
     /// # Errors
-    /// [`Error::Usage`] when it has no IPv4 address, or wants a password.
+    /// [`Error::Usage`] when it has no IPv4 address, or wants a password or TLS.
     pub fn ipv4(&self) -> Result<(Ipv4Addr, u16), Error> {
         let why = match (&self.address, &self.login) {
+            _ if self.tls.is_some() => "drivers speak no TLS".to_owned(),
             (Address::Tcp(SocketAddr::V4(address)), None) => return Ok((*address.ip(), address.port())),
             (Address::Tcp(SocketAddr::V4(_)), Some(_)) => "drivers say no password".to_owned(),
             (other, _) => format!("drivers reach IPv4 addresses, not {other}"),
@@ -394,7 +398,8 @@ mod tests {
             let (mut client, _) = listener.accept().unwrap();
             while client.write_all(&b"STAT a 1\r\n".repeat(10_000)).is_ok() {}
         });
-        let control = Control { name: "a".to_owned(), family: Family::Memcached, address, login: None };
+        let control =
+            Control { name: "a".to_owned(), family: Family::Memcached, address, login: None, tls: None };
         let error = control.stats("").unwrap_err().to_string();
         assert!(error.contains("bytes, and they do not end"), "{error}");
     }
@@ -413,7 +418,7 @@ mod tests {
                 client.write_all(answer.as_bytes()).unwrap();
             }
         });
-        Control { name: "a".to_owned(), family: Family::Memcached, address, login: None }
+        Control { name: "a".to_owned(), family: Family::Memcached, address, login: None, tls: None }
     }
 
     #[test]

@@ -18,13 +18,13 @@ use std::time::{Duration, Instant};
 
 use larder_eventloop::cpu;
 use larder_eventloop::poll::{Events, Interest, Poller};
-use larder_eventloop::socket::Socket;
 use larder_protocol::client::{self, Answer, Asked, LINE_BYTES_MAX, Malformed, Protocol};
 
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::generator::{CONNECT, STALL, Silence, prefer, thread_cpu_time, waited_since};
 use crate::sizes::VALUE_BYTES_MAX;
+use crate::wire::Wire;
 
 /// What an agent does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ struct Lane<A> {
 #[derive(Debug)]
 struct Seat<A> {
     agent: A,
-    socket: Socket,
+    wire: Wire,
     out: Vec<u8>,
     sent: usize,
     held: Vec<u8>,
@@ -166,11 +166,11 @@ impl<A: Agent> Dialog<A> {
         }
         for (index, agent) in agents.into_iter().enumerate() {
             let refused = |error| Error::Connect(endpoint.to_string(), error);
-            let socket = endpoint.connect(CONNECT).map_err(refused)?;
+            let wire = endpoint.connect(CONNECT).map_err(refused)?;
             let lane = &mut lanes[index % cores.len()];
-            lane.poller.add(&socket, lane.seats.len() as u64, Interest::Read).map_err(epoll)?;
+            lane.poller.add(&wire, lane.seats.len() as u64, Interest::Read).map_err(epoll)?;
             let state = State::Waits;
-            lane.seats.push(Seat { agent, socket, out: Vec::new(), sent: 0, held: Vec::new(), state });
+            lane.seats.push(Seat { agent, wire, out: Vec::new(), sent: 0, held: Vec::new(), state });
         }
         Ok(Dialog { lanes })
     }
@@ -255,6 +255,9 @@ impl<A: Agent> Lane<A> {
                 if event.readable || event.hangup {
                     received = true;
                     self.receive(token, &mut buffer, end, &mut tally)?;
+                    while self.seats[token].wire.has_more() {
+                        self.receive(token, &mut buffer, end, &mut tally)?;
+                    }
                 }
             }
             while let Some(&Reverse((at, token))) = self.timers.peek()
@@ -312,16 +315,16 @@ impl<A: Agent> Lane<A> {
     fn send(&mut self, token: usize) -> Result<(), Error> {
         let seat = &mut self.seats[token];
         let before = seat.sent;
-        match seat.socket.send(&seat.out[seat.sent..]) {
+        match seat.wire.send(&seat.out[seat.sent..]) {
             Ok(sent) => seat.sent += sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(Error::lost(error)),
         }
-        let waits = seat.sent < seat.out.len();
+        let waits = seat.sent < seat.out.len() || !seat.wire.flush().map_err(Error::lost)?;
         if waits || before > 0 {
             let interest = if waits { Interest::Both } else { Interest::Read };
             let epoll = |error| Error::System("epoll", error);
-            self.poller.modify(&seat.socket, token as u64, interest).map_err(epoll)?;
+            self.poller.modify(&seat.wire, token as u64, interest).map_err(epoll)?;
         }
         Ok(())
     }
@@ -339,7 +342,7 @@ impl<A: Agent> Lane<A> {
             buffer.resize(2 * held, 0);
         }
         buffer[..held].copy_from_slice(&seat.held);
-        let received = match seat.socket.recv(&mut buffer[held..]) {
+        let received = match seat.wire.recv(&mut buffer[held..]) {
             Ok(0) => return Err(Error::Closed),
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),

@@ -4,10 +4,15 @@
 //! memcached://10.0.0.5:11211            redis://[::1]:6379               TCP, IPv4 and IPv6
 //! memcached+unix:///run/m.sock          redis+unix:///run/r.sock         Unix sockets
 //! memcached://user:password@host:port   redis://:password@host:port      %40 is @, as in any URL
+//! memcacheds://host:port                rediss://host:port               by TLS
 //! ```
 //!
 //! A password is said first on every connection: to memcached as `-Y` wants it, in the value of a `set`; to Redis by
 //! `AUTH`. It is never shown: [`hidden`] is for texts that have an argument in them.
+//!
+//! By TLS the server shows a certificate of the host that the URL names, signed by one of the system's authorities. A query
+//! says otherwise, in redis-py's words: `?ssl_ca_certs=FILE` names others, `?ssl_cert_reqs=none` takes any certificate, and
+//! `ssl_certfile=FILE&ssl_keyfile=FILE` is what a server is shown that asks.
 
 use std::fmt;
 use std::io::{Error, ErrorKind, Result};
@@ -19,19 +24,21 @@ use std::time::{Duration, Instant};
 use larder_eventloop::poll::{Events, Interest, Poller};
 use larder_eventloop::socket::{Address, Socket};
 use larder_protocol::client::{Event, LINE_BYTES_MAX, Malformed, Protocol, command};
+use larder_tls::{ClientOptions, Connector, Trust};
 
 use crate::control::Family;
+use crate::wire::Wire;
 
 /// What a URL looks like.
 const FORM: &str = "expected memcached://host:port or redis://host:port, memcached+unix:///path or redis+unix:///path, \
-                    with user:password@ in front of the host if there is a password";
+                    with user:password@ in front of the host if there is a password; memcacheds:// and rediss:// by TLS, with \
+                    ?ssl_ca_certs=FILE behind the port if the certificate is not of an authority of the system's";
+
+/// What may stand behind the `?` of a URL of TLS.
+const QUERY: &str = "expected ssl_ca_certs=FILE, ssl_cert_reqs=none, ssl_certfile=FILE and ssl_keyfile=FILE behind ?, with & between";
 
 /// What a place of TCP looks like.
 const PLACE: &str = "expected HOST:PORT, such as 127.0.0.1:11211 or [::1]:6379";
-
-/// Schemes by which others mean the same over TLS.
-const TLS: [&str; 8] =
-    ["rediss", "memcacheds", "valkeys", "redis+tls", "memcached+tls", "redis+ssl", "memcached+ssl", "tls"];
 
 /// Where a server listens, and who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,11 +47,13 @@ pub struct Endpoint {
     pub address: Address,
     /// Who; nobody where nothing is asked.
     pub login: Option<Login>,
+    /// By TLS, and by what it is trusted.
+    pub tls: Option<Connector>,
 }
 
 impl From<&Address> for Endpoint {
     fn from(address: &Address) -> Endpoint {
-        Endpoint { address: address.clone(), login: None }
+        Endpoint { address: address.clone(), login: None, tls: None }
     }
 }
 
@@ -82,38 +91,68 @@ impl Endpoint {
     /// What is wrong with it, without its user and password.
     pub fn parse(url: &str) -> std::result::Result<(Family, Endpoint), String> {
         let (scheme, rest) = url.split_once("://").ok_or(FORM)?;
-        let (family, unix) = match scheme {
-            "memcached" => (Family::Memcached, false),
-            "redis" => (Family::Redis, false),
-            "memcached+unix" => (Family::Memcached, true),
-            "redis+unix" => (Family::Redis, true),
-            _ if TLS.contains(&scheme) => {
-                let why = "is TLS, which the lab does not speak; a proxy that does, such as stunnel, may stand between";
-                return Err(format!("{scheme}:// {why}"));
-            }
+        let (family, kind) = match scheme {
+            "memcached" => (Family::Memcached, Kind::Tcp),
+            "redis" => (Family::Redis, Kind::Tcp),
+            "memcached+unix" => (Family::Memcached, Kind::Unix),
+            "redis+unix" => (Family::Redis, Kind::Unix),
+            "memcacheds" | "memcached+tls" => (Family::Memcached, Kind::Tls),
+            "rediss" | "valkeys" | "redis+tls" => (Family::Redis, Kind::Tls),
             _ => return Err(FORM.to_owned()),
         };
-        let (login, address) = if unix {
-            let (before, path) = rest.split_at(rest.find('/').ok_or(FORM)?);
-            let login = if before.is_empty() { None } else { Some(before.strip_suffix('@').ok_or(FORM)?) };
-            (login, Address::Unix(PathBuf::from(path)))
-        } else {
-            let (login, place) = match rest.rsplit_once('@') {
+        let (login, place) = match kind {
+            Kind::Unix => {
+                let (before, path) = rest.split_at(rest.find('/').ok_or(FORM)?);
+                let login =
+                    if before.is_empty() { None } else { Some(before.strip_suffix('@').ok_or(FORM)?) };
+                (login, path)
+            }
+            Kind::Tcp | Kind::Tls => match rest.rsplit_once('@') {
                 Some((login, place)) => (Some(login), place),
                 None => (None, rest),
-            };
-            (login, Address::Tcp(address(place)?))
+            },
         };
         let login = login.map(|text| Login::parse(family, text)).transpose()?;
-        Ok((family, Endpoint { address, login }))
+        let (address, tls) = match kind {
+            Kind::Unix => (Address::Unix(PathBuf::from(place)), None),
+            Kind::Tcp => (Address::Tcp(address(place)?), None),
+            Kind::Tls => {
+                let (place, query) = place.split_once('?').unwrap_or((place, ""));
+                let address = address(place)?;
+                let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+                (Address::Tcp(address), Some(Connector::load(host, trust(query)?)?))
+            }
+        };
+        Ok((family, Endpoint { address, login, tls }))
     }
 
     /// Connects, waits for it for `patience` at most, and says the password, if there is one.
     ///
     /// # Errors
-    /// What the system says, `TimedOut`, or `PermissionDenied` where the password is not taken.
-    pub fn connect(&self, patience: Duration) -> Result<Socket> {
-        Ok(self.converse(patience)?.socket)
+    /// What the system says, `TimedOut`, `InvalidData` where TLS is not agreed to, or `PermissionDenied` where the password
+    /// is not taken.
+    pub fn connect(&self, patience: Duration) -> Result<Wire> {
+        Ok(self.converse(patience)?.wire)
+    }
+
+    /// Begins to connect: what is sent waits until there is room, as the system tells. Only where nothing has to be said
+    /// first.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn begin(&self) -> Result<Wire> {
+        debug_assert!(self.login.is_none(), "a login is waited for");
+        self.over(Socket::connect(&self.address)?)
+    }
+
+    fn over(&self, socket: Socket) -> Result<Wire> {
+        if matches!(self.address, Address::Tcp(_)) {
+            socket.set_nodelay(true)?;
+        }
+        Ok(match &self.tls {
+            None => Wire::Plain(socket),
+            Some(connector) => Wire::Tls(Box::new(connector.connect(socket)?)),
+        })
     }
 
     /// The same as a connection that waits, for so long at most each time.
@@ -121,13 +160,11 @@ impl Endpoint {
     /// # Errors
     /// As [`Endpoint::connect`].
     pub fn converse(&self, patience: Duration) -> Result<Conversation> {
-        let socket = Socket::connect_timeout(&self.address, patience)?;
-        if matches!(self.address, Address::Tcp(_)) {
-            socket.set_nodelay(true)?;
-        }
+        let wire = self.over(Socket::connect_timeout(&self.address, patience)?)?;
         let poller = Poller::new()?;
-        poller.add(&socket, 0, Interest::None)?;
-        let mut conversation = Conversation { socket, poller, events: Events::with_capacity(1), patience };
+        poller.add(&wire, 0, Interest::None)?;
+        let mut conversation = Conversation { wire, poller, events: Events::with_capacity(1), patience };
+        conversation.agree()?;
         if let Some(login) = &self.login {
             login.say(&mut conversation)?;
         }
@@ -189,6 +226,37 @@ impl Login {
     }
 }
 
+/// How a scheme has a server reached.
+enum Kind {
+    Tcp,
+    Tls,
+    Unix,
+}
+
+/// What the query of a URL says of TLS.
+fn trust(query: &str) -> std::result::Result<ClientOptions, String> {
+    let mut options = ClientOptions::default();
+    let (mut chain, mut key) = (None, None);
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, text) = pair.split_once('=').unwrap_or((pair, ""));
+        let text = decoded(text)?;
+        match (name, text.as_str()) {
+            ("ssl_ca_certs", _) => options.trust = Trust::File(text.into()),
+            ("ssl_cert_reqs", "none") => options.trust = Trust::Anyone,
+            ("ssl_cert_reqs", "required") => {}
+            ("ssl_certfile", _) => chain = Some(text.into()),
+            ("ssl_keyfile", _) => key = Some(text.into()),
+            _ => return Err(QUERY.to_owned()),
+        }
+    }
+    options.pair = match (chain, key) {
+        (None, None) => None,
+        (Some(chain), Some(key)) => Some((chain, key)),
+        _ => return Err("ssl_certfile and ssl_keyfile go together".to_owned()),
+    };
+    Ok(options)
+}
+
 /// The first address of a host, with its port.
 fn address(place: &str) -> std::result::Result<SocketAddr, String> {
     let is_one = |(host, port): (&str, &str)| {
@@ -204,7 +272,7 @@ fn address(place: &str) -> std::result::Result<SocketAddr, String> {
 
 /// `%40` and such, as the bytes that they are.
 fn decoded(text: &str) -> std::result::Result<String, String> {
-    let bad = || "a % in a login stands before two hexadecimal digits: % itself is %25".to_owned();
+    let bad = || "a % stands before two hexadecimal digits: % itself is %25".to_owned();
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, more)) = rest.split_first() {
@@ -218,7 +286,7 @@ fn decoded(text: &str) -> std::result::Result<String, String> {
         bytes.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
         rest = more;
     }
-    String::from_utf8(bytes).map_err(|_| "a login is UTF-8".to_owned())
+    String::from_utf8(bytes).map_err(|_| "what % stands for is UTF-8".to_owned())
 }
 
 /// What stands in the place of what is not shown.
@@ -253,7 +321,7 @@ pub fn without_logins(text: &str, arguments: impl IntoIterator<Item = String>) -
 /// A connection whose sends and receives wait.
 #[derive(Debug)]
 pub struct Conversation {
-    socket: Socket,
+    wire: Wire,
     poller: Poller,
     events: Events,
     patience: Duration,
@@ -267,11 +335,28 @@ impl Conversation {
     pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            match self.socket.send(rest) {
+            match self.wire.send(rest) {
                 Ok(sent) => rest = &rest[sent..],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(Interest::Write)?,
                 Err(error) => return Err(error),
             }
+        }
+        while !self.wire.flush()? {
+            self.wait(Interest::Write)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of a handshake.
+    fn agree(&mut self) -> Result<()> {
+        while let Wire::Tls(tls) = &mut self.wire
+            && tls.is_handshaking()
+        {
+            let wants = if tls.agree()? { Interest::Read } else { Interest::Write };
+            if !tls.is_handshaking() {
+                break;
+            }
+            self.wait(wants)?;
         }
         Ok(())
     }
@@ -282,7 +367,7 @@ impl Conversation {
     /// What the system says, or `TimedOut` when nothing came for too long.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
-            match self.socket.recv(buffer) {
+            match self.wire.recv(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait(Interest::Read)?,
                 received => return received,
             }
@@ -290,7 +375,7 @@ impl Conversation {
     }
 
     fn wait(&mut self, interest: Interest) -> Result<()> {
-        self.poller.modify(&self.socket, 0, interest)?;
+        self.poller.modify(&self.wire, 0, interest)?;
         let began = Instant::now();
         loop {
             let left = self.patience.checked_sub(began.elapsed()).ok_or(ErrorKind::TimedOut)?;
@@ -331,7 +416,7 @@ mod tests {
             ("memcached+unix:///run/m.sock", mc, Address::Unix("/run/m.sock".into()), None),
             ("redis+unix://me:x@/r@n/s", redis, Address::Unix("/r@n/s".into()), login(redis, "me", "x")),
         ] {
-            assert_eq!(parse(url), (family, Endpoint { address, login: who }), "{url}");
+            assert_eq!(parse(url), (family, Endpoint { address, login: who, tls: None }), "{url}");
         }
     }
 
@@ -349,7 +434,8 @@ mod tests {
             "memcached://secret%20secret:secret@127.0.0.1:1",
             "memcached+unix://me:secret/run/x",
             "memcached+unix://run",
-            "rediss://:secret@127.0.0.1:1",
+            "rediss://:secret@127.0.0.1",
+            "rediss://:secret@127.0.0.1:1?secret",
         ] {
             let why = Endpoint::parse(bad).unwrap_err();
             assert!(!why.contains("secret"), "{bad}: {why}");
@@ -367,11 +453,29 @@ mod tests {
     }
 
     #[test]
-    fn a_url_of_tls_is_refused_as_such() {
-        for url in ["rediss://127.0.0.1:1", "memcached+tls://127.0.0.1:1", "tls://127.0.0.1:1"] {
-            let why = Endpoint::parse(url).unwrap_err();
-            assert!(why.contains(":// is TLS, which the lab does not speak"), "{url}: {why}");
+    fn a_url_of_tls_says_who_is_trusted() {
+        let tls = |url: &str| parse(url).1.tls.expect("TLS");
+        let anyone = || ClientOptions { trust: Trust::Anyone, pair: None };
+        for (url, name, options) in [
+            ("rediss://127.0.0.1:1", "127.0.0.1", ClientOptions::default()),
+            ("memcacheds://me:x@127.0.0.1:1?ssl_cert_reqs=required", "127.0.0.1", ClientOptions::default()),
+            ("valkeys://[::1]:1?ssl_cert_reqs=none", "::1", anyone()),
+            ("redis+tls://localhost:1?ssl_cert_reqs=none", "localhost", anyone()),
+        ] {
+            assert_eq!(tls(url), Connector::load(name, options).unwrap(), "{url}");
         }
+        for (query, why) in [
+            ("ssl_ca_certs=/no%20where", "Error loading the CA certificate: /no where : "),
+            ("ssl_certfile=/nowhere", "ssl_certfile and ssl_keyfile go together"),
+            ("ssl_keyfile=/nowhere&ssl_cert_reqs=none", "ssl_certfile and ssl_keyfile go together"),
+            ("ssl_cert_reqs=optional", QUERY),
+            ("cacert=x", QUERY),
+            ("%", "expected ssl_ca_certs"),
+        ] {
+            let told = Endpoint::parse(&format!("rediss://127.0.0.1:1?{query}")).unwrap_err();
+            assert!(told.starts_with(why), "{query}: {told}");
+        }
+        assert_eq!(Endpoint::parse("redis://127.0.0.1:1?ssl_cert_reqs=none"), Err(PLACE.to_owned()));
     }
 
     #[test]
@@ -386,7 +490,7 @@ mod tests {
     }
 
     /// What is said to a server that answers `reply` to it, and how that goes.
-    fn said(url: &str, reply: &'static str) -> (String, Result<Socket>) {
+    fn said(url: &str, reply: &'static str) -> (String, Result<Wire>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = url.replace("HERE", &listener.local_addr().unwrap().to_string());
         let server = thread::spawn(move || {

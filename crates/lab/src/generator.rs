@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use larder_eventloop::cpu::{self, Turns};
 use larder_eventloop::poll::{Events, Interest, Poller};
-use larder_eventloop::socket::{Address, Socket};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use rustix::time::{ClockId, clock_gettime};
@@ -178,10 +177,10 @@ impl Load {
         }
         for (index, script) in scripts.into_iter().enumerate() {
             let refused = |error| Error::Connect(endpoint.to_string(), error);
-            let socket = endpoint.connect(CONNECT).map_err(refused)?;
+            let wire = endpoint.connect(CONNECT).map_err(refused)?;
             let lane = &mut lanes[index % cores.len()];
-            lane.poller.add(&socket, lane.connections.len() as u64, Interest::Read).map_err(epoll)?;
-            lane.connections.push(Connection::new(socket, script));
+            lane.poller.add(&wire, lane.connections.len() as u64, Interest::Read).map_err(epoll)?;
+            lane.connections.push(Connection::new(wire, script));
         }
         Ok(Load { workload: workload.clone(), lanes, by_second: false })
     }
@@ -480,7 +479,12 @@ impl Lane {
 
     fn receive(&mut self, token: usize, run: &mut Run<'_>, pace: Pace) -> Result<usize, Error> {
         let Run { workload, check, tally, .. } = run;
-        self.connections[token].receive(&mut self.buffer, workload, *check, pace, tally)
+        let connection = &mut self.connections[token];
+        let mut answered = connection.receive(&mut self.buffer, workload, *check, pace, tally)?;
+        while connection.wire.has_more() {
+            answered += connection.receive(&mut self.buffer, workload, *check, pace, tally)?;
+        }
+        Ok(answered)
     }
 
     /// Sends what the system takes, and waits for room if that was not all.
@@ -490,23 +494,18 @@ impl Lane {
         if blocked != connection.blocked {
             connection.blocked = blocked;
             let interest = if blocked { Interest::Both } else { Interest::Read };
-            self.poller.modify(&connection.socket, token as u64, interest).map_err(epoll)?;
+            self.poller.modify(&connection.wire, token as u64, interest).map_err(epoll)?;
         }
         Ok(())
     }
 
     /// Replaces a connection by a new one, whose first window goes out when it stands.
     fn reconnect(&mut self, token: usize, run: &mut Run<'_>) -> Result<(), Error> {
-        let Endpoint { address, login } = &self.endpoint;
-        debug_assert!(login.is_none(), "a login is waited for");
-        let refused = |error| Error::Connect(address.to_string(), error);
-        let socket = Socket::connect(address).map_err(refused)?;
-        if matches!(address, Address::Tcp(_)) {
-            socket.set_nodelay(true).map_err(refused)?;
-        }
-        self.poller.add(&socket, token as u64, Interest::Both).map_err(epoll)?;
+        let refused = |error| Error::Connect(self.endpoint.to_string(), error);
+        let wire = self.endpoint.begin().map_err(refused)?;
+        self.poller.add(&wire, token as u64, Interest::Both).map_err(epoll)?;
         let connection = &mut self.connections[token];
-        connection.replace(socket);
+        connection.replace(wire);
         connection.blocked = true;
         run.tally.connects += 1;
         Ok(())

@@ -86,6 +86,7 @@ pub mod trace;
 pub mod usage;
 pub mod value;
 pub mod walk;
+pub mod wire;
 pub mod workload;
 
 pub use cli::main;

@@ -261,6 +261,7 @@ impl Server {
                 family: spec.kind.family(),
                 address: Address::Tcp(address),
                 login: None,
+                tls: None,
             },
             version: String::new(),
             settings: Vec::new(),

@@ -8,7 +8,8 @@
 //!
 //! [`Options`] say which certificate the server shows and what it asks of clients. Loaded, they are an [`Acceptor`],
 //! which makes a [`Transport`] of each connection. rustls does the protocol: `acceptor.rs` names what is fixed at start,
-//! `session.rs` what is done with records, `provider.rs` the library of ciphers. No other file names rustls.
+//! `session.rs` what is done with records, `provider.rs` the library of ciphers. Of programs that ask servers, `client.rs` is
+//! the other side. No other crate of the server's or the lab's names rustls.
 //!
 //! An idle connection holds no buffer. Records are opened and sealed in buffers of the thread's. Only what is left over
 //! belongs to the connection: a partial record, or bytes for which there was no room.
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod client;
 mod expiry;
 mod load;
 mod options;
@@ -26,6 +28,7 @@ mod stream;
 mod transport;
 
 pub use acceptor::{Acceptor, Counters};
+pub use client::{ClientOptions, ClientStream, Connector, Trust};
 pub use load::{FILES_BYTES_MAX, FOLDER_FILES_MAX, Files, LoadError};
 pub use options::{ClientAuth, KeyFormat, Options, Version, cipher_names, suite_names};
 pub use session::{HANDSHAKE_BYTES, HELLO_BYTES_MAX, KEPT_BYTES_MAX, SESSION_BYTES};

@@ -184,7 +184,7 @@ pub(crate) fn verifier(
     verifier.build().map(Some).map_err(|error| LoadError::Authorities(path(), error.to_string()))
 }
 
-fn add(files: &mut Files, roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
+pub(crate) fn add(files: &mut Files, roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
     for certificate in certificates(files, path)? {
         roots.add(certificate).map_err(|error| error.to_string())?;
     }

@@ -24,7 +24,7 @@ const CRATES: &Arrows = &[
     ("server", &["commands", "eventloop", "store", "tls"]),
     ("client", &["protocol"]),
     ("client-c", &["client"]),
-    ("lab", &["client", "eventloop", "protocol"]),
+    ("lab", &["client", "eventloop", "protocol", "tls"]),
     ("larder", &["lab", "server"]),
     ("testkit", &["commands", "eventloop", "server", "store", "tls"]),
     ("trials", &["testkit"]),

@@ -24,7 +24,7 @@ impl Connection {
     ) -> Result<usize, Error> {
         let held = self.held.len();
         buffer[..held].copy_from_slice(&self.held);
-        let received = match self.socket.recv(&mut buffer[held..]) {
+        let received = match self.wire.recv(&mut buffer[held..]) {
             Ok(0) => return Err(Error::Closed),
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),

@@ -1,5 +1,6 @@
 //! The server's side of TLS over simulated streams, against rustls's own client.
 
+mod client;
 mod memory;
 mod options;
 mod pair;

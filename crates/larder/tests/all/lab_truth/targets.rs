@@ -147,6 +147,43 @@ fn a_password_is_said_on_every_connection_and_shown_nowhere() {
 }
 
 #[test]
+#[ignore = "time: the lab measures, and gives up after some seconds"]
+fn targets_by_tls_are_asked_as_others_are_if_they_are_trusted() {
+    let folder = folder("tls");
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let [chain, key] = ["crt", "key"].map(|name| folder.join(name).to_str().unwrap().to_owned());
+    std::fs::write(&chain, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let pair = format!("ssl_chain_cert={chain},ssl_key={key}");
+    let options = ["-Z", "-o", &pair];
+    let asking = [&options[..], &["--requirepass", "sEcret"]].concat();
+    let asks = process::Server::start_program(&Program::Larder, &asking).unwrap();
+    let target = format!("a=rediss://:sEcret@{}?ssl_ca_certs={chain}", asks.address());
+    let all = told(&target, &folder);
+    assert!(!all.contains("sEcret"), "{all}");
+
+    let server = process::Server::start_program(&Program::Larder, &options).unwrap();
+    let address = server.address();
+    let url = |scheme: &str, query: &str| format!("a={scheme}://{address}?{query}");
+    // Each connection has a handshake of its own.
+    let churn = [&LOAD[..], &["--flush-target", "--churn", "2"]].concat();
+    let output = at(&url("memcacheds", "ssl_cert_reqs=none"), &churn);
+    assert!(output.status.success(), "{}", said(&output));
+
+    let refusals = [
+        (url("rediss", "ssl_cert_reqs=optional"), 64, "expected ssl_ca_certs=FILE"),
+        (url("memcacheds", ""), 69, "invalid peer certificate"),
+        (format!("a=memcached://{address}"), 69, "does not answer"),
+    ];
+    for (target, code, why) in refusals {
+        refused(&at(&target, &LOAD), code, why);
+    }
+    let output = at(&url("memcacheds", "ssl_cert_reqs=none"), &["matrix", "--quick"]);
+    refused(&output, 64, "drivers speak no TLS");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 #[ignore = "peers: memcached"]
 fn memcached_takes_user_and_password_on_every_connection() {
     let folder = folder("users");

@@ -1,0 +1,68 @@
+//! A connection to a server, plain or by TLS.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use larder_eventloop::socket::Socket;
+use larder_tls::ClientStream;
+
+/// A connection to a server. Nothing of it waits.
+#[derive(Debug)]
+pub enum Wire {
+    /// Bytes as they are.
+    Plain(Socket),
+    /// By TLS.
+    Tls(Box<ClientStream<Socket>>),
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Wire::Plain(socket) => socket.as_fd(),
+            Wire::Tls(tls) => tls.as_fd(),
+        }
+    }
+}
+
+impl Wire {
+    /// Receives what has come; 0 is the end.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing has come; anything else ends the connection.
+    pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(socket) => socket.recv(buffer),
+            Wire::Tls(tls) => tls.recv(buffer),
+        }
+    }
+
+    /// There is more to receive, which the system does not tell of.
+    pub fn has_more(&self) -> bool {
+        match self {
+            Wire::Plain(_) => false,
+            Wire::Tls(tls) => tls.has_more(),
+        }
+    }
+
+    /// Takes some of `bytes`, and sends what the system takes: see [`Wire::flush`].
+    ///
+    /// # Errors
+    /// `WouldBlock` if nothing was taken; anything else ends the connection.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Wire::Plain(socket) => socket.send(bytes),
+            Wire::Tls(tls) => tls.send(bytes),
+        }
+    }
+
+    /// Sends what was taken; false while the system has no room for it.
+    ///
+    /// # Errors
+    /// What ends the connection.
+    pub fn flush(&mut self) -> io::Result<bool> {
+        match self {
+            Wire::Plain(_) => Ok(true),
+            Wire::Tls(tls) => tls.flush(),
+        }
+    }
+}
