@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use larder_testkit::PATIENCE;
 use larder_testkit::client::Client;
 use larder_testkit::process::{Program, Server};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
@@ -46,7 +47,7 @@ fn resp_server(identity: &Identity, more: &[&str]) -> (Server, std::net::SocketA
 
 fn connect_to(address: std::net::SocketAddr, config: &Arc<ClientConfig>) -> Tls {
     let stream = TcpStream::connect(address).expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     StreamOwned::new(connection(config), stream)
 }
 
@@ -248,7 +249,7 @@ fn sighup_reads_certificates_again() {
     let new = trusting(&next, None);
     let begun = Instant::now();
     while says(&mut connect(&server, &new), "mn\r\n", "MN\r\n").is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the old certificate is still shown");
+        assert!(begun.elapsed() < PATIENCE, "the old certificate is still shown");
     }
     says(&mut open, "mn\r\n", "MN\r\n").expect("an open connection stays");
 }
@@ -339,14 +340,12 @@ fn a_tls_client_of_a_plain_port_is_closed_counted_and_logged_once() {
     let server = Server::start(&["-t", "1"]).expect("larder starts");
     let trust = trusting(&identity, None);
     for _ in 0..3 {
-        let begun = Instant::now();
         says(&mut connect(&server, &trust), "mn\r\n", "MN\r\n").expect_err("it speaks no TLS");
-        assert!(begun.elapsed() < Duration::from_secs(15), "at once, not when it is idle");
     }
     // The log is written by a thread of its own.
     let lines = || server.output().matches("TLS on a plain port").count();
     let begun = Instant::now();
-    while lines() == 0 && begun.elapsed() < Duration::from_secs(60) {
+    while lines() == 0 && begun.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(lines(), 1, "{}", server.output());

