@@ -5,6 +5,7 @@
 //! not in the gate is marked `#[ignore = "kind: reason"]`, and docs/testing.md lists it.
 
 use crate::hang::unless_it_hangs;
+use crate::install::debian;
 use crate::machine::Busy;
 use crate::programs::{self, Tests};
 use crate::run::{Outcome, capture, cargo, command, run};
@@ -67,6 +68,8 @@ const GATE: &[Stage] = &[
 /// What depends on time, cores, memory of the system or other people's programs.
 const MORE: &[Stage] = &[
     ("timed", || {
+        // A client that is not ours, for TLS.
+        debian(&[("openssl", "openssl")])?;
         // One after the other: a measurement beside another is none. Those of the lab run in its own stage.
         let arguments = &["--ignored", "--test-threads=1"];
         programs::run_tests(

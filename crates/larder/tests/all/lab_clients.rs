@@ -7,6 +7,8 @@ use std::process::Command;
 
 use larder_lab::results::{Run, Table};
 
+use crate::outcome::had_tracer;
+
 /// Runs it, with checks that must all hold, but for those of time.
 fn clients(name: &str, arguments: &[&str]) -> Run {
     let json = std::env::temp_dir().join(format!("larder-clients-{name}-{}.json", std::process::id()));
@@ -63,10 +65,12 @@ fn the_clients_are_counted_and_none_is_wrong() {
             assert!(allocations < 0.5, "{client}, {operation}: {allocations}");
         }
     }
-    // A tracer may be missing; a count of none would be a wrong one. A call or two of the first may come before it.
-    for client in ["go: larder", "c: larder", "c: by hand"] {
-        let calls = costs.value("larder", &[client, "hit", "100 B", "1"], "system calls");
-        assert!(calls.is_none_or(|calls| calls.median >= 1.9), "{client}: {calls:?}");
+    // A call or two of the first may come before the tracer.
+    if had_tracer(&run, "lab_clients") {
+        for client in ["go: larder", "c: larder", "c: by hand"] {
+            let calls = count(client, "hit", "system calls");
+            assert!(calls >= 1.9, "{client}: {calls}");
+        }
     }
     let facade = count("go: larder façade", "hit", "allocations");
     assert!((1.5..2.5).contains(&facade), "{facade}");

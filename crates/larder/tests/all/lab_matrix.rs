@@ -8,6 +8,8 @@ use std::process::Command;
 use larder_lab::results::{Run, Table, of_time};
 use larder_testkit::stand_in::Burners;
 
+use crate::outcome::had_tracer;
+
 /// Runs it, with checks that must all hold, but for those of time.
 fn matrix(name: &str, arguments: &[&str]) -> Run {
     let json = std::env::temp_dir().join(format!("larder-matrix-{name}-{}.json", std::process::id()));
@@ -86,7 +88,7 @@ fn the_matrix_has_every_cell_and_both_sides_count_the_same() {
     // A round trip over the relay cannot be shorter than what the relay holds.
     assert!(value(["set", "8 B", "kept", "awaited", "relay-1ms", "none"], "call") >= 1_000.0);
     assert!(value(one("BUFFER"), "segments") < 0.2 && value(one("none"), "segments") >= 1.5);
-    if run.settings["system calls"].starts_with("perf") {
+    if had_tracer(&run, "lab_matrix") {
         let by_hand = value(one("by hand"), "system calls");
         assert!((1.9..2.5).contains(&by_hand), "a send and a receive: {by_hand}");
         assert!(value(one("BUFFER"), "system calls") < 0.5);

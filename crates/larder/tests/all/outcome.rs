@@ -1,6 +1,9 @@
 //! How a run of the program ended.
 
+use std::io::Write;
 use std::process::Output;
+
+use larder_lab::results::Run;
 
 /// What it printed, and what it complained of.
 pub fn said(output: &Output) -> String {
@@ -13,4 +16,16 @@ pub fn refused(output: &Output, code: u8, why: &str) {
     let said = said(output);
     assert!(said.contains(why) && !said.contains("panicked"), "{why:?} is not in {said}");
     assert_eq!(output.status.code(), Some(code.into()), "{said}");
+}
+
+/// Whether the run had a tracer that counts system calls. Where it had none, `test` says what it cannot check, past the
+/// harness, which keeps what a test prints that passes.
+pub fn had_tracer(run: &Run, test: &str) -> bool {
+    let tracer = run.settings.get("system calls").map_or("not counted", String::as_str);
+    let had = !tracer.starts_with("not counted");
+    if !had {
+        // Nobody to tell is no failure of the test.
+        let _ = writeln!(std::io::stderr(), "{test}: NOT CHECKED: system calls of a request: {tracer}");
+    }
+    had
 }
