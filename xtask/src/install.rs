@@ -3,9 +3,9 @@
 //! Only what is missing is installed. Debian packages need root: without it the line to run is the
 //! error. Python packages and cargo tools go below the target directory.
 
-use crate::run::{Outcome, capture, cargo_front, command, root, run, target, which};
+use crate::run::{Outcome, capture, cargo_front, command, root, run, target, which, without_our_toolchain};
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 /// Installs Debian packages whose program (or file, if it begins with `/`) is missing. One after the other.
 pub fn debian(wanted: &[(&str, &str)]) -> Outcome {
@@ -98,7 +98,21 @@ pub fn cargo_fuzz() -> Outcome<PathBuf> {
     Ok(home.join("bin"))
 }
 
-/// The nightly toolchain is installed.
+/// The nightly compiler that sanitizers and fuzzers were tried with, as it names itself: another one may warn, or work,
+/// otherwise.
+const NIGHTLY: &str = "1.97.0-nightly (e50aa6fba 2026-05-19)";
+
+/// The nightly toolchain is installed, and is [`NIGHTLY`]. Without it the stable compiler is told to allow unstable flags.
 pub fn has_nightly() -> bool {
-    capture(cargo_front(&["+nightly", "--version"])).is_ok_and(|(works, _)| works)
+    static HAS: OnceLock<bool> = OnceLock::new();
+    *HAS.get_or_init(|| {
+        let mut rustc = command("rustc", &["+nightly", "--version"]);
+        without_our_toolchain(&mut rustc);
+        let Ok((true, version)) = capture(rustc) else { return false };
+        let is_known = version.contains(NIGHTLY);
+        if !is_known {
+            println!("{}: not {NIGHTLY}; the stable compiler is taken", version.trim());
+        }
+        is_known
+    })
 }

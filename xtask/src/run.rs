@@ -51,10 +51,15 @@ const OF_XTASK: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
 /// cargo through rustup's front, which takes `+toolchain` and knows nothing of the cargo that runs us.
 pub fn cargo_front(arguments: &[&str]) -> Command {
     let mut command = command("cargo", arguments);
+    without_our_toolchain(&mut command);
+    command
+}
+
+/// rustup's front is told nothing of the toolchain that runs us.
+pub fn without_our_toolchain(command: &mut Command) {
     for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN", "RUSTC_BOOTSTRAP", "RUSTFLAGS"] {
         command.env_remove(name);
     }
-    command
 }
 
 /// The command has the variables that another was given.

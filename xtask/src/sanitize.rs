@@ -1,6 +1,6 @@
 //! `cargo xtask sanitize`: store and session tests under AddressSanitizer, with free chunks poisoned.
 //!
-//! Sanitizers are unstable flags: nightly where it is installed, else the stable compiler told to
+//! Sanitizers are unstable flags: the nightly that is known, where it is installed, else the stable compiler told to
 //! allow them. Never skipped. Why not ThreadSanitizer: docs/decisions/0003-sanitizers.md.
 
 use crate::install::has_nightly;
