@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
@@ -30,10 +30,21 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Comm
     command
 }
 
-/// cargo, the one that runs us, building where we build.
+/// Nothing is built twice by this process: see [`keep_nothing_for_a_second_build`].
+static ONCE: AtomicBool = AtomicBool::new(false);
+
+/// From here on cargo does not keep what would make a second build faster: it costs time and room in the first.
+pub fn keep_nothing_for_a_second_build() {
+    ONCE.store(true, Relaxed);
+}
+
+/// cargo, the one that runs us, building where we build, and with the versions of Cargo.lock.
 pub fn cargo(arguments: &[&str]) -> Command {
-    let mut command = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments);
-    command.env("CARGO_TARGET_DIR", target());
+    let mut command = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), &[]);
+    command.args(locked(arguments)).env("CARGO_TARGET_DIR", target());
+    if ONCE.load(Relaxed) {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
     // What the cargo that runs us says of xtask: a build script that looks at it would be run anew, and all that depends
     // on its package built anew (ring, rustls, the client, the lab), each time after a cargo that was called by hand.
     for (name, _) in std::env::vars_os() {
@@ -43,6 +54,14 @@ pub fn cargo(arguments: &[&str]) -> Command {
         }
     }
     command
+}
+
+/// What cargo is told, so that it fails where Cargo.lock is not what it would write: `cargo fmt` alone does not know that.
+pub fn locked<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    match arguments.split_first() {
+        Some((task, rest)) if *task != "fmt" => [&[*task, "--locked"], rest].concat(),
+        _ => arguments.to_vec(),
+    }
 }
 
 /// How names of variables begin that cargo gives to what it runs.
@@ -193,4 +212,16 @@ pub fn which(program: &str) -> Option<PathBuf> {
 pub fn shown(command: &Command) -> String {
     let words: Vec<_> = std::iter::once(command.get_program()).chain(command.get_args()).collect();
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cargo_builds_is_locked() {
+        assert_eq!(locked(&["test", "--doc"]), ["test", "--locked", "--doc"]);
+        assert_eq!(locked(&["fmt", "--all"]), ["fmt", "--all"]);
+        assert_eq!(locked(&[]), [""; 0]);
+    }
 }

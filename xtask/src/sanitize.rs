@@ -5,7 +5,7 @@
 
 use crate::install::has_nightly;
 use crate::programs::{self, Tests};
-use crate::run::{Outcome, cargo, cargo_front, target};
+use crate::run::{Outcome, cargo, cargo_front, locked, target};
 use std::process::Command;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -33,7 +33,7 @@ fn under_asan(arguments: &[&str]) -> Command {
 /// cargo that accepts unstable compiler flags.
 fn unstable(arguments: &[&str]) -> Command {
     if has_nightly() {
-        cargo_front(&[&["+nightly"][..], arguments].concat())
+        cargo_front(&[&["+nightly"][..], &locked(arguments)].concat())
     } else {
         let mut command = cargo(arguments);
         command.env("RUSTC_BOOTSTRAP", "1");

@@ -8,7 +8,7 @@ use crate::hang::unless_it_hangs;
 use crate::install::debian;
 use crate::machine::Busy;
 use crate::programs::{self, Tests};
-use crate::run::{Outcome, capture, cargo, command, run};
+use crate::run::{Outcome, capture, cargo, command, keep_nothing_for_a_second_build, run};
 use crate::{clients, conformance, fuzz, lab, models, sanitize, schedules, tidy};
 use std::time::{Duration, Instant};
 
@@ -176,6 +176,10 @@ pub fn test(arguments: &[String]) -> Outcome {
     if let Some(unknown) = names.iter().find(|name| stages.iter().all(|(known, _)| known != *name)) {
         let known: Vec<&str> = stages.iter().map(|(name, _)| *name).collect();
         return Err(format!("no stage {unknown}; there are {}\n{USAGE}", known.join(", ")));
+    }
+    // What is built here is built once; `--quick` is for the next change, too.
+    if options != ["--quick"] {
+        keep_nothing_for_a_second_build();
     }
     let mut results: Vec<(&str, Duration, String, Outcome)> = Vec::new();
     for (name, stage) in stages.iter().filter(|(name, _)| names.is_empty() || names.contains(name)) {
