@@ -25,7 +25,7 @@ ask("cas n 0 0 1 1\r\n1"); ask("cas none 0 0 1 1\r\n1"); ask("flush_all 1000");
 const REST: &str = r#"
 use IO::Socket::INET; my $s = IO::Socket::INET->new('127.0.0.1:11211') or die;
 my ($last, $alike) = (-1, 0);
-for (1..200) { my $bytes; print $s "stats\r\n";
+for (1..6000) { my $bytes; print $s "stats\r\n";
     while (<$s>) { last if /^END/; $bytes = $1 if /^STAT bytes (\d+)/ }
     $alike = $bytes == $last ? $alike + 1 : 0; $last = $bytes;
     exit 0 if $alike == 5; select(undef, undef, undef, 0.1) }
@@ -42,7 +42,7 @@ for my $of ('', ' settings', ' slabs', ' items') {
 /// Waits until the exporter answers.
 const SCRAPE: &str = r#"
 use HTTP::Tiny;
-for (1..200) { my $r = HTTP::Tiny->new->get('http://127.0.0.1:9151/metrics');
+for (1..12000) { my $r = HTTP::Tiny->new->get('http://127.0.0.1:9151/metrics');
     if ($r->{success}) { print $r->{content}; exit 0 } select(undef, undef, undef, 0.05) }
 die "the exporter does not answer";
 "#;

@@ -22,7 +22,7 @@ ask("CONFIG SET slowlog-log-slower-than 1000000");
 /// Asks the exporter until it answers, and then the server, whose figures must not have moved.
 const SCRAPE: &str = r#"
 use HTTP::Tiny;
-for (1..200) { my $r = HTTP::Tiny->new->get('http://127.0.0.1:9121/metrics');
+for (1..12000) { my $r = HTTP::Tiny->new->get('http://127.0.0.1:9121/metrics');
     if ($r->{success} && $r->{content} =~ /^redis_up 1$/m) { print $r->{content}; exit 0 }
     select(undef, undef, undef, 0.05) }
 die "the exporter does not answer";
