@@ -10,7 +10,7 @@ mod suite;
 use crate::run::{Outcome, capture, command, root, run, target};
 use crate::tidy;
 use list::Fault;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
@@ -166,18 +166,39 @@ pub fn check() -> Outcome<Vec<String>> {
         if fault.suites.is_empty() {
             complain("names no suite".to_owned());
         }
-        if let Some(test) = fault.test().filter(|test| !tests.contains(*test)) {
-            complain(format!("{test} noticed it, which is no test of the gate"));
+        match (&fault.caught, fault.test()) {
+            (Some(caught), None) => complain(format!("{caught:?} names no test: try it again")),
+            (_, Some(test)) if !tests.contains(test) => {
+                complain(format!("{test} noticed it, which is no test of the gate"));
+            }
+            _ => {}
         }
     }
     Ok(complaints)
+}
+
+/// How many faults the gate catches, and how many only the tests that are not in it.
+fn counts(all: &[Fault], gate: &BTreeSet<String>) -> String {
+    let count = |is: &dyn Fn(&Fault) -> bool| all.iter().filter(|fault| is(fault)).count();
+    let caught = count(&|fault| fault.test().is_some());
+    let by_gate = count(&|fault| fault.test().is_some_and(|test| gate.contains(test)));
+    let nobody = count(&|fault| fault.caught.is_none() && fault.reason.is_some());
+    format!(
+        "\nOf {} faults the gate (`cargo xtask test`) catches {by_gate}, and `cargo xtask test --all` alone {}. Nobody \
+         catches {nobody}, with the reason; {} have not been tried.\n",
+        all.len(),
+        caught - by_gate,
+        all.len() - caught - nobody
+    )
 }
 
 /// The document that says by whom each fault was caught.
 pub fn document() -> Outcome<String> {
     let mut page = include_str!("faults/intro.md").to_owned();
     let mut list = PathBuf::new();
-    for fault in self::list::load()? {
+    let (all, tests) = (self::list::load()?, tidy::in_gate()?);
+    page.push_str(&counts(&all, &tests));
+    for fault in all {
         if fault.list != list {
             let name = fault.list.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             // Writing into a string cannot fail.
@@ -205,4 +226,29 @@ pub fn document() -> Outcome<String> {
         );
     }
     Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_counted_by_who_catches_them() {
+        let fault = |caught: Option<&str>, reason: Option<&str>| Fault {
+            caught: caught.map(str::to_owned),
+            reason: reason.map(str::to_owned),
+            ..Fault::default()
+        };
+        let all = [
+            fault(Some("store, a::one"), None),
+            fault(Some("lab, two"), None),
+            fault(None, Some("none")),
+            fault(None, None),
+            fault(Some("store, it failed"), None),
+        ];
+        let said = counts(&all, &BTreeSet::from(["one".to_owned()]));
+        let wanted = "\nOf 5 faults the gate (`cargo xtask test`) catches 1, and `cargo xtask test --all` alone 1. Nobody catches \
+                      1, with the reason; 2 have not been tried.\n";
+        assert_eq!(said, wanted);
+    }
 }

@@ -10,6 +10,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// What is said of a suite that failed and did not tell by which test.
+pub const UNNAMED: &str = "it failed";
+
 /// A suite.
 #[derive(Debug)]
 pub struct Suite {
@@ -182,7 +185,7 @@ fn failed(text: &str) -> String {
     };
     let running = || slow(text).pop_first();
     let signal = || text.lines().find(|line| line.contains("(signal:")).map(|line| line.trim().to_owned());
-    of_list().or_else(of_panic).or_else(running).or_else(signal).unwrap_or_else(|| "it failed".to_owned())
+    of_list().or_else(of_panic).or_else(running).or_else(signal).unwrap_or_else(|| UNNAMED.to_owned())
 }
 
 /// The last schedule that a test has begun, by what it printed.
@@ -214,7 +217,7 @@ mod tests {
             failed("  process didn't exit (signal: 6, SIGABRT)\n"),
             "process didn't exit (signal: 6, SIGABRT)"
         );
-        assert_eq!(failed(""), "it failed");
+        assert_eq!(failed(""), UNNAMED);
     }
 
     #[test]

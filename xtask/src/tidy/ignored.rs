@@ -94,16 +94,25 @@ fn all() -> Outcome<Vec<Result<Ignored, Complaint>>> {
     Ok(sources()?.iter().flat_map(|(file, text)| of_text(file, text)).collect())
 }
 
-/// Functions, tests of the gate among them: none that is ignored.
+/// Names of the gate's tests: those that are not ignored.
 pub fn in_gate() -> Outcome<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    for (file, text) in sources()? {
-        let ignored = of_text(&file, &text);
-        let is_ignored = |name: &str| ignored.iter().flatten().any(|test| test.name == name);
-        let functions = text.lines().filter_map(|line| line.trim().strip_prefix("fn ")?.split('(').next());
-        names.extend(functions.filter(|name| !is_ignored(name)).map(str::to_owned));
+    Ok(sources()?.iter().flat_map(|(_, text)| tests(text)).collect())
+}
+
+/// Names of a file's tests that are not ignored: functions below a line `#[test]`, whatever other attributes stand between.
+fn tests(text: &str) -> Vec<String> {
+    let (mut is_test, mut found) = (false, Vec::new());
+    for line in text.lines().map(str::trim) {
+        if line == "#[test]" {
+            is_test = true;
+        } else if line.starts_with("#[ignore") {
+            is_test = false;
+        } else if let Some(name) = line.strip_prefix("fn ") {
+            found.extend(name.split('(').next().filter(|_| is_test).map(str::to_owned));
+            is_test = false;
+        }
     }
-    Ok(names)
+    found
 }
 
 /// Tests that are ignored and do not say why.
@@ -143,6 +152,12 @@ pub fn document() -> Outcome<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_test_of_the_gate_is_no_other_function_and_is_not_ignored() {
+        let text = "#[test]\n#[should_panic = \"x\"]\nfn one() {\n    fn two() {}\n}\n#[test]\n#[ignore = \"time: it waits\"]\nfn three() {}\n    #[test]\n    fn four(n in 0..9) {}\n";
+        assert_eq!(tests(text), ["one", "four"]);
+    }
 
     #[test]
     fn an_ignored_test_says_why() {
