@@ -1,4 +1,7 @@
-//! `cargo xtask fuzz [seconds [seed]]`: each fuzzer replays its committed corpus, then looks for more.
+//! `cargo xtask fuzz [seconds [seed] | --runs [seed]]`: each fuzzer replays its committed corpus, then looks for more.
+//!
+//! For so many seconds, or by a count of inputs (`--runs`), which is the same on a slow machine: so does the stage of
+//! `cargo xtask test --all`.
 
 use crate::install::{cargo_fuzz, has_nightly};
 use crate::run::{Outcome, capture, cargo_front, lanes, root, run, shown, target};
@@ -7,6 +10,45 @@ use std::process::Command;
 
 /// Without an argument a minute each.
 const SECONDS: u64 = 60;
+/// Inputs that a fuzzer tries beyond its corpus, and one of a decoder alone, which takes a hundredth of the time.
+const RUNS: usize = 10_000;
+const RUNS_OF_DECODERS: usize = 200_000;
+/// How names of decoders' fuzzers begin.
+const DECODERS: [&str; 2] = ["protocol_", "http_request"];
+const USAGE: &str = "usage: cargo xtask fuzz [seconds [seed] | --runs [seed]]";
+
+/// How long a fuzzer looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Length {
+    Seconds(u64),
+    /// A count of its own.
+    Runs,
+}
+
+impl Length {
+    fn of(argument: Option<&str>) -> Outcome<Length> {
+        match argument {
+            None => Ok(Length::Seconds(SECONDS)),
+            Some("--runs") => Ok(Length::Runs),
+            Some(text) => {
+                let seconds =
+                    text.parse().map_err(|_| format!("{text:?} is not a number of seconds\n{USAGE}"))?;
+                Ok(Length::Seconds(seconds))
+            }
+        }
+    }
+
+    /// What libFuzzer is told, which counts the inputs that it has been given, too.
+    fn option(self, name: &str, given: usize) -> String {
+        match self {
+            Length::Seconds(seconds) => format!("-max_total_time={seconds}"),
+            Length::Runs if DECODERS.iter().any(|begin| name.starts_with(begin)) => {
+                format!("-runs={}", given + RUNS_OF_DECODERS)
+            }
+            Length::Runs => format!("-runs={}", given + RUNS),
+        }
+    }
+}
 /// Words that fuzzers try.
 const DICTIONARIES: [(&str, &str); 4] = [
     ("protocol_resp", "resp.dict"),
@@ -19,10 +61,7 @@ const LANES: usize = 2;
 
 /// Runs all fuzzers.
 pub fn fuzz(arguments: &[String]) -> Outcome {
-    let seconds = match arguments.first() {
-        Some(text) => text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?,
-        None => SECONDS,
-    };
+    let length = Length::of(arguments.first().map(String::as_str))?;
     // With a seed the inputs come in the same order each time.
     let seed = arguments.get(1).map(|seed| format!("-seed={seed}"));
     let tools = cargo_fuzz()?;
@@ -37,7 +76,12 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
     run(build()?)?;
     let one = |name: &str| -> Outcome {
         let seeds = root().join("fuzz/seeds").join(name);
-        let found = target().join("fuzz-corpus").join(name);
+        let found =
+            target().join("fuzz-corpus").join(if length == Length::Runs { "counted" } else { "" }).join(name);
+        if length == Length::Runs {
+            // What an earlier run has found would lead this one elsewhere.
+            let _ = std::fs::remove_dir_all(&found);
+        }
         std::fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
         let inputs = std::fs::read_dir(&seeds).map_or(0, Iterator::count);
         if inputs == 0 {
@@ -45,7 +89,7 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
         }
         let (seeds, found) = (seeds.to_string_lossy().into_owned(), found.to_string_lossy().into_owned());
         quietly(fuzzer(&tools, &["run", name, &seeds, "--", "-runs=0"]))?;
-        let time = format!("-max_total_time={seconds}");
+        let time = length.option(name, inputs);
         // Leaks are looked for above, with each input that is kept. To look after each new one takes up to six
         // parts in seven of the time.
         let new = ["-timeout=300", "-detect_leaks=0", "-print_final_stats=1"];
@@ -95,4 +139,19 @@ fn fuzzer(tools: &Path, arguments: &[&str]) -> Command {
     command.env("PATH", std::env::join_paths(paths).expect("a directory below target has no colon"));
     command.env("CARGO_TARGET_DIR", target().join("fuzz"));
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fuzzer_looks_for_seconds_or_for_a_count_beyond_its_corpus() {
+        assert_eq!(Length::of(None), Ok(Length::Seconds(60)));
+        assert_eq!(Length::of(Some("8")).map(|length| length.option("a", 3)), Ok("-max_total_time=8".into()));
+        assert!(Length::of(Some("-1")).is_err());
+        let runs = |name| Length::of(Some("--runs")).map(|length| length.option(name, 3));
+        assert_eq!(runs("store_model"), Ok("-runs=10003".into()));
+        assert_eq!(runs("protocol_resp"), Ok("-runs=200003".into()));
+    }
 }

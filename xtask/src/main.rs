@@ -11,7 +11,7 @@
 //! | `faults [--untried \| name…]` | plants each fault of `spec/faults`, or those nobody has tried, and says which test notices |
 //! | `lab` | the lab against other servers, and its report in a browser |
 //! | `bench server\|store\|instructions` | the figures that the project promises |
-//! | `fuzz [seconds [seed]]` | replays each fuzzer's corpus, then runs it |
+//! | `fuzz [seconds [seed] \| --runs [seed]]` | replays each fuzzer's corpus, then runs it: so long, or for a count of inputs |
 //! | `models` | explores thread interleavings of the store |
 //! | `schedules [scenario…]` | plays the store's own code under the seeded scheduler |
 //! | `peers` | fetches the newest memcached, Valkey and Redis into `target/peers` |
