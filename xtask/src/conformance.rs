@@ -90,17 +90,21 @@ pub fn conformance(arguments: &[String]) -> Outcome {
         (false, _) => names.iter().any(|named| named == name),
     });
     // What is in one Python environment is not installed beside each other. Suites mostly wait: three run at once, the
-    // longest first; the page, which looks at the clock, when most others are done.
+    // longest first; those that look at the clock behind them, by themselves.
+    let (alone, chosen): (Vec<Named>, Vec<Named>) =
+        chosen.partition(|(name, _)| suites::ALONE.contains(name));
     let (python, mut others): (Vec<Named>, Vec<Named>) =
-        chosen.partition(|(name, _)| suites::IN_PYTHON.contains(name));
+        chosen.into_iter().partition(|(name, _)| suites::IN_PYTHON.contains(name));
     let rank = |name: &str| suites::LONG.iter().position(|long| *long == name).unwrap_or(suites::LONG.len());
-    others.sort_by_key(|(name, _)| (*name == "page", rank(name)));
+    others.sort_by_key(|(name, _)| rank(name));
     let units: Vec<_> = std::iter::once(python).chain(others.into_iter().map(|suite| vec![suite])).collect();
     // The seconds of frameworks here and on Redis are told beside each other: one framework runs at a time.
     let at_once = if given(FRAMEWORKS) { 1 } else { LANES };
-    let results: Vec<_> = lanes(&units, at_once, |suites| {
+    let in_turn = |suites: &Vec<Named>| {
         Some(suites.iter().map(|suite| (suite.0, one(suite, &program))).collect::<Vec<_>>())
-    });
+    };
+    let mut results = lanes(&units, at_once, in_turn);
+    results.extend(in_turn(&alone));
     let (mut passed, mut skipped, mut failures) = (0, 0, Vec::new());
     for (name, result) in results.into_iter().flatten() {
         match result {

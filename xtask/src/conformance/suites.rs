@@ -53,6 +53,9 @@ pub const LONG_FORMS: &[(&str, Suite)] = &[("redis-elements-long", redis::elemen
 pub const IN_PYTHON: [&str; 6] =
     ["pymemcache", "python-memcached", "cas-loop", "pylibmc", "pylibmc-sasl", "redis-py"];
 
+/// Those that look at the clock: they run when all others are done, one at a time.
+pub const ALONE: [&str; 2] = ["redis-py", "page"];
+
 /// Those that take minutes, the longest first.
 pub const LONG: [&str; 4] =
     ["redis-transcripts", "memcached-transcripts", "redis-elements", "redis-differential"];
