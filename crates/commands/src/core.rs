@@ -4,7 +4,7 @@
 //! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`, `hold`
-//! - which clients may speak: `access`, `digest`, `guesses`, `strangers`; which listen: `topics`, `glob`; what is told of keys: `events`, `telling`
+//! - which clients may speak, and what they may do: `access`, `acl`, `digest`, `guesses`, `strangers`; which listen: `topics`, `glob`; what is told of keys: `events`, `telling`
 //! - what is asked for, and what is there: `traffic`; which clients are told of it: `watchers`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`, `lately`,
 //!   `findings`, `shown`, `system`
@@ -13,6 +13,7 @@
 //! told in one protocol's words of what both do is here: names of keyspace events, and the lines of `watch`.
 
 pub(crate) mod access;
+pub(crate) mod acl;
 pub(crate) mod batch;
 pub(crate) mod calls;
 pub(crate) mod context;

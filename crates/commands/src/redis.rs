@@ -14,6 +14,7 @@ mod fail;
 pub(crate) mod figures;
 mod keys;
 pub(crate) mod metrics;
+mod permissions;
 mod pubsub;
 mod reply;
 mod scripts;
@@ -26,4 +27,5 @@ pub mod table;
 mod transactions;
 
 pub(crate) use collections::block::Serving;
+pub(crate) use permissions::catalog;
 pub(crate) use session::{Conversation, TOO_MANY_CONNECTIONS};

@@ -44,7 +44,7 @@ impl Speaks {
     /// What a connection's conversation is, is known when it is made; otherwise its first byte says so.
     pub fn is_known_at_once(self, shared: &Shared) -> bool {
         let common = &shared.common;
-        self == Speaks::Redis || common.settings.text_auth && common.access.asks()
+        self == Speaks::Redis || common.settings.text_auth && common.access.asks_or_restricts()
     }
 
     /// What a connection hears that is one more than may be open.
@@ -208,10 +208,13 @@ impl Session {
                     Conversation::Login(login) => login.into_stranger(),
                     _ => None,
                 };
-                let conversation = stranger.map_or_else(Default::default, memcached::Binary::of_stranger);
+                let conversation = match stranger {
+                    Some(stranger) => memcached::Binary::of_stranger(stranger),
+                    None => memcached::Binary::unasked(&cx.common),
+                };
                 self.0 = Conversation::Binary(Box::new(conversation));
             }
-            Begins::Text => self.0 = Conversation::Memcached(memcached::Conversation::default()),
+            Begins::Text => self.0 = Conversation::Memcached(memcached::Conversation::unasked(&cx.common)),
             Begins::Tls => {
                 // Said to be closed, and not answered: what would be said is no TLS.
                 cx.common.host.note_tls_on_plain_port();
@@ -235,8 +238,8 @@ impl Session {
                 }
                 Progress { consumed, next }
             }
-            (consumed, memcached::Step::In) => {
-                self.0 = Conversation::Memcached(memcached::Conversation::default());
+            (consumed, memcached::Step::In(standing)) => {
+                self.0 = Conversation::Memcached(memcached::Conversation::of(standing));
                 let Progress { consumed: more, next } = self.receive(cx, &input[consumed..], out);
                 Progress { consumed: consumed + more, next }
             }

@@ -2,7 +2,9 @@
 
 use larder_store::{Guard, Millis, Store};
 
+use crate::core::access::RuledUsers;
 use crate::core::context::Room;
+use crate::core::digest::Digest;
 use crate::core::figures::Place;
 use crate::core::host::{Host, Peer};
 use crate::core::shared::Settings;
@@ -22,11 +24,28 @@ pub struct Shared {
     pub(crate) redis: redis::shared::Shared,
 }
 
+/// Reads lines of users and what they may do, which are in the file or behind the option of this name; beside them users have
+/// these passwords, and a new one may use all channels or none.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn ruled_users(
+    lines: &[u8],
+    name: &str,
+    known: (Option<&Digest>, &[(String, Digest)]),
+    all_channels: bool,
+) -> Result<RuledUsers, String> {
+    RuledUsers::read(lines, name, known, all_channels, redis::catalog())
+}
+
 impl Shared {
     /// With nothing turned yet.
     pub fn new(settings: Settings) -> Shared {
         let memcached = memcached::shared::Shared::new(&settings);
         let common = core::shared::Shared::new(settings);
+        common.access.allow_all_channels(common.settings.all_channels);
+        // As many as were checked: with the same passwords.
+        common.access.begin_with(common.settings.ruled.users());
         common.watchers.show_classes(|class| memcached.slabs.of(class));
         Shared { memcached, redis: redis::shared::Shared::new(), common }
     }

@@ -41,13 +41,14 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, S
         };
         let name = row.letter.map_or(format!("--{}", row.name), |letter| format!("-{letter}"));
         for value in values {
-            let is_shown = !value.is_empty() && row.name != "requirepass";
+            let is_secret = row.name == "requirepass" || row.name == "acl-user";
+            let is_shown = !value.is_empty() && !is_secret;
             let shown = if is_shown { format!("{name} {value}") } else { name.clone() };
             if let Effect::Refused(why) = row.effect {
                 return Err(format!("{shown} is refused: {why}"));
             }
             (row.apply)(&mut config, &value).map_err(|why| format!("{shown}: {why}"))?;
-            let value = if row.name == "requirepass" { "(not shown)".into() } else { value };
+            let value = if is_secret { "(not shown)".into() } else { value };
             config.given.push((row.name, value));
         }
     }

@@ -6,12 +6,12 @@
 use std::path::PathBuf;
 
 use larder_commands::memcached::slabs::{SIZES_MAX, slab_sizes};
-use larder_commands::{DebugCommand, Digest, Speaks};
+use larder_commands::{DebugCommand, Digest, RuledUsers, Speaks, ruled_users};
 use larder_eventloop::socket::Address;
 
 use crate::listen::{HttpHost, Place};
 use crate::tls::{self, TlsOptions};
-use crate::values::USERS_MAX;
+use crate::values::{SecretText, USERS_MAX};
 
 /// Which protocols a listener answers (`-B`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,14 @@ pub struct Config {
     pub users: Vec<(String, Digest)>,
     /// `-S`: the port of memcached's clients is one of the binary protocol, where they say who they are.
     pub sasl: bool,
+    /// Lines of `--aclfile`, or of each `--acl-user`, until [`Config::check`] has read them.
+    pub rules: SecretText,
+    /// The users that they name, and what these may do.
+    pub ruled: RuledUsers,
+    /// `--aclfile`.
+    pub rules_file: Option<String>,
+    /// `--acl-pubsub-default allchannels`.
+    pub all_channels: bool,
     /// `-Y`.
     pub text_users: Option<PathBuf>,
     /// Not `--text-auth no`: text clients have to say who they are, too.
@@ -208,6 +216,10 @@ impl Default for Config {
             debug: DebugCommand::No,
             users: Vec::new(),
             sasl: false,
+            rules: SecretText::default(),
+            ruled: RuledUsers::default(),
+            rules_file: None,
+            all_channels: false,
             text_users: None,
             text_auth: true,
             listen: Vec::new(),
@@ -301,7 +313,7 @@ const SLAB_STEP_BYTES: u32 = 8;
 impl Config {
     /// Clients have to say who they are; text clients unless [`Config::text_auth`] is off.
     pub fn asks(&self) -> bool {
-        self.password.is_some() || !self.users.is_empty()
+        self.ruled.asks().unwrap_or_else(|| self.password.is_some() || !self.users.is_empty())
     }
 
     /// Other machines reach this address, and no password is asked for there.
@@ -384,11 +396,27 @@ impl Config {
         Ok(())
     }
 
-    /// Checks what depends on several options.
+    /// Reads the users that have rules, which depends on what else is known of users; nothing keeps their text behind that.
+    ///
+    /// # Errors
+    /// One line that names the option.
+    fn read_rules(&mut self) -> Result<(), String> {
+        let text = std::mem::take(&mut self.rules);
+        let (option, name) = match &self.rules_file {
+            Some(path) => (format!("--aclfile {path}"), path.as_str()),
+            None => ("--acl-user".into(), "--acl-user"),
+        };
+        let known = (self.password.as_ref(), &self.users[..]);
+        self.ruled = ruled_users(text.as_bytes(), name, known, self.all_channels)
+            .map_err(|why| format!("{option}: {why}"))?;
+        Ok(())
+    }
+
+    /// Checks what depends on several options, and reads what does.
     ///
     /// # Errors
     /// One line that names the options.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&mut self) -> Result<(), String> {
         if let Some(bytes) = self.item_bytes_max
             && bytes > self.memory_bytes / 2
         {
@@ -407,8 +435,14 @@ impl Config {
         if self.users.len() > USERS_MAX {
             return Err(format!("--auth-file, -Y: {USERS_MAX} users at most"));
         }
+        if self.rules_file.is_some() && !self.users.is_empty() {
+            return Err("--aclfile, --auth-file, -Y: users are in one file, which ACL SAVE writes".into());
+        }
         if !self.text_auth && self.text_users.is_some() {
             return Err("-Y, --text-auth no: users of text clients, and none is asked who it is".into());
+        }
+        if !self.rules.is_empty() {
+            self.read_rules()?;
         }
         self.check_sasl()?;
         self.check_slab_sizes()?;

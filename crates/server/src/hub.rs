@@ -1,18 +1,20 @@
 //! What all threads of a server share, and the sessions' view of it.
 
 use std::fmt::{self, Display};
+use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_commands::{
     Connection, Counters, Delivery, Host, Machine, OUTBOX_BYTES_MAX, Outbox, Pace, Process, Settings, Shared,
-    Speaks, StageTimes, Target,
+    Speaks, StageTimes, Target, USERS_FILE_BYTES_MAX, UsersFile,
 };
 use larder_eventloop::poll::Waker;
 use larder_eventloop::socket::Address;
 use larder_eventloop::{Millis, RECEIVE_BYTES};
 use larder_store::Store;
 use larder_tls::LoadError;
+use zeroize::Zeroizing;
 
 use crate::awake::Awake;
 use crate::certificates::Certificates;
@@ -283,6 +285,8 @@ fn settings(config: &Config) -> Settings {
         text: config.protocol() != Protocol::Binary,
         password: config.password.clone(),
         users: config.users.clone(),
+        ruled: config.ruled.clone(),
+        all_channels: config.all_channels,
         text_auth: config.text_auth,
         debug: config.debug,
         protected: config.protected,
@@ -315,7 +319,40 @@ impl Hub {
     }
 }
 
+/// `--aclfile`
+#[derive(Debug)]
+struct RulesFile {
+    path: String,
+}
+
+impl UsersFile for RulesFile {
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn read(&self) -> std::io::Result<Zeroizing<Vec<u8>>> {
+        let mut text = Zeroizing::new(Vec::new());
+        let file = crate::values::open_file(&self.path)?;
+        // No shorter copy is left behind while it grows.
+        text.reserve_exact(file.metadata()?.len().min(USERS_FILE_BYTES_MAX) as usize + 1);
+        let read = file.take(USERS_FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
+        if read as u64 > USERS_FILE_BYTES_MAX {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(text)
+    }
+
+    fn write(&self, text: &[u8]) -> std::io::Result<()> {
+        crate::values::replace_file(std::path::Path::new(&self.path), text)
+    }
+}
+
 impl Host for Hub {
+    fn users_file(&self) -> Option<Arc<dyn UsersFile>> {
+        let path = self.config.rules_file.clone()?;
+        Some(Arc::new(RulesFile { path }))
+    }
+
     fn counters(&self, visit: &mut dyn FnMut(&Counters)) {
         self.handles.iter().for_each(|handle| visit(&handle.counters));
     }

@@ -3,7 +3,10 @@
 //! An error is a reason without the option's name. Of passwords nothing is kept but their digests: the text of their
 //! files is overwritten behind them.
 
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use larder_commands::{Digest, SECRET_BYTES_MAX};
 use zeroize::Zeroizing;
@@ -75,6 +78,41 @@ pub(crate) fn users(path: &str) -> Result<Vec<(String, Digest)>, String> {
     Ok(users)
 }
 
+/// Lines that have passwords: nothing shows them, and they are overwritten when they are dropped.
+#[derive(Clone, Default)]
+pub struct SecretText(Zeroizing<String>);
+
+impl std::fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(redacted)")
+    }
+}
+
+impl SecretText {
+    /// What a file has.
+    pub(crate) fn of_file(path: &str) -> Result<SecretText, String> {
+        secret_text(path).map(SecretText)
+    }
+
+    /// Adds these parts. What was there is overwritten where it was.
+    pub(crate) fn add(&mut self, parts: &[&str]) {
+        let bytes = self.0.len() + parts.iter().map(|part| part.len()).sum::<usize>();
+        let mut text = Zeroizing::new(String::with_capacity(bytes));
+        text.push_str(&self.0);
+        parts.iter().for_each(|part| text.push_str(part));
+        self.0 = text;
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// Nothing was given.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// Reads a password from a file: its one line.
 pub(crate) fn password(path: &str) -> Result<Digest, String> {
     let text = secret_text(path)?;
@@ -108,6 +146,50 @@ fn secret_text(path: &str) -> Result<Zeroizing<String>, String> {
     read().map(Zeroizing::new).map_err(|error| error.to_string())
 }
 
+/// Opens a file to be read: what is none, and would be waited for, is an error.
+///
+/// # Errors
+/// It cannot be opened, or is none.
+pub(crate) fn open_file(path: &str) -> std::io::Result<std::fs::File> {
+    // Before it is opened: one that is no file may be waited for.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    std::fs::File::open(path)
+}
+
+/// Gives a file other contents, all at once: whoever reads it meanwhile, or after a crash, has the ones or the others.
+///
+/// # Errors
+/// It cannot be written; it has what it had.
+pub(crate) fn replace_file(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let beside = path.with_file_name(name);
+    let write = || -> std::io::Result<()> {
+        // What another process of this number has left. What is there then is somebody else's, or a link, and is not followed.
+        let _ = std::fs::remove_file(&beside);
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let mut file = options.open(&beside)?;
+        if let Ok(there) = std::fs::metadata(path) {
+            file.set_permissions(there.permissions())?;
+        }
+        file.write_all(text)?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    };
+    let written = write();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}
+
 /// Most bytes of a file of secrets.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
@@ -123,6 +205,31 @@ mod tests {
         let found = users(path.to_str().unwrap());
         std::fs::remove_file(&path).unwrap();
         Ok(Access::new(None, &found?, true).admits(user.as_bytes(), password.as_bytes()))
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_by_several_at_once_and_no_link_is_followed() {
+        let folder = std::env::temp_dir().join(format!("larder-replaced-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (path, other) = (folder.join("users"), folder.join("other"));
+        std::fs::write(&other, "untouched").unwrap();
+        let beside = folder.join(format!("users.{}.tmp", std::process::id()));
+        std::os::unix::fs::symlink(&other, &beside).unwrap();
+        std::thread::scope(|scope| {
+            for n in 1..=4_u8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        replace_file(path, &vec![n; usize::from(n) * 50_000]).unwrap();
+                    }
+                });
+            }
+        });
+        let text = std::fs::read(&path).unwrap();
+        assert!(text.len() == usize::from(text[0]) * 50_000 && text.iter().all(|byte| *byte == text[0]));
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "untouched");
+        assert!(!beside.exists());
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -1,27 +1,41 @@
 //! Which clients may speak: users and their passwords, and whether a connection has said who it is.
 //!
 //! One table for every protocol: `AUTH` and `HELLO` of RESP, and the `set` by which memcached's text clients say who they
-//! are (`memcached/login.rs`), look in it. A row is two digests. A look compares all rows, whatever is in them and
-//! whatever is asked for: a user that is not there, and a password of another length, take the same work as one that is
-//! nearly right.
+//! are (`memcached/login.rs`), look in it. Each user's name and passwords are digests ([`super::acl::user`]). A look compares
+//! all of them, whatever is asked for: a user that is not there, and a password of another length, take the same work as one
+//! that is nearly right.
+//!
+//! Users are changed while they are in use: a change makes a new table, and raises its epoch. A connection keeps its user as
+//! it was at an epoch ([`Standing`]), and looks again when that is another, at its next receive.
 
-use std::collections::HashSet;
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+mod ruled;
+mod standing;
 
-use subtle::{Choice, ConstantTimeEq};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::context::Context;
+use super::acl::catalog::Catalog;
+use super::acl::log::Log;
+use super::acl::user::{Refused, User, is_name};
 use super::digest::Digest;
-use super::strangers::Stranger;
+pub use ruled::RuledUsers;
+pub(crate) use standing::{Since, Snapshot, Standing, strange};
 
 /// The user that a client is that names none.
 pub(crate) const DEFAULT_USER: &str = "default";
+/// Its number: it is never removed.
+const DEFAULT_ID: u64 = 0;
 
 /// Most bytes of a password, and of a user's name: as many as Redis takes of a client that has not said who it is. Who
 /// sends more is wrong without being looked at.
 pub const SECRET_BYTES_MAX: usize = 16 << 10;
+/// Most users that `ACL SETUSER` and `ACL LOAD` make.
+pub(crate) const USERS_MAX: usize = 4096;
+/// Most passwords of all users then: a login compares each.
+pub(crate) const ROWS_MAX: usize = 8192;
+/// Most bytes that all users hold then.
+pub(crate) const USERS_BYTES_MAX: usize = 16 << 20;
 
 /// What it takes to look whether somebody is a user: to begin, for each byte of what was said, and for each row.
 const LOOK_NS: u64 = 1_000;
@@ -32,66 +46,92 @@ const LOOK_ROW_NS: u64 = 100;
 #[derive(Debug)]
 pub struct Access {
     users: Mutex<Arc<Users>>,
-    /// There is a password: what each connection asks, without the lock.
+    /// [`Users::epoch`], without the lock.
+    epoch: AtomicU64,
+    /// The default user has a password, or may not log in: what each connection asks, without the lock.
     asks: AtomicBool,
+    /// The default user may not do everything.
+    restricts: AtomicBool,
     protected: AtomicBool,
+    /// `acl-pubsub-default`: a new user may use all channels.
+    all_channels: AtomicBool,
+    last_id: AtomicU64,
+    /// There were other users at the start: nobody is the default one by saying nothing.
+    has_others: bool,
+    /// The file of users is read or written.
+    pub(crate) filing: Arc<AtomicBool>,
+    /// What was refused.
+    pub(crate) log: Log,
 }
 
-/// The rows. The default user has one if it has a password.
+/// The users as they are at one time.
 #[derive(Clone, Debug)]
-struct Users {
-    default: Option<Row>,
-    named: Vec<Row>,
+pub(crate) struct Users {
+    /// How often they were changed.
+    epoch: u64,
+    all: BTreeMap<Box<str>, Arc<User>>,
 }
 
-/// A user, and a password that is right for it. A user may have several rows.
-#[derive(Clone)]
-struct Row {
-    name: Box<str>,
-    name_digest: Digest,
-    password: Digest,
-}
-
-impl Row {
-    fn new(name: &str, password: Digest) -> Row {
-        Row { name: name.into(), name_digest: name.into(), password }
-    }
-}
-
-impl fmt::Debug for Row {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Row").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// A user, as ACL shows one.
-#[derive(Clone, Debug)]
-pub(crate) struct User {
-    pub name: Box<str>,
-    /// Somebody may say that he is this user.
-    pub may_enter: bool,
-    /// Any password is right.
-    pub without_password: bool,
+/// Why users are not changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unchanged {
+    Refused(Refused),
+    /// There are as many as there may be, or they hold as much.
+    TooMany,
+    /// The user was changed by somebody else at the same time.
+    Raced,
+    BadName,
 }
 
 impl Users {
     fn asks(&self) -> bool {
-        self.default.is_some() || !self.named.is_empty()
+        self.get(DEFAULT_USER).is_none_or(|user| !user.enabled || !user.no_password)
     }
 
-    fn rows(&self) -> impl Iterator<Item = &Row> {
-        self.default.iter().chain(&self.named)
+    fn restricts(&self) -> bool {
+        self.get(DEFAULT_USER).is_none_or(|user| !user.may_everything())
     }
 
-    /// Whether a row has both; and how many rows were compared, which are all of them.
-    fn find(&self, user: &[u8], password: &[u8]) -> (bool, usize) {
+    /// The user of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<User>> {
+        self.all.get(name)
+    }
+
+    /// All of them, by their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.all.values()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    fn insert(&mut self, user: User) {
+        self.all.insert(user.name().into(), Arc::new(user));
+    }
+
+    /// Passwords that a login compares.
+    fn rows(&self) -> usize {
+        self.iter().map(|user| user.rows()).sum()
+    }
+
+    fn is_bounded(&self) -> bool {
+        let bytes: usize = self.iter().map(|user| user.bytes()).sum();
+        self.len() <= USERS_MAX && bytes <= USERS_BYTES_MAX && self.rows() <= ROWS_MAX
+    }
+
+    /// The user who has this name and this password; and how many rows were compared, which are all of them.
+    fn find(&self, user: &[u8], password: &[u8]) -> (Option<&Arc<User>>, usize) {
         let (user, password) = (Digest::of(user), Digest::of(password));
-        let (mut found, mut compared) = (Choice::from(0), 0);
-        for row in self.rows() {
-            found |= row.name_digest.ct_eq(&user) & row.password.ct_eq(&password);
-            compared += 1;
+        let (mut found, mut compared) = (None, 0);
+        for known in self.iter() {
+            if known.is_logged_in_by(&user, &password).into() {
+                found = Some(known);
+            }
+            compared += known.rows();
         }
-        (found.into(), compared)
+        (found, compared)
     }
 }
 
@@ -102,17 +142,74 @@ impl Default for Access {
 }
 
 impl Access {
-    /// The default user's password, if it has one, and further users with theirs.
+    /// The default user's password, if it has one, and further users with theirs, who all may do everything.
     /// `protected`: as long as there is none, clients of this machine alone may speak.
     pub fn new(password: Option<&Digest>, named: &[(String, Digest)], protected: bool) -> Access {
-        let default = password.map(|password| Row::new(DEFAULT_USER, password.clone()));
-        let named = named.iter().map(|(user, password)| Row::new(user, password.clone())).collect();
-        let users = Users { default, named };
+        let mut passwords: BTreeMap<&str, Vec<Digest>> = BTreeMap::new();
+        for (user, password) in named {
+            passwords.entry(user).or_default().push(password.clone());
+        }
+        let mut own: Vec<Digest> = password.cloned().into_iter().collect();
+        own.append(&mut passwords.remove(DEFAULT_USER).unwrap_or_default());
+        let is_open = own.is_empty() && passwords.is_empty();
+        let mut default = User::open(DEFAULT_ID, DEFAULT_USER, own);
+        default.no_password = is_open;
+        // Where there are others, nobody is the default user by saying nothing.
+        default.enabled = is_open || !default.passwords().is_empty();
+        default.is_unnamed = !default.enabled;
+        let mut users = Users { epoch: 0, all: BTreeMap::new() };
+        let mut last_id = DEFAULT_ID;
+        users.insert(default);
+        for (user, passwords) in passwords {
+            last_id += 1;
+            users.insert(User::open(last_id, user, passwords));
+        }
         Access {
+            epoch: AtomicU64::new(0),
             asks: AtomicBool::new(users.asks()),
+            restricts: AtomicBool::new(users.restricts()),
             users: Mutex::new(Arc::new(users)),
             protected: AtomicBool::new(protected),
+            all_channels: AtomicBool::new(false),
+            last_id: AtomicU64::new(last_id),
+            has_others: last_id != DEFAULT_ID,
+            filing: Arc::default(),
+            log: Log::default(),
         }
+    }
+
+    /// Reads lines of users, as at the start: a user that has passwords already keeps them, and may log in; what it may do
+    /// is what its line says. `name` is the file's or the option's.
+    ///
+    /// # Errors
+    /// What is wrong with the lines.
+    pub(crate) fn read(&self, lines: &[u8], name: &str, catalog: &Catalog) -> Result<Vec<User>, String> {
+        let known = self.users();
+        let new_user = |name: &str| {
+            let mut user = self.new_user(name);
+            if let Some(known) = known.get(name) {
+                user.id = known.id;
+                user.take_passwords(known);
+            }
+            user
+        };
+        super::acl::file::read(lines, name, catalog, new_user)
+    }
+
+    /// Adds users at the start, before anybody is one; false if they are too many.
+    pub(crate) fn begin_with(&self, users: &[User]) -> bool {
+        if users.is_empty() {
+            return true;
+        }
+        let mut all = Users::clone(&self.users());
+        users.iter().for_each(|user| all.insert(user.clone()));
+        let last_id = users.iter().map(|user| user.id).max().unwrap_or(DEFAULT_ID);
+        self.last_id.fetch_max(last_id, Relaxed);
+        self.asks.store(all.asks(), Relaxed);
+        self.restricts.store(all.restricts(), Relaxed);
+        let is_bounded = all.is_bounded();
+        *self.lock() = Arc::new(all);
+        is_bounded
     }
 
     /// A client that nobody has asked for a password is on another machine, and is not to speak.
@@ -130,113 +227,199 @@ impl Access {
         self.protected.store(protected, Relaxed);
     }
 
+    /// A new user may use all channels.
+    pub(crate) fn all_channels(&self) -> bool {
+        self.all_channels.load(Relaxed)
+    }
+
+    /// Sets whether a new user may use all channels.
+    pub(crate) fn allow_all_channels(&self, allowed: bool) {
+        self.all_channels.store(allowed, Relaxed);
+    }
+
     /// A client has to say who it is.
     pub fn asks(&self) -> bool {
         self.asks.load(Relaxed)
     }
 
-    /// All users, the default one first, each once.
-    pub(crate) fn all(&self) -> Vec<User> {
-        let users = self.users();
-        let open = !users.asks();
-        let may_enter = open || users.default.is_some();
-        let mut all = vec![User { name: DEFAULT_USER.into(), may_enter, without_password: open }];
-        let mut known = HashSet::new();
-        for row in &users.named {
-            if *row.name == *DEFAULT_USER {
-                all[0].may_enter = true;
-            } else if known.insert(&row.name) {
-                all.push(User { name: row.name.clone(), may_enter: true, without_password: false });
+    /// A client of a protocol without rules has to say who it is: it is for users who may do everything.
+    pub fn asks_or_restricts(&self) -> bool {
+        self.asks() || self.restricts.load(Relaxed)
+    }
+
+    /// A user has a password.
+    pub(crate) fn has_passwords(&self) -> bool {
+        self.users().iter().any(|user| !user.passwords().is_empty())
+    }
+
+    /// How often users were changed since the start. Who sees another number looks at its user again.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Acquire)
+    }
+
+    /// All users, as of now.
+    pub(crate) fn users(&self) -> Arc<Users> {
+        Arc::clone(&self.lock())
+    }
+
+    /// Changes users: all at once, or not at all.
+    fn change<R>(&self, change: impl FnOnce(&mut Users) -> Result<R, Unchanged>) -> Result<R, Unchanged> {
+        let mut users = self.lock();
+        let mut changed = Users::clone(&users);
+        let done = change(&mut changed)?;
+        changed.epoch += 1;
+        self.asks.store(changed.asks(), Relaxed);
+        self.restricts.store(changed.restricts(), Relaxed);
+        let epoch = changed.epoch;
+        *users = Arc::new(changed);
+        // Who sees it sees the users, too.
+        self.epoch.store(epoch, Release);
+        Ok(done)
+    }
+
+    /// Applies rules to a user, which is made if there is none: the user before, if there was one, and as it is now.
+    ///
+    /// # Errors
+    /// A rule cannot be applied, and none is; or there is no room for it.
+    pub(crate) fn set_user<'a>(
+        &self,
+        catalog: &Catalog,
+        name: &[u8],
+        rules: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<(Option<Arc<User>>, Arc<User>), Unchanged> {
+        let name = std::str::from_utf8(name).ok().filter(|name| is_name(name.as_bytes()));
+        let name = name.ok_or(Unchanged::BadName)?;
+        let all_channels = self.all_channels();
+        let rules: Vec<&[u8]> = rules.collect();
+        loop {
+            // Rules are applied without the lock, for which logins wait.
+            let before = self.users().get(name).cloned();
+            let rules = rules.iter().copied();
+            let user = match &before {
+                Some(user) => user.with(catalog, rules, all_channels),
+                None => self.new_user(name).with(catalog, rules, all_channels),
+            };
+            let user = Arc::new(user.map_err(Unchanged::Refused)?);
+            let done = self.change(|users| {
+                let same = users.get(name).map(Arc::as_ptr) == before.as_ref().map(Arc::as_ptr);
+                if !same {
+                    return Err(Unchanged::Raced);
+                }
+                users.all.insert(name.into(), Arc::clone(&user));
+                if users.is_bounded() { Ok(()) } else { Err(Unchanged::TooMany) }
+            });
+            match done {
+                Ok(()) => return Ok((before, user)),
+                // Somebody else has changed it meanwhile.
+                Err(Unchanged::Raced) => {}
+                Err(unchanged) => return Err(unchanged),
             }
         }
-        all
     }
 
-    /// The default user's password; none: it has none.
+    fn next_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Relaxed) + 1
+    }
+
+    /// A user of this name that may do nothing.
+    fn new_user(&self, name: &str) -> User {
+        let id = if name == DEFAULT_USER { DEFAULT_ID } else { self.next_id() };
+        User::new(id, name, self.all_channels())
+    }
+
+    /// Removes users; those that there were. The default user stays.
+    pub(crate) fn remove_users<'n>(&self, names: impl Iterator<Item = &'n str>) -> HashSet<&'n str> {
+        let removed = self.change(|users| {
+            let removed = names.filter(|name| *name != DEFAULT_USER && users.all.remove(*name).is_some());
+            Ok(removed.collect())
+        });
+        removed.unwrap_or_default()
+    }
+
+    /// These users and no others, but the default one, which is as it was where it is not among them. Connections whose
+    /// user is among them stay. Those before, and those that there are now.
+    ///
+    /// # Errors
+    /// They are too many.
+    pub(crate) fn replace_users(&self, all: Vec<User>) -> Result<(Users, Users), Unchanged> {
+        self.change(|users| {
+            let before = users.clone();
+            let mut old = std::mem::take(&mut users.all);
+            if let Some((name, default)) = old.remove_entry(DEFAULT_USER) {
+                users.all.insert(name, default);
+            }
+            for mut user in all {
+                if user.name() != DEFAULT_USER {
+                    user.id = old.get(user.name()).map_or_else(|| self.next_id(), |old| old.id);
+                }
+                users.insert(user);
+            }
+            if users.is_bounded() { Ok((before, users.clone())) } else { Err(Unchanged::TooMany) }
+        })
+    }
+
+    /// The default user's first password; none: it has none.
     pub(crate) fn password(&self) -> Option<Digest> {
-        self.users().default.as_ref().map(|row| row.password.clone())
+        self.users().get(DEFAULT_USER).and_then(|user| user.passwords().first().cloned())
     }
 
-    /// Sets the default user's password, or takes it away; those who are in stay in.
+    /// By what the default user logs in, to be put back.
+    pub(crate) fn default_login(&self) -> Option<Arc<User>> {
+        self.users().get(DEFAULT_USER).cloned()
+    }
+
+    /// Puts back by what the default user logs in; what it may do stays as it is.
+    pub(crate) fn put_back_login(&self, then: &User) {
+        let _ = self.change(|users| {
+            if let Some(default) = users.all.get_mut(DEFAULT_USER) {
+                Arc::make_mut(default).log_in_as(then);
+            }
+            Ok(())
+        });
+    }
+
+    /// Sets the default user's password, or takes it away; those who are in stay in. Where there were other users at the
+    /// start, nobody is the default one without a password.
     pub(crate) fn set_password(&self, password: Option<Digest>) {
-        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::make_mut(&mut users).default = password.map(|password| Row::new(DEFAULT_USER, password));
-        self.asks.store(users.asks(), Relaxed);
+        let _ = self.change(|users| {
+            if let Some(default) = users.all.get_mut(DEFAULT_USER) {
+                let default = Arc::make_mut(default);
+                // One that a rule has turned off stays so.
+                if default.is_unnamed {
+                    default.enabled = password.is_some();
+                }
+                let no_password = password.is_none() && !self.has_others;
+                default.set_password(password, no_password);
+            }
+            Ok(())
+        });
     }
 
     /// Whether this user has this password. The default user has any while nobody is asked for one.
     pub fn admits(&self, user: &[u8], password: &[u8]) -> bool {
-        let users = self.users();
-        if !users.asks() {
-            return user == DEFAULT_USER.as_bytes();
+        self.log_in(user, password).is_some()
+    }
+
+    /// The user who has this name and this password, and when that was so.
+    pub(crate) fn log_in(&self, user: &[u8], password: &[u8]) -> Option<(Arc<User>, u64)> {
+        if user.len() > SECRET_BYTES_MAX || password.len() > SECRET_BYTES_MAX {
+            return None;
         }
-        user.len() <= SECRET_BYTES_MAX && password.len() <= SECRET_BYTES_MAX && users.find(user, password).0
+        let users = self.users();
+        users.find(user, password).0.map(|user| (Arc::clone(user), users.epoch))
     }
 
     /// What [`Access::admits`] takes, of a name and a password that have so many bytes together.
     pub(crate) fn look_ns(&self, bytes: usize) -> u64 {
         let bytes = bytes.min(2 * SECRET_BYTES_MAX) as u64;
-        LOOK_NS + LOOK_BYTE_NS * bytes + LOOK_ROW_NS * self.users().rows().count() as u64
+        LOOK_NS + LOOK_BYTE_NS * bytes + LOOK_ROW_NS * self.users().rows() as u64
     }
 
-    /// The rows as they are now: looked through without the lock.
-    fn users(&self) -> Arc<Users> {
-        Arc::clone(&self.users.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The users as they are now: looked through without the lock.
+    fn lock(&self) -> MutexGuard<'_, Arc<Users>> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether a connection has said who it is.
-#[derive(Debug)]
-pub(crate) struct Standing {
-    /// It has, or need not.
-    admitted: bool,
-    /// It has to, and did not.
-    stranger: Option<Stranger>,
-}
-
-impl Standing {
-    /// Of a connection that has just begun to speak.
-    pub fn new(cx: &Context<'_, '_>) -> Standing {
-        let asks = cx.shared.access.asks();
-        let stranger = asks.then(|| strange(cx, cx.shared.settings.strangers_max)).flatten();
-        Standing { admitted: !asks, stranger }
-    }
-
-    /// It has said who it is, or need not.
-    #[inline]
-    pub fn is_admitted(&self) -> bool {
-        self.admitted
-    }
-
-    /// It has to say who it is, and there are too many who have to.
-    pub fn is_one_too_many(&self) -> bool {
-        !self.admitted && self.stranger.is_none()
-    }
-
-    /// That it has to say who it is, and did not.
-    pub fn stranger(&self) -> Option<&Stranger> {
-        self.stranger.as_ref()
-    }
-
-    /// It has said who it is.
-    pub fn admit(&mut self) {
-        *self = Standing { admitted: true, stranger: None };
-    }
-
-    /// What it said of itself is forgotten. It is not turned away, however many strangers there are.
-    pub fn forget(&mut self, cx: &Context<'_, '_>) {
-        self.admitted = !cx.shared.access.asks();
-        if self.admitted {
-            self.stranger = None;
-        } else if self.stranger.is_none() {
-            self.stranger = strange(cx, usize::MAX);
-        }
-    }
-}
-
-/// One more that has to say who it is; none if there are `max`.
-pub(crate) fn strange(cx: &Context<'_, '_>, max: usize) -> Option<Stranger> {
-    Stranger::new(&cx.shared.strangers, cx.host.clock_us() / 1000, max)
 }
 
 #[cfg(test)]
@@ -276,7 +459,8 @@ mod tests {
             (b"", b"", false),
             (b"default", &[b's'; 4096], false),
         ] {
-            assert_eq!(users.find(user, password), (is_right, 4));
+            let (found, compared) = users.find(user, password);
+            assert_eq!((found.is_some(), compared), (is_right, 4));
         }
     }
 

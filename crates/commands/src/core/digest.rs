@@ -18,6 +18,28 @@ impl Digest {
     pub fn of(text: &[u8]) -> Digest {
         Digest(Sha256::digest(text).into())
     }
+
+    /// The digest of which these are the 64 hexadecimal digits, in small letters.
+    pub fn from_hex(digits: &[u8]) -> Option<Digest> {
+        let value = |digit: u8| match digit {
+            b'0'..=b'9' => Some(digit - b'0'),
+            b'a'..=b'f' => Some(digit - b'a' + 10),
+            _ => None,
+        };
+        let mut bytes = [0; 32];
+        if digits.len() != 2 * bytes.len() {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = value(pair[0])? << 4 | value(pair[1])?;
+        }
+        Some(Digest(bytes))
+    }
+
+    /// Its hexadecimal digits, for lists and files of users.
+    pub(crate) fn hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 impl From<&str> for Digest {
@@ -50,6 +72,12 @@ mod tests {
             0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17, 0x7a, 0x9c, 0xb4, 0x10, 0xff, 0x61, 0xf2, 0x00, 0x15, 0xad,
         ];
         assert_eq!(Digest::from("abc").0, known);
+        let hex = Digest::from("abc").hex();
+        assert_eq!(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert_eq!(Digest::from_hex(hex.as_bytes()).expect("64 digits").0, known);
+        for bad in [&hex[1..], &hex.to_uppercase(), &format!("{hex}0"), &hex.replace('b', "g"), ""] {
+            assert!(Digest::from_hex(bad.as_bytes()).is_none(), "{bad}");
+        }
     }
 
     #[test]

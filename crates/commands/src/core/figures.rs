@@ -178,6 +178,7 @@ pub(crate) fn reset(cx: &Context<'_, '_>) {
     };
     shared.prefixes.clear();
     shared.errors.reset();
+    shared.access.log.reset_counts();
 }
 
 /// What was counted of each command since the last reset. Spends what that takes.

@@ -3,9 +3,11 @@
 //! The server implements [`Host`]; so does every test that runs sessions without sockets.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use larder_script::Pace;
+use zeroize::Zeroizing;
 
 use super::counters::Counters;
 use super::topics::Delivery;
@@ -183,6 +185,24 @@ pub trait Peer: Sync {
     fn number(&self) -> u64;
 }
 
+/// The file of users. A thread of its own reads and writes it, since that may take any time.
+pub trait UsersFile: std::fmt::Debug + Send + Sync {
+    /// Its name.
+    fn path(&self) -> &str;
+
+    /// What it has.
+    ///
+    /// # Errors
+    /// It cannot be read, or is longer than such a file may be.
+    fn read(&self) -> io::Result<Zeroizing<Vec<u8>>>;
+
+    /// Gives it other contents: whole, or not at all.
+    ///
+    /// # Errors
+    /// It cannot be written; it is as it was.
+    fn write(&self, text: &[u8]) -> io::Result<()>;
+}
+
 /// The server around a session. All of it is called from workers, none of it on the data path.
 pub trait Host: Sync {
     /// Calls `visit` with every worker's counters.
@@ -249,6 +269,11 @@ pub trait Host: Sync {
     /// Sets parameters of TLS, all together, and reads certificates and keys again; returns what takes this back. On an
     /// error, everything stays as it was; it says which of the parameters cannot be so, and why.
     fn set_tls(&self, parameters: &[(&str, &str)]) -> Result<Box<dyn FnOnce() + '_>, (usize, String)>;
+
+    /// `--aclfile`; none: users are in no file.
+    fn users_file(&self) -> Option<Arc<dyn UsersFile>> {
+        None
+    }
 
     /// `shutdown` (already allowed): stop, or drain and stop if `graceful`.
     fn shutdown(&self, graceful: bool);

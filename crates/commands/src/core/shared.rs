@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use larder_store::{Guard, Millis};
 
-use super::access::Access;
+use super::access::{Access, RuledUsers};
 use super::digest::Digest;
 use super::errors::Errors;
 use super::events::Events;
@@ -113,6 +113,10 @@ pub struct Settings {
     pub password: Option<Digest>,
     /// `--auth-file`: further users and their passwords.
     pub users: Vec<(String, Digest)>,
+    /// `--aclfile`, `--acl-user`: users and what they may do.
+    pub ruled: RuledUsers,
+    /// `--acl-pubsub-default allchannels`: a new user may use all channels.
+    pub all_channels: bool,
     /// Not `--text-auth no`: where passwords are asked for, memcached's text clients have to say one, too.
     pub text_auth: bool,
     /// `--enable-debug-command`: who may use DEBUG.
@@ -160,6 +164,8 @@ impl Default for Settings {
             text: true,
             password: None,
             users: Vec::new(),
+            ruled: RuledUsers::default(),
+            all_channels: false,
             text_auth: true,
             debug: DebugCommand::No,
             protected: true,
@@ -238,7 +244,7 @@ pub struct Shared {
     pub prefixes: Prefixes,
     /// When a delayed flush_all is due.
     flush_at: AtomicU64,
-    /// From when on each receive has more to look at than its input: a flush that is due, a pause.
+    /// From when on each receive has more to look at than its input: a flush that is due, a pause, users that were changed.
     look_at: AtomicU64,
     /// How often a flush was asked for. Held while `look_at` is made of what it depends on.
     looking: Mutex<u64>,
@@ -336,11 +342,12 @@ impl Shared {
         now >= self.look_at.load(Relaxed)
     }
 
-    /// A pause has begun or ended, keys are held, or another flush is due: each receive looks at it in time.
+    /// A pause has begun or ended, keys are held, another flush is due, or users were changed: each receive looks at it in time.
     pub(crate) fn look_in_time(&self, now: Millis) {
         let _alone = self.looking();
-        let paused = self.pause.left_ms(now) > 0 || self.pause.holds.any();
-        self.look_at.store(if paused { 0 } else { self.flush_at.load(Relaxed) }, Relaxed);
+        // Where users were changed, each connection looks whether its user is as it was.
+        let each_time = self.pause.left_ms(now) > 0 || self.pause.holds.any() || self.access.epoch() > 0;
+        self.look_at.store(if each_time { 0 } else { self.flush_at.load(Relaxed) }, Relaxed);
     }
 
     #[cold]
@@ -348,7 +355,11 @@ impl Shared {
         let (now, due) = (guard.now(), self.flush_at.load(Relaxed));
         // It comes behind what holds keys.
         if now < due || self.pause.holds.any() {
-            return self.look_in_time(now);
+            // Once users were changed, each receive looks for good.
+            if self.access.epoch() == 0 {
+                self.look_in_time(now);
+            }
+            return;
         }
         let asked = *self.looking();
         if self.flush_at.compare_exchange(due, NEVER, Relaxed, Relaxed).is_ok() && !guard.try_flush(None) {

@@ -191,6 +191,10 @@ impl Space {
         Some(channels.keys().cloned().collect())
     }
 
+    fn targets(&self, channel: &[u8]) -> Vec<Target> {
+        self.shard(channel).get(channel).cloned().unwrap_or_default()
+    }
+
     fn publish(&self, host: &dyn Host, channel: &[u8], message: impl FnOnce() -> Message) -> usize {
         if self.channels() == 0 {
             return 0;
@@ -288,6 +292,24 @@ impl Topics {
     /// Clients that listen to patterns, each as often as it does.
     pub fn pattern_targets(&self) -> usize {
         self.pattern_targets.load(Relaxed)
+    }
+
+    /// Names of a kind that somebody listens to, of one part of them; none if there are no more parts.
+    pub fn names_in(&self, kind: Kind, part: usize) -> Option<Vec<Arc<[u8]>>> {
+        match kind {
+            Kind::Channel => self.channels.part(part),
+            Kind::Shard => self.shards.part(part),
+            Kind::Pattern => (part == 0).then(|| self.patterns().keys().cloned().collect()),
+        }
+    }
+
+    /// Those who listen to a name.
+    pub fn targets(&self, kind: Kind, name: &[u8]) -> Vec<Target> {
+        match kind {
+            Kind::Channel => self.channels.targets(name),
+            Kind::Shard => self.shards.targets(name),
+            Kind::Pattern => self.patterns().get(name).map_or(Vec::new(), |all| all.targets.clone()),
+        }
     }
 
     /// How many listen to a name.

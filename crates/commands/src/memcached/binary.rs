@@ -93,6 +93,11 @@ impl Conversation {
         Conversation { sasl: Sasl::of_stranger(stranger), ..Conversation::default() }
     }
 
+    /// A conversation of a client that is not asked who it is.
+    pub fn unasked(cx: &Context<'_, '_>) -> Conversation {
+        Conversation { sasl: Sasl::unasked(cx), ..Conversation::default() }
+    }
+
     /// Answers the frames in `input`, as far as they are complete.
     pub fn receive<'c>(
         &mut self,
@@ -105,12 +110,21 @@ impl Conversation {
         if cx.shared.is_to_look(cx.guard.now()) {
             // One that has to say who it is is not held up, and can do nothing else.
             let is_known = self.sasl.is_admitted(cx);
+            let mut standing = self.sasl.take_standing();
             let names = |held: &dyn Fn(&[u8]) -> bool| is_known && self.names_one(input, held);
-            match pause::pace(cx, names, |writes_only| is_known && self.acts(input, writes_only)) {
+            let acts = |writes_only| is_known && self.acts(input, writes_only);
+            let pace = pause::pace(cx, standing.as_mut(), names, acts);
+            self.sasl.set_standing(standing);
+            match pace {
                 Pace::Free => {}
                 // What is under way ends, and it is looked again behind it.
                 Pace::OneByOne => left = u32::from(matches!(self.state, State::Ready)),
-                Pace::Wait(next) => return Progress { consumed: 0, next },
+                Pace::Wait(next) => {
+                    if next == Next::Close {
+                        self.state = State::Closed;
+                    }
+                    return Progress { consumed: 0, next };
+                }
             }
         }
         let reader = Reader { input, at: 0, left };

@@ -23,7 +23,7 @@ use larder_protocol::{Tokens, last_token};
 use larder_store::Millis;
 
 use super::text::TOO_MANY_CONNECTIONS;
-use crate::core::access::{SECRET_BYTES_MAX, strange};
+use crate::core::access::{SECRET_BYTES_MAX, Standing, strange};
 use crate::core::context::Context;
 use crate::core::guesses::Tries;
 use crate::core::output::Output;
@@ -38,6 +38,7 @@ const LINE_BYTES_MAX: usize = 2048;
 
 const STORED: &[u8] = b"STORED\r\n";
 const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
+const UNAUTHORIZED: &[u8] = b"CLIENT_ERROR unauthorized\r\n";
 const FAILED: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
 const NO_SPACE: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
 const NO_END: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
@@ -56,19 +57,19 @@ pub(crate) struct Login {
 }
 
 /// What becomes of it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Step {
     /// It has not said who it is.
     Waits(Next),
-    /// It has, or is not asked any more.
-    In,
+    /// It has, or is not asked any more: it goes on as this user.
+    In(Standing),
 }
 
 impl Login {
     /// What a connection of text clients begins with; none where it is asked nothing.
     pub fn asked(cx: &Context<'_, '_>) -> Option<Login> {
         let settings = &cx.shared.settings;
-        let asks = settings.text_auth && cx.shared.access.asks();
+        let asks = settings.text_auth && cx.shared.access.asks_or_restricts();
         asks.then(|| Login {
             stranger: strange(cx, settings.strangers_max),
             tries: Tries::default(),
@@ -105,7 +106,7 @@ impl Login {
     /// Takes lines until it has said who it is: how many bytes, and what becomes of it.
     pub fn receive(&mut self, cx: &Context<'_, '_>, input: &[u8], out: &mut Output) -> (usize, Step) {
         let (taken, step) = self.lines(cx, input, out);
-        let ended = out.take_end() && step == Step::Waits(Next::Flush);
+        let ended = out.take_end() && matches!(step, Step::Waits(Next::Flush));
         (taken, if ended { Step::Waits(Next::Yield) } else { step })
     }
 
@@ -123,9 +124,9 @@ impl Login {
             if self.skips > 0 {
                 return (at, Step::Waits(Next::Receive));
             }
-            if !cx.shared.access.asks() {
+            if !cx.shared.access.asks_or_restricts() {
                 // The password was taken away since.
-                return (at, Step::In);
+                return (at, Step::In(Standing::unasked(&cx.shared.access)));
             }
             if out.is_full() {
                 return (at, Step::Waits(Next::Flush));
@@ -181,12 +182,19 @@ impl Login {
         }
         let (user, password) = (&token[..space], &token[space + 1..]);
         cx.spend(out, cx.shared.access.look_ns(token.len()));
-        let is_right = cx.shared.access.admits(user, password);
-        self.tries.made(cx, is_right);
+        let found = cx.shared.access.log_in(user, password);
+        self.tries.made(cx, found.is_some());
         self.begun = true;
-        if is_right {
+        // Rules are in the words of another protocol: who may not do everything may do nothing in this one.
+        if let Some((user, epoch)) = found {
+            if !user.may_everything() {
+                out.put(UNAUTHORIZED);
+                return Ok(all);
+            }
+            let mut standing = Standing::unasked(&cx.shared.access);
+            standing.admit(user, epoch);
             out.put(STORED);
-            return Err((all, Step::In));
+            return Err((all, Step::In(standing)));
         }
         out.put(FAILED);
         Ok(all)

@@ -1,10 +1,11 @@
 //! CLIENT PAUSE beside clients of memcached, and keys that another command holds: what they ask for is on the same keys, so it
-//! waits as long.
+//! waits as long. And changes of users: such a client's user is one who may do everything, or its connection is closed.
 
 use larder_protocol::classic::KEY_BYTES_MAX;
 use larder_protocol::{Tokens, base64};
 use larder_store::Upload;
 
+use crate::core::access::Standing;
 use crate::core::context::Context;
 use crate::core::hold;
 use crate::core::progress::Next;
@@ -23,15 +24,23 @@ pub(crate) enum Pace {
     Wait(Next),
 }
 
-/// Does what is due, and looks whether what is in front of a connection may be carried out. `names`: whether it names a key
+/// Does what is due, looks at the client's user again where users were changed, and whether what is in front of its connection
+/// may be carried out. `names`: whether it names a key
 /// that is held, or concerns all; `acts`: whether it would do something at all, and, if only writes wait, change something.
 #[cold]
 pub(crate) fn pace(
     cx: &mut Context<'_, '_>,
+    standing: Option<&mut Standing>,
     names: impl FnOnce(&dyn Fn(&[u8]) -> bool) -> bool,
     acts: impl FnOnce(bool) -> bool,
 ) -> Pace {
     cx.shared.flush_if_due(&mut cx.guard);
+    if let Some(standing) = standing
+        && !(standing.look_again(&cx.shared.access) && standing.is_free())
+    {
+        // Its user is gone, or may not do everything any more.
+        return Pace::Wait(Next::Close);
+    }
     let pause = &cx.shared.pause;
     let left_ms = pause.left_ms(cx.now());
     let keys = pause.holds.keys();

@@ -39,6 +39,7 @@ use super::table::{line_command, row_of_meta};
 use super::text::{END, ERROR};
 use super::told::Before;
 use super::watch;
+use crate::core::access::Standing;
 use crate::core::batch::prefetch_items;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
@@ -54,9 +55,11 @@ use crate::core::work::{COMMAND_NS, REPLY_BYTE_NS, copying_ns};
 const RUN_BYTES_MIN: usize = 256;
 
 /// A connection that speaks memcached's text.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Conversation {
     state: State,
+    /// Its user, who may do everything; none: whoever it is, it is not asked.
+    standing: Option<Standing>,
     /// How often its next request was asked again.
     asked: Asked,
 }
@@ -152,6 +155,17 @@ fn verb_of_meta(verb: MetaVerb) -> Verb {
 }
 
 impl Conversation {
+    /// A conversation of a client that is not asked who it is.
+    pub fn unasked(cx: &Context<'_, '_>) -> Conversation {
+        let standing = cx.shared.settings.text_auth.then(|| Standing::unasked(&cx.shared.access));
+        Conversation { state: State::Ready, standing, asked: Asked::default() }
+    }
+
+    /// A conversation of a client that has said who it is.
+    pub fn of(standing: Standing) -> Conversation {
+        Conversation { state: State::Ready, standing: Some(standing), asked: Asked::default() }
+    }
+
     /// Answers the requests in `input`, as far as they are complete.
     pub fn receive<'c>(
         &mut self,
@@ -164,14 +178,23 @@ impl Conversation {
         let run_bytes_min = cx.shared.settings.run_bytes_min.unwrap_or(RUN_BYTES_MIN);
         let mut runs = input.len() >= run_bytes_min && !cx.shared.events.any();
         if cx.shared.is_to_look(cx.guard.now()) {
-            match pause::pace(cx, |held| self.names_one(input, held), |writes| self.acts(input, writes)) {
+            let mut standing = self.standing.take();
+            let names = |held: &dyn Fn(&[u8]) -> bool| self.names_one(input, held);
+            let pace = pause::pace(cx, standing.as_mut(), names, |writes| self.acts(input, writes));
+            self.standing = standing;
+            match pace {
                 Pace::Free => {}
                 // What is under way ends, and it is looked again behind it.
                 Pace::OneByOne => {
                     let begins = matches!(self.state, State::Ready | State::Keys(_));
                     (left, runs) = (u32::from(begins), false);
                 }
-                Pace::Wait(next) => return Progress { consumed: 0, next },
+                Pace::Wait(next) => {
+                    if next == Next::Close {
+                        self.state = State::Closed;
+                    }
+                    return Progress { consumed: 0, next };
+                }
             }
         }
         let reader = Reader { input, at: 0, keys: None, left };

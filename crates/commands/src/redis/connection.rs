@@ -18,8 +18,11 @@ use super::table::flag::{
     WHILE_LISTENING,
 };
 use super::table::{Command, NO_KEYS, Secret, Weighs};
+use crate::core::access::DEFAULT_USER;
+use crate::core::acl::log::Reason;
 use client::Replies;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::fence;
 
 /// The version of Redis that is spoken: libraries turn features on by it.
 pub(crate) const REDIS_VERSION: &str = "7.4.0";
@@ -169,7 +172,7 @@ fn hello(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         }
     }
     if let Some((user, password)) = user {
-        admit(call, user, password)?;
+        admit(call, "hello", user, password)?;
     }
     if !call.client.standing.is_admitted() {
         return Err(Fail::of(
@@ -202,26 +205,35 @@ fn hello(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 
 /// Lets a user in. For a client that is none yet the request has waited, if it had to, before it is looked at here; one
 /// that is in is told at once that it was wrong, and its next request waits.
-fn admit(call: &mut Call<'_, '_, '_>, user: &[u8], password: &[u8]) -> Result<(), Fail> {
+fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) -> Result<(), Fail> {
     let shared = call.cx.shared;
     let access = &shared.access;
     call.spend(access.look_ns(user.len() + password.len()));
     let was_in = call.client.standing.is_admitted();
     // A long request is looked at when it has come, and has not waited: no user and password have so many bytes.
     let looks = was_in || !call.client.gathers;
-    let admits = looks && access.admits(user, password);
-    if access.asks() {
+    let found = if looks { access.log_in(user, password) } else { None };
+    let admits = found.is_some();
+    // Where nobody is asked, a named user's password may be guessed.
+    if access.asks() || access.has_passwords() {
         call.client.logins.made(call.cx, admits);
         if was_in && !admits {
             let ms = call.flow.sleep_ms() + call.client.logins.cost_ms();
             call.flow = Flow::Sleep { ms, says: false };
         }
     }
-    if !admits {
+    let Some((found, epoch)) = found else {
+        call.note_refusal(Reason::Auth, call.whence(), word.as_bytes(), user);
+        return Err(Fail::of("WRONGPASS invalid username-password pair or user is disabled."));
+    };
+    call.client.rename(|names| names.user = found.name().into());
+    call.client.standing.admit(found, epoch);
+    // Who removes the user closes those that are seen to be it.
+    fence(SeqCst);
+    if !call.client.standing.look_again(access) {
+        call.flow = Flow::Close;
         return Err(Fail::of("WRONGPASS invalid username-password pair or user is disabled."));
     }
-    call.client.standing.admit();
-    call.client.rename(|names| names.user = String::from_utf8_lossy(user).into());
     Ok(())
 }
 
@@ -229,7 +241,8 @@ fn auth(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (user, password) = match (args.next(), args.next(), args.next()) {
         (_, _, Some(_)) => return Err(Fail::SYNTAX),
         (Some(password), None, _) => {
-            if !call.cx.shared.access.asks() {
+            let users = call.cx.shared.access.users();
+            if users.get(DEFAULT_USER).is_some_and(|user| user.no_password) {
                 return Err(Fail::of(
                     "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
                 ));
@@ -238,7 +251,7 @@ fn auth(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         }
         (user, password, _) => (user.unwrap_or_default(), password.unwrap_or_default()),
     };
-    admit(call, user, password)?;
+    admit(call, "auth", user, password)?;
     call.ok()
 }
 

@@ -18,7 +18,7 @@ use super::table::flag::{
     ADMIN, ENDS_LISTENING, FAST, IS_TOLD, LOADING, NOSCRIPT, PUBLISHES, PUBSUB, SHOWS_KEYS, STALE,
     SUBSCRIBES, WEIGHTLESS, WHILE_LISTENING,
 };
-use super::table::{Command, NO_KEYS, Weighs};
+use super::table::{Channels, Command, NO_KEYS, Weighs};
 use crate::core::output::Output;
 use crate::core::topics::{Kind, Message, Names, Space, Target, Topic, Topics, subscription_bytes};
 use crate::core::work::copying_ns;
@@ -38,6 +38,7 @@ const ASKS: u64 = PUBSUB | LOADING | STALE;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("subscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Channel))
+        .channels(Channels::All)
         .with(SUBSCRIBES | WHILE_LISTENING)
         .weighs(Weighs::Listen)
         .doc("2.0.0", "channel [channel ...]", "Listens to channels."),
@@ -46,6 +47,7 @@ pub(crate) const ROWS: &[Command] = &[
         .weighs(Weighs::ListenNoMore(Kind::Channel))
         .doc("2.0.0", "[channel [channel ...]]", "Listens to channels no more."),
     Command::args("psubscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Pattern))
+        .channels(Channels::Patterns)
         .with(SUBSCRIBES | WHILE_LISTENING)
         .weighs(Weighs::Listen)
         .doc("2.0.0", "pattern [pattern ...]", "Listens to all channels whose names match."),
@@ -54,6 +56,7 @@ pub(crate) const ROWS: &[Command] = &[
         .weighs(Weighs::ListenNoMore(Kind::Pattern))
         .doc("2.0.0", "[pattern [pattern ...]]", "Listens to patterns no more."),
     Command::args("ssubscribe", -2, LISTENS, NO_KEYS, |call, args| subscribe(call, args, Kind::Shard))
+        .channels(Channels::All)
         .with(SUBSCRIBES | WHILE_LISTENING)
         .weighs(Weighs::Listen)
         .doc("7.0.0", "shardchannel [shardchannel ...]", "Listens to sharded channels."),
@@ -62,10 +65,12 @@ pub(crate) const ROWS: &[Command] = &[
         .weighs(Weighs::ListenNoMore(Kind::Shard))
         .doc("7.0.0", "[shardchannel [shardchannel ...]]", "Listens to sharded channels no more."),
     Command::args("publish", 3, SPEAKS, NO_KEYS, publish)
+        .channels(Channels::First)
         .with(PUBLISHES | IS_TOLD)
         .weighs(Weighs::Topics)
         .doc("2.0.0", "channel message", "Sends a message to all who listen to a channel."),
     Command::args("spublish", 3, SPEAKS, NO_KEYS, spublish)
+        .channels(Channels::First)
         .with(PUBLISHES | IS_TOLD)
         .weighs(Weighs::Shard)
         .doc("7.0.0", "shardchannel message", "Sends a message to all who listen to a sharded channel."),

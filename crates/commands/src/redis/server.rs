@@ -86,7 +86,7 @@ pub(crate) const ROWS: &[Command] = &[
         "",
         "For tests.",
     ),
-    Command::container("acl", acl::ROWS).doc("6.0.0", "", "Users: each may do everything."),
+    Command::container("acl", acl::ROWS).doc("6.0.0", "", "Users, and what they may do."),
     Command::container("module", absent::MODULE).doc("4.0.0", "", "Modules: there are none."),
     absent::SAVE,
     absent::BGSAVE,

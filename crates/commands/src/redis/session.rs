@@ -28,6 +28,7 @@ use larder_store::Millis;
 
 use super::call::Flow;
 use super::fail::Fail;
+use super::permissions;
 use super::reply::put_fail;
 use super::shared::Shared;
 use super::table::{self, Secret, flag};
@@ -219,7 +220,9 @@ impl Conversation {
         input: &[u8],
         out: &mut Output,
     ) -> Progress {
-        cx.shared.flush_if_due(&mut cx.guard);
+        if cx.shared.is_to_look(cx.now()) {
+            self.look(cx);
+        }
         if self.client.facts.killed.load(Relaxed) && !self.must_end() {
             self.state = State::Closed;
         }
@@ -266,6 +269,15 @@ impl Conversation {
         }
         self.client.facts.query_bytes.store((turn.input.len() - turn.at) as u64, Relaxed);
         Progress { consumed: turn.at, next }
+    }
+
+    /// A flush may be due, or users may have been changed: who is no user any more is closed.
+    #[cold]
+    fn look(&mut self, cx: &mut Context<'_, '_>) {
+        cx.shared.flush_if_due(&mut cx.guard);
+        if !self.must_end() && !self.client.standing.look_again(&cx.shared.access) {
+            self.state = State::Closed;
+        }
     }
 
     #[inline(always)]
@@ -450,7 +462,7 @@ impl Conversation {
         // A client that has to say who it is may do nothing else, and is told so at once. What nobody knows, or has too
         // few words, is refused at once.
         let is_known = self.client.standing.is_admitted() || !turn.cx.shared.access.asks();
-        let row = row_of(args).filter(|row| is_known && row.takes(args.len()))?;
+        let row = row_of(args).filter(|row| is_known && row.takes(args.len()) && !self.is_refused(args))?;
         let pause = &turn.cx.shared.pause;
         let paused_ms = self.paused_ms(turn);
         if paused_ms > 0
@@ -510,6 +522,22 @@ impl Conversation {
         let mut names_one = row.takes_all(words);
         row.each_key(words, &mut |key| names_one = names_one || held(self.client.db, key));
         names_one
+    }
+
+    /// The rules of the client's user do not allow it, so that it need not wait.
+    #[cold]
+    fn is_refused(&self, args: Args<'_>) -> bool {
+        let Some(user) = self.client.standing.user().filter(|_| !self.client.standing.is_free()) else {
+            return false;
+        };
+        let mut rest = args;
+        let Some((row, id)) = rest.next().and_then(table::find) else { return false };
+        let sub = if row.subcommands().is_empty() { None } else { rest.next() };
+        let (row, id) = match sub.and_then(|name| row.subcommand(name)) {
+            Some(at) => (&row.subcommands()[at], table::sub(id, at)),
+            None => (row, id),
+        };
+        permissions::check(user, (row, id), rest, &mut 0).is_err()
     }
 
     /// The command, or one of those that EXEC runs, changes something.

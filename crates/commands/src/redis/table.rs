@@ -152,6 +152,19 @@ impl std::fmt::Debug for KeysFunction {
     }
 }
 
+/// Which of a command's arguments are channels that it publishes or subscribes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Channels {
+    /// None.
+    None,
+    /// The first.
+    First,
+    /// All.
+    All,
+    /// All, and they are patterns.
+    Patterns,
+}
+
 /// No keys.
 pub const NO_KEYS: Keys = Keys::None;
 /// One key, right behind the name.
@@ -370,6 +383,8 @@ pub struct Command {
     pub flags: u64,
     /// Where its keys are.
     pub keys: Keys,
+    /// Which of its arguments are channels.
+    pub(crate) channels: Channels,
     /// What it does with the first of them, the second and so on; with those behind them as with the last.
     pub access: &'static [Access],
     /// What these arguments, which begin behind the name, have it do with its keys, where it is not always that.
@@ -449,6 +464,7 @@ impl Command {
             arity,
             flags,
             keys: NO_KEYS,
+            channels: Channels::None,
             access: &[],
             uses: None,
             tells: None,
@@ -477,6 +493,11 @@ impl Command {
             (_, true) => &[],
         };
         Command { keys, access, ..row }
+    }
+
+    /// With arguments that are channels.
+    pub(crate) const fn channels(self, channels: Channels) -> Command {
+        Command { channels, ..self }
     }
 
     /// With what it does with its keys, if that is something else.
@@ -962,6 +983,13 @@ pub(crate) fn in_use(sums: &[RowSum]) -> impl Iterator<Item = (&'static Command,
     ids.filter_map(|id| Some((row(id)?, sums.get(id as usize)?))).filter(|(_, sum)| sum.any())
 }
 
+/// All rows by their numbers, with their groups; a subcommand's is that of its container.
+pub(crate) fn numbered() -> impl Iterator<Item = (RowId, &'static Group, &'static Command)> {
+    let groups = || REDIS.iter().flat_map(|group| group.rows.iter().map(move |row| (group, row)));
+    let subcommands = groups().flat_map(|(group, row)| row.subcommands().iter().map(move |sub| (group, sub)));
+    (0..).zip(groups().chain(subcommands)).map(|(id, (group, row))| (id, group, row))
+}
+
 /// All rows with their groups; subcommands not among them.
 pub(crate) fn rows() -> impl Iterator<Item = (&'static Group, &'static Command)> {
     REDIS.iter().flat_map(|group| group.rows.iter().map(move |row| (group, row)))
@@ -986,6 +1014,12 @@ mod tests {
             }
             assert!(find(format!("{}_", row.name).as_bytes()).is_none());
         }
+        let mut count = 0;
+        for (id, _, row) in numbered() {
+            assert_eq!(super::row(id).expect("a row").name, row.name);
+            count += 1;
+        }
+        assert!(super::row(count).is_none());
         assert!(find(b"").is_none());
     }
 

@@ -24,8 +24,10 @@ use super::table::flag::{
     RUNS_QUEUE, SELECTS, SKIP_SLOWLOG, STALE, SUBSCRIBES, WEIGHTLESS,
 };
 use super::table::{ALL_KEYS, Access, Command, NO_KEYS, RowId};
+use crate::core::access::Snapshot;
 use crate::core::held::Held;
 use crate::core::work::{CLEANING_NS, copying_ns};
+use crate::redis::permissions::Looked;
 use crate::redis::scripts;
 use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::session::execute::{KEY_EVENT_BYTES, KEY_HASH_BYTES};
@@ -80,6 +82,8 @@ struct Queue {
     bytes: Vec<u8>,
     /// A command could not be queued: EXEC will refuse.
     spoilt: bool,
+    /// The client's user at MULTI.
+    user: Snapshot,
     held: Held,
 }
 
@@ -332,7 +336,8 @@ fn multi(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         return Err(Fail::of("ERR MULTI calls can not be nested"));
     }
     let held = Held::new(&call.shared.queued_bytes, call.cx.guard.store());
-    let queue = Queue { commands: Vec::new(), bytes: Vec::new(), spoilt: false, held };
+    let user = call.client.standing.snapshot();
+    let queue = Queue { commands: Vec::new(), bytes: Vec::new(), spoilt: false, user, held };
     call.client.transaction.queue = Some(Box::new(queue));
     call.ok()
 }
@@ -436,6 +441,10 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
         call.cx.guard.finish();
         return Err(fail);
     }
+    if call.looks_too_long(&queue) {
+        call.cx.guard.finish();
+        return Err(TOO_LONG);
+    }
     if watches.as_ref().is_some_and(|watches| is_touched(call, watches)) {
         if !call.client.replies.is_silent() {
             put_null_array(call.out, call.client.resp3);
@@ -447,8 +456,9 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
             call.out.rewind(mark);
         }
         let began_ns = call.cx.room.work().done_ns();
+        let mut looked = Looked::default();
         for queued in &queue.commands {
-            run_queued(call, queued, &queue.bytes, began_ns);
+            run_queued(call, queued, &queue, began_ns, &mut looked);
         }
     }
     call.cx.guard.finish();
@@ -528,8 +538,14 @@ const LOOKED_ENOUGH: Fail =
 
 /// Runs a command of EXEC, for which as much was done as was since `began_ns`; whether its reply is sent is as CLIENT
 /// REPLY among them says.
-fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8], began_ns: u64) {
-    let (words, args) = queued.words(bytes);
+fn run_queued(
+    call: &mut Call<'_, '_, '_>,
+    queued: &Queued,
+    queue: &Queue,
+    began_ns: u64,
+    looked: &mut Looked,
+) {
+    let (words, args) = queued.words(&queue.bytes);
     if queued.row.has(ENDS_LISTENING) {
         keep_deliveries(call);
     }
@@ -539,7 +555,10 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8], began_
     let began_us = call.measures(queued.row).then(|| call.cx.host.clock_us());
     // What others come to know, or what follows relies on, is done all the same.
     let looks = !queued.row.changes() && (queued.row.has(READONLY) || !queued.row.has(FAST));
-    let mut done = if !may && queued.row.has(READONLY) {
+    let permitted = call.permit_changed(queued, &queue.user, args, looked);
+    let mut done = if let Err(fail) = permitted {
+        Err(fail)
+    } else if !may && queued.row.has(READONLY) {
         Err(Fail::HELD)
     } else if looks && call.cx.room.work().done_ns().saturating_sub(began_ns) > EXEC_NS_MAX {
         Err(LOOKED_ENOUGH)
@@ -577,6 +596,38 @@ fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, bytes: &[u8], began_
     }
     if call.client.replies.is_silent() && !told {
         call.out.rewind(mark);
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// What was queued may still run, if the client or its user has changed since, or in this EXEC.
+    fn permit_changed(
+        &mut self,
+        queued: &Queued,
+        then: &Snapshot,
+        args: Args<'_>,
+        looked: &mut Looked,
+    ) -> Done {
+        let standing = &self.client.standing;
+        if standing.is_free() || standing.is_as(then) {
+            return Ok(());
+        }
+        self.permit_queued(queued.row, queued.id.unwrap_or(RowId::MAX), args, looked)
+    }
+
+    /// The rules have changed since MULTI, and to look at all that was queued takes longer than others should wait.
+    fn looks_too_long(&mut self, queue: &Queue) -> bool {
+        let standing = &self.client.standing;
+        if standing.is_free() || standing.is_as(&queue.user) {
+            return false;
+        }
+        let mut looked = Looked::default();
+        let too_long = queue.commands.iter().any(|queued| {
+            let id = queued.id.unwrap_or(RowId::MAX);
+            !self.looks_at_queued(queued.row, id, queued.words(&queue.bytes).1, &mut looked)
+        });
+        self.spend(looked.ns);
+        too_long
     }
 }
 

@@ -20,6 +20,7 @@ mod lists;
 mod meta;
 mod pairs;
 mod payloads;
+mod revoked;
 mod scripts;
 mod slices;
 mod sorted;
@@ -30,6 +31,7 @@ mod streams;
 mod survey;
 mod traffic;
 mod types;
+mod users;
 mod watch;
 mod weight;
 

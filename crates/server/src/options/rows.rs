@@ -7,7 +7,7 @@ use crate::config::Protocol;
 use crate::extended;
 use crate::listen::{HttpHost, Place};
 use crate::tls;
-use crate::values::{bytes, number, password, users, yes_or_no};
+use crate::values::{SecretText, bytes, number, password, users, yes_or_no};
 
 /// The default of an option that is off or unset.
 const OFF: &str = "off";
@@ -686,6 +686,59 @@ pub const OPTIONS: &[Row] = &[
         )
     },
     Row {
+        value: Some("PATH"),
+        range: "a file with lines of ACL LIST",
+        letter: None,
+        apply: |config, value| {
+            if !config.rules.is_empty() {
+                return Err("users are in one file, or in --acl-user".into());
+            }
+            config.rules = SecretText::of_file(value)?;
+            config.rules_file = Some(value.into());
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "aclfile",
+            "users and what they may do, which ACL LOAD reads again and ACL SAVE writes; where it does not name the default user, that is as --requirepass says",
+        )
+    },
+    Row {
+        value: Some("RULES"),
+        range: "a name and rules, as ACL SETUSER takes them",
+        letter: None,
+        apply: |config, value| {
+            if value.contains('\n') {
+                return Err("one line".into());
+            }
+            if config.rules_file.is_some() {
+                return Err("users are in --aclfile, or in --acl-user".into());
+            }
+            config.rules.add(&["user ", value, "\n"]);
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "acl-user",
+            "a user and what it may do; passwords are those of the rules, and of --auth-file. Whoever may look at this machine's processes sees it: #HASH is a password's SHA-256",
+        )
+    },
+    Row {
+        value: Some("WORD"),
+        letter: None,
+        default: "resetchannels",
+        range: "resetchannels or allchannels",
+        apply: |config, value| {
+            config.all_channels = match value {
+                "allchannels" => true,
+                "resetchannels" => false,
+                _ => return Err("resetchannels or allchannels".into()),
+            };
+            Ok(())
+        },
+        ..row(' ', "acl-pubsub-default", "which channels a new user may use: none, or all")
+    },
+    Row {
         value: Some("YES|NO"),
         letter: None,
         default: "yes",
@@ -786,6 +839,41 @@ mod tests {
         assert_eq!(set("listen", "127.0.0.1,").unwrap().listen.len(), 1);
     }
 
+    /// What a server is started with that has these options, in this order.
+    fn set_all(options: &[(&str, &str)]) -> Result<Config, String> {
+        let mut config = Config::default();
+        for (name, value) in options {
+            let row = OPTIONS.iter().find(|row| row.name == *name).unwrap();
+            (row.apply)(&mut config, value)?;
+        }
+        config.check().map(|()| config)
+    }
+
+    #[test]
+    fn users_with_rules_are_read_when_all_options_are_known_and_nothing_keeps_their_passwords() {
+        let channels = ("acl-pubsub-default", "allchannels");
+        for options in [[channels, ("acl-user", "a on >p &foo")], [("acl-user", "a on >p &foo"), channels]] {
+            assert!(
+                set_all(&options).is_err_and(|why| why.contains("Adding a pattern after the *")),
+                "{options:?}"
+            );
+        }
+        let config =
+            set_all(&[("acl-user", "a on >canary ~*"), ("acl-user", "default on >canary +@all")]).unwrap();
+        assert!(config.asks() && !format!("{config:?}").contains("canary"));
+        let config = set_all(&[("acl-user", "a on >canary ~*"), channels]).unwrap();
+        assert!(!config.asks());
+        // As many users as there may be: with those that have passwords only.
+        let path = std::env::temp_dir().join(format!("larder-users-with-rules-{}", std::process::id()));
+        for (users, is_right) in [(4094, true), (4095, false)] {
+            let lines: String = (0..users).map(|n| format!("u{n}:x\n")).collect();
+            std::fs::write(&path, lines).unwrap();
+            let made = set_all(&[("auth-file", path.to_str().unwrap()), ("acl-user", "a on >p")]);
+            assert_eq!(made.is_ok(), is_right, "{users} and the default user and one more");
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+
     #[test]
     fn port_zero_is_off_and_minus_one_any() {
         assert_eq!(set("port", "0").unwrap().port, None);
@@ -797,7 +885,7 @@ mod tests {
 
     #[test]
     fn small_memory_lowers_the_default_item_and_keeps_a_mebibyte_of_replies() {
-        let config = set("memory-limit", "1").unwrap();
+        let mut config = set("memory-limit", "1").unwrap();
         assert_eq!(config.item_bytes_max(), 512 << 10);
         assert_eq!(config.reply_bytes_max(), 1 << 20);
         assert!(config.check().is_ok());

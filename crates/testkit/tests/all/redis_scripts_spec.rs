@@ -21,6 +21,7 @@ const OTHERWISE: &[(&str, &str)] = &[
     ("a RESP2 client that listens may say little else", "it is EVAL that may not be said"),
     ("RESP3 tells scores as doubles, and pairs apart", "an array ends at the first nil"),
     ("in RESP3 coordinates are doubles, and distances texts", "an array ends at the first nil"),
+    ("commands, keys and channels are refused in this order", "a script is told so in other words"),
 ];
 /// Commands that no such case has.
 const UNSAID: &[&str] = &["append", "substr", "setrange", "flushdb", "time"];

@@ -5,7 +5,7 @@
 //! | list mechs | `PLAIN` |
 //! | auth `PLAIN`, with `[user]\0user\0password` | `Authenticated`, or status 0x20; a later try waits (`core/guesses.rs`) |
 //! | auth `PLAIN` without a value | status 0x21; the value comes with a step |
-//! | a step before that; another mechanism | status 0x20 |
+//! | a step before that; another mechanism; a user who may not do everything: frames have no rules | status 0x20 |
 //! | a mechanism of more than 32 bytes | status 4 |
 //! | a value of more than 32 KiB | status 0x20; it is passed over |
 //! | the version | as ever |
@@ -17,7 +17,7 @@ use larder_protocol::binary::{Frame, Request, Status};
 use larder_store::Millis;
 
 use super::reply::{put_status, put_text};
-use crate::core::access::SECRET_BYTES_MAX;
+use crate::core::access::{SECRET_BYTES_MAX, Standing};
 use crate::core::context::Context;
 use crate::core::guesses::Tries;
 use crate::core::output::Output;
@@ -46,6 +46,8 @@ pub(super) fn is_for_strangers(code: u8) -> bool {
 pub(super) struct Sasl {
     /// It has to, and did not.
     stranger: Option<Stranger>,
+    /// Its user, who may do everything; none: it is not known, or whoever it is, it is not asked.
+    standing: Option<Standing>,
     tries: Tries,
     /// PLAIN was begun without a value.
     begun: bool,
@@ -57,12 +59,27 @@ impl Sasl {
         Sasl { stranger: Some(stranger), ..Sasl::default() }
     }
 
+    /// Of a client that is not asked.
+    pub fn unasked(cx: &Context<'_, '_>) -> Sasl {
+        let standing = cx.shared.settings.text_auth.then(|| Standing::unasked(&cx.shared.access));
+        Sasl { standing, ..Sasl::default() }
+    }
+
+    /// The client's user, to be looked at again where users were changed.
+    pub fn take_standing(&mut self) -> Option<Standing> {
+        self.standing.take()
+    }
+
+    pub fn set_standing(&mut self, standing: Option<Standing>) {
+        self.standing = standing;
+    }
+
     /// It has said who it is, or need not.
     #[inline]
     pub fn is_admitted(&mut self, cx: &Context<'_, '_>) -> bool {
-        if self.stranger.is_some() && !cx.shared.access.asks() {
+        if self.stranger.is_some() && !cx.shared.access.asks_or_restricts() {
             // The password was taken away since.
-            self.stranger = None;
+            *self = Sasl::unasked(cx);
         }
         self.stranger.is_none()
     }
@@ -81,7 +98,7 @@ impl Sasl {
         value: &[u8],
     ) -> Option<Next> {
         let head = frame.head;
-        if !cx.shared.access.asks() {
+        if !cx.shared.access.asks_or_restricts() {
             put_status(out, head, Status::Unknown);
             return None;
         }
@@ -107,12 +124,16 @@ impl Sasl {
         }
         let begun = std::mem::take(&mut self.begun);
         let pair = plain(value).filter(|_| is_known && (begun || !step));
-        let is_right = pair.is_some_and(|(user, password)| {
+        let found = pair.and_then(|(user, password)| {
             cx.spend(out, cx.shared.access.look_ns(value.len()));
-            cx.shared.access.admits(user, password)
+            cx.shared.access.log_in(user, password)
         });
-        self.tries.made(cx, is_right);
-        if is_right {
+        self.tries.made(cx, found.is_some());
+        // Rules are in the words of another protocol: who may not do everything may do nothing in this one.
+        if let Some((user, epoch)) = found.filter(|(user, _)| user.may_everything()) {
+            let mut standing = Standing::unasked(&cx.shared.access);
+            standing.admit(user, epoch);
+            self.standing = Some(standing);
             self.stranger = None;
             put_text(out, head, Status::Ok, "Authenticated");
         } else {

@@ -22,6 +22,8 @@
 //! - Lines are by arrival over all workers, one for each key and type: what waits for a list does not hide what waits
 //!   for a sorted set. A command that finds others in line joins it. An LPOP does not: on another worker it may take
 //!   what has just been pushed, and those in line go on waiting in their order.
+//! - **Who may not have it any more gets an error.** Before a waiter is claimed it is asked whether its user may still do what
+//!   it asked for, as Redis asks again when it runs the command again: rules may have changed since it joined.
 //! - A push serves 64 at most; the next in line is woken then, and goes on with it.
 
 mod blocked;
@@ -40,7 +42,7 @@ use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_null, put_null_array};
 use crate::redis::table::flag::{BLOCKING, DENYOOM, FAST, MOVABLEKEYS, WRITE};
-use crate::redis::table::{Access, ChangeOf, Command, Elements, Keys, TWO_KEYS, Tells, Weighs};
+use crate::redis::table::{Access, ChangeOf, Command, Elements, Keys, RowId, TWO_KEYS, Tells, Weighs};
 use blocked::Blocked;
 pub(crate) use serve::{SERVE_NS, Serving};
 use waiters::Waiter;
@@ -238,7 +240,7 @@ pub(crate) fn wait(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, time
     if keys.len() > KEYS_MAX {
         return Err(blocked::TOO_MANY_KEYS);
     }
-    let waiter = Waiter::new(call.client, want, keys);
+    let waiter = Waiter::new(call.client, call.row.unwrap_or(RowId::MAX), want, keys);
     let now_us = call.cx.host.clock_us();
     let until_us = timeout_ms.map(|ms| now_us.saturating_add(ms.saturating_mul(1000)));
     let blocked = Blocked::new(call, waiter, until_us);

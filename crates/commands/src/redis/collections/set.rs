@@ -38,6 +38,7 @@ pub(crate) const ROWS: &[Command] = &[
         let is = look(call, key, hint, Type::Set, |set| set.has(args.at(0).unwrap_or_default()))?;
         call.integer(i64::from(is.unwrap_or(false)))
     })
+    .access(&[Access::Look])
     .doc("1.0.0", "key member", "Whether it is a member."),
     Command::of_collection("smismember", -3, READONLY | FAST, |call, key, hint, args| {
         call.ask_words(key, hint, args, Ask::IsThere)
@@ -120,7 +121,7 @@ pub(crate) const ROWS: &[Command] = &[
         Keys::Counted { count: 1, step: 1 },
         combine::count_sets,
     )
-    .access(&[Access::Look])
+    .access(&[Access::Read])
     .weighs(Weighs::Elements(Elements::IntersectionCount))
     .doc("7.0.0", "numkeys key [key ...] [LIMIT limit]", "How many members all of the sets have."),
 ];

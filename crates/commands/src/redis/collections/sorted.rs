@@ -242,7 +242,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collections("zintercard", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
         combine::count_sorted(call, args)
     })
-    .access(&[Access::Look])
+    .access(&[Access::Read])
     .weighs(Weighs::Elements(Elements::IntersectionCount))
     .doc(
         "7.0.0",

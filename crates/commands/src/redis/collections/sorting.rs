@@ -61,7 +61,8 @@ pub(crate) const SORT_RO: Command =
         "As SORT, which stores nothing.",
     );
 
-/// The key, and the last one behind a STORE: as Redis finds them, whatever else is wrong.
+/// The key, and the last one behind a STORE, found as [`Asked::parse`] finds it: Redis takes a word for an option that
+/// STORE's destination is.
 const SORT_KEYS: Keys = Keys::By(KeysFunction(|mut args, visit| {
     let Some(key) = args.next() else { return false };
     visit(key);
@@ -72,7 +73,7 @@ const SORT_KEYS: Keys = Keys::By(KeysFunction(|mut args, visit| {
         } else if is(word, "GET") || is(word, "BY") {
             args.next();
         } else if is(word, "STORE") {
-            store = args.at(0).or(store);
+            store = args.next().or(store);
         }
     }
     if let Some(store) = store {
@@ -157,11 +158,25 @@ fn sortable<'r>(item: Option<Item<'r>>) -> Result<Option<Collection<'r>>, Fail> 
     }
 }
 
+/// What SORT names by patterns is for users who may read every key.
+///
+/// # Errors
+/// The client's may not.
+fn permit_patterns(call: &mut Call<'_, '_, '_>, name: &str, args: Args<'_>, by: bool, gets: bool) -> Done {
+    if !(by || gets) || call.may_read_every_key(name, args) {
+        return Ok(());
+    }
+    let option = if by { "BY" } else { "GET" };
+    Err(Fail::with(format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")))
+}
+
 fn sort(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, stores: bool) -> Done {
     let (mut gets, mut bytes) = (0_usize, 0);
     let asked = Asked::parse(args, stores, &mut |pattern| {
         (gets, bytes) = (gets + 1, bytes + pattern.len());
     })?;
+    let names_others = asked.by.is_some_and(pattern::names);
+    permit_patterns(call, name, args, names_others, gets > 0)?;
     let bytes = bytes + asked.by.map_or(0, <[u8]>::len) + (gets + 1) * size_of::<Shape>();
     // Twice: vectors grow so.
     let noted = Heap::take(call, 2 * bytes)?;

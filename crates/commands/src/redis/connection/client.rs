@@ -136,7 +136,7 @@ impl Client {
     /// Commands may be read ahead and run in batches: nothing is to be asked before each.
     #[inline]
     pub fn is_plain(&self) -> bool {
-        self.standing.is_admitted()
+        self.standing.is_free()
             && self.replies == Replies::On
             && !self.transaction.is_open()
             && (self.resp3 || self.subscriptions.is_none())

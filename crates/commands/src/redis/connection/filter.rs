@@ -228,8 +228,8 @@ impl Test {
             "LADDR" => Test::ListenAddress(cut(value)),
             "IP" => Test::Ip(cut(value)),
             "USER" => {
-                let all = call.cx.shared.access.all();
-                if !all.iter().any(|known| known.name.as_bytes() == value) {
+                let users = call.cx.shared.access.users();
+                if std::str::from_utf8(value).ok().and_then(|name| users.get(name)).is_none() {
                     return Err(Fail::with(format!("ERR No such user '{}'", shown(value, NAME_BYTES_MAX))));
                 }
                 Test::User(value.into())

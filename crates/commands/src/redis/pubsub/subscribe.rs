@@ -1,8 +1,11 @@
 //! To listen to names, and to do so no more: each name is answered by itself, and many are gone through in steps.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use larder_protocol::resp::Args;
 
 use super::{ANSWER_BYTES, Kind, PASS_NS, answers_bytes, bounded_name};
+use crate::core::access::Snapshot;
 use crate::core::topics::Topics;
 use crate::core::work::copying_ns;
 use crate::redis::call::Call;
@@ -38,13 +41,18 @@ pub(super) fn subscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind)
     if takes_steps(call, args.len()) {
         let kept = Some(Kept::new(call, args)?);
         // The words of a request that was gathered are there before the next step.
-        call.go_on_with(Changing { kind, adds: true, kept });
+        let user = call.client.standing.snapshot();
+        call.go_on_with(Changing { kind, adds: true, kept, user });
         return Ok(());
     }
     call.spend(args.len() as u64 * SUBSCRIBE_NS);
     call.make_room(answers_bytes(args))?;
+    let user = call.client.standing.snapshot();
     for name in args {
-        call.listen(kind, name)?;
+        if let Err(fail) = call.listen(&user, kind, name) {
+            call.end_change();
+            return Err(fail);
+        }
     }
     call.end_change();
     Ok(())
@@ -56,7 +64,8 @@ pub(super) fn unsubscribe(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kin
     let count = if args.is_empty() { names.len() } else { args.len() };
     if takes_steps(call, count) {
         let kept = if args.is_empty() { None } else { Some(Kept::new(call, args)?) };
-        call.go_on_with(Changing { kind, adds: false, kept });
+        let user = call.client.standing.snapshot();
+        call.go_on_with(Changing { kind, adds: false, kept, user });
         return Ok(());
     }
     call.spend(count as u64 * SUBSCRIBE_NS);
@@ -116,13 +125,19 @@ fn takes_steps(call: &Call<'_, '_, '_>, names: usize) -> bool {
 }
 
 impl Call<'_, '_, '_> {
-    /// Listens to a name, and answers that.
+    /// Listens to a name, which the user might hear when it was as in `user`, and answers that.
     ///
     /// # Errors
-    /// Subscriptions hold their share of the memory.
-    fn listen(&mut self, kind: Kind, name: &[u8]) -> Done {
+    /// Subscriptions hold their share of the memory, or the user may not hear it any more.
+    fn listen(&mut self, user: &Snapshot, kind: Kind, name: &[u8]) -> Done {
+        // Who takes channels away looks at those that are seen to listen.
+        self.client.facts.listens[0].fetch_max(1, Relaxed);
         if !self.subscriptions().add(kind, name) {
             return Err(Fail::of("ERR too many subscriptions"));
+        }
+        if let Err(fail) = self.still_hears(user, name, kind == Kind::Pattern) {
+            self.subscriptions().remove(kind, name);
+            return Err(fail);
         }
         if self.answer_change(kind, true, name).is_multiple_of(SUBSCRIPTIONS_AT_ONCE) {
             // In a transaction, items do afterwards.
@@ -183,14 +198,16 @@ struct Changing {
     adds: bool,
     /// None: all names that the client listens to.
     kept: Option<Kept>,
+    /// The client's user when it asked.
+    user: Snapshot,
 }
 
 impl Changing {
     /// Goes through one name; false if there is none left.
     fn change_one(&mut self, call: &mut Call<'_, '_, '_>) -> Result<bool, Fail> {
-        let Changing { kind, adds, kept } = self;
+        let Changing { kind, adds, kept, user } = self;
         let change = |call: &mut Call<'_, '_, '_>, name: &[u8]| match *adds {
-            true => call.listen(*kind, name),
+            true => call.listen(user, *kind, name),
             false => {
                 call.listen_no_more(*kind, name);
                 Ok(())

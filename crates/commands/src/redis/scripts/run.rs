@@ -35,6 +35,7 @@ use larder_script::{Caller, Compiled, End, Given, Kind, Level, Running, Shown, S
 
 use super::cache::Nature;
 use super::worker::State;
+use crate::core::acl::log::Whence;
 use crate::core::output::Output;
 use crate::redis::call::{Call, Flow};
 use crate::redis::fail::{Done, Fail};
@@ -376,7 +377,11 @@ impl Caller for Runner<'_, '_, '_, '_> {
     }
 
     fn may_call(&mut self, words: Args<'_>) -> Option<bool> {
-        find(words).map(|(row, ..)| self.call.is_allowed(row).is_ok())
+        find(words).map(|(row, id, name)| {
+            let mut args = words;
+            args.nth(name - 1);
+            self.call.is_allowed(row).is_ok() && self.call.may_call(row, id, args)
+        })
     }
 
     fn log(&mut self, level: Level, text: &[u8]) {
@@ -496,7 +501,7 @@ impl Runner<'_, '_, '_, '_> {
         };
         let writes = row.changes() || row.has(EMPTIES);
         let wrote = self.running.has_written();
-        if let Err(fail) = self.admit(row, words, writes, wrote) {
+        if let Err(fail) = self.admit(row, (id, name), words, writes, wrote) {
             self.call.cx.counters.rows.refused(id);
             return Err(fail.into());
         }
@@ -534,7 +539,14 @@ impl Runner<'_, '_, '_, '_> {
     }
 
     /// A command may run.
-    fn admit(&mut self, row: &'static Command, words: Args<'_>, writes: bool, wrote: bool) -> Done {
+    fn admit(
+        &mut self,
+        row: &'static Command,
+        (id, name): (RowId, usize),
+        words: Args<'_>,
+        writes: bool,
+        wrote: bool,
+    ) -> Done {
         if !row.takes(words.len()) {
             return Err(Fail::of("ERR Wrong number of args calling Redis command from script"));
         }
@@ -542,6 +554,11 @@ impl Runner<'_, '_, '_, '_> {
             return Err(Fail::of("ERR This Redis command is not allowed from script"));
         }
         self.call.is_allowed(row)?;
+        if !self.call.client.standing.is_free() {
+            let mut args = words;
+            args.nth(name - 1);
+            self.call.permit(row, id, args, Whence::Script)?;
+        }
         if writes && self.reads {
             return Err(Fail::of("ERR Write commands are not allowed from read-only scripts."));
         }

@@ -1,15 +1,26 @@
-//! ACL, as far as clients ask who they are: the users are those of `--requirepass` (or its file), `--auth-file` and `-Y`, and
-//! each may do everything.
+//! ACL: users, what they may do, and what they were refused. The rules are in `core/acl`, the table of users in
+//! `core/access.rs`; here is what clients say and are told of both.
+
+mod close;
+mod filing;
+
+use std::sync::Arc;
 
 use larder_protocol::resp::Args;
+use rand::Rng as _;
 
 use super::introspect::{CATEGORIES, CATEGORIES_NS, categories};
-use crate::core::access::User;
-use crate::redis::call::{Call, integer, is, next};
-use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{put_array, put_bulk, put_set};
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, WEIGHTLESS};
-use crate::redis::table::{Command, NO_KEYS, Secret, rows};
+use crate::core::access::{DEFAULT_USER, Unchanged};
+use crate::core::acl::log::{Entry, Reason};
+use crate::core::acl::rules::Rules;
+use crate::core::acl::user::{RULES_MAX, User};
+use crate::redis::call::{Call, NAME_NS, few_names, integer, is, next};
+use crate::redis::fail::{Done, Fail, shown};
+use crate::redis::permissions::{catalog, check, told};
+use crate::redis::reply::{put_array, put_bulk, put_double, put_integer, put_map, put_set};
+use crate::redis::steps::job::{Job, Step};
+use crate::redis::table::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, STALE, WEIGHTLESS};
+use crate::redis::table::{self, Command, NO_KEYS, RowId, Secret, rows};
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 const RULES: u64 = PLAIN | ADMIN;
@@ -21,98 +32,198 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .doc("6.0.0", "", "The connection's user."),
     Command::args("acl|users", 2, RULES, NO_KEYS, |call, _| {
-        let users = all(call);
+        let users = call.cx.shared.access.users();
+        call.spend(users.len() as u64 * USER_NS);
         call.array(users.len());
-        users.iter().for_each(|user| put_bulk(call.out, user.name.as_bytes()));
+        users.iter().for_each(|user| put_bulk(call.out, user.name().as_bytes()));
         Ok(())
     })
     .doc("6.0.0", "", "The names of the users."),
-    Command::args("acl|list", 2, RULES, NO_KEYS, |call, _| {
-        let users = all(call);
-        call.array(users.len());
-        for user in users {
-            let line = format!("user {} {} ~* &* +@all", user.name, flags(&user).join(" "));
-            put_bulk(call.out, line.as_bytes());
-        }
-        Ok(())
-    })
-    .doc("6.0.0", "", "What the users may do: everything. Passwords are not shown."),
+    Command::args("acl|list", 2, RULES, NO_KEYS, list).doc(
+        "6.0.0",
+        "",
+        "What the users may do, as rules that make the same users; their passwords as SHA-256 digests.",
+    ),
     Command::args("acl|getuser", 3, RULES, NO_KEYS, user).doc(
         "6.0.0",
         "username",
-        "What a user may do: everything. Passwords are not shown.",
+        "What a user may do; its passwords as SHA-256 digests.",
+    ),
+    Command::args("acl|setuser", -3, RULES, NO_KEYS, set_user).secret(Secret::Behind(2)).doc(
+        "6.0.0",
+        "username [rule [rule ...]]",
+        "Applies rules to a user, which is made if there is none.",
+    ),
+    Command::args("acl|deluser", -3, RULES, NO_KEYS, delete_users).doc(
+        "6.0.0",
+        "username [username ...]",
+        "Removes users, and closes their connections.",
     ),
     Command::args("acl|cat", -2, PLAIN, NO_KEYS, category).doc(
         "6.0.0",
         "[category]",
         "Categories of commands, or the commands of one.",
     ),
-    Command::args("acl|log", -2, RULES, NO_KEYS, |call, args| {
-        match args.at(0) {
-            _ if args.len() > 1 => return Err(Fail::subcommand_arity("ACL", "LOG")),
-            Some(word) if is(word, "RESET") => return call.ok(),
-            Some(count) => {
-                let _ = integer(count)?;
-            }
-            None => {}
-        }
-        call.array(0);
-        Ok(())
-    })
-    .doc("6.0.0", "[count|RESET]", "What users were refused: nothing."),
-    Command::args("acl|setuser", -3, RULES, NO_KEYS, fixed).secret(Secret::Behind(2)).doc(
-        "6.0.0",
-        "username [rule ...]",
-        FIXED,
+    Command::args("acl|dryrun", -4, RULES, NO_KEYS, dry_run).secret(Secret::Behind(2)).doc(
+        "7.0.0",
+        "username command [arg [arg ...]]",
+        "Whether a user may run a command; it is not run.",
     ),
-    Command::args("acl|deluser", -3, RULES, NO_KEYS, fixed).doc("6.0.0", "username [username ...]", FIXED),
-    Command::args("acl|load", 2, RULES, NO_KEYS, fixed).doc("6.0.0", "", FIXED),
-    Command::args("acl|save", 2, RULES, NO_KEYS, fixed).doc("6.0.0", "", FIXED),
+    Command::args("acl|genpass", -2, PLAIN, NO_KEYS, generate).doc(
+        "6.0.0",
+        "[bits]",
+        "A random password, in hexadecimal digits.",
+    ),
+    Command::args("acl|log", -2, RULES, NO_KEYS, log).doc(
+        "6.0.0",
+        "[count|RESET]",
+        "What users were refused, the newest first; or forgets it.",
+    ),
+    Command::args("acl|load", 2, RULES | NO_MULTI, NO_KEYS, filing::load).doc(
+        "6.0.0",
+        "",
+        "Replaces users by those of the file that --aclfile names.",
+    ),
+    Command::args("acl|save", 2, RULES | NO_MULTI, NO_KEYS, filing::save).doc(
+        "6.0.0",
+        "",
+        "Writes users into the file that --aclfile names.",
+    ),
     Command::args("acl|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
         super::introspect::help(call, "acl")
     })
     .doc("6.0.0", "", "What ACL can do."),
 ];
 
-const FIXED: &str = "Fails: users are set up when the server starts.";
-
-fn fixed(_: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
-    Err(Fail::of("ERR users come from --requirepass, --auth-file and -Y, when the server starts"))
-}
-
 /// What it takes to say what a user may do, beside the reply.
 const USER_NS: u64 = 200;
+/// What it takes to print a byte of its rules.
+const PRINT_NS: u64 = 4;
+/// What it takes to apply a byte of a rule.
+const RULE_BYTE_NS: u64 = 40;
+/// Most bytes of the rules that one ACL SETUSER applies.
+const RULES_BYTES_MAX: usize = 64 << 10;
 
-fn all(call: &mut Call<'_, '_, '_>) -> Vec<User> {
-    let users = call.cx.shared.access.all();
+fn list(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
+    let users: Vec<Arc<User>> = call.cx.shared.access.users().iter().cloned().collect();
+    let bytes: usize = users.iter().map(|user| line_bytes(user)).sum();
     call.spend(users.len() as u64 * USER_NS);
-    users
+    call.make_room(bytes)?;
+    call.array(users.len());
+    call.work(Listing { users: users.into_iter() })
 }
 
-fn flags(user: &User) -> Vec<&'static str> {
-    let mut flags = vec![if user.may_enter { "on" } else { "off" }];
-    if user.without_password {
-        flags.push("nopass");
+/// Bytes of a line at most, with what is around it.
+fn line_bytes(user: &User) -> usize {
+    user.bytes() + user.passwords().len() * 66 + 128
+}
+
+/// Users that are printed one by one.
+#[derive(Debug)]
+struct Listing {
+    users: std::vec::IntoIter<Arc<User>>,
+}
+
+impl Job for Listing {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        let step = loop {
+            if ns >= ns_max {
+                break Step::More;
+            }
+            if call.out.is_full() {
+                break Step::Full;
+            }
+            let Some(user) = self.users.next() else { break Step::Done };
+            let line = user.print();
+            ns += USER_NS + line.len() as u64 * PRINT_NS;
+            put_bulk(call.out, &line);
+        };
+        call.spend(ns);
+        Ok(step)
     }
-    flags
+
+    fn only_reads(&self) -> bool {
+        true
+    }
+}
+
+/// Commands, keys and channels of a root or selector.
+fn put_rules(call: &mut Call<'_, '_, '_>, rules: &Rules) {
+    for (name, text) in [
+        ("commands", rules.print_commands()),
+        ("keys", rules.print_keys()),
+        ("channels", rules.print_channels()),
+    ] {
+        put_bulk(call.out, name.as_bytes());
+        put_bulk(call.out, &text);
+    }
 }
 
 fn user(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let name = next(&mut args)?;
-    let users = all(call);
-    let Some(user) = users.iter().find(|user| user.name.as_bytes() == name) else { return call.null() };
+    let users = call.cx.shared.access.users();
+    let user = std::str::from_utf8(name).ok().and_then(|name| users.get(name));
+    call.spend(USER_NS);
+    let Some(user) = user else { return call.null() };
+    call.spend(user.bytes() as u64 * PRINT_NS);
+    call.make_room(2 * user.bytes() + user.passwords().len() * 80)?;
+    let resp3 = call.client.resp3;
     call.map(6);
     put_bulk(call.out, b"flags");
-    let flags = flags(user);
-    put_set(call.out, call.client.resp3, flags.len());
-    flags.iter().for_each(|flag| put_bulk(call.out, flag.as_bytes()));
+    put_set(call.out, resp3, user.flags().count());
+    user.flags().for_each(|flag| put_bulk(call.out, flag.as_bytes()));
     put_bulk(call.out, b"passwords");
-    put_array(call.out, 0);
-    for word in ["commands", "+@all", "keys", "~*", "channels", "&*", "selectors"] {
-        put_bulk(call.out, word.as_bytes());
+    put_array(call.out, user.passwords().len());
+    user.passwords().iter().for_each(|digest| put_bulk(call.out, digest.hex().as_bytes()));
+    if let Some(root) = user.rules().next() {
+        put_rules(call, root);
     }
-    put_array(call.out, 0);
+    put_bulk(call.out, b"selectors");
+    put_array(call.out, user.selectors().len());
+    for selector in user.selectors() {
+        put_map(call.out, resp3, 3);
+        put_rules(call, selector);
+    }
     Ok(())
+}
+
+fn failed(unchanged: &Unchanged) -> Fail {
+    Fail::with(match unchanged {
+        Unchanged::Refused(refused) => format!("ERR {}", refused.text()),
+        Unchanged::TooMany => {
+            "ERR there are as many users as there may be, or their rules hold as much".into()
+        }
+        Unchanged::Raced => "ERR the user is changed by others at the same time".into(),
+        Unchanged::BadName => "ERR Usernames can't contain spaces or null characters".into(),
+    })
+}
+
+fn set_user(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    let name = next(&mut args)?;
+    if args.len() > RULES_MAX || args.encoded().len() > RULES_BYTES_MAX {
+        return Err(Fail::of("ERR so many rules are not applied at once"));
+    }
+    let users = call.cx.shared.access.users();
+    call.spend(args.encoded().len() as u64 * RULE_BYTE_NS + users.len() as u64 * USER_NS);
+    let changed = call.cx.shared.access.set_user(catalog(), name, args);
+    let (before, user) = changed.map_err(|unchanged| failed(&unchanged))?;
+    call.users_changed();
+    let loses = before.is_some_and(|before| !user.hears_as_much(&before));
+    call.close_deaf(if loses { vec![user] } else { Vec::new() })
+}
+
+fn delete_users(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    few_names(args)?;
+    call.spend(args.len() as u64 * NAME_NS + call.cx.shared.access.users().len() as u64 * USER_NS);
+    if args.clone().any(|name| name == DEFAULT_USER.as_bytes()) {
+        return Err(Fail::of("ERR The 'default' user cannot be removed"));
+    }
+    let names = args.filter_map(|name| std::str::from_utf8(name).ok());
+    let removed = call.cx.shared.access.remove_users(names);
+    call.users_changed();
+    call.close_those(&|name| removed.contains(name));
+    call.length(removed.len())
 }
 
 fn category(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
@@ -125,11 +236,15 @@ fn category(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Err(Fail::subcommand_arity("ACL", "CAT"));
     }
     if !CATEGORIES.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name)) {
-        return Err(Fail::with(format!("ERR Unknown category '{}'", crate::redis::fail::shown(name, 128))));
+        return Err(Fail::with(format!("ERR Unknown category '{}'", shown(name, 128))));
     }
     let (mut names, mut looked_at) = (Vec::new(), 0);
     for (group, row) in rows() {
         let own = if row.subcommands().is_empty() { std::slice::from_ref(row) } else { row.subcommands() };
+        // What has subcommands is of no other category, as Redis has it.
+        if !row.subcommands().is_empty() && name.eq_ignore_ascii_case(b"slow") {
+            names.push(row.name);
+        }
         looked_at += own.len() as u64;
         let of =
             |row: &&Command| categories(group, row).any(|other| other.as_bytes().eq_ignore_ascii_case(name));
@@ -139,4 +254,124 @@ fn category(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     call.array(names.len());
     names.iter().for_each(|name| put_bulk(call.out, name.as_bytes()));
     Ok(())
+}
+
+/// The command that words name, its number, and its arguments.
+fn named<'a>(words: Args<'a>) -> Option<(&'static Command, RowId, Args<'a>)> {
+    let mut rest = words;
+    let (row, id) = table::find(rest.next()?)?;
+    if !row.subcommands().is_empty()
+        && let Some(name) = rest.next()
+    {
+        let at = row.subcommand(name)?;
+        return Some((&row.subcommands()[at], table::sub(id, at), rest));
+    }
+    Some((row, id, rest))
+}
+
+fn dry_run(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+    call.spend(args.len() as u64 * NAME_NS);
+    let name = next(&mut args)?;
+    let users = call.cx.shared.access.users();
+    let user = std::str::from_utf8(name).ok().and_then(|name| users.get(name));
+    let user = user.ok_or_else(|| Fail::with(format!("ERR User '{}' not found", shown(name, 512))))?;
+    let words = args;
+    let command = args.at(0).unwrap_or_default();
+    let (row, id, args) =
+        named(words).ok_or_else(|| Fail::with(format!("ERR Command '{}' not found", shown(command, 512))))?;
+    if !row.takes(words.len()) {
+        return Err(Fail::arity(row.name));
+    }
+    let mut ns = 0;
+    let checked = check(user, (row, id), args, &mut ns);
+    call.spend(ns);
+    match checked {
+        Ok(()) => call.ok(),
+        Err(denied) => call.bulk(told(user, row, &denied, true).as_bytes()),
+    }
+}
+
+/// Most bits of a password that ACL GENPASS makes, and how many it makes unasked.
+const PASSWORD_BITS_MAX: i64 = 4096;
+const PASSWORD_BITS: i64 = 256;
+
+fn generate(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    if args.len() > 1 {
+        return Err(Fail::subcommand_arity("ACL", "GENPASS"));
+    }
+    let bits = args.at(0).map_or(Ok(PASSWORD_BITS), integer)?;
+    if !(1..=PASSWORD_BITS_MAX).contains(&bits) {
+        return Err(Fail::with(format!(
+            "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to {PASSWORD_BITS_MAX}"
+        )));
+    }
+    let digits = (bits as usize).div_ceil(4);
+    let mut bytes = [0; PASSWORD_BITS_MAX as usize / 8];
+    rand::rng().fill_bytes(&mut bytes);
+    let text: String = bytes.iter().take(digits.div_ceil(2)).map(|byte| format!("{byte:02x}")).collect();
+    call.bulk(&text.as_bytes()[..digits])
+}
+
+/// What it takes to tell an entry.
+const ENTRY_NS: u64 = 1_500;
+/// Bytes of a told entry, about.
+const ENTRY_BYTES: usize = 1 << 10;
+/// Entries that are told unasked.
+const ENTRIES: i64 = 10;
+
+fn log(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let count = match args.at(0) {
+        _ if args.len() > 1 => return Err(Fail::subcommand_arity("ACL", "LOG")),
+        Some(word) if is(word, "RESET") => {
+            call.cx.shared.access.log.clear();
+            return call.ok();
+        }
+        Some(count) => integer(count)?,
+        None => ENTRIES,
+    };
+    let entries = call.cx.shared.access.log.newest(usize::try_from(count).unwrap_or(0));
+    call.spend(entries.len() as u64 * ENTRY_NS);
+    call.make_room(entries.len() * ENTRY_BYTES)?;
+    call.array(entries.len());
+    entries.iter().for_each(|entry| put_entry(call, entry));
+    Ok(())
+}
+
+fn put_entry(call: &mut Call<'_, '_, '_>, entry: &Entry) {
+    let age_s = call.cx.now().saturating_sub(entry.updated) as f64 / 1000.0;
+    call.map(10);
+    put_bulk(call.out, b"count");
+    put_integer(call.out, entry.count as i64);
+    for (name, text) in [
+        ("reason", entry.reason.name().as_bytes()),
+        ("context", entry.whence.name().as_bytes()),
+        ("object", &entry.object),
+        ("username", &entry.user),
+    ] {
+        put_bulk(call.out, name.as_bytes());
+        put_bulk(call.out, text);
+    }
+    put_bulk(call.out, b"age-seconds");
+    put_double(call.out, call.client.resp3, age_s);
+    put_bulk(call.out, b"client-info");
+    put_bulk(call.out, entry.client.as_bytes());
+    for (name, n) in [
+        ("entry-id", entry.id),
+        ("timestamp-created", entry.created),
+        ("timestamp-last-updated", entry.updated),
+    ] {
+        put_bulk(call.out, name.as_bytes());
+        put_integer(call.out, n as i64);
+    }
+}
+
+/// How often something was refused, for INFO.
+pub(crate) fn refused(call: &Call<'_, '_, '_>) -> Vec<(&'static str, u64)> {
+    call.cx
+        .shared
+        .access
+        .log
+        .counts()
+        .map(|(reason, count): (Reason, u64)| (reason.figure(), count))
+        .collect()
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_protocol::resp::Args;
 use larder_store::{Eviction, MEMORY_BYTES_MIN, Store};
@@ -14,7 +14,7 @@ use super::PROCESS_NS;
 use super::commandlog::namesakes;
 use super::parameter::{PARAMETERS, Parameter};
 use super::secret::{self, REDACTED};
-use crate::core::digest::Digest;
+use crate::core::acl::user::User;
 use crate::core::glob::{Pattern, Weight};
 use crate::core::host::{CERTIFICATES_NS, Process};
 use crate::redis::call::bounded;
@@ -132,6 +132,10 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
         }
         "bind" => call.client.facts.listen_address.rsplit_once(':').map_or("", |(host, _)| host).to_owned(),
         "requirepass" => call.cx.shared.access.password().map_or("", |_| REDACTED).into(),
+        "aclfile" => call.cx.host.users_file().map_or(String::new(), |file| file.path().to_owned()),
+        "acl-pubsub-default" if call.cx.shared.access.all_channels() => "allchannels".into(),
+        "acl-pubsub-default" => "resetchannels".into(),
+        "acllog-max-len" => call.cx.shared.access.log.entries_max().to_string(),
         "protected-mode" => if call.cx.shared.access.protected() { "yes" } else { "no" }.into(),
         "proto-max-bulk-len" => common.limits.bulk_bytes_max(&call.cx.guard).to_string(),
         "notify-keyspace-events" => call.cx.shared.events.letters(),
@@ -258,7 +262,10 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
                 // What was so can be so again.
                 match was {
                     Was::Text(text) => _ = apply(call, parameter, text),
-                    Was::Password(password) => call.cx.shared.access.set_password(password),
+                    Was::Login(user) => {
+                        user.iter().for_each(|user| call.cx.shared.access.put_back_login(user));
+                        call.users_changed();
+                    }
                     Was::Tls(take_back) => take_back(),
                 }
             }
@@ -272,8 +279,8 @@ fn set(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 /// What a parameter was set to.
 enum Was<'h> {
     Text(String),
-    /// Of `requirepass`, which tells nobody what it is.
-    Password(Option<Digest>),
+    /// Of `requirepass`, which tells nobody what it is: by what the default user logged in.
+    Login(Option<Arc<User>>),
     /// Of those that the host sets together: what takes them back.
     Tls(Box<dyn FnOnce() + 'h>),
 }
@@ -281,7 +288,7 @@ enum Was<'h> {
 impl Was<'_> {
     fn of(call: &Call<'_, '_, '_>, parameter: &Parameter) -> Self {
         match parameter.name {
-            "requirepass" => Was::Password(call.cx.shared.access.password()),
+            "requirepass" => Was::Login(call.cx.shared.access.default_login()),
             _ => Was::Text(value(call, parameter)),
         }
     }
@@ -317,7 +324,10 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
             access.set_password((!text.is_empty()).then(|| text.as_str().into()));
             let mut text = text;
             text.zeroize();
+            call.users_changed();
         }
+        "acl-pubsub-default" => access.allow_all_channels(text == "allchannels"),
+        "acllog-max-len" => access.log.keep(number()),
         "protected-mode" => access.protect(text == "yes"),
         "notify-keyspace-events" if !text.is_empty() && !call.cx.shared.settings.dump => {
             return Err("keys may not be listed (-X)".into());

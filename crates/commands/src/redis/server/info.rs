@@ -356,6 +356,9 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("tracking_total_keys", 0);
     page.line("unexpected_error_replies", 0);
     page.line("total_error_replies", counted(Counter::RedisErrors));
+    for (name, count) in super::acl::refused(call) {
+        page.line(name, count);
+    }
     page.line("total_reads_processed", 0);
     page.line("total_writes_processed", 0);
     page.line("slowlog_len", RedisFigure::SlowCommands.of(figures));

@@ -2,6 +2,8 @@
 
 use larder_protocol::resp::parse_integer;
 
+use crate::core::acl::log::ENTRIES_MAX;
+
 /// What a parameter can be set to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
@@ -67,6 +69,9 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("databases", Kind::Fixed, "16"),
     at("io-threads", Kind::Fixed, ""),
     at("requirepass", Kind::Text, ""),
+    at("aclfile", Kind::Fixed, ""),
+    at("acl-pubsub-default", Kind::Word(&["allchannels", "resetchannels"]), "resetchannels"),
+    at("acllog-max-len", Kind::Number(0, ENTRIES_MAX as i64), "128"),
     at("protected-mode", Kind::YesNo, "yes"),
     at("proto-max-bulk-len", Kind::Memory, ""),
     at("timeout", Kind::Number(0, i32::MAX as i64), "0"),
@@ -151,7 +156,6 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("tls-replication", Kind::No, "no"),
     at("tls-cluster", Kind::No, "no"),
     // What Redis sets at start, and is nothing here.
-    at("aclfile", Kind::Fixed, ""),
     at("always-show-logo", Kind::Fixed, "no"),
     at("aof-rewrite-cpulist", Kind::Fixed, ""),
     at("aof_rewrite_cpulist", Kind::Fixed, ""),

@@ -142,6 +142,18 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
+    /// The client's user may run this: for clients that have to say who they are, or may not do everything.
+    #[cold]
+    fn admit_user(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+        // The password may have been taken away since.
+        self.client.standing.admit_unasked(&self.cx.shared.access);
+        if !self.client.standing.is_admitted() && !row.has(flag::NO_AUTH) {
+            return Err(Fail::of("NOAUTH Authentication required."));
+        }
+        let whence = self.whence();
+        self.permit(row, self.row.unwrap_or(RowId::MAX), args, whence)
+    }
+
     /// Runs the command of this name, if all holds that has to.
     fn run(&mut self, args: Args<'_>, named: Option<(&'static Command, RowId)>) -> Done {
         let mut rest = args;
@@ -177,12 +189,8 @@ impl Call<'_, '_, '_> {
         if !row.takes(args.len()) {
             return Err(Fail::arity(row.name));
         }
-        if !self.client.standing.is_admitted() && !self.cx.shared.access.asks() {
-            // The password was taken away since.
-            self.client.standing.admit();
-        }
-        if !self.client.standing.is_admitted() && !row.has(flag::NO_AUTH) {
-            return Err(Fail::of("NOAUTH Authentication required."));
+        if !self.client.standing.is_free() {
+            self.admit_user(row, rest)?;
         }
         self.is_allowed(row)?;
         if self.client.only_listens() && !row.has(flag::WHILE_LISTENING) {

@@ -11,11 +11,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use arrayvec::ArrayVec;
-use larder_protocol::resp::Partial;
+use larder_protocol::resp::{Encoder, Partial};
 use larder_store::{Attributes, Expect, Millis, Spaces, Upload};
 
 use super::gather::Discard;
 use super::turn::Turn;
+use crate::core::acl::log::Whence;
 use crate::core::context::Context;
 use crate::core::hold::LOOK_MS;
 use crate::core::input::{Looks, UPLOAD_RECEIVE_BYTES, UPLOAD_SPACE_MIN};
@@ -24,7 +25,7 @@ use crate::core::traffic::{self, Seen, Verb};
 use crate::core::work::copying_ns;
 use crate::redis::call::KEY_BYTES_MAX;
 use crate::redis::connection::client::ClientFacts;
-use crate::redis::fail::Fail;
+use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::expiry::deadline;
 use crate::redis::server::commandlog::Kind;
 use crate::redis::session::{Conversation, State};
@@ -150,13 +151,21 @@ impl Conversation {
             let follows = turn.cx.room.tap().follows(&key);
             follows.then(|| ArrayVec::try_from(key.bytes()).ok()).flatten()
         };
-        let done = turn.cx.guard.publish(incoming.upload, Expect::Any);
-        if let Some(key) = followed {
+        let permitted = self.permit_upload(turn, &incoming);
+        let admitted = permitted.is_ok();
+        let done = match permitted {
+            Ok(()) => turn.cx.guard.publish(incoming.upload, Expect::Any).map_err(|_| Fail::OUT_OF_MEMORY),
+            Err(fail) => {
+                drop(incoming.upload);
+                Err(fail)
+            }
+        };
+        if let Some(key) = followed.filter(|_| admitted) {
             let key = turn.cx.guard.key_in(self.client.db, &key);
             traffic::follow(turn.cx.room.tap(), &mut turn.cx.guard, &key, Verb::Write);
         }
-        let fail = done.err().map(|_| Fail::OUT_OF_MEMORY);
-        turn.count_single(incoming.row, true, fail.as_ref(), None);
+        let fail = done.err();
+        turn.count_single(incoming.row, admitted, fail.as_ref(), None);
         match &fail {
             None => {
                 turn.tally.sets += 1;
@@ -185,6 +194,28 @@ impl Conversation {
         let keys = turn.cx.shared.pause.holds.keys()?;
         let key = turn.cx.guard.key_in(self.client.db, incoming.upload.key());
         keys.has(key.hash()).then_some(LOOK_MS)
+    }
+
+    /// The client's user may still store what has come in: it might when that began, and may take any time for it.
+    ///
+    /// # Errors
+    /// It may not.
+    fn permit_upload(&mut self, turn: &mut Turn<'_, '_, '_, '_>, incoming: &Incoming) -> Done {
+        if !self.client.standing.look_again(&turn.cx.shared.access) {
+            self.client.facts.killed.store(true, Relaxed);
+            return Err(Fail::of("NOAUTH Authentication required."));
+        }
+        let (false, Some(row)) = (self.client.standing.is_free(), table::row(incoming.row)) else {
+            return Ok(());
+        };
+        let mut words = Encoder::default();
+        words.push(incoming.upload.key());
+        if !incoming.time.is_empty() {
+            words.push(&incoming.time);
+        }
+        // The value says nothing of what is asked.
+        words.push(b"");
+        turn.call(&mut self.client).permit(row, incoming.row, words.args(), Whence::TopLevel)
     }
 
     /// Memory ran out in the middle of a value: the rest is thrown away. The key keeps what it has.

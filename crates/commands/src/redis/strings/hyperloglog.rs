@@ -36,7 +36,7 @@ pub(crate) const ROWS: &[Command] = &[
     ),
     Command::args("pfmerge", -2, WRITE | DENYOOM, ALL_KEYS, merge)
         .tells(TOLD)
-        .access(&[Access::Extend, Access::Read])
+        .access(&[Access::Change, Access::Read])
         .weighs(Weighs::RegistersMerged)
         .doc(
             "2.8.9",

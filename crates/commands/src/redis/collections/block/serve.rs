@@ -14,7 +14,7 @@ use crate::core::work::copying_ns;
 use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE};
 use crate::redis::collections::peek_as;
 use crate::redis::collections::stream::trimming;
-use crate::redis::fail::Fail;
+use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null_array;
 
 /// So many are served at a time, fewer where they stand in many lines, or are given much.
@@ -107,7 +107,12 @@ impl Serving<'_, '_> {
                     self.waiters.leave_lines(&waiter);
                     continue;
                 }
-                let first = self.first(name, &waiter);
+                let (ns, may) = self.may_take(&waiter);
+                let first = match may {
+                    Ok(()) => self.first(name, &waiter),
+                    Err(fail) => self.refuse(name, &waiter, fail),
+                };
+                *left = left.saturating_sub((ns / SERVE_NS) as isize);
                 if matches!(first, First::Nothing) {
                     break;
                 }
@@ -154,10 +159,18 @@ impl Serving<'_, '_> {
             if !self.ready(&key, &waiter) {
                 continue;
             }
-            self.guard.begin_in(db, waiter.keys.iter().map(|key| &**key));
-            let key = self.guard.key_in(db, name);
-            let given = self.give_of_stream(&key, &waiter);
-            self.guard.finish();
+            let (ns, may) = self.may_take(&waiter);
+            *left -= (ns / SERVE_NS) as isize;
+            let given = match may {
+                Ok(()) => {
+                    self.guard.begin_in(db, waiter.keys.iter().map(|key| &**key));
+                    let key = self.guard.key_in(db, name);
+                    let given = self.give_of_stream(&key, &waiter);
+                    self.guard.finish();
+                    given
+                }
+                Err(fail) => self.refuse(name, &waiter, fail),
+            };
             *left -= 1 + (waiter.keys.len() / LINES_AS_ONE) as isize;
             match given {
                 First::Nothing => {}
@@ -168,6 +181,13 @@ impl Serving<'_, '_> {
                 First::Gone => self.waiters.leave_lines(&waiter),
             }
         }
+    }
+
+    /// Whether a waiter's user may still have what it waits for, and what it took to look.
+    fn may_take(&self, waiter: &Waiter) -> (u64, Done) {
+        let mut ns = 0;
+        let may = waiter.may_take(&self.common.access, self.guard.now(), &mut ns);
+        (ns, may)
     }
 
     /// Whether there is something at a key for one who waits for a stream.

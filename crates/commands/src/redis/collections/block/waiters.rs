@@ -17,13 +17,17 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_protocol::resp::Args;
-use larder_store::{Moment, Type};
+use larder_store::{Millis, Moment, Type};
 
 use super::want::{Taken, Want};
+use crate::core::access::{Access, Since, Snapshot};
+use crate::core::acl::log::Whence;
 use crate::core::host::Host;
 use crate::core::output::Output;
 use crate::redis::connection::client::{Client, ClientFacts};
-use crate::redis::fail::Done;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::permissions::{REFUSAL_NS, check_waiting, note_denied, told};
+use crate::redis::table::{self, RowId};
 
 /// Parts of the table, each under its lock.
 const SHARDS: usize = 16;
@@ -85,6 +89,9 @@ pub(crate) struct Waiter {
     /// Each once, in the order in which they were named.
     pub(super) keys: Box<[Box<[u8]>]>,
     facts: Arc<ClientFacts>,
+    /// The client's user when it began to wait, and the row of its command.
+    user: Snapshot,
+    row: RowId,
     /// Its place in each line, given when it joins them.
     number: AtomicU64,
     stands: AtomicU8,
@@ -106,7 +113,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Waiter {
     /// One that stands in no line yet.
-    pub fn new(client: &Client, want: Want, keys: Args<'_>) -> Waiter {
+    pub fn new(client: &Client, row: RowId, want: Want, keys: Args<'_>) -> Waiter {
         let mut known = HashSet::new();
         Waiter {
             want,
@@ -114,6 +121,8 @@ impl Waiter {
             resp3: client.resp3,
             keys: keys.filter(|key| known.insert(*key)).map(|key| key.into()).collect(),
             facts: Arc::clone(&client.facts),
+            user: client.standing.snapshot(),
+            row,
             number: AtomicU64::new(0),
             stands: AtomicU8::new(Stands::Waiting as u8),
             called: AtomicBool::new(false),
@@ -140,6 +149,25 @@ impl Waiter {
     /// Ends its wait, if it still waits.
     pub(super) fn end(&self, how: Stands) -> bool {
         self.change(Stands::Waiting, how)
+    }
+
+    /// Its user may still have what it waits for: asked before it is given anything. What it takes is added to `ns`.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(super) fn may_take(&self, access: &Access, now: Millis, ns: &mut u64) -> Done {
+        let user = match self.user.since(access) {
+            Since::AsGood => return Ok(()),
+            Since::Gone => return Err(Fail::of("NOPERM The user is gone")),
+            Since::Changed(user) => user,
+        };
+        let Some(row) = table::row(self.row) else { return Ok(()) };
+        let checked = check_waiting(&user, (row, self.row), &self.keys, self.want.target(), ns);
+        checked.map_err(|denied| {
+            *ns += REFUSAL_NS;
+            note_denied(access, Whence::TopLevel, row, &denied, user.name(), &self.facts, now);
+            Fail::with(format!("NOPERM {}", told(&user, row, &denied, false)))
+        })
     }
 
     /// It is given something, if it still waits and is to stay: nobody else is to.

@@ -1,0 +1,199 @@
+//! Whether a connection has said who it is, and which user it is: as that was when it was looked at last.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Access, DEFAULT_ID, DEFAULT_USER};
+use crate::core::acl::user::User;
+use crate::core::context::Context;
+use crate::core::strangers::Stranger;
+
+/// Whether a connection has said who it is, and which user it is then.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    /// Nothing need be asked before it does what it asks for: it has said who it is, or need not, and its user may do
+    /// everything.
+    free: bool,
+    /// It has said who it is, or need not.
+    admitted: bool,
+    /// [`Access::epoch`] when its user was looked at.
+    epoch: u64,
+    /// Its user; none: the default one, which may do everything, or none yet.
+    user: Option<Arc<User>>,
+    /// It has to, and did not.
+    stranger: Option<Stranger>,
+}
+
+impl Standing {
+    /// Of a connection that has just begun to speak.
+    pub fn new(cx: &Context<'_, '_>) -> Standing {
+        let mut standing = Standing::of_nobody();
+        standing.begin(&cx.shared.access);
+        if !standing.admitted {
+            standing.stranger = strange(cx, cx.shared.settings.strangers_max);
+        }
+        standing
+    }
+
+    /// Of a connection that is not asked.
+    pub fn unasked(access: &Access) -> Standing {
+        let mut standing = Standing::of_nobody();
+        standing.begin(access);
+        standing
+    }
+
+    fn of_nobody() -> Standing {
+        Standing { free: false, admitted: false, epoch: 0, user: None, stranger: None }
+    }
+
+    /// It is the default user where nobody is asked, and else nobody.
+    fn begin(&mut self, access: &Access) {
+        // Read first: what has changed since is looked at again.
+        self.epoch = access.epoch();
+        self.admitted = !access.asks();
+        self.user = None;
+        if self.admitted && access.restricts.load(Relaxed) {
+            self.user = access.users().get(DEFAULT_USER).cloned();
+        }
+        self.free = self.admitted && self.user.as_ref().is_none_or(|user| user.may_everything());
+    }
+
+    /// It has said who it is, or need not, and may do everything.
+    #[inline]
+    pub fn is_free(&self) -> bool {
+        self.free
+    }
+
+    /// It has said who it is, or need not.
+    #[inline]
+    pub fn is_admitted(&self) -> bool {
+        self.admitted
+    }
+
+    /// Its user, where that is not one who may do everything, or has said who it is.
+    pub fn user(&self) -> Option<&Arc<User>> {
+        self.user.as_ref()
+    }
+
+    /// Takes its user out for a look, to be put back by [`Standing::put_back`].
+    #[inline]
+    pub fn take_user(&mut self) -> Option<Arc<User>> {
+        self.user.take()
+    }
+
+    /// Puts its user back.
+    #[inline]
+    pub fn put_back(&mut self, user: Arc<User>) {
+        self.user = Some(user);
+    }
+
+    /// Which user it is now, for what is asked again later.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { epoch: self.epoch, user: self.user.clone() }
+    }
+
+    /// It is the same user with the same rules as then: what was allowed is allowed now.
+    pub fn is_as(&self, then: &Snapshot) -> bool {
+        match (&self.user, &then.user) {
+            (None, None) => true,
+            (Some(now), Some(then)) => Arc::ptr_eq(now, then),
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
+    /// It has to say who it is, and there are too many who have to.
+    pub fn is_one_too_many(&self) -> bool {
+        !self.admitted && self.stranger.is_none()
+    }
+
+    /// That it has to say who it is, and did not.
+    pub fn stranger(&self) -> Option<&Stranger> {
+        self.stranger.as_ref()
+    }
+
+    /// It has said who it is: a user, as it was at this epoch.
+    pub fn admit(&mut self, user: Arc<User>, epoch: u64) {
+        let free = user.may_everything();
+        *self = Standing { free, admitted: true, epoch, user: Some(user), stranger: None };
+    }
+
+    /// It is not asked any more: it is the default user, if it has not said otherwise.
+    pub fn admit_unasked(&mut self, access: &Access) {
+        if !self.admitted && !access.asks() {
+            self.begin(access);
+            if self.admitted {
+                self.stranger = None;
+            }
+        }
+    }
+
+    /// Users may have been changed: what its user may do now. False if its user is gone.
+    #[cold]
+    pub fn look_again(&mut self, access: &Access) -> bool {
+        if self.epoch == access.epoch() {
+            return true;
+        }
+        let users = access.users();
+        self.epoch = users.epoch;
+        if !self.admitted {
+            return true;
+        }
+        let (name, id) = self.user.as_ref().map_or((DEFAULT_USER, DEFAULT_ID), |user| (user.name(), user.id));
+        let Some(user) = users.get(name).filter(|user| user.id == id) else {
+            // Whatever it does before it is closed, it does as nobody.
+            *self = Standing { epoch: users.epoch, ..Standing::of_nobody() };
+            return false;
+        };
+        self.free = user.may_everything();
+        self.user = Some(Arc::clone(user));
+        true
+    }
+
+    /// What it said of itself is forgotten. It is not turned away, however many strangers there are.
+    pub fn forget(&mut self, cx: &Context<'_, '_>) {
+        self.begin(&cx.shared.access);
+        if self.admitted {
+            self.stranger = None;
+        } else if self.stranger.is_none() {
+            self.stranger = strange(cx, usize::MAX);
+        }
+    }
+}
+
+/// Which user a connection was at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    epoch: u64,
+    user: Option<Arc<User>>,
+}
+
+/// What has become of a user since a [`Snapshot`].
+#[derive(Debug)]
+pub(crate) enum Since {
+    /// Nothing, or it may do everything now.
+    AsGood,
+    /// It has other rules.
+    Changed(Arc<User>),
+    Gone,
+}
+
+impl Snapshot {
+    /// What has become of the user. A change that this does not see comes behind what its caller does.
+    pub fn since(&self, access: &Access) -> Since {
+        if self.epoch == access.epoch() {
+            return Since::AsGood;
+        }
+        let users = access.users();
+        let (name, id) = self.user.as_ref().map_or((DEFAULT_USER, DEFAULT_ID), |user| (user.name(), user.id));
+        let Some(now) = users.get(name).filter(|user| user.id == id) else { return Since::Gone };
+        if now.may_everything() || self.user.as_ref().is_some_and(|then| Arc::ptr_eq(then, now)) {
+            return Since::AsGood;
+        }
+        Since::Changed(Arc::clone(now))
+    }
+}
+
+/// One more that has to say who it is; none if there are `max`.
+pub(crate) fn strange(cx: &Context<'_, '_>, max: usize) -> Option<Stranger> {
+    Stranger::new(&cx.shared.strangers, cx.host.clock_us() / 1000, max)
+}

@@ -1,0 +1,23 @@
+//! What users may do: Redis's rules, in the form that they are checked in.
+//!
+//! ```text
+//! User ── on, nopass, passwords
+//!   ├──── root ───────┐   Rules: commands (a bit for each, and first arguments), keys, channels
+//!   └──── selectors ──┴─► one of them has to allow all of a request
+//! ```
+//!
+//! - [`catalog`]: which commands there are, and their categories; rules name them
+//! - [`pattern`]: one key pattern or channel pattern
+//! - [`rules`]: the root's rules, or a selector's: changed by one word at a time, checked, printed
+//! - [`user`]: a user: changed by the words of `ACL SETUSER`, checked, printed as `ACL LIST` does
+//! - [`mod@file`]: lines that make users; [`log`]: what was refused
+//!
+//! A user never changes: a change makes another one, which takes its place ([`super::access`]). Commands are numbers here,
+//! those of the table that the catalog was made of.
+
+pub(crate) mod catalog;
+pub(crate) mod file;
+pub(crate) mod log;
+pub(crate) mod pattern;
+pub(crate) mod rules;
+pub(crate) mod user;

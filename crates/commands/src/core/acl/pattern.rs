@@ -1,0 +1,130 @@
+//! One pattern of keys or channels. Nearly all are names, or `prefix*`: these are compared without a look for stars.
+
+use crate::core::glob::{Weight, is_bounded, matches};
+
+/// What a command does with a key, as far as rules tell it apart: a bit each for reading and writing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Need(u8);
+
+impl Need {
+    /// Neither its value is read nor written: only whether it is there, for example.
+    pub const NOTHING: Need = Need(0);
+    /// Its value is read.
+    pub const READ: Need = Need(1);
+    /// It is written, or removed.
+    pub const WRITE: Need = Need(2);
+    /// Both.
+    pub const BOTH: Need = Need(3);
+
+    /// What is needed by either.
+    pub const fn and(self, other: Need) -> Need {
+        Need(self.0 | other.0)
+    }
+
+    /// Whoever may do this may do `other`.
+    #[inline]
+    pub const fn covers(self, other: Need) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// A pattern, read once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Glob {
+    text: Box<[u8]>,
+    kind: Kind,
+    /// What it takes to match it, beside what each byte of a name takes.
+    ns: u32,
+    byte_ns: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The one name.
+    Exact,
+    /// Names that begin with so many bytes of it.
+    Prefix(usize),
+    /// Anything else.
+    Any,
+}
+
+/// What it takes to compare a name with another, or with a prefix.
+const COMPARE_NS: u32 = 5;
+
+impl Glob {
+    /// Reads a pattern; none if it is longer than one may be.
+    pub fn new(text: &[u8]) -> Option<Glob> {
+        if !is_bounded(text) {
+            return None;
+        }
+        let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'\\');
+        let kind = match text.iter().position(is_special) {
+            None => Kind::Exact,
+            Some(at) if text[at..] == *b"*" => Kind::Prefix(at),
+            Some(_) => Kind::Any,
+        };
+        let (ns, byte_ns) = match kind {
+            Kind::Exact | Kind::Prefix(_) => (COMPARE_NS, 0),
+            Kind::Any => {
+                let weight = Weight::of(text);
+                let ns = weight.at_once_ns(0).saturating_add(weight.read_ns);
+                (u32::try_from(ns).unwrap_or(u32::MAX), u32::try_from(weight.byte_ns).unwrap_or(u32::MAX))
+            }
+        };
+        Some(Glob { text: text.into(), kind, ns, byte_ns })
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// It is `*`.
+    pub fn is_star(&self) -> bool {
+        self.kind == Kind::Prefix(0)
+    }
+
+    /// The name is as the pattern says.
+    #[inline]
+    pub fn matches(&self, name: &[u8]) -> bool {
+        match self.kind {
+            Kind::Exact => *self.text == *name,
+            // In Redis no pattern but the empty one has the empty name.
+            Kind::Prefix(bytes) => name.starts_with(&self.text[..bytes]) && !name.is_empty(),
+            Kind::Any => matches(&self.text, name),
+        }
+    }
+
+    /// What it takes to compare a name of so many bytes, at most.
+    #[inline]
+    pub fn cost_ns(&self, bytes: usize) -> u64 {
+        u64::from(self.ns) + u64::from(self.byte_ns) * bytes as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_pattern_says_what_the_glob_says() {
+        let names: &[&[u8]] = &[b"", b"a", b"app:", b"app:1", b"app:*", b"ap", b"b", b"app:12", b"*"];
+        for text in
+            ["", "*", "**", "a*", "app:*", "app:?", "app:1", "app:\\*", "[ab]*", "*1", "a*1*", "app:**"]
+        {
+            let glob = Glob::new(text.as_bytes()).expect("short");
+            for name in names {
+                let says = matches(text.as_bytes(), name);
+                assert_eq!(glob.matches(name), says, "{text} {}", String::from_utf8_lossy(name));
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_no_longer_than_one_of_keys_may_be() {
+        for (bytes, is_one) in [((64 << 10) - 1, true), (64 << 10, true), ((64 << 10) + 1, false)] {
+            assert_eq!(Glob::new(&vec![b'a'; bytes]).is_some(), is_one);
+        }
+        assert!(Glob::new(&[b'?'; 4097]).is_none());
+    }
+}

@@ -1,0 +1,377 @@
+//! What the client's user may do: asked before each command, unless the user may do everything.
+//!
+//! ```text
+//! Standing::is_free ── yes ──► nothing is asked, and the client is read ahead
+//!        │ no
+//!        └─► permit: the command, its keys, its channels ──► User::check ──► -NOPERM, and ACL LOG
+//! ```
+//!
+//! A request is asked for where it is queued, where it runs, in scripts before each command, and again where the user or its
+//! rules are others than they were: in EXEC, before one that waits is given something, before a value that was on its way in
+//! is stored, and for each channel that is listened to. What a command does with its keys is what its row says, as `COMMAND
+//! GETKEYSANDFLAGS` tells it.
+
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::fence;
+
+use larder_protocol::resp::Args;
+use larder_store::Millis;
+
+use super::call::{Call, Flow};
+use super::connection::client::ClientFacts;
+use super::connection::clients;
+use super::fail::{Done, Fail};
+use super::server::introspect::{CATEGORIES, categories};
+use super::table::{self, Access, Channels, Command, RowId, flag};
+use crate::core;
+use crate::core::access::{Since, Snapshot};
+use crate::core::acl::catalog::{Catalog, Entry};
+use crate::core::acl::log::{Reason, Refusal, Whence};
+use crate::core::acl::pattern::Need;
+use crate::core::acl::rules::{Asked, CHECK_NS_MAX, Denied};
+use crate::core::acl::user::User;
+
+/// What it takes to refuse a request: a client is described, and an entry of ACL LOG made or raised.
+pub(crate) const REFUSAL_NS: u64 = 2_500;
+/// What it takes to begin to look at a queued command.
+const QUEUED_NS: u64 = 20;
+/// Refusals of one EXEC that ACL LOG has; more are only counted.
+const NOTED_MAX: usize = 64;
+
+const NO_AUTH: Fail = Fail::of("NOAUTH Authentication required.");
+
+/// What was looked at for one request, or one EXEC.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    /// What that took, in nanoseconds.
+    pub ns: u64,
+    refused: usize,
+}
+
+fn reason_of(denied: &Denied<'_>) -> Reason {
+    match denied {
+        Denied::Command | Denied::TooMuch => Reason::Command,
+        Denied::Key(_) => Reason::Key,
+        Denied::Channel(_) => Reason::Channel,
+    }
+}
+
+/// Notes for ACL LOG that a client was denied a command, as this user.
+#[cold]
+pub(crate) fn note_denied(
+    access: &core::access::Access,
+    whence: Whence,
+    row: &Command,
+    denied: &Denied<'_>,
+    user: &str,
+    client: &ClientFacts,
+    now: Millis,
+) {
+    let object = match denied {
+        Denied::Command | Denied::TooMuch => row.name.as_bytes(),
+        Denied::Key(name) | Denied::Channel(name) => name,
+    };
+    let client = clients::line(client, now);
+    let reason = reason_of(denied);
+    access.log.note(&Refusal { reason, whence, object, user: user.as_bytes(), client }, now);
+}
+
+/// The commands, as rules know them.
+static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
+    let bits = |group, row| {
+        let bit = |name| CATEGORIES.iter().position(|known| *known == name).map_or(0, |bit| 1 << bit);
+        categories(group, row).map(bit).sum()
+    };
+    let entry = |(id, group, row): (RowId, _, &'static Command)| {
+        let first = table::sub(id, 0);
+        let subcommands = first..first + row.subcommands().len() as RowId;
+        let subcommands = if row.subcommands().is_empty() { 0..0 } else { subcommands };
+        Entry { name: row.name, categories: bits(group, row), subcommands }
+    };
+    Catalog::new(table::numbered().map(entry).collect(), CATEGORIES)
+});
+
+/// The commands that rules may name.
+pub(crate) fn catalog() -> &'static Catalog {
+    &CATALOG
+}
+
+/// What is needed for this to be done with a key.
+fn need(access: Access) -> Need {
+    match access {
+        Access::Look => Need::NOTHING,
+        Access::Read | Access::Deliver => Need::READ,
+        Access::Replace
+        | Access::Make
+        | Access::Extend
+        | Access::Update
+        | Access::Reduce
+        | Access::Remove => Need::WRITE,
+        Access::Change | Access::Take => Need::BOTH,
+    }
+}
+
+/// Calls `visit` with each key among `args`, which begin behind the name, and what is needed for it.
+fn each_need<'a>(row: &Command, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8], Need)) {
+    let always = row.uses.map(|uses| uses(args));
+    let mut nth = 0;
+    row.each_key(args, &mut |key| {
+        visit(key, need(always.unwrap_or_else(|| row.access_of(nth))));
+        nth += 1;
+    });
+}
+
+/// Calls `visit` with each channel among `args`, and whether it is a pattern.
+fn each_channel<'a>(row: &Command, args: Args<'a>, visit: &mut dyn FnMut(&'a [u8], bool)) {
+    match row.channels {
+        Channels::None => {}
+        Channels::First => args.take(1).for_each(|channel| visit(channel, false)),
+        Channels::All => args.for_each(|channel| visit(channel, false)),
+        Channels::Patterns => args.for_each(|channel| visit(channel, true)),
+    }
+}
+
+/// Whether a user may run a command with these arguments, which begin behind its name. What it takes is added to `ns`.
+///
+/// # Errors
+/// It may not.
+pub(crate) fn check<'a>(
+    user: &User,
+    (row, id): (&'static Command, RowId),
+    args: Args<'a>,
+    ns: &mut u64,
+) -> Result<(), Denied<'a>> {
+    with_asked(row, id, args, |asked| user.check(asked, ns))
+}
+
+/// Whether a user may still be given something of these keys, for which a command of its waits; and write to `target`, if
+/// there is one. What it takes is added to `ns`.
+///
+/// # Errors
+/// It may not.
+pub(crate) fn check_waiting<'a>(
+    user: &User,
+    (row, id): (&'static Command, RowId),
+    keys: &'a [Box<[u8]>],
+    target: Option<&'a [u8]>,
+    ns: &mut u64,
+) -> Result<(), Denied<'a>> {
+    let each = |visit: &mut dyn FnMut(&'a [u8], Need)| {
+        keys.iter().for_each(|key| visit(key, need(row.access_of(0))));
+        target.into_iter().for_each(|target| visit(target, need(row.access_of(1))));
+    };
+    user.check(
+        &Asked {
+            command: id,
+            is_free: false,
+            first: keys.first().map(|key| &**key),
+            keys: &each,
+            channels: &|_| {},
+        },
+        ns,
+    )
+}
+
+fn with_asked<'a, R>(
+    row: &'static Command,
+    id: RowId,
+    args: Args<'a>,
+    f: impl FnOnce(&Asked<'_, 'a>) -> R,
+) -> R {
+    let keys = |visit: &mut dyn FnMut(&'a [u8], Need)| each_need(row, args, visit);
+    let channels = |visit: &mut dyn FnMut(&'a [u8], bool)| each_channel(row, args, visit);
+    f(&Asked {
+        command: id,
+        is_free: row.has(flag::NO_AUTH),
+        first: args.clone().next(),
+        keys: &keys,
+        channels: &channels,
+    })
+}
+
+/// Most bytes of a name that is told why it was refused.
+const SHOWN_BYTES_MAX: usize = 512;
+
+/// In Redis's words, without the first; `tells` also which key or channel it is.
+pub(crate) fn told(user: &User, row: &Command, denied: &Denied<'_>, tells: bool) -> String {
+    let shown = |bytes: &[u8]| super::fail::shown(bytes, SHOWN_BYTES_MAX);
+    match denied {
+        Denied::Command => {
+            format!("User {} has no permissions to run the '{}' command", user.name(), row.name)
+        }
+        Denied::Key(key) if tells => {
+            format!("User {} has no permissions to access the '{}' key", user.name(), shown(key))
+        }
+        Denied::Channel(channel) if tells => {
+            format!("User {} has no permissions to access the '{}' channel", user.name(), shown(channel))
+        }
+        Denied::Key(_) => "No permissions to access a key".into(),
+        Denied::Channel(_) => "No permissions to access a channel".into(),
+        Denied::TooMuch => "Too many keys for the patterns of this user".into(),
+    }
+}
+
+/// Why EXEC does not carry out what was queued.
+fn told_late(denied: &Denied<'_>) -> &'static str {
+    match denied {
+        Denied::Command => "no permission to execute the command or subcommand",
+        Denied::Key(_) => "no permission to touch the specified keys",
+        Denied::Channel(_) => "no permission to access one of the channels used as arguments",
+        Denied::TooMuch => "too many keys for the patterns of this user",
+    }
+}
+
+impl Call<'_, '_, '_> {
+    /// The client may run a command, as far as it is up to its user: for those who may not do everything.
+    ///
+    /// # Errors
+    /// It may not; it is noted.
+    #[cold]
+    pub fn permit(&mut self, row: &'static Command, id: RowId, args: Args<'_>, whence: Whence) -> Done {
+        let say = |user: &User, denied: &Denied<'_>| {
+            let why = told(user, row, denied, false);
+            Fail::with(match whence {
+                Whence::Script => format!("ERR ACL failure in script: {why}"),
+                Whence::TopLevel | Whence::Multi => format!("NOPERM {why}"),
+            })
+        };
+        self.permit_or(row, id, args, whence, &mut Looked::default(), say)
+    }
+
+    /// The same in EXEC, of a command that was queued while the client was another user, or its user had other rules;
+    /// `looked` is what the same EXEC has looked at so far.
+    ///
+    /// # Errors
+    /// It may not; it is noted.
+    #[cold]
+    pub fn permit_queued(
+        &mut self,
+        row: &'static Command,
+        id: RowId,
+        args: Args<'_>,
+        looked: &mut Looked,
+    ) -> Done {
+        self.permit_or(row, id, args, Whence::Multi, looked, |_, denied| {
+            Fail::with(format!(
+                "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: {}",
+                told_late(denied)
+            ))
+        })
+    }
+
+    /// Looks whether a queued command may run, and tells nobody; false if all looks have taken too long by then.
+    pub fn looks_at_queued(
+        &self,
+        row: &'static Command,
+        id: RowId,
+        args: Args<'_>,
+        looked: &mut Looked,
+    ) -> bool {
+        let Some(user) = self.client.standing.user() else { return true };
+        looked.ns += QUEUED_NS;
+        let denied = check(user, (row, id), args, &mut looked.ns);
+        denied != Err(Denied::TooMuch) && looked.ns <= CHECK_NS_MAX / 2
+    }
+
+    fn permit_or(
+        &mut self,
+        row: &'static Command,
+        id: RowId,
+        args: Args<'_>,
+        whence: Whence,
+        looked: &mut Looked,
+        say: impl FnOnce(&User, &Denied<'_>) -> Fail,
+    ) -> Done {
+        // Not a clone: its count is on a line that all workers of this user would write.
+        let Some(user) = self.client.standing.take_user() else {
+            // In EXEC it may have removed its own user.
+            let may = self.client.standing.is_admitted() || row.has(flag::NO_AUTH);
+            return if may { Ok(()) } else { Err(NO_AUTH) };
+        };
+        let before = looked.ns;
+        let checked = check(&user, (row, id), args, &mut looked.ns);
+        self.spend(looked.ns.saturating_sub(before));
+        let done = checked.map_err(|denied| {
+            looked.refused += 1;
+            if looked.refused > NOTED_MAX {
+                self.cx.shared.access.log.count(reason_of(&denied));
+            } else {
+                self.spend(REFUSAL_NS);
+                let (access, now) = (&self.cx.shared.access, self.cx.now());
+                note_denied(access, whence, row, &denied, user.name(), &self.client.facts, now);
+            }
+            say(&user, &denied)
+        });
+        self.client.standing.put_back(user);
+        done
+    }
+
+    /// Notes what was refused, for ACL LOG.
+    #[cold]
+    pub fn note_refusal(&mut self, reason: Reason, whence: Whence, object: &[u8], user: &[u8]) {
+        self.spend(REFUSAL_NS);
+        let client = clients::line(&self.client.facts, self.cx.now());
+        let refusal = Refusal { reason, whence, object, user, client };
+        self.cx.shared.access.log.note(&refusal, self.cx.now());
+    }
+
+    /// The client's user may still listen to a name that it listens to from now on: asked behind that, for who takes channels
+    /// away looks for those that listen.
+    ///
+    /// # Errors
+    /// It may not, or is gone: the connection is closed.
+    pub fn still_hears(&mut self, then: &Snapshot, channel: &[u8], is_pattern: bool) -> Done {
+        fence(SeqCst);
+        let may = match then.since(&self.cx.shared.access) {
+            Since::AsGood => true,
+            Since::Gone => false,
+            Since::Changed(user) => {
+                let mut ns = 0;
+                let may = user.may_hear(channel, is_pattern, &mut ns);
+                self.spend(ns);
+                may
+            }
+        };
+        if may {
+            return Ok(());
+        }
+        self.flow = Flow::Close;
+        let facts = &self.client.facts;
+        if !facts.killed.swap(true, Relaxed) {
+            self.cx.host.kill(facts.place, facts.id);
+        }
+        Err(Fail::of("NOPERM No permissions to access a channel"))
+    }
+
+    /// By what the client asks.
+    pub fn whence(&self) -> Whence {
+        if self.client.transaction.is_open() { Whence::Multi } else { Whence::TopLevel }
+    }
+
+    /// A script may call a command: its keys and channels among them.
+    pub fn may_call(&mut self, row: &'static Command, id: RowId, args: Args<'_>) -> bool {
+        let Some(user) = self.client.standing.user().filter(|_| !self.client.standing.is_free()) else {
+            return true;
+        };
+        let mut ns = 0;
+        let may = check(user, (row, id), args, &mut ns).is_ok();
+        self.spend(ns);
+        may
+    }
+
+    /// The user may read every key by this command: such that its arguments do not name, too.
+    pub fn may_read_every_key(&mut self, name: &str, args: Args<'_>) -> bool {
+        let Some(user) = self.client.standing.user().filter(|_| !self.client.standing.is_free()) else {
+            return true;
+        };
+        let Some((row, id)) = table::find(name.as_bytes()) else { return false };
+        let mut ns = 0;
+        let may = with_asked(row, id, args, |asked| user.may_with_every_key(asked, Need::READ, &mut ns));
+        self.spend(ns);
+        may
+    }
+}
+
+#[cfg(test)]
+mod model;

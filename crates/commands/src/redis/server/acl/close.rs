@@ -1,0 +1,156 @@
+//! Whom a change of users closes: connections of users that are gone, and those that listen to what they may not hear any more.
+//!
+//! The new rules are seen first, then it is looked who listens. Who begins to listen meanwhile looks at the rules behind
+//! that ([`Call::still_hears`]): one of the two sees the other.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::fence;
+
+use smallvec::SmallVec;
+
+use crate::core::acl::user::User;
+use crate::core::topics::Kind;
+use crate::core::work::copying_ns;
+use crate::redis::call::{Call, Flow};
+use crate::redis::connection::client::ClientFacts;
+use crate::redis::fail::{Done, Fail};
+use crate::redis::steps::job::{Job, Step};
+
+/// What it takes to look at the client of a connection.
+const CLIENT_NS: u64 = 60;
+/// What it takes to look at a name that somebody listens to, and at each who does.
+const TOPIC_NS: u64 = 100;
+const TARGET_NS: u64 = 30;
+
+impl Call<'_, '_, '_> {
+    /// Users were changed: each connection looks at its own again, this one at once.
+    pub(crate) fn users_changed(&mut self) {
+        self.cx.shared.look_in_time(self.cx.now());
+        fence(SeqCst);
+        if !self.client.standing.look_again(&self.cx.shared.access) {
+            self.flow = Flow::Close;
+        }
+    }
+
+    /// Closes the connections of users that are gone.
+    pub(super) fn close_those(&mut self, is_gone: &dyn Fn(&str) -> bool) {
+        let clients = self.shared.clients.list();
+        self.spend(clients.len() as u64 * CLIENT_NS);
+        for facts in clients {
+            if is_gone(&facts.names().user) {
+                self.close_client(&facts);
+            }
+        }
+    }
+
+    /// Closes a connection: this one behind its reply.
+    fn close_client(&mut self, facts: &Arc<ClientFacts>) {
+        if Arc::ptr_eq(facts, &self.client.facts) {
+            self.flow = Flow::Close;
+        } else if !facts.killed.swap(true, Relaxed) {
+            self.cx.host.kill(facts.place, facts.id);
+        }
+    }
+
+    /// Closes the connections of these users that listen to what they may not hear any more, and says OK. It looks at some of
+    /// all names a step; in EXEC, which has no steps, whoever listens to anything is closed.
+    pub(super) fn close_deaf(&mut self, users: Vec<Arc<User>>) -> Done {
+        if users.is_empty() {
+            return self.ok();
+        }
+        let clients = self.shared.clients.list();
+        self.spend(clients.len() as u64 * CLIENT_NS);
+        let places: HashMap<&str, usize> =
+            users.iter().enumerate().map(|(at, user)| (user.name(), at)).collect();
+        let listening: HashMap<u64, (Arc<ClientFacts>, usize)> = clients
+            .into_iter()
+            .filter(|facts| facts.listens())
+            .filter_map(|facts| {
+                let user = *places.get(&*facts.names().user)?;
+                Some((facts.id, (facts, user)))
+            })
+            .collect();
+        if listening.is_empty() {
+            return self.ok();
+        }
+        if self.cx.guard.in_transaction() {
+            listening.values().for_each(|(facts, _)| self.close_client(facts));
+            return self.ok();
+        }
+        self.work(Deafening { users, listening, kind: Kind::Channel, part: 0, names: Vec::new() })
+    }
+}
+
+/// All names that are listened to, gone through for some of those who listen.
+#[derive(Debug)]
+struct Deafening {
+    users: Vec<Arc<User>>,
+    /// By their numbers: who listens, and as which of the users.
+    listening: HashMap<u64, (Arc<ClientFacts>, usize)>,
+    /// Which names are next, and those that are left of the part before.
+    kind: Kind,
+    part: usize,
+    names: Vec<Arc<[u8]>>,
+}
+
+impl Deafening {
+    /// Goes through one name: what that took, or none if there is none left.
+    fn one(&mut self, call: &mut Call<'_, '_, '_>) -> Option<u64> {
+        let topics = &call.cx.shared.topics;
+        let Some(name) = self.names.pop() else {
+            match topics.names_in(self.kind, self.part) {
+                Some(names) => (self.names, self.part) = (names, self.part + 1),
+                None => {
+                    self.part = 0;
+                    self.kind = match self.kind {
+                        Kind::Channel => Kind::Shard,
+                        Kind::Shard => Kind::Pattern,
+                        Kind::Pattern => return None,
+                    };
+                }
+            }
+            return Some(TOPIC_NS * (1 + self.names.len() as u64 / 4));
+        };
+        let targets = topics.targets(self.kind, &name);
+        let mut ns = TOPIC_NS + TARGET_NS * targets.len() as u64 + copying_ns(name.len() as u64);
+        // What was found for a user holds for all of its connections.
+        let mut heard: SmallVec<[(usize, bool); 4]> = SmallVec::new();
+        let mut deaf = Vec::new();
+        for target in targets {
+            let Some(&(_, user)) = self.listening.get(&target.client) else { continue };
+            let known = heard.iter().find(|(at, _)| *at == user).map(|(_, hears)| *hears);
+            let hears = known.unwrap_or_else(|| {
+                let mut looked_ns = 0;
+                let hears = self.users[user].may_hear(&name, self.kind == Kind::Pattern, &mut looked_ns);
+                ns += looked_ns;
+                heard.push((user, hears));
+                hears
+            });
+            if !hears {
+                deaf.extend(self.listening.remove(&target.client));
+            }
+        }
+        deaf.iter().for_each(|(facts, _)| call.close_client(facts));
+        Some(ns)
+    }
+}
+
+impl Job for Deafening {
+    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        let (ns_max, mut ns) = (call.step_ns(), 0);
+        while ns < ns_max {
+            match self.one(call) {
+                Some(took) if !self.listening.is_empty() => ns += took,
+                _ => {
+                    call.spend(ns);
+                    call.ok()?;
+                    return Ok(Step::Done);
+                }
+            }
+        }
+        call.spend(ns);
+        Ok(Step::More)
+    }
+}

@@ -1,0 +1,339 @@
+//! Users with rules: what is refused, in which words, and what becomes of those who were in when rules change.
+
+use crate::survey::command;
+use crate::{Bench, bench};
+use larder_commands::{Digest, Session, Settings, ruled_users};
+
+/// Says each line in RESP's inline form; the replies.
+pub fn say(bench: &mut Bench, session: &mut Session, line: &str) -> String {
+    let (replies, closed) = bench.run(session, format!("{line}\r\n").as_bytes(), usize::MAX);
+    let replies = String::from_utf8(replies).expect("text").trim_end().to_owned();
+    if closed { format!("{replies} closed").trim_start().to_owned() } else { replies }
+}
+
+pub fn redis(bench: &mut Bench) -> Session {
+    let mut session = Session::new();
+    assert_eq!(bench.run(&mut session, b"*1\r\n$4\r\nPING\r\n", usize::MAX).0, b"+PONG\r\n");
+    session
+}
+
+/// A bench with a session that may do everything, and one of a user with these rules.
+pub fn with_user(rules: &str) -> (Bench, Session, Session) {
+    let mut bench = bench();
+    let (mut admin, mut user) = (redis(&mut bench), redis(&mut bench));
+    assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER app on >pw {rules}")), "+OK");
+    assert_eq!(say(&mut bench, &mut user, "AUTH app pw"), "+OK");
+    (bench, admin, user)
+}
+
+pub const NO_KEY: &str = "-NOPERM No permissions to access a key";
+
+fn no_command(name: &str) -> String {
+    format!("-NOPERM User app has no permissions to run the '{name}' command")
+}
+
+#[test]
+fn a_user_may_do_what_its_rules_say_and_nothing_else() {
+    let (mut bench, _, mut user) = with_user("~app:* %R~ro:* &ch* +@all -@dangerous -incr +config|get");
+    let mut is = |line: &str, reply: &str| assert_eq!(say(&mut bench, &mut user, line), reply, "{line}");
+    is("SET app:1 v", "+OK");
+    is("GET app:1", "$1\r\nv");
+    is("GET ro:1", "$-1");
+    is("SET ro:1 v", NO_KEY);
+    is("GET x", NO_KEY);
+    is("MGET app:1 x", NO_KEY);
+    is("EXISTS ro:1", ":0");
+    is("SET app:1 v GET", "$1\r\nv");
+    is("COPY ro:1 app:2", ":0");
+    is("COPY app:1 ro:2", NO_KEY);
+    is("INCR app:1", &no_command("incr"));
+    is("incr x", &no_command("incr"));
+    is("KEYS *", &no_command("keys"));
+    is("CONFIG SET maxmemory 1", &no_command("config|set"));
+    is("CONFIG GET nosuch", "*0");
+    is("CONFIG GET", "-ERR wrong number of arguments for 'config|get' command");
+    is("ACL LIST", &no_command("acl|list"));
+    is("ACL WHOAMI", "$3\r\napp");
+    is("PUBLISH ch1 m", ":0");
+    is("PUBLISH d m", "-NOPERM No permissions to access a channel");
+    is("PSUBSCRIBE ch*", "*3\r\n$10\r\npsubscribe\r\n$3\r\nch*\r\n:1");
+    is("PSUBSCRIBE ch1", "-NOPERM No permissions to access a channel");
+    is("PUNSUBSCRIBE", "*3\r\n$12\r\npunsubscribe\r\n$3\r\nch*\r\n:0");
+    is("NOSUCH", "-ERR unknown command 'NOSUCH', with args beginning with:");
+    is("RESET", "+RESET");
+    is("ACL WHOAMI", "$7\r\ndefault");
+}
+
+#[test]
+fn what_comes_in_one_piece_is_asked_for_one_by_one() {
+    let (mut bench, _, mut user) = with_user("~app:* +get +set");
+    let request = |words: &[&str]| -> String {
+        let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        format!("*{}\r\n{words}", words.matches('$').count())
+    };
+    let one = [request(&["SET", "app:1", "v"]), request(&["GET", "app:1"]), request(&["GET", "x"])].concat();
+    let input = one.repeat(50);
+    let expected = format!("+OK\r\n$1\r\nv\r\n{NO_KEY}\r\n").repeat(50);
+    for step in [usize::MAX, 7] {
+        let (replies, _) = bench.run(&mut user, input.as_bytes(), step);
+        assert_eq!(String::from_utf8(replies).unwrap(), expected);
+    }
+    // A value that would be received into its item.
+    let value = "v".repeat(100_000);
+    let long = request(&["SET", "x", &value]) + &request(&["SET", "app:2", &value]);
+    let (replies, _) = bench.run(&mut user, long.as_bytes(), 4096);
+    assert_eq!(String::from_utf8(replies).unwrap(), format!("{NO_KEY}\r\n+OK\r\n"));
+}
+
+#[test]
+fn a_transaction_is_asked_for_when_it_is_queued_and_when_the_rules_have_changed() {
+    let (mut bench, mut admin, mut user) = with_user("~app:* +@all -incr");
+    assert_eq!(say(&mut bench, &mut user, "MULTI"), "+OK");
+    assert_eq!(say(&mut bench, &mut user, "GET x"), NO_KEY);
+    assert_eq!(
+        say(&mut bench, &mut user, "EXEC"),
+        "-EXECABORT Transaction discarded because of previous errors."
+    );
+    for (rules, why) in [
+        ("-set", "no permission to execute the command or subcommand"),
+        ("+set resetkeys ~other", "no permission to touch the specified keys"),
+    ] {
+        assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app resetkeys ~app:* +set"), "+OK");
+        assert_eq!(say(&mut bench, &mut user, "MULTI"), "+OK");
+        assert_eq!(say(&mut bench, &mut user, "SET app:1 v"), "+QUEUED");
+        assert_eq!(say(&mut bench, &mut user, "PING"), "+QUEUED");
+        assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER app {rules}")), "+OK");
+        assert_eq!(
+            say(&mut bench, &mut user, "EXEC"),
+            format!(
+                "*2\r\n-NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: {why}\r\n+PONG"
+            )
+        );
+    }
+    // Another user in the midst of EXEC, and rules that EXEC itself changes.
+    assert_eq!(say(&mut bench, &mut admin, "SET app:1 v"), "+OK");
+    assert_eq!(say(&mut bench, &mut admin, "MULTI\r\nAUTH app pw\r\nGET app:1\r\nGET other\r\nEXEC"), {
+        let refused = "-NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: no permission to touch the specified keys";
+        format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n{refused}\r\n$-1")
+    });
+}
+
+#[test]
+fn scripts_do_what_their_user_may_do() {
+    let (mut bench, _, mut user) = with_user("~app:* +@all -incr");
+    let mut is = |line: &str, reply: &str| assert_eq!(say(&mut bench, &mut user, line), reply, "{line}");
+    is("EVAL \"return redis.call('set',KEYS[1],'1')\" 1 app:1", "+OK");
+    is("EVAL \"return 1\" 1 x", NO_KEY);
+    is(
+        "EVAL \"return redis.pcall('get','x').err\" 0",
+        "$57\r\nERR ACL failure in script: No permissions to access a key",
+    );
+    is(
+        "EVAL \"return {redis.acl_check_cmd('get','app:1'), redis.acl_check_cmd('get','x'), redis.acl_check_cmd('incr','app:1')}\" 0",
+        "*3\r\n:1\r\n$-1\r\n$-1",
+    );
+    assert!(say(&mut bench, &mut user, "EVAL \"return redis.call('incr','app:1')\" 0").starts_with(
+        "-ERR ACL failure in script: User app has no permissions to run the 'incr' command script: "
+    ));
+}
+
+#[test]
+fn sort_reads_by_patterns_for_those_who_may_read_every_key() {
+    let (mut bench, mut admin, mut user) = with_user("~app:* +@all");
+    assert_eq!(say(&mut bench, &mut admin, "RPUSH app:l 2 1"), ":2");
+    let denied =
+        |option: &str| format!("-ERR {option} option of SORT denied due to insufficient ACL permissions.");
+    for (line, reply) in [
+        ("SORT app:l", "*2\r\n$1\r\n1\r\n$1\r\n2".to_owned()),
+        ("SORT app:l BY w*", denied("BY")),
+        ("SORT app:l BY nosort", "*2\r\n$1\r\n2\r\n$1\r\n1".into()),
+        ("SORT_RO app:l GET w*", denied("GET")),
+        ("SORT app:l GET #", denied("GET")),
+        ("SORT app:l STORE x", NO_KEY.into()),
+    ] {
+        assert_eq!(say(&mut bench, &mut user, line), reply, "{line}");
+    }
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app %R~*"), "+OK");
+    assert_eq!(say(&mut bench, &mut user, "SORT app:l BY w* GET #"), "*2\r\n$1\r\n1\r\n$1\r\n2");
+}
+
+#[test]
+fn who_is_in_feels_the_change_of_rules_at_its_next_request() {
+    let (mut bench, mut admin, mut user) = with_user("~* &* +@all");
+    assert_eq!(say(&mut bench, &mut user, "SET k v"), "+OK");
+    // Off is for those who come; rules are for those who are in.
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app off -set"), "+OK");
+    assert_eq!(say(&mut bench, &mut user, "SET k v"), no_command("set"));
+    assert_eq!(say(&mut bench, &mut user, "GET k"), "$1\r\nv");
+    let mut other = redis(&mut bench);
+    assert!(say(&mut bench, &mut other, "AUTH app pw").starts_with("-WRONGPASS"));
+    // Behind a change of one's own, too, in one piece.
+    let own = say(&mut bench, &mut user, "ACL SETUSER app -get\r\nGET k\r\nACL SETUSER app +get\r\nGET k");
+    assert_eq!(own, format!("+OK\r\n{}\r\n+OK\r\n$1\r\nv", no_command("get")));
+    // Gone, and there again: another user.
+    assert_eq!(say(&mut bench, &mut admin, "ACL DELUSER app nosuch"), ":1");
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app on nopass allkeys +@all"), "+OK");
+    assert_eq!(say(&mut bench, &mut user, "GET k"), "closed");
+    assert_eq!(
+        say(&mut bench, &mut admin, "ACL DELUSER default"),
+        "-ERR The 'default' user cannot be removed"
+    );
+}
+
+#[test]
+fn the_default_user_has_rules_like_any_other() {
+    let mut bench = bench();
+    let (mut admin, mut before) = (redis(&mut bench), redis(&mut bench));
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER root on >pw ~* &* +@all"), "+OK");
+    assert_eq!(say(&mut bench, &mut admin, "AUTH root pw"), "+OK");
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER default resetkeys ~pub:* -@all +get"), "+OK");
+    for session in [&mut before, &mut Session::new()] {
+        assert_eq!(say(&mut bench, session, "*1\r\n$4\r\nPING"), {
+            "-NOPERM User default has no permissions to run the 'ping' command"
+        });
+        assert_eq!(say(&mut bench, session, "GET pub:1"), "$-1");
+        assert_eq!(say(&mut bench, session, "GET x"), NO_KEY);
+        assert!(say(&mut bench, session, "AUTH x").starts_with("-ERR AUTH <password> called without"));
+    }
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER default off"), "+OK");
+    assert_eq!(say(&mut bench, &mut before, "GET pub:1"), "$-1", "who is in stays in");
+    let mut after = Session::new();
+    assert_eq!(say(&mut bench, &mut after, "*1\r\n$4\r\nPING"), "-NOAUTH Authentication required.");
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER default on allkeys +@all"), "+OK");
+    assert_eq!(say(&mut bench, &mut after, "GET x"), "$-1");
+    assert_eq!(say(&mut bench, &mut admin, "CONFIG SET requirepass pw"), "+OK");
+    assert_eq!(say(&mut bench, &mut after, "GET x"), "$-1", "who is in stays in");
+}
+
+#[test]
+fn text_is_for_users_who_may_do_everything() {
+    let mut bench = bench();
+    let (mut admin, mut text) = (redis(&mut bench), Session::new());
+    assert_eq!(say(&mut bench, &mut text, "mn"), "MN");
+    for rules in ["root on >pw ~* &* +@all", "app on >pw ~* &* +@all -keys"] {
+        assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER {rules}")), "+OK");
+    }
+    assert_eq!(say(&mut bench, &mut text, "mn"), "MN");
+    assert_eq!(say(&mut bench, &mut admin, "AUTH root pw"), "+OK");
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER default -keys"), "+OK");
+    assert_eq!(say(&mut bench, &mut text, "mn"), "closed");
+    let mut text = Session::new();
+    assert_eq!(say(&mut bench, &mut text, "get a"), "CLIENT_ERROR unauthenticated");
+    assert_eq!(say(&mut bench, &mut text, "set a 0 0 6\r\napp pw"), "CLIENT_ERROR unauthorized");
+    assert_eq!(say(&mut bench, &mut text, "get a"), "CLIENT_ERROR unauthenticated");
+    assert_eq!(say(&mut bench, &mut text, "set a 0 0 7\r\nroot pw"), "STORED");
+    assert_eq!(say(&mut bench, &mut text, "get a"), "END");
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER root -keys"), "+OK");
+    assert_eq!(say(&mut bench, &mut text, "get a"), "closed");
+}
+
+#[test]
+fn what_was_refused_is_in_the_log_once_for_each_and_no_password_is() {
+    let (mut bench, mut admin, mut user) = with_user("~app:* +@all -incr");
+    for line in ["GET canary-key", "GET canary-key", "INCR app:1", "AUTH app canary-password"] {
+        assert!(say(&mut bench, &mut user, line).starts_with('-'), "{line}");
+    }
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER canary-rule >canary-password <canary-other"), {
+        "-ERR Error in ACL SETUSER modifier '<canary-other': The password you are trying to remove from the user does not exist"
+    });
+    let log = say(&mut bench, &mut admin, "ACL LOG");
+    assert!(log.starts_with("*3\r\n*20\r\n$5\r\ncount\r\n:1\r\n$6\r\nreason\r\n$4\r\nauth\r\n"), "{log}");
+    for part in
+        ["$7\r\ncontext\r\n$8\r\ntoplevel", "$6\r\nobject\r\n$4\r\nauth", "$8\r\nusername\r\n$3\r\napp"]
+    {
+        assert!(log.contains(part), "{log}");
+    }
+    assert!(log.contains("count\r\n:2\r\n$6\r\nreason\r\n$3\r\nkey\r\n"), "{log}");
+    assert!(log.contains("$6\r\nobject\r\n$10\r\ncanary-key"), "{log}");
+    assert!(log.contains("$6\r\nreason\r\n$7\r\ncommand\r\n") && log.contains("$6\r\nobject\r\n$4\r\nincr"));
+    let shown = ["ACL LOG", "ACL LIST", "SLOWLOG GET", "INFO everything", "CLIENT LIST"];
+    for line in shown {
+        assert!(!say(&mut bench, &mut admin, line).contains("canary-password"), "{line}");
+    }
+    let info = say(&mut bench, &mut admin, "INFO stats");
+    for figure in [
+        "acl_access_denied_auth:1\r\n",
+        "acl_access_denied_cmd:1\r\n",
+        "acl_access_denied_key:2\r\n",
+        "acl_access_denied_channel:0\r\n",
+    ] {
+        assert!(info.contains(figure), "{figure}");
+    }
+    assert_eq!(say(&mut bench, &mut admin, "ACL LOG RESET\r\nACL LOG"), "+OK\r\n*0");
+    assert_eq!(say(&mut bench, &mut admin, "CONFIG SET acllog-max-len 1"), "+OK");
+    say(&mut bench, &mut user, "GET x\r\nGET y");
+    assert!(say(&mut bench, &mut admin, "ACL LOG").starts_with("*1\r\n"));
+}
+
+#[test]
+fn users_of_the_start_are_lines_and_passwords_of_a_file() {
+    let read = |lines: &[u8]| ruled_users(lines, "x", (None, &[]), false);
+    let check = |lines: &[u8]| read(lines).map(|users| users.asks());
+    let lines = b"user app ~app:* +get\n\n  user default on nopass ~* +@read \n";
+    assert_eq!(check(lines), Ok(Some(true)));
+    assert_eq!(check(b"user app on +get\n"), Ok(None));
+    assert_eq!(check(b"user default on nopass ~* &* +@all"), Ok(Some(false)));
+    for (bad, why) in [
+        ("usr app\n", "x:1 should start with user keyword followed by the username."),
+        (
+            "\nuser app +nosuch",
+            "x:2: Error in applying operation '+nosuch': Unknown command or category name in ACL.",
+        ),
+        (
+            "user app >secret <other",
+            "x:1: The password you are trying to remove from the user does not exist.",
+        ),
+        // What may be a password whose sign was forgotten is not told.
+        ("user app on hunter2", "x:1: Syntax error."),
+        ("user app (>hunter2 ~x)", "x:1: Syntax error."),
+        ("user app (+get", "x:1: Unmatched parenthesis in selector definition."),
+        ("user a\nuser a", "WARNING: Duplicate user 'a' found on line 2."),
+        ("user a \"", "x:1: unbalanced quotes in acl line."),
+    ] {
+        assert_eq!(check(bad.as_bytes()), Err(why.into()), "{bad}");
+    }
+    let users = vec![("app".into(), Digest::from("pw"))];
+    let ruled = ruled_users(lines, "x", (None, &users), false).expect("right");
+    let settings = Settings { users, ruled, ..Settings::default() };
+    let mut bench = Bench::new(settings);
+    let mut user = Session::new();
+    assert_eq!(say(&mut bench, &mut user, "*2\r\n$3\r\nGET\r\n$1\r\na"), "$-1");
+    assert_eq!(say(&mut bench, &mut user, "AUTH app pw"), "+OK");
+    assert_eq!(say(&mut bench, &mut user, "GET a"), NO_KEY);
+    assert_eq!(say(&mut bench, &mut user, "GET app:1"), "$-1");
+    assert_eq!(say(&mut bench, &mut user, "SET app:1 v"), no_command("set"));
+}
+
+#[test]
+fn a_user_has_so_many_passwords_selectors_first_arguments_and_rules() {
+    let word = |kind: &str, n: usize| match kind {
+        "password" => format!(">p{n}"),
+        "selector" => "(+get)".to_owned(),
+        "first argument" => format!("+get|a{n}"),
+        _ => "+get".to_owned(),
+    };
+    for (kind, most) in [("password", 64), ("selector", 64), ("first argument", 128), ("rule", 2048)] {
+        for (count, is_right) in [(most - 1, true), (most, true), (most + 1, false)] {
+            let (mut bench, mut session) = (bench(), Session::new());
+            let rules: Vec<String> = (0..count).map(|n| word(kind, n)).collect();
+            let words = ["ACL", "SETUSER", "app"].into_iter().chain(rules.iter().map(|rule| &**rule));
+            let (replies, _) = bench.run(&mut session, &command(&words.collect::<Vec<_>>()), usize::MAX);
+            assert_eq!(replies == b"+OK\r\n", is_right, "{count} of {kind}");
+        }
+    }
+}
+
+#[test]
+fn what_could_not_be_read_again_is_no_rule() {
+    let (mut bench, mut admin, _) = with_user("+@all");
+    let mut refuses = |words: &[&str]| {
+        let (replies, _) = bench.run(&mut admin, &command(words), usize::MAX);
+        assert!(replies.starts_with(b"-ERR "), "{words:?} {}", String::from_utf8_lossy(&replies));
+    };
+    for name in ["", "a\"", "'a", "a b"] {
+        refuses(&["ACL", "SETUSER", name, "on"]);
+    }
+    for rule in ["~a\"b", "&a'", "+get|\"x", "(~a) ~s* +get|x)", "(+get ~a))"] {
+        refuses(&["ACL", "SETUSER", "app", rule]);
+    }
+}
