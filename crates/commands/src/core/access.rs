@@ -25,7 +25,7 @@ pub(crate) use standing::{Since, Snapshot, Standing, strange};
 /// The user that a client is that names none.
 pub(crate) const DEFAULT_USER: &str = "default";
 /// Its number: it is never removed.
-const DEFAULT_ID: u64 = 0;
+pub(crate) const DEFAULT_ID: u64 = 0;
 
 /// Most bytes of a password, and of a user's name: as many as Redis takes of a client that has not said who it is. Who
 /// sends more is wrong without being looked at.
@@ -328,11 +328,11 @@ impl Access {
         User::new(id, name, self.all_channels())
     }
 
-    /// Removes users; those that there were. The default user stays.
-    pub(crate) fn remove_users<'n>(&self, names: impl Iterator<Item = &'n str>) -> HashSet<&'n str> {
+    /// Removes users; the numbers of those that there were. The default user stays.
+    pub(crate) fn remove_users<'n>(&self, names: impl Iterator<Item = &'n str>) -> HashSet<u64> {
         let removed = self.change(|users| {
-            let removed = names.filter(|name| *name != DEFAULT_USER && users.all.remove(*name).is_some());
-            Ok(removed.collect())
+            let names = names.filter(|name| *name != DEFAULT_USER);
+            Ok(names.filter_map(|name| users.all.remove(name)).map(|user| user.id).collect())
         });
         removed.unwrap_or_default()
     }

@@ -18,7 +18,7 @@ use super::table::flag::{
     WHILE_LISTENING,
 };
 use super::table::{Command, NO_KEYS, Secret, Weighs};
-use crate::core::access::DEFAULT_USER;
+use crate::core::access::{DEFAULT_ID, DEFAULT_USER};
 use crate::core::acl::log::Reason;
 use client::Replies;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -226,7 +226,7 @@ fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) 
         call.note_refusal(Reason::Auth, call.whence(), word.as_bytes(), user);
         return Err(Fail::of("WRONGPASS invalid username-password pair or user is disabled."));
     };
-    call.client.rename(|names| names.user = found.name().into());
+    call.client.rename(|names| (names.user, names.user_id) = (found.name().into(), found.id));
     call.client.standing.admit(found, epoch);
     // Who removes the user closes those that are seen to be it.
     fence(SeqCst);
@@ -291,7 +291,7 @@ fn reset_now(call: &mut Call<'_, '_, '_>) -> Done {
     client.facts.no_touch.store(false, Relaxed);
     client.rename(|names| {
         names.name = "".into();
-        names.user = "default".into();
+        (names.user, names.user_id) = (DEFAULT_USER.into(), DEFAULT_ID);
     });
     put_simple(call.out, "RESET");
     Ok(())

@@ -173,6 +173,12 @@ pub(crate) fn check_waiting<'a>(
     )
 }
 
+/// The user may be shown every command.
+pub(crate) fn may_monitor(user: &User) -> bool {
+    let row = table::find(b"monitor");
+    row.is_some_and(|(row, id)| check(user, (row, id), Args::EMPTY, &mut 0).is_ok())
+}
+
 fn with_asked<'a, R>(
     row: &'static Command,
     id: RowId,
@@ -322,26 +328,46 @@ impl Call<'_, '_, '_> {
     /// # Errors
     /// It may not, or is gone: the connection is closed.
     pub fn still_hears(&mut self, then: &Snapshot, channel: &[u8], is_pattern: bool) -> Done {
+        if self.still_may(then, |user, ns| user.may_hear(channel, is_pattern, ns)) {
+            return Ok(());
+        }
+        self.close_at_once();
+        Err(Fail::of("NOPERM No permissions to access a channel"))
+    }
+
+    /// The same of a client that is shown every command from now on.
+    ///
+    /// # Errors
+    /// Its user may not, or is gone: the connection is closed.
+    pub fn still_monitors(&mut self, then: &Snapshot) -> Done {
+        if self.still_may(then, |user, _| may_monitor(user)) {
+            return Ok(());
+        }
+        self.close_at_once();
+        Err(Fail::of("NOPERM The user has no permissions to run the 'monitor' command any more"))
+    }
+
+    /// Whether the client's user, as it is now, may do what it was allowed then.
+    fn still_may(&mut self, then: &Snapshot, may: impl FnOnce(&User, &mut u64) -> bool) -> bool {
         fence(SeqCst);
-        let may = match then.since(&self.cx.shared.access) {
+        match then.since(&self.cx.shared.access) {
             Since::AsGood => true,
             Since::Gone => false,
             Since::Changed(user) => {
                 let mut ns = 0;
-                let may = user.may_hear(channel, is_pattern, &mut ns);
+                let may = may(&user, &mut ns);
                 self.spend(ns);
                 may
             }
-        };
-        if may {
-            return Ok(());
         }
+    }
+
+    fn close_at_once(&mut self) {
         self.flow = Flow::Close;
         let facts = &self.client.facts;
         if !facts.killed.swap(true, Relaxed) {
             self.cx.host.kill(facts.place, facts.id);
         }
-        Err(Fail::of("NOPERM No permissions to access a channel"))
     }
 
     /// By what the client asks.

@@ -342,11 +342,13 @@ fn monitor(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     if call.cx.guard.in_transaction() {
         return Err(Fail::of("ERR MONITOR isn't allowed for DENY BLOCKING client"));
     }
+    let then = call.client.standing.snapshot();
     let subscriptions = call.subscriptions();
     if !subscriptions.monitors {
         subscriptions.monitors = true;
         subscriptions.topics.add_monitor(subscriptions.target);
     }
     call.client.show_subscriptions();
+    call.still_monitors(&then)?;
     call.ok()
 }

@@ -271,12 +271,13 @@ impl Conversation {
         Progress { consumed: turn.at, next }
     }
 
-    /// A flush may be due, or users may have been changed: who is no user any more is closed.
+    /// A flush may be due, or users may have been changed. A connection whose user is gone is closed; if its command must
+    /// come to its end, behind that, and what follows it is refused.
     #[cold]
     fn look(&mut self, cx: &mut Context<'_, '_>) {
         cx.shared.flush_if_due(&mut cx.guard);
-        if !self.must_end() && !self.client.standing.look_again(&cx.shared.access) {
-            self.state = State::Closed;
+        if !self.client.standing.look_again(&cx.shared.access) {
+            self.client.facts.killed.store(true, Relaxed);
         }
     }
 

@@ -21,6 +21,7 @@ mod meta;
 mod pairs;
 mod payloads;
 mod revoked;
+mod ruled;
 mod scripts;
 mod slices;
 mod sorted;

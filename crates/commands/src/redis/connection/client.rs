@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use larder_store::{Millis, Store};
 use smallvec::SmallVec;
 
-use crate::core::access::Standing;
+use crate::core::access::{DEFAULT_ID, DEFAULT_USER, Standing};
 use crate::core::context::Context;
 use crate::core::guesses::Tries;
 use crate::core::output::Output;
@@ -239,13 +239,21 @@ pub(crate) struct ClientFacts {
 pub(crate) struct Names {
     pub name: Box<str>,
     pub user: Box<str>,
+    /// The user's number: another user of the same name has another.
+    pub user_id: u64,
     pub library: Box<str>,
     pub library_version: Box<str>,
 }
 
 impl Default for Names {
     fn default() -> Names {
-        Names { name: "".into(), user: "default".into(), library: "".into(), library_version: "".into() }
+        Names {
+            name: "".into(),
+            user: DEFAULT_USER.into(),
+            user_id: DEFAULT_ID,
+            library: "".into(),
+            library_version: "".into(),
+        }
     }
 }
 

@@ -209,6 +209,7 @@ fn set_user(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let changed = call.cx.shared.access.set_user(catalog(), name, args);
     let (before, user) = changed.map_err(|unchanged| failed(&unchanged))?;
     call.users_changed();
+    call.close_monitors(std::slice::from_ref(&user));
     let loses = before.is_some_and(|before| !user.hears_as_much(&before));
     call.close_deaf(if loses { vec![user] } else { Vec::new() })
 }
@@ -222,7 +223,7 @@ fn delete_users(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let names = args.filter_map(|name| std::str::from_utf8(name).ok());
     let removed = call.cx.shared.access.remove_users(names);
     call.users_changed();
-    call.close_those(&|name| removed.contains(name));
+    call.close_those(&|id| removed.contains(&id));
     call.length(removed.len())
 }
 

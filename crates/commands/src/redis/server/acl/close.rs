@@ -1,7 +1,8 @@
-//! Whom a change of users closes: connections of users that are gone, and those that listen to what they may not hear any more.
+//! Whom a change of users closes: connections of users that are gone, and those that listen to what they may not hear any more,
+//! or are shown commands by a MONITOR that they may not run any more.
 //!
 //! The new rules are seen first, then it is looked who listens. Who begins to listen meanwhile looks at the rules behind
-//! that ([`Call::still_hears`]): one of the two sees the other.
+//! that ([`Call::still_hears`], [`Call::still_monitors`]): one of the two sees the other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::core::work::copying_ns;
 use crate::redis::call::{Call, Flow};
 use crate::redis::connection::client::ClientFacts;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::permissions::may_monitor;
 use crate::redis::steps::job::{Job, Step};
 
 /// What it takes to look at the client of a connection.
@@ -34,12 +36,28 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Closes the connections of users that are gone.
-    pub(super) fn close_those(&mut self, is_gone: &dyn Fn(&str) -> bool) {
+    /// Closes the connections of users that are gone, by the users' numbers.
+    pub(super) fn close_those(&mut self, is_gone: &dyn Fn(u64) -> bool) {
         let clients = self.shared.clients.list();
         self.spend(clients.len() as u64 * CLIENT_NS);
         for facts in clients {
-            if is_gone(&facts.names().user) {
+            if is_gone(facts.names().user_id) {
+                self.close_client(&facts);
+            }
+        }
+    }
+
+    /// Closes the connections that are shown every command by MONITOR, which their users may not run any more.
+    pub(super) fn close_monitors(&mut self, users: &[Arc<User>]) {
+        if !self.cx.shared.topics.monitored() {
+            return;
+        }
+        let clients = self.shared.clients.list();
+        self.spend(clients.len() as u64 * CLIENT_NS);
+        for facts in clients.into_iter().filter(|facts| facts.monitors.load(Relaxed)) {
+            let user_id = facts.names().user_id;
+            let user = users.iter().find(|user| user.id == user_id);
+            if user.is_some_and(|user| !may_monitor(user)) {
                 self.close_client(&facts);
             }
         }
@@ -62,13 +80,12 @@ impl Call<'_, '_, '_> {
         }
         let clients = self.shared.clients.list();
         self.spend(clients.len() as u64 * CLIENT_NS);
-        let places: HashMap<&str, usize> =
-            users.iter().enumerate().map(|(at, user)| (user.name(), at)).collect();
+        let places: HashMap<u64, usize> = users.iter().enumerate().map(|(at, user)| (user.id, at)).collect();
         let listening: HashMap<u64, (Arc<ClientFacts>, usize)> = clients
             .into_iter()
             .filter(|facts| facts.listens())
             .filter_map(|facts| {
-                let user = *places.get(&*facts.names().user)?;
+                let user = *places.get(&facts.names().user_id)?;
                 Some((facts.id, (facts, user)))
             })
             .collect();

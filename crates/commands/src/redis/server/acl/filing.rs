@@ -1,6 +1,7 @@
 //! ACL LOAD and ACL SAVE: a thread of their own reads the file and applies its rules, or prints them and writes it, while the
 //! worker serves others. The client that asks waits; one file is worked at a time.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -41,7 +42,9 @@ fn loaded(call: &mut Call<'_, '_, '_>, read: Result<Vec<User>, String>) -> Done 
     let access = &call.cx.shared.access;
     let (before, users) = access.replace_users(users).map_err(|unchanged| failed(&unchanged))?;
     call.users_changed();
-    call.close_those(&|name| users.get(name).is_none());
+    let there: HashSet<u64> = users.iter().map(|user| user.id).collect();
+    call.close_those(&|id| !there.contains(&id));
+    call.close_monitors(&users.iter().cloned().collect::<Vec<_>>());
     let loses = |user: &&Arc<User>| before.get(user.name()).is_some_and(|then| !user.hears_as_much(then));
     call.close_deaf(users.iter().filter(loses).cloned().collect())
 }
