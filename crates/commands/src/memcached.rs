@@ -1,6 +1,6 @@
 //! memcached's commands, in their classic and their meta text and in the binary protocol: one table, one function a command.
 //!
-//! - `login`: who speaks; `session`: the conversation; `shared`: what all share; `batch`: what it reads ahead; `upload`: values that are not whole yet
+//! - `login`: who speaks; `rules`: what their rules allow; `session`: the conversation; `shared`: what all share; `batch`: what it reads ahead; `upload`: values that are not whole yet
 //! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other
 //!   commands; `binary`: a conversation in frames; `dump`: long replies; `form`: text or frames; `sizes`: one of them
 //! - `told`: keyspace events; `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell;
@@ -20,6 +20,7 @@ mod login;
 mod meta;
 pub(crate) mod metrics;
 mod pause;
+mod rules;
 mod session;
 pub(crate) mod shared;
 mod sizes;

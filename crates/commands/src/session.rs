@@ -44,7 +44,7 @@ impl Speaks {
     /// What a connection's conversation is, is known when it is made; otherwise its first byte says so.
     pub fn is_known_at_once(self, shared: &Shared) -> bool {
         let common = &shared.common;
-        self == Speaks::Redis || common.settings.text_auth && common.access.asks_or_restricts()
+        self == Speaks::Redis || common.settings.text_auth && common.access.asks()
     }
 
     /// What a connection hears that is one more than may be open.

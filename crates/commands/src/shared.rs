@@ -44,6 +44,7 @@ impl Shared {
         let memcached = memcached::shared::Shared::new(&settings);
         let common = core::shared::Shared::new(settings);
         common.access.allow_all_channels(common.settings.all_channels);
+        common.access.ask_as(redis::catalog());
         // As many as were checked: with the same passwords.
         common.access.begin_with(common.settings.ruled.users());
         common.watchers.show_classes(|class| memcached.slabs.of(class));

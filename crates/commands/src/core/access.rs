@@ -10,14 +10,16 @@
 
 mod ruled;
 mod standing;
+mod verbs;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::acl::catalog::Catalog;
 use super::acl::log::Log;
 use super::acl::user::{Refused, User, is_name};
+use super::acl::verbs::Verbs;
 use super::digest::Digest;
 pub use ruled::RuledUsers;
 pub(crate) use standing::{Since, Snapshot, Standing, strange};
@@ -56,6 +58,8 @@ pub struct Access {
     /// `acl-pubsub-default`: a new user may use all channels.
     all_channels: AtomicBool,
     last_id: AtomicU64,
+    /// The commands as which memcached's requests are asked for.
+    verbs: OnceLock<Box<Verbs>>,
     /// There were other users at the start: nobody is the default one by saying nothing.
     has_others: bool,
     /// The file of users is read or written.
@@ -172,6 +176,7 @@ impl Access {
             protected: AtomicBool::new(protected),
             all_channels: AtomicBool::new(false),
             last_id: AtomicU64::new(last_id),
+            verbs: OnceLock::new(),
             has_others: last_id != DEFAULT_ID,
             filing: Arc::default(),
             log: Log::default(),
@@ -242,9 +247,9 @@ impl Access {
         self.asks.load(Relaxed)
     }
 
-    /// A client of a protocol without rules has to say who it is: it is for users who may do everything.
-    pub fn asks_or_restricts(&self) -> bool {
-        self.asks() || self.restricts.load(Relaxed)
+    /// The default user may not do everything: it may be worth to say who one is.
+    pub fn restricts(&self) -> bool {
+        self.restricts.load(Relaxed)
     }
 
     /// A user has a password.

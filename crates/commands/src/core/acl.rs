@@ -10,7 +10,7 @@
 //! - [`pattern`]: one key pattern or channel pattern
 //! - [`rules`]: the root's rules, or a selector's: changed by one word at a time, checked, printed
 //! - [`user`]: a user: changed by the words of `ACL SETUSER`, checked, printed as `ACL LIST` does
-//! - [`mod@file`]: lines that make users; [`log`]: what was refused
+//! - [`mod@file`]: lines that make users; [`log`]: what was refused; [`verbs`]: what rules say of memcached's requests
 //!
 //! A user never changes: a change makes another one, which takes its place ([`super::access`]). Commands are numbers here,
 //! those of the table that the catalog was made of.
@@ -21,3 +21,4 @@ pub(crate) mod log;
 pub(crate) mod pattern;
 pub(crate) mod rules;
 pub(crate) mod user;
+pub(crate) mod verbs;

@@ -25,13 +25,14 @@ mod store;
 mod value;
 
 use larder_protocol::Tokens;
-use larder_protocol::binary::{Decoded, Request, decode};
+use larder_protocol::binary::{Decoded, Frame, Request, Status, decode};
 use larder_store::{Millis, Upload};
 
 use super::dump::{Dump, Step};
 use super::incoming::{Gathering, Purpose};
 use super::join::Joining;
 use super::pause::{self, Pace};
+use super::rules;
 use super::shared::Shared;
 use crate::core::batch::prefetch_items;
 use crate::core::context::Context;
@@ -113,7 +114,8 @@ impl Conversation {
             let mut standing = self.sasl.take_standing();
             let names = |held: &dyn Fn(&[u8]) -> bool| is_known && self.names_one(input, held);
             let acts = |writes_only| is_known && self.acts(input, writes_only);
-            let pace = pause::pace(cx, standing.as_mut(), names, acts);
+            let user = (standing.as_mut(), self.is_under_way());
+            let pace = pause::pace(cx, user, names, acts);
             self.sasl.set_standing(standing);
             match pace {
                 Pace::Free => {}
@@ -240,12 +242,17 @@ impl Conversation {
         }
         let mut batch = Batch::new();
         let is_known = self.sasl.is_admitted(turn.cx);
+        let asks = rules::asks(self.sasl.standing());
         let stop = turn.reader.fill(&turn.cx.guard, &turn.cx.shared.settings, is_known, &mut batch);
         prefetch_items(&turn.cx.guard, &mut batch, |staged| (&staged.key, &mut staged.hint));
         for staged in &batch {
             if turn.out.is_full() {
                 turn.reader.at = staged.at;
                 return Some(Next::Flush);
+            }
+            if asks && !self.permits(turn, &staged.frame) {
+                put_status(turn.out, staged.frame.head, Status::Auth);
+                continue;
             }
             turn.execute(staged);
             turn.cx.spend_beside(turn.out);
@@ -278,7 +285,12 @@ impl Conversation {
         match event {
             Event::Frame(frame, value, end) => self.admin(turn, &frame, value, end),
             Event::Store(frame) => {
-                self.block(turn, &frame);
+                if self.permits(turn, &frame) {
+                    self.block(turn, &frame);
+                } else {
+                    put_status(turn.out, frame.head, Status::Auth);
+                    self.state = State::Swallow(u64::from(frame.value_bytes));
+                }
                 None
             }
             Event::Refused(head, status, left) => {
@@ -292,6 +304,19 @@ impl Conversation {
             }
             Event::NoFrame => self.close(),
         }
+    }
+
+    /// Whether the rules of the client's user allow what a frame asks for.
+    fn permits(&self, turn: &mut Turn<'_, '_, '_, '_>, frame: &Frame<'_>) -> bool {
+        let Some(verb) = rules::verb_of_frame(frame) else { return true };
+        // The key of a frame that asks for figures says which.
+        let names_key = !frame.key.is_empty() && frame.request != Request::Stat;
+        rules::permits(turn.cx, turn.out, self.sasl.standing(), verb, names_key.then_some(frame.key))
+    }
+
+    /// A request has begun that is not asked for again.
+    fn is_under_way(&self) -> bool {
+        matches!(self.state, State::Upload { .. } | State::Gather(_) | State::Join(_) | State::Dump(_))
     }
 
     fn close(&mut self) -> Option<Next> {

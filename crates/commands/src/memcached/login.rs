@@ -38,7 +38,6 @@ const LINE_BYTES_MAX: usize = 2048;
 
 const STORED: &[u8] = b"STORED\r\n";
 const UNAUTHENTICATED: &[u8] = b"CLIENT_ERROR unauthenticated\r\n";
-const UNAUTHORIZED: &[u8] = b"CLIENT_ERROR unauthorized\r\n";
 const FAILED: &[u8] = b"CLIENT_ERROR authentication failure\r\n";
 const NO_SPACE: &[u8] = b"CLIENT_ERROR bad authentication token format\r\n";
 const NO_END: &[u8] = b"CLIENT_ERROR bad command line termination\r\n";
@@ -69,7 +68,7 @@ impl Login {
     /// What a connection of text clients begins with; none where it is asked nothing.
     pub fn asked(cx: &Context<'_, '_>) -> Option<Login> {
         let settings = &cx.shared.settings;
-        let asks = settings.text_auth && cx.shared.access.asks_or_restricts();
+        let asks = settings.text_auth && cx.shared.access.asks();
         asks.then(|| Login {
             stranger: strange(cx, settings.strangers_max),
             tries: Tries::default(),
@@ -124,7 +123,7 @@ impl Login {
             if self.skips > 0 {
                 return (at, Step::Waits(Next::Receive));
             }
-            if !cx.shared.access.asks_or_restricts() {
+            if !cx.shared.access.asks() {
                 // The password was taken away since.
                 return (at, Step::In(Standing::unasked(&cx.shared.access)));
             }
@@ -185,12 +184,7 @@ impl Login {
         let found = cx.shared.access.log_in(user, password);
         self.tries.made(cx, found.is_some());
         self.begun = true;
-        // Rules are in the words of another protocol: who may not do everything may do nothing in this one.
         if let Some((user, epoch)) = found {
-            if !user.may_everything() {
-                out.put(UNAUTHORIZED);
-                return Ok(all);
-            }
             let mut standing = Standing::unasked(&cx.shared.access);
             standing.admit(user, epoch);
             out.put(STORED);

@@ -1,5 +1,5 @@
 //! CLIENT PAUSE beside clients of memcached, and keys that another command holds: what they ask for is on the same keys, so it
-//! waits as long. And changes of users: such a client's user is one who may do everything, or its connection is closed.
+//! waits as long. And changes of users.
 
 use larder_protocol::classic::KEY_BYTES_MAX;
 use larder_protocol::{Tokens, base64};
@@ -25,21 +25,24 @@ pub(crate) enum Pace {
 }
 
 /// Does what is due, looks at the client's user again where users were changed, and whether what is in front of its connection
-/// may be carried out. `names`: whether it names a key
+/// may be carried out. `under_way`: a request has begun that is not asked for again, so that it ends where its user's rules are
+/// others than then. `names`: whether it names a key
 /// that is held, or concerns all; `acts`: whether it would do something at all, and, if only writes wait, change something.
 #[cold]
 pub(crate) fn pace(
     cx: &mut Context<'_, '_>,
-    standing: Option<&mut Standing>,
+    (standing, under_way): (Option<&mut Standing>, bool),
     names: impl FnOnce(&dyn Fn(&[u8]) -> bool) -> bool,
     acts: impl FnOnce(bool) -> bool,
 ) -> Pace {
     cx.shared.flush_if_due(&mut cx.guard);
-    if let Some(standing) = standing
-        && !(standing.look_again(&cx.shared.access) && standing.is_free())
-    {
-        // Its user is gone, or may not do everything any more.
-        return Pace::Wait(Next::Close);
+    if let Some(standing) = standing {
+        let then = standing.snapshot();
+        let is_there = standing.look_again(&cx.shared.access);
+        // What was asked for by other rules does not go on.
+        if !is_there || under_way && !standing.is_free() && !standing.is_as(&then) {
+            return Pace::Wait(Next::Close);
+        }
     }
     let pause = &cx.shared.pause;
     let left_ms = pause.left_ms(cx.now());

@@ -15,6 +15,7 @@
 //! here blocks, and a turn that made no reply costs no more than reading its input once.
 
 mod execute;
+mod ruled;
 mod runs;
 mod value;
 
@@ -34,6 +35,7 @@ use super::incoming::{Gathering, Purpose};
 use super::join::Joining;
 use super::meta;
 use super::pause::{self, Pace};
+use super::rules;
 use super::shared::Shared;
 use super::table::{line_command, row_of_meta};
 use super::text::{END, ERROR};
@@ -58,7 +60,7 @@ const RUN_BYTES_MIN: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Conversation {
     state: State,
-    /// Its user, who may do everything; none: whoever it is, it is not asked.
+    /// Its user; none: whoever it is, it is not asked.
     standing: Option<Standing>,
     /// How often its next request was asked again.
     asked: Asked,
@@ -180,7 +182,8 @@ impl Conversation {
         if cx.shared.is_to_look(cx.guard.now()) {
             let mut standing = self.standing.take();
             let names = |held: &dyn Fn(&[u8]) -> bool| self.names_one(input, held);
-            let pace = pause::pace(cx, standing.as_mut(), names, |writes| self.acts(input, writes));
+            let user = (standing.as_mut(), self.is_under_way());
+            let pace = pause::pace(cx, user, names, |writes| self.acts(input, writes));
             self.standing = standing;
             match pace {
                 Pace::Free => {}
@@ -197,6 +200,7 @@ impl Conversation {
                 }
             }
         }
+        runs &= !rules::asks(self.standing.as_ref());
         let reader = Reader { input, at: 0, keys: None, left };
         let mut turn = Turn {
             cx,
@@ -407,6 +411,7 @@ impl Conversation {
         {
             return Some(next);
         }
+        let asks = rules::asks(self.standing.as_ref());
         let mut batch = Batch::new();
         turn.reader.keys = keys;
         let stop = turn.reader.fill(&turn.cx.guard, &turn.cx.shared.settings, &mut batch);
@@ -427,6 +432,9 @@ impl Conversation {
                 self.state = leave_at(staged);
                 turn.reader.at = staged.at;
                 return Some(Next::Flush);
+            }
+            if asks && !self.permits(turn, staged) {
+                continue;
             }
             turn.execute(staged);
             turn.cx.spend_beside(turn.out);
@@ -483,6 +491,11 @@ impl Conversation {
             }
             Event::LongLine => return self.close(),
             Event::Store(store, block) => {
+                let verb = rules::verb_of_store(store.verb);
+                if !rules::permits(turn.cx, turn.out, self.standing.as_ref(), verb, Some(store.key)) {
+                    self.refuse(turn, u64::from(store.value_bytes) + 2, store.noreply);
+                    return None;
+                }
                 let key = turn.cx.guard.key(store.key);
                 let flags = store.flags;
                 let purpose = Purpose::Classic(Store { key: &[], ..store });
@@ -517,6 +530,12 @@ impl Conversation {
             }
             return None;
         };
+        if let Some(verb) = rules::verb_of_line(name, tokens)
+            && !rules::permits(turn.cx, turn.out, self.standing.as_ref(), verb, None)
+        {
+            self.refuse(turn, 0, noreply);
+            return None;
+        }
         let (mark, before) = (turn.out.mark(), turn.out.own_bytes());
         let flow = command.run(&mut Line::new(turn.shared, turn.cx, turn.out, tokens, noreply));
         let replied_bytes = turn.out.own_bytes().saturating_sub(before);
@@ -555,6 +574,11 @@ impl Conversation {
         } else {
             meta.key
         };
+        if let Some(verb) = rules::verb_of_meta(meta.verb, &meta.flags)
+            && !rules::permits(turn.cx, turn.out, self.standing.as_ref(), verb, Some(key))
+        {
+            return self.refuse(turn, block_bytes, false);
+        }
         let key = turn.cx.guard.key(key);
         turn.pass_key(&key, || verb_of_meta(meta.verb));
         if meta.verb != MetaVerb::Set {

@@ -14,6 +14,8 @@ pub const END: &[u8] = b"END\r\n";
 pub const META_MISS: &[u8] = b"EN\r\n";
 /// Not a command, or not in this form.
 pub const ERROR: &[u8] = b"ERROR\r\n";
+/// The rules of the client's user do not allow it.
+pub const UNAUTHORIZED: &[u8] = b"CLIENT_ERROR unauthorized\r\n";
 /// Done.
 pub const OK: &[u8] = b"OK\r\n";
 /// The value is above `-I`.

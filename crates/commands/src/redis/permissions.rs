@@ -27,13 +27,11 @@ use super::table::{self, Access, Channels, Command, RowId, flag};
 use crate::core;
 use crate::core::access::{Since, Snapshot};
 use crate::core::acl::catalog::{Catalog, Entry};
-use crate::core::acl::log::{Reason, Refusal, Whence};
+use crate::core::acl::log::{REFUSAL_NS, Reason, Refusal, Whence};
 use crate::core::acl::pattern::Need;
 use crate::core::acl::rules::{Asked, CHECK_NS_MAX, Denied};
 use crate::core::acl::user::User;
 
-/// What it takes to refuse a request: a client is described, and an entry of ACL LOG made or raised.
-pub(crate) const REFUSAL_NS: u64 = 2_500;
 /// What it takes to begin to look at a queued command.
 const QUEUED_NS: u64 = 20;
 /// Refusals of one EXEC that ACL LOG has; more are only counted.
@@ -47,14 +45,6 @@ pub(crate) struct Looked {
     /// What that took, in nanoseconds.
     pub ns: u64,
     refused: usize,
-}
-
-fn reason_of(denied: &Denied<'_>) -> Reason {
-    match denied {
-        Denied::Command | Denied::TooMuch => Reason::Command,
-        Denied::Key(_) => Reason::Key,
-        Denied::Channel(_) => Reason::Channel,
-    }
 }
 
 /// Notes for ACL LOG that a client was denied a command, as this user.
@@ -73,7 +63,7 @@ pub(crate) fn note_denied(
         Denied::Key(name) | Denied::Channel(name) => name,
     };
     let client = clients::line(client, now);
-    let reason = reason_of(denied);
+    let reason = Reason::of(denied);
     access.log.note(&Refusal { reason, whence, object, user: user.as_bytes(), client }, now);
 }
 
@@ -301,7 +291,7 @@ impl Call<'_, '_, '_> {
         let done = checked.map_err(|denied| {
             looked.refused += 1;
             if looked.refused > NOTED_MAX {
-                self.cx.shared.access.log.count(reason_of(&denied));
+                self.cx.shared.access.log.count(Reason::of(&denied));
             } else {
                 self.spend(REFUSAL_NS);
                 let (access, now) = (&self.cx.shared.access, self.cx.now());

@@ -16,6 +16,7 @@ mod geo;
 mod held;
 mod hyperloglog;
 mod later;
+mod lines_ruled;
 mod lists;
 mod meta;
 mod pairs;

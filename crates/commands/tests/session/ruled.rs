@@ -1,14 +1,13 @@
-//! Users with rules, and rules that change, beside all that is not one request in one piece: frames, values on their way in,
-//! requests that are gathered, MSET in steps, keys that are held, pauses, scripts, functions, monitors.
+//! Users with rules, and rules that change, beside all that is not one request in one piece: requests that are gathered,
+//! MSET in steps, keys that are held, pauses, scripts, functions, monitors.
 
 use std::time::Duration;
 
 use larder_commands::{Next, Pace, Session};
 
-use crate::binary::{NOOP, frame, get, lines, plain, set, told};
+use crate::Bench;
 use crate::survey::command;
 use crate::users::{NO_KEY, redis, say, with_user};
-use crate::{Bench, bench};
 
 /// Pairs that take many steps.
 const MANY: usize = 6_000;
@@ -41,122 +40,6 @@ fn holds(bench: &mut Bench, session: &mut Session, input: &[u8]) -> usize {
         at += consumed;
     }
     at
-}
-
-/// A bench where a restricted default user is asked, with a session that may do everything, and users `root` and `app`, of
-/// which the latter may not do everything.
-fn with_frames() -> (Bench, Session) {
-    let mut bench = bench();
-    let mut admin = redis(&mut bench);
-    for rules in ["admin on >pw", "root on >pw", "app on >pw -keys"] {
-        let (name, rest) = rules.split_once(" on").unwrap_or_default();
-        let (password, less) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
-        let line = format!("ACL SETUSER {name} on {password} ~* &* +@all {less}");
-        assert_eq!(say(&mut bench, &mut admin, line.trim()), "+OK");
-    }
-    assert_eq!(say(&mut bench, &mut admin, "AUTH admin pw"), "+OK");
-    (bench, admin)
-}
-
-fn sasl(bench: &mut Bench, user: &str) -> Session {
-    let mut frames = Session::new();
-    let value = format!("\0{user}\0pw");
-    assert_eq!(told(bench, &mut frames, &plain(value.as_bytes())), ["21 0 Authenticated"]);
-    frames
-}
-
-fn login(bench: &mut Bench, user: &str) -> Session {
-    let mut text = Session::new();
-    let block = format!("{user} pw");
-    assert_eq!(say(bench, &mut text, &format!("set a 0 0 {}\r\n{block}", block.len())), "STORED");
-    text
-}
-
-#[test]
-fn frames_are_for_users_who_may_do_everything() {
-    let (mut bench, mut admin) = with_frames();
-    let noop = get(NOOP, "");
-    let mut unasked = Session::new();
-    assert_eq!(told(&mut bench, &mut unasked, &noop), ["0a 0"]);
-    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER default -keys"), "+OK");
-    assert_eq!(told(&mut bench, &mut unasked, &set(0x01, "k", b"v")), ["closed"]);
-    assert_eq!(told(&mut bench, &mut Session::new(), &noop), ["0a 32 Auth failure.", "closed"]);
-    let mut frames = Session::new();
-    assert_eq!(told(&mut bench, &mut frames, &plain(b"\0app\0pw")), ["21 32 Auth failure."]);
-    assert_eq!(told(&mut bench, &mut frames, &plain(b"\0root\0pw")), ["21 0 Authenticated"]);
-    assert_eq!(told(&mut bench, &mut frames, &set(0x01, "k", b"v")), ["01 0*"]);
-    // A try that fails leaves what was said before.
-    assert_eq!(told(&mut bench, &mut frames, &plain(b"\0app\0pw")), ["21 32 Auth failure."]);
-    assert_eq!(told(&mut bench, &mut frames, &get(0x00, "k")), ["00 0 7 v*"]);
-    for change in ["ACL SETUSER root -keys", "ACL SETUSER root resetkeys", "ACL SETUSER root resetchannels"] {
-        assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER root ~* &* +@all"), "+OK");
-        let mut frames = sasl(&mut bench, "root");
-        assert_eq!(told(&mut bench, &mut frames, &noop), ["0a 0"]);
-        assert_eq!(say(&mut bench, &mut admin, change), "+OK");
-        assert_eq!(told(&mut bench, &mut frames, &set(0x01, "after", b"v")), ["closed"], "{change}");
-    }
-    assert_eq!(say(&mut bench, &mut admin, "EXISTS after"), ":0");
-}
-
-#[test]
-fn a_user_of_the_same_name_is_another_for_lines_and_frames() {
-    let (mut bench, mut admin) = with_frames();
-    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER default -keys"), "+OK");
-    let (mut frames, mut text, mut resp) =
-        (sasl(&mut bench, "root"), login(&mut bench, "root"), redis_as(&mut bench, "root"));
-    assert_eq!(say(&mut bench, &mut admin, "ACL DELUSER root"), ":1");
-    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER root on >pw ~* &* +@all"), "+OK");
-    let mut new = redis_as(&mut bench, "root");
-    assert_eq!(told(&mut bench, &mut frames, &get(NOOP, "")), ["closed"]);
-    assert_eq!(say(&mut bench, &mut text, "mn"), "closed");
-    assert_eq!(say(&mut bench, &mut resp, "PING"), "closed");
-    assert_eq!(say(&mut bench, &mut new, "PING"), "+PONG");
-}
-
-fn redis_as(bench: &mut Bench, user: &str) -> Session {
-    let mut session = Session::new();
-    assert_eq!(bench.run(&mut session, &command(&["AUTH", user, "pw"]), usize::MAX).0, b"+OK\r\n");
-    session
-}
-
-#[test]
-fn lines_and_frames_that_are_under_way_end_where_their_user_may_not_do_everything_any_more() {
-    let value = vec![b'v'; 300_000];
-    let line = |head: &str| [head.as_bytes(), &value, b"\r\n"].concat();
-    for change in ["ACL SETUSER root -keys", "ACL DELUSER root"] {
-        for (is_text, input) in [
-            (true, line("set victim 0 0 300000\r\n")),
-            (true, line("ms victim 300000\r\n")),
-            (true, line("append large 0 0 300000\r\n")),
-            (false, set(0x01, "victim", &value)),
-            (false, set(0x11, "victim", &value)),
-            (false, frame(0x0e, b"", "large", &value)),
-        ] {
-            let (mut bench, mut admin) = with_frames();
-            assert_eq!(say(&mut bench, &mut admin, "SET large v\r\nACL SETUSER default -keys"), "+OK\r\n+OK");
-            let mut session = if is_text { login(&mut bench, "root") } else { sasl(&mut bench, "root") };
-            let (one, other) = input.split_at(input.len() / 2);
-            assert_eq!(bench.run(&mut session, one, 4096), (Vec::new(), false));
-            assert!(!say(&mut bench, &mut admin, change).starts_with('-'));
-            assert_eq!(bench.run(&mut session, other, 4096), (Vec::new(), true), "{change}");
-            assert_eq!(say(&mut bench, &mut admin, "EXISTS victim\r\nSTRLEN large"), ":0\r\n:1");
-        }
-    }
-}
-
-#[test]
-fn a_watch_tells_nothing_to_a_user_who_may_not_do_everything_any_more() {
-    let (mut bench, mut admin) = with_frames();
-    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER default -keys"), "+OK");
-    let mut text = login(&mut bench, "root");
-    assert!(
-        matches!(bench.turn(&mut text, b"watch mutations\r\n"), (Next::Await(_), said) if said == b"OK\r\n")
-    );
-    assert_eq!(say(&mut bench, &mut admin, "SET seen v"), "+OK");
-    let (_, said) = bench.turn(&mut text, b"");
-    assert!(String::from_utf8_lossy(&said).contains("key=seen"));
-    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER root -keys\r\nSET secret v"), "+OK\r\n+OK");
-    assert_eq!(bench.turn(&mut text, b""), (Next::Close, Vec::new()));
 }
 
 #[test]
@@ -386,19 +269,4 @@ fn a_monitor_is_closed_when_its_user_may_be_none_any_more() {
         assert_eq!(say(&mut bench, &mut admin, "SET secret v"), "+OK");
         assert_eq!(bench.host.outbox.take().0.is_empty(), closes, "{change}");
     }
-}
-
-#[test]
-fn what_comes_late_as_frames_is_closed_without_a_reply() {
-    let (mut bench, mut admin) = with_frames();
-    assert_eq!(say(&mut bench, &mut admin, "SET k v\r\nACL SETUSER default -keys"), "+OK\r\n+OK");
-    let mut frames = sasl(&mut bench, "root");
-    let input = [get(0x00, "k"), get(0x0d, "k"), get(NOOP, "")].concat();
-    let (bytes, _) = bench.run(&mut frames, &input, 10);
-    assert_eq!(lines(&bytes), ["00 0 0 v*", "0d 0 0 k v*", "0a 0"]);
-    let (one, other) = input.split_at(30);
-    let (bytes, _) = bench.run(&mut frames, one, 10);
-    assert_eq!(lines(&bytes), ["00 0 0 v*"]);
-    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER root -keys"), "+OK");
-    assert_eq!(bench.run(&mut frames, other, 10), (Vec::new(), true));
 }

@@ -206,28 +206,6 @@ fn the_default_user_has_rules_like_any_other() {
 }
 
 #[test]
-fn text_is_for_users_who_may_do_everything() {
-    let mut bench = bench();
-    let (mut admin, mut text) = (redis(&mut bench), Session::new());
-    assert_eq!(say(&mut bench, &mut text, "mn"), "MN");
-    for rules in ["root on >pw ~* &* +@all", "app on >pw ~* &* +@all -keys"] {
-        assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER {rules}")), "+OK");
-    }
-    assert_eq!(say(&mut bench, &mut text, "mn"), "MN");
-    assert_eq!(say(&mut bench, &mut admin, "AUTH root pw"), "+OK");
-    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER default -keys"), "+OK");
-    assert_eq!(say(&mut bench, &mut text, "mn"), "closed");
-    let mut text = Session::new();
-    assert_eq!(say(&mut bench, &mut text, "get a"), "CLIENT_ERROR unauthenticated");
-    assert_eq!(say(&mut bench, &mut text, "set a 0 0 6\r\napp pw"), "CLIENT_ERROR unauthorized");
-    assert_eq!(say(&mut bench, &mut text, "get a"), "CLIENT_ERROR unauthenticated");
-    assert_eq!(say(&mut bench, &mut text, "set a 0 0 7\r\nroot pw"), "STORED");
-    assert_eq!(say(&mut bench, &mut text, "get a"), "END");
-    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER root -keys"), "+OK");
-    assert_eq!(say(&mut bench, &mut text, "get a"), "closed");
-}
-
-#[test]
 fn what_was_refused_is_in_the_log_once_for_each_and_no_password_is() {
     let (mut bench, mut admin, mut user) = with_user("~app:* +@all -incr");
     for line in ["GET canary-key", "GET canary-key", "INCR app:1", "AUTH app canary-password"] {
@@ -270,7 +248,9 @@ fn users_of_the_start_are_lines_and_passwords_of_a_file() {
     let read = |lines: &[u8]| ruled_users(lines, "x", (None, &[]), false);
     let check = |lines: &[u8]| read(lines).map(|users| users.asks());
     let lines = b"user app ~app:* +get\n\n  user default on nopass ~* +@read \n";
-    assert_eq!(check(lines), Ok(Some(true)));
+    assert_eq!(check(lines), Ok(Some(false)));
+    assert_eq!(check(b"user default on >pw ~* &* +@all"), Ok(Some(true)));
+    assert_eq!(check(b"user default off"), Ok(Some(true)));
     assert_eq!(check(b"user app on +get\n"), Ok(None));
     assert_eq!(check(b"user default on nopass ~* &* +@all"), Ok(Some(false)));
     for (bad, why) in [

@@ -34,10 +34,10 @@ impl RuledUsers {
             return Err("there are too many users, or their rules hold too much".into());
         }
         let names_default = users.iter().any(|user| user.name() == DEFAULT_USER);
-        Ok(RuledUsers { users, asks: names_default.then(|| access.asks_or_restricts()) })
+        Ok(RuledUsers { users, asks: names_default.then(|| access.asks()) })
     }
 
-    /// Whether the default user, if it is among them, has a password or may not do everything.
+    /// Whether the default user, if it is among them, has a password, or may not log in.
     pub fn asks(&self) -> Option<bool> {
         self.asks
     }

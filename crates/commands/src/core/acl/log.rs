@@ -9,12 +9,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use larder_store::Millis;
 
+use super::rules::Denied;
+
 /// Entries that are kept, unless `acllog-max-len` says otherwise.
 pub(crate) const ENTRIES: u64 = 128;
 /// Most that it may say.
 pub(crate) const ENTRIES_MAX: u64 = 4096;
 /// Bytes of a key, a channel or a user's name that are kept of an entry.
 pub(crate) const OBJECT_BYTES_MAX: usize = 256;
+/// What it takes to refuse a request: a client is described, and an entry made or raised.
+pub(crate) const REFUSAL_NS: u64 = 2_500;
 /// Entries that are looked at for one that may be raised.
 const LOOKED_AT: usize = 10;
 /// And how long after it was last raised.
@@ -30,6 +34,15 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
+    /// Why a request was refused.
+    pub fn of(denied: &Denied<'_>) -> Reason {
+        match denied {
+            Denied::Command | Denied::TooMuch => Reason::Command,
+            Denied::Key(_) => Reason::Key,
+            Denied::Channel(_) => Reason::Channel,
+        }
+    }
+
     /// All of them, in the order of INFO.
     pub const ALL: [Reason; 4] = [Reason::Auth, Reason::Command, Reason::Key, Reason::Channel];
 

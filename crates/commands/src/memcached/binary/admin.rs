@@ -36,7 +36,12 @@ impl Conversation {
             }
             _ => {
                 turn.reader.at = end;
-                self.run(turn, frame)
+                if self.permits(turn, frame) {
+                    self.run(turn, frame)
+                } else {
+                    put_status(turn.out, frame.head, Status::Auth);
+                    None
+                }
             }
         };
         let replied_bytes = turn.out.own_bytes().saturating_sub(before);

@@ -5,13 +5,13 @@
 //! | list mechs | `PLAIN` |
 //! | auth `PLAIN`, with `[user]\0user\0password` | `Authenticated`, or status 0x20; a later try waits (`core/guesses.rs`) |
 //! | auth `PLAIN` without a value | status 0x21; the value comes with a step |
-//! | a step before that; another mechanism; a user who may not do everything: frames have no rules | status 0x20 |
+//! | a step before that; another mechanism | status 0x20 |
 //! | a mechanism of more than 32 bytes | status 4 |
 //! | a value of more than 32 KiB | status 0x20; it is passed over |
 //! | the version | as ever |
 //! | anything else, of a client that has to say who it is | status 0x20, and the connection is closed |
 //!
-//! Where nobody is asked for a password the three opcodes are unknown. A try that fails leaves what was said before.
+//! Where nobody is asked for a password, and the default user may do everything, the three opcodes are unknown. A try that fails leaves what was said before.
 
 use larder_protocol::binary::{Frame, Request, Status};
 use larder_store::Millis;
@@ -46,7 +46,7 @@ pub(super) fn is_for_strangers(code: u8) -> bool {
 pub(super) struct Sasl {
     /// It has to, and did not.
     stranger: Option<Stranger>,
-    /// Its user, who may do everything; none: it is not known, or whoever it is, it is not asked.
+    /// Its user; none: it is not known, or whoever it is, it is not asked.
     standing: Option<Standing>,
     tries: Tries,
     /// PLAIN was begun without a value.
@@ -70,6 +70,11 @@ impl Sasl {
         self.standing.take()
     }
 
+    /// The client's user, by whose rules it is asked.
+    pub fn standing(&self) -> Option<&Standing> {
+        self.standing.as_ref()
+    }
+
     pub fn set_standing(&mut self, standing: Option<Standing>) {
         self.standing = standing;
     }
@@ -77,7 +82,7 @@ impl Sasl {
     /// It has said who it is, or need not.
     #[inline]
     pub fn is_admitted(&mut self, cx: &Context<'_, '_>) -> bool {
-        if self.stranger.is_some() && !cx.shared.access.asks_or_restricts() {
+        if self.stranger.is_some() && !cx.shared.access.asks() {
             // The password was taken away since.
             *self = Sasl::unasked(cx);
         }
@@ -98,7 +103,7 @@ impl Sasl {
         value: &[u8],
     ) -> Option<Next> {
         let head = frame.head;
-        if !cx.shared.access.asks_or_restricts() {
+        if !cx.shared.access.asks() && !cx.shared.access.restricts() {
             put_status(out, head, Status::Unknown);
             return None;
         }
@@ -129,8 +134,7 @@ impl Sasl {
             cx.shared.access.log_in(user, password)
         });
         self.tries.made(cx, found.is_some());
-        // Rules are in the words of another protocol: who may not do everything may do nothing in this one.
-        if let Some((user, epoch)) = found.filter(|(user, _)| user.may_everything()) {
+        if let Some((user, epoch)) = found {
             let mut standing = Standing::unasked(&cx.shared.access);
             standing.admit(user, epoch);
             self.standing = Some(standing);

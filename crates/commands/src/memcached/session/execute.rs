@@ -62,7 +62,8 @@ impl Turn<'_, '_, '_, '_> {
                     Some(exptime) => classic::fetch_and_touch(cx, out, key, fetch.cas, exptime, staged.last),
                 };
                 if !done {
-                    self.fail_keys(staged);
+                    // No memory to send a value from.
+                    self.refuse_keys(staged, NO_MEMORY_FOR_REPLY);
                 }
             }
             Request::Store(store) => classic::store(cx, out, tally, key, &staged.hint, store, staged.value),
@@ -76,14 +77,14 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
-    /// No memory to send a value of a line of keys from: the line is answered by that alone, unless
-    /// other values of it are out already.
+    /// A key of a line of them cannot be answered: the line is answered by that alone, unless other values of it
+    /// are out already.
     #[cold]
-    fn fail_keys(&mut self, staged: &Staged<'_, '_>) {
+    pub(super) fn refuse_keys(&mut self, staged: &Staged<'_, '_>, why: &[u8]) {
         if let Some(mark) = self.line_mark.filter(|_| !staged.first) {
             self.out.rewind(mark);
         }
-        self.out.put(NO_MEMORY_FOR_REPLY);
+        self.out.put(why);
         self.skips = !staged.last;
     }
 

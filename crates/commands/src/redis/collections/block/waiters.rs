@@ -21,12 +21,13 @@ use larder_store::{Millis, Moment, Type};
 
 use super::want::{Taken, Want};
 use crate::core::access::{Access, Since, Snapshot};
+use crate::core::acl::log::REFUSAL_NS;
 use crate::core::acl::log::Whence;
 use crate::core::host::Host;
 use crate::core::output::Output;
 use crate::redis::connection::client::{Client, ClientFacts};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::permissions::{REFUSAL_NS, check_waiting, note_denied, told};
+use crate::redis::permissions::{check_waiting, note_denied, told};
 use crate::redis::table::{self, RowId};
 
 /// Parts of the table, each under its lock.

@@ -1,0 +1,35 @@
+//! What users may do of memcached's requests, each of which is asked for as a command of Redis.
+
+use super::Access;
+use crate::core::acl::catalog::Catalog;
+use crate::core::acl::pattern::Need;
+use crate::core::acl::rules::{Asked, Denied};
+use crate::core::acl::user::User;
+use crate::core::acl::verbs::{Verb, Verbs};
+
+impl Access {
+    /// Names the commands as which memcached's requests are asked for.
+    pub(crate) fn ask_as(&self, catalog: &Catalog) {
+        self.verbs.get_or_init(|| Box::new(Verbs::of(catalog)));
+    }
+
+    /// Whether a user may do what a request of memcached's asks for, with this key. What it takes is added to `ns`.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(crate) fn may<'a>(
+        &self,
+        user: &User,
+        verb: Verb,
+        key: Option<&'a [u8]>,
+        ns: &mut u64,
+    ) -> Result<(), Denied<'a>> {
+        let Some(verbs) = self.verbs.get() else { return Err(Denied::Command) };
+        let keys = |visit: &mut dyn FnMut(&'a [u8], Need)| {
+            key.into_iter().for_each(|key| visit(key, verb.need()));
+        };
+        let asked =
+            Asked { command: verbs.id(verb), is_free: false, first: key, keys: &keys, channels: &|_| {} };
+        user.check(&asked, ns)
+    }
+}

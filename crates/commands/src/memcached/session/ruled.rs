@@ -1,0 +1,47 @@
+//! What a line's client may not do by its rules, and what is said of it.
+
+use larder_protocol::classic::{Request, Store};
+
+use super::{Conversation, State, Turn};
+use crate::memcached::batch::Staged;
+use crate::memcached::rules;
+use crate::memcached::text::UNAUTHORIZED;
+
+impl Conversation {
+    /// A request has begun that is not asked for again.
+    pub(super) fn is_under_way(&self) -> bool {
+        matches!(
+            self.state,
+            State::Upload { .. } | State::Gather(_) | State::Join(_) | State::Dump(_) | State::Watch(_)
+        )
+    }
+
+    /// The rules of the client's user do not allow it: says so, and throws the block away.
+    #[cold]
+    pub(super) fn refuse(&mut self, turn: &mut Turn<'_, '_, '_, '_>, block_bytes: u64, noreply: bool) {
+        if !noreply {
+            turn.out.put(UNAUTHORIZED);
+        }
+        if block_bytes > 0 {
+            self.state = State::Swallow { left: block_bytes, reply: None };
+        }
+    }
+
+    /// Whether the rules of the client's user allow what is staged; if not, that is said.
+    #[cold]
+    pub(super) fn permits(&self, turn: &mut Turn<'_, '_, '_, '_>, staged: &Staged<'_, '_>) -> bool {
+        let Some(verb) = rules::verb_of(&staged.request) else { return true };
+        if rules::permits(turn.cx, turn.out, self.standing.as_ref(), verb, Some(staged.key.bytes())) {
+            return true;
+        }
+        match &staged.request {
+            Request::Fetch(_) => turn.refuse_keys(staged, UNAUTHORIZED),
+            Request::Store(Store { noreply: true, .. })
+            | Request::Delete { noreply: true, .. }
+            | Request::Arithmetic { noreply: true, .. }
+            | Request::Touch { noreply: true, .. } => {}
+            _ => turn.out.put(UNAUTHORIZED),
+        }
+        false
+    }
+}
