@@ -417,8 +417,12 @@ impl Access {
 
     /// What [`Access::admits`] takes, of a name and a password that have so many bytes together.
     pub(crate) fn look_ns(&self, bytes: usize) -> u64 {
-        let bytes = bytes.min(2 * SECRET_BYTES_MAX) as u64;
-        LOOK_NS + LOOK_BYTE_NS * bytes + LOOK_ROW_NS * self.users().rows() as u64
+        LOOK_NS + self.said_ns(bytes) + LOOK_ROW_NS * self.users().rows() as u64
+    }
+
+    /// What of it goes by the bytes.
+    pub(crate) fn said_ns(&self, bytes: usize) -> u64 {
+        LOOK_BYTE_NS * bytes.min(2 * SECRET_BYTES_MAX) as u64
     }
 
     /// The users as they are now: looked through without the lock.

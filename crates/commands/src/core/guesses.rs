@@ -7,8 +7,9 @@
 //!                         100  200    400    800   1000 ms
 //! ```
 //!
-//! What waits is the request: it is looked at when its time has come, right or wrong, so that nobody learns anything by
-//! not waiting, and a pipeline of guesses waits behind its first. No thread sleeps: the connection is called again by the
+//! What waits is the request, whoever asks, also one who is let in unasked: it is looked at when its time has come, right or
+//! wrong, so that nobody learns anything by not waiting, and a pipeline of guesses waits behind its first. EXEC waits as one
+//! try, and looks at nothing behind the first that is wrong. No thread sleeps: the connection is called again by the
 //! server's timers. Who has said a password wrong and asks again a while later, as people do, does not wait.
 //!
 //! Who is behind the same address as one that guesses waits a second at most, once for each connection, and only for
@@ -17,7 +18,8 @@
 //! without another.
 //!
 //! Together with the quarter of `-c` that may be open without having said who they are, an address tries some hundred
-//! passwords a second at most. A dictionary is too much for that only if the password is in none: strength is the password's.
+//! passwords a second at most; where the default user is let in unasked, as many as it may have connections. A dictionary is
+//! too much for that only if the password is in none: strength is the password's.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -134,6 +136,8 @@ pub(crate) struct Tries {
     last: Millis,
     /// When the one that waits is looked at.
     until: Option<Millis>,
+    /// One of those that were looked at together was wrong, and the others are not looked at.
+    barred: bool,
 }
 
 impl Tries {
@@ -155,9 +159,14 @@ impl Tries {
         (left > 0).then_some(left)
     }
 
-    /// How much later than its last failure the connection's next try is looked at.
-    pub fn cost_ms(&self) -> Millis {
-        cost_ms(self.failed, OWN_MS_MAX)
+    /// Whether the further tries of this EXEC are not looked at.
+    pub fn is_barred(&self) -> bool {
+        self.barred
+    }
+
+    /// The further tries of this EXEC are not looked at, or those of the next one are.
+    pub fn bar(&mut self, barred: bool) {
+        self.barred = barred;
     }
 
     /// A try was looked at.

@@ -17,7 +17,7 @@ use super::table::flag::{
     ALLOW_BUSY, AT_ONCE, ENDS_LISTENING, FAST, LOADING, NO_AUTH, NOSCRIPT, SELECTS, STALE, WEIGHTLESS,
     WHILE_LISTENING,
 };
-use super::table::{Command, NO_KEYS, Secret, Weighs};
+use super::table::{self, Command, NO_KEYS, Secret, Weighs};
 use crate::core::access::{DEFAULT_ID, DEFAULT_USER};
 use crate::core::acl::log::Reason;
 use client::Replies;
@@ -28,6 +28,7 @@ use std::sync::atomic::fence;
 pub(crate) const REDIS_VERSION: &str = "7.4.0";
 
 const ANY_TIME: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | WEIGHTLESS;
+const LOGIN: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | NO_AUTH;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("ping", -1, FAST | WEIGHTLESS, NO_KEYS, ping).with(WHILE_LISTENING).doc(
@@ -47,12 +48,12 @@ pub(crate) const ROWS: &[Command] = &[
     Command::args("quit", -1, ANY_TIME | NO_AUTH, NO_KEYS, quit)
         .with(AT_ONCE | WHILE_LISTENING | ENDS_LISTENING)
         .doc("1.0.0", "", "Closes the connection."),
-    Command::args("hello", -1, ANY_TIME | NO_AUTH, NO_KEYS, hello).secret(Secret::Credentials).doc(
+    Command::args("hello", -1, LOGIN, NO_KEYS, hello).weighs(Weighs::Login).secret(Secret::Credentials).doc(
         "6.0.0",
         "[protover [AUTH username password] [SETNAME clientname]]",
         "Says who speaks and how.",
     ),
-    Command::args("auth", -2, ANY_TIME | NO_AUTH, NO_KEYS, auth).secret(Secret::Behind(0)).doc(
+    Command::args("auth", -2, LOGIN, NO_KEYS, auth).weighs(Weighs::Login).secret(Secret::Behind(0)).doc(
         "1.0.0",
         "[username] password",
         "Says who speaks.",
@@ -203,28 +204,53 @@ fn hello(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     Ok(())
 }
 
-/// Lets a user in. For a client that is none yet the request has waited, if it had to, before it is looked at here; one
-/// that is in is told at once that it was wrong, and its next request waits.
+/// The commands by which a password may be looked at.
+const LOGINS: [&str; 3] = ["auth", "exec", "hello"];
+
+/// A command of this name may say who its client is, at once or as what was queued.
+#[inline]
+pub(crate) fn may_log_in(name: &[u8]) -> bool {
+    LOGINS.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// The row of a request, and what is behind its name.
+pub(crate) fn named(mut args: Args<'_>) -> Option<(&'static Command, Args<'_>)> {
+    let (row, _) = args.next().and_then(table::find)?;
+    Some((row, args))
+}
+
+/// A command says who its client is by a password; `args` are behind its name.
+pub(crate) fn logs_in(row: &Command, mut args: Args<'_>) -> bool {
+    row.weighs == Weighs::Login
+        && match row.secret {
+            Secret::Credentials => args.any(|word| is(word, "AUTH")),
+            _ => true,
+        }
+}
+
+/// Lets a user in. The request has waited, if it had to, before it is looked at here. In EXEC, which waits as one, nothing is
+/// looked at behind the first that is wrong.
 fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) -> Result<(), Fail> {
+    let wrong = Fail::of("WRONGPASS invalid username-password pair or user is disabled.");
+    let in_transaction = call.cx.guard.in_transaction();
+    if in_transaction && call.client.logins.is_barred() {
+        return Err(wrong);
+    }
     let shared = call.cx.shared;
     let access = &shared.access;
     call.spend(access.look_ns(user.len() + password.len()));
-    let was_in = call.client.standing.is_admitted();
-    // A long request is looked at when it has come, and has not waited: no user and password have so many bytes.
-    let looks = was_in || !call.client.gathers;
-    let found = if looks { access.log_in(user, password) } else { None };
+    // The request has waited, if it had to, whoever is told. A long one has not: no user and password have so many bytes.
+    let found = if call.client.gathers { None } else { access.log_in(user, password) };
     let admits = found.is_some();
     // Where nobody is asked, a named user's password may be guessed.
     if access.asks() || access.has_passwords() {
         call.client.logins.made(call.cx, admits);
-        if was_in && !admits {
-            let ms = call.flow.sleep_ms() + call.client.logins.cost_ms();
-            call.flow = Flow::Sleep { ms, says: false };
-        }
     }
     let Some((found, epoch)) = found else {
+        // What EXEC has waited for was one try.
+        call.client.logins.bar(in_transaction);
         call.note_refusal(Reason::Auth, call.whence(), word.as_bytes(), user);
-        return Err(Fail::of("WRONGPASS invalid username-password pair or user is disabled."));
+        return Err(wrong);
     };
     call.client.rename(|names| (names.user, names.user_id) = (found.name().into(), found.id));
     call.client.standing.admit(found, epoch);
@@ -232,7 +258,7 @@ fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) 
     fence(SeqCst);
     if !call.client.standing.look_again(access) {
         call.flow = Flow::Close;
-        return Err(Fail::of("WRONGPASS invalid username-password pair or user is disabled."));
+        return Err(wrong);
     }
     Ok(())
 }
@@ -295,4 +321,18 @@ fn reset_now(call: &mut Call<'_, '_, '_>) -> Done {
     });
     put_simple(call.out, "RESET");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::table::flag::RUNS_QUEUE;
+
+    #[test]
+    fn no_other_command_logs_in_or_runs_what_was_queued() {
+        for (_, row) in table::rows() {
+            let logs_in = row.weighs == Weighs::Login || row.has(RUNS_QUEUE);
+            assert_eq!(may_log_in(row.name.to_ascii_uppercase().as_bytes()), logs_in, "{}", row.name);
+        }
+    }
 }

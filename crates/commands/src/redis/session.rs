@@ -27,11 +27,12 @@ use larder_protocol::resp::{Args, Fault, Limits, Partial, split};
 use larder_store::Millis;
 
 use super::call::Flow;
+use super::connection;
 use super::fail::Fail;
 use super::permissions;
 use super::reply::put_fail;
 use super::shared::Shared;
-use super::table::{self, Secret, flag};
+use super::table::{self, flag};
 use crate::core::batch::{BATCH_KEYS, prefetch_items};
 use crate::core::calls::Meter;
 use crate::core::context::Context;
@@ -431,12 +432,6 @@ impl Conversation {
         self.client.facts.waits.store(false, Relaxed);
         let start = turn.at;
         let stop = turn.next_single();
-        if !self.client.standing.is_admitted()
-            && let Some(ms) = self.waits_to_log_in(turn, &stop)
-        {
-            turn.at = start;
-            return Some(Next::Sleep(ms));
-        }
         if turn.cx.shared.pause.looks(turn.cx.now()) {
             let waits_ms = match &stop {
                 Stop::Single(args) => self.waits_ms(turn, *args),
@@ -479,23 +474,35 @@ impl Conversation {
         turn.cx.shared.pause.left_ms(turn.cx.now()).min(PAUSE_LOOK_MS)
     }
 
-    /// For how long a request that says who it is waits, since passwords were wrong lately.
+    /// A request says who its client is, at once or as what was queued.
+    pub(crate) fn logs_in(&self, args: Args<'_>) -> bool {
+        // What others ask for is not looked up for this.
+        if !args.at(0).is_some_and(connection::may_log_in) {
+            return false;
+        }
+        let Some((row, rest)) = connection::named(args) else { return false };
+        let transaction = &self.client.transaction;
+        match transaction.is_open() {
+            true => row.has(flag::RUNS_QUEUE) && transaction.logs_in(),
+            false => connection::logs_in(row, rest),
+        }
+    }
+
+    /// For how long a request that says who it is waits, since passwords were wrong lately: whoever asks, also one that is let
+    /// in unasked.
+    fn waits_to_log_in(&mut self, turn: &Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Millis> {
+        if !self.logs_in(args) {
+            return None;
+        }
+        let access = &turn.cx.shared.access;
+        if access.asks() || access.has_passwords() { self.client.logins.wait_ms(turn.cx) } else { None }
+    }
+
+    /// The request that was read last waits, and is read again.
     #[cold]
-    fn waits_to_log_in(&mut self, turn: &Turn<'_, '_, '_, '_>, stop: &Stop<'_>) -> Option<Millis> {
-        let logs_in = |args: Args<'_>| {
-            let mut words = args;
-            match words.next().and_then(table::find).map(|(row, _)| row.secret) {
-                Some(Secret::Behind(_)) => true,
-                Some(Secret::Credentials) => words.any(|word| word.eq_ignore_ascii_case(b"AUTH")),
-                _ => false,
-            }
-        };
-        let logs_in = match stop {
-            Stop::Single(args) => logs_in(*args),
-            Stop::Inline(line) => split(line).is_some_and(|words| logs_in(words.args())),
-            Stop::Full | Stop::NeedMore(_) | Stop::Fault(_) => false,
-        };
-        if logs_in && turn.cx.shared.access.asks() { self.client.logins.wait_ms(turn.cx) } else { None }
+    fn wait_to_log_in(turn: &mut Turn<'_, '_, '_, '_>, ms: Millis) -> Option<Next> {
+        turn.at = turn.stopped_at;
+        Some(Next::Sleep(ms))
     }
 
     /// Another client's command holds one of the keys that this one names, or it concerns all of them.
@@ -559,11 +566,17 @@ impl Conversation {
             Stop::Full => None,
             Stop::NeedMore(_) if begins_tls(turn.input, turn.at) => self.hear_tls(turn),
             Stop::NeedMore(partial) => self.wait(turn, partial),
-            Stop::Single(args) => self.single(turn, args),
+            Stop::Single(args) => match self.waits_to_log_in(turn, args) {
+                Some(ms) => Self::wait_to_log_in(turn, ms),
+                None => self.single(turn, args),
+            },
             Stop::Inline(line) if begins_tls(line, 0) => self.hear_tls(turn),
             Stop::Inline(line) => match split(line) {
                 Some(words) if words.args().is_empty() => None,
-                Some(words) => self.single(turn, words.args()),
+                Some(words) => match self.waits_to_log_in(turn, words.args()) {
+                    Some(ms) => Self::wait_to_log_in(turn, ms),
+                    None => self.single(turn, words.args()),
+                },
                 None => self.fault(turn, Fault::UnbalancedQuotes),
             },
             Stop::Fault(fault) => self.fault(turn, fault),

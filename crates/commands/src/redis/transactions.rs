@@ -17,6 +17,7 @@ use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{DATABASES, FLUSHES_TOGETHER_MAX, Key, Lookup, Store, Touched};
 
 use super::call::{Call, ELEMENT_BYTES, KEY_BYTES_MAX, REPLY_BYTES_FREE};
+use super::connection;
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
 use super::table::flag::{
@@ -82,6 +83,8 @@ struct Queue {
     bytes: Vec<u8>,
     /// A command could not be queued: EXEC will refuse.
     spoilt: bool,
+    /// A command says by a password who the client is.
+    logs_in: bool,
     /// The client's user at MULTI.
     user: Snapshot,
     held: Held,
@@ -178,6 +181,11 @@ impl Transaction {
             || self.watches.iter().flat_map(|all| &all.keys).any(|watched| held(watched.db, &watched.key))
     }
 
+    /// Of what is queued something says by a password who the client is.
+    pub fn logs_in(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.logs_in)
+    }
+
     /// What is queued changes something.
     pub fn changes(&self) -> bool {
         let queued = self.queue.iter().flat_map(|queue| &queue.commands);
@@ -243,6 +251,7 @@ impl Call<'_, '_, '_> {
                 return Err(Fail::OUT_OF_MEMORY);
             }
             queue.bytes.extend_from_slice(bytes);
+            queue.logs_in = queue.logs_in || connection::logs_in(row, args);
             let name = words.len() - args.len();
             queue.commands.push(Queued {
                 row,
@@ -337,7 +346,7 @@ fn multi(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     }
     let held = Held::new(&call.shared.queued_bytes, call.cx.guard.store());
     let user = call.client.standing.snapshot();
-    let queue = Queue { commands: Vec::new(), bytes: Vec::new(), spoilt: false, user, held };
+    let queue = Queue { commands: Vec::new(), bytes: Vec::new(), spoilt: false, logs_in: false, user, held };
     call.client.transaction.queue = Some(Box::new(queue));
     call.ok()
 }
@@ -457,6 +466,7 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
         }
         let began_ns = call.cx.room.work().done_ns();
         let mut looked = Looked::default();
+        call.client.logins.bar(false);
         for queued in &queue.commands {
             run_queued(call, queued, &queue, began_ns, &mut looked);
         }

@@ -483,17 +483,69 @@ fn a_try_waits_for_what_failed_at_its_address_since_the_last_one_waited() {
 }
 
 #[test]
-fn who_is_in_and_says_wrong_passwords_waits_behind_the_reply_in_a_transaction_too() {
+fn who_is_in_and_says_wrong_passwords_waits_as_a_stranger_does() {
     let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
     let mut session = Session::new();
     let wrong = command(&["AUTH", "wrong"]);
     assert_eq!(in_time(&mut bench, &mut session, &command(&["AUTH", "secret"])), ("+OK\r\n".into(), 0));
     let all = [&wrong.repeat(3)[..], &command(&["PING"])].concat();
-    assert_eq!(in_time(&mut bench, &mut session, &all), (WRONG.repeat(3) + "+PONG\r\n", 700));
-    let all = [command(&["MULTI"]), wrong.repeat(2), command(&["EXEC"]), command(&["PING"])].concat();
+    assert_eq!(in_time(&mut bench, &mut session, &all), (WRONG.repeat(3) + "+PONG\r\n", 300));
+    // EXEC waits as one try, and looks at nothing behind the first that is wrong.
+    let right = command(&["AUTH", "secret"]);
+    let all =
+        [command(&["MULTI"]), wrong.clone(), right.clone(), command(&["EXEC"]), command(&["PING"])].concat();
     let (replies, slept) = in_time(&mut bench, &mut session, &all);
     assert!(replies.ends_with(&format!("*2\r\n{WRONG}{WRONG}+PONG\r\n")), "{replies}");
-    assert_eq!(slept, 800 + 1600);
+    assert_eq!((slept, bench.counted(Counter::AuthErrors)), (400, 4));
+    let all = [command(&["MULTI"]), right, command(&["EXEC"])].concat();
+    let (replies, slept) = in_time(&mut bench, &mut session, &all);
+    assert!(replies.ends_with("*1\r\n+OK\r\n") && slept == 800, "{replies} {slept}");
+}
+
+/// Where the default user is let in unasked, others' passwords may be guessed by whoever connects.
+#[test]
+fn who_is_let_in_unasked_guesses_no_faster_from_new_connections_or_in_exec() {
+    let mut bench = bench();
+    let mut admin = Session::new();
+    assert_eq!(bench.says(&mut admin, &["ACL", "SETUSER", "app", "on", ">right", "+@all"]), "+OK\r\n");
+    let wrong = command(&["AUTH", "app", "wrong"]);
+    let exec = [command(&["MULTI"]), wrong.repeat(50), command(&["EXEC"])].concat();
+    let inline = [&command(&["PING"])[..], b"MULTI\r\nAUTH app wrong\r\nEXEC\r\n"].concat();
+    let hello = command(&["HELLO", "3", "AUTH", "app", "wrong"]);
+    let waits = [0, 0, 0, 0, 100, 200, 400, 800];
+    for (n, request) in [&wrong, &exec, &inline, &hello].into_iter().cycle().take(20).enumerate() {
+        let (reply, slept) = in_time(&mut bench, &mut Session::new(), request);
+        assert!(reply.ends_with(WRONG), "{reply}");
+        assert_eq!(slept, waits.get(n).copied().unwrap_or(1000), "{n}");
+    }
+    assert_eq!(bench.counted(Counter::AuthErrors), 20);
+    // What says no password does not wait, nor does what is queued.
+    let all = [command(&["PING"]), command(&["HELLO", "2"]), command(&["MULTI"]), wrong].concat();
+    let (reply, slept) = in_time(&mut bench, &mut Session::new(), &all);
+    assert!(reply.ends_with("+QUEUED\r\n") && slept == 0, "{reply} {slept}");
+    let right = command(&["AUTH", "app", "right"]);
+    assert_eq!(in_time(&mut bench, &mut Session::new(), &right), ("+OK\r\n".into(), 1000));
+    // A long inline request is read when it is there, and has not waited: it says no password.
+    let line = format!("AUTH app right{}", " ".repeat(33 << 10));
+    let mut session = Session::new();
+    assert_eq!(bench.says(&mut session, &["PING"]), "+PONG\r\n");
+    assert_eq!(bench.call(&mut session, line.as_bytes()), (Next::Receive, Vec::new(), line.len()));
+    let reply = String::from_utf8(bench.turns(&mut session, b"\r\n").0).unwrap();
+    assert_eq!(reply, "-ERR Protocol error: too big inline request\r\n");
+}
+
+#[test]
+fn passwords_that_exec_would_compare_for_too_long_are_refused_as_a_whole() {
+    let mut bench = bench();
+    let mut session = Session::new();
+    for (count, is_done) in [(2_000, true), (12_000, false)] {
+        let queued = command(&["AUTH", "default", "any"]).repeat(count);
+        let all = [command(&["MULTI"]), queued, command(&["EXEC"])].concat();
+        let (reply, _) = in_time(&mut bench, &mut session, &all);
+        let last = reply.rsplit("+QUEUED\r\n").next().unwrap_or_default();
+        assert_eq!(last.starts_with(&format!("*{count}\r\n+OK")), is_done, "{count}");
+        assert_eq!(last.starts_with("-EXECABORT Transaction discarded: "), !is_done, "{count}");
+    }
 }
 
 #[test]

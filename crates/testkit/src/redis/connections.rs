@@ -26,14 +26,28 @@ impl Words<'_> {
         Ok(b"+RESET\r\n".to_vec().into())
     }
 
-    /// There are no passwords.
+    /// There are no passwords: only the user counts.
+    fn admits(&mut self, user: &[u8]) -> bool {
+        let was_wrong = &mut self.model.client(self.client).was_wrong;
+        let admits = user == b"default" && *was_wrong != Some(true);
+        if let Some(was_wrong) = was_wrong {
+            *was_wrong = !admits;
+        }
+        admits
+    }
+
     pub(super) fn auth(&mut self) -> Told {
         match self.args {
             [_] => Fail::of(
                 "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
             ),
-            [user, _] if user == b"default" => ok(),
-            [_, _] => Fail::of(WRONG_PASSWORD),
+            [user, _] => {
+                if self.admits(user) {
+                    ok()
+                } else {
+                    Fail::of(WRONG_PASSWORD)
+                }
+            }
             _ => Fail::of(SYNTAX),
         }
     }
@@ -72,7 +86,7 @@ impl Words<'_> {
                 }
             }
         }
-        if user.is_some_and(|user| user != b"default") {
+        if user.is_some_and(|user| !self.admits(user)) {
             return Fail::of(WRONG_PASSWORD);
         }
         let client = self.model.client(self.client);

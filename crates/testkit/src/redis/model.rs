@@ -44,6 +44,8 @@ pub(super) struct Client {
     pub spoiled: bool,
     /// Watched: how often each was changed then, and whether it was there.
     pub watched: BTreeMap<Place, (u64, bool)>,
+    /// In EXEC: whether a password was wrong, behind which no other is right.
+    pub was_wrong: Option<bool>,
 }
 
 /// All keys, and all clients.
@@ -481,10 +483,12 @@ impl Model {
                 }
                 let queue = was.queue.unwrap_or_default();
                 let mut told = vec![Reply::Bytes(format!("*{}\r\n", queue.len()).into_bytes())];
+                self.clients[client].was_wrong = Some(false);
                 for words in queue {
                     let (name, skip) = named(&words);
                     told.push(self.carry_out(client, &name, &words[skip..]));
                 }
+                self.clients[client].was_wrong = None;
                 Ok(Reply::Several(told))
             }
         }

@@ -120,6 +120,9 @@ impl Conversation {
                 self.fault(turn, larder_protocol::resp::Fault::LongInline)
             }
             Decoded::Inline(line, _) => match split(line) {
+                Some(words) if self.logs_in(words.args()) => {
+                    self.fault(turn, larder_protocol::resp::Fault::LongInline)
+                }
                 Some(words) => self.single(turn, words.args()),
                 None => self.fault(turn, larder_protocol::resp::Fault::UnbalancedQuotes),
             },

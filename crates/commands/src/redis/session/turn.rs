@@ -310,6 +310,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
                 Decoded::Incomplete(partial) => return Stop::NeedMore(partial),
                 Decoded::Fault(fault) => return Stop::Fault(fault),
             };
+            self.stopped_at = self.at;
             self.at += bytes;
             self.left -= 1;
             return stop;

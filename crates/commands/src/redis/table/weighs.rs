@@ -13,6 +13,8 @@ pub(crate) enum Weighs {
     Selection,
     /// None, but names stand for other databases behind it.
     Swap,
+    /// A name and a password, compared with those of all users.
+    Login,
     /// The names of all keys, compared with a pattern.
     Names,
     /// Some of them.

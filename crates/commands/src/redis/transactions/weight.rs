@@ -22,7 +22,7 @@ use larder_store::{DATABASES, Value};
 use crate::core::glob;
 use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
 use crate::redis::call::{Call, is};
-use crate::redis::connection::clients;
+use crate::redis::connection::{self, clients};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::copy::LEAF_BYTES_MAX;
 use crate::redis::keys::expiry::Clock;
@@ -116,6 +116,8 @@ pub(crate) struct Scale<'q> {
     ended: [bool; 3],
     /// Words of commands on collections.
     words: usize,
+    /// What it takes to compare a password.
+    login_ns: Option<u64>,
     /// Bytes of what these tell, at most.
     told_bytes: u64,
 }
@@ -139,6 +141,7 @@ impl<'q> Scale<'q> {
             ns: 0,
             ended: [false; 3],
             words: 0,
+            login_ns: None,
             told_bytes: 0,
         }
     }
@@ -180,6 +183,12 @@ impl<'q> Scale<'q> {
                 self.replaced.fill(u64::MAX);
                 0
             }
+            Weighs::Login if connection::logs_in(row, args) => {
+                let access = &call.cx.shared.access;
+                let look_ns = *self.login_ns.get_or_insert_with(|| access.look_ns(0));
+                look_ns + access.said_ns(args.encoded().len())
+            }
+            Weighs::Login => 0,
             Weighs::Names => self.walk(self.keys, (at(0) != b"*").then(|| glob::Weight::of(at(0)))),
             Weighs::Parameters => config::look_ns(args),
             Weighs::Topics => {
