@@ -1,7 +1,7 @@
 //! Commands about the server and the keyspace as a whole.
 
 pub(crate) mod absent;
-mod acl;
+pub(crate) mod acl;
 pub(crate) mod commandlog;
 pub(crate) mod config;
 pub(crate) mod debug;

@@ -83,6 +83,8 @@ pub mod flag {
     /// In EXEC it weighs nothing beside what each command does: it takes as long whatever its keys have, but for the
     /// elements that it names.
     pub const WEIGHTLESS: u64 = 1 << 32;
+    /// It changes who may do what, or who is there: EXEC carries it out, however much it has looked through by then.
+    pub const SETTLES: u64 = 1 << 33;
 
     /// Names, in the order of the bits.
     pub const NAMES: &[&str] = &[

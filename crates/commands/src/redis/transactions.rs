@@ -22,7 +22,7 @@ use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
 use super::table::flag::{
     ALLOW_BUSY, AT_ONCE, EMPTIES, ENDS_LISTENING, FAST, LOADING, NO_MULTI, NOSCRIPT, PUBLISHES, READONLY,
-    RUNS_QUEUE, SELECTS, SKIP_SLOWLOG, STALE, SUBSCRIBES, WEIGHTLESS,
+    RUNS_QUEUE, SELECTS, SETTLES, SKIP_SLOWLOG, STALE, SUBSCRIBES, WEIGHTLESS,
 };
 use super::table::{ALL_KEYS, Access, Command, NO_KEYS, RowId};
 use crate::core::access::Snapshot;
@@ -564,7 +564,8 @@ fn run_queued(
     let slept_ms = call.flow.sleep_ms();
     let began_us = call.measures(queued.row).then(|| call.cx.host.clock_us());
     // What others come to know, or what follows relies on, is done all the same.
-    let looks = !queued.row.changes() && (queued.row.has(READONLY) || !queued.row.has(FAST));
+    let (row, settles) = (queued.row, queued.row.changes() || queued.row.has(SETTLES));
+    let looks = !settles && (row.has(READONLY) || !row.has(FAST));
     let permitted = call.permit_changed(queued, &queue.user, args, looked);
     let mut done = if let Err(fail) = permitted {
         Err(fail)

@@ -317,3 +317,19 @@ fn what_could_not_be_read_again_is_no_rule() {
         refuses(&["ACL", "SETUSER", "app", rule]);
     }
 }
+
+/// What has looked through much by then is refused more looks; whom it may not be refused to turn out is turned out.
+#[test]
+fn exec_changes_users_however_much_it_has_looked_through() {
+    let (mut bench, mut admin, mut user) = with_user("~* +@all");
+    let queued = "COMMAND DOCS\r\n".repeat(300);
+    let said = format!("MULTI\r\n{queued}ACL SETUSER other on\r\nACL DELUSER app\r\nPING\r\nEXEC");
+    let said = say(&mut bench, &mut admin, &said);
+    assert!(said.contains("-ERR this EXEC has looked through"), "it has looked enough");
+    assert!(said.ends_with("\r\n+OK\r\n:1\r\n+PONG"), "{}", &said[said.len() - 200..]);
+    assert!(say(&mut bench, &mut user, "PING").ends_with("closed"));
+    // What would take long to apply is refused as a whole.
+    let rules = format!("ACL SETUSER app on{}\r\n", " +get".repeat(2_000));
+    let said = say(&mut bench, &mut admin, &format!("MULTI\r\n{}EXEC", rules.repeat(30)));
+    assert!(said.rsplit("\r\n").next().is_some_and(|last| last.starts_with("-EXECABORT ")), "{said}");
+}

@@ -16,7 +16,7 @@ use crate::redis::reply::{put_bulk, put_verbatim};
 use crate::redis::server::absent;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, WEIGHTLESS, WHILE_PAUSED};
+use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, SETTLES, STALE, WEIGHTLESS, WHILE_PAUSED};
 use crate::redis::table::{Command, NO_KEYS, Weighs, row};
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE;
@@ -37,7 +37,7 @@ pub(crate) const ROWS: &[Command] = &[
         FILTERS,
         "What is known of all connections.",
     ),
-    Command::args("client|kill", -3, RULES, NO_KEYS, kill).weighs(Weighs::Clients).doc(
+    Command::args("client|kill", -3, RULES | SETTLES, NO_KEYS, kill).weighs(Weighs::Clients).doc(
         "2.4.0",
         KILLED,
         "Closes connections.",

@@ -19,11 +19,12 @@ use crate::redis::fail::{Done, Fail, shown};
 use crate::redis::permissions::{catalog, check, told};
 use crate::redis::reply::{put_array, put_bulk, put_double, put_integer, put_map, put_set};
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::table::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, STALE, WEIGHTLESS};
-use crate::redis::table::{self, Command, NO_KEYS, RowId, Secret, rows};
+use crate::redis::table::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, SETTLES, STALE, WEIGHTLESS};
+use crate::redis::table::{self, Command, NO_KEYS, RowId, Secret, Weighs, rows};
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 const RULES: u64 = PLAIN | ADMIN;
+const CHANGES: u64 = RULES & !WEIGHTLESS | SETTLES;
 
 pub(crate) const ROWS: &[Command] = &[
     Command::args("acl|whoami", 2, PLAIN, NO_KEYS, |call, _| {
@@ -49,12 +50,15 @@ pub(crate) const ROWS: &[Command] = &[
         "username",
         "What a user may do; its passwords as SHA-256 digests.",
     ),
-    Command::args("acl|setuser", -3, RULES, NO_KEYS, set_user).secret(Secret::Behind(2)).doc(
-        "6.0.0",
-        "username [rule [rule ...]]",
-        "Applies rules to a user, which is made if there is none.",
-    ),
-    Command::args("acl|deluser", -3, RULES, NO_KEYS, delete_users).doc(
+    Command::args("acl|setuser", -3, CHANGES, NO_KEYS, set_user)
+        .weighs(Weighs::Rules)
+        .secret(Secret::Behind(2))
+        .doc(
+            "6.0.0",
+            "username [rule [rule ...]]",
+            "Applies rules to a user, which is made if there is none.",
+        ),
+    Command::args("acl|deluser", -3, CHANGES, NO_KEYS, delete_users).weighs(Weighs::Rules).doc(
         "6.0.0",
         "username [username ...]",
         "Removes users, and closes their connections.",
@@ -199,13 +203,18 @@ fn failed(unchanged: &Unchanged) -> Fail {
     })
 }
 
+/// What it takes to change one of so many users, or to remove some.
+pub(crate) fn changing_ns(args: Args<'_>, users: usize) -> u64 {
+    args.encoded().len() as u64 * RULE_BYTE_NS + users as u64 * USER_NS
+}
+
 fn set_user(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let name = next(&mut args)?;
     if args.len() > RULES_MAX || args.encoded().len() > RULES_BYTES_MAX {
         return Err(Fail::of("ERR so many rules are not applied at once"));
     }
     let users = call.cx.shared.access.users();
-    call.spend(args.encoded().len() as u64 * RULE_BYTE_NS + users.len() as u64 * USER_NS);
+    call.spend(changing_ns(args, users.len()));
     let changed = call.cx.shared.access.set_user(catalog(), name, args);
     let (before, user) = changed.map_err(|unchanged| failed(&unchanged))?;
     call.users_changed();

@@ -13,6 +13,8 @@ pub(crate) enum Weighs {
     Selection,
     /// None, but names stand for other databases behind it.
     Swap,
+    /// Rules that are applied, and all users, of which there are others behind it.
+    Rules,
     /// A name and a password, compared with those of all users.
     Login,
     /// The names of all keys, compared with a pattern.

@@ -29,9 +29,9 @@ use crate::redis::keys::expiry::Clock;
 use crate::redis::keys::loading::{self, Weight, is_collection};
 use crate::redis::keys::restore::{restoring_ns, unpacked_bytes};
 use crate::redis::pubsub;
-use crate::redis::server::config;
 use crate::redis::server::debug::MATCHED_BYTES_MAX;
 use crate::redis::server::info::INFO_NS;
+use crate::redis::server::{acl, config};
 use crate::redis::strings::bitfield;
 use crate::redis::strings::hyperloglog::{DENSE_BYTES, registers_ns};
 use crate::redis::table::flag::{EMPTIES, WRITE};
@@ -118,6 +118,8 @@ pub(crate) struct Scale<'q> {
     words: usize,
     /// What it takes to compare a password.
     login_ns: Option<u64>,
+    /// How many users there are.
+    users: Option<usize>,
     /// Bytes of what these tell, at most.
     told_bytes: u64,
 }
@@ -142,6 +144,7 @@ impl<'q> Scale<'q> {
             ended: [false; 3],
             words: 0,
             login_ns: None,
+            users: None,
             told_bytes: 0,
         }
     }
@@ -182,6 +185,11 @@ impl<'q> Scale<'q> {
                 }
                 self.replaced.fill(u64::MAX);
                 0
+            }
+            Weighs::Rules => {
+                let access = &call.cx.shared.access;
+                let users = *self.users.get_or_insert_with(|| access.users().len());
+                acl::changing_ns(args, users)
             }
             Weighs::Login if connection::logs_in(row, args) => {
                 let access = &call.cx.shared.access;
