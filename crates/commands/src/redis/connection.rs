@@ -300,6 +300,11 @@ impl Job for Resetting {
         reset_now(call)?;
         Ok(Step::Done)
     }
+
+    /// It takes nothing but what it gives back.
+    fn asks_itself(&self) -> bool {
+        true
+    }
 }
 
 fn reset_now(call: &mut Call<'_, '_, '_>) -> Done {

@@ -272,12 +272,17 @@ impl Conversation {
         Progress { consumed: turn.at, next }
     }
 
-    /// A flush may be due, or users may have been changed. A connection whose user is gone is closed; if its command must
-    /// come to its end, behind that, and what follows it is refused.
+    /// A flush may be due, or users may have been changed. A connection is closed whose user is gone, or has other rules than
+    /// those by which a command in steps began; if its command must come to its end, behind that, and what follows it is refused.
     #[cold]
     fn look(&mut self, cx: &mut Context<'_, '_>) {
         cx.shared.flush_if_due(&mut cx.guard);
-        if !self.client.standing.look_again(&cx.shared.access) {
+        let is_there = self.client.standing.look_again(&cx.shared.access);
+        let is_overtaken = match &mut self.state {
+            State::Job(under_way) => under_way.is_overtaken(&self.client.standing),
+            _ => false,
+        };
+        if !is_there || is_overtaken {
             self.client.facts.killed.store(true, Relaxed);
         }
     }

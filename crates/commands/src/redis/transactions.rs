@@ -498,6 +498,10 @@ impl Job for Waiting {
         exec(call, Args::decode(&[], 0))?;
         Ok(Step::Done)
     }
+
+    fn asks_itself(&self) -> bool {
+        true
+    }
 }
 
 /// A reply that is no longer is sent whatever else EXEC has to send.

@@ -216,3 +216,150 @@ fn a_password_turns_on_no_default_user_that_a_rule_has_turned_off() {
         assert!(say(&mut bench, &mut new, "AUTH default x").starts_with(reply), "{password}");
     }
 }
+
+/// A command that goes on in later turns looks at nothing and writes nothing by rules that were taken away.
+#[test]
+fn what_goes_on_in_steps_ends_with_its_connection_where_the_rules_are_others() {
+    let value = "v".repeat(200_000);
+    let many: String = (0..6_000).map(|n| format!(" k{n} v")).collect();
+    for line in [
+        format!("MGET{}", " secret".repeat(100)),
+        "SETRANGE secret 200000 w".into(),
+        "COPY secret other".into(),
+        format!("MSET other v{many}"),
+    ] {
+        for rules in ["resetkeys ~pub:*", "-get"] {
+            let (mut bench, mut admin, mut user) = with_user("~* +@all");
+            let (set, big) = (["SET", "secret", &value], ["SETBIT", "big", "100000000", "1"]);
+            for words in [&set[..], &big] {
+                assert!(!bench.turns(&mut admin, &command(words)).0.starts_with(b"-"));
+            }
+            // It holds the lane of large values, so that what works at one waits.
+            let mut other = redis(&mut bench);
+            assert_eq!(bench.turn(&mut other, &command(&["BITCOUNT", "big"])).0, Next::Yield);
+            let words: Vec<&str> = line.split(' ').collect();
+            let (next, _) = bench.turn(&mut user, &command(&words));
+            assert!(matches!(next, Next::Yield | Next::Flush), "{}: {next:?}", words[0]);
+            assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER app {rules}")), "+OK");
+            let (next, reply) = bench.turn(&mut user, b"");
+            assert_eq!((next, reply.len()), (Next::Close, 0), "{} {rules}", words[0]);
+            assert_eq!(bench.turns(&mut other, b"").0, b":1\r\n");
+            drop(user);
+            assert_eq!(say(&mut bench, &mut admin, "EXISTS other"), ":0", "{}", words[0]);
+            assert_eq!(say(&mut bench, &mut admin, "STRLEN secret"), ":200000", "{}", words[0]);
+        }
+    }
+}
+
+#[test]
+fn what_goes_on_in_steps_is_nothing_to_the_rules_of_others_or_where_all_is_allowed() {
+    let value = "v".repeat(200_000);
+    for (before, rules) in [
+        ("~s* +@all", "ACL SETUSER other on ~x"),
+        ("~* +@all", "ACL SETUSER app allchannels"),
+        // How it logs in is another thing, and what is said again is as it was.
+        ("~s* +@all", "ACL SETUSER app off <pw >other"),
+        ("~s* +@all (~x +get)", "ACL SETUSER app resetkeys ~s* clearselectors (~x +get)"),
+    ] {
+        let (mut bench, mut admin, mut user) = with_user(before);
+        assert_eq!(bench.turns(&mut admin, &command(&["SET", "secret", &value])).0, b"+OK\r\n");
+        let words: Vec<&str> = ["MGET"].into_iter().chain(std::iter::repeat_n("secret", 100)).collect();
+        let (next, reply) = bench.turn(&mut user, &command(&words));
+        assert!(next != Next::Receive && reply.len() < 100 * 200_000, "it goes on in steps");
+        assert_eq!(say(&mut bench, &mut admin, rules), "+OK");
+        let rest = bench.turns(&mut user, b"").0;
+        assert_eq!(reply.len() + rest.len(), 6 + 100 * (200_000 + 11));
+    }
+}
+
+#[test]
+fn pairs_that_are_being_written_are_written_to_the_last() {
+    let (mut bench, mut admin, mut user) = with_user("~* +@all");
+    let names: Vec<String> = (0..6_000).map(|n| format!("k{n}")).collect();
+    let words: Vec<&str> =
+        std::iter::once("MSET").chain(names.iter().flat_map(|name| [&**name, "v"])).collect();
+    let mut next = bench.turn(&mut user, &command(&words)).0;
+    while !user.must_end() {
+        assert_eq!(next, Next::Yield);
+        next = bench.turn(&mut user, b"").0;
+    }
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app resetkeys"), "+OK");
+    let (reply, _) = bench.turns(&mut user, b"");
+    assert_eq!(reply, b"+OK\r\n");
+    assert_eq!(say(&mut bench, &mut admin, "EXISTS k0 k5999"), ":2");
+    assert_eq!(say(&mut bench, &mut user, "GET k0"), NO_KEY);
+}
+
+/// Who does not read the reply of a stream holds up nobody who works at large values.
+#[test]
+fn a_reply_that_is_copied_gives_the_lane_back() {
+    for line in ["XRANGE s - +", "XREAD STREAMS s 0", "DUMP s"] {
+        let mut bench = bench();
+        let (mut one, mut other) = (redis(&mut bench), redis(&mut bench));
+        let value = "v".repeat(10_000);
+        for _ in 0..400 {
+            assert!(say(&mut bench, &mut one, &format!("XADD s * f {value}")).starts_with('$'));
+        }
+        assert_eq!(say(&mut bench, &mut one, "SETBIT big 8000000 1"), ":0");
+        let words: Vec<&str> = line.split(' ').collect();
+        let (mut next, mut reply) = bench.turn(&mut one, &command(&words));
+        while next == Next::Yield && reply.is_empty() {
+            (next, reply) = bench.turn(&mut one, b"");
+        }
+        assert!(next != Next::Receive && !reply.is_empty(), "{line}: it sends what it has copied");
+        let (mut next, mut count) = bench.turn(&mut other, &command(&["BITCOUNT", "big"]));
+        for _ in 0..1_000 {
+            if next == Next::Yield {
+                (next, count) = bench.turn(&mut other, b"");
+            }
+        }
+        assert_eq!((next, &count[..]), (Next::Receive, &b":1\r\n"[..]), "{line}");
+    }
+}
+
+/// What was copied while it was allowed is sent, whatever the rules are when its client takes it.
+#[test]
+fn what_is_only_to_be_sent_is_sent() {
+    let value = "v".repeat(10_000);
+    for (fill, line) in [
+        ("XADD k * f", "XRANGE k - +"),
+        ("XADD k * f", "XREADGROUP GROUP g c STREAMS k >"),
+        ("XADD k * f", "DUMP k"),
+        ("RPUSH k", "LRANGE k 0 -1"),
+    ] {
+        let (mut bench, mut admin, mut user) = with_user("~* +@all");
+        for _ in 0..400 {
+            assert!(!say(&mut bench, &mut admin, &format!("{fill} {value}")).starts_with('-'));
+        }
+        say(&mut bench, &mut admin, "XGROUP CREATE k g 0");
+        let words: Vec<&str> = line.split(' ').collect();
+        let (mut next, mut reply) = bench.turn(&mut user, &command(&words));
+        while next == Next::Yield && reply.is_empty() {
+            (next, reply) = bench.turn(&mut user, b"");
+        }
+        assert!(next != Next::Receive && !reply.is_empty(), "{line}: it sends what it has copied");
+        assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app resetkeys"), "+OK");
+        let rest = bench.turns(&mut user, b"").0;
+        assert!(reply.len() + rest.len() > 400 * value.len(), "{line}");
+        assert_eq!(say(&mut bench, &mut user, "GET k"), NO_KEY, "{line}");
+    }
+}
+
+/// A read of a group that was put off has joined no line yet, and does not wait by rules that were changed by then.
+#[test]
+fn a_read_that_was_put_off_does_not_wait_for_what_its_user_may_not_have_any_more() {
+    let (mut bench, mut admin, mut user) = with_user("~* +@all");
+    for stream in ["own", "secret"] {
+        assert_eq!(say(&mut bench, &mut admin, &format!("XGROUP CREATE {stream} g $ MKSTREAM")), "+OK");
+    }
+    let request =
+        command(&["XREADGROUP", "GROUP", "g", "c", "BLOCK", "0", "STREAMS", "own", "secret", ">", ">"]);
+    bench.room.work().begin_slice();
+    bench.room.work().spend(10 * larder_commands::SLICE_NS);
+    assert_eq!(bench.same_slice(&mut user, &request).0, Next::Yield, "its worker has done enough");
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app resetkeys ~own"), "+OK");
+    assert_eq!(bench.turn(&mut user, b"").0, Next::Close);
+    drop(user);
+    assert!(say(&mut bench, &mut admin, "XADD secret * f v").starts_with('$'));
+    assert!(say(&mut bench, &mut admin, "XPENDING secret g").starts_with("*4\r\n:0\r\n"));
+}

@@ -101,6 +101,13 @@ impl Standing {
         }
     }
 
+    /// As [`Standing::is_as`], where the rules of another [`User`] are compared, too: ACL LOAD makes each anew, and a new
+    /// password leaves the rules as they are. It takes as long as 64 KiB are compared.
+    pub fn may_as(&self, then: &Snapshot) -> bool {
+        let same = |(now, then): (&Arc<User>, &Arc<User>)| now.may_as(then);
+        self.is_as(then) || self.user.as_ref().zip(then.user.as_ref()).is_some_and(same)
+    }
+
     /// It has to say who it is, and there are too many who have to.
     pub fn is_one_too_many(&self) -> bool {
         !self.admitted && self.stranger.is_none()

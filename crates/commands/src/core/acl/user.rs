@@ -315,6 +315,11 @@ impl User {
         self.rules().any(|rules| rules.allows_channel(channel, is_pattern, ns))
     }
 
+    /// The same user, with the same rules: what was allowed then is allowed now. How it logs in may be another.
+    pub fn may_as(&self, then: &User) -> bool {
+        self.id == then.id && self.root == then.root && self.selectors == then.selectors
+    }
+
     /// Whatever it might hear as `before` it may hear.
     pub fn hears_as_much(&self, before: &User) -> bool {
         before.rules().all(|old| self.rules().any(|new| old.hear_no_more_than(new)))

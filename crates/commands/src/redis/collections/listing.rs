@@ -736,4 +736,8 @@ impl Job for Copying {
     fn only_reads(&self) -> bool {
         !self.listed.takes
     }
+
+    fn asks_itself(&self) -> bool {
+        self.again.is_none()
+    }
 }

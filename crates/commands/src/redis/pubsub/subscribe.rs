@@ -246,6 +246,10 @@ impl Job for Changing {
         step
     }
 
+    fn asks_itself(&self) -> bool {
+        true
+    }
+
     fn held_bytes(&self) -> u64 {
         self.kept.as_ref().map_or(0, Kept::held_bytes)
     }

@@ -124,6 +124,11 @@ impl Job for Paused {
         }
     }
 
+    /// Each of its commands is asked for.
+    fn asks_itself(&self) -> bool {
+        true
+    }
+
     fn kept(&mut self) -> Option<&mut Kept> {
         Some(&mut self.kept)
     }

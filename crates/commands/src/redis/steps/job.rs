@@ -10,9 +10,12 @@
 //! A step does what is left of the worker's slice (`work.rs`), and a little where nothing is left. In a
 //! transaction all steps are made at once: what EXEC may run is bounded before it begins (`weight.rs`).
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use larder_protocol::resp::Args;
 use larder_store::Millis;
 
+use crate::core::access::{Snapshot, Standing};
 use crate::core::hold::LOOK_MS;
 use crate::core::progress::Next;
 pub(crate) use crate::core::work::STEP_NS_MIN;
@@ -63,6 +66,12 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
+    /// It asks itself whether its client's user may still do what it does, or looks at nothing more than what it has copied while
+    /// that was allowed. Any other ends with its connection where the user's rules are not those by which it began.
+    fn asks_itself(&self) -> bool {
+        false
+    }
+
     /// Bytes that it holds until its client has taken the reply, and that count with it: where connections hold too much,
     /// those that stand are closed.
     fn held_bytes(&self) -> u64 {
@@ -79,6 +88,8 @@ pub(crate) trait Job: std::fmt::Debug + Send {
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     pub job: Box<dyn Job>,
+    /// The client's user when it began.
+    user: Snapshot,
     /// Its reply is not sent.
     pub silent: bool,
     /// Whose failures they are.
@@ -94,9 +105,10 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
-    fn new(job: impl Job + 'static, row: Option<RowId>) -> UnderWay {
+    fn new(job: impl Job + 'static, row: Option<RowId>, user: Snapshot) -> UnderWay {
         UnderWay {
             job: Box::new(job),
+            user,
             silent: false,
             row,
             took_us: 0,
@@ -104,6 +116,25 @@ impl UnderWay {
             replied_bytes: 0,
             noted: None,
         }
+    }
+
+    /// The rules of its client's user are others than those by which it began, and it would go on by these.
+    pub(crate) fn is_overtaken(&mut self, standing: &Standing) -> bool {
+        let job = &self.job;
+        if standing.is_free()
+            || standing.is_as(&self.user)
+            || job.must_end()
+            || job.waits()
+            || job.asks_itself()
+        {
+            return false;
+        }
+        if standing.may_as(&self.user) {
+            // They are compared once for each change.
+            self.user = standing.snapshot();
+            return false;
+        }
+        true
     }
 }
 
@@ -136,7 +167,7 @@ impl Call<'_, '_, '_> {
 
     /// Goes on with a command in the next turn.
     pub(crate) fn go_on_with(&mut self, job: impl Job + 'static) {
-        self.client.job = Some(UnderWay::new(job, self.row));
+        self.client.job = Some(UnderWay::new(job, self.row, self.client.standing.snapshot()));
         self.flow = Flow::Job;
         // In a batch nobody looks at the flow, but at this.
         self.out.end_turn();
@@ -144,7 +175,7 @@ impl Call<'_, '_, '_> {
 
     /// Goes on with a command that waits: its first step comes at once, when what is behind it is put aside.
     pub(crate) fn wait_with(&mut self, job: impl Job + 'static) {
-        self.client.job = Some(UnderWay::new(job, self.row));
+        self.client.job = Some(UnderWay::new(job, self.row, self.client.standing.snapshot()));
         self.flow = Flow::Job;
     }
 

@@ -173,6 +173,10 @@ impl Job for Blocked {
     fn waits(&self) -> bool {
         self.reply.is_none()
     }
+
+    fn asks_itself(&self) -> bool {
+        true
+    }
 }
 
 impl Drop for Blocked {

@@ -452,6 +452,8 @@ impl Job for Dumping {
         let head = self.head();
         put_head(call.out, b'$', (head.len() + kept.len() + FOOTER_BYTES) as u64);
         call.out.put(&head);
+        // Its client takes the reply when it likes, and what is left is memory that is counted.
+        self.lane = None;
         let step = send_whole(call, &self.kept, self.sent.insert(0))?;
         if step == Step::Done {
             self.put_end(call);
@@ -465,6 +467,10 @@ impl Job for Dumping {
 
     fn only_reads(&self) -> bool {
         true
+    }
+
+    fn asks_itself(&self) -> bool {
+        self.sent.is_some()
     }
 }
 

@@ -653,6 +653,10 @@ impl Job for Delivering {
     fn held_bytes(&self) -> u64 {
         self.kept.capacity_bytes() as u64
     }
+
+    fn asks_itself(&self) -> bool {
+        self.sent.is_some()
+    }
 }
 
 impl Delivering {

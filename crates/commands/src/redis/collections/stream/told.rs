@@ -834,8 +834,14 @@ impl Job for Telling {
                 return Ok(Step::More);
             }
             self.copied = true;
+            // Its client takes the reply when it likes, and what is left is memory that is counted.
+            self.lane = None;
         }
         send_whole(call, &self.kept, &mut self.sent)
+    }
+
+    fn asks_itself(&self) -> bool {
+        self.copied
     }
 
     fn held_bytes(&self) -> u64 {
