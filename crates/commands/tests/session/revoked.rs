@@ -363,3 +363,53 @@ fn a_read_that_was_put_off_does_not_wait_for_what_its_user_may_not_have_any_more
     assert!(say(&mut bench, &mut admin, "XADD secret * f v").starts_with('$'));
     assert!(say(&mut bench, &mut admin, "XPENDING secret g").starts_with("*4\r\n:0\r\n"));
 }
+
+/// Many names that are still allowed, one session that keeps some of them, and one that listens to what is taken away.
+fn listeners(bench: &mut Bench, admin: &mut Session) -> [Session; 3] {
+    assert_eq!(say(bench, admin, "ACL SETUSER app on >pw ~* &* +@all"), "+OK");
+    let many: Vec<String> = (0..10_000).map(|n| format!("pub:{n}")).collect();
+    let many: Vec<&str> = std::iter::once("SUBSCRIBE").chain(many.iter().map(|name| &**name)).collect();
+    [&many[..], &["SUBSCRIBE", "pub:0"], &["SUBSCRIBE", "pub:1", "secret"]].map(|words| {
+        let mut session = redis(bench);
+        assert_eq!(say(bench, &mut session, "AUTH app pw"), "+OK");
+        let (replies, _) = bench.run(&mut session, &command(&["HELLO", "3"]), usize::MAX);
+        assert!(replies.starts_with(b"%7"));
+        let replies = bench.run(&mut session, &command(words), usize::MAX).0;
+        assert_eq!(replies.split(|&byte| byte == b'>').count(), words.len(), "each is listened to");
+        session
+    })
+}
+
+#[test]
+fn whoever_takes_a_channel_away_and_goes_leaves_nobody_who_listens_to_it() {
+    let mut bench = bench();
+    let (mut admin, mut other) = (redis(&mut bench), redis(&mut bench));
+    let [mut many, mut keeps, mut goes] = listeners(&mut bench, &mut admin);
+    let id = say(&mut bench, &mut admin, "CLIENT ID");
+    let request = command(&["ACL", "SETUSER", "app", "resetchannels", "&pub:*"]);
+    let (next, reply) = bench.turn(&mut admin, &request);
+    assert_eq!((next, reply.len()), (Next::Yield, 0), "it goes on in steps");
+    assert_eq!(say(&mut bench, &mut other, &format!("CLIENT KILL ID {}", &id[1..])), ":1");
+    assert!(admin.must_end());
+    let mut next = Next::Yield;
+    while next != Next::Close {
+        assert_eq!(next, Next::Yield);
+        next = bench.turn(&mut admin, b"").0;
+    }
+    let closed = [&mut many, &mut keeps, &mut goes].map(|session| bench.turn(session, b"").0 == Next::Close);
+    assert_eq!(closed, [false, false, true]);
+}
+
+#[test]
+fn who_takes_its_own_channel_away_is_closed_behind_the_reply() {
+    let mut bench = bench();
+    let mut admin = redis(&mut bench);
+    let [_many, _keeps, mut own] = listeners(&mut bench, &mut admin);
+    let request = command(&["ACL", "SETUSER", "app", "resetchannels", "&pub:*"]);
+    let (mut next, mut replies) = bench.turn(&mut own, &request);
+    while next == Next::Yield {
+        let (then, more) = bench.turn(&mut own, b"");
+        (next, replies) = (then, [replies, more].concat());
+    }
+    assert_eq!((next, &replies[..]), (Next::Close, &b"+OK\r\n"[..]));
+}

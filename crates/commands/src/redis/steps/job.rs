@@ -56,7 +56,8 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
-    /// It holds keys: what it does to them is one moment for others, and is done to its end.
+    /// What it does is done to its end, whoever hears of it: it holds keys, and what it does to them is one moment for others; or
+    /// nobody would do what it leaves.
     fn must_end(&self) -> bool {
         false
     }
@@ -305,7 +306,9 @@ impl Conversation {
                     }
                     drop(under_way);
                     turn.serve_left();
-                    return self.follow(turn, flow);
+                    // What had to come to its end did so.
+                    let is_killed = self.client.facts.killed.load(Relaxed);
+                    return self.follow(turn, if is_killed { Flow::Close } else { flow });
                 };
                 under_way.job = next.job;
                 Next::Yield
