@@ -316,6 +316,11 @@ impl Config {
         self.ruled.asks().unwrap_or_else(|| self.password.is_some() || !self.users.is_empty())
     }
 
+    /// `--requirepass` says nothing: the default user is as its line in `--aclfile` says.
+    pub fn passes_over_password(&self) -> bool {
+        self.password.is_some() && self.rules_file.is_some() && self.ruled.asks().is_some()
+    }
+
     /// Other machines reach this address, and no password is asked for there.
     pub fn is_open(&self, address: &Address, speaks: Speaks) -> bool {
         let closed = match speaks {
@@ -406,7 +411,10 @@ impl Config {
             Some(path) => (format!("--aclfile {path}"), path.as_str()),
             None => ("--acl-user".into(), "--acl-user"),
         };
-        let known = (self.password.as_ref(), &self.users[..]);
+        // Of users whose line is in a file the file alone has the passwords, as when ACL LOAD reads it again.
+        let in_file = self.rules_file.is_some();
+        let users: &[(String, Digest)] = if in_file { &[] } else { &self.users };
+        let known = (self.password.as_ref().filter(|_| !in_file), users);
         self.ruled = ruled_users(text.as_bytes(), name, known, self.all_channels)
             .map_err(|why| format!("{option}: {why}"))?;
         Ok(())

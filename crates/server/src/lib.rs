@@ -221,6 +221,11 @@ pub fn serve(config: Config) -> Result<(), Failure> {
     for at in bound.iter().filter(asks_nobody).filter(|at| config.is_open(&at.address, at.speaks)) {
         tracing::warn!(address = %at.address, "every machine that reaches this address may read and write");
     }
+    if config.passes_over_password() {
+        tracing::warn!(
+            "--requirepass is passed over: the default user's passwords are those of its line in --aclfile"
+        );
+    }
     if let Some(http) = http.as_ref().filter(|http| !http.address.ip().is_loopback()) {
         if config.http_users.is_empty() {
             let address = http.address;

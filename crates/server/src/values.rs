@@ -3,8 +3,9 @@
 //! An error is a reason without the option's name. Of passwords nothing is kept but their digests: the text of their
 //! files is overwritten behind them.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -175,7 +176,8 @@ pub(crate) fn replace_file(path: &Path, text: &[u8]) -> std::io::Result<()> {
         options.write(true).create_new(true).mode(0o600);
         let mut file = options.open(&beside)?;
         if let Ok(there) = std::fs::metadata(path) {
-            file.set_permissions(there.permissions())?;
+            // What the file's owner may do with it stays; others read no digests, whatever the file was made with.
+            file.set_permissions(Permissions::from_mode(there.permissions().mode() & 0o600))?;
         }
         file.write_all(text)?;
         file.sync_all()?;
@@ -230,6 +232,20 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&other).unwrap(), "untouched");
         assert!(!beside.exists());
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_is_its_owners_alone() {
+        let path = std::env::temp_dir().join(format!("larder-mode-{}", std::process::id()));
+        for (mode, then) in [(0o644, 0o600), (0o600, 0o600), (0o440, 0o400), (0o666, 0o600)] {
+            let _ = std::fs::remove_file(&path);
+            std::fs::write(&path, "before").unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            replace_file(&path, b"behind").unwrap();
+            let found = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(found, then, "{mode:o}");
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

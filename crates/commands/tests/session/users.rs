@@ -318,6 +318,25 @@ fn what_could_not_be_read_again_is_no_rule() {
     }
 }
 
+/// As of a file of users, and as ACL LOAD reads it again.
+#[test]
+fn a_line_of_a_file_has_the_default_users_passwords_and_the_options_password_is_none() {
+    for (line, right) in [
+        ("user default on >new ~* &* +@all", &["new"][..]),
+        ("user default on ~* &* +@all", &[]),
+        ("user app on >app", &["old"]),
+    ] {
+        let ruled = ruled_users(line.as_bytes(), "x", (None, &[]), false).expect("right");
+        let settings = Settings { password: Some("old".into()), ruled, ..Settings::default() };
+        let mut bench = Bench::new(settings);
+        for password in ["old", "new"] {
+            let mut user = Session::new();
+            let (reply, _) = bench.run(&mut user, &command(&["AUTH", password]), usize::MAX);
+            assert_eq!(reply == b"+OK\r\n", right.contains(&password), "{line}: {password}");
+        }
+    }
+}
+
 /// What has looked through much by then is refused more looks; whom it may not be refused to turn out is turned out.
 #[test]
 fn exec_changes_users_however_much_it_has_looked_through() {

@@ -700,7 +700,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "aclfile",
-            "users and what they may do, which ACL LOAD reads again and ACL SAVE writes; where it does not name the default user, that is as --requirepass says",
+            "users and what they may do, which ACL LOAD reads again and ACL SAVE writes; passwords of a user that it names are those of its line; where it does not name the default user, that is as --requirepass says",
         )
     },
     Row {
@@ -872,6 +872,32 @@ mod tests {
             assert_eq!(made.is_ok(), is_right, "{users} and the default user and one more");
         }
         std::fs::remove_file(&path).unwrap();
+    }
+
+    /// As ACL LOAD reads the file again: what the start takes for right is right behind that.
+    #[test]
+    fn a_password_beside_a_file_of_users_is_that_of_a_default_user_whom_the_file_does_not_name() {
+        let folder = std::env::temp_dir();
+        let [rules, password] = ["rules", "password"]
+            .map(|name| folder.join(format!("larder-{name}-beside-{}", std::process::id())));
+        std::fs::write(&password, "old").unwrap();
+        for (lines, asks, passes_over) in [
+            ("user default on >new ~* &* +@all", true, true),
+            ("user default on ~* &* +@all", true, true),
+            ("user default on nopass ~* &* +@all", false, true),
+            ("user app on >new", true, false),
+        ] {
+            std::fs::write(&rules, lines).unwrap();
+            let options =
+                [("aclfile", rules.to_str().unwrap()), ("requirepass-file", password.to_str().unwrap())];
+            for options in [options, [options[1], options[0]]] {
+                let config = set_all(&options).unwrap();
+                assert_eq!((config.asks(), config.passes_over_password()), (asks, passes_over), "{lines}");
+            }
+        }
+        for path in [rules, password] {
+            std::fs::remove_file(path).unwrap();
+        }
     }
 
     #[test]
