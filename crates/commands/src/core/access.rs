@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::acl::catalog::Catalog;
 use super::acl::log::Log;
-use super::acl::user::{Refused, User, is_name};
+use super::acl::user::{NAME_BYTES_MAX, Refused, User, is_name};
 use super::acl::verbs::Verbs;
 use super::digest::Digest;
 pub use ruled::RuledUsers;
@@ -31,7 +31,7 @@ pub(crate) const DEFAULT_ID: u64 = 0;
 
 /// Most bytes of a password, and of a user's name: as many as Redis takes of a client that has not said who it is. Who
 /// sends more is wrong without being looked at.
-pub const SECRET_BYTES_MAX: usize = 16 << 10;
+pub const SECRET_BYTES_MAX: usize = NAME_BYTES_MAX;
 /// Most users that `ACL SETUSER` and `ACL LOAD` make.
 pub(crate) const USERS_MAX: usize = 4096;
 /// Most passwords of all users then: a login compares each.

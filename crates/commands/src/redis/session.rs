@@ -463,7 +463,8 @@ impl Conversation {
         // A client that has to say who it is may do nothing else, and is told so at once. What nobody knows, or has too
         // few words, is refused at once.
         let is_known = self.client.standing.is_admitted() || !turn.cx.shared.access.asks();
-        let row = row_of(args).filter(|row| is_known && row.takes(args.len()) && !self.is_refused(args))?;
+        let row =
+            row_of(args).filter(|row| is_known && row.takes(args.len()) && !self.is_refused(turn, args))?;
         let pause = &turn.cx.shared.pause;
         let paused_ms = self.paused_ms(turn);
         if paused_ms > 0
@@ -537,9 +538,10 @@ impl Conversation {
         names_one
     }
 
-    /// The rules of the client's user do not allow it, so that it need not wait.
+    /// The rules of the client's user do not allow it, so that it need not wait. A request that waits is asked at each look, and
+    /// pays for that.
     #[cold]
-    fn is_refused(&self, args: Args<'_>) -> bool {
+    fn is_refused(&self, turn: &Turn<'_, '_, '_, '_>, args: Args<'_>) -> bool {
         let Some(user) = self.client.standing.user().filter(|_| !self.client.standing.is_free()) else {
             return false;
         };
@@ -550,7 +552,10 @@ impl Conversation {
             Some(at) => (&row.subcommands()[at], table::sub(id, at)),
             None => (row, id),
         };
-        permissions::check(user, (row, id), rest, &mut 0).is_err()
+        let mut ns = 0;
+        let is_refused = permissions::check(user, (row, id), rest, &mut ns).is_err();
+        turn.cx.room.work().spend(ns);
+        is_refused
     }
 
     /// The command, or one of those that EXEC runs, changes something.

@@ -413,3 +413,16 @@ fn who_takes_its_own_channel_away_is_closed_behind_the_reply() {
     }
     assert_eq!((next, &replies[..]), (Next::Close, &b"+OK\r\n"[..]));
 }
+
+#[test]
+fn a_request_that_waits_pays_for_being_asked_again() {
+    let rules: String = (0..500).map(|n| format!("~p{n}:* ")).collect();
+    let (mut bench, mut admin, mut user) = with_user(&format!("{rules}~z* +@all"));
+    assert_eq!(say(&mut bench, &mut admin, "CLIENT PAUSE 1000"), "+OK");
+    let keys: Vec<String> = (0..200).map(|n| format!("z{n}")).collect();
+    let words: Vec<&str> = std::iter::once("MGET").chain(keys.iter().map(|key| &**key)).collect();
+    let (next, reply, consumed) = bench.call(&mut user, &command(&words));
+    assert!(matches!(next, Next::Sleep(_)) && reply.is_empty() && consumed == 0, "{next:?}");
+    let done_ns = bench.room.work().done_ns();
+    assert!(done_ns > 100_000, "{done_ns}");
+}

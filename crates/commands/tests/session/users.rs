@@ -2,7 +2,7 @@
 
 use crate::survey::command;
 use crate::{Bench, bench};
-use larder_commands::{Digest, Session, Settings, ruled_users};
+use larder_commands::{Digest, SECRET_BYTES_MAX, Session, Settings, ruled_users};
 
 /// Says each line in RESP's inline form; the replies.
 pub fn say(bench: &mut Bench, session: &mut Session, line: &str) -> String {
@@ -315,6 +315,91 @@ fn what_could_not_be_read_again_is_no_rule() {
     }
     for rule in ["~a\"b", "&a'", "+get|\"x", "(~a) ~s* +get|x)", "(+get ~a))"] {
         refuses(&["ACL", "SETUSER", "app", rule]);
+    }
+}
+
+/// The line of security.md allows nothing by which a value is read.
+#[test]
+fn the_ready_made_monitor_is_shown_figures_and_no_values() {
+    let text = include_str!("../../../../docs/security.md");
+    let line = text.split('`').find(|code| code.starts_with("ACL SETUSER monitor")).expect("a line");
+    let line = line.replace('\n', " ").replace("PASSWORD", "pw");
+    let (mut bench, mut admin, mut user) = (bench(), Session::new(), Session::new());
+    for said in
+        [&*line, "CONFIG SET slowlog-log-slower-than 0", "SET session:1 canary", "LPUSH canaries canary"]
+    {
+        let words: Vec<&str> = said.split(' ').collect();
+        let (reply, _) = bench.run(&mut admin, &command(&words), usize::MAX);
+        assert!(!reply.starts_with(b"-"), "{said}: {}", String::from_utf8_lossy(&reply));
+    }
+    assert_eq!(bench.run(&mut user, &command(&["AUTH", "monitor", "pw"]), usize::MAX).0, b"+OK\r\n");
+    assert!(say(&mut bench, &mut admin, "SLOWLOG GET").contains("canary"));
+    let mut may = 0;
+    for allowed in line.split(' ').filter_map(|word| word.strip_prefix('+')) {
+        let arguments: &[&str] = match allowed {
+            "config|get" => &["*"],
+            "latency|history" => &["command"],
+            "memory|usage" | "type" => &["session:1"],
+            "scan" => &["0"],
+            _ => &[],
+        };
+        let words: Vec<&str> = allowed.split('|').chain(arguments.iter().copied()).collect();
+        let (reply, _) = bench.run(&mut user, &command(&words), usize::MAX);
+        let reply = String::from_utf8(reply).unwrap();
+        assert!(!reply.starts_with('-'), "{allowed}: {reply}");
+        // The name of a key that SCAN shows is no value.
+        assert!(!reply.replace("canaries", "").contains("canary"), "{allowed}: {reply}");
+        may += 1;
+    }
+    assert_eq!(may, 10);
+    for refused in [
+        "SLOWLOG GET",
+        "SLOWLOG RESET",
+        "LATENCY RESET",
+        "GET session:1",
+        "CONFIG SET maxmemory 1",
+        "MONITOR",
+    ] {
+        assert!(say(&mut bench, &mut user, refused).starts_with("-NOPERM "), "{refused}");
+    }
+}
+
+#[test]
+fn what_a_client_calls_itself_is_in_the_log_of_refusals_up_to_its_bound() {
+    let (mut bench, mut admin, mut user) = with_user("+@connection");
+    let name = "n".repeat(1024);
+    for words in [["CLIENT", "SETNAME"], ["CLIENT", "SETINFO"]] {
+        let words = match words[1] {
+            "SETNAME" => vec![words[0], words[1], &name],
+            _ => vec![words[0], words[1], "LIB-NAME", &name],
+        };
+        assert_eq!(bench.run(&mut user, &command(&words), usize::MAX).0, b"+OK\r\n");
+    }
+    assert_eq!(say(&mut bench, &mut user, "GET x"), no_command("get"));
+    let log = say(&mut bench, &mut admin, "ACL LOG");
+    let client = log.split("$11\r\nclient-info\r\n").nth(1).expect("an entry");
+    assert!(client.starts_with("$1024\r\nid="), "{client}");
+    assert_eq!(say(&mut bench, &mut user, "CLIENT SETNAME n"), "+OK");
+    assert_eq!(say(&mut bench, &mut user, "CLIENT SETINFO LIB-NAME n"), "+OK");
+    assert_eq!(say(&mut bench, &mut user, "SET x y"), no_command("set"));
+    assert!(say(&mut bench, &mut admin, "ACL LOG 1").contains(" lib-name=n "));
+}
+
+#[test]
+fn a_name_is_as_long_as_one_by_which_somebody_can_log_in() {
+    for (bytes, is_right) in
+        [(SECRET_BYTES_MAX - 1, true), (SECRET_BYTES_MAX, true), (SECRET_BYTES_MAX + 1, false)]
+    {
+        let (mut bench, mut admin, name) = (bench(), Session::new(), "n".repeat(bytes));
+        let (reply, _) = bench.run(&mut admin, &command(&["ACL", "SETUSER", &name, "on", ">p"]), usize::MAX);
+        assert_eq!(reply == b"+OK\r\n", is_right, "{bytes}");
+        assert!(is_right || reply.starts_with(b"-ERR "), "{bytes}");
+        let (reply, _) = bench.run(&mut admin, &command(&["AUTH", &name, "p"]), usize::MAX);
+        assert_eq!(reply == b"+OK\r\n", is_right, "{bytes}");
+        assert_eq!(
+            ruled_users(format!("user {name} on").as_bytes(), "x", (None, &[]), false).is_ok(),
+            is_right
+        );
     }
 }
 

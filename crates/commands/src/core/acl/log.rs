@@ -17,6 +17,8 @@ pub(crate) const ENTRIES: u64 = 128;
 pub(crate) const ENTRIES_MAX: u64 = 4096;
 /// Bytes of a key, a channel or a user's name that are kept of an entry.
 pub(crate) const OBJECT_BYTES_MAX: usize = 256;
+/// Most bytes that are kept of what a client is like: it gives itself names as it likes.
+const CLIENT_BYTES_MAX: usize = 1 << 10;
 /// What it takes to refuse a request: a client is described, and an entry made or raised.
 pub(crate) const REFUSAL_NS: u64 = 2_500;
 /// Entries that are looked at for one that may be raised.
@@ -140,7 +142,8 @@ impl Log {
         }
         let cut = |bytes: &[u8]| Box::from(&bytes[..bytes.len().min(OBJECT_BYTES_MAX)]);
         let (object, user): (Box<[u8]>, Box<[u8]>) = (cut(refusal.object), cut(refusal.user));
-        let client = refusal.client.clone().into_boxed_str();
+        let client: Box<str> =
+            Box::from(&refusal.client[..refusal.client.floor_char_boundary(CLIENT_BYTES_MAX)]);
         let (mut entries, reason, whence) = (self.entries(), refusal.reason, refusal.whence);
         let (entries, last_id) = &mut *entries;
         let same = entries.iter().take(LOOKED_AT).position(|entry| {

@@ -12,6 +12,8 @@ use super::pattern::Need;
 use super::rules::{Asked, Checked, Denied, Fault, Rules, check_each, has_blanks};
 use crate::core::digest::Digest;
 
+/// Most bytes of a user's name: as many as are looked at.
+pub(crate) const NAME_BYTES_MAX: usize = 16 << 10;
 /// Most bytes that a user's rules and passwords hold.
 pub(crate) const USER_BYTES_MAX: usize = 64 << 10;
 /// Most passwords of a user: a login compares each of each user.
@@ -352,7 +354,7 @@ fn digest(is_password: bool, secret: &[u8]) -> Result<Digest, Fault> {
     if is_password { Ok(Digest::of(secret)) } else { Digest::from_hex(secret).ok_or(Fault::BadHash) }
 }
 
-/// A user may have this name.
+/// A user may have this name, by which it can log in.
 pub(crate) fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && !has_blanks(name)
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !has_blanks(name)
 }
