@@ -22,6 +22,7 @@ use larder_protocol::scan::line_feed;
 use larder_protocol::{Tokens, last_token};
 use larder_store::Millis;
 
+use super::rules;
 use super::text::TOO_MANY_CONNECTIONS;
 use crate::core::access::{SECRET_BYTES_MAX, Standing, strange};
 use crate::core::context::Context;
@@ -190,6 +191,7 @@ impl Login {
             out.put(STORED);
             return Err((all, Step::In(standing)));
         }
+        rules::note_login(cx, out, "set", user);
         out.put(FAILED);
         Ok(all)
     }

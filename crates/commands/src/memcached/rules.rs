@@ -141,9 +141,22 @@ pub(super) fn permits(
         Denied::Command | Denied::TooMuch => verb.command().as_bytes(),
         Denied::Key(name) | Denied::Channel(name) => name,
     };
-    let (number, address, own) = (cx.peer.number(), cx.peer.address(), cx.peer.listen_address());
-    let client = format!("id={number} addr={address} laddr={own} name= db=0 user={}", user.name());
+    let client = described(cx, user.name());
     let (reason, user) = (Reason::of(&denied), user.name().as_bytes());
     access.log.note(&Refusal { reason, whence: Whence::TopLevel, object, user, client }, cx.now());
     false
+}
+
+/// Counts and notes a password that was wrong; `word`: by which request it was said.
+pub(super) fn note_login(cx: &Context<'_, '_>, out: &mut Output, word: &str, user: &[u8]) {
+    cx.spend(out, REFUSAL_NS);
+    let (reason, whence, object) = (Reason::Auth, Whence::TopLevel, word.as_bytes());
+    let refusal = Refusal { reason, whence, object, user, client: described(cx, "") };
+    cx.shared.access.log.note(&refusal, cx.now());
+}
+
+/// As `CLIENT INFO` tells what a client is like. No client has the number 0: `CLIENT KILL ID` of it closes nobody else's.
+fn described(cx: &Context<'_, '_>, user: &str) -> String {
+    let (address, own) = (cx.peer.address(), cx.peer.listen_address());
+    format!("id=0 addr={address} laddr={own} name= db=0 user={user}")
 }

@@ -870,3 +870,25 @@ fn config_get_looks_through_its_parameters_for_some_dozens_of_patterns_and_no_mo
     (0..200).for_each(|_| assert_eq!(bench.says(&mut session, &get(64)), "+QUEUED\r\n"));
     assert!(bench.says(&mut session, &["EXEC"]).starts_with("-EXECABORT"));
 }
+
+/// Somebody who guesses on a port of memcached's is seen by whoever looks at the log of refusals.
+#[test]
+fn wrong_passwords_of_memcached_clients_are_noted() {
+    let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
+    let mut admin = Session::new();
+    assert_eq!(bench.says(&mut admin, &["AUTH", "secret"]), "+OK\r\n");
+    let login = |password: &str| format!("set k 0 0 {}\r\ndefault {password}\r\n", 8 + password.len());
+    let said = [login("wrong"), login("wrong"), login("secret")].concat();
+    assert!(in_time(&mut bench, &mut Session::new(), said.as_bytes()).0.ends_with("STORED\r\n"));
+    for value in [&b"\0app\0wrong"[..], b"nonsense"] {
+        bench.turns(&mut Session::new(), &crate::binary::plain(value));
+    }
+    let log = bench.says(&mut admin, &["ACL", "LOG"]);
+    for (count, word, user) in [(2, "set", "default"), (1, "sasl", "app"), (1, "sasl", "")] {
+        let object = format!("$6\r\nobject\r\n${}\r\n{word}\r\n", word.len());
+        let named = format!("{object}$8\r\nusername\r\n${}\r\n{user}\r\n", user.len());
+        let entry = log.split("$5\r\ncount\r\n").find(|entry| entry.contains(&named)).expect("an entry");
+        assert!(entry.starts_with(&format!(":{count}\r\n")) && entry.contains("\r\nid=0 addr="), "{entry}");
+    }
+    assert!(bench.says(&mut admin, &["INFO", "stats"]).contains("acl_access_denied_auth:4\r\n"));
+}

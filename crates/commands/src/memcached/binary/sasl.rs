@@ -23,6 +23,7 @@ use crate::core::guesses::Tries;
 use crate::core::output::Output;
 use crate::core::progress::Next;
 use crate::core::strangers::Stranger;
+use crate::memcached::rules::note_login;
 
 /// The one mechanism.
 const PLAIN: &[u8] = b"PLAIN";
@@ -141,6 +142,7 @@ impl Sasl {
             self.stranger = None;
             put_text(out, head, Status::Ok, "Authenticated");
         } else {
+            note_login(cx, out, "sasl", pair.map_or(b"", |(user, _)| user));
             put_status(out, head, Status::Auth);
         }
         None
