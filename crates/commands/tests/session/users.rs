@@ -306,6 +306,15 @@ fn a_user_has_so_many_passwords_selectors_first_arguments_and_rules() {
 #[test]
 fn what_could_not_be_read_again_is_no_rule() {
     let (mut bench, mut admin, _) = with_user("+@all");
+    for (rule, told) in [
+        ("(>hunter2 ~x)", "modifier '(redacted)': Syntax error"),
+        ("(~x <hunter2)", "modifier '(redacted)': Syntax error"),
+        ("(>hunter2", "starting at '(redacted)'."),
+    ] {
+        let (reply, _) = bench.run(&mut admin, &command(&["ACL", "SETUSER", "app", rule]), usize::MAX);
+        let reply = String::from_utf8(reply).unwrap();
+        assert!(reply.starts_with("-ERR ") && reply.ends_with(&format!("{told}\r\n")), "{reply}");
+    }
     let mut refuses = |words: &[&str]| {
         let (replies, _) = bench.run(&mut admin, &command(words), usize::MAX);
         assert!(replies.starts_with(b"-ERR "), "{words:?} {}", String::from_utf8_lossy(&replies));

@@ -62,14 +62,21 @@ pub(crate) enum Refused {
 impl Refused {
     /// In Redis's words.
     pub fn text(&self) -> String {
-        let shown = |word: &[u8]| -> String { word.iter().take(512).map(|&byte| char::from(byte)).collect() };
+        let shown = |word: &[u8]| -> String {
+            // What was said of a password is not said again. A selector has none, but its writer may have thought so.
+            match word {
+                [b'>', ..] => ">(redacted)".into(),
+                [b'(', inner @ ..] if inner.iter().any(|byte| matches!(byte, b'>' | b'<')) => {
+                    "(redacted)".into()
+                }
+                _ => word.iter().take(512).map(|&byte| char::from(byte)).collect(),
+            }
+        };
         match self {
             Refused::Unmatched(word) => {
                 format!("Unmatched parenthesis in acl selector starting at '{}'.", shown(word))
             }
             Refused::Word(word, fault) => {
-                // What was said of a password is not said again.
-                let word = if word.first() == Some(&b'>') { &b">(redacted)"[..] } else { word };
                 format!("Error in ACL SETUSER modifier '{}': {}", shown(word), fault.text())
             }
         }
