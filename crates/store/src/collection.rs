@@ -42,7 +42,6 @@ mod tree;
 mod whole;
 
 pub(crate) use build::Builder;
-pub use build::fits_alone;
 pub use change::Declined;
 pub use element::{DIGITS_MAX, Element, LongText, Run};
 pub use fields::{Due, Fields, Lasting, Timed};

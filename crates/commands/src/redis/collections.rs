@@ -283,14 +283,14 @@ pub(crate) enum Shown {
 }
 
 impl Shown {
-    /// Replies of an entry: two, where it is two things.
-    pub fn put(self, out: &mut Output, resp3: bool, entry: &Entry<'_>) {
+    /// Replies of an entry of a collection: two, where it is two things.
+    pub fn put(self, out: &mut Output, resp3: bool, (there, entry): (&Collection<'_>, &Entry<'_>)) {
         if self != Shown::Values {
-            put_element(out, &entry.name);
+            put_element_of(out, there, &entry.name);
         }
         match self {
             Shown::Names => {}
-            Shown::Values | Shown::Fields => put_element(out, &entry.value),
+            Shown::Values | Shown::Fields => put_element_of(out, there, &entry.value),
             Shown::Scores => put_double(out, resp3, entry.score),
         }
     }
@@ -306,23 +306,25 @@ impl Shown {
     }
 
     /// One of the entries behind [`Shown::put_head`].
-    pub fn put_one(self, out: &mut Output, resp3: bool, entry: &Entry<'_>) {
+    pub fn put_one(self, out: &mut Output, resp3: bool, of: (&Collection<'_>, &Entry<'_>)) {
         if self.are_pairs() && resp3 {
             put_array(out, 2);
         }
-        self.put(out, resp3, entry);
+        self.put(out, resp3, of);
     }
 }
 
-/// An element of a list as a bulk string.
-pub(crate) fn put_element_of(out: &mut Output, list: &Collection<'_>, element: &Element<'_>) {
+/// An element of a collection, or a field's value, as a bulk string.
+#[inline]
+pub(crate) fn put_element_of(out: &mut Output, there: &Collection<'_>, element: &Element<'_>) {
     match element {
-        Element::Apart(apart) => put_apart(out, list, apart),
+        Element::Apart(apart) => put_apart(out, there, apart),
         element => put_element(out, element),
     }
 }
 
 /// An element of a collection that lies apart, as a bulk string: copied.
+#[cold]
 fn put_apart(out: &mut Output, there: &Collection<'_>, apart: &LongText<'_>) {
     put_head(out, b'$', apart.len() as u64);
     there.parts(apart).for_each(|part| out.put(part));

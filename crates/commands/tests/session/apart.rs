@@ -3,17 +3,17 @@
 use crate::{Bench, START, bench};
 use larder_commands::{Next, Session, Settings};
 
-fn bulk(text: &str) -> String {
+pub(crate) fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-fn array(texts: &[&str]) -> String {
+pub(crate) fn array(texts: &[&str]) -> String {
     let all: String = texts.iter().map(|text| bulk(text)).collect();
     format!("*{}\r\n{all}", texts.len())
 }
 
 /// A text without a part that comes twice at the same distance from an end of it.
-fn job(bytes: usize) -> String {
+pub(crate) fn job(bytes: usize) -> String {
     let mut text: String = (0..).map(|n| format!("{n},")).take(bytes / 2 + 1).collect();
     text.truncate(bytes);
     text

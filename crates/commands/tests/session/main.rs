@@ -34,6 +34,7 @@ mod survey;
 mod traffic;
 mod types;
 mod users;
+mod values;
 mod watch;
 mod weight;
 

@@ -9,7 +9,7 @@
 //! steady state building one allocates nothing.
 
 use super::Type;
-use super::element::{LONG, Packed, bytes_by, extent};
+use super::element::{APART_BYTES, LENGTH_BYTES, LONG, Packed, bytes_by, extent};
 use super::leaf::{BASE_BYTES, Entry, HEAD_BYTES, Head, Leaf};
 use super::scores::{Packing, Scores, word_of};
 use super::times::{self, NEVER};
@@ -24,17 +24,21 @@ pub(super) const LEAF_BYTES_MAX: usize = CHUNK_BYTES_MAX - 8;
 /// A string that is longer than this has no place in a leaf of a tree, even alone: its code and its length are there, too.
 pub(super) const STRING_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES - 3;
 
-/// A leaf is as long as it may be.
+/// What a field and its value may have together to lie in one leaf of a tree, even alone and with a time.
+pub(super) const FIELD_BYTES_MAX: usize =
+    CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES - BASE_BYTES - 3 - 2 * LENGTH_BYTES;
+
+/// A leaf is as long as it may be, or a string has to lie apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// A field with its value, a member or an element is no longer than one may be, whatever else is there.
-pub fn fits_alone(kind: Type, name: &[u8], value: &[u8]) -> bool {
+/// A field with its value, a member or an element is no longer than one may be that lies in one leaf.
+pub(super) fn fits_alone(kind: Type, name: &[u8], value: &[u8]) -> bool {
     if name.len().max(value.len()) > LEAF_BYTES_MAX {
         return false;
     }
     let (arrays, values) = match kind {
-        Type::Hash => (3, Packed::of(value).bytes()),
+        Type::Hash => return name.len() + value.len() <= FIELD_BYTES_MAX,
         Type::Set => (2, 0),
         // It may come to have its name in both trees.
         Type::SortedSet => (1, MEMBERS_HEAD_BYTES - HEAD_BYTES),
@@ -48,6 +52,14 @@ pub fn fits_alone(kind: Type, name: &[u8], value: &[u8]) -> bool {
 #[inline]
 pub(super) fn is_apart(text: &[u8]) -> bool {
     text.len() > STRING_BYTES_MAX
+}
+
+/// A field's value lies apart: beside its name it is too long for a leaf, and the name is not.
+#[inline]
+pub(super) fn lies_apart(kind: Type, name: &[u8], value: &[u8]) -> bool {
+    kind == Type::Hash
+        && name.len() + value.len() > FIELD_BYTES_MAX
+        && name.len() + APART_BYTES <= FIELD_BYTES_MAX
 }
 
 /// An entry to be.
@@ -238,9 +250,13 @@ impl Builder {
         self.insert(self.codes.len(), NewEntry { tag: 0, name, value: &[], score: 0.0 })
     }
 
-    /// What a string of it may have, at most: one of a list that fits no leaf of a tree lies apart.
-    fn string_bytes_max(&self) -> usize {
-        if self.kind == Type::List { STRING_BYTES_MAX } else { LEAF_BYTES_MAX }
+    /// What the strings of an entry may have together, at most: what is longer of a list or a hash lies apart.
+    fn strings_bytes_max(&self) -> usize {
+        match self.kind {
+            Type::List => STRING_BYTES_MAX,
+            Type::Hash => FIELD_BYTES_MAX,
+            Type::Set | Type::SortedSet | Type::Stream => LEAF_BYTES_MAX,
+        }
     }
 
     /// A time of a field is there, or was.
@@ -282,7 +298,7 @@ impl Builder {
     /// # Errors
     /// [`Full`], and nothing done.
     pub(crate) fn insert(&mut self, i: usize, new: NewEntry<'_>) -> Result<(), Full> {
-        if new.name.len().max(new.value.len()) > self.string_bytes_max() {
+        if new.name.len() + new.value.len() > self.strings_bytes_max() {
             return Err(Full);
         }
         let (name, value) = (Packed::of(new.name), Packed::of(new.value));
@@ -412,12 +428,25 @@ impl Builder {
         self.longs = longs(&self.codes) + longs(&self.value_codes);
     }
 
-    /// Gives the field `i` of a hash another value.
+    /// Gives the field `i` of a hash, whose name has so many bytes, another value.
     ///
     /// # Errors
     /// [`Full`], and nothing done.
-    pub(crate) fn set_value(&mut self, i: usize, value: &[u8]) -> Result<(), Full> {
-        self.replace(i, value, true)
+    pub(crate) fn set_value(&mut self, i: usize, name_bytes: usize, value: &[u8]) -> Result<(), Full> {
+        if name_bytes + value.len() > self.strings_bytes_max() {
+            return Err(Full);
+        }
+        self.replace(i, &Packed::of(value), true)
+    }
+
+    /// Gives the field `i` of a hash a value that lies apart, as [`LongText::packed`] names it.
+    ///
+    /// # Errors
+    /// [`Full`], and nothing done.
+    ///
+    /// [`LongText::packed`]: super::LongText::packed
+    pub(super) fn set_value_apart(&mut self, i: usize, packed: &[u8; APART_BYTES]) -> Result<(), Full> {
+        self.replace(i, &Packed::apart(packed), true)
     }
 
     /// Puts another element in the place of element `i` of a list.
@@ -426,15 +455,15 @@ impl Builder {
     /// [`Full`], and nothing done.
     pub(crate) fn set_element(&mut self, i: usize, element: &[u8]) -> Result<(), Full> {
         debug_assert!(self.kind == Type::List, "the others have tags, or an order");
-        self.replace(i, element, false)
+        if element.len() > self.strings_bytes_max() {
+            return Err(Full);
+        }
+        self.replace(i, &Packed::of(element), false)
     }
 
     /// Replaces the value of entry `i`, or the only string that it has.
-    fn replace(&mut self, i: usize, text: &[u8], value: bool) -> Result<(), Full> {
-        if text.len() > self.string_bytes_max() {
-            return Err(Full);
-        }
-        let new = Packed::of(text);
+    #[inline]
+    fn replace(&mut self, i: usize, new: &Packed<'_>, value: bool) -> Result<(), Full> {
         let leaf = self.leaf();
         let mut start = leaf.offset(i);
         let end = start + leaf.entry_bytes(i, start);

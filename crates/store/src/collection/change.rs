@@ -6,7 +6,7 @@
 //! 4. It is published as every item is ([`crate::write`]) if the item is still the one that was looked at; else all of
 //!    it begins again. An empty one is not published: the key is deleted, on the same condition.
 
-use super::build::{Builder, Full, NewEntry};
+use super::build::{Builder, Full, NewEntry, lies_apart};
 use super::element::Element;
 use super::leaf::{Leaf, Removed};
 use super::stream::rows::Op;
@@ -216,7 +216,7 @@ impl<'c> Workpiece<'c> {
             let (tag, builder) = (self.hand.store.tag_of(name), self.write());
             let end = builder.leaf().len();
             let built = match there {
-                Some(i) => builder.set_value(i, value),
+                Some(i) => builder.set_value(i, name.len(), value),
                 None => builder.insert(end, NewEntry { tag, name, value, score: 0.0 }),
             };
             match built {
@@ -226,7 +226,9 @@ impl<'c> Workpiece<'c> {
                     }
                     return Ok(there.is_none());
                 }
-                Err(Full) if end == 0 => return Err(Declined::TooLarge),
+                Err(Full) if end == 0 && !lies_apart(self.kind, name, value) => {
+                    return Err(Declined::TooLarge);
+                }
                 Err(Full) => self.plant()?,
             }
         }

@@ -4,7 +4,8 @@
 //! code 0 … 62   bytes of the string
 //!      63       the string's length in 2 bytes, then the string
 //!      64 + k   a whole number in k = 1 … 8 bytes, the least first: the string is its decimal text
-//!      77       bytes of the string in 5, label of its leaf in 8: it lies in the leaves behind this one (`tree/apart.rs`)
+//!      77       bytes of the string in 5, label in 8: it lies in the leaves behind the one that the label leads to, of a list the
+//!               one that says so (`tree/apart.rs`, `tree/strings.rs`)
 //! ```
 //!
 //! A string that is the one decimal text of a number of 64 bits always lies as a number, which takes no more bytes than
@@ -23,7 +24,7 @@ const NUMBER: u8 = 64;
 /// The longest decimal text of a number of 64 bits.
 pub const DIGITS_MAX: usize = 20;
 /// Bytes of a length in front of a string.
-const LENGTH_BYTES: usize = 2;
+pub(super) const LENGTH_BYTES: usize = 2;
 /// The code of a string that lies apart.
 pub(super) const APART: u8 = NUMBER + APART_BYTES as u8;
 /// Bytes that it takes in its leaf: its length, and the label of the leaf.
@@ -106,7 +107,7 @@ impl<'a> LongText<'a> {
         LongText(bytes.try_into().expect("its code says how many bytes it has"))
     }
 
-    /// What lies in the leaf of a string of so many bytes, which has this label.
+    /// What lies in the leaf of a string of so many bytes, whose parts are behind the leaf with this label.
     pub(super) fn packed(bytes: usize, label: u64) -> [u8; APART_BYTES] {
         let mut packed = [0; APART_BYTES];
         packed[..APART_LENGTH_BYTES].copy_from_slice(&(bytes as u64).to_le_bytes()[..APART_LENGTH_BYTES]);
@@ -122,7 +123,7 @@ impl<'a> LongText<'a> {
         u64::from_le_bytes(all) as usize
     }
 
-    /// The label of its leaf.
+    /// The label of the leaf before its parts.
     pub(super) fn label(&self) -> u64 {
         u64::from_le_bytes(*self.0.last_chunk().expect("eight bytes"))
     }
@@ -258,6 +259,11 @@ impl<'a> Packed<'a> {
         let mut front = [0; 8];
         front[..LENGTH_BYTES].copy_from_slice(&(text.len() as u16).to_le_bytes());
         Packed { code: LONG, front, front_bytes: LENGTH_BYTES, body: text }
+    }
+
+    /// What [`LongText::packed`] has made.
+    pub(super) fn apart(packed: &'a [u8; APART_BYTES]) -> Packed<'a> {
+        Packed { code: APART, front: [0; 8], front_bytes: 0, body: packed }
     }
 
     /// Bytes that it takes in a leaf, beside its code.

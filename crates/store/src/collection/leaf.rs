@@ -8,8 +8,9 @@
 //! set          tag 1 × n │ code 1 × n                              │ member …           in order of insertion
 //! sorted set   base 8 │ difference w × n │ tag 1 × n │ code 1 × n  │ member …           by score, then member
 //! list         code 1 × n                                          │ element …          as in the list
-//!                                                                  │ part of an element that lies apart: no entries
 //! stream       tag 1 × n                                           │ row …              `stream/rows.rs`
+//!
+//! part                                                             │ bytes of a string that lies apart: no entries
 //!
 //! shape        31 … 22 spare │ 21 … 16 shift │ 15 … 12 width, of scores or times │ 11 … 6 spare │ 5 times │ 4 long │ 3 … 0 type
 //! ```
@@ -241,10 +242,15 @@ impl<'a> Leaf<'a> {
         (Entry { name, value, score, expires_at }, bytes)
     }
 
-    /// Of a list: it is that of an element that lies apart, or has a part of one. Then nothing else is in it.
+    /// It has a part of a string that lies apart, or, of a list, it is that of such an element. Then nothing else is in it.
     #[inline]
     pub(super) fn is_apart(&self) -> bool {
-        self.kind == Type::List && self.codes.first().is_none_or(|&code| code == APART)
+        self.codes.first().is_none_or(|&code| code == APART && self.kind == Type::List)
+    }
+
+    /// A value of a field lies apart.
+    pub(super) fn has_apart(&self) -> bool {
+        self.value_codes.contains(&APART)
     }
 
     /// A field of the hash expires.
@@ -429,7 +435,11 @@ impl<'a> Leaf<'a> {
             assert!(element::is_canonical(self.codes[i], payload), "entry {i} is not in its one form");
             if let Some(&code) = self.value_codes.get(i) {
                 let value = &payload[extent(self.codes[i], payload).1..];
-                assert!(element::is_canonical(code, value), "the value of entry {i} is not in its one form");
+                let is_apart = code == APART && value.len() >= APART_BYTES;
+                assert!(
+                    is_apart || element::is_canonical(code, value),
+                    "the value of entry {i} is not in its one form"
+                );
             }
             let mut room = [0; element::DIGITS_MAX];
             let (entry, bytes) = self.entry_at(i, at);

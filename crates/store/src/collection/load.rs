@@ -9,7 +9,7 @@
 //! takes is taken from the memory limit, and others give way to it; what it notes of them on the heap the caller charges
 //! ([`BulkLoad::heap_bytes`]).
 
-use super::build::{Builder, Full, NewEntry};
+use super::build::{Builder, Full, NewEntry, lies_apart};
 use super::change::Declined;
 use super::tree::{CopyCursor, Edit, Growth, Hand, LateMembers};
 use super::{Made, Type};
@@ -168,7 +168,9 @@ impl Guard<'_> {
                         }
                         entries.next();
                     }
-                    Err(Full) if builder.is_empty() && *kind != Type::List => {
+                    Err(Full)
+                        if builder.is_empty() && *kind != Type::List && !lies_apart(*kind, name, value) =>
+                    {
                         return Err(Declined::TooLarge);
                     }
                     Err(Full) => break,
@@ -210,7 +212,7 @@ impl Guard<'_> {
     }
 
     /// Copies some of the collection of `from`, which is a tree of this version: a lowest inner node with its leaves, some 0.05
-    /// ms; of a list with all parts of its last element, too, with which it has 5 MiB at most, 2.5 ms. `to` is the key that
+    /// ms; with all parts of its last element, if that lies apart, with which it has 5 MiB at most, 2.5 ms. `to` is the key that
     /// will have it.
     ///
     /// # Errors

@@ -93,7 +93,7 @@ fn put(kind: Type, builder: &mut Builder, model: &mut Vec<Known>, step: (usize, 
     }
     let full = match (kind, there) {
         (Type::Hash, Some(i)) => {
-            let done = builder.set_value(i, value);
+            let done = builder.set_value(i, name.len(), value);
             if done.is_ok() {
                 model[i].1 = value.to_vec();
             }
@@ -405,7 +405,7 @@ proptest! {
                     let name = [b'n', name];
                     match model.iter().position(|known| known.0 == name) {
                         Some(i) => {
-                            builder.set_value(i, &name).unwrap();
+                            builder.set_value(i, name.len(), &name).unwrap();
                             builder.set_time(i, at);
                             model[i].1 = at;
                         }

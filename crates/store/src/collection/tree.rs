@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! root of a tree   item header (form: tree) │ expiry │ extension │ key │ pad to 8 │ root 56
-//! root    0 number 4, height 2, height of members 2 │ 8 elements 8 │ 16 bytes of all nodes 8 │ 24 top 8 │ 32 moves 8 │ 40 state 8
+//! root    0 number 4, height 1, height of members 1, longest string apart 2 │ 8 elements 8 │ 16 bytes of all nodes 8 │ 24 top 8 │ 32 moves 8 │ 40 state 8
 //!         48 top of members 8, or of a hash the time of the field that expires first, 0 if none does
 //!
 //! node    0 header 8 │ 8 least key 8 │ 16 …
@@ -17,8 +17,8 @@
 //! 1. A published node never changes, but for locations in child words, which follow nodes that move. A write makes a new
 //!    leaf, new inner nodes on the way to it and a new root, which is published as any item is (`edit.rs`). So a
 //!    reader with a root has a collection of one moment, for as long as the epoch, without a lock.
-//! 2. Elements of a hash or a set are in the order of [`Store::order_of`] their names: 48 bits of a seeded hash. Key i of
-//!    an inner node is the least that child i may have; of the first it says nothing. In a leaf they are in the order of
+//! 2. Elements of a hash or a set are in the order of [`Store::order_of`] their names: 48 bits of a seeded hash. They are the
+//!    higher bits of keys. Key i of an inner node is the least that child i may have; of the first it says nothing. In a leaf they are in the order of
 //!    insertion. Those of a list are in its order, leaves and all (`places.rs`), and keys are labels (`labels.rs`). Members
 //!    of a sorted set are in order, too, and keys are scores (`ranked.rs`).
 //! 3. Nodes say the number of their tree, and a table whose key has the number (`fell.rs`): so sweeps find the owner of a
@@ -27,8 +27,8 @@
 //!    (`members.rs`). One root has both: a reader has both of one moment.
 //! 5. Of a hash in which fields expire inner nodes say when the first field below each child does (`timed.rs`).
 //! 6. Rows of a stream are in order, too, and keys are what 64 bits say of where they are (`rows.rs`).
-//! 7. An element of a list that is too long for a leaf lies in leaves without elements, behind one that says how long it is
-//!    (`apart.rs`).
+//! 7. An element of a list or a value of a field that is too long for a leaf lies in leaves without elements, behind one
+//!    that says how long it is (`apart.rs`, `strings.rs`).
 //! 8. A root that is retired without a successor takes its nodes with it, in steps (`fell.rs`).
 
 mod apart;
@@ -53,6 +53,9 @@ mod scored;
 mod scoring;
 #[cfg(all(test, not(feature = "loom")))]
 mod sorted_tests;
+mod strings;
+#[cfg(all(test, not(feature = "loom")))]
+mod strings_tests;
 #[cfg(all(test, not(feature = "loom")))]
 pub(super) mod tests;
 mod timed;
@@ -97,7 +100,7 @@ const CHILDREN_MAX: usize = if cfg!(any(test, feature = "schedule")) { 5 } else 
 pub(super) const ITEM_LEAF_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 240 } else { 2048 };
 /// Levels of inner nodes: [`CHILDREN_MAX`] to the power of this is more than there can be.
 const HEIGHT_MAX: usize = 16;
-/// Bits of an order: the rest of a hash has its tag.
+/// Bits of a hash that an order has not: the tag is among them. In keys of a hash or a set they are 0, or number parts.
 const ORDER_SHIFT: u32 = 16;
 /// Bits of a location in a child word.
 const LOCATION_BITS: u32 = 35;
@@ -111,9 +114,11 @@ pub(crate) struct Root {
     /// Of the tree, in the table.
     pub(crate) number: u32,
     /// Levels of inner nodes, at least 1.
-    height: u16,
+    height: u8,
     /// Those of the members tree of a sorted set, at least 1; 0 of others.
-    members_height: u16,
+    members_height: u8,
+    /// Of a hash what the longest value has that lies apart, in units of `strings.rs`; 0 if none does.
+    apart: u16,
     elements: u64,
     /// Bytes of all nodes.
     pub(crate) bytes: u64,
@@ -154,6 +159,12 @@ impl Store {
     pub(crate) fn order_of(&self, name: &[u8]) -> u64 {
         self.member_hash(name) >> ORDER_SHIFT
     }
+}
+
+/// What leads to a name with this hash in the tree of a hash or a set.
+#[inline]
+fn key_by(hash: u64) -> u64 {
+    hash >> ORDER_SHIFT << ORDER_SHIFT
 }
 
 #[inline]
@@ -220,10 +231,10 @@ impl<'g> Inner<'g> {
         self.keys.len()
     }
 
-    /// Which child has the elements of this order.
+    /// Which child has the elements with this key.
     #[inline]
-    fn child_of(&self, order: u64) -> usize {
-        self.keys[1..].partition_point(|key| *key <= order)
+    fn child_of(&self, key: u64) -> usize {
+        self.keys[1..].partition_point(|other| *other <= key)
     }
 
     #[inline]
@@ -266,7 +277,7 @@ struct Path {
 }
 
 impl Path {
-    /// The least order that child `i` of the inner node at a depth may have. Of its first one a node does not say it: what
+    /// The least key that child `i` of the inner node at a depth may have. Of its first one a node does not say it: what
     /// is above does.
     fn low(&self, arena: &Arena, depth: usize, i: usize) -> u64 {
         let above = self.steps[..depth].iter().rev().copied();
@@ -309,9 +320,11 @@ pub(super) struct Tree<'g> {
     height: usize,
     len: usize,
     bytes: usize,
-    /// Of the members tree of a sorted set; of a list how many lie apart.
+    /// Of the members tree of a sorted set.
     members: u64,
     members_height: usize,
+    /// What lies apart of a list (`apart.rs`) or a hash (`strings.rs`); 0 if nothing does.
+    apart: u64,
     /// When the first field of a hash expires; 0 for never.
     soonest: Millis,
 }
@@ -323,15 +336,17 @@ impl<'g> Tree<'g> {
         let header = item.header();
         // SAFETY: the caller's obligation.
         let root = unsafe { item.root(header) };
+        let kind = Type::of_form(header.form());
         Tree {
             store,
-            kind: Type::of_form(header.form()),
+            kind,
             top: root.top.load(Ordering::Acquire),
             height: root.height as usize,
             len: root.elements as usize,
             bytes: root.bytes as usize,
             members: root.beside.load(Ordering::Acquire),
             members_height: root.members_height as usize,
+            apart: root.apart(kind),
             soonest: if header.is_timed() { root.soonest() } else { 0 },
         }
     }
@@ -364,13 +379,13 @@ impl<'g> Tree<'g> {
         unsafe { leaf_at(&self.store.arena, location) }
     }
 
-    /// The leaf for elements of this order.
+    /// The leaf for elements with this key.
     #[inline]
-    fn leaf_of(&self, order: u64) -> Leaf<'g> {
+    fn leaf_of(&self, key: u64) -> Leaf<'g> {
         let mut location = self.top;
         for _ in 0..self.height {
             let inner = self.inner(location);
-            location = inner.location(inner.child_of(order));
+            location = inner.location(inner.child_of(key));
         }
         self.leaf(location)
     }
@@ -379,16 +394,16 @@ impl<'g> Tree<'g> {
     #[inline]
     pub(super) fn entry_of(&self, name: &[u8], now: Millis) -> Option<(Leaf<'g>, usize)> {
         let hash = self.store.member_hash(name);
-        let leaf = self.leaf_of(hash >> ORDER_SHIFT);
+        let leaf = self.leaf_of(key_by(hash));
         leaf.find_live(name, hash as u8, now).map(|i| (leaf, i))
     }
 
-    /// Where the leaf for elements of this order is among all elements, the leaf, and the least order that is behind it.
-    fn place_of(&self, order: u64) -> (usize, Leaf<'g>, Option<u64>) {
+    /// Where the leaf for elements with this key is among all elements, the leaf, and the least key that is behind it.
+    fn place_of(&self, key: u64) -> (usize, Leaf<'g>, Option<u64>) {
         let (mut location, mut before, mut next) = (self.top, 0, None);
         for _ in 0..self.height {
             let inner = self.inner(location);
-            let i = inner.child_of(order);
+            let i = inner.child_of(key);
             before += inner.before(i);
             next = inner.keys.get(i + 1).copied().or(next);
             location = inner.location(i);
@@ -399,7 +414,7 @@ impl<'g> Tree<'g> {
     /// Where an element is among all, if it is there at this time.
     pub(super) fn find_live(&self, name: &[u8], now: Millis) -> Option<usize> {
         let hash = self.store.member_hash(name);
-        let (before, leaf, _) = self.place_of(hash >> ORDER_SHIFT);
+        let (before, leaf, _) = self.place_of(key_by(hash));
         leaf.find_live(name, hash as u8, now).map(|i| before + i)
     }
 
@@ -432,9 +447,14 @@ impl<'g> Tree<'g> {
         if self.kind == Type::SortedSet {
             return self.scan_members(order, places);
         }
-        let (before, leaf, next) = self.place_of(order);
+        let (before, leaf, next) = self.place_of(order << ORDER_SHIFT);
         places.push(before..before + leaf.len());
-        next
+        if before + leaf.len() == self.len {
+            // Nothing but parts may follow.
+            return None;
+        }
+        // Parts have the order of the element before them: what follows them has one of its own.
+        next.map(|key| key.div_ceil(1 << ORDER_SHIFT)).filter(|order| *order < 1 << (u64::BITS - ORDER_SHIFT))
     }
 }
 

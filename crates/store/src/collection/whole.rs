@@ -1,6 +1,6 @@
 //! Collections as wholes: made at once, and copied.
 
-use super::build::{Full, NewEntry};
+use super::build::{Full, NewEntry, lies_apart};
 use super::change::{Declined, kept};
 use super::tree::{Growth, Hand};
 use super::{Builder, Type};
@@ -55,7 +55,9 @@ impl Guard<'_> {
                         }
                         entries.next();
                     }
-                    Err(Full) if end == 0 && kind != Type::List => return Err(Declined::TooLarge),
+                    Err(Full) if end == 0 && kind != Type::List && !lies_apart(kind, name, value) => {
+                        return Err(Declined::TooLarge);
+                    }
                     Err(Full) => break,
                 }
             }

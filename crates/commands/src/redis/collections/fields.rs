@@ -11,8 +11,8 @@ use larder_protocol::resp::Args;
 use larder_store::{Due, Fields, Hint, Key, Lasting, Millis, Timed, Type};
 use smallvec::SmallVec;
 
-use super::words::{Ask, WRITES_AT_ONCE, first};
-use super::{Call, ELEMENT_ROOM, LOOK_NS, Pairs, WRITE_NS, peek_as, put_element};
+use super::words::{Ask, SET_BYTES_MAX, WRITES_AT_ONCE, first, sets_at_once};
+use super::{Call, ELEMENT_ROOM, FEW_ELEMENTS, LOOK_NS, Pairs, WRITE_NS, peek_as, put_element_of};
 use crate::core::events::{Change, Class, Seen, seen};
 use crate::redis::call::{has_room, integer, is};
 use crate::redis::fail::{Done, Fail};
@@ -209,9 +209,9 @@ fn begin(
     put_array(call.out, fields.len());
     let mut done = 0;
     while !fields.is_empty() && (whole || done == 0) {
-        let most =
-            if fields.len() <= WRITES_AT_ONCE || whole { WRITES_AT_ONCE } else { call.writes_of_a_step() };
-        let some = first(&mut fields, most);
+        let at_once = if whole { WRITES_AT_ONCE } else { told_at_once(call, key, deed, fields.len())? };
+        let most = if fields.len() <= at_once { at_once } else { call.writes_of_a_step().min(at_once) };
+        let some = first(&mut fields, if whole { WRITES_AT_ONCE } else { most });
         let ends = fields.is_empty() || whole;
         let kept = if ends { Ok(None) } else { keep(call, key, fields).map(Some) };
         let kept = kept.and_then(|kept| {
@@ -227,6 +227,29 @@ fn begin(
         }
     }
     Ok(())
+}
+
+/// The values of so many fields are told in one moment, however long they are.
+const FIELDS_TOLD_FEW: usize = 2;
+
+/// Fields with which something is done in one moment, at most: of those whose values are told and may be long, few.
+fn told_at_once(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    deed: Deed,
+    fields: usize,
+) -> Result<usize, Fail> {
+    if fields <= FIELDS_TOLD_FEW || matches!(deed, Deed::Expire(..)) && fields <= FEW_ELEMENTS {
+        return Ok(WRITES_AT_ONCE);
+    }
+    let longest = match deed {
+        Deed::Take | Deed::Get(_) => {
+            peek_as(&mut call.cx.guard, key, Type::Hash)?.map_or(0, |hash| hash.longest_apart())
+        }
+        Deed::Expire(..) => return Ok(call.drops_at_once(key)),
+        Deed::Persist => 0,
+    };
+    Ok((SET_BYTES_MAX / longest.max(1)).clamp(1, WRITES_AT_ONCE))
 }
 
 /// The key, and the fields that are still to come.
@@ -305,7 +328,7 @@ fn tell_values(
     let (key, now) = (call.key(name), call.cx.now());
     let hash = peek_as(&mut call.cx.guard, &key, Type::Hash)?;
     let bytes = |field| hash.as_ref().and_then(|hash| hash.field(field)).map_or(0, |value| value.len());
-    let bytes = fields.map(|field| bytes(field) + ELEMENT_ROOM).sum();
+    let bytes: usize = fields.map(|field| bytes(field) + ELEMENT_ROOM).sum();
     if !has_room(call.out, bytes) {
         return Ok(Some(bytes));
     }
@@ -324,7 +347,7 @@ fn tell_values(
                 if takes {
                     taken.push(i);
                 }
-                put_element(call.out, &hash.entry(i).value);
+                put_element_of(call.out, hash, &hash.entry(i).value);
             }
             None => put_null(call.out, call.client.resp3),
         }
@@ -338,6 +361,7 @@ fn tell_values(
         Deed::Take | Deed::Get(Lasting::Keep) | Deed::Expire(..) | Deed::Persist => Ok(()),
     };
     gone.inspect_err(|_| call.out.rewind(mark))?;
+    call.spend_on_bytes(bytes);
     let set = done.contains(&Timed::Set);
     become_.timed = set && matches!(deed, Deed::Get(Lasting::Until(_)));
     become_.persistent = set && matches!(deed, Deed::Get(Lasting::Never));
@@ -355,7 +379,10 @@ struct Doing {
 impl Job for Doing {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let Doing { deed, name, kept } = self;
-        let most = call.writes_of_a_step();
+        let key = name.key(call);
+        // What is of another type by now says so below.
+        let at_once = told_at_once(call, &key, *deed, WRITES_AT_ONCE).unwrap_or(WRITES_AT_ONCE);
+        let most = call.writes_of_a_step().min(at_once);
         kept.take(|words| {
             let fields = first(words, most);
             let key = name.key(call);
@@ -387,25 +414,33 @@ impl Job for Doing {
 pub(super) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) -> Done {
     let (Options { lasting, asked }, mut pairs) = options(args, call.cx.now())?;
     peek_as(&mut call.cx.guard, key, Type::Hash)?;
-    let count = pairs.len() / 2;
-    if count <= WRITES_AT_ONCE || call.cx.guard.in_transaction() {
+    let (count, mut at_once) = (pairs.len() / 2, sets_at_once(pairs));
+    if count > FEW_ELEMENTS {
+        at_once = at_once.min(call.drops_at_once(key));
+    }
+    if count <= at_once || call.cx.guard.in_transaction() {
         let set = set_some(call, key.bytes(), pairs, asked, lasting)?;
         call.spend_on_writes(count);
+        call.spend_on_bytes(pairs.encoded().len());
         return call.integer(i64::from(set));
     }
-    if Pairs(pairs).any(|(field, value)| !larder_store::fits_alone(Type::Hash, field, value)) {
+    let store = call.cx.guard.store();
+    if Pairs(pairs).any(|(field, value)| !store.element_fits(Type::Hash, field, value)) {
         return Err(Fail::COLLECTION_TOO_LARGE);
     }
     // Those that are asked about are looked for before any is set.
     let looked = if asked == Fields::Any { count } else { 0 };
-    let some = if looked == 0 { Args::EMPTY } else { first(&mut pairs, 2 * call.writes_of_a_step()) };
+    let bytes = pairs.encoded().len();
+    let some =
+        if looked == 0 { Args::EMPTY } else { first(&mut pairs, 2 * call.writes_of_a_step().min(at_once)) };
     let kept = Kept::new(call, pairs)?;
     let name = Name::kept(call, key.bytes())?;
     if !some.is_empty() {
         set_some(call, key.bytes(), some, Fields::Any, lasting)?;
         call.spend_on_writes(some.len() / 2);
+        call.spend_on_bytes(bytes - pairs.encoded().len());
     }
-    call.go_on_with(Setting { name, asked, lasting, looked, kept });
+    call.go_on_with(Setting { name, asked, lasting, looked, at_once, kept });
     Ok(())
 }
 
@@ -471,12 +506,14 @@ struct Setting {
     lasting: Lasting,
     /// Fields that were looked for.
     looked: usize,
+    /// Fields that are set in one moment, at most.
+    at_once: usize,
     kept: Kept,
 }
 
 impl Job for Setting {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let Setting { name, asked, lasting, looked, kept } = self;
+        let Setting { name, asked, lasting, looked, at_once, kept } = self;
         let key = name.key(call);
         let words = kept.words();
         if *asked != Fields::Any && *looked < words.len() / 2 {
@@ -493,10 +530,12 @@ impl Job for Setting {
             }
             return Ok(Step::More);
         }
-        let most = call.writes_of_a_step();
+        let most = call.writes_of_a_step().min(*at_once);
         kept.take(|words| {
+            let bytes = words.encoded().len();
             let some = first(words, 2 * most);
             call.spend((some.len() / 2) as u64 * WRITE_NS);
+            call.spend_on_bytes(bytes - words.encoded().len());
             set_some(call, key.bytes(), some, Fields::Any, *lasting)
         })?;
         if self.kept.left() > 0 {

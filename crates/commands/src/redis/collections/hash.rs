@@ -8,8 +8,8 @@ use super::fields;
 use super::listing::{Form, Listed, Which};
 use super::pick::random;
 use super::scan::scan;
-use super::words::{Ask, Write};
-use super::{Call, Shown, look, peek_as, put_element, read_as};
+use super::words::{Ask, WRITES_AT_ONCE, Write};
+use super::{Call, ELEMENT_ROOM, Shown, look, peek_as, put_element, put_element_of, read_as};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{OfKey, integer};
@@ -57,7 +57,7 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .weighs(Weighs::Elements(Elements::AllFields)).doc("2.0.0", "key", "The values of all fields."),
     Command::of_collection("hdel", -3, WRITE | FAST | WEIGHTLESS, |call, key, _, args| {
-        call.write_words("hdel", key, args, Write::Remove(Type::Hash), false)
+        call.write_words("hdel", key, args, Write::Drop { at_once: WRITES_AT_ONCE }, false)
     })
     .tells(told("hdel"))
     .access(&[Access::Reduce])
@@ -195,13 +195,14 @@ fn set(
     if !args.len().is_multiple_of(2) {
         return Err(Fail::arity(name));
     }
-    call.write_words(name, key, args, Write::Set, says_ok)
+    call.write_words(name, key, args, Write::set(args), says_ok)
 }
 
 /// HSETNX
 fn set_new(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let (field, value) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let new = call.cx.guard.hash_insert(key, field, value)?;
+    call.spend_on_bytes(value.len());
     call.integer(i64::from(new))
 }
 
@@ -222,16 +223,45 @@ fn count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args
 
 /// The value of a field, or that there is none.
 fn put_field(out: &mut Output, resp3: bool, hash: Option<&Collection<'_>>, field: &[u8]) {
-    match hash.and_then(|hash| hash.field(field)) {
-        Some(value) => put_element(out, &value),
+    match hash.and_then(|hash| Some((hash, hash.field(field)?))) {
+        Some((hash, value)) => put_element_of(out, hash, &value),
         None => put_null(out, resp3),
     }
 }
 
 /// HGET
 fn get(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
+    let field = args.at(0).unwrap_or_default();
     let hash = read_as(call.cx, call.tally, key, hint, Type::Hash)?;
-    put_field(call.out, call.client.resp3, hash.as_ref(), args.at(0).unwrap_or_default());
+    let Some(hash) = hash else {
+        put_null(call.out, call.client.resp3);
+        return Ok(());
+    };
+    match hash.field(field) {
+        Some(Element::Apart(apart)) => {
+            let bytes = apart.len() + ELEMENT_ROOM;
+            get_apart(call, key, field, bytes)
+        }
+        Some(value) => {
+            put_element(call.out, &value);
+            Ok(())
+        }
+        None => {
+            put_null(call.out, call.client.resp3);
+            Ok(())
+        }
+    }
+}
+
+/// HGET of a value that lies apart, whose reply takes so many bytes as it is now.
+#[cold]
+fn get_apart(call: &mut Call<'_, '_, '_>, key: &Key<'_>, field: &[u8], bytes: usize) -> Done {
+    let measure = |hash: &Collection<'_>| hash.field(field).map_or(0, |value| value.len()) + ELEMENT_ROOM;
+    call.reply_with_room(key, Type::Hash, bytes, measure, |out, resp3, hash| {
+        put_field(out, resp3, hash.as_ref(), field);
+        Ok(())
+    })?;
+    call.spend_on_bytes(bytes);
     Ok(())
 }
 
@@ -280,6 +310,8 @@ impl AsRef<[u8]> for Text {
     }
 }
 
+const NO_FLOAT: Fail = Fail::of("ERR hash value is not a float");
+
 /// HINCRBYFLOAT
 fn add_float(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<'_>) -> Done {
     let field = args.next().unwrap_or_default();
@@ -289,9 +321,12 @@ fn add_float(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args:
     }
     let new = call.cx.guard.hash_update(key, field, |old| {
         let old = old.unwrap_or(Element::Number(0));
+        if matches!(old, Element::Apart(_)) {
+            return Err(NO_FLOAT);
+        }
         match sum(old.text(&mut [0; DIGITS_MAX]), by) {
             // What is added is one.
-            Err(fail) if fail == Fail::NOT_A_FLOAT => Err(Fail::of("ERR hash value is not a float")),
+            Err(fail) if fail == Fail::NOT_A_FLOAT => Err(NO_FLOAT),
             sum => sum.map(Text),
         }
     })?;

@@ -17,7 +17,7 @@ use larder_store::{Collection, Element, Entry, Expect, Hint, Item, Key, Millis, 
 use super::pick::{Drawing, PICKS_DIRECT, Random, each_of_some};
 use super::{
     Call, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MANY_ELEMENTS, Shown, entry_bytes_max, is_large, of_type,
-    of_type_at, payload, places, places_bytes_max, put_element_of, reply_bytes_max,
+    of_type_at, payload, places, places_bytes_max, reply_bytes_max,
 };
 use crate::core::output::Output;
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
@@ -129,9 +129,8 @@ impl Listed {
 
     fn put(&self, out: &mut Output, resp3: bool, (there, entry): (&Collection<'_>, &Entry<'_>)) {
         match self.form {
-            Form::Rows if matches!(entry.name, Element::Apart(_)) => put_element_of(out, there, &entry.name),
-            Form::Rows => self.shown.put_one(out, resp3, entry),
-            Form::Map | Form::Set => self.shown.put(out, resp3, entry),
+            Form::Rows => self.shown.put_one(out, resp3, (there, entry)),
+            Form::Map | Form::Set => self.shown.put(out, resp3, (there, entry)),
             Form::Payload => {
                 let of = (self.kind, self.soonest);
                 payload::each_piece_of_entry((there, entry), of, &mut |piece| out.put(piece));
@@ -326,6 +325,8 @@ struct Copying {
     headed: bool,
     /// Bytes of `kept` that are sent, or, if it is picked of, picks that are.
     sent: u64,
+    /// The pick that is being sent, and bytes of it that are.
+    partly: Option<(usize, usize)>,
     held: Heap,
 }
 
@@ -371,12 +372,13 @@ impl Sink<'_> {
         self.ns < self.ns_max && self.kept.free_bytes() >= ELEMENT_BYTES
     }
 
-    /// There is room for this entry, too, which may lie apart.
+    /// There is room for this entry, too, of which something may lie apart.
     fn has_room(&mut self, entry: &Entry<'_>) -> bool {
-        if !matches!(entry.name, Element::Apart(_)) {
+        if !matches!((entry.name, entry.value), (Element::Apart(_), _) | (_, Element::Apart(_))) {
             return true;
         }
-        let bytes = entry.name.len() + ELEMENT_ROOM;
+        // With a time, and what tells pairs apart.
+        let bytes = entry.name.len() + entry.value.len() + 3 * ELEMENT_ROOM;
         let fits = bytes <= self.kept.free_bytes();
         if !fits {
             self.needs = bytes;
@@ -425,13 +427,19 @@ impl Upcoming {
                 let dense = drawing.wanted().saturating_mul(DENSE) >= len - drawing.at();
                 let mut entries = dense.then(|| there.entries(drawing.at()..len));
                 while sink.goes_on() && drawing.wanted() > 0 {
-                    let place = drawing.at();
+                    let (place, before) = (drawing.at(), *drawing);
                     let taken = drawing.takes(len);
                     let passed = entries.as_mut().and_then(Iterator::next);
                     sink.ns += if dense { ELEMENT_NS } else { PASS_NS };
                     if taken {
                         sink.ns += if dense { 0 } else { LOOK_NS };
-                        sink.put(there, &passed.unwrap_or_else(|| there.entry(place)));
+                        let entry = passed.unwrap_or_else(|| there.entry(place));
+                        if !sink.has_room(&entry) {
+                            // It is drawn again.
+                            *drawing = before;
+                            break;
+                        }
+                        sink.put(there, &entry);
                     }
                 }
                 drawing.wanted() == 0
@@ -439,7 +447,13 @@ impl Upcoming {
             Upcoming::Picks(left, random) => {
                 while sink.goes_on() && *left > 0 {
                     sink.ns += LOOK_NS;
-                    sink.put(there, &there.entry(random.below(len)));
+                    let before = *random;
+                    let entry = there.entry(random.below(len));
+                    if !sink.has_room(&entry) {
+                        *random = before;
+                        break;
+                    }
+                    sink.put(there, &entry);
                     *left -= 1;
                 }
                 *left == 0
@@ -470,6 +484,7 @@ impl Copying {
             again: None,
             headed: false,
             sent: 0,
+            partly: None,
             held: Heap::none(call),
         })
     }
@@ -656,11 +671,16 @@ impl Copying {
             if ns >= ns_max {
                 break Step::More;
             }
-            let i = random.below(ends.len());
-            let piece = &kept[i.checked_sub(1).map_or(0, |before| ends[before])..ends[i]];
+            let (i, from) = self.partly.take().unwrap_or_else(|| (random.below(ends.len()), 0));
+            let all = &kept[i.checked_sub(1).map_or(0, |before| ends[before])..ends[i]];
+            let piece = &all[from..all.len().min(from + SENT_BYTES.max(ELEMENT_BYTES))];
             call.out.put(piece);
-            self.sent += 1;
             ns += ELEMENT_NS + copying_ns(piece.len() as u64);
+            if from + piece.len() < all.len() {
+                self.partly = Some((i, from + piece.len()));
+            } else {
+                self.sent += 1;
+            }
         };
         call.spend(ns);
         step

@@ -122,7 +122,8 @@ pub(crate) fn random(
                 self::random(call, name, key, hint, args, kind, pairs)
             }
             Some(there) => {
-                Shown::Names.put(call.out, false, &there.entry(random.below(there.len())));
+                let entry = there.entry(random.below(there.len()));
+                Shown::Names.put(call.out, false, (&there, &entry));
                 Ok(())
             }
             None => call.null(),

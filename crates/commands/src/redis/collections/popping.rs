@@ -115,7 +115,7 @@ fn take(
     let mut names = SmallVec::<[(usize, usize); 8]>::new();
     if let Some(set) = &set {
         each_of_some(set, taken, random, &mut |entry| {
-            Shown::Names.put(out, false, entry);
+            Shown::Names.put(out, false, (set, entry));
             if taken < there {
                 names.push((out.end() - 2, entry.name.len()));
             }

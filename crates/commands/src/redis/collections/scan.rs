@@ -73,11 +73,18 @@ impl<'a> Wanted<'a> {
     /// The places that are looked at from `cursor` on, and where to go on.
     fn places(&self, collection: &Collection<'_>, cursor: u64) -> (Vec<Range<usize>>, u64) {
         let (mut places, mut cursor, mut count) = (Vec::new(), cursor, 0);
+        let (mut long_ns, has_long) = (0, collection.longest_apart() > 0);
         loop {
             let before = places.len();
             cursor = collection.scan(cursor, &mut places);
             count += places[before..].iter().map(Range::len).sum::<usize>();
-            if cursor == 0 || count >= self.count || self.ns(collection, count) >= SCAN_NS {
+            if has_long {
+                // Here the average says little.
+                let entries = places[before..].iter().flat_map(|range| collection.entries(range.clone()));
+                long_ns +=
+                    copying_ns(entries.map(|entry| (entry.name.len() + entry.value.len()) as u64).sum());
+            }
+            if cursor == 0 || count >= self.count || self.ns(collection, count) + long_ns >= SCAN_NS {
                 return (places, cursor);
             }
         }
@@ -114,7 +121,7 @@ impl<'a> Wanted<'a> {
         put_bulk(out, &room[..digits]);
         put_array(out, each * entries().count());
         // Scores are bulk strings in RESP3, too.
-        entries().for_each(|entry| self.shown.put(out, false, &entry));
+        entries().for_each(|entry| self.shown.put(out, false, (collection, &entry)));
     }
 }
 

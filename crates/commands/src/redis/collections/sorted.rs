@@ -432,12 +432,13 @@ pub(super) fn take<'r>(
 pub(super) fn each_popped<'r>(
     popped: Option<&Removed<'r>>,
     which: Which,
-    visit: &mut dyn FnMut(&larder_store::Entry<'r>),
+    visit: &mut dyn FnMut((&Collection<'r>, &larder_store::Entry<'r>)),
 ) {
     let Some(popped) = popped else { return };
+    let there = popped.collection();
     match which {
-        Which::Min => popped.entries().for_each(|entry| visit(&entry)),
-        Which::Max => popped.entries_back().for_each(|entry| visit(&entry)),
+        Which::Min => popped.entries().for_each(|entry| visit((there, &entry))),
+        Which::Max => popped.entries_back().for_each(|entry| visit((there, &entry))),
     }
 }
 

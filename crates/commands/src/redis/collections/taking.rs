@@ -2,12 +2,11 @@
 //! there were.
 
 use larder_protocol::resp::HEAD_BYTES_MAX;
-use larder_store::{Collection, Element, End, Entry, Guard, Key, Type};
+use larder_store::{Collection, End, Entry, Guard, Key, Type};
 
 use super::listing::send;
 use super::{
     Call, ELEMENT_NS, MANY_BYTES, SCORE_NS, SCORED_NS, Shown, entry_bytes_max, list::end_places, peek_as,
-    put_element_of,
 };
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
@@ -93,10 +92,7 @@ fn take_some(
     let Some(popped) = popped else { return Ok(Taken::Elements(0, 0)) };
     let shown = shown(kind);
     let list = popped.collection();
-    let mut put = |entry: Entry<'_>| match entry.name {
-        Element::Apart(_) => put_element_of(out, list, &entry.name),
-        Element::Text(_) | Element::Number(_) => shown.put_one(out, resp3, &entry),
-    };
+    let mut put = |entry: Entry<'_>| shown.put_one(out, resp3, (list, &entry));
     match end {
         End::Front => popped.entries().for_each(&mut put),
         End::Back => popped.entries_back().for_each(&mut put),

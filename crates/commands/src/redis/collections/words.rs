@@ -9,19 +9,19 @@
 //! is refused.
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX, parse_double};
-use larder_store::{Collection, End, Hint, Key, Millis, ScoreRule, Type, fits_alone};
+use larder_store::{Collection, End, Hint, Key, Millis, ScoreRule, Store, Type};
 
 use super::fields::shown_time;
 use super::{
     Call, ELEMENT_FRAME, ELEMENT_ROOM, FEW_ELEMENTS, LOOK_NS, Pairs, SCORE_ROOM, SCORED_NS, WRITE_NS, geo,
-    peek_as, put_element, read_as,
+    peek_as, put_element_of, read_as,
 };
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
 use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE, has_room};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::expiry::Clock;
-use crate::redis::reply::{put_array, put_double, put_integer, put_null};
+use crate::redis::reply::{put_array, put_double, put_fail, put_integer, put_null};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::steps::pieces::{MOMENT_BYTES, Piece};
@@ -37,6 +37,11 @@ pub(crate) const PUSHES_AT_ONCE: usize = 4 << 10;
 /// … and bytes of them, about, of a command that has more in all than are one moment: some 0.5 ms.
 const PUSHED_BYTES: usize = 256 << 10;
 const PUSHED_BYTES_MAX: usize = MOMENT_BYTES as usize;
+/// Bytes of fields that are set in one moment, at most, of a command that has more in all: as many as 512 of the longest have
+/// that lie in leaves, some 4 ms.
+pub(super) const SET_BYTES_MAX: usize = 8 << 20;
+/// Bytes of values that may be given back in one moment, at most: 4,096 parts, some 0.5 ms.
+const DROPPED_BYTES_MAX: usize = 64 << 20;
 /// What it takes to put an element to an end of a list, beside others.
 const PUSH_NS: u64 = 100;
 /// Elements that are looked for in one moment, at most.
@@ -51,8 +56,8 @@ const ANSWER_BYTES: usize = 4;
 pub(crate) enum Write {
     /// They are put into a set.
     Add,
-    /// Each has its value behind it: a hash has that then.
-    Set,
+    /// Each has its value behind it: a hash has that then. So many in one moment at most.
+    Set { at_once: usize },
     /// Each has its score in front of it, which is a number: a sorted set has it by that rule then. What has changed
     /// counts, too.
     Score(ScoreRule, bool),
@@ -60,6 +65,8 @@ pub(crate) enum Write {
     Place(ScoreRule, bool),
     /// They are taken out.
     Remove(Type),
+    /// The same of fields, so many in one moment at most.
+    Drop { at_once: usize },
     /// They are put to an end of a list, perhaps only if there is one, so many in one moment at most.
     Push { end: End, present: bool, at_once: usize },
 }
@@ -77,11 +84,16 @@ impl Write {
         Write::Push { end, present, at_once: at_once.clamp(1, PUSHES_AT_ONCE) }
     }
 
+    /// Each of these fields is given the value behind it.
+    pub fn set(pairs: Args<'_>) -> Write {
+        Write::Set { at_once: sets_at_once(pairs) }
+    }
+
     /// Words of an element.
     fn words(self) -> usize {
         match self {
-            Write::Add | Write::Remove(_) | Write::Push { .. } => 1,
-            Write::Set | Write::Score(..) => 2,
+            Write::Add | Write::Remove(_) | Write::Drop { .. } | Write::Push { .. } => 1,
+            Write::Set { .. } | Write::Score(..) => 2,
             Write::Place(..) => 3,
         }
     }
@@ -91,7 +103,7 @@ impl Write {
         let guard = &mut call.cx.guard;
         Ok(match self {
             Write::Add => guard.set_add(key, words)?,
-            Write::Set => guard.hash_set(key, Pairs(words))?,
+            Write::Set { .. } => guard.hash_set(key, Pairs(words))?,
             Write::Score(rule, changes) => {
                 let pairs = Pairs(words).map(|(word, member)| (parse_double(word).unwrap_or(0.0), member));
                 let scored = guard.sorted_add(key, rule, pairs)?;
@@ -102,6 +114,7 @@ impl Write {
                 scored.new + if changes { scored.changed } else { 0 }
             }
             Write::Remove(kind) => guard.remove_named(key, kind, words)?,
+            Write::Drop { .. } => guard.remove_named(key, Type::Hash, words)?,
             Write::Push { end, present, .. } => guard.list_push(key, end, words, present)?,
         })
     }
@@ -111,7 +124,12 @@ impl Write {
         match self {
             // As many as there are then.
             Write::Push { .. } => more,
-            Write::Add | Write::Set | Write::Score(..) | Write::Place(..) | Write::Remove(_) => count + more,
+            Write::Add
+            | Write::Set { .. }
+            | Write::Score(..)
+            | Write::Place(..)
+            | Write::Remove(_)
+            | Write::Drop { .. } => count + more,
         }
     }
 
@@ -122,26 +140,35 @@ impl Write {
             Write::Score(..) | Write::Place(..) | Write::Remove(Type::SortedSet) => {
                 (SCORES_AT_ONCE, SCORED_NS)
             }
-            Write::Add | Write::Set | Write::Remove(_) => (WRITES_AT_ONCE, WRITE_NS),
+            Write::Set { at_once } | Write::Drop { at_once } => (at_once, WRITE_NS),
+            Write::Add | Write::Remove(_) => (WRITES_AT_ONCE, WRITE_NS),
         }
     }
 
-    /// None of the elements is too long for any collection; of a list it may have so many bytes.
+    /// None of the elements is too long for any collection.
     ///
     /// # Errors
     /// One is.
-    fn look(self, words: Args<'_>, longest: usize) -> Done {
+    fn look(self, words: Args<'_>, store: &Store) -> Done {
+        let fits = |kind, name: &[u8], value: &[u8]| store.element_fits(kind, name, value);
         let fit = match self {
-            Write::Add => words.clone().all(|member| fits_alone(Type::Set, member, b"")),
-            Write::Set => Pairs(words).all(|(field, value)| fits_alone(Type::Hash, field, value)),
-            Write::Push { .. } => words.clone().all(|element| element.len() <= longest),
-            Write::Score(..) => Pairs(words).all(|(_, member)| fits_alone(Type::SortedSet, member, b"")),
-            Write::Place(..) => {
-                geo::scored(words).all(|(_, member)| fits_alone(Type::SortedSet, member, b""))
-            }
-            Write::Remove(_) => true,
+            Write::Add => words.clone().all(|member| fits(Type::Set, member, b"")),
+            Write::Set { .. } => Pairs(words).all(|(field, value)| fits(Type::Hash, field, value)),
+            Write::Push { .. } => words.clone().all(|element| fits(Type::List, element, b"")),
+            Write::Score(..) => Pairs(words).all(|(_, member)| fits(Type::SortedSet, member, b"")),
+            Write::Place(..) => geo::scored(words).all(|(_, member)| fits(Type::SortedSet, member, b"")),
+            Write::Remove(_) | Write::Drop { .. } => true,
         };
         if fit { Ok(()) } else { Err(Fail::COLLECTION_TOO_LARGE) }
+    }
+}
+
+/// Fields with their values that are set in one moment, at most.
+pub(super) fn sets_at_once(pairs: Args<'_>) -> usize {
+    match pairs.encoded().len() {
+        few if few <= SET_BYTES_MAX => WRITES_AT_ONCE,
+        // Any of them may be the longest.
+        _ => (SET_BYTES_MAX / (pairs.longest() as usize).max(1)).clamp(1, WRITES_AT_ONCE),
     }
 }
 
@@ -168,6 +195,7 @@ impl Call<'_, '_, '_> {
         says_ok: bool,
     ) -> Done {
         let elements = words.len() / write.words();
+        let write = if elements > FEW_ELEMENTS { self.bounded(write, key) } else { write };
         let (most, each_ns) = write.moment();
         if elements <= most || self.cx.guard.in_transaction() {
             let count = write.run(self, key, words)?;
@@ -177,7 +205,7 @@ impl Call<'_, '_, '_> {
         }
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
         // Before anything is done to the first of them.
-        write.look(words, self.cx.guard.store().list_element_bytes_max())?;
+        write.look(words, self.cx.guard.store())?;
         let all_bytes = words.encoded().len();
         let some = first(&mut words, self.moment_of(write) * write.words());
         let some_bytes = all_bytes - words.encoded().len();
@@ -189,6 +217,23 @@ impl Call<'_, '_, '_> {
         self.spend_on_bytes(some_bytes);
         self.go_on_with(Writing { row, name, write, says_ok, count, kept });
         Ok(())
+    }
+
+    /// The same with no more fields in one moment than may lose their values.
+    fn bounded(&mut self, write: Write, key: &Key<'_>) -> Write {
+        match write {
+            Write::Set { at_once } => Write::Set { at_once: at_once.min(self.drops_at_once(key)) },
+            Write::Drop { at_once } => Write::Drop { at_once: at_once.min(self.drops_at_once(key)) },
+            Write::Add | Write::Score(..) | Write::Place(..) | Write::Remove(_) | Write::Push { .. } => write,
+        }
+    }
+
+    /// Fields of a hash that may lose their values in one moment: of long ones few, the parts of which all are given back.
+    pub(super) fn drops_at_once(&mut self, key: &Key<'_>) -> usize {
+        // What is of another type is refused by whoever writes.
+        let hash = peek_as(&mut self.cx.guard, key, Type::Hash).unwrap_or(None);
+        let longest = hash.map_or(0, |hash| hash.longest_apart());
+        (DROPPED_BYTES_MAX / longest.max(1)).clamp(FEW_ELEMENTS, WRITES_AT_ONCE)
     }
 
     /// Spends what it takes to copy so many bytes of elements, if that is much.
@@ -277,7 +322,10 @@ impl Ask {
     /// Bytes of the answer to any word, at most.
     fn bytes_max(self, there: Option<&Collection<'_>>) -> usize {
         match self {
-            Ask::Value => there.map_or(0, |hash| hash.bytes().min(ELEMENT_BYTES)) + ELEMENT_ROOM,
+            Ask::Value => {
+                let longest = |hash: &Collection<'_>| ELEMENT_BYTES.max(hash.longest_apart());
+                there.map_or(0, |hash| hash.bytes().min(longest(hash))) + ELEMENT_ROOM
+            }
             Ask::IsThere => ANSWER_BYTES,
             Ask::Score | Ask::Time(_) => SCORE_ROOM,
         }
@@ -306,8 +354,8 @@ impl Ask {
                 Some(entry) if entry.expires_at == 0 => put_integer(out, -1),
                 Some(entry) => put_integer(out, shown_time(entry.expires_at, now, clock)),
             },
-            Ask::Value => match there.and_then(|hash| hash.field(word)) {
-                Some(value) => put_element(out, &value),
+            Ask::Value => match there.and_then(|hash| Some((hash, hash.field(word)?))) {
+                Some((hash, value)) => put_element_of(out, hash, &value),
                 None => put_null(out, resp3),
             },
             Ask::IsThere => put_integer(out, i64::from(there.is_some_and(|set| set.has(word)))),
@@ -377,12 +425,17 @@ impl Call<'_, '_, '_> {
             let (count, bytes) = measure(ask, there.as_ref(), *words, most, bytes_max);
             // The last one is written into room for the longest.
             let bytes = bytes + HEAD_BYTES_MAX;
-            // One is written in any case.
+            // One is written in any case, but for one that is longer than others may be.
             if has_room(self.out, bytes) || bytes_max == 0 {
                 for word in first(words, count) {
+                    if bytes_max == 0 && bytes > 2 * ELEMENT_BYTES {
+                        put_fail(self.out, &Fail::HELD);
+                        continue;
+                    }
                     ask.put(self.out, (resp3, now), there.as_ref(), word);
                 }
                 self.spend_on_looks(count);
+                self.spend_on_bytes(bytes);
                 return Ok(());
             }
             if let Err(fail) = self.make_room(bytes) {

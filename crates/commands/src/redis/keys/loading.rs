@@ -247,7 +247,7 @@ impl Node {
 /// The longest element that a payload of so many bytes, unpacked, may come to.
 pub(crate) fn longest(payload: &[u8], bytes: u64) -> u64 {
     match payload.first().map(|kind| form_of(*kind)) {
-        Some(Ok((Type::List, ..))) => bytes,
+        Some(Ok((Type::List | Type::Hash, ..))) => bytes,
         Some(_) | None => bytes.min(ELEMENT_BYTES_MAX as u64),
     }
 }
@@ -261,10 +261,12 @@ struct Reading {
     cursor: Option<Cursor>,
 }
 
-/// An element of a list that is too long to be put in with others, which is being read.
+/// An element of a list or a value that is too long to be put in with others, which is being read.
 #[derive(Debug)]
 struct Whole {
     node: Node,
+    /// The field whose value it is, and when that expires; 0 for never.
+    field: Option<(Vec<u8>, Millis)>,
     /// It is unpacked.
     read: bool,
 }
@@ -326,6 +328,30 @@ fn score_of(text: &[u8]) -> Result<f64, Fail> {
 fn time_of(at: i64) -> Result<Millis, Fail> {
     let at = Millis::try_from(at).ok().filter(|at| (1..=TIME_MAX).contains(at));
     at.ok_or(BAD_FORMAT)
+}
+
+/// The same of one that is always there: 0 for never.
+fn time_or_never(reader: &mut Reader<'_>) -> Result<Millis, Fail> {
+    let at = i64::from_le_bytes(reader.array().ok_or(BAD_FORMAT)?);
+    if at == -1 { Ok(0) } else { time_of(at) }
+}
+
+/// A string of so many bytes may be unpacked at once.
+fn short(bytes: usize) -> Result<(), Fail> {
+    if bytes > ELEMENT_BYTES_MAX { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) }
+}
+
+/// Reads a string that is too long to be put in with others, if one is next.
+fn read_long(call: &Call<'_, '_, '_>, reader: &mut Reader<'_>, body: &[u8]) -> Result<Option<Node>, Fail> {
+    // What is short may be a number, too, which is no string of its own.
+    let mut ahead = Reader(reader.0);
+    let node = Node::read(&mut ahead, body.len()).filter(|node| node.len() > ELEMENT_BYTES_MAX);
+    let Some(node) = node else { return Ok(None) };
+    if node.len() > call.cx.guard.store().element_bytes_max() {
+        return Err(Fail::COLLECTION_TOO_LARGE);
+    }
+    *reader = ahead;
+    Ok(Some(node))
 }
 
 /// A collection on its way out of a payload.
@@ -464,11 +490,16 @@ impl Loading {
         if !self.is_whole() {
             return Ok(());
         }
-        let Some(Whole { node, .. }) = self.whole.take() else { return Ok(()) };
-        let name = node.bytes(body);
-        *ns += each + copying_ns(name.len() as u64);
-        let made = Made { name, value: &[], score: 0.0, expires_at: 0 };
-        call.cx.guard.load_fill(&mut self.load, key, std::iter::once(made))?;
+        let Some(Whole { node, field, .. }) = self.whole.take() else { return Ok(()) };
+        let (text, now) = (node.bytes(body), call.cx.now());
+        *ns += each + copying_ns(text.len() as u64);
+        let made = match &field {
+            None => Some(Made { name: text, value: &[], score: 0.0, expires_at: 0 }),
+            // Its time has passed.
+            Some((_, at)) if *at != 0 && *at <= now => None,
+            Some((name, at)) => Some(Made { name, value: text, score: 0.0, expires_at: *at }),
+        };
+        call.cx.guard.load_fill(&mut self.load, key, made.into_iter())?;
         drop(node);
         self.charge(call)
     }
@@ -512,6 +543,7 @@ impl Loading {
         };
         match packing {
             None if self.kind == Type::List => self.read_element(call, &mut reader, body)?,
+            None if self.kind == Type::Hash => self.read_field(call, &mut reader, body)?,
             None => self.read_plain(&mut reader)?,
             Some(packing) => {
                 let node = Node::read(&mut reader, body.len()).ok_or(BAD_FORMAT)?;
@@ -535,33 +567,53 @@ impl Loading {
         reader: &mut Reader<'_>,
         body: &[u8],
     ) -> Result<(), Fail> {
-        // What is short may be a number, too, which is no string of its own.
-        let mut ahead = Reader(reader.0);
-        let node = Node::read(&mut ahead, body.len()).filter(|node| node.len() > ELEMENT_BYTES_MAX);
-        let Some(node) = node else { return self.read_plain(reader) };
-        if node.len() > call.cx.guard.store().list_element_bytes_max() {
-            return Err(Fail::COLLECTION_TOO_LARGE);
-        }
-        *reader = ahead;
-        self.whole = Some(Whole { node, read: false });
+        let Some(node) = read_long(call, reader, body)? else { return self.read_plain(reader) };
+        self.whole = Some(Whole { node, field: None, read: false });
         // Before anything is unpacked.
         self.charge(call)
+    }
+
+    /// Reads a field with its value that are kept as they are.
+    fn read_field(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        reader: &mut Reader<'_>,
+        body: &[u8],
+    ) -> Result<(), Fail> {
+        let mut ahead = Reader(reader.0);
+        let mut at = if self.form == Form::Timed { self.time_behind(&mut ahead)? } else { 0 };
+        let name = ahead.string(&mut short)?;
+        let Some(node) = read_long(call, &mut ahead, body)? else { return self.read_plain(reader) };
+        if name.len() > ELEMENT_BYTES_MAX {
+            return Err(Fail::COLLECTION_TOO_LARGE);
+        }
+        if self.form == Form::TimedBehind {
+            at = time_or_never(&mut ahead)?;
+        }
+        let field = Some((name.into_owned(), at));
+        *reader = ahead;
+        self.whole = Some(Whole { node, field, read: false });
+        // Before anything is unpacked.
+        self.charge(call)
+    }
+
+    /// Reads how long behind the first field one expires: when it does, 0 for never.
+    fn time_behind(&self, reader: &mut Reader<'_>) -> Result<Millis, Fail> {
+        let at = match reader.length().ok_or(BAD_FORMAT)? as u64 {
+            0 => Some(0),
+            behind => self.soonest.checked_add(behind - 1).filter(|at| (1..=TIME_MAX).contains(at)),
+        };
+        at.ok_or(BAD_FORMAT)
     }
 
     /// Reads an entry that is kept as it is.
     fn read_plain(&mut self, reader: &mut Reader<'_>) -> Result<(), Fail> {
         if self.form == Form::Timed {
-            let behind = reader.length().ok_or(BAD_FORMAT)? as u64;
-            let at = match behind {
-                0 => Some(0),
-                behind => self.soonest.checked_add(behind - 1).filter(|at| (1..=TIME_MAX).contains(at)),
-            };
-            self.batch.times.push(at.ok_or(BAD_FORMAT)?);
+            let at = self.time_behind(reader)?;
+            self.batch.times.push(at);
         }
         let mut string = |reader: &mut Reader<'_>| {
-            let text = reader.string(&mut |bytes| {
-                if bytes > ELEMENT_BYTES_MAX { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) }
-            })?;
+            let text = reader.string(&mut short)?;
             self.batch.push(Packed::Text(&text), ELEMENT_BYTES_MAX)
         };
         string(reader)?;
@@ -590,18 +642,15 @@ impl Loading {
             Type::Set | Type::List | Type::Stream => {}
         }
         if self.form == Form::TimedBehind {
-            let at = i64::from_le_bytes(reader.array().ok_or(BAD_FORMAT)?);
-            self.batch.times.push(if at == -1 { 0 } else { time_of(at)? });
+            self.batch.times.push(time_or_never(reader)?);
         }
         Ok(())
     }
 
     /// Unpacks some of the string that is being read, or reads an entry of it.
     fn read_packed(&mut self, call: &mut Call<'_, '_, '_>, body: &[u8], ns: &mut u64) -> Result<(), Fail> {
-        let bytes_max = match self.kind {
-            Type::List => call.cx.guard.store().list_element_bytes_max(),
-            Type::Hash | Type::Set | Type::SortedSet | Type::Stream => ELEMENT_BYTES_MAX,
-        };
+        let most = call.cx.guard.store().element_bytes_max();
+        let bytes_max = if self.kind == Type::List { most } else { ELEMENT_BYTES_MAX };
         let Some(Reading { node, packing, cursor }) = &mut self.reading else { return Ok(()) };
         let Some(cursor) = cursor else {
             if !node.unpack(body, ns)? {
@@ -627,13 +676,17 @@ impl Loading {
         match (self.kind, value) {
             (Type::SortedSet, Packed::Number(n)) => self.batch.scores.push(n as f64),
             (Type::SortedSet, Packed::Text(text)) => self.batch.scores.push(score_of(text)?),
-            (_, value) => self.batch.push(value, bytes_max)?,
+            (_, value) => self.batch.push(value, most)?,
         }
+        let is_long = matches!(value, Packed::Text(text) if text.len() > ELEMENT_BYTES_MAX);
         if self.form == Form::TimedPacked {
             let Element::Entry(Packed::Number(at)) = cursor.next(bytes).ok_or(BAD_FORMAT)? else {
                 return Err(BAD_FORMAT);
             };
             self.batch.times.push(if at == 0 { 0 } else { time_of(at)? });
+        }
+        if is_long {
+            self.charge(call)?;
         }
         Ok(())
     }

@@ -281,7 +281,10 @@ pub(crate) fn digest_of(collection: &Collection<'_>, now: Millis) -> u64 {
             }
             element => Hash::of(&[element.text(&mut name), &rest]),
         };
-        hash.eat(entry.value.text(&mut value));
+        match &entry.value {
+            Element::Apart(apart) => collection.parts(apart).for_each(|part| hash.eat(part)),
+            value_here => hash.eat(value_here.text(&mut value)),
+        }
         if entry.expires_at != 0 {
             hash.eat(&entry.expires_at.to_le_bytes());
         }

@@ -1,4 +1,5 @@
-//! Elements of a list that are too long for a leaf: they lie *apart*, in leaves of their own.
+//! Elements of a list that are too long for a leaf: they lie *apart*, in leaves of their own. So do values of fields
+//! (`strings.rs`).
 //!
 //! ```text
 //! … leaf │ its own leaf: bytes, label │ part │ part │ … │ part │ leaf …
@@ -32,11 +33,11 @@ use crate::sync::atomic::Ordering;
 use std::ops::Range;
 
 /// Bytes of a part, but for the last one. Tests have small ones, and many.
-const PART_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 700 } else { PART_BYTES_MAX };
+pub(super) const PART_BYTES: usize = if cfg!(any(test, feature = "schedule")) { 700 } else { PART_BYTES_MAX };
 const PART_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES;
 /// What an element may have, if memory is large enough: each is written and replied in one go, and `LMOVE` of one, which copies
 /// it three times, takes some 6 ms where none of that memory was touched before.
-const ELEMENT_BYTES_MAX: u64 = 4 << 20;
+pub(super) const ELEMENT_BYTES_MAX: u64 = 4 << 20;
 
 /// How many elements of a list lie apart, and what the longest of them has, at most: a word that lies beside its tree.
 ///
@@ -79,7 +80,7 @@ fn runs_for(store: &Store, element: &[u8]) -> Result<(usize, usize), Declined> {
     if !is_apart(element) {
         return Ok((1, 1));
     }
-    if element.len() > store.list_element_bytes_max() {
+    if element.len() > store.element_bytes_max() {
         Err(Declined::TooLarge)
     } else {
         Ok((2, leaves_of(element.len()) - 1))
@@ -115,24 +116,26 @@ impl Edit {
             self.part = part;
             return done.map(|()| nth + 1);
         }
-        self.beside.1 = Count(self.beside.1).with(element.len());
-        self.write_part(hand, label, 1, [&[APART], &LongText::packed(element.len(), label)])?;
+        self.apart = Count(self.apart).with(element.len());
+        let reference = LongText::packed(element.len(), label);
+        self.write_part(hand, (Type::List, label), 1, [&[APART], &reference])?;
         for (i, part) in element.chunks(PART_BYTES).enumerate() {
-            self.write_part(hand, labels.at(nth + 1) + i as u64, 0, [part, &[]])?;
+            self.write_part(hand, (Type::List, labels.at(nth + 1) + i as u64), 0, [part, &[]])?;
         }
         Ok(nth + 2)
     }
 
-    fn write_part(
+    /// Makes a leaf of bytes as they are: one more of [`Edit::news`].
+    pub(super) fn write_part(
         &mut self,
         hand: &mut Hand<'_>,
-        label: u64,
+        (kind, key): (Type, u64),
         entries: usize,
         [front, back]: [&[u8]; 2],
     ) -> Result<(), Declined> {
         let bytes = front.len() + back.len();
         let head = Head {
-            kind: Type::List,
+            kind,
             entries,
             // Each entry has a code.
             payload_bytes: bytes - entries,
@@ -145,14 +148,14 @@ impl Edit {
         let arena = &hand.store.arena;
         // SAFETY: the chunk is this worker's, and has room for so much behind its first words.
         let place = unsafe {
-            node_word(arena, chunk, 8).store(label, Ordering::Relaxed);
+            node_word(arena, chunk, 8).store(key, Ordering::Relaxed);
             std::slice::from_raw_parts_mut(arena.at(chunk).add(NODE_BYTES).as_ptr(), bytes)
         };
         let (first, rest) = place.split_at_mut(HEAD_BYTES);
         first.copy_from_slice(&head.write());
         rest[..front.len()].copy_from_slice(front);
         rest[front.len()..].copy_from_slice(back);
-        self.news.push(Child::without_times(label, word(entries as u64, chunk)));
+        self.news.push(Child::without_times(key, word(entries as u64, chunk)));
         Ok(())
     }
 
@@ -298,7 +301,7 @@ impl Edit {
 
     /// An element of this list lies apart.
     pub(super) fn has_apart(&self) -> bool {
-        self.beside.1 > 0
+        self.apart > 0
     }
 
     /// The leaf at the end of a path of a list is that of an element that lies apart, or has a part of one.
@@ -317,13 +320,22 @@ impl Edit {
     }
 
     /// Takes an element out that lies apart, given the way to its leaf.
-    pub(super) fn remove_apart(&mut self, hand: &mut Hand<'_>, mut path: Path) -> Result<(), Declined> {
+    pub(super) fn remove_apart(&mut self, hand: &mut Hand<'_>, path: Path) -> Result<(), Declined> {
         let Element::Apart(apart) = self.leaf(hand.store, &path).entry(0).name else {
             unreachable!("a leaf of an element that lies apart");
         };
-        let mut left = leaves_of(apart.len());
-        self.beside.1 = Count(self.beside.1).without();
+        self.apart = Count(self.apart).without();
         self.elements -= 1;
+        self.remove_run(hand, path, leaves_of(apart.len()))
+    }
+
+    /// Takes out some leaves behind each other of one string that lies apart, given the way to the first.
+    pub(super) fn remove_run(
+        &mut self,
+        hand: &mut Hand<'_>,
+        mut path: Path,
+        mut left: usize,
+    ) -> Result<(), Declined> {
         self.growth = Growth::Within;
         loop {
             let arena = &hand.store.arena;
@@ -352,7 +364,7 @@ impl Edit {
 
 impl<'g> Tree<'g> {
     /// The way to the leaf with a label.
-    fn path_to(&self, label: u64) -> Path {
+    pub(super) fn path_to(&self, label: u64) -> Path {
         let mut path = Path { steps: [(0, 0); HEIGHT_MAX], leaf: self.top };
         for step in &mut path.steps[..self.height] {
             let inner = self.inner(path.leaf);
@@ -414,12 +426,13 @@ impl<'g> Collection<'g> {
         self.tree().expect("nothing lies apart beside one leaf").parts(apart)
     }
 
-    /// Bytes that an element of this list which lies apart has, at most: the longest of those that there were since there was
-    /// none. 0 if none does.
+    /// Bytes that an element of this list, or a value of this hash, which lies apart has, at most: the longest of those that
+    /// there were since there was none, and for a hash no more than all has. 0 if none does.
     pub fn longest_apart(&self) -> usize {
         match self.tree() {
-            Some(tree) if tree.kind == Type::List => Count(tree.members).longest(),
-            Some(_) | None => 0,
+            Some(tree) if tree.kind == Type::List => Count(tree.apart).longest(),
+            Some(tree) => tree.apart as usize,
+            None => 0,
         }
     }
 
@@ -442,8 +455,8 @@ impl<'g> Collection<'g> {
 }
 
 impl Store {
-    /// Bytes that an element of a list may have.
-    pub fn list_element_bytes_max(&self) -> usize {
+    /// Bytes that an element of a list or a value of a field may have.
+    pub fn element_bytes_max(&self) -> usize {
         (self.memory_bytes() / 2).min(ELEMENT_BYTES_MAX) as usize
     }
 
@@ -452,7 +465,7 @@ impl Store {
     /// # Panics
     /// If it is not so.
     pub(super) fn check_apart(&self, tree: &Tree<'_>) {
-        let count = Count(tree.members);
+        let count = Count(tree.apart);
         let (most, mut all) = (count.longest(), 0);
         let mut path = tree.path_to(0);
         let mut at = path.leaf;
@@ -478,6 +491,6 @@ impl Store {
             at = location_of(word);
         }
         assert_eq!(owed, 0, "an element without its parts");
-        assert_eq!((all, all > 0), (count.all(), tree.members > 0), "how many elements lie apart");
+        assert_eq!((all, all > 0), (count.all(), tree.apart > 0), "how many elements lie apart");
     }
 }

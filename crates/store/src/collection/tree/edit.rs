@@ -20,6 +20,7 @@
 //! [`Edit::beside`] it.
 
 use super::super::Lasting;
+use super::super::build::lies_apart;
 use super::super::build::{Builder, Full, NewEntry};
 use super::super::change::Declined;
 use super::super::leaf::Leaf;
@@ -27,13 +28,14 @@ use super::super::times::{NEVER, word_of as word_of_time};
 use super::labels::prefetch_labels;
 use super::members::MembersBuilder;
 use super::places::{Growth, PartEnd};
+use super::strings::{apart_units, behind_parts};
 use super::timed::{children_of, put_time, says_time, soonest_below};
 use super::{
-    CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, NODE_BYTES, ORDER_SHIFT, Path,
-    ROOT_BYTES, Root, TIMES, elements_of, header_of, leaf_at, location_of, moves_of, node_word, word,
+    CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, NODE_BYTES, Path, ROOT_BYTES,
+    Root, TIMES, elements_of, header_of, key_by, leaf_at, location_of, moves_of, node_word, word,
 };
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
-use crate::collection::{DIGITS_MAX, Type};
+use crate::collection::{DIGITS_MAX, Element, Type};
 use crate::item::{Header, RawItem, Shape};
 use crate::read::{Find, seen};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +59,7 @@ const NODES_KEPT: usize = 1 << 10;
 /// A child of an inner node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Child {
-    /// The least order that it may have.
+    /// The least key that it may have.
     pub(super) key: u64,
     pub(super) word: u64,
     /// The word of the time of the field that expires first below it.
@@ -76,10 +78,12 @@ impl Child {
 /// Where an entry of a leaf that is cut goes by, and where it is.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    order: u64,
+    key: u64,
     i: u32,
     at: u32,
     bytes: u32,
+    /// Parts follow it.
+    has_parts: bool,
 }
 
 /// A tree that is being changed. Its vectors stay for the next one: in steady state an edit allocates nothing on the heap.
@@ -92,9 +96,14 @@ pub(crate) struct Edit {
     /// Of the tree that is changed.
     pub(super) height: usize,
     pub(super) top: u64,
-    /// The same of the other tree of a sorted set: of members, or, while that is changed, of scores. Of a list 0, and how
-    /// many elements lie apart (`apart.rs`).
+    /// The same of the other tree of a sorted set: of members, or, while that is changed, of scores.
     pub(super) beside: (usize, u64),
+    /// What lies apart: see [`super::Tree::apart`].
+    pub(super) apart: u64,
+    /// Strings that no entry has any more, and whose parts are still there: their labels and bytes.
+    pub(super) loose: Vec<(u64, usize)>,
+    /// Keys of what is taken out lead to what is before it from now on, not to what is behind it.
+    pub(super) leads_back: bool,
     /// It is the members tree that is changed.
     pub(super) in_members: bool,
     pub(in crate::collection) elements: u64,
@@ -148,6 +157,8 @@ impl Edit {
         (self.height, self.top, self.elements, self.bytes) = (0, 0, 0, 0);
         self.expired = 0;
         (self.beside, self.in_members) = ((0, 0), false);
+        self.apart = 0;
+        self.loose.clear();
         self.base = None;
         self.unmarked = false;
         self.growth = Growth::Within;
@@ -177,13 +188,11 @@ impl Edit {
         self.height = root.height as usize;
         self.top = root.top.load(Ordering::Acquire);
         self.beside = match root.members_height {
-            0 if Type::of_form(item.header().form()) == Type::List => {
-                (0, root.beside.load(Ordering::Relaxed))
-            }
-            // What is there is a time, which its nodes say, too.
+            // What is there is a time, which its nodes say, too, or of elements that lie apart.
             0 => (0, 0),
             height => (height as usize, root.beside.load(Ordering::Acquire)),
         };
+        self.apart = root.apart(Type::of_form(item.header().form()));
         self.elements = root.elements;
         self.bytes = root.bytes;
     }
@@ -212,7 +221,7 @@ impl Edit {
         self.unmarked = true;
         self.elements = builder.leaf().len() as u64;
         if builder.is_empty() {
-            // Of a list, whose first element lies apart.
+            // Its first string lies apart.
             return Ok(());
         }
         self.write_leaves(hand, builder, 0, None)?;
@@ -350,13 +359,13 @@ impl Edit {
         hand.local.recycle(hand.store, location);
     }
 
-    /// The way to the leaf for elements of this order.
-    pub(super) fn path(&self, store: &Store, order: u64) -> Path {
+    /// The way to the leaf for elements with this key.
+    pub(super) fn path(&self, store: &Store, key: u64) -> Path {
         let mut path = Path { steps: [(0, 0); HEIGHT_MAX], leaf: self.top };
         for step in &mut path.steps[..self.height] {
             // SAFETY: an inner node of this edit, or of a tree that is as it was.
             let inner = unsafe { Inner::at(&store.arena, path.leaf) };
-            let i = inner.child_of(order);
+            let i = inner.child_of(key);
             *step = (path.leaf, i);
             path.leaf = inner.location(i);
         }
@@ -376,7 +385,7 @@ impl Edit {
         read: impl FnOnce(&Leaf<'_>, usize) -> R,
     ) -> Option<R> {
         let hash = store.member_hash(name);
-        let path = self.path(store, hash >> ORDER_SHIFT);
+        let path = self.path(store, key_by(hash));
         let leaf = self.leaf(store, &path);
         leaf.find_live(name, hash as u8, now).map(|i| read(&leaf, i))
     }
@@ -390,26 +399,40 @@ impl Edit {
         lasting: Lasting,
     ) -> Result<bool, Declined> {
         let hash = hand.store.member_hash(name);
-        let path = self.path(hand.store, hash >> ORDER_SHIFT);
+        if self.height == 0 {
+            return self.put_first(hand, kind, (name, value), lasting);
+        }
+        let mut path = self.path(hand.store, key_by(hash));
         let mut builder = std::mem::take(&mut self.builder);
         self.load_live(hand, &path, &mut builder);
         let end = builder.leaf().len();
         let there = builder.leaf().find(name, hash as u8);
+        if let Some(i) = there {
+            self.loosen(&builder, i);
+        }
         let built = match there {
-            Some(_) if kind == Type::Set => Ok(()),
-            Some(i) => builder.set_value(i, value),
-            None => builder.insert(end, NewEntry { tag: hash as u8, name, value, score: 0.0 }),
+            Some(_) if kind == Type::Set => Ok(None),
+            Some(i) => builder.set_value(i, name.len(), value).map(|()| None),
+            None => builder.insert(end, NewEntry { tag: hash as u8, name, value, score: 0.0 }).map(|()| None),
+        };
+        let built = match built {
+            Err(Full) if lies_apart(kind, name, value) => {
+                self.put_reference(hand, &mut builder, (there, hash), (name, value)).map(Some)
+            }
+            built => built.map_err(Declined::from),
         };
         let new = there.is_none();
         if built.is_ok() && kind == Type::Hash {
             lasting.note(&mut builder, there.unwrap_or(end));
         }
         let done = match built {
-            Err(Full) => Err(Declined::TooLarge),
-            Ok(()) if new && self.elements + 1 >= ELEMENTS_MAX => Err(Declined::TooLarge),
-            Ok(()) => {
+            Err(declined) => Err(declined),
+            Ok(_) if new && self.elements + 1 >= ELEMENTS_MAX => Err(Declined::TooLarge),
+            Ok(label) => {
                 self.elements += u64::from(new);
-                self.store_leaf(hand, &path, &mut builder)
+                self.settle(hand, &mut path)
+                    .and_then(|()| self.store_leaf(hand, &path, &mut builder))
+                    .and_then(|()| label.map_or(Ok(()), |label| self.put_parts(hand, label, value)))
             }
         };
         self.builder = builder;
@@ -419,7 +442,7 @@ impl Edit {
     /// Takes an element out; whether it was there.
     pub(in crate::collection) fn take(&mut self, hand: &mut Hand<'_>, name: &[u8]) -> Result<bool, Declined> {
         let hash = hand.store.member_hash(name);
-        let path = self.path(hand.store, hash >> ORDER_SHIFT);
+        let mut path = self.path(hand.store, key_by(hash));
         let leaf = self.leaf(hand.store, &path);
         if leaf.find_live(name, hash as u8, hand.local.now).is_none() {
             return Ok(false);
@@ -428,14 +451,15 @@ impl Edit {
         self.load_live(hand, &path, &mut builder);
         let there = builder.leaf().find(name, hash as u8);
         let i = there.expect("it was found, and its time has not passed");
+        self.loosen(&builder, i);
         builder.remove(i..i + 1);
         self.elements -= 1;
-        let done = self.store_leaf(hand, &path, &mut builder);
+        let done = self.settle(hand, &mut path).and_then(|()| self.store_leaf(hand, &path, &mut builder));
         self.builder = builder;
         done.map(|()| true)
     }
 
-    /// Puts what is in `builder` in the place of the leaf at the end of a path.
+    /// Puts what is in `builder` in the place of the leaf at the end of a path, or behind it, if that has a part.
     pub(super) fn store_leaf(
         &mut self,
         hand: &mut Hand<'_>,
@@ -446,10 +470,13 @@ impl Edit {
         let (parent, i) = path.steps[self.height - 1];
         // SAFETY: an inner node of this edit, or of a tree that is as it was.
         let inner = unsafe { Inner::at(arena, parent) };
-        let mut range = i..i + 1;
-        self.unmarked |= path.is_first(self.height);
-        self.drop_node(hand, path.leaf);
-        if !builder.is_empty() && builder.tree_bytes() < LEAF_BYTES_FEW {
+        let behind = self.apart > 0 && self.leaf(hand.store, path).len() == 0;
+        let mut range = i + usize::from(behind)..i + 1;
+        if !behind {
+            self.unmarked |= path.is_first(self.height);
+            self.drop_node(hand, path.leaf);
+        }
+        if !behind && !builder.is_empty() && builder.tree_bytes() < LEAF_BYTES_FEW {
             let beside = [i + 1, i.wrapping_sub(1)];
             for j in beside.into_iter().filter(|j| *j < inner.len()) {
                 let location = inner.location(j);
@@ -470,7 +497,10 @@ impl Edit {
                 }
             }
         }
-        let low = path.low(&hand.store.arena, self.height - 1, range.start);
+        let low = match behind {
+            false => path.low(&hand.store.arena, self.height - 1, range.start),
+            true => behind_parts(path.low(&hand.store.arena, self.height - 1, i)),
+        };
         if !builder.is_empty() {
             // Of a list one that has joined a neighbour is not cut.
             let high = path.high(&hand.store.arena, self.height - 1);
@@ -490,7 +520,9 @@ impl Edit {
         debug_assert!(self.news.is_empty());
         let leaf = builder.leaf();
         let bytes = builder.tree_bytes();
-        if bytes <= LEAF_BYTES || leaf.len() == 1 {
+        let few = bytes <= LEAF_BYTES;
+        // A leaf ends with what lies apart.
+        if few && !(self.apart > 0 && leaf.has_apart()) || leaf.len() == 1 {
             return self.write_leaf(hand, builder, low);
         }
         match leaf.kind() {
@@ -503,29 +535,31 @@ impl Edit {
         let mut at = 0;
         for i in 0..leaf.len() {
             let (entry, bytes) = leaf.entry_at(i, at);
-            let order = hand.store.order_of(entry.name.text(&mut [0; DIGITS_MAX]));
-            cuts.push(Cut { order, i: i as u32, at: at as u32, bytes: bytes as u32 });
+            let key = key_by(hand.store.member_hash(entry.name.text(&mut [0; DIGITS_MAX])));
+            let has_parts = matches!(entry.value, Element::Apart(_));
+            cuts.push(Cut { key, i: i as u32, at: at as u32, bytes: bytes as u32, has_parts });
             at += bytes;
         }
-        cuts.sort_unstable_by_key(|cut| (cut.order, cut.i));
-        let parts = bytes.div_ceil(LEAF_BYTES_JOINED).max(2);
+        cuts.sort_unstable_by_key(|cut| (cut.key, cut.i));
+        let parts = if few { 1 } else { bytes.div_ceil(LEAF_BYTES_JOINED).max(2) };
         let (part_bytes, each) = (bytes.div_ceil(parts), builder.each_bytes());
         let mut part = std::mem::take(&mut self.part);
         let mut done = Ok(());
         let (mut from, mut key) = (0, low);
         while from < cuts.len() && done.is_ok() {
-            let (mut to, mut sum) = (from, 0);
+            let (mut to, mut sum, mut parts_follow) = (from, 0, false);
             while to < cuts.len() {
                 let cut = &cuts[to];
-                let apart = to > from && cut.order != cuts[to - 1].order;
-                if apart && sum + cut.bytes as usize > part_bytes {
+                let other = to > from && cut.key != cuts[to - 1].key;
+                if other && (parts_follow || sum + cut.bytes as usize > part_bytes) {
                     break;
                 }
+                parts_follow |= cut.has_parts;
                 sum += cut.bytes as usize + each;
                 to += 1;
             }
             cuts[from..to].sort_unstable_by_key(|cut| cut.i);
-            let next = cuts.get(to).map(|cut| cut.order);
+            let next = cuts.get(to).map(|cut| cut.key);
             part.start(leaf.kind());
             part.make_roomy();
             for cut in &cuts[from..to] {
@@ -584,24 +618,29 @@ impl Edit {
             self.put_in_place(hand.store, &path.steps[..depth], (path.steps[depth].0, range.start), new);
             return Ok(());
         }
+        // The first child below has another key than it had, which says something.
+        let mut raised = false;
         for depth in (0..=depth).rev() {
             let arena = &hand.store.arena;
             let location = path.steps[depth].0;
             // SAFETY: an inner node of this edit, or of a tree that is as it was, as all below.
             let inner = unsafe { Inner::at(arena, location) };
+            raised = self.leads_back && range.start == 0 && (raised || self.news.is_empty());
             let low = path.low(arena, depth, 0);
             let mut row = std::mem::take(&mut self.row);
             row.clear();
             row.extend(children_of(arena, location, &inner, 0..range.start));
             row.append(&mut self.news);
             row.extend(children_of(arena, location, &inner, range.end..inner.len()));
-            if let Some(first) = row.first_mut() {
+            if let Some(first) = row.first_mut()
+                && !raised
+            {
                 first.key = low;
             }
             self.drop_node(hand, location);
             range = if depth == 0 { 0..0 } else { path.steps[depth - 1].1..path.steps[depth - 1].1 + 1 };
             if depth > 0 && !row.is_empty() && row.len() < CHILDREN_FEW {
-                self.join(hand, path, depth - 1, &mut row, &mut range);
+                self.join(hand, (path, depth - 1), (&mut row, raised), &mut range);
             }
             self.row = row;
             self.write_row(hand, height - depth)?;
@@ -661,9 +700,8 @@ impl Edit {
     fn join(
         &mut self,
         hand: &mut Hand<'_>,
-        path: &Path,
-        depth: usize,
-        row: &mut Vec<Child>,
+        (path, depth): (&Path, usize),
+        (row, raised): (&mut Vec<Child>, bool),
         range: &mut Range<usize>,
     ) {
         let arena = &hand.store.arena;
@@ -682,8 +720,12 @@ impl Edit {
             row.splice(at..at, children);
             // Of its first child a node says nothing.
             let second = if j < i { inner.len() } else { at };
-            row[second].key = above.keys[i.max(j)];
-            row[0].key = path.low(arena, depth, i.min(j));
+            if j > i || !raised {
+                row[second].key = above.keys[i.max(j)];
+            }
+            if j < i || !raised {
+                row[0].key = path.low(arena, depth, i.min(j));
+            }
             *range = i.min(j)..i.max(j) + 1;
             self.drop_node(hand, location);
             return;
@@ -886,14 +928,19 @@ impl Guard<'_> {
         }
         let root = Root {
             number: edit.number,
-            height: edit.height as u16,
-            members_height: edit.beside.0 as u16,
+            height: edit.height as u8,
+            members_height: edit.beside.0 as u8,
+            apart: if kind == Type::List { 0 } else { apart_units(edit.apart, edit.bytes) },
             elements: edit.elements,
             bytes: edit.bytes,
             top: AtomicU64::new(edit.top),
             moves: AtomicU64::new(1),
             state: AtomicU64::new(0),
-            beside: AtomicU64::new(if kind == Type::Hash { soonest } else { edit.beside.1 }),
+            beside: AtomicU64::new(match kind {
+                Type::Hash => soonest,
+                Type::List => edit.apart,
+                Type::Set | Type::SortedSet | Type::Stream => edit.beside.1,
+            }),
         };
         // SAFETY: the draft has room for a root, aligned to 8.
         unsafe { self.draft_leaf(&mut draft, &shape, ROOT_BYTES).as_mut_ptr().cast::<Root>().write(root) };

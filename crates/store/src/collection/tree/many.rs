@@ -1,13 +1,13 @@
 //! Many entries that are put into a tree which has none of them, or is asked whether it has: in the order of the tree, so
 //! that each leaf is made anew once for all that come into it.
 
-use super::super::build::{Full, NewEntry, fits_alone};
+use super::super::build::{Full, NewEntry, lies_apart};
 use super::super::change::Declined;
 use super::super::scores::word_of;
 use super::members::{ALIKE_MAX, ENTRY_BYTES, MembersBuilder, key_of};
 use super::ranked::find_in;
-use super::{ELEMENTS_MAX, Edit, Growth, Hand, LEAF_BYTES, ORDER_SHIFT};
-use crate::collection::{Made, Type};
+use super::{ELEMENTS_MAX, Edit, Growth, Hand, LEAF_BYTES, ORDER_SHIFT, key_by};
+use crate::collection::{Lasting, Made, Type};
 use crate::held::Scratch;
 use crate::{End, Store};
 use std::iter::Peekable;
@@ -65,7 +65,7 @@ impl Edit {
                 && bytes < count_max * AT_ONCE_BYTES
                 && let Some(made) = entries.next()
             {
-                if !fits_alone(kind, made.name, made.value) {
+                if !hand.store.element_fits(kind, made.name, made.value) {
                     return Err(Declined::TooLarge);
                 }
                 bytes += made.name.len();
@@ -89,7 +89,7 @@ impl Edit {
                     some.sort_unstable_by_key(|(hash, _)| *hash);
                     let mut sorted = some.iter().copied().peekable();
                     while sorted.peek().is_some() {
-                        self.put_into_leaf(hand, &mut sorted, false)?;
+                        self.put_into_leaf(hand, kind, &mut sorted, false)?;
                     }
                 }
             }
@@ -113,7 +113,7 @@ impl Edit {
         }
         let mut some: Vec<(u64, Made<'p>)> = Vec::with_capacity(entries.size_hint().0);
         for made in entries {
-            if !fits_alone(kind, made.name, made.value) {
+            if !hand.store.element_fits(kind, made.name, made.value) {
                 return Err(Declined::TooLarge);
             }
             some.push((hand.store.member_hash(made.name), made));
@@ -127,7 +127,7 @@ impl Edit {
         some.sort_unstable_by_key(|(hash, _)| *hash);
         let mut sorted = some.iter().copied().peekable();
         while sorted.peek().is_some() {
-            self.put_into_leaf(hand, &mut sorted, true)?;
+            self.put_into_leaf(hand, kind, &mut sorted, true)?;
         }
         Ok(())
     }
@@ -165,19 +165,28 @@ impl Edit {
     fn put_into_leaf<'p>(
         &mut self,
         hand: &mut Hand<'_>,
+        kind: Type,
         sorted: &mut Peekable<impl Iterator<Item = (u64, Made<'p>)>>,
         asks: bool,
     ) -> Result<(), Declined> {
-        let Some((hash, _)) = sorted.peek() else { return Ok(()) };
-        let path = self.path(hand.store, hash >> ORDER_SHIFT);
+        let Some(&(hash, made)) = sorted.peek() else { return Ok(()) };
+        if self.height == 0 || lies_apart(kind, made.name, made.value) {
+            sorted.next();
+            return self.put_one(hand, kind, made, asks);
+        }
+        let path = self.path(hand.store, key_by(hash));
         let high = path.high(&hand.store.arena, self.height - 1);
         let mut builder = std::mem::take(&mut self.builder);
-        builder.load(&self.leaf(hand.store, &path));
+        match self.leaf(hand.store, &path) {
+            // Parts are there: it comes behind them.
+            leaf if leaf.len() == 0 => builder.start(kind),
+            leaf => builder.load(&leaf),
+        }
         builder.make_roomy();
         let before = builder.leaf().len();
         let mut fault = None;
         while let Some(&(hash, Made { name, value, expires_at, .. })) = sorted.peek()
-            && high.is_none_or(|high| hash >> ORDER_SHIFT < high)
+            && high.is_none_or(|high| key_by(hash) < high)
             && (builder.leaf().len() == before || builder.loose_bytes() < APPENDED_BYTES)
         {
             let end = builder.leaf().len();
@@ -201,6 +210,22 @@ impl Edit {
         };
         self.builder = builder;
         done
+    }
+
+    /// The same of one of which something lies apart, or that is the first of all.
+    fn put_one(
+        &mut self,
+        hand: &mut Hand<'_>,
+        kind: Type,
+        made: Made<'_>,
+        asks: bool,
+    ) -> Result<(), Declined> {
+        let now = hand.local.now;
+        if asks && self.elements > 0 && self.with(hand.store, (made.name, now), |_, _| ()).is_some() {
+            return Err(Declined::Twice);
+        }
+        let lasting = if made.expires_at == 0 { Lasting::Never } else { Lasting::Until(made.expires_at) };
+        self.put(hand, kind, (made.name, made.value), lasting).map(drop)
     }
 
     /// Puts members behind all others into the scores tree.

@@ -14,7 +14,7 @@
 use super::members::{ALIKE_MAX, Members, key_of};
 use super::ranked::child_with;
 use super::rows::child_with_row;
-use super::{Inner, Root, Tree, header_of, leaf_at, location_of, node_word, word};
+use super::{Inner, Root, Tree, header_of, key_by, leaf_at, location_of, node_word, word};
 use crate::Store;
 use crate::arena::Arena;
 use crate::collection::stream::rows::{Rows, first_key};
@@ -186,8 +186,9 @@ impl Store {
         let top = word(root.elements, root.top.load(Ordering::Relaxed));
         let height = usize::from(root.height);
         self.check_node(root, tree.kind(), top, (height, 0, u64::MAX, true), &mut bytes);
-        if tree.kind() == Type::List {
-            self.check_apart(&tree);
+        match tree.kind() {
+            Type::List => self.check_apart(&tree),
+            Type::Hash | Type::Set | Type::SortedSet | Type::Stream => self.check_strings(&tree),
         }
         assert_eq!(root.members_height > 0, tree.kind() == Type::SortedSet, "sorted sets have members trees");
         let soonest = self.check_times(root.top.load(Ordering::Relaxed), height);
@@ -298,8 +299,8 @@ impl Store {
             let leaf = unsafe { leaf_at(arena, location) };
             assert!(!first || header.is_first_leaf(), "the first leaf is not marked");
             assert_eq!(leaf.kind(), kind);
-            // Those that have parts of elements are checked behind each other.
-            if kind != Type::List || leaf.len() > 0 {
+            // Those that have parts are checked behind each other.
+            if leaf.len() > 0 {
                 leaf.check(&|name| self.tag_of(name));
             }
             if kind == Type::Stream {
@@ -312,7 +313,7 @@ impl Store {
                     // The order of a list is that of its leaves.
                     Type::List | Type::Stream => break,
                     Type::SortedSet => leaf.word(i),
-                    Type::Hash | Type::Set => self.order_of(entry.name.text(&mut [0; DIGITS_MAX])),
+                    Type::Hash | Type::Set => key_by(self.member_hash(entry.name.text(&mut [0; DIGITS_MAX]))),
                 };
                 assert!(within(order), "an element in another leaf than its order says");
             }

@@ -120,10 +120,21 @@ impl Edit {
     /// What it has come to, to be read before anything else is allocated.
     pub(in crate::collection) fn tree<'g>(&self, store: &'g Store, kind: Type) -> Tree<'g> {
         let (len, bytes) = (self.elements as usize, self.bytes as usize);
-        let (members_height, members) = self.beside;
+        let ((members_height, members), apart) = (self.beside, self.apart);
         debug_assert!(!self.in_members);
         let soonest = if kind == Type::Hash { self.soonest(store) } else { 0 };
-        Tree { store, kind, top: self.top, height: self.height, len, bytes, members, members_height, soonest }
+        Tree {
+            store,
+            kind,
+            top: self.top,
+            height: self.height,
+            len,
+            bytes,
+            members,
+            members_height,
+            apart,
+            soonest,
+        }
     }
 
     /// The leaf with the element at a place below [`Edit::elements`].

@@ -12,7 +12,7 @@ use super::super::change::Declined;
 use super::super::times::{NEVER, time_of};
 use super::edit::Child;
 use super::{
-    Edit, HEIGHT_MAX, Hand, INNER_BYTES, Inner, NODE_BYTES, ORDER_SHIFT, Path, TIMES, leaf_at, node_word,
+    Edit, HEIGHT_MAX, Hand, INNER_BYTES, Inner, NODE_BYTES, Path, TIMES, key_by, leaf_at, node_word,
 };
 use crate::arena::Arena;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -81,9 +81,14 @@ impl Edit {
         if self.height == 0 { 0 } else { time_of(soonest_below(store, self.top)) }
     }
 
-    /// Loads the leaf at the end of a path, without fields whose time has passed.
+    /// Loads the leaf at the end of a path, without fields whose time has passed. Of a part nothing is.
     pub(super) fn load_live(&mut self, hand: &Hand<'_>, path: &Path, builder: &mut Builder) {
-        builder.load(&self.leaf(hand.store, path));
+        let leaf = self.leaf(hand.store, path);
+        if self.apart > 0 {
+            self.load_beside_parts(hand, &leaf, builder);
+        } else {
+            builder.load(&leaf);
+        }
         builder.make_roomy();
         let gone = builder.drop_expired(hand.local.now);
         self.elements -= gone as u64;
@@ -98,14 +103,14 @@ impl Edit {
         at: Millis,
     ) -> Result<(), Declined> {
         let hash = hand.store.member_hash(name);
-        let path = self.path(hand.store, hash >> ORDER_SHIFT);
+        let mut path = self.path(hand.store, key_by(hash));
         let mut builder = std::mem::take(&mut self.builder);
         self.load_live(hand, &path, &mut builder);
         let there = builder.leaf().find(name, hash as u8);
         let done = match there {
             Some(i) => {
                 builder.set_time(i, at);
-                self.store_leaf(hand, &path, &mut builder)
+                self.settle(hand, &mut path).and_then(|()| self.store_leaf(hand, &path, &mut builder))
             }
             None => {
                 debug_assert!(false, "it was found");
@@ -123,10 +128,10 @@ impl Edit {
         leaves_max: usize,
     ) -> Result<bool, Declined> {
         for _ in 0..leaves_max {
-            let Some(path) = self.path_to_due(hand.store, hand.local.now) else { return Ok(true) };
+            let Some(mut path) = self.path_to_due(hand.store, hand.local.now) else { return Ok(true) };
             let mut builder = std::mem::take(&mut self.builder);
             self.load_live(hand, &path, &mut builder);
-            let done = self.store_leaf(hand, &path, &mut builder);
+            let done = self.settle(hand, &mut path).and_then(|()| self.store_leaf(hand, &path, &mut builder));
             self.builder = builder;
             done?;
         }

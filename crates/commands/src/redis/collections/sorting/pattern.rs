@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use larder_store::{DIGITS_MAX, Item, Type, Value};
+use larder_store::{Collection, DIGITS_MAX, Element, Item, LongText, Type, Value};
 
 use crate::core::context::Context;
 use crate::core::tally::Tally;
@@ -34,6 +34,8 @@ pub(super) enum Found<'f> {
     Nothing,
     /// An element, or a field's value.
     Text(&'f [u8]),
+    /// A field's value that lies apart, and its hash.
+    Apart(&'f Collection<'f>, LongText<'f>),
     /// A string.
     String(&'f Item<'f>),
 }
@@ -133,7 +135,9 @@ impl Patterns {
         let item = find(cx, tally, &key, &hint);
         match (item.as_ref().map(|item| (item, item.value())), field) {
             (Some((_, Value::Collection(there))), Some(field)) if there.kind() == Type::Hash => {
-                match there.elements_at(now).field(&self.texts[field.clone()]) {
+                let there = there.elements_at(now);
+                match there.field(&self.texts[field.clone()]) {
+                    Some(Element::Apart(apart)) => found(Found::Apart(&there, apart)),
                     Some(value) => found(Found::Text(value.text(&mut [0; DIGITS_MAX]))),
                     None => found(Found::Nothing),
                 }

@@ -4,19 +4,19 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use larder_protocol::resp::parse_double;
-use larder_store::{Collection, Key, Made, Type};
+use larder_store::{Collection, Element, Key, Made, Type};
 
 use super::pattern::{Found, Patterns, Shape};
 use super::{Asked, sortable};
 use crate::core::output::{Mark, Output};
 use crate::core::work::{Lane, copying_ns};
-use crate::redis::call::{Call, ELEMENT_BYTES};
+use crate::redis::call::{Call, ELEMENT_BYTES, has_room};
 use crate::redis::collections::copied::Copied;
 use crate::redis::collections::making::Making;
 use crate::redis::collections::members::Sorted;
-use crate::redis::collections::{ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, SORTED_NS};
+use crate::redis::collections::{ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, SORTED_NS, put_element_of};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{copy_value, put_array, put_bulk, put_head, put_null, put_value};
+use crate::redis::reply::{copy_value, put_array, put_bulk, put_fail, put_head, put_null, put_value};
 use crate::redis::steps::again::Again;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
@@ -78,6 +78,8 @@ fn push(to: &mut Copied, before: &[u8], found: &Found<'_>) -> bool {
     match found {
         Found::Nothing => to.push(&[]),
         Found::Text(text) => to.push_both(before, text),
+        // It is longer than a leaf.
+        Found::Apart(..) => return true,
         Found::String(item) if item.value_bytes() > ELEMENT_BYTES as u64 => return true,
         Found::String(item) => to.push_made(|bytes| {
             bytes.extend_from_slice(before);
@@ -102,6 +104,7 @@ fn number_of(found: &Found<'_>) -> Result<f64, Fail> {
     match found {
         Found::Nothing => Ok(0.0),
         Found::Text(text) => number(text),
+        Found::Apart(..) => Err(NOT_A_NUMBER),
         Found::String(item) if item.value_bytes() > ELEMENT_BYTES as u64 => Err(NOT_A_NUMBER),
         Found::String(item) => {
             let mut text = Vec::new();
@@ -168,6 +171,8 @@ pub(super) struct Sorting {
     headed: bool,
     /// Bytes of the text of the next element that are replied.
     put: usize,
+    /// There is no room for what GET names of it.
+    is_refused: bool,
     /// What is made is looked at again before it is shown or stored.
     checks: bool,
     again: Option<(Again, Lane)>,
@@ -236,6 +241,7 @@ impl Sorting {
             making: None,
             headed: false,
             put: 0,
+            is_refused: false,
             checks: true,
             again: None,
             key_name: Vec::new(),
@@ -724,12 +730,31 @@ impl Sorting {
                 Some(shape) => {
                     ns += LOOK_NS;
                     let (cx, out) = ((&mut *call.cx, &mut *call.tally, db), &mut *call.out);
+                    // Bytes that are copied, and room that is wanting for them.
+                    let (mut copied, mut wanted) = (0, 0);
+                    let may_fail = std::mem::take(&mut self.is_refused);
                     let put = |found: Found<'_>| match found {
                         Found::Nothing => put_null(out, resp3),
                         Found::Text(text) => put_bulk(out, text),
+                        Found::Apart(_, apart) if !has_room(out, apart.len() + ELEMENT_ROOM) && may_fail => {
+                            put_fail(out, &Fail::HELD);
+                        }
+                        Found::Apart(_, apart) if !has_room(out, apart.len() + ELEMENT_ROOM) => {
+                            wanted = apart.len() + ELEMENT_ROOM;
+                        }
+                        Found::Apart(there, apart) => {
+                            copied = apart.len();
+                            put_element_of(out, there, &Element::Apart(apart));
+                        }
                         Found::String(item) => put_value(out, item),
                     };
                     self.patterns.look(cx, shape, text, &mut self.key_name, put);
+                    if wanted > 0 {
+                        // Of one for which there is none an error stands in its place.
+                        self.is_refused = call.make_room(wanted).is_err();
+                        continue;
+                    }
+                    ns += copying_ns(copied as u64);
                 }
             }
             // What is sent from its place is not copied.

@@ -53,14 +53,25 @@ impl Size {
         }
     }
 
+    /// Those that so many words name, where one may be named again and again.
+    fn named(self, count: u64) -> Size {
+        let longest = self.longest.min(self.bytes);
+        match self.some(count) {
+            some if longest > ELEMENT_BYTES as u64 => {
+                Size { bytes: longest.saturating_mul(count), elements: count, ..some }
+            }
+            some => some,
+        }
+    }
+
     /// Bytes of an element, at most.
     fn longest(self) -> u64 {
         self.longest.max(ELEMENT_BYTES as u64)
     }
 
-    /// Bytes of an element at random, on average: of no list, none is as long as those of one may be.
+    /// Bytes of an element at random, at most.
     fn each(self) -> u64 {
-        (self.bytes / self.least.max(1)).max(self.longest).min(self.bytes).min(ELEMENT_BYTES as u64)
+        (self.bytes / self.least.max(1)).max(self.longest).min(self.bytes).min(self.longest())
     }
 
     /// What it takes to reply its elements.
@@ -335,7 +346,10 @@ impl<'q> Scale<'q> {
                 (some.elements.saturating_mul(each_ns).saturating_add(some.entries_ns(there)), some.entries())
             }
             // They look at what they name.
-            Elements::Named => (0, there.some(args.len() as u64)),
+            Elements::Named => {
+                let told = there.named(args.len().saturating_sub(1) as u64);
+                (if there.longest > ELEMENT_BYTES as u64 { copying_ns(told.bytes) } else { 0 }, told)
+            }
             Elements::NamedScores => (0, Size { elements: args.len() as u64, ..none }),
             Elements::One => (0, there.some(1)),
             Elements::Few | Elements::MoveMember => (0, none),

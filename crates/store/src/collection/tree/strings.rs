@@ -1,0 +1,297 @@
+//! Values of fields that are too long for a leaf: they lie *apart*, in leaves of a hash's tree that have no fields.
+//!
+//! ```text
+//! key     63 … 16 order of a name │ 15 … 0 number of a part; 0 of a leaf with fields
+//!
+//! … leaf │ leaf: …, field of order o: bytes, label o.0 │ part o.1 │ part o.2 │ … │ leaf …
+//! ```
+//!
+//! All of them are leaves of the tree, which are moved, copied, counted and taken apart as others are. What is different:
+//!
+//! 1. A leaf with a field whose value lies apart has no field behind the order of that one: its parts are next to the leaf. So
+//!    one that is put in cuts the leaf there, and all other fields of the leaf may be short ones.
+//! 2. What a field says of its value is how long it is, and the *label*: the key before that of the first part. Where
+//!    several fields have one order, parts of each are numbered behind each other. No key changes, and no label.
+//! 3. A field whose order is behind the parts and before the next leaf belongs to no leaf. The way to it ends at a part,
+//!    where nothing is found; the first such field that is put in gets a leaf behind the parts.
+//! 4. Parts go before the leaf that named them is made anew, and come after it. No key of theirs is left above the leaves then.
+
+use super::super::build::{Builder, FIELD_BYTES_MAX, NewEntry, fits_alone, lies_apart};
+use super::super::change::Declined;
+use super::super::element::LongText;
+use super::super::leaf::Leaf;
+use super::apart::{ELEMENT_BYTES_MAX, PART_BYTES};
+use super::{Edit, Growth, Hand, ORDER_SHIFT, Path, Root, Tree, key_by, location_of, node_word};
+use crate::Store;
+use crate::collection::{DIGITS_MAX, Element, Entry, Lasting, Type};
+use crate::sync::atomic::Ordering;
+
+/// Parts of strings of one order, at most.
+const PARTS_MAX: u64 = (1 << ORDER_SHIFT) - 1;
+/// What the longest string is counted in by a root.
+const APART_UNIT: u64 = 128;
+
+const _: () = assert!(ELEMENT_BYTES_MAX / APART_UNIT <= u16::MAX as u64);
+const _: () = assert!((ELEMENT_BYTES_MAX as usize).div_ceil(PART_BYTES) < PARTS_MAX as usize);
+
+/// The longest string as the root of a tree of so many bytes says it: 0 where no string can lie apart.
+pub(super) fn apart_units(longest: u64, bytes: u64) -> u16 {
+    if bytes <= FIELD_BYTES_MAX as u64 { 0 } else { longest.min(bytes).div_ceil(APART_UNIT) as u16 }
+}
+
+/// The least key behind all parts of the order that a part with this key has.
+pub(super) fn behind_parts(key: u64) -> u64 {
+    // No order is behind the last one, so that nothing is put behind its parts.
+    (key | PARTS_MAX).wrapping_add(1)
+}
+
+/// Parts of a string.
+fn parts_of(bytes: usize) -> usize {
+    bytes.div_ceil(PART_BYTES)
+}
+
+impl Root {
+    /// What lies apart, as [`Tree`] and [`Edit`] have it: of a list the word of `apart.rs`, of others what the longest string
+    /// has, at most, as far as is known; 0 if none does.
+    pub(super) fn apart(&self, kind: Type) -> u64 {
+        match kind {
+            Type::List => self.beside.load(Ordering::Relaxed),
+            Type::Hash | Type::Set | Type::SortedSet | Type::Stream => {
+                (u64::from(self.apart) * APART_UNIT).min(self.bytes)
+            }
+        }
+    }
+}
+
+impl Edit {
+    /// Entry `i` of the leaf that is built is about to go, or gets another value: what lies apart of it goes with it.
+    #[inline]
+    pub(super) fn loosen(&mut self, builder: &Builder, i: usize) {
+        if self.apart > 0 {
+            self.note_loose(&builder.leaf().entry(i));
+        }
+    }
+
+    fn note_loose(&mut self, entry: &Entry<'_>) {
+        if let Element::Apart(apart) = entry.value {
+            self.loose.push((apart.label(), apart.len()));
+        }
+    }
+
+    /// Loads a leaf of a tree in which something lies apart: of a part nothing. What goes with fields that are due is noted.
+    pub(super) fn load_beside_parts(&mut self, hand: &Hand<'_>, leaf: &Leaf<'_>, builder: &mut Builder) {
+        if leaf.len() == 0 {
+            return builder.start(leaf.kind());
+        }
+        if leaf.soonest() != 0 && leaf.soonest() <= hand.local.now {
+            let due = leaf.entries(0..leaf.len()).filter(|entry| !entry.is_live(hand.local.now));
+            due.for_each(|entry| self.note_loose(&entry));
+        }
+        builder.load(leaf);
+    }
+
+    /// Takes out the parts of strings that no entry of the leaf at the end of the path has any more. The path leads to the same
+    /// leaf then.
+    #[inline]
+    pub(super) fn settle(&mut self, hand: &mut Hand<'_>, path: &mut Path) -> Result<(), Declined> {
+        if self.loose.is_empty() { Ok(()) } else { self.remove_loose(hand, path) }
+    }
+
+    #[cold]
+    fn remove_loose(&mut self, hand: &mut Hand<'_>, path: &mut Path) -> Result<(), Declined> {
+        let depth = self.height - 1;
+        let low = path.low(&hand.store.arena, depth, path.steps[depth].1);
+        // Else keys of theirs would lead behind those that come in their place.
+        self.leads_back = true;
+        let mut done = Ok(());
+        while let Some((label, bytes)) = self.loose.pop()
+            && done.is_ok()
+        {
+            let first = self.path(hand.store, label + 1);
+            done = self.remove_run(hand, first, parts_of(bytes));
+        }
+        self.leads_back = false;
+        done?;
+        *path = self.path(hand.store, low);
+        Ok(())
+    }
+
+    /// Has the leaf that is built name a value that lies apart, of the field that is `there` or of a new one at the end. Its
+    /// label.
+    #[cold]
+    pub(super) fn put_reference(
+        &mut self,
+        hand: &Hand<'_>,
+        builder: &mut Builder,
+        (there, hash): (Option<usize>, u64),
+        (name, value): (&[u8], &[u8]),
+    ) -> Result<u64, Declined> {
+        if value.len() > hand.store.element_bytes_max() {
+            return Err(Declined::TooLarge);
+        }
+        let i = match there {
+            Some(i) => {
+                // Its labels are free again.
+                builder.set_value(i, name.len(), b"")?;
+                i
+            }
+            None => {
+                let end = builder.leaf().len();
+                builder.insert(end, NewEntry { tag: hash as u8, name, value: b"", score: 0.0 })?;
+                end
+            }
+        };
+        let label = free_label(&builder.leaf(), key_by(hash), value.len()).ok_or(Declined::TooLarge)?;
+        builder.set_value_apart(i, &LongText::packed(value.len(), label))?;
+        self.apart = self.apart.max(value.len() as u64);
+        Ok(label)
+    }
+
+    /// Makes the parts of a string, behind the leaf that its label leads to.
+    #[cold]
+    pub(super) fn put_parts(&mut self, hand: &mut Hand<'_>, label: u64, text: &[u8]) -> Result<(), Declined> {
+        let path = self.path(hand.store, label);
+        let depth = self.height - 1;
+        let behind = path.steps[depth].1 + 1;
+        debug_assert!(self.news.is_empty());
+        self.write_parts(hand, label, text)?;
+        self.growth = Growth::Within;
+        self.climb(hand, &path, depth, behind..behind)
+    }
+
+    fn write_parts(&mut self, hand: &mut Hand<'_>, label: u64, text: &[u8]) -> Result<(), Declined> {
+        let keys = label + 1..;
+        keys.zip(text.chunks(PART_BYTES))
+            .try_for_each(|(key, part)| self.write_part(hand, (Type::Hash, key), 0, [part, &[]]))
+    }
+
+    /// Puts the first field into a tree that has none.
+    #[cold]
+    pub(super) fn put_first(
+        &mut self,
+        hand: &mut Hand<'_>,
+        kind: Type,
+        (name, value): (&[u8], &[u8]),
+        lasting: Lasting,
+    ) -> Result<bool, Declined> {
+        debug_assert!(self.elements == 0 && self.news.is_empty());
+        let hash = hand.store.member_hash(name);
+        let mut builder = std::mem::take(&mut self.builder);
+        builder.start(kind);
+        let label = if lies_apart(kind, name, value) {
+            self.put_reference(hand, &mut builder, (None, hash), (name, value)).map(Some)
+        } else {
+            let built = builder.insert(0, NewEntry { tag: hash as u8, name, value, score: 0.0 });
+            built.map(|()| None).map_err(Declined::from)
+        };
+        let done = label.and_then(|label| {
+            if kind == Type::Hash {
+                lasting.note(&mut builder, 0);
+            }
+            self.elements = 1;
+            self.unmarked = true;
+            self.write_leaf(hand, &builder, 0)?;
+            label.map_or(Ok(()), |label| self.write_parts(hand, label, value))?;
+            self.write_top(hand, 1)
+        });
+        self.builder = builder;
+        done.map(|()| true)
+    }
+}
+
+/// The first label behind which there are numbers for the parts of a string of so many bytes, of an order whose first key is
+/// `key`, and all of whose fields are in a leaf.
+fn free_label(leaf: &Leaf<'_>, key: u64, bytes: usize) -> Option<u64> {
+    let mut taken: Vec<(u64, u64)> = leaf
+        .entries(0..leaf.len())
+        .filter_map(|entry| match entry.value {
+            Element::Apart(apart) if key_by(apart.label()) == key => {
+                Some((apart.label(), parts_of(apart.len()) as u64))
+            }
+            _ => None,
+        })
+        .collect();
+    taken.sort_unstable();
+    let parts = parts_of(bytes) as u64;
+    let mut label = key;
+    for (other, its_parts) in taken {
+        if label + parts <= other {
+            break;
+        }
+        label = other + its_parts;
+    }
+    (label + parts <= key + PARTS_MAX).then_some(label)
+}
+
+impl Store {
+    /// A field with its value, a member or an element is no longer than one may be, whatever else is there.
+    pub fn element_fits(&self, kind: Type, name: &[u8], value: &[u8]) -> bool {
+        match kind {
+            Type::List => name.len() <= self.element_bytes_max(),
+            Type::Hash if lies_apart(kind, name, value) => value.len() <= self.element_bytes_max(),
+            Type::Hash | Type::Set | Type::SortedSet | Type::Stream => fits_alone(kind, name, value),
+        }
+    }
+
+    /// Checks that behind each leaf are all parts of what lies apart of its fields, and no others anywhere.
+    ///
+    /// # Panics
+    /// If it is not so.
+    pub(super) fn check_strings(&self, tree: &Tree<'_>) {
+        let mut path = tree.path_to(0);
+        let mut at = path.leaf;
+        // Keys and bytes of the parts that are to come.
+        let mut owed: Vec<(u64, usize)> = Vec::new();
+        loop {
+            let leaf = tree.leaf(at);
+            if leaf.len() == 0 {
+                let (key, bytes) = owed.pop().expect("a part of no string");
+                // SAFETY: the store is at rest, and the tree names a leaf there.
+                let own = unsafe { node_word(&self.arena, at, 8).load(Ordering::Relaxed) };
+                assert_eq!(
+                    (key_by(own), leaf.payload.len()),
+                    (key_by(key), bytes),
+                    "a part of another string"
+                );
+                assert!(own <= key, "a part is not found by its key");
+            } else {
+                assert!(owed.is_empty(), "a string without its parts");
+                if leaf.has_apart() {
+                    owed = self.parts_owed(tree, &leaf);
+                    let last = key_by(owed[0].0);
+                    for entry in leaf.entries(0..leaf.len()) {
+                        let key = key_by(self.member_hash(entry.name.text(&mut [0; DIGITS_MAX])));
+                        let is_apart = matches!(entry.value, Element::Apart(_));
+                        assert!(key == last || key < last && !is_apart, "a field behind one with parts");
+                    }
+                }
+            }
+            let Some(word) = path.go_on(&self.arena, tree.height - 1) else { break };
+            at = location_of(word);
+        }
+        assert!(owed.is_empty(), "a string without its parts");
+    }
+
+    /// Keys and bytes of the parts of what lies apart of the fields of a leaf, the last first.
+    fn parts_owed(&self, tree: &Tree<'_>, leaf: &Leaf<'_>) -> Vec<(u64, usize)> {
+        let mut owed = Vec::new();
+        for entry in leaf.entries(0..leaf.len()) {
+            let Element::Apart(apart) = entry.value else { continue };
+            assert!((1..=tree.apart as usize).contains(&apart.len()), "a string longer than the root says");
+            assert!(entry.name.len() + apart.len() > FIELD_BYTES_MAX, "what fits a leaf lies in one");
+            let mut left = apart.len();
+            for key in apart.label() + 1.. {
+                let bytes = left.min(PART_BYTES);
+                owed.push((key, bytes));
+                left -= bytes;
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        owed.sort_unstable();
+        owed.windows(2).for_each(|two| assert!(two[0].0 < two[1].0, "a part of two strings"));
+        owed.reverse();
+        owed
+    }
+}

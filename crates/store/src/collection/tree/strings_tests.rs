@@ -1,0 +1,491 @@
+//! Values of fields that lie apart, in hashes in trees, against a map. Leaves, nodes and parts are small here: a value of
+//! 17,000 bytes has 25 parts, below several nodes.
+
+use super::tests::{NOW, height, move_all, store};
+use crate::collection::build::FIELD_BYTES_MAX;
+use crate::collection::{
+    BulkLoad, Collection, Copied, DIGITS_MAX, Declined, Due, Element, Fields, Lasting, Made, Type,
+};
+use crate::worker::Guard;
+use crate::{Attributes, Config, Expect, Key, Store};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Values with their times, 0 for never.
+type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
+
+/// Two names of one order, with the seed of tests.
+const ALIKE: [&[u8]; 2] = [b"f297588", b"f63139430"];
+
+fn text(there: &Collection<'_>, element: &Element<'_>) -> Vec<u8> {
+    match element {
+        Element::Apart(apart) => {
+            let all: Vec<u8> = there.parts(apart).flatten().copied().collect();
+            assert_eq!(all.len(), element.len());
+            all
+        }
+        element => element.text(&mut [0; DIGITS_MAX]).to_vec(),
+    }
+}
+
+fn live(map: &Map, now: u64) -> Map {
+    let is_live = |at: u64| at == 0 || at > now;
+    map.iter()
+        .filter(|(_, (_, at))| is_live(*at))
+        .map(|(name, known)| (name.clone(), known.clone()))
+        .collect()
+}
+
+/// All that can be asked of the hash is as the map has it.
+fn compare(guard: &mut Guard<'_>, key: &Key<'_>, map: &Map) {
+    guard.check_tree(key);
+    let map = live(map, guard.now());
+    if let Some(there) = guard.collection(key, Type::Hash).unwrap() {
+        for (name, (value, at)) in &map {
+            let found = there.field(name).expect("it is there");
+            assert_eq!(&text(&there, &found), value);
+            assert!(there.is(&found, &Element::of(value)));
+            assert_eq!(there.entry_named(name).unwrap().expires_at, *at);
+        }
+        assert!(there.field(b"nobody's").is_none());
+    }
+    while let Due::More(_) = guard.hash_take_due(key).unwrap() {}
+    guard.check_tree(key);
+    let Some(there) = guard.collection(key, Type::Hash).unwrap() else {
+        assert!(map.is_empty());
+        return;
+    };
+    let known =
+        |entry: crate::Entry<'_>| (text(&there, &entry.name), (text(&there, &entry.value), entry.expires_at));
+    assert_eq!(there.len(), map.len());
+    assert_eq!(there.entries(0..there.len()).map(known).collect::<Map>(), map);
+    assert_eq!(there.entries_back(0..there.len()).map(known).collect::<Map>(), map);
+    let longest = map.values().map(|(value, _)| value.len()).max().unwrap_or(0);
+    assert!(longest < 16_384 || there.longest_apart() >= longest);
+    let (mut cursor, mut scanned) = (0, 0);
+    loop {
+        let mut places = Vec::new();
+        let next = there.scan(cursor, &mut places);
+        scanned += places.into_iter().map(|range| range.len()).sum::<usize>();
+        assert!(next == 0 || next > cursor && next < 1 << 48);
+        cursor = next;
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!(scanned, map.len(), "each once");
+}
+
+fn value(n: usize, bytes: usize) -> Vec<u8> {
+    let seed = (n % 5) as u32;
+    (0..bytes as u32).map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+fn name(n: usize) -> Vec<u8> {
+    ALIKE.get(n).map_or_else(|| format!("f{n}").into_bytes(), |name| name.to_vec())
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Set { from: usize, count: usize, bytes: usize, lasting: u8, in_ms: u64 },
+    Expire { from: usize, count: usize, in_ms: u64 },
+    Persist { from: usize, count: usize },
+    Change { field: usize },
+    Take { from: usize, count: usize },
+    Wait { ms: u64 },
+    Copy,
+    CopySome,
+    Carry,
+    Move,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bytes = prop_oneof![
+        4 => 0..30_usize,
+        2 => Just(300_usize),
+        1 => FIELD_BYTES_MAX - 8..FIELD_BYTES_MAX,
+        4 => Just(17_000_usize),
+        1 => Just(30 * 700_usize),
+        1 => Just(30_000_usize),
+    ];
+    let fields = || (0..40_usize, 1..5_usize);
+    prop_oneof![
+        8 => (fields(), bytes, 0..4_u8, 1..1_000_u64).prop_map(|((from, count), bytes, lasting, in_ms)| {
+            Step::Set { from, count, bytes, lasting, in_ms }
+        }),
+        2 => (fields(), 0..1_000_u64).prop_map(|((from, count), in_ms)| Step::Expire { from, count, in_ms }),
+        1 => fields().prop_map(|(from, count)| Step::Persist { from, count }),
+        2 => (0..40_usize).prop_map(|field| Step::Change { field }),
+        5 => (0..40_usize, 1..12_usize).prop_map(|(from, count)| Step::Take { from, count }),
+        2 => (0..400_u64).prop_map(|ms| Step::Wait { ms }),
+        1 => Just(Step::Copy),
+        1 => Just(Step::CopySome),
+        1 => Just(Step::Carry),
+        2 => Just(Step::Move),
+    ]
+}
+
+fn copy_some(store: &Arc<Store>, guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) {
+    let version = guard.peek(from).hit().unwrap().cas();
+    let mut load = BulkLoad::new(store, Type::Hash);
+    while guard.load_copy(&mut load, (from, version), to).unwrap() == Copied::More {}
+    publish(guard, load, to);
+}
+
+fn publish(guard: &mut Guard<'_>, mut load: BulkLoad, to: &Key<'_>) {
+    while !guard.load_finish(&mut load, to).unwrap() {}
+    guard.load_publish(load, to, &Attributes::default(), Expect::Any).unwrap().unwrap();
+}
+
+fn is_as_a_map(steps: &[Step]) {
+    let (store, mut worker) = store(32);
+    let (mut map, mut now, mut n) = (Map::new(), NOW, 0);
+    for step in steps {
+        let mut guard = worker.enter(now);
+        let (key, other) = (guard.key(b"key"), guard.key(b"other, with a longer name"));
+        n += 1;
+        map = live(&map, now);
+        match *step {
+            Step::Set { from, count, bytes, lasting, in_ms } => {
+                // Short ones between them.
+                let pairs: Vec<(Vec<u8>, Vec<u8>)> = (0..count)
+                    .map(|i| (name(from + i), value(n + i, if i % 2 == 0 { bytes } else { 5 })))
+                    .collect();
+                let lasting = match lasting {
+                    0 | 1 => Lasting::Never,
+                    2 => Lasting::Keep,
+                    _ => Lasting::Until(now + in_ms),
+                };
+                let slices = pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice()));
+                assert_eq!(guard.hash_set_lasting(&key, slices, Fields::Any, lasting), Ok(true));
+                for (name, value) in pairs {
+                    let old = map.get(&name).map_or(0, |(_, at)| *at);
+                    let at = match lasting {
+                        Lasting::Never => 0,
+                        Lasting::Keep => old,
+                        Lasting::Until(at) => at,
+                    };
+                    map.insert(name, (value, at));
+                }
+            }
+            Step::Expire { from, count, in_ms } => {
+                let names: Vec<Vec<u8>> = (from..from + count).map(name).collect();
+                let (at, mut done) = (now + in_ms, Vec::new());
+                guard.hash_expire(&key, names.iter().map(Vec::as_slice), at, |_| true, &mut done).unwrap();
+                for name in names {
+                    map.entry(name).and_modify(|(_, old)| *old = at);
+                }
+            }
+            Step::Persist { from, count } => {
+                let names: Vec<Vec<u8>> = (from..from + count).map(name).collect();
+                guard.hash_persist(&key, names.iter().map(Vec::as_slice), &mut Vec::new()).unwrap();
+                for name in names {
+                    map.entry(name).and_modify(|(_, old)| *old = 0);
+                }
+            }
+            Step::Change { field } => {
+                let (name, new) = (name(field), value(n, 17_500));
+                let done = guard.hash_update(&key, &name, |_| Ok::<_, Declined>(&new));
+                assert!(done.is_ok());
+                let at = map.get(&name).map_or(0, |(_, at)| *at);
+                map.insert(name, (new, at));
+            }
+            Step::Take { from, count } => {
+                let names: Vec<Vec<u8>> = (from..from + count).map(name).collect();
+                let gone = names.iter().filter(|name| map.remove(*name).is_some()).count();
+                assert_eq!(guard.remove_named(&key, Type::Hash, names.iter().map(Vec::as_slice)), Ok(gone));
+            }
+            Step::Wait { ms } => now += ms,
+            Step::Copy | Step::CopySome => {
+                while let Due::More(_) = guard.hash_take_due(&key).unwrap() {}
+                if matches!(step, Step::CopySome) && height(&mut guard, &key) > 0 {
+                    copy_some(&store, &mut guard, &key, &other);
+                } else {
+                    let copied = guard.collection_copy(&key, &other, Expect::Any).unwrap();
+                    assert_eq!(copied.is_ok(), !map.is_empty());
+                }
+                if !map.is_empty() {
+                    compare(&mut guard, &other, &map);
+                }
+            }
+            Step::Carry => {
+                guard.begin([key, other]);
+                if guard.peek(&key).hit().is_some() {
+                    assert!(guard.collection_carry(&key, &other, Expect::Any).unwrap().is_ok());
+                    assert!(guard.collection_carry(&other, &key, Expect::Absent).unwrap().is_ok());
+                }
+                guard.finish();
+            }
+            Step::Move => move_all(&store, &mut guard),
+        }
+        if !matches!(step, Step::Wait { .. }) {
+            compare(&mut guard, &key, &map);
+        }
+        drop(guard);
+        worker.rest();
+    }
+    drop(worker);
+    store.check();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_hash_with_values_apart_is_as_a_map(steps in proptest::collection::vec(step(), 1..30)) {
+        is_as_a_map(&steps);
+    }
+}
+
+/// Of fields of one order each has parts of its own, whichever comes, goes and grows first.
+#[test]
+fn values_of_fields_of_one_order_lie_apart_beside_each_other() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let [one, other] = ALIKE;
+    assert_eq!(store.order_of(one), store.order_of(other), "the seed of tests is another one");
+    let mut map = Map::new();
+    for round in 0..200_usize {
+        let (name, bytes) = (ALIKE[round / 2 % 2], [20_000, 5, 17_000, 60_000][round * 7 / 3 % 4]);
+        if round % 5 == 4 {
+            guard.remove_named(&key, Type::Hash, [name].into_iter()).unwrap();
+            map.remove(name);
+        } else {
+            let new = value(round, bytes);
+            guard.hash_set(&key, [(name, new.as_slice())].into_iter()).unwrap();
+            map.insert(name.to_vec(), (new, 0));
+        }
+        if round % 3 == 0 {
+            let (name, new) = (format!("{round}").into_bytes(), value(round, 17_000));
+            guard.hash_set(&key, [(name.as_slice(), new.as_slice())].into_iter()).unwrap();
+            map.insert(name, (new, 0));
+        }
+        compare(&mut guard, &key, &map);
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn a_change_with_values_apart_of_which_any_allocation_is_refused_has_done_nothing() {
+    let (store, mut worker) = store(16);
+    let bytes = |n: usize| if n.is_multiple_of(3) { 17_000 } else { n };
+    let mut map: Map = (0..20).map(|n| (name(n), (value(n, bytes(n)), 0))).collect();
+    {
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"key");
+        let pairs = map.iter().map(|(name, (value, _))| (name.as_slice(), value.as_slice()));
+        guard.hash_set(&key, pairs).unwrap();
+    }
+    let mut refused = 0;
+    for change in 0..7 {
+        for budget in 0.. {
+            let mut guard = worker.enter(NOW);
+            let (key, other) = (guard.key(b"key"), guard.key(b"other"));
+            let before = guard.peek(&key).hit().unwrap().cas();
+            let new: Vec<(Vec<u8>, Vec<u8>)> = match change {
+                // New ones; short for long; long for long and for short.
+                0 => vec![(name(50), value(1, 18_000)), (name(51), value(2, 5))],
+                1 => vec![(name(0), value(3, 7)), (name(3), value(3, 7))],
+                _ => vec![(name(6), value(4, 16_400)), (name(7), value(5, 40_000))],
+            };
+            guard.local.refuse_after = Some(budget);
+            let names = new.iter().map(|(name, _)| name.as_slice());
+            let done = match change {
+                0..=2 => {
+                    let values = new.iter().map(|(_, value)| value.as_slice());
+                    guard.hash_set(&key, names.clone().zip(values)).map(drop)
+                }
+                3 => guard.remove_named(&key, Type::Hash, names.take(1)).map(drop),
+                4 => guard
+                    .collection_copy(&key, &other, Expect::Any)
+                    .map(|done| done.map(drop))
+                    .and_then(|done| done.map_err(|_| Declined::NoMemory)),
+                5 => guard.hash_expire(&key, names, NOW + 5, |_| true, &mut Vec::new()),
+                _ => guard.hash_persist(&key, names, &mut Vec::new()),
+            };
+            guard.local.refuse_after = None;
+            if done.is_ok() {
+                match change {
+                    0..=2 => map.extend(new.into_iter().map(|(name, value)| (name, (value, 0)))),
+                    3 => drop(map.remove(&name(6))),
+                    4 => compare(&mut guard, &other, &map),
+                    _ => drop(
+                        map.entry(name(7)).and_modify(|(_, at)| *at = if change == 5 { NOW + 5 } else { 0 }),
+                    ),
+                }
+                compare(&mut guard, &key, &map);
+                break;
+            }
+            assert_eq!(done, Err(Declined::NoMemory));
+            refused += 1;
+            assert_eq!(guard.peek(&key).hit().unwrap().cas(), before);
+            compare(&mut guard, &key, &map);
+        }
+    }
+    assert!(refused > 100, "{refused}");
+    drop(worker);
+    store.check();
+}
+
+/// What is made at once, and what comes over several batches, has them, in the first field, too.
+#[test]
+fn hashes_that_are_made_have_values_apart() {
+    let (store, mut worker) = store(16);
+    let all: Vec<(Vec<u8>, Vec<u8>)> =
+        (0..14).map(|n| (name(n), value(n, if n % 4 == 0 { 17_000 } else { 50 }))).collect();
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    for len in 1..all.len() {
+        let at = |n: usize| if n.is_multiple_of(8) { NOW + 50 } else { 0 };
+        let entries = || {
+            let made = |(n, (name, value)): (usize, &'_ (Vec<u8>, Vec<u8>))| (n, name.clone(), value.clone());
+            all[..len].iter().enumerate().map(made)
+        };
+        let rows: Vec<(usize, Vec<u8>, Vec<u8>)> = entries().collect();
+        let made =
+            || rows.iter().map(|(n, name, value)| Made { name, value, score: 0.0, expires_at: at(*n) });
+        let map: Map = rows.iter().map(|(n, name, value)| (name.clone(), (value.clone(), at(*n)))).collect();
+        let stored = guard.collection_store(&key, Type::Hash, made(), &Attributes::default(), Expect::Any);
+        assert!(stored.unwrap().is_ok());
+        compare(&mut guard, &key, &map);
+        let mut load = BulkLoad::new(&store, Type::Hash);
+        for entry in made() {
+            guard.load_fill(&mut load, &key, std::iter::once(entry)).unwrap();
+        }
+        let again = made().next_back().unwrap();
+        publish(&mut guard, load, &key);
+        compare(&mut guard, &key, &map);
+        let mut load = BulkLoad::new(&store, Type::Hash);
+        guard.load_fill(&mut load, &key, made()).unwrap();
+        let twice = guard.load_fill(&mut load, &key, std::iter::once(again));
+        assert_eq!(twice, Err(Declined::Twice));
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn a_value_has_the_bytes_that_it_may_have_and_no_more() {
+    let (store, mut worker) = store(64);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let most = store.element_bytes_max();
+    assert_eq!(most, 4 << 20);
+    for (name_bytes, bytes, fits) in [
+        (1, most - 1, true),
+        (1, most, true),
+        (1, most + 1, false),
+        (FIELD_BYTES_MAX - 13, 14, true),
+        (FIELD_BYTES_MAX - 13, most, true),
+        (FIELD_BYTES_MAX - 12, 13, false),
+        (FIELD_BYTES_MAX - 12, 12, true),
+        (FIELD_BYTES_MAX, 0, true),
+        (FIELD_BYTES_MAX + 1, 0, false),
+    ] {
+        for others in [false, true] {
+            let _ = guard.delete(&key, Expect::Present);
+            let mut map = Map::new();
+            if others {
+                let pairs: Vec<Vec<u8>> = (0..60).map(name).collect();
+                guard.hash_set(&key, pairs.iter().map(|name| (name.as_slice(), &b"v"[..]))).unwrap();
+                map.extend(pairs.into_iter().map(|name| (name, (b"v".to_vec(), 0))));
+            }
+            let (name, value) = (vec![b'n'; name_bytes], value(1, bytes));
+            let done = guard.hash_set(&key, [(name.as_slice(), value.as_slice())].into_iter());
+            assert_eq!(done, if fits { Ok(1) } else { Err(Declined::TooLarge) }, "{name_bytes} {bytes}");
+            assert_eq!(store.element_fits(Type::Hash, &name, &value), fits);
+            if fits {
+                let mut done = Vec::new();
+                guard.hash_expire(&key, [name.as_slice()].into_iter(), NOW + 9, |_| true, &mut done).unwrap();
+                map.insert(name, (value, NOW + 9));
+            }
+            compare(&mut guard, &key, &map);
+        }
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// A store that evicts nothing is filled to the last chunk: whatever is in it can be taken out, and all comes back.
+#[test]
+fn values_apart_are_taken_out_of_a_full_store() {
+    for deleted in [false, true] {
+        let store = Store::new(Config { memory_bytes: 8 << 20, evict: false, ..Config::default() });
+        let store = store.unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut counts = Vec::new();
+        for _ in 0..3 {
+            let mut map = Map::new();
+            loop {
+                let mut guard = worker.enter(NOW);
+                let key = guard.key(b"key");
+                let (name, new) = (name(map.len()), value(map.len(), 20_000));
+                match guard.hash_set(&key, [(name.as_slice(), new.as_slice())].into_iter()) {
+                    Ok(count) => assert_eq!((count, map.insert(name, (new, 0))), (1, None)),
+                    Err(declined) => {
+                        assert_eq!(declined, Declined::NoMemory);
+                        break;
+                    }
+                }
+            }
+            counts.push(map.len());
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            let bytes = guard.peek(&key).hit().unwrap().value_bytes();
+            assert!((20_000..22_000).contains(&(bytes as usize / map.len())), "{bytes} for {}", map.len());
+            compare(&mut guard, &key, &map);
+            if deleted {
+                guard.delete(&key, Expect::Present).unwrap();
+                drop(guard);
+            } else {
+                drop(guard);
+                while let Some((name, _)) = map.pop_first() {
+                    let mut guard = worker.enter(NOW);
+                    let key = guard.key(b"key");
+                    assert_eq!(guard.remove_named(&key, Type::Hash, [name.as_slice()].into_iter()), Ok(1));
+                    if map.len().is_multiple_of(50) {
+                        compare(&mut guard, &key, &map);
+                    }
+                    drop(guard);
+                    worker.rest();
+                }
+            }
+            for _ in 0..2_000 {
+                worker.enter(NOW).maintain();
+            }
+            assert_eq!(store.trees.count(), 0);
+        }
+        // Later ones find spans that were given to other classes.
+        assert!(counts[0] > 300 && counts[1] == counts[2] && counts[0] - counts[1] < 10, "{counts:?}");
+        drop(worker);
+        store.check();
+    }
+}
+
+/// Bytes are given back, and with them that something lies apart.
+#[test]
+fn a_hash_forgets_what_lay_apart() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let pairs: Vec<Vec<u8>> = (0..200).map(name).collect();
+    guard.hash_set(&key, pairs.iter().map(|name| (name.as_slice(), &b"v"[..]))).unwrap();
+    let bytes = |guard: &mut Guard<'_>| guard.peek(&key).hit().unwrap().value_bytes();
+    let before = bytes(&mut guard);
+    guard.hash_set(&key, [(&b"long"[..], &value(1, 100_000)[..])].into_iter()).unwrap();
+    assert!(guard.collection(&key, Type::Hash).unwrap().unwrap().longest_apart() >= 100_000);
+    assert!(bytes(&mut guard) - before > 100_000);
+    guard.hash_set(&key, [(&b"long"[..], &b"short"[..])].into_iter()).unwrap();
+    let after = bytes(&mut guard);
+    assert!(after.abs_diff(before) < 400, "{before} {after}");
+    assert_eq!(guard.collection(&key, Type::Hash).unwrap().unwrap().longest_apart(), 0);
+    drop(guard);
+    drop(worker);
+    store.check();
+}
