@@ -17,7 +17,8 @@
 //! - No collection is empty: the last element takes the key with it.
 //! - Fields of a hash may expire, each at its own time ([`fields`]).
 //! - Expiry stays when elements change; each change is a new version, which watches hear of.
-//! - No element is larger than a chunk: what would be is refused ([`Declined::TooLarge`]), and nothing is changed.
+//! - No member, name of a field or entry is larger than a chunk, and no element of a list or value of a field larger than
+//!   [`Store::element_bytes_max`]: what would be is refused ([`Declined::TooLarge`]), and nothing is changed.
 //!
 //! `element.rs`, `scores.rs`, `leaf.rs` and `build.rs` know bytes and nothing of the store; `hash.rs`, `set.rs`, `sorted.rs`,
 //! `list.rs`, `stream.rs`, `whole.rs` and `load.rs` are the verbs; `change.rs` is what all that write have in common; `tree.rs`

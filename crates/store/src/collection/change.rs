@@ -4,7 +4,8 @@
 //! 2. The change is made to a copy in this worker's hands, or found to be none: then nothing is written.
 //! 3. A chunk of the class that fits is allocated and filled; without memory nothing has happened.
 //! 4. It is published as every item is ([`crate::write`]) if the item is still the one that was looked at; else all of
-//!    it begins again. An empty one is not published: the key is deleted, on the same condition.
+//!    it begins again. An empty one is not published: the key is deleted, on the same condition. What was long to make
+//!    and came too late twice holds the key for its third attempt: else it might never be in time.
 
 use super::build::{Builder, Full, NewEntry, lies_apart};
 use super::element::Element;
@@ -20,6 +21,13 @@ use crate::worker::Guard;
 use crate::write::{Draft, Token, Unpublished};
 use crate::{Attributes, End, Expect, Item, Key, Lookup, Millis, Refusal, Seen, Stored};
 use std::ops::Range;
+
+/// So many attempts to change a collection may come too late, …
+const LATE_MAX: usize = 2;
+/// … of which the last has made more bytes of nodes than this: some 20 µs.
+const LONG_BYTES: u64 = 64 << 10;
+/// One that has made more than this, some 0.5 ms, is not made three times.
+const LONGEST_BYTES: u64 = 1 << 20;
 
 /// Why a collection was not changed, or not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,12 +256,13 @@ impl<'c> Workpiece<'c> {
         self.edit.set_time(&mut self.hand, name, at)
     }
 
-    /// Takes out fields whose time has passed, of a tree so many leaves of them; true if there is nothing more that is due.
-    pub(super) fn drop_due(&mut self, leaves_max: usize) -> Result<bool, Declined> {
+    /// Takes out fields whose time has passed, of a tree so many leaves of them at most; true if there is nothing more that is
+    /// due, and how many leaves that came to, about.
+    pub(super) fn drop_due(&mut self, leaves_max: usize) -> Result<(bool, usize), Declined> {
         if !self.is_tree() {
             // It has happened.
             self.written |= self.expired > 0;
-            return Ok(true);
+            return Ok((true, 1));
         }
         let before = self.edit.expired;
         let all = self.edit.drop_due(&mut self.hand, leaves_max)?;
@@ -469,13 +478,22 @@ impl Guard<'_> {
         let mut edit = std::mem::take(&mut self.local.edit);
         edit.hold();
         self.spare(Some(key));
+        let (mut late, mut holds) = (0, false);
         let done = loop {
             match self.change_through(key, kind, (&mut builder, &mut edit), &mut change) {
                 Ok(Some(done)) => break Ok(done),
-                Ok(None) => {}
+                Ok(None) => late += 1,
                 Err(refused) => break Err(refused),
             }
+            let is_due = late >= LATE_MAX || edit.made_bytes > LONGEST_BYTES;
+            if is_due && edit.made_bytes > LONG_BYTES && !self.in_transaction() {
+                self.begin([*key]);
+                holds = true;
+            }
         };
+        if holds {
+            self.finish();
+        }
         self.spare(None);
         edit.let_go(self.store);
         self.local.builder = builder;

@@ -15,7 +15,7 @@ use crate::event::Event;
 use crate::worker::Guard;
 use crate::{Key, Lookup, Millis, Value};
 
-/// Leaves from which what is due is taken at a time: some 0.2 ms.
+/// Leaves from which what is due is taken at a time: some 0.2 ms, and as much again where values have many parts.
 const LEAVES_AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 3 } else { 64 };
 
 /// How long a field lasts that is given a value.
@@ -70,9 +70,9 @@ pub enum Timed {
 /// What settling a hash came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing was due, or all of it has gone; so many leaves were made anew, about.
+    /// Nothing was due, or all of it has gone, which took as long as so many leaves that are made anew, about.
     Done(usize),
-    /// There is more, for the next time.
+    /// The same, and there is more for the next time.
     More(usize),
 }
 
@@ -179,10 +179,10 @@ impl Guard<'_> {
             Lookup::Hit(_) | Lookup::Miss | Lookup::Expired | Lookup::Flushed => return Ok(Due::Done(0)),
         }
         let taken = self.take_out_of_collection(key, Type::Hash, |hash| {
-            let all = hash.drop_due(LEAVES_AT_ONCE)?;
-            Ok::<_, Declined>((all, hash.len() == 0))
+            let (all, leaves) = hash.drop_due(LEAVES_AT_ONCE)?;
+            Ok::<_, Declined>((all, leaves, hash.len() == 0))
         });
-        let (all, emptied) = match taken {
+        let (all, leaves, emptied) = match taken {
             Ok(changed) => changed.answer,
             // Somebody has put something else there.
             Err(Declined::Type) => return Ok(Due::Done(0)),
@@ -191,7 +191,7 @@ impl Guard<'_> {
         if emptied {
             self.local.note_key(self.store, Event::Emptied, key);
         }
-        Ok(if all { Due::Done(LEAVES_AT_ONCE) } else { Due::More(LEAVES_AT_ONCE) })
+        Ok(if all { Due::Done(leaves) } else { Due::More(leaves) })
     }
 
     /// Tells that fields have gone whose time has passed.

@@ -39,6 +39,11 @@ fn element(number: i64) -> String {
     if number % 9 == 0 { format!("{number:0>17000}") } else { number.to_string() }
 }
 
+/// What fields have at a number: some lie apart.
+fn value(number: u64) -> String {
+    if number % 5 == 0 { format!("{number:0>17000}") } else { number.to_string() }
+}
+
 fn text(there: &Collection<'_>, element: &Element<'_>) -> Vec<u8> {
     let mut text = Vec::new();
     there.each_part(element, |part| text.extend_from_slice(part));
@@ -143,10 +148,13 @@ pub fn join_evicted(cast: &mut Cast, threads: u64, steps: u64) {
 fn all_fields(actor: &mut Actor) {
     actor.batch(|guard, stage, _| {
         let key = guard.key(HASH);
-        let value = format!("{:060}", stage.number());
+        let number = stage.number();
+        // Beside two whose values may lie apart.
+        let (value, long) = (format!("{number:060}"), value(number));
         let names: Vec<String> = (0..MEMBERS).map(|n| n.to_string()).collect();
         let pairs = names.iter().map(|name| (name.as_bytes(), value.as_bytes()));
-        let set = guard.hash_set(&key, pairs);
+        let ends = ["first", "last"].map(|name| (name.as_bytes(), long.as_bytes()));
+        let set = guard.hash_set(&key, ends.into_iter().chain(pairs));
         assert!(set.is_ok() || !stage.evicts, "a write is refused: {set:?}");
     });
     actor.batch(|guard, _, _| {
@@ -157,6 +165,12 @@ fn all_fields(actor: &mut Actor) {
         for n in 1..MEMBERS {
             assert_eq!(hash.field(n.to_string().as_bytes()), first, "a moment that never was");
         }
+        let end = |name: &[u8]| hash.field(name).map(|value| text(&hash, &value)).expect("it was set, too");
+        let (long, last) = (end(b"first"), end(b"last"));
+        assert_eq!(long, last, "a moment that never was");
+        let number = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok());
+        let first = first.map(|first| text(&hash, &first)).and_then(|first| number(&first));
+        assert_eq!(number(&long), first, "a moment that never was");
     });
 }
 
@@ -211,14 +225,15 @@ fn count(actor: &mut Actor, all: &All) {
 fn together(actor: &mut Actor) {
     actor.batch(|guard, stage, _| {
         let key = guard.key(HASH);
-        let value = stage.number().to_string();
+        let value = value(stage.number());
         let pairs = [(&b"one"[..], value.as_bytes()), (b"other", value.as_bytes())];
         guard.hash_set(&key, pairs.into_iter()).expect("memory");
     });
     actor.batch(|guard, _, _| {
         let key = guard.key(HASH);
         let hash = guard.collection(&key, Type::Hash).expect("a hash").expect("nothing takes it out");
-        assert_eq!(hash.field(b"one"), hash.field(b"other"), "a moment that never was");
+        let field = |name: &[u8]| hash.field(name).map(|value| text(&hash, &value));
+        assert_eq!(field(b"one"), field(b"other"), "a moment that never was");
     });
 }
 

@@ -77,6 +77,8 @@ struct Plan {
     count: usize,
     end: End,
     names: Vec<Vec<u8>>,
+    /// Of fields with these names.
+    values: Vec<Vec<u8>>,
 }
 
 impl Plan {
@@ -103,12 +105,20 @@ impl Plan {
                 _ => format!("element {n}").into_bytes(),
             }
         };
+        let names: Vec<Vec<u8>> = (0..count).map(string).collect();
+        let value = |(i, name): (usize, &Vec<u8>)| {
+            // About as long as a leaf may have them, and longer.
+            let n = (op.bytes * 5 + i * 11 + writes as usize) % 60;
+            let long = kind == Type::Hash && !wide && n % 20 == 13;
+            if long { vec![n as u8; 16_325 + n / 20 * 10 + i % 2 * 20_000] } else { name.clone() }
+        };
         Plan {
             kind,
             step: op.bytes % 4,
             count,
             end: if (op.bytes / 20).is_multiple_of(2) { End::Front } else { End::Back },
-            names: (0..count).map(string).collect(),
+            values: names.iter().rev().enumerate().map(value).collect(),
+            names,
         }
     }
 
@@ -128,7 +138,9 @@ impl Plan {
         };
         let counted = |count: usize| (count, Vec::new());
         match (self.kind, self.step) {
-            (Type::Hash, 0 | 1) => guard.hash_set(key, names().zip(names().rev())).map(counted),
+            (Type::Hash, 0 | 1) => {
+                guard.hash_set(key, names().zip(self.values.iter().map(Vec::as_slice))).map(counted)
+            }
             (Type::Hash, 2) => {
                 guard.hash_insert(key, &self.names[0], b"new").map(|new| counted(usize::from(new)))
             }
@@ -155,7 +167,7 @@ impl Plan {
                 let new = b"new".to_vec();
                 let pairs: Vec<_> = match self.step {
                     2 => vec![(&self.names[0], &new)],
-                    _ => names().zip(names().rev()).collect(),
+                    _ => names().zip(&self.values).collect(),
                 };
                 for (name, value) in pairs {
                     match elements.find(name) {

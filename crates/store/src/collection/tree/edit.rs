@@ -25,6 +25,7 @@ use super::super::build::{Builder, Full, NewEntry};
 use super::super::change::Declined;
 use super::super::leaf::Leaf;
 use super::super::times::{NEVER, word_of as word_of_time};
+use super::fell::CHUNK_NS;
 use super::labels::prefetch_labels;
 use super::members::MembersBuilder;
 use super::places::{Growth, PartEnd};
@@ -52,6 +53,9 @@ const CHILDREN_JOINED: usize = CHILDREN_MAX / 4 * 3;
 
 /// Labels for which a vector has room that has some.
 const LABELS_MIN: usize = 4;
+
+/// So many nodes that are given back are part of what a change takes by itself.
+const CHUNKS_UNCOUNTED: usize = 16;
 
 /// Room for so many nodes is kept for the next edit.
 const NODES_KEPT: usize = 1 << 10;
@@ -110,6 +114,8 @@ pub(crate) struct Edit {
     /// Fields whose time had passed, and that it has taken out.
     pub(in crate::collection) expired: u64,
     pub(super) bytes: u64,
+    /// Bytes of nodes that were made since it began.
+    pub(in crate::collection) made_bytes: u64,
     /// The item that has the nodes that are there; none if all are this edit's.
     pub(super) base: Option<Seen>,
     /// Nobody knows whether the first leaf is marked.
@@ -155,7 +161,7 @@ impl Edit {
         debug_assert!(self.fresh.is_empty() && self.news.is_empty());
         self.numbered = false;
         (self.height, self.top, self.elements, self.bytes) = (0, 0, 0, 0);
-        self.expired = 0;
+        (self.expired, self.made_bytes) = (0, 0);
         (self.beside, self.in_members) = ((0, 0), false);
         self.apart = 0;
         self.loose.clear();
@@ -231,6 +237,7 @@ impl Edit {
     /// What the vectors of nodes take is held from here on, until [`Edit::let_go`].
     pub(in crate::collection) fn hold(&mut self) {
         self.held = Some(0);
+        self.made_bytes = 0;
     }
 
     /// What was held is not any more.
@@ -317,6 +324,7 @@ impl Edit {
         }
         self.fresh.push(chunk);
         self.bytes += bytes as u64;
+        self.made_bytes += bytes as u64;
         // In the same epoch nothing that could be read before was used again.
         if store.epochs.announced(local.id) != epoch && !self.still_holds(hand) {
             self.overtaken = true;
@@ -888,6 +896,9 @@ impl Edit {
 
     /// Retires nodes that sweeps may have seen.
     fn retire(store: &Store, local: &mut Local, chunks: &mut Vec<u64>) {
+        if chunks.len() > CHUNKS_UNCOUNTED {
+            local.beside_ns += chunks.len() as u64 * CHUNK_NS;
+        }
         for chunk in chunks.drain(..) {
             // SAFETY: reachable until a moment ago, or shown, in this epoch.
             let node = unsafe { RawItem::new(store.arena.at(chunk)) };

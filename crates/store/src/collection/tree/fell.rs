@@ -27,7 +27,7 @@ const NONE: u64 = u64::MAX;
 /// Chunks that a step takes back, about.
 const STEP_CHUNKS: usize = 64;
 /// What it takes to take one back.
-const CHUNK_NS: u64 = 150;
+pub(super) const CHUNK_NS: u64 = 150;
 
 #[derive(Debug)]
 struct Numbers {

@@ -27,7 +27,7 @@ use crate::collection::{DIGITS_MAX, Element, Entry, Lasting, Type};
 use crate::sync::atomic::Ordering;
 
 /// Parts of strings of one order, at most.
-const PARTS_MAX: u64 = (1 << ORDER_SHIFT) - 1;
+pub(super) const PARTS_MAX: u64 = (1 << ORDER_SHIFT) - 1;
 /// What the longest string is counted in by a root.
 const APART_UNIT: u64 = 128;
 
@@ -201,7 +201,7 @@ impl Edit {
 
 /// The first label behind which there are numbers for the parts of a string of so many bytes, of an order whose first key is
 /// `key`, and all of whose fields are in a leaf.
-fn free_label(leaf: &Leaf<'_>, key: u64, bytes: usize) -> Option<u64> {
+pub(super) fn free_label(leaf: &Leaf<'_>, key: u64, bytes: usize) -> Option<u64> {
     let mut taken: Vec<(u64, u64)> = leaf
         .entries(0..leaf.len())
         .filter_map(|entry| match entry.value {

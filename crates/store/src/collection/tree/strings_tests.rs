@@ -1,8 +1,11 @@
 //! Values of fields that lie apart, in hashes in trees, against a map. Leaves, nodes and parts are small here: a value of
 //! 17,000 bytes has 25 parts, below several nodes.
 
+use super::apart::PART_BYTES;
+use super::strings::{PARTS_MAX, free_label};
 use super::tests::{NOW, height, move_all, store};
-use crate::collection::build::FIELD_BYTES_MAX;
+use crate::collection::build::{Builder, FIELD_BYTES_MAX, NewEntry};
+use crate::collection::element::LongText;
 use crate::collection::{
     BulkLoad, Collection, Copied, DIGITS_MAX, Declined, Due, Element, Fields, Lasting, Made, Type,
 };
@@ -10,7 +13,9 @@ use crate::worker::Guard;
 use crate::{Attributes, Config, Expect, Key, Store};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 /// Values with their times, 0 for never.
 type Map = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
@@ -485,6 +490,131 @@ fn a_hash_forgets_what_lay_apart() {
     let after = bytes(&mut guard);
     assert!(after.abs_diff(before) < 400, "{before} {after}");
     assert_eq!(guard.collection(&key, Type::Hash).unwrap().unwrap().longest_apart(), 0);
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// Parts are numbered in the first gap that has so many numbers, else behind all others; where there are not as many left, the
+/// value finds no label.
+#[test]
+fn parts_have_the_first_numbers_that_are_free() {
+    let key: u64 = 5 << 16;
+    let (all, gaps) = (PARTS_MAX, &[(10, 1), (0, 2), (4, 3)][..]);
+    for (taken, parts, expected) in [
+        (&[][..], 1, Some(0)),
+        (&[], all, Some(0)),
+        (&[], all + 1, None),
+        (&[(3, 10)], 3, Some(0)),
+        (&[(3, 10)], 4, Some(13)),
+        (gaps, 1, Some(2)),
+        (gaps, 2, Some(2)),
+        (gaps, 3, Some(7)),
+        (gaps, 4, Some(11)),
+        (&[(0, all - 4)], 4, Some(all - 4)),
+        (&[(0, all - 4)], 5, None),
+        (&[(4, all - 4)], 4, Some(0)),
+        (&[(4, all - 4)], 5, None),
+        (&[(0, 3), (7, all - 7)], 4, Some(3)),
+        (&[(0, 3), (7, all - 7)], 5, None),
+    ] {
+        let mut builder = Builder::default();
+        builder.start(Type::Hash);
+        // Those of another order take none of these numbers.
+        let others = [(key - (1 << 16), all), (key + (1 << 16), all)];
+        let ours = taken.iter().map(|(label, parts)| (key + label, *parts));
+        for (i, (label, parts)) in others.into_iter().chain(ours).enumerate() {
+            builder.insert(i, NewEntry { tag: 0, name: &name(i), value: b"", score: 0.0 }).unwrap();
+            let bytes = parts as usize * PART_BYTES;
+            builder.set_value_apart(i, &LongText::packed(bytes, label)).unwrap();
+        }
+        for bytes in [(parts as usize - 1) * PART_BYTES + 1, parts as usize * PART_BYTES] {
+            let label = free_label(&builder.leaf(), key, bytes);
+            assert_eq!(label.map(|label| label - key), expected, "{taken:?} {parts}");
+        }
+    }
+}
+
+/// What is due at once has no more parts than one step may give back, and says what it took.
+#[test]
+fn long_values_that_are_due_go_some_parts_at_a_time() {
+    let (store, mut worker) = store(64);
+    let new = value(1, 1 << 20);
+    {
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"key");
+        for n in 2..8 {
+            let pairs = [(name(n), new.as_slice())];
+            let pairs = pairs.iter().map(|(name, value)| (name.as_slice(), *value));
+            let until = Lasting::Until(NOW + 10);
+            assert_eq!(guard.hash_set_lasting(&key, pairs, Fields::Any, until), Ok(true));
+        }
+        guard.hash_set(&key, [(&b"a"[..], &b"1"[..])].into_iter()).unwrap();
+    }
+    let mut guard = worker.enter(NOW + 20);
+    let key = guard.key(b"key");
+    let (mut times, mut all) = (0, 0);
+    loop {
+        let (leaves, more) = match guard.hash_take_due(&key).unwrap() {
+            Due::More(leaves) => (leaves, true),
+            Due::Done(leaves) => (leaves, false),
+        };
+        // Two of them have more parts than 2,048, and none has so many; inner nodes go with them.
+        assert!(leaves <= 3 + 2 * 2_000 / 20, "{leaves}");
+        (times, all) = (times + 1, all + leaves);
+        guard.check_tree(&key);
+        if !more {
+            break;
+        }
+    }
+    assert!(times >= 3 && all > 6 * 1_400 / 20, "{times} {all}");
+    assert_eq!(guard.collection(&key, Type::Hash).unwrap().unwrap().len(), 1);
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// A long value is written however often somebody else writes to the same hash meanwhile.
+#[test]
+fn a_long_value_comes_to_an_end_beside_another_worker() {
+    let (store, mut worker) = store(64);
+    let ends = AtomicBool::new(false);
+    let (wrote, written) = mpsc::channel();
+    let new = value(1, 200_000);
+    std::thread::scope(|scope| {
+        let (store, ends) = (&store, &ends);
+        scope.spawn(move || {
+            let mut worker = store.worker().unwrap();
+            while !ends.load(Ordering::Relaxed) {
+                let mut guard = worker.enter(NOW);
+                let key = guard.key(b"key");
+                guard.hash_set(&key, [(&b"count"[..], &b"1"[..])].into_iter()).unwrap();
+                drop(guard);
+                let _ = wrote.send(());
+            }
+        });
+        let mut tries = 0;
+        {
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            let done = guard.hash_update(&key, b"long", |_| {
+                tries += 1;
+                while written.try_recv().is_ok() {}
+                // The first may have been told late, the second has been written since; where the key is held none comes.
+                for _ in 0..2 {
+                    let _ = written.recv_timeout(Duration::from_millis(if tries < 20 { 100 } else { 0 }));
+                }
+                Ok::<_, Declined>(&new)
+            });
+            assert!(done.is_ok());
+        }
+        ends.store(true, Ordering::Relaxed);
+        assert!(tries <= 3, "{tries}");
+    });
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let there = guard.collection(&key, Type::Hash).unwrap().unwrap();
+    assert_eq!(text(&there, &there.field(b"long").unwrap()), new);
     drop(guard);
     drop(worker);
     store.check();

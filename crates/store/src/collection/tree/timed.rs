@@ -11,6 +11,7 @@ use super::super::build::Builder;
 use super::super::change::Declined;
 use super::super::times::{NEVER, time_of};
 use super::edit::Child;
+use super::places::NODES_AT_ONCE;
 use super::{
     Edit, HEIGHT_MAX, Hand, INNER_BYTES, Inner, NODE_BYTES, Path, TIMES, key_by, leaf_at, node_word,
 };
@@ -18,6 +19,9 @@ use crate::arena::Arena;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{Millis, Store};
 use std::ops::Range;
+
+/// So many nodes go in the time that it takes to make a leaf anew.
+const NODES_AS_A_LEAF: usize = 20;
 
 /// The times of the children of an inner node; none if nothing below it expires.
 ///
@@ -121,21 +125,26 @@ impl Edit {
         done
     }
 
-    /// Takes out what is due in so many leaves at most; true if there is nothing more that is.
+    /// Takes out what is due in so many leaves at most, and in fewer where their values have many parts; true if there is
+    /// nothing more that is, and how many leaves that came to, about.
     pub(in crate::collection) fn drop_due(
         &mut self,
         hand: &mut Hand<'_>,
         leaves_max: usize,
-    ) -> Result<bool, Declined> {
-        for _ in 0..leaves_max {
-            let Some(mut path) = self.path_to_due(hand.store, hand.local.now) else { return Ok(true) };
+    ) -> Result<(bool, usize), Declined> {
+        let before = self.gone.len();
+        let mut leaves = 0;
+        while leaves < leaves_max && self.gone.len() - before < NODES_AT_ONCE {
+            let Some(mut path) = self.path_to_due(hand.store, hand.local.now) else { break };
             let mut builder = std::mem::take(&mut self.builder);
             self.load_live(hand, &path, &mut builder);
             let done = self.settle(hand, &mut path).and_then(|()| self.store_leaf(hand, &path, &mut builder));
             self.builder = builder;
             done?;
+            leaves += 1;
         }
-        Ok(self.path_to_due(hand.store, hand.local.now).is_none())
+        let all = self.path_to_due(hand.store, hand.local.now).is_none();
+        Ok((all, leaves + (self.gone.len() - before) / NODES_AS_A_LEAF))
     }
 
     /// The way to the first leaf with a field whose time has passed.

@@ -1,0 +1,139 @@
+//! Hashes that are mostly values of fields that lie apart: two workers write, read, expire and drop them in a store that
+//! evicts them, moves what is left and has its limit changed. Each is whole or gone, and the books are right afterwards.
+
+use larder_store::{Collection, Config, Declined, Due, Expect, Fields, Guard, Lasting, Store, Type, Worker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const NOW: u64 = 1_700_000_000_000;
+const KEYS: u64 = 12;
+const STEPS: u64 = 1_500;
+/// The limit moves between these.
+const MEBIBYTES: [u64; 3] = [8, 12, 16];
+
+/// Random numbers, the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) % n
+    }
+    /// Most lie apart.
+    fn bytes(&mut self) -> usize {
+        match self.below(10) {
+            0 => 16 + self.below(200) as usize,
+            1 => 16_300 + self.below(60) as usize,
+            2 => 300_000 + self.below(700_000) as usize,
+            _ => 17_000 + self.below(60_000) as usize,
+        }
+    }
+}
+
+/// Words that say which number it is of, and how long it is, repeated to the end.
+fn value(number: u64, bytes: usize) -> Vec<u8> {
+    let words = [number.to_le_bytes(), (bytes as u64).to_le_bytes()].concat();
+    words.iter().copied().cycle().take(bytes).collect()
+}
+
+/// The number of a field's value, which is whole. Others may write while it is read.
+fn number(there: &Collection<'_>, field: &[u8]) -> Option<u64> {
+    let found = there.field(field)?;
+    let mut all = Vec::new();
+    there.each_part(&found, |part| {
+        all.extend_from_slice(part);
+        std::thread::yield_now();
+    });
+    let word = u64::from_le_bytes(all[..8].try_into().expect("eight bytes"));
+    assert!(all == value(word, all.len()), "a torn value");
+    Some(word)
+}
+
+/// The two fields that are always set together are of one moment, and so is all that is listed.
+fn look(guard: &mut Guard<'_>, name: &[u8]) {
+    let key = guard.key(name);
+    let Some(there) = guard.collection(&key, Type::Hash).expect("a hash") else { return };
+    assert_eq!(number(&there, b"one"), number(&there, b"other"), "a moment that never was");
+    let mut count = 0;
+    for entry in there.entries(0..there.len()) {
+        let mut bytes = 0;
+        there.each_part(&entry.value, |part| bytes += part.len());
+        assert_eq!(bytes, entry.value.len());
+        count += 1;
+    }
+    assert_eq!(count, there.len());
+}
+
+/// Does something; true if there was no memory for it.
+fn step(worker: &mut Worker, dice: &mut Dice, (numbers, clock): (&AtomicU64, &AtomicU64)) -> bool {
+    let now = clock.fetch_add(1, Ordering::Relaxed);
+    let name = format!("hash {}", dice.below(KEYS)).into_bytes();
+    let mut guard = worker.enter(now);
+    if dice.below(60) == 0 {
+        guard.store().set_memory_bytes(MEBIBYTES[dice.below(3) as usize] << 20);
+    }
+    let key = guard.key(&name);
+    let new = value(numbers.fetch_add(1, Ordering::Relaxed), dice.bytes());
+    let field = format!("f{}", dice.below(9)).into_bytes();
+    let done = match dice.below(9) {
+        0..3 => {
+            let pairs = [(&b"one"[..], new.as_slice()), (b"other", &new)];
+            let lasting =
+                if dice.below(3) == 0 { Lasting::Until(now + 1 + dice.below(40)) } else { Lasting::Never };
+            guard.hash_set_lasting(&key, pairs.into_iter(), Fields::Any, lasting).map(drop)
+        }
+        3 | 4 => guard.hash_set(&key, [(field.as_slice(), new.as_slice())].into_iter()).map(drop),
+        5 => guard.remove_named(&key, Type::Hash, [field.as_slice(), b"f1"].into_iter()).map(drop),
+        6 => {
+            let until = now + dice.below(40);
+            let fields = [field.as_slice()].into_iter();
+            guard.hash_expire(&key, fields, until, |_| true, &mut Vec::new())
+        }
+        7 => guard.hash_take_due(&key).map(|due| assert!(matches!(due, Due::Done(_) | Due::More(_)))),
+        _ if dice.below(6) == 0 => {
+            let _ = guard.delete(&key, Expect::Present);
+            Ok(())
+        }
+        _ => {
+            look(&mut guard, &name);
+            Ok(())
+        }
+    };
+    let refused = done == Err(Declined::NoMemory);
+    assert!(refused || done.is_ok(), "{done:?}");
+    for _ in 0..4 {
+        guard.maintain();
+    }
+    refused
+}
+
+#[test]
+fn hashes_of_long_values_are_evicted_as_a_whole_beside_two_workers() {
+    let most = MEBIBYTES[2] << 20;
+    let config = Config { memory_bytes: most, memory_bytes_max: most, workers_max: 3, ..Config::default() };
+    let store = Store::new(config).unwrap();
+    let (numbers, clock) = (AtomicU64::new(1 << 32), AtomicU64::new(NOW));
+    let refused: u64 = std::thread::scope(|scope| {
+        let workers = [1, 2].map(|seed| {
+            let (store, both) = (Arc::clone(&store), (&numbers, &clock));
+            scope.spawn(move || {
+                let mut worker = store.worker().unwrap();
+                let mut dice = Dice(seed);
+                (0..STEPS).map(|_| u64::from(step(&mut worker, &mut dice, both))).sum::<u64>()
+            })
+        });
+        workers.map(|worker| worker.join().expect("it has ended")).iter().sum()
+    });
+    // A write finds no room while another worker's batch holds back what was evicted.
+    assert!(refused < STEPS / 4, "{refused}");
+    let mut worker = store.worker().unwrap();
+    let now = clock.into_inner();
+    for n in 0..KEYS {
+        look(&mut worker.enter(now), format!("hash {n}").as_bytes());
+    }
+    let evicted: u64 = store.totals().evictions;
+    assert!(evicted > KEYS, "{evicted}");
+    while worker.enter(now).maintain() {}
+    drop(worker);
+    store.check();
+}
