@@ -147,8 +147,15 @@ fn is_large(collection: &Collection<'_>) -> bool {
 
 /// Bytes that a reply of an entry takes at most: within some ten of what it takes, but for a score.
 fn entry_bytes_max(entry: &Entry<'_>, kind: Type) -> usize {
+    shown_bytes_max(entry, (kind, Shown::Fields))
+}
+
+/// The same of what is shown of it, where that is less.
+fn shown_bytes_max(entry: &Entry<'_>, (kind, shown): (Type, Shown)) -> usize {
     let name = entry.name.len() + ELEMENT_FRAME;
     match kind {
+        Type::Hash if shown == Shown::Names => name,
+        Type::Hash if shown == Shown::Values => entry.value.len() + ELEMENT_FRAME,
         // What tells pairs apart is no longer than the frame.
         Type::Hash => name + entry.value.len() + 2 * ELEMENT_FRAME,
         Type::SortedSet => name + SCORE_ROOM,
@@ -158,11 +165,21 @@ fn entry_bytes_max(entry: &Entry<'_>, kind: Type) -> usize {
 
 /// Bytes that a reply of the entries at these places takes at most. Measured is what may be more than `free`.
 fn places_bytes_max(collection: &Collection<'_>, places: Range<usize>, free: usize) -> usize {
+    shown_places_bytes_max(collection, places, (free, Shown::Fields))
+}
+
+/// The same of what is shown of them, where that is less.
+fn shown_places_bytes_max(
+    collection: &Collection<'_>,
+    places: Range<usize>,
+    (free, shown): (usize, Shown),
+) -> usize {
     let (all, kind) = (reply_bytes_max(collection), collection.kind());
     if all <= free && (places.len() == collection.len() || all <= ELEMENT_BYTES) {
         return all;
     }
-    HEAD_BYTES_MAX * 2 + collection.entries(places).map(|entry| entry_bytes_max(&entry, kind)).sum::<usize>()
+    HEAD_BYTES_MAX * 2
+        + collection.entries(places).map(|entry| shown_bytes_max(&entry, (kind, shown))).sum::<usize>()
 }
 
 impl Call<'_, '_, '_> {

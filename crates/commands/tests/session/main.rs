@@ -19,6 +19,7 @@ mod later;
 mod lines_ruled;
 mod lists;
 mod meta;
+mod named;
 mod pairs;
 mod payloads;
 mod revoked;

@@ -11,8 +11,8 @@ use larder_protocol::resp::Args;
 use larder_store::{Due, Fields, Hint, Key, Lasting, Millis, Timed, Type};
 use smallvec::SmallVec;
 
-use super::words::{Ask, SET_BYTES_MAX, WRITES_AT_ONCE, first, sets_at_once};
-use super::{Call, ELEMENT_ROOM, FEW_ELEMENTS, LOOK_NS, Pairs, WRITE_NS, peek_as, put_element_of};
+use super::words::{Ask, FIELDS_FEW, SET_BYTES_MAX, WRITES_AT_ONCE, first, values_at_once};
+use super::{Call, ELEMENT_ROOM, LOOK_NS, Pairs, WRITE_NS, peek_as, put_element_of};
 use crate::core::events::{Change, Class, Seen, seen};
 use crate::redis::call::{has_room, integer, is};
 use crate::redis::fail::{Done, Fail};
@@ -209,7 +209,7 @@ fn begin(
     put_array(call.out, fields.len());
     let mut done = 0;
     while !fields.is_empty() && (whole || done == 0) {
-        let at_once = if whole { WRITES_AT_ONCE } else { told_at_once(call, key, deed, fields.len())? };
+        let at_once = if whole { WRITES_AT_ONCE } else { told_at_once(call, key, deed, fields)? };
         let most = if fields.len() <= at_once { at_once } else { call.writes_of_a_step().min(at_once) };
         let some = first(&mut fields, if whole { WRITES_AT_ONCE } else { most });
         let ends = fields.is_empty() || whole;
@@ -229,27 +229,22 @@ fn begin(
     Ok(())
 }
 
-/// The values of so many fields are told in one moment, however long they are.
-const FIELDS_TOLD_FEW: usize = 2;
-
-/// Fields with which something is done in one moment, at most: of those whose values are told and may be long, few.
+/// Fields with which something is done in one moment, at most, from the first on: of those whose values are told, or given back,
+/// as many as have no more bytes of them than are.
 fn told_at_once(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
     deed: Deed,
-    fields: usize,
+    fields: Args<'_>,
 ) -> Result<usize, Fail> {
-    if fields <= FIELDS_TOLD_FEW || matches!(deed, Deed::Expire(..)) && fields <= FEW_ELEMENTS {
-        return Ok(WRITES_AT_ONCE);
-    }
-    let longest = match deed {
-        Deed::Take | Deed::Get(_) => {
-            peek_as(&mut call.cx.guard, key, Type::Hash)?.map_or(0, |hash| hash.longest_apart())
+    match deed {
+        Deed::Take | Deed::Get(_) if fields.len() > FIELDS_FEW => {
+            let hash = peek_as(&mut call.cx.guard, key, Type::Hash)?;
+            Ok(values_at_once(hash.as_ref(), (fields, fields.len()), SET_BYTES_MAX).max(1))
         }
-        Deed::Expire(..) => return Ok(call.drops_at_once(key)),
-        Deed::Persist => 0,
-    };
-    Ok((SET_BYTES_MAX / longest.max(1)).clamp(1, WRITES_AT_ONCE))
+        Deed::Expire(at, _) if at <= call.cx.now() => Ok(call.drops_at_once(key, fields, fields.len())),
+        Deed::Take | Deed::Get(_) | Deed::Expire(..) | Deed::Persist => Ok(WRITES_AT_ONCE),
+    }
 }
 
 /// The key, and the fields that are still to come.
@@ -380,9 +375,10 @@ impl Job for Doing {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let Doing { deed, name, kept } = self;
         let key = name.key(call);
+        let timely = call.writes_of_a_step();
+        let some = first(&mut kept.words(), timely);
         // What is of another type by now says so below.
-        let at_once = told_at_once(call, &key, *deed, WRITES_AT_ONCE).unwrap_or(WRITES_AT_ONCE);
-        let most = call.writes_of_a_step().min(at_once);
+        let most = timely.min(told_at_once(call, &key, *deed, some).unwrap_or(WRITES_AT_ONCE));
         kept.take(|words| {
             let fields = first(words, most);
             let key = name.key(call);
@@ -414,10 +410,7 @@ impl Job for Doing {
 pub(super) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) -> Done {
     let (Options { lasting, asked }, mut pairs) = options(args, call.cx.now())?;
     peek_as(&mut call.cx.guard, key, Type::Hash)?;
-    let (count, mut at_once) = (pairs.len() / 2, sets_at_once(pairs));
-    if count > FEW_ELEMENTS {
-        at_once = at_once.min(call.drops_at_once(key));
-    }
+    let (count, at_once) = (pairs.len() / 2, call.sets_at_once(key, pairs));
     if count <= at_once || call.cx.guard.in_transaction() {
         let set = set_some(call, key.bytes(), pairs, asked, lasting)?;
         call.spend_on_writes(count);
@@ -440,7 +433,7 @@ pub(super) fn set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>) ->
         call.spend_on_writes(some.len() / 2);
         call.spend_on_bytes(bytes - pairs.encoded().len());
     }
-    call.go_on_with(Setting { name, asked, lasting, looked, at_once, kept });
+    call.go_on_with(Setting { name, asked, lasting, looked, kept });
     Ok(())
 }
 
@@ -506,14 +499,12 @@ struct Setting {
     lasting: Lasting,
     /// Fields that were looked for.
     looked: usize,
-    /// Fields that are set in one moment, at most.
-    at_once: usize,
     kept: Kept,
 }
 
 impl Job for Setting {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        let Setting { name, asked, lasting, looked, at_once, kept } = self;
+        let Setting { name, asked, lasting, looked, kept } = self;
         let key = name.key(call);
         let words = kept.words();
         if *asked != Fields::Any && *looked < words.len() / 2 {
@@ -530,7 +521,9 @@ impl Job for Setting {
             }
             return Ok(Step::More);
         }
-        let most = call.writes_of_a_step().min(*at_once);
+        let timely = call.writes_of_a_step();
+        let some = first(&mut kept.words(), 2 * timely);
+        let most = timely.min(call.sets_at_once(&key, some));
         kept.take(|words| {
             let bytes = words.encoded().len();
             let some = first(words, 2 * most);

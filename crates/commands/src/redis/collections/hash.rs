@@ -8,7 +8,7 @@ use super::fields;
 use super::listing::{Form, Listed, Which};
 use super::pick::random;
 use super::scan::scan;
-use super::words::{Ask, WRITES_AT_ONCE, Write};
+use super::words::{Ask, Write};
 use super::{Call, ELEMENT_ROOM, Shown, look, peek_as, put_element, put_element_of, read_as};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
@@ -57,7 +57,7 @@ pub(crate) const ROWS: &[Command] = &[
     })
     .weighs(Weighs::Elements(Elements::AllFields)).doc("2.0.0", "key", "The values of all fields."),
     Command::of_collection("hdel", -3, WRITE | FAST | WEIGHTLESS, |call, key, _, args| {
-        call.write_words("hdel", key, args, Write::Drop { at_once: WRITES_AT_ONCE }, false)
+        call.write_words("hdel", key, args, Write::Drop, false)
     })
     .tells(told("hdel"))
     .access(&[Access::Reduce])
@@ -195,7 +195,7 @@ fn set(
     if !args.len().is_multiple_of(2) {
         return Err(Fail::arity(name));
     }
-    call.write_words(name, key, args, Write::set(args), says_ok)
+    call.write_words(name, key, args, Write::Set, says_ok)
 }
 
 /// HSETNX

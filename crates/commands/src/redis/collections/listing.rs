@@ -16,8 +16,8 @@ use larder_store::{Collection, Element, Entry, Expect, Hint, Item, Key, Millis, 
 
 use super::pick::{Drawing, PICKS_DIRECT, Random, each_of_some};
 use super::{
-    Call, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MANY_ELEMENTS, Shown, entry_bytes_max, is_large, of_type,
-    of_type_at, payload, places, places_bytes_max, reply_bytes_max,
+    Call, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MANY_ELEMENTS, Shown, is_large, of_type, of_type_at, payload,
+    places, reply_bytes_max, shown_bytes_max, shown_places_bytes_max,
 };
 use crate::core::output::Output;
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
@@ -98,6 +98,11 @@ impl Listed {
     /// Is of a collection as it is.
     fn begin(&mut self, there: &Collection<'_>, choose: Choose<'_>) {
         *self = self.of(there, choose);
+    }
+
+    /// What is told of each entry: in a payload all.
+    fn told(&self) -> Shown {
+        if self.form == Form::Payload { Shown::Fields } else { self.shown }
     }
 
     /// How many entries are replied of so many.
@@ -186,9 +191,11 @@ impl Listed {
         let few = match self.which {
             Which::All | Which::Some(..) => all <= free,
             Which::Places(start, stop) => {
-                return places_bytes_max(there, places(start, stop, there.len()), free);
+                return shown_places_bytes_max(there, places(start, stop, there.len()), (free, self.told()));
             }
-            Which::Ranks { start, end, .. } => return places_bytes_max(there, start..end, free),
+            Which::Ranks { start, end, .. } => {
+                return shown_places_bytes_max(there, start..end, (free, self.told()));
+            }
             Which::Any(..) => false,
         };
         if few {
@@ -196,7 +203,7 @@ impl Listed {
         }
         // With what the head of the last one may be longer while it is written.
         let mut bytes = 2 * HEAD_BYTES_MAX;
-        self.each(there, &mut |entry| bytes += entry_bytes_max(entry, kind));
+        self.each(there, &mut |entry| bytes += shown_bytes_max(entry, (kind, self.told())));
         bytes
     }
 
@@ -270,6 +277,7 @@ impl Call<'_, '_, '_> {
         let short = if at_once { Some(listed.bytes(&there, free)) } else { listed.short(&there, free) };
         let short = short.filter(|_| !listed.takes);
         if let Some(bytes) = short {
+            let before = self.out.own_bytes();
             if bytes <= self.out.free_bytes() {
                 listed.write(self.out, resp3, Some(&there));
             } else {
@@ -282,6 +290,8 @@ impl Call<'_, '_, '_> {
                 })?;
             }
             self.spend_on_looks(listed.picks(len));
+            let written = self.out.own_bytes().saturating_sub(before);
+            self.spend_on_bytes(written as usize);
             return Ok(());
         }
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
@@ -378,7 +388,7 @@ impl Sink<'_> {
             return true;
         }
         // With a time, and what tells pairs apart.
-        let bytes = entry.name.len() + entry.value.len() + 3 * ELEMENT_ROOM;
+        let bytes = shown_bytes_max(entry, (self.listed.kind, self.listed.told())) + 3 * ELEMENT_ROOM;
         let fits = bytes <= self.kept.free_bytes();
         if !fits {
             self.needs = bytes;
@@ -578,7 +588,15 @@ impl Copying {
                     Which::Ranks { start, end, .. } => {
                         (ranks, bytes) = (start..end, listed.bytes(there, 0));
                     }
-                    Which::All | Which::Some(..) | Which::Any(..) => {}
+                    Which::All | Which::Some(..) | Which::Any(..) => {
+                        if listed.kind == Type::Hash
+                            && listed.told() == Shown::Names
+                            && there.longest_apart() > 0
+                        {
+                            // Values, which may be most of it, are not told.
+                            bytes = shown_places_bytes_max(there, 0..there.len(), (0, Shown::Names));
+                        }
+                    }
                 }
                 (bytes + ELEMENT_BYTES, (there.len(), ranks, listed.soonest), listed.which)
             };

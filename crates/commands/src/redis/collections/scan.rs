@@ -7,7 +7,7 @@ use larder_protocol::number::{U64_BYTES_MAX, write_u64};
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, DIGITS_MAX, Hint, Key, Type};
 
-use super::{Call, ELEMENT_NS, LOOK_NS, Shown, places_bytes_max};
+use super::{Call, ELEMENT_NS, LOOK_NS, Shown, shown_bytes_max, shown_places_bytes_max};
 use crate::core::glob::Pattern;
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
@@ -81,8 +81,8 @@ impl<'a> Wanted<'a> {
             if has_long {
                 // Here the average says little.
                 let entries = places[before..].iter().flat_map(|range| collection.entries(range.clone()));
-                long_ns +=
-                    copying_ns(entries.map(|entry| (entry.name.len() + entry.value.len()) as u64).sum());
+                let of = (collection.kind(), self.shown);
+                long_ns += copying_ns(entries.map(|entry| shown_bytes_max(&entry, of) as u64).sum());
             }
             if cursor == 0 || count >= self.count || self.ns(collection, count) + long_ns >= SCAN_NS {
                 return (places, cursor);
@@ -137,11 +137,13 @@ pub(crate) fn scan(
     let cursor = cursor(next(&mut args)?)?;
     // Where there is nothing the options say nothing.
     let (wanted, mut ns, mut due) = (Wanted::parse(call, kind, args), 0, false);
-    let free = free_room(call.out);
+    let (free, before) = (free_room(call.out), call.out.own_bytes());
     let measure = |collection: &Collection<'_>| {
         let Ok(wanted) = &wanted else { return 0 };
         let (places, _) = wanted.places(collection, cursor);
-        let entries: usize = places.into_iter().map(|range| places_bytes_max(collection, range, free)).sum();
+        let room = (free, wanted.shown);
+        let entries: usize =
+            places.into_iter().map(|range| shown_places_bytes_max(collection, range, room)).sum();
         // In front of them the cursor.
         entries + 2 * HEAD_BYTES_MAX
     };
@@ -166,6 +168,8 @@ pub(crate) fn scan(
         // Only fields of hashes are.
         return if call.take_due("hscan", key, words)? { Ok(()) } else { scan(call, key, hint, words, kind) };
     }
+    // A long one among short ones takes more than all do on average.
+    let ns = ns.max(copying_ns(call.out.own_bytes().saturating_sub(before)));
     if ns > FEW_NS {
         call.spend(ns);
     }

@@ -37,11 +37,13 @@ pub(crate) const PUSHES_AT_ONCE: usize = 4 << 10;
 /// … and bytes of them, about, of a command that has more in all than are one moment: some 0.5 ms.
 const PUSHED_BYTES: usize = 256 << 10;
 const PUSHED_BYTES_MAX: usize = MOMENT_BYTES as usize;
-/// Bytes of fields that are set in one moment, at most, of a command that has more in all: as many as 512 of the longest have
-/// that lie in leaves, some 4 ms.
+/// Bytes of fields that are set or told in one moment, at most, of a command that has more in all: as many as 512 of the longest
+/// have that lie in leaves, some 4 ms.
 pub(super) const SET_BYTES_MAX: usize = 8 << 20;
 /// Bytes of values that may be given back in one moment, at most: 4,096 parts, some 0.5 ms.
 const DROPPED_BYTES_MAX: usize = 64 << 20;
+/// Fields that are set or told in one moment, however long their values are.
+pub(super) const FIELDS_FEW: usize = 2;
 /// What it takes to put an element to an end of a list, beside others.
 const PUSH_NS: u64 = 100;
 /// Elements that are looked for in one moment, at most.
@@ -56,8 +58,8 @@ const ANSWER_BYTES: usize = 4;
 pub(crate) enum Write {
     /// They are put into a set.
     Add,
-    /// Each has its value behind it: a hash has that then. So many in one moment at most.
-    Set { at_once: usize },
+    /// Each has its value behind it: a hash has that then.
+    Set,
     /// Each has its score in front of it, which is a number: a sorted set has it by that rule then. What has changed
     /// counts, too.
     Score(ScoreRule, bool),
@@ -65,8 +67,8 @@ pub(crate) enum Write {
     Place(ScoreRule, bool),
     /// They are taken out.
     Remove(Type),
-    /// The same of fields, so many in one moment at most.
-    Drop { at_once: usize },
+    /// The same of fields.
+    Drop,
     /// They are put to an end of a list, perhaps only if there is one, so many in one moment at most.
     Push { end: End, present: bool, at_once: usize },
 }
@@ -84,16 +86,11 @@ impl Write {
         Write::Push { end, present, at_once: at_once.clamp(1, PUSHES_AT_ONCE) }
     }
 
-    /// Each of these fields is given the value behind it.
-    pub fn set(pairs: Args<'_>) -> Write {
-        Write::Set { at_once: sets_at_once(pairs) }
-    }
-
     /// Words of an element.
     fn words(self) -> usize {
         match self {
-            Write::Add | Write::Remove(_) | Write::Drop { .. } | Write::Push { .. } => 1,
-            Write::Set { .. } | Write::Score(..) => 2,
+            Write::Add | Write::Remove(_) | Write::Drop | Write::Push { .. } => 1,
+            Write::Set | Write::Score(..) => 2,
             Write::Place(..) => 3,
         }
     }
@@ -103,7 +100,7 @@ impl Write {
         let guard = &mut call.cx.guard;
         Ok(match self {
             Write::Add => guard.set_add(key, words)?,
-            Write::Set { .. } => guard.hash_set(key, Pairs(words))?,
+            Write::Set => guard.hash_set(key, Pairs(words))?,
             Write::Score(rule, changes) => {
                 let pairs = Pairs(words).map(|(word, member)| (parse_double(word).unwrap_or(0.0), member));
                 let scored = guard.sorted_add(key, rule, pairs)?;
@@ -114,7 +111,7 @@ impl Write {
                 scored.new + if changes { scored.changed } else { 0 }
             }
             Write::Remove(kind) => guard.remove_named(key, kind, words)?,
-            Write::Drop { .. } => guard.remove_named(key, Type::Hash, words)?,
+            Write::Drop => guard.remove_named(key, Type::Hash, words)?,
             Write::Push { end, present, .. } => guard.list_push(key, end, words, present)?,
         })
     }
@@ -125,11 +122,11 @@ impl Write {
             // As many as there are then.
             Write::Push { .. } => more,
             Write::Add
-            | Write::Set { .. }
+            | Write::Set
             | Write::Score(..)
             | Write::Place(..)
             | Write::Remove(_)
-            | Write::Drop { .. } => count + more,
+            | Write::Drop => count + more,
         }
     }
 
@@ -140,8 +137,7 @@ impl Write {
             Write::Score(..) | Write::Place(..) | Write::Remove(Type::SortedSet) => {
                 (SCORES_AT_ONCE, SCORED_NS)
             }
-            Write::Set { at_once } | Write::Drop { at_once } => (at_once, WRITE_NS),
-            Write::Add | Write::Remove(_) => (WRITES_AT_ONCE, WRITE_NS),
+            Write::Add | Write::Set | Write::Remove(_) | Write::Drop => (WRITES_AT_ONCE, WRITE_NS),
         }
     }
 
@@ -153,22 +149,38 @@ impl Write {
         let fits = |kind, name: &[u8], value: &[u8]| store.element_fits(kind, name, value);
         let fit = match self {
             Write::Add => words.clone().all(|member| fits(Type::Set, member, b"")),
-            Write::Set { .. } => Pairs(words).all(|(field, value)| fits(Type::Hash, field, value)),
+            Write::Set => Pairs(words).all(|(field, value)| fits(Type::Hash, field, value)),
             Write::Push { .. } => words.clone().all(|element| fits(Type::List, element, b"")),
             Write::Score(..) => Pairs(words).all(|(_, member)| fits(Type::SortedSet, member, b"")),
             Write::Place(..) => geo::scored(words).all(|(_, member)| fits(Type::SortedSet, member, b"")),
-            Write::Remove(_) | Write::Drop { .. } => true,
+            Write::Remove(_) | Write::Drop => true,
         };
         if fit { Ok(()) } else { Err(Fail::COLLECTION_TOO_LARGE) }
     }
 }
 
-/// Fields with their values that are set in one moment, at most.
-pub(super) fn sets_at_once(pairs: Args<'_>) -> usize {
-    match pairs.encoded().len() {
-        few if few <= SET_BYTES_MAX => WRITES_AT_ONCE,
-        // Any of them may be the longest.
-        _ => (SET_BYTES_MAX / (pairs.longest() as usize).max(1)).clamp(1, WRITES_AT_ONCE),
+/// How many of these sizes, from the first on, are no more than `bytes_max` together; [`WRITES_AT_ONCE`] at most.
+fn fit(sizes: impl Iterator<Item = usize>, bytes_max: usize) -> usize {
+    let mut bytes = 0;
+    let beyond = sizes.take(WRITES_AT_ONCE).position(|size| {
+        bytes += size;
+        bytes > bytes_max
+    });
+    beyond.unwrap_or(WRITES_AT_ONCE)
+}
+
+/// How many of `count` fields of a hash, from the first on, have values of no more bytes together: where none can be longer
+/// they are not looked at. [`WRITES_AT_ONCE`] at most.
+pub(super) fn values_at_once<'p>(
+    hash: Option<&Collection<'_>>,
+    (fields, count): (impl Iterator<Item = &'p [u8]>, usize),
+    bytes_max: usize,
+) -> usize {
+    match hash {
+        Some(hash) if hash.longest_apart().saturating_mul(count.min(WRITES_AT_ONCE)) > bytes_max => {
+            fit(fields.map(|field| hash.field(field).map_or(0, |value| value.len())), bytes_max)
+        }
+        Some(_) | None => WRITES_AT_ONCE,
     }
 }
 
@@ -195,8 +207,8 @@ impl Call<'_, '_, '_> {
         says_ok: bool,
     ) -> Done {
         let elements = words.len() / write.words();
-        let write = if elements > FEW_ELEMENTS { self.bounded(write, key) } else { write };
-        let (most, each_ns) = write.moment();
+        let each_ns = write.moment().1;
+        let most = self.at_once(write, key, words);
         if elements <= most || self.cx.guard.in_transaction() {
             let count = write.run(self, key, words)?;
             self.spend_on(elements, each_ns);
@@ -207,7 +219,7 @@ impl Call<'_, '_, '_> {
         // Before anything is done to the first of them.
         write.look(words, self.cx.guard.store())?;
         let all_bytes = words.encoded().len();
-        let some = first(&mut words, self.moment_of(write) * write.words());
+        let some = first(&mut words, self.moment_of(write, most) * write.words());
         let some_bytes = all_bytes - words.encoded().len();
         let kept = Kept::new(self, words)?;
         let name = Name::kept(self, key.bytes())?;
@@ -219,21 +231,41 @@ impl Call<'_, '_, '_> {
         Ok(())
     }
 
-    /// The same with no more fields in one moment than may lose their values.
-    fn bounded(&mut self, write: Write, key: &Key<'_>) -> Write {
+    /// How many elements are written in one moment, at most, from the first of these words on.
+    fn at_once(&mut self, write: Write, key: &Key<'_>, words: Args<'_>) -> usize {
         match write {
-            Write::Set { at_once } => Write::Set { at_once: at_once.min(self.drops_at_once(key)) },
-            Write::Drop { at_once } => Write::Drop { at_once: at_once.min(self.drops_at_once(key)) },
-            Write::Add | Write::Score(..) | Write::Place(..) | Write::Remove(_) | Write::Push { .. } => write,
+            Write::Set => self.sets_at_once(key, words),
+            Write::Drop => self.drops_at_once(key, words, words.len()),
+            Write::Add | Write::Score(..) | Write::Place(..) | Write::Remove(_) | Write::Push { .. } => {
+                write.moment().0
+            }
         }
     }
 
-    /// Fields of a hash that may lose their values in one moment: of long ones few, the parts of which all are given back.
-    pub(super) fn drops_at_once(&mut self, key: &Key<'_>) -> usize {
+    /// Fields that are set to the values behind them in one moment, at most, from the first of these words on.
+    pub(super) fn sets_at_once(&mut self, key: &Key<'_>, pairs: Args<'_>) -> usize {
+        let written = match pairs.encoded().len() {
+            few if few <= SET_BYTES_MAX => WRITES_AT_ONCE,
+            _ => fit(Pairs(pairs).map(|(field, value)| field.len() + value.len()), SET_BYTES_MAX),
+        };
+        let dropped = self.drops_at_once(key, Pairs(pairs).map(|(field, _)| field), pairs.len() / 2);
+        written.min(dropped).max(FIELDS_FEW)
+    }
+
+    /// Fields of a hash that may lose their values in one moment, from the first of `count` on: of long ones few, the parts of
+    /// which all are given back.
+    pub(super) fn drops_at_once<'p>(
+        &mut self,
+        key: &Key<'_>,
+        fields: impl Iterator<Item = &'p [u8]>,
+        count: usize,
+    ) -> usize {
+        if count <= FEW_ELEMENTS {
+            return WRITES_AT_ONCE;
+        }
         // What is of another type is refused by whoever writes.
         let hash = peek_as(&mut self.cx.guard, key, Type::Hash).unwrap_or(None);
-        let longest = hash.map_or(0, |hash| hash.longest_apart());
-        (DROPPED_BYTES_MAX / longest.max(1)).clamp(FEW_ELEMENTS, WRITES_AT_ONCE)
+        values_at_once(hash.as_ref(), (fields, count), DROPPED_BYTES_MAX).max(FEW_ELEMENTS)
     }
 
     /// Spends what it takes to copy so many bytes of elements, if that is much.
@@ -248,9 +280,9 @@ impl Call<'_, '_, '_> {
         ((self.step_ns() / WRITE_NS) as usize).clamp(FEW_ELEMENTS, WRITES_AT_ONCE)
     }
 
-    /// How many elements what is left of the slice is for.
-    fn moment_of(&self, write: Write) -> usize {
-        let (most, each_ns) = write.moment();
+    /// How many elements what is left of the slice is for, where no more than `most` are written in one moment.
+    fn moment_of(&self, write: Write, most: usize) -> usize {
+        let each_ns = write.moment().1;
         ((self.step_ns() / each_ns) as usize).clamp(FEW_ELEMENTS.min(most), most)
     }
 }
@@ -269,8 +301,11 @@ struct Writing {
 impl Job for Writing {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         let Writing { row, name, write, count, kept, .. } = self;
-        let words = call.moment_of(*write) * write.words();
         let key = name.key(call);
+        // No more are looked at than there is time for.
+        let timely = call.moment_of(*write, write.moment().0);
+        let some = first(&mut kept.words(), timely * write.words());
+        let words = timely.min(call.at_once(*write, &key, some)) * write.words();
         kept.take(|rest| {
             let all_bytes = rest.encoded().len();
             let some = first(rest, words);
@@ -418,6 +453,7 @@ impl Call<'_, '_, '_> {
             Piece::First { .. } => (LOOKS_AT_ONCE, MOMENT_BYTES.min(self.reply_bytes_max()) as usize),
             Piece::Later => (looks.clamp(FEW_ELEMENTS, LOOKS_AT_ONCE), PIECE_BYTES),
         };
+        let mut refused = false;
         loop {
             let (resp3, now) = (self.client.resp3, self.cx.now());
             // What is of another type by now has none of them.
@@ -426,22 +462,27 @@ impl Call<'_, '_, '_> {
             // The last one is written into room for the longest.
             let bytes = bytes + HEAD_BYTES_MAX;
             // One is written in any case, but for one that is longer than others may be.
-            if has_room(self.out, bytes) || bytes_max == 0 {
+            let fits = has_room(self.out, bytes);
+            if fits || refused {
+                let before = self.out.own_bytes();
                 for word in first(words, count) {
-                    if bytes_max == 0 && bytes > 2 * ELEMENT_BYTES {
+                    if !fits && bytes > 2 * ELEMENT_BYTES {
                         put_fail(self.out, &Fail::HELD);
                         continue;
                     }
                     ask.put(self.out, (resp3, now), there.as_ref(), word);
                 }
+                let written = self.out.own_bytes().saturating_sub(before);
                 self.spend_on_looks(count);
-                self.spend_on_bytes(bytes);
+                self.spend_on_bytes(written as usize);
                 return Ok(());
             }
             if let Err(fail) = self.make_room(bytes) {
                 if matches!(piece, Piece::Whole) {
                     return Err(fail);
                 }
+                // For one alone there may be room.
+                refused = bytes_max == 0;
                 bytes_max = 0;
             }
         }

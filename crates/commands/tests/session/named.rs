@@ -1,0 +1,183 @@
+//! What commands make of the fields that they name: others of the same hash may be long, or have been.
+
+use crate::Bench;
+use crate::apart::{array, bulk, job};
+use larder_commands::{Next, SLICE_NS, Session, Settings};
+
+/// A bench in which long requests may be kept, with a hash of a long value and of short ones.
+fn mixed() -> Bench {
+    let mut bench = Bench::of(Settings { append_bytes_max: 64 << 20, ..Settings::default() }, 512 << 20);
+    let set = format!("HSET h blob {} a 1 b 2 c 3", job(4 << 20));
+    assert_eq!(bench.reply(&set), b":4\r\n");
+    bench
+}
+
+/// The reply of EXEC to these commands.
+fn exec(bench: &mut Bench, commands: &[&str]) -> String {
+    let mut sent = bench.asked("MULTI");
+    commands.iter().for_each(|command| sent.extend(bench.asked(command)));
+    sent.extend(bench.asked("EXEC"));
+    let (replies, _) = bench.turns(&mut Session::new(), &sent);
+    let queued = 5 + 9 * commands.len();
+    assert!(replies.len() > queued, "{}", String::from_utf8_lossy(&replies));
+    String::from_utf8(replies[queued..].to_vec()).unwrap()
+}
+
+/// The reply of a command, and how many turns it takes until all of it is there.
+fn turns(bench: &mut Bench, command: &str) -> (String, usize) {
+    let (sent, mut session) = (bench.asked(command), Session::new());
+    let (mut replies, mut at, mut count, mut last) = (Vec::new(), 0, 0, 0);
+    loop {
+        let (next, more, consumed) = bench.call(&mut session, &sent[at..]);
+        count += 1;
+        if !more.is_empty() {
+            last = count;
+        }
+        replies.extend(more);
+        at += consumed;
+        match next {
+            Next::Yield | Next::Flush => {}
+            Next::Receive => return (String::from_utf8(replies).unwrap(), last),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Short fields are one moment whatever the others of their hash have, and have had.
+#[test]
+fn short_fields_beside_a_long_one_are_one_moment() {
+    let mut bench = mixed();
+    let pairs = |n: usize, value: &str| (0..n).map(|i| format!(" f{i} {value}")).collect::<String>();
+    let names = |n: usize| (0..n).map(|i| format!(" f{i}")).collect::<String>();
+    for round in 0..2 {
+        for n in [17, 300, 512] {
+            let (one, answers) = (format!(":{n}\r\n"), |text: &str| format!("*{n}\r\n{}", text.repeat(n)));
+            let mut is = |command: &str, expected: &str| {
+                let (reply, count) = turns(&mut bench, command);
+                assert_eq!((reply.as_str(), count), (expected, 1), "{round} {n} {}", &command[..9]);
+            };
+            is(&format!("HSET h{}", pairs(n, "1")), &one);
+            is(&format!("HMSET h{}", pairs(n, "1")), "+OK\r\n");
+            is(&format!("HPEXPIRE h 9999 FIELDS {n}{}", names(n)), &answers(":1\r\n"));
+            is(&format!("HPERSIST h FIELDS {n}{}", names(n)), &answers(":1\r\n"));
+            is(&format!("HGETEX h FIELDS {n}{}", names(n)), &answers("$1\r\n1\r\n"));
+            is(&format!("HGETDEL h FIELDS {n}{}", names(n)), &answers("$1\r\n1\r\n"));
+            is(&format!("HSETEX h FNX FIELDS {n}{}", pairs(n, "1")), ":1\r\n");
+            is(&format!("HPEXPIRE h 0 FIELDS {n}{}", names(n)), &answers(":2\r\n"));
+            is(&format!("HSET h{}", pairs(n, "1")), &one);
+            is(&format!("HDEL h{}", names(n)), &one);
+        }
+        // The long one is gone, and it is as if it were there.
+        bench.reply(&format!("HSET h blob 1 d {}", job(20_000)));
+    }
+}
+
+/// What has more bytes than one moment is cut where it has, and not at the longest of all.
+#[test]
+fn long_fields_are_some_moments_and_short_ones_beside_them_no_more() {
+    let mut bench = mixed();
+    let long = job(4 << 20);
+    let short: String = (0..400).map(|i| format!(" f{i} 1")).collect();
+    let (reply, count) = turns(&mut bench, &format!("HSET h{short} x {long} y {long} z {long}"));
+    assert_eq!(reply, ":403\r\n");
+    assert!((2..=16).contains(&count), "{count}");
+    let names: String = (0..400).map(|i| format!(" f{i}")).collect();
+    let (reply, count) = turns(&mut bench, &format!("HGETDEL h FIELDS 403{names} x y z"));
+    assert!(reply.len() > 12 << 20, "{}", reply.len());
+    assert!((2..=16).contains(&count), "{count}");
+}
+
+/// A reply spends what it has, not what it might have had.
+#[test]
+fn short_fields_spend_nothing_for_long_ones() {
+    let mut bench = mixed();
+    let pairs: String = (0..1_000).map(|i| format!(" f{i} 12345678")).collect();
+    bench.reply(&format!("HSET short{pairs}"));
+    let names: String = (0..15).map(|i| format!(" f{}", 60 * i)).collect();
+    let mut spent = |commands: &str, times: usize| {
+        let sent = bench.asked(commands).repeat(times);
+        let (next, _, consumed) = bench.call(&mut Session::new(), &sent);
+        let whole = next == Next::Receive && consumed == sent.len();
+        (whole, bench.room.work().done_ns())
+    };
+    let (whole, short_ns) = spent(&format!("HMGET short{names}"), 20);
+    assert!(whole && short_ns < 250_000, "{whole} {short_ns}");
+    let (whole, beside_ns) = spent("HMGET h a b c", 20);
+    assert!(whole && beside_ns < 250_000, "{whole} {beside_ns}");
+    let (_, long_ns) = spent("HMGET h blob", 1);
+    assert!(long_ns >= 2_000_000, "{long_ns}");
+}
+
+/// Where names are replied there is room for them though there is none for the values.
+#[test]
+fn names_are_replied_where_there_is_no_room_for_values() {
+    let mut bench = Bench::of(Settings::default(), 16 << 20);
+    let long = job(4 << 20);
+    assert_eq!(bench.reply(&format!("HSET h blob {long}")), b":1\r\n");
+    assert!(bench.reply("HGET h blob").starts_with(b"-OOM "));
+    let names = array(&["blob"]);
+    let scanned = format!("*2\r\n{}{names}", bulk("0"));
+    for (command, expected) in [
+        ("HKEYS h", names.as_str()),
+        ("HRANDFIELD h 1", names.as_str()),
+        ("HRANDFIELD h -1", names.as_str()),
+        ("HSCAN h 0 NOVALUES", scanned.as_str()),
+        ("HSCAN h 0 NOVALUES COUNT 1000 MATCH b*", scanned.as_str()),
+    ] {
+        assert_eq!(String::from_utf8(bench.reply(command)).unwrap(), expected, "{command}");
+    }
+    assert_eq!(exec(&mut bench, &["HKEYS h"]), format!("*1\r\n{names}"));
+}
+
+/// What is scanned or drawn of long values is spent, so that a pipeline of it ends its turn.
+#[test]
+fn long_values_that_are_scanned_or_drawn_end_their_turn() {
+    let mut bench = mixed();
+    let bytes = 300_000;
+    bench.reply(&format!("HSET m value {}", job(bytes)));
+    // Among short ones, where the average says nothing.
+    let short: String = (0..2_000).map(|i| format!(" f{i} 1")).collect();
+    bench.reply(&format!("HSET many value {}{short}", job(bytes)));
+    let mut cursor = "0".to_owned();
+    let scan = loop {
+        let scan = format!("HSCAN many {cursor}");
+        let reply = String::from_utf8(bench.reply(&scan)).unwrap();
+        if reply.len() > bytes {
+            break scan;
+        }
+        cursor = reply.lines().nth(2).unwrap().to_owned();
+        assert_ne!(cursor, "0", "the long one is told");
+    };
+    for command in ["HSCAN m 0", &scan, "HRANDFIELD m -1 WITHVALUES", "HGET m value", "HMGET m value"] {
+        let sent = bench.asked(command).repeat(10);
+        let (next, reply, consumed) = bench.call(&mut Session::new(), &sent);
+        let done_ns = bench.room.work().done_ns();
+        // Each takes a third of the slice.
+        assert!(
+            reply.len() < 4 * bytes + 8_000 && consumed < sent.len() && done_ns >= SLICE_NS,
+            "{command}: {next:?} {} bytes, {consumed} of {}, {done_ns} ns",
+            reply.len(),
+            sent.len()
+        );
+    }
+}
+
+/// A value that finds room alone is replied where that and the next find none.
+#[test]
+fn one_field_is_replied_where_there_is_no_room_for_two() {
+    let mut bench = Bench::of(Settings { append_bytes_max: 64 << 20, ..Settings::default() }, 16 << 20);
+    let bytes = 500_000;
+    bench.reply(&format!("HSET h a {} b {0}", job(bytes)));
+    let mut cut = 0;
+    for held in (2_000_000..4_100_000).step_by(50_000) {
+        // Others hold that much.
+        bench.worker.store().hold(held);
+        let one = bench.reply("HGET h a");
+        let (both, count) = turns(&mut bench, "HMGET h a b");
+        bench.worker.store().hold(-held);
+        let first = both.strip_prefix("*2\r\n").expect("what finds no room is refused by itself");
+        assert_eq!(first.starts_with("-OOM "), one.starts_with(b"-OOM "), "{held}");
+        cut += usize::from(count > 1 && !first.starts_with("-OOM "));
+    }
+    assert!(cut > 0);
+}
