@@ -564,6 +564,7 @@ fn run_queued(
         keep_deliveries(call);
     }
     let (mark, before, replied) = (call.out.mark(), call.out.own_bytes(), call.out.len());
+    let done_ns = call.cx.room.work().done_ns();
     let may = call.may_reply_more();
     let slept_ms = call.flow.sleep_ms();
     let began_us = call.measures(queued.row).then(|| call.cx.host.clock_us());
@@ -584,7 +585,10 @@ fn run_queued(
         call.row = exec;
         done
     };
-    call.spend(copying_ns(call.out.own_bytes().saturating_sub(before)));
+    // What commands with long replies have spent themselves has these in it.
+    let spent_ns = call.cx.room.work().done_ns().saturating_sub(done_ns);
+    let reply_ns = copying_ns(call.out.own_bytes().saturating_sub(before));
+    call.spend(reply_ns.saturating_sub(spent_ns));
     if !may && call.out.own_bytes() > before + SHORT_REPLY_BYTES && done.is_ok() {
         // It is done; what it says of it finds no room.
         call.out.rewind(mark);

@@ -23,6 +23,39 @@ fn exec(bench: &mut Bench, commands: &[&str]) -> String {
     String::from_utf8(replies[queued..].to_vec()).unwrap()
 }
 
+/// EXEC is weighed by what the fields have that are named, not by the longest of their hash.
+#[test]
+fn exec_weighs_the_fields_that_are_named() {
+    let mut bench = mixed();
+    let one = bulk("1");
+    let gets = ["HGET h a"; 50];
+    assert_eq!(exec(&mut bench, &gets), format!("*50\r\n{}", one.repeat(50)));
+    let many = format!("HMGET h{}", " a b".repeat(50));
+    assert_eq!(exec(&mut bench, &[&many]), format!("*1\r\n{}", array(&["1", "2"].repeat(50))));
+    assert_eq!(exec(&mut bench, &["HGETEX h EX 10 FIELDS 1 a"]), format!("*1\r\n{}", array(&["1"])));
+    assert_eq!(exec(&mut bench, &["HGETEX h PERSIST FIELDS 1 a"]), format!("*1\r\n{}", array(&["1"])));
+    assert_eq!(exec(&mut bench, &["HGETDEL h FIELDS 2 b none"]), "*1\r\n*2\r\n$1\r\n2\r\n$-1\r\n");
+    // What was written before in the queue is no longer than its words.
+    let counted = ["HINCRBY h n 1", "HSET h b 5", "HGET h a", "HGET h a", "HGET h a", "HGET h a", "HGET h b"];
+    assert_eq!(exec(&mut bench, &counted), format!("*7\r\n:1\r\n:1\r\n{}{}", one.repeat(4), bulk("5")));
+    let refused = "-EXECABORT ";
+    for (gets, fits) in [(4, true), (5, false)] {
+        let reply = exec(&mut bench, &vec!["HGET h blob"; gets]);
+        assert_eq!(reply.len() > gets * (4 << 20), fits, "{gets}");
+        assert_eq!(reply.starts_with(refused), !fits, "{gets}");
+    }
+    let set = format!("HSET h a {}", job(1 << 20));
+    for (gets, fits) in [(8, true), (30, false)] {
+        let commands = [vec![&*set], vec!["HGET h a"; gets], vec!["HSET h a 1"]].concat();
+        assert_eq!(!exec(&mut bench, &commands).starts_with(refused), fits, "{gets}");
+    }
+    // It was long, and there is more than a leaf of others.
+    bench.reply(&format!("HSET h blob x d {}", job(20_000)));
+    assert_eq!(exec(&mut bench, &gets), format!("*50\r\n{}", one.repeat(50)));
+    let gets = ["HGET h blob"; 50];
+    assert_eq!(exec(&mut bench, &gets), format!("*50\r\n{}", bulk("x").repeat(50)));
+}
+
 /// The reply of a command, and how many turns it takes until all of it is there.
 fn turns(bench: &mut Bench, command: &str) -> (String, usize) {
     let (sent, mut session) = (bench.asked(command), Session::new());
@@ -106,6 +139,50 @@ fn short_fields_spend_nothing_for_long_ones() {
     assert!(whole && beside_ns < 250_000, "{whole} {beside_ns}");
     let (_, long_ns) = spent("HMGET h blob", 1);
     assert!(long_ns >= 2_000_000, "{long_ns}");
+}
+
+/// What a command of EXEC spends of its reply is not spent again for it: as many are replied as were weighed.
+#[test]
+fn long_values_in_exec_are_spent_once() {
+    let mut bench = mixed();
+    let reply = exec(&mut bench, &["HGET h blob"; 4]);
+    assert_eq!((reply.matches("$4194304\r\n").count(), reply.contains("-ERR ")), (4, false));
+}
+
+/// Parts of values that are due weigh what it takes to give them back.
+#[test]
+fn a_count_of_fields_is_not_refused_for_a_long_one_beside_what_is_due() {
+    let mut bench = mixed();
+    bench.reply("HPEXPIRE h 1000 FIELDS 1 a");
+    bench.system += 2_000;
+    assert_eq!(exec(&mut bench, &["HLEN h"]), "*1\r\n:3\r\n");
+}
+
+/// What EXEC writes into a hash is weighed, and what it takes out.
+#[test]
+fn exec_weighs_what_is_set_and_what_is_dropped() {
+    let mut bench = mixed();
+    let long = job(4 << 20);
+    for command in [format!("HSET h n {long}"), format!("HSETEX h EX 9 FIELDS 1 n {long}")] {
+        for (times, fits) in [(4, true), (6, false)] {
+            let reply = exec(&mut bench, &vec![command.as_str(); times]);
+            assert_eq!(!reply.starts_with("-EXECABORT "), fits, "{times} {}", &command[..6]);
+        }
+    }
+    for n in 0..50 {
+        bench.reply(&format!("HSET h f{n} {long}"));
+    }
+    let names = |prefix: &str| (0..50).map(|n| format!(" {prefix}{n}")).collect::<String>();
+    let gets = ["HGET h blob"; 4];
+    for (drops, fits) in [
+        (format!("HDEL h{}", names("none")), true),
+        (format!("HDEL h{}", names("f")), false),
+        (format!("HPEXPIRE h 0 FIELDS 50{}", names("f")), false),
+    ] {
+        let reply = exec(&mut bench, &[&gets[..], &[drops.as_str()]].concat());
+        assert_eq!(!reply.starts_with("-EXECABORT "), fits, "{}", &drops[..9]);
+    }
+    assert!(exec(&mut bench, &[&format!("HDEL h{}", names("f"))]).ends_with(":50\r\n"));
 }
 
 /// Where names are replied there is room for them though there is none for the values.

@@ -21,19 +21,22 @@ use crate::redis::table::flag::{DENYOOM, FAST, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::table::{Access, Command, Elements, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::of_collection("hset", -4, WRITE | DENYOOM | FAST | WEIGHTLESS, |call, key, _, args| {
+    Command::of_collection("hset", -4, WRITE | DENYOOM | FAST, |call, key, _, args| {
         set(call, "hset", key, args, false)
     })
     .tells(told("hset"))
+    .weighs(SETS)
     .doc("2.0.0", "key field value [field value ...]", "Sets fields; how many were not there."),
-    Command::of_collection("hmset", -4, WRITE | DENYOOM | FAST | WEIGHTLESS, |call, key, _, args| {
+    Command::of_collection("hmset", -4, WRITE | DENYOOM | FAST, |call, key, _, args| {
         set(call, "hmset", key, args, true)
     })
     .tells(told("hset"))
+    .weighs(SETS)
     .doc("2.0.0", "key field value [field value ...]", "Sets fields."),
-    Command::of_collection("hsetnx", 4, WRITE | DENYOOM | FAST | WEIGHTLESS, set_new)
+    Command::of_collection("hsetnx", 4, WRITE | DENYOOM | FAST, set_new)
         .tells(told("hset"))
         .access(&[Access::Extend])
+        .weighs(SETS)
         .doc("2.0.0", "key field value", "Sets a field that is not there."),
     Command::of_collection("hget", 3, READONLY | FAST, get).weighs(Weighs::Elements(Elements::Named)).doc(
         "2.0.0",
@@ -56,11 +59,12 @@ pub(crate) const ROWS: &[Command] = &[
         all(call, "hvals", key, hint, args, Shown::Values)
     })
     .weighs(Weighs::Elements(Elements::AllFields)).doc("2.0.0", "key", "The values of all fields."),
-    Command::of_collection("hdel", -3, WRITE | FAST | WEIGHTLESS, |call, key, _, args| {
+    Command::of_collection("hdel", -3, WRITE | FAST, |call, key, _, args| {
         call.write_words("hdel", key, args, Write::Drop, false)
     })
     .tells(told("hdel"))
     .access(&[Access::Reduce])
+    .weighs(DROPS)
     .doc("2.0.0", "key field [field ...]", "Removes fields; how many were there."),
     Command::of_collection("hexists", 3, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
         let there = look(call, key, hint, Type::Hash, |hash| hash.has(args.at(0).unwrap_or_default()))?;
@@ -102,19 +106,20 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("hgetdel", -5, WRITE | FAST, |call, key, _, args| fields::take(call, key, args))
         .tells(Tells::Nothing)
         .access(&[Access::Take])
-        .weighs(Weighs::Elements(Elements::Named)).doc("8.0.0", "key FIELDS numfields field [field ...]", "Removes fields and returns what they had."),
+        .weighs(Weighs::Elements(Elements::NamedBehind)).doc("8.0.0", "key FIELDS numfields field [field ...]", "Removes fields and returns what they had."),
     Command::of_collection("hgetex", -5, WRITE | FAST, |call, key, _, args| fields::get(call, key, args))
         .tells(Tells::Nothing)
         .access(&[Access::Change])
-        .weighs(Weighs::Elements(Elements::Named)).doc(
+        .weighs(Weighs::Elements(Elements::NamedBehind)).doc(
             "8.0.0",
             "key [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|PERSIST] FIELDS numfields field [field ...]",
             "The values of fields, and sets when these expire.",
         ),
-    Command::of_collection("hsetex", -6, WRITE | DENYOOM | FAST | WEIGHTLESS, |call, key, _, args| {
+    Command::of_collection("hsetex", -6, WRITE | DENYOOM | FAST, |call, key, _, args| {
         fields::set(call, key, args)
     })
     .tells(Tells::Nothing)
+    .weighs(SETS_BEHIND)
     .doc(
         "8.0.0",
         "key [FNX|FXX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL] FIELDS numfields field value [field value ...]",
@@ -175,9 +180,18 @@ pub(crate) const ROWS: &[Command] = &[
     .doc("7.4.0", "key FIELDS numfields field [field ...]", "Has fields expire no more."),
 ];
 
+/// Fields with values behind them.
+const SETS: Weighs = Weighs::Elements(Elements::WriteFields { behind: false, pairs: true });
+/// The same behind options.
+const SETS_BEHIND: Weighs = Weighs::Elements(Elements::WriteFields { behind: true, pairs: true });
+/// Fields that go.
+const DROPS: Weighs = Weighs::Elements(Elements::WriteFields { behind: false, pairs: false });
+/// The same behind options.
+const DROPS_BEHIND: Weighs = Weighs::Elements(Elements::WriteFields { behind: true, pairs: false });
+
 /// HEXPIRE and its kin.
 const fn expire_row(name: &'static str, run: OfKey) -> Command {
-    Command::of_collection(name, -6, WRITE | FAST | WEIGHTLESS, run).tells(Tells::Nothing)
+    Command::of_collection(name, -6, WRITE | FAST, run).tells(Tells::Nothing).weighs(DROPS_BEHIND)
 }
 
 const fn told(name: &'static str) -> Tells {

@@ -116,6 +116,10 @@ pub(crate) enum Elements {
     Few,
     /// Those that it names, which it replies.
     Named,
+    /// The same of fields, which are behind options, the word `FIELDS` and their number.
+    NamedBehind,
+    /// Fields that it names, perhaps behind these, and perhaps each with a value behind it: they lose the values that they have.
+    WriteFields { behind: bool, pairs: bool },
     /// The same of members, of which it replies a number each.
     NamedScores,
     /// The same of members, of which it replies a place each.

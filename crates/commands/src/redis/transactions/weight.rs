@@ -90,8 +90,10 @@ struct Size {
     elements: u64,
     /// Of those that are there now so many are left, at least.
     least: u64,
-    /// Bytes of the longest one that is added, or of the longest of a list, if that is longer than a leaf.
+    /// Bytes of the longest one that is added, or of the longest of a list or a hash, if that is longer than a leaf.
     longest: u64,
+    /// Of a hash: bytes of the longest value that commands before may have given any of its fields, whatever these have now.
+    given: u64,
 }
 
 impl Size {
@@ -258,7 +260,8 @@ impl<'q> Scale<'q> {
             Weighs::Restore if is_collection(at(2)) => {
                 let Weight { entries, bytes, ns } = loading::weigh(at(2));
                 let longest = loading::longest(at(2), bytes);
-                self.note(call, db, at(0), Size { bytes, elements: entries, least: 0, longest });
+                let size = Size { bytes, elements: entries, least: 0, longest, given: longest };
+                self.note(call, db, at(0), size);
                 ns
             }
             Weighs::Restore => {
@@ -288,6 +291,8 @@ impl<'q> Scale<'q> {
             }
             Weighs::Rename | Weighs::Copy | Weighs::Move => {
                 let size = self.size(call, db, at(0));
+                // Elsewhere each of its fields is one that was not known.
+                let size = Size { given: size.given.max(size.longest), ..size };
                 if row.weighs == Weighs::Move {
                     // To no database it fails.
                     let Some(to) = database(at(1)) else { return };
@@ -381,7 +386,7 @@ impl<'q> Scale<'q> {
                 }
                 Value::Whole(_) | Value::Pieces(_) => (0, 0),
             };
-            Size { bytes: item.value_bytes(), elements, least: elements, longest }
+            Size { bytes: item.value_bytes(), elements, least: elements, longest, given: 0 }
         })
     }
 
@@ -398,6 +403,7 @@ impl<'q> Scale<'q> {
             elements: size.elements.max(there.elements),
             least: size.least.min(there.least),
             longest: size.longest.max(there.longest),
+            given: size.given.max(there.given),
         };
         self.sizes.insert((self.names[usize::from(db)], key), size);
     }

@@ -1,9 +1,11 @@
 //! What commands at elements of collections take in EXEC, and how large they leave their keys.
 
 use larder_protocol::resp::{Args, parse_integer};
-use larder_store::Value;
+use larder_store::{Type, Value};
 
-use super::{COLLECTION_BYTES_MAX, Scale, Size, count_of, number_behind, pattern_behind};
+use super::{
+    COLLECTION_BYTES_MAX, EXEC_NS_MAX, Scale, Size, WORDS_MAX, count_of, number_behind, pattern_behind,
+};
 use crate::core::glob::Weight;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
@@ -31,6 +33,10 @@ const NAMES_BYTES_MAX: u64 = 1 << 10;
 const LEAF_ENTRIES: u64 = 4 << 10;
 /// What it takes to make leaves anew without what is due, for each of their bytes.
 const DUE_NS_A_BYTE: u64 = 3;
+/// Bytes that a field takes in leaves, and in what leads to them, at most.
+const FIELD_BYTES_MAX: u64 = ELEMENT_BYTES as u64 + 512;
+/// Bytes of values that go with their parts in a nanosecond: 16 KiB in 150.
+const PART_BYTES_A_NS: u64 = 100;
 /// Bytes of leaves that come from memory in a nanosecond.
 const LEAF_BYTES_A_NS: u64 = 8;
 
@@ -50,17 +56,6 @@ impl Size {
             bytes: self.bytes.min(count.saturating_mul(self.longest())),
             elements: self.elements.min(count),
             ..self
-        }
-    }
-
-    /// Those that so many words name, where one may be named again and again.
-    fn named(self, count: u64) -> Size {
-        let longest = self.longest.min(self.bytes);
-        match self.some(count) {
-            some if longest > ELEMENT_BYTES as u64 => {
-                Size { bytes: longest.saturating_mul(count), elements: count, ..some }
-            }
-            some => some,
         }
     }
 
@@ -153,12 +148,31 @@ impl Size {
     }
 }
 
-/// What it takes to write words of a list that are longer than a leaf.
+/// What it takes to write words of a list or a hash that are longer than a leaf.
 fn written_ns(words: Args<'_>) -> u64 {
-    match words.encoded().len() {
-        bytes if bytes > ELEMENT_BYTES => copying_ns(bytes as u64),
-        _ => 0,
+    if words.encoded().len() <= ELEMENT_BYTES {
+        return 0;
     }
+    let long = words.map(|word| word.len() as u64).filter(|bytes| *bytes > ELEMENT_BYTES as u64);
+    copying_ns(long.sum())
+}
+
+/// The fields that a command on a hash names.
+fn fields(which: Elements, args: Args<'_>) -> impl Iterator<Item = &[u8]> + Clone {
+    // Options are in front of `FIELDS`, and how many fields there are is behind it.
+    let has_options = matches!(which, Elements::NamedBehind | Elements::WriteFields { behind: true, .. });
+    let behind = if has_options {
+        2 + args.skip(1).position(|word| is(word, "FIELDS")).unwrap_or(args.len())
+    } else {
+        0
+    };
+    let pairs = matches!(which, Elements::WriteFields { pairs: true, .. });
+    args.skip(1 + behind).step_by(1 + usize::from(pairs))
+}
+
+/// What it takes to give so many bytes of values back, with their parts.
+fn dropping_ns(bytes: u64) -> u64 {
+    bytes / PART_BYTES_A_NS
 }
 
 /// A number that is not below 0; 0 if it is none.
@@ -346,9 +360,14 @@ impl<'q> Scale<'q> {
                 (some.elements.saturating_mul(each_ns).saturating_add(some.entries_ns(there)), some.entries())
             }
             // They look at what they name.
-            Elements::Named => {
-                let told = there.named(args.len().saturating_sub(1) as u64);
+            Elements::Named | Elements::NamedBehind => {
+                let told = self.named(call, first, there, fields(which, args), copying_ns);
                 (if there.longest > ELEMENT_BYTES as u64 { copying_ns(told.bytes) } else { 0 }, told)
+            }
+            Elements::WriteFields { .. } => {
+                let lost = self.named(call, first, there, fields(which, args), dropping_ns);
+                let lost_ns = dropping_ns(lost.bytes.min(there.bytes));
+                (lost_ns + if row.has(DENYOOM) { written_ns(args) } else { 0 }, none)
             }
             Elements::NamedScores => (0, Size { elements: args.len() as u64, ..none }),
             Elements::One => (0, there.some(1)),
@@ -361,6 +380,39 @@ impl<'q> Scale<'q> {
         ns
     }
 
+    /// The values of fields that a command names, one perhaps again and again: each has what it has now, or what commands
+    /// before may have given it. `ns`: what is done with so many bytes, of which no more is looked at than one EXEC may do.
+    fn named(
+        &self,
+        call: &mut Call<'_, '_, '_>,
+        name: &[u8],
+        there: Size,
+        fields: impl Iterator<Item = &'q [u8]> + Clone,
+        ns: fn(u64) -> u64,
+    ) -> Size {
+        let count = fields.clone().count() as u64;
+        // What has too many words is refused whatever they name.
+        if there.longest <= ELEMENT_BYTES as u64 || self.words > WORDS_MAX {
+            return there.some(count);
+        }
+        let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
+        let now = call.cx.now();
+        let hash = match call.cx.guard.peek(&key).hit().map(|item| item.value()) {
+            Some(Value::Collection(hash)) if hash.kind() == Type::Hash => Some(hash.elements_at(now)),
+            Some(_) | None => None,
+        };
+        let mut bytes: u64 = 0;
+        for field in fields {
+            let value =
+                hash.as_ref().and_then(|hash| hash.field(field)).map_or(0, |value| value.len() as u64);
+            bytes = bytes.saturating_add(value.max(there.given));
+            if ns(bytes) > EXEC_NS_MAX {
+                break;
+            }
+        }
+        Size { bytes, elements: count, ..there }
+    }
+
     /// What it takes to take out the fields of a hash that are due now.
     fn due_ns(&self, call: &mut Call<'_, '_, '_>, name: &[u8]) -> u64 {
         let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
@@ -368,7 +420,13 @@ impl<'q> Scale<'q> {
         match call.cx.guard.peek(&key).hit().map(|item| item.value()) {
             Some(Value::Collection(there)) if there.is_timed() => {
                 let hash = there.elements_at(now);
-                if hash.is_due() { (hash.bytes() as u64).saturating_mul(DUE_NS_A_BYTE) } else { 0 }
+                if !hash.is_due() {
+                    return 0;
+                }
+                // What lies apart goes in parts.
+                let bytes = hash.bytes() as u64;
+                let in_leaves = bytes.min((hash.len() as u64).saturating_mul(FIELD_BYTES_MAX));
+                in_leaves.saturating_mul(DUE_NS_A_BYTE) + dropping_ns(bytes)
             }
             Some(_) | None => 0,
         }
@@ -423,7 +481,7 @@ impl<'q> Scale<'q> {
             | Elements::StorePlaces => {
                 let Size { bytes, elements, .. } = self.sum(call, row, args);
                 let longest = bytes.min(ELEMENT_BYTES as u64);
-                (args.at(0), Size { bytes, elements, least: 0, longest })
+                (args.at(0), Size { bytes, elements, longest, ..Size::default() })
             }
             Elements::Places => {
                 let (mut target, mut keys) = (None, 0);
@@ -446,7 +504,7 @@ impl<'q> Scale<'q> {
                 // What other keys have is not known.
                 let most = elements.saturating_mul(ELEMENT_BYTES as u64);
                 let bytes = if gets > 0 { most } else { there.bytes };
-                (target, Size { bytes, elements, least: 0, longest: bytes.min(there.longest()) })
+                (target, Size { bytes, elements, longest: bytes.min(there.longest()), ..Size::default() })
             }
             // What is delivered is pending then, in two rows.
             Elements::ReadEntries | Elements::Claim | Elements::ClaimIdle => {
@@ -463,13 +521,16 @@ impl<'q> Scale<'q> {
             }
             Elements::MoveMember | Elements::MoveEnd => {
                 let longest = self.size(call, db, args.at(0).unwrap_or_default()).longest();
-                (args.at(1), Size { bytes: longest, elements: 1, least: 0, longest })
+                (args.at(1), Size { bytes: longest, elements: 1, longest, ..Size::default() })
             }
             _ if row.has(DENYOOM) => {
                 let bytes = |word: &[u8]| word.len() as u64 + ELEMENT_MORE_BYTES;
                 let longest = args.map(bytes).max().unwrap_or(0);
                 let elements = args.len() as u64;
-                (args.at(0), Size { bytes: args.map(bytes).sum(), elements, least: 0, longest: 2 * longest })
+                // One of a pair is a name, which lies in a leaf.
+                let longest = longest + longest.min(ELEMENT_BYTES as u64);
+                let bytes = args.map(bytes).sum();
+                (args.at(0), Size { bytes, elements, least: 0, longest, given: longest })
             }
             _ => {
                 // Which are taken out they may choose.
@@ -485,7 +546,8 @@ impl<'q> Scale<'q> {
         };
         let key = key.unwrap_or_default();
         let there = self.size(call, db, key);
-        let size = Size { longest: there.longest.max(more.longest), ..there.and(more) };
+        let (longest, given) = (there.longest.max(more.longest), there.given.max(more.given));
+        let size = Size { longest, given, ..there.and(more) };
         self.note(call, db, key, size);
     }
 
