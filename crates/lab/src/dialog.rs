@@ -258,6 +258,9 @@ impl<A: Agent> Lane<A> {
                     while self.seats[token].wire.has_more() {
                         self.receive(token, &mut buffer, end, &mut tally)?;
                     }
+                    if self.seats[token].wire.wants_write() {
+                        self.send(token)?;
+                    }
                 }
             }
             while let Some(&Reverse((at, token))) = self.timers.peek()

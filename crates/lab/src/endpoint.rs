@@ -100,6 +100,11 @@ impl Endpoint {
             "rediss" | "valkeys" | "redis+tls" => (Family::Redis, Kind::Tls),
             _ => return Err(FORM.to_owned()),
         };
+        // Of other kinds a question mark is part of a path or a password; here one of a password is %3F.
+        let (rest, query) = match kind {
+            Kind::Tls => rest.split_once('?').unwrap_or((rest, "")),
+            Kind::Tcp | Kind::Unix => (rest, ""),
+        };
         let (login, place) = match kind {
             Kind::Unix => {
                 let (before, path) = rest.split_at(rest.find('/').ok_or(FORM)?);
@@ -117,7 +122,6 @@ impl Endpoint {
             Kind::Unix => (Address::Unix(PathBuf::from(place)), None),
             Kind::Tcp => (Address::Tcp(address(place)?), None),
             Kind::Tls => {
-                let (place, query) = place.split_once('?').unwrap_or((place, ""));
                 let address = address(place)?;
                 let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
                 (Address::Tcp(address), Some(Connector::load(host, trust(query)?)?))
@@ -461,6 +465,7 @@ mod tests {
             ("memcacheds://me:x@127.0.0.1:1?ssl_cert_reqs=required", "127.0.0.1", ClientOptions::default()),
             ("valkeys://[::1]:1?ssl_cert_reqs=none", "::1", anyone()),
             ("redis+tls://localhost:1?ssl_cert_reqs=none", "localhost", anyone()),
+            ("rediss://me:a%3Fb@localhost:1?ssl_cert_reqs=none", "localhost", anyone()),
         ] {
             assert_eq!(tls(url), Connector::load(name, options).unwrap(), "{url}");
         }
@@ -470,6 +475,7 @@ mod tests {
             ("ssl_keyfile=/nowhere&ssl_cert_reqs=none", "ssl_certfile and ssl_keyfile go together"),
             ("ssl_cert_reqs=optional", QUERY),
             ("cacert=x", QUERY),
+            ("ssl_ca_certs=/no@where", "Error loading the CA certificate: /no@where : "),
             ("%", "expected ssl_ca_certs"),
         ] {
             let told = Endpoint::parse(&format!("rediss://127.0.0.1:1?{query}")).unwrap_err();

@@ -484,6 +484,9 @@ impl Lane {
         while connection.wire.has_more() {
             answered += connection.receive(&mut self.buffer, workload, *check, pace, tally)?;
         }
+        if connection.wire.wants_write() {
+            self.send(token)?;
+        }
         Ok(answered)
     }
 

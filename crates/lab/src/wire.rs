@@ -44,6 +44,14 @@ impl Wire {
         }
     }
 
+    /// Something is left to send, perhaps since it received.
+    pub fn wants_write(&self) -> bool {
+        match self {
+            Wire::Plain(_) => false,
+            Wire::Tls(tls) => tls.wants_write(),
+        }
+    }
+
     /// Takes some of `bytes`, and sends what the system takes: see [`Wire::flush`].
     ///
     /// # Errors

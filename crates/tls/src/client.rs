@@ -90,6 +90,7 @@ impl Connector {
             stream,
             records: Vec::new(),
             plain: 0,
+            failed: None,
         })
     }
 }
@@ -194,6 +195,8 @@ pub struct ClientStream<S> {
     records: Vec<u8>,
     /// Bytes of plaintext that the session has.
     plain: usize,
+    /// What came behind bytes that were given.
+    failed: Option<io::Error>,
 }
 
 impl<S> fmt::Debug for ClientStream<S> {
@@ -259,25 +262,50 @@ impl<S: Stream> ClientStream<S> {
     /// `WouldBlock` if there is none yet; `InvalidData` if what came is not TLS, or not of a server that is trusted;
     /// `UnexpectedEof` if the stream ended and the server did not say so.
     pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(error) = self.failed.take() {
+            return match self.session.reader().read(buffer) {
+                Ok(read @ 1..) => {
+                    self.failed = Some(error);
+                    Ok(read)
+                }
+                _ => Err(error),
+            };
+        }
         let (mut got, mut has_received) = (0, false);
-        loop {
+        while got < buffer.len() {
             if self.plain > 0 {
                 let read = self.session.reader().read(&mut buffer[got..])?;
                 (got, self.plain) = (got + read, self.plain - read);
+                continue;
             }
-            if got == buffer.len() {
-                return Ok(got);
-            } else if !self.records.is_empty() {
+            let goes_on = if !self.records.is_empty() {
                 let records = std::mem::take(&mut self.records);
-                self.open(&records)?;
-            } else if has_received || !self.receive()? {
+                self.open(&records).map(|()| true)
+            } else if has_received {
                 break;
             } else {
                 has_received = true;
+                self.receive()
+            };
+            match goes_on {
+                Ok(true) => {}
+                Ok(false) => break,
+                // What came before it counts, in the same receive, too.
+                Err(error) => {
+                    got += self.session.reader().read(&mut buffer[got..]).unwrap_or(0);
+                    if got == 0 {
+                        return Err(error);
+                    }
+                    self.failed = Some(error);
+                    return Ok(got);
+                }
             }
         }
         // What opening has to say, such as the end of a handshake, goes out before more is waited for.
-        self.flush()?;
+        match self.flush() {
+            Err(error) if got > 0 => self.failed = Some(error),
+            flushed => _ = flushed?,
+        }
         // Nothing is there: that more may come, or not, is said by the error.
         if got > 0 { Ok(got) } else { self.session.reader().read(buffer) }
     }
@@ -315,7 +343,12 @@ impl<S: Stream> ClientStream<S> {
 
     /// [`ClientStream::recv`] has something to give that has come, and that the stream does not tell of.
     pub fn has_more(&self) -> bool {
-        self.plain > 0 || !self.records.is_empty()
+        self.plain > 0 || !self.records.is_empty() || self.failed.is_some()
+    }
+
+    /// Something is left to send, which [`ClientStream::recv`] may have made: see [`ClientStream::flush`].
+    pub fn wants_write(&self) -> bool {
+        self.session.wants_write()
     }
 
     /// Goes on with the handshake; false if it waits for room to send, not for what comes.

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use larder_eventloop::Stream;
+use larder_eventloop::sim::{Network, Time, Weather};
 use larder_eventloop::socket::Socket;
 use larder_tls::{Acceptor, ClientAuth, ClientOptions, ClientStream, Connector, Options, Transport, Trust};
 
@@ -139,6 +140,58 @@ fn an_end_that_nobody_said_is_none() {
     ends.server = None;
     let error = ends.client.recv(&mut [0; 8]).expect_err("the stream ended");
     assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn what_came_before_an_error_is_given_before_it_is_told() {
+    let (_files, options) = files("larder.test");
+    let network = Network::new(1, Weather::FAIR, Time::default());
+    let ((ours, far), (theirs, near)) = (network.connect(), network.connect());
+    let acceptor = Acceptor::load(&options, &Arc::default(), &mut larder_tls::Files::default());
+    let mut server = acceptor.expect("good files").accept(theirs).expect("random numbers");
+    let connector = Connector::load("larder.test", by_file(&options)).expect("good files");
+    let mut client = connector.connect(ours).expect("random numbers");
+    let mut buffer = [0; 100];
+    while client.is_handshaking() {
+        client.agree().expect("an agreement");
+        near.send(&far.read(usize::MAX));
+        assert_eq!(server.recv(&mut buffer).expect_err("nothing is sent").kind(), ErrorKind::WouldBlock);
+        far.send(&near.read(usize::MAX));
+    }
+    assert_eq!(server.send(b"reply").expect("there is room"), 5);
+    // Behind it, in the same receive, a record that nobody has sealed.
+    far.send(&[&near.read(usize::MAX)[..], b"\x17\x03\x03\x00\x14nobody sealed this.."].concat());
+    assert_eq!(client.recv(&mut buffer).expect("what came"), 5);
+    assert_eq!(&buffer[..5], b"reply");
+    assert!(client.has_more());
+    assert_eq!(client.recv(&mut buffer).expect_err("it is no record").kind(), ErrorKind::InvalidData);
+}
+
+#[test]
+fn what_receiving_has_to_send_is_told_where_there_is_no_room_for_it() {
+    let (_files, options) = files("larder.test");
+    let network = Network::new(1, Weather::FAIR, Time::default());
+    let ((ours, far), (theirs, near)) = (network.connect(), network.connect());
+    let acceptor = Acceptor::load(&options, &Arc::default(), &mut larder_tls::Files::default());
+    let mut server = acceptor.expect("good files").accept(theirs).expect("random numbers");
+    let connector = Connector::load("larder.test", by_file(&options)).expect("good files");
+    let mut client = connector.connect(ours).expect("random numbers");
+    let mut buffer = [0; 100];
+
+    // It begins the handshake, and waits for its end.
+    assert_eq!(client.send(b"early").expect("it is kept"), 5);
+    near.send(&far.read(usize::MAX));
+    assert_eq!(server.recv(&mut buffer).expect_err("a handshake").kind(), ErrorKind::WouldBlock);
+    far.narrow(0);
+    far.send(&near.read(usize::MAX));
+    assert_eq!(client.recv(&mut buffer).expect_err("a handshake").kind(), ErrorKind::WouldBlock);
+    assert!(!client.is_handshaking() && client.wants_write());
+
+    far.narrow(usize::MAX);
+    assert!(client.flush().expect("there is room") && !client.wants_write());
+    near.send(&far.read(usize::MAX));
+    let received = server.recv(&mut buffer).expect("what was sent first");
+    assert_eq!(&buffer[..received], b"early");
 }
 
 #[test]
