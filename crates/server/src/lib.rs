@@ -59,6 +59,7 @@ mod tls;
 mod values;
 mod worker;
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -67,8 +68,9 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use larder_eventloop::socket::Socket;
 use larder_eventloop::sysexits;
@@ -100,6 +102,9 @@ use crate::mapper::Mapper;
 
 /// A worker's stack: its calls are shallow and hold no large values.
 const STACK_BYTES: usize = 512 << 10;
+
+/// A worker that has not ended so long behind the order to stop is not waited for: by its own clock it has five seconds less.
+const STOP: Duration = Duration::from_secs(35);
 
 /// `larder serve` with the arguments behind `serve`.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -265,7 +270,9 @@ fn run<S: Stream + AsFd + Send + 'static>(
     started: Instant,
     stream: impl Fn(usize, Socket) -> io::Result<S>,
 ) -> Result<(), Failure> {
-    let (workers, arrivals) = start_workers(hub, started)?;
+    let (end, ended) = mpsc::channel();
+    let (workers, arrivals) = start_workers(hub, started, &end)?;
+    drop(end);
     let told_at = http.as_ref().map(|http| http.address);
     let admin = http.map(|http| Admin::start(hub, http.listener)).transpose();
     let admin = admin.map_err(|error| format!("--http-port: cannot start its thread: {error}"))?;
@@ -280,8 +287,15 @@ fn run<S: Stream + AsFd + Send + 'static>(
         admin.end();
     }
     stop(hub, bound);
-    for worker in workers {
-        let _ = worker.join();
+    // Nobody says anything: it is closed when the last of them has ended.
+    if ended.recv_timeout(STOP) == Err(RecvTimeoutError::Timeout) {
+        tracing::warn!(
+            "a worker does not come to its end, likely for a script without one: the process ends it"
+        );
+    } else {
+        for worker in workers {
+            let _ = worker.join();
+        }
     }
     Ok(accepted.map_err(|error| format!("cannot accept connections: {error}"))?)
 }
@@ -296,17 +310,19 @@ fn stop(hub: &Hub, bound: Vec<Bound>) {
     hub.stop_workers();
 }
 
-/// The workers' threads, and where connections go to them.
+/// The workers' threads, each of which lets go of `end` at its own, and where connections go to them.
 fn start_workers<S: Stream + AsFd + Send + 'static>(
     hub: &Arc<Hub>,
     started: Instant,
+    end: &Sender<Infallible>,
 ) -> Result<(Vec<JoinHandle<()>>, Arrivals<S>), String> {
     let arrivals: Arrivals<S> =
         hub.handles.iter().map(|handle| Arc::new(Mailbox::new(&handle.waker))).collect();
     let start = |(index, arrivals): (usize, &Arc<Mailbox<Arrival<S>>>)| {
         let store = hub.store.worker().map_err(|error| format!("cannot make a worker: {error:?}"))?;
-        let (hub, arrivals) = (Arc::clone(hub), Arc::clone(arrivals));
+        let (hub, arrivals, end) = (Arc::clone(hub), Arc::clone(arrivals), end.clone());
         let work = move || {
+            let _end = end;
             let thread = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
             hub.handles[index].thread.store(thread, SeqCst);
             let backend = Epoll::new(&hub.handles[index].waker, started)?;
