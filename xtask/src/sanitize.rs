@@ -11,13 +11,20 @@ use std::process::Command;
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// The tests of the crates that hold or reach unsafe code.
-const TESTS: &[&str] =
-    &["--lib", "--tests", "--target", TARGET, "--package", "larder-store", "--package", "larder-commands"];
+const TESTS: &[&str] = &[
+    "--lib",
+    "--tests",
+    "--target",
+    TARGET,
+    "--package=larder-store",
+    "--package=larder-commands",
+    "--package=larder-session",
+];
 
 /// Runs them.
 pub fn sanitize() -> Outcome {
     let lanes = programs::lanes_of_cores();
-    programs::run_tests(under_asan, Tests { build: TESTS, without: &[], arguments: &[], lanes })
+    programs::run_tests(under_asan, Tests { build: TESTS, runs: |_| true, arguments: &[], lanes })
 }
 
 /// cargo that builds and runs with it.

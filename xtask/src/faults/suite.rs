@@ -33,7 +33,16 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "loop", arguments: &["-p", "larder-eventloop"], filter: &[] },
     Suite {
         name: "commands",
-        arguments: &["-p", "larder-protocol", "-p", "larder-commands", "-p", "larder-server"],
+        arguments: &[
+            "-p",
+            "larder-protocol",
+            "-p",
+            "larder-commands",
+            "-p",
+            "larder-session",
+            "-p",
+            "larder-server",
+        ],
         filter: &[],
     },
     Suite { name: "tls", arguments: &["-p", "larder-tls"], filter: &[] },
@@ -64,9 +73,17 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "peers",
         arguments: TESTKIT,
-        filter: &["held_replies::", "bad_clients::", "stopping::", "hostile::", "accept_failures::"],
+        filter: &[
+            "held_replies::",
+            "bad_clients::",
+            "stopping::",
+            "hostile::",
+            "accept_failures::",
+            "limits::",
+        ],
     },
     Suite { name: "world", arguments: TESTKIT, filter: &["world::"] },
+    Suite { name: "attacks", arguments: TESTKIT, filter: &["--ignored", "attacks::"] },
     Suite { name: "schedules", arguments: SCHEDULES, filter: &[] },
     Suite {
         name: "models",

@@ -420,17 +420,17 @@ fn a_push_of_a_mebibyte_is_one_moment() {
         for more in [-1_isize, 0, 1] {
             // One long word, and as many others as there is room for, the last of which fills it.
             let mut words = vec![job(long)];
-            let encoded = |words: &[String]| words.iter().map(|word| bulk(word).len()).sum::<usize>();
-            while encoded(&words) + 3 * each.max(100) < moment && words.len() < 4_000 {
-                words.push(job(each));
-            }
-            let left = moment - encoded(&words);
+            let (first, other) = (bulk(&words[0]).len(), bulk(&job(each)).len());
+            let others = (moment - first - 3 * each.max(100)).div_ceil(other).min(3_999);
+            words.resize(1 + others, job(each));
+            let left = moment - first - others * other;
             let mut last = left.saturating_add_signed(more) - 6;
             while bulk(&job(last)).len() > left.saturating_add_signed(more) {
                 last -= 1;
             }
             words.push(job(last));
-            assert_eq!(encoded(&words), left.saturating_add_signed(more) + moment - left);
+            let encoded = words.iter().map(|word| bulk(word).len()).sum::<usize>();
+            assert_eq!(encoded, left.saturating_add_signed(more) + moment - left);
             let sent = bench.asked(&format!("RPUSH l {}", words.join(" ")));
             let mut session = Session::new();
             let (_, _, consumed) = bench.call(&mut session, &sent);
