@@ -13,6 +13,7 @@
 //! - [`canary`], [`stage`]: latency of a connection of each worker beside that of a null server, for commands that
 //!   take minutes;
 //! - [`proof`]: values that prove where they come from;
+//! - [`timing`]: claims about time, as tests outside the gate make them;
 //! - [`stand_in`]: what is put in a program's place or in its way; [`model_cache`]: a cache whose hits are known.
 
 #![forbid(unsafe_code)]
@@ -40,6 +41,7 @@ pub mod stage;
 pub mod stand_in;
 pub mod store_model;
 pub mod talk;
+pub mod timing;
 pub mod transcript;
 
 /// How long a test waits for what must come: it notices hangs, and no machine is so slow.

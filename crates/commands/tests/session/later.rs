@@ -6,6 +6,7 @@ use crate::survey::command;
 use larder_commands::{Next, Room, Session, Settings, Shared};
 use larder_store::{Attributes, Config, Expect, Store};
 use larder_testkit::host::LocalHost;
+use larder_testkit::timing::at_most;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -140,11 +141,15 @@ fn a_set_without_memory_is_asked_again_in_its_place_and_others_are_served_meanwh
 #[test]
 #[ignore = "time: half of the turns have 20 ms each"]
 fn a_turn_in_which_a_set_is_asked_again_takes_no_time() {
-    let took = asked_again();
-    for mut took in took.chunks(9).map(<[Duration]>::to_vec) {
-        took.sort_unstable();
-        assert!(took[4] < TURN, "{took:?}");
-    }
+    at_most(TURN, || {
+        let took = asked_again();
+        let median = |took: &[Duration]| {
+            let mut took = took.to_vec();
+            took.sort_unstable();
+            took[4]
+        };
+        took.chunks(9).map(median).max().expect("both protocols")
+    });
 }
 
 #[test]

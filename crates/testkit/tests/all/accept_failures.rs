@@ -3,6 +3,7 @@
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
+use larder_testkit::timing::at_most;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -106,13 +107,15 @@ fn without_descriptors_it_pauses_says_so_once_a_second_and_goes_on_when_there_ar
 fn without_descriptors_it_takes_little_of_a_core() {
     let (server, mut client) = starved(0);
     let _waiting = crowd(&server, 20);
-    let (started, cpu) = (Instant::now(), cpu_ms(&server));
-    while started.elapsed() < Duration::from_millis(1500) {
-        ask(&mut client);
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let cpu = cpu_ms(&server) - cpu;
-    assert!(cpu <= 300, "{cpu} ms of time on a core in 1.5 s");
+    // Of a core, in a second and a half.
+    at_most(Duration::from_millis(300), || {
+        let (started, cpu) = (Instant::now(), cpu_ms(&server));
+        while started.elapsed() < Duration::from_millis(1500) {
+            ask(&mut client);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Duration::from_millis(cpu_ms(&server) - cpu)
+    });
 }
 
 #[test]

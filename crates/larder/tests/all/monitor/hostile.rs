@@ -2,6 +2,7 @@
 //! data port knows nothing of it.
 
 use larder_testkit::PATIENCE;
+use larder_testkit::timing::at_most;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -50,8 +51,7 @@ fn many_who_say_nothing_or_go_on_for_ever_keep_no_scraper_waiting() {
 #[test]
 #[ignore = "time: a scraper is served within three seconds"]
 fn many_who_say_nothing_or_go_on_for_ever_keep_no_scraper_waiting_for_long() {
-    let took = crowded();
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    at_most(Duration::from_secs(3), crowded);
 }
 
 /// How long it takes to be served twice beside many who say nothing, or do not come to an end.
@@ -84,8 +84,7 @@ fn who_reads_no_answer_takes_no_memory_without_end() {
 #[test]
 #[ignore = "time: each answer comes within a second"]
 fn who_reads_no_answer_keeps_nobody_else_waiting() {
-    let longest = beside_greedy();
-    assert!(longest < Duration::from_secs(1), "{longest:?}");
+    at_most(Duration::from_secs(1), beside_greedy);
 }
 
 /// The longest that a client of the data port waits beside clients who read no answer; what these hold has its bound.
