@@ -495,7 +495,12 @@ func TestCasesOfTheSpecification(t *testing.T) {
 	servers.Leaks(t)
 	for _, c := range specCases(t) {
 		t.Run(c.file+"/"+c.name, func(t *testing.T) {
-			t.Parallel()
+			// What is to come in time is late beside other cases, and under the race detector.
+			if c.with["timeout"] != "short" {
+				t.Parallel()
+			} else if raceEnabled {
+				t.Skip("it is of time")
+			}
 			c.play(t, 1<<16, -1, 0)
 			c.play(t, 1, -1, 0)
 		})

@@ -3,9 +3,13 @@
 use crate::install;
 use crate::programs::{self, Tests};
 use crate::run::{Outcome, cargo};
+use crate::test::EVERYTHING;
+
+/// Folders of the packages that have them.
+pub const PACKAGES: [&str; 2] = ["lab", "larder"];
 
 /// What they need, as Debian calls it.
-const PACKAGES: &[(&str, &str)] = &[
+const NEEDED: &[(&str, &str)] = &[
     ("memcached", "memcached"),
     ("redis-server", "redis-server"),
     ("chromium", "chromium"),
@@ -14,10 +18,10 @@ const PACKAGES: &[(&str, &str)] = &[
 
 /// Installs it and runs them.
 pub fn lab() -> Outcome {
-    install::debian(PACKAGES)?;
+    install::debian(NEEDED)?;
     // One after the other: a measurement beside another is none. Clients and the page have stages of their own.
     let skipped = ["--skip", "lab_matrix::", "--skip", "lab_clients::", "--skip", "in_browser::"];
     let tests = [&["--ignored", "--test-threads=1"], &skipped[..]].concat();
-    let build = &["-p", "larder-lab", "-p", "larder", "--lib", "--bins", "--tests"];
-    programs::run_tests(cargo, Tests { build, without: &[], arguments: &tests, lanes: 1 })
+    let runs = |package: &str| PACKAGES.contains(&package);
+    programs::run_tests(cargo, Tests { build: EVERYTHING, runs, arguments: &tests, lanes: 1 })
 }

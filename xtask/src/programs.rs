@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Programs that are begun first, the longest of all at the front: package and name.
-const LONG: &[&str] = &["store all", "testkit all", "commands session", "store larder_store"];
+const LONG: &[&str] = &["store all", "testkit all", "session session", "store larder_store"];
 /// So many of the slowest are told.
 const SLOWEST: usize = 12;
 /// How often a test that failed runs alone.
@@ -32,8 +32,8 @@ const _: () = assert!(UNSTEADY.len() <= UNSTEADY_MAX);
 pub struct Tests<'a> {
     /// What follows `cargo test`, up to `--`.
     pub build: &'a [&'a str],
-    /// Packages that are built and whose tests do not run.
-    pub without: &'a [&'a str],
+    /// Whether the tests of a package run: those of the others are built, so that nothing is built anew for fewer of them.
+    pub runs: fn(&str) -> bool,
     /// What each program is given.
     pub arguments: &'a [&'a str],
     /// Programs that run at once.
@@ -103,7 +103,7 @@ pub fn run_tests(cargo: impl Fn(&[&str]) -> Command + Sync, tests: Tests<'_>) ->
     // Tests start the program that the same build made.
     let larder = others.into_iter().find(|other| other.name == "larder larder").map(|larder| larder.path);
     let rank = |name: &str| LONG.iter().position(|long| *long == name).unwrap_or(LONG.len());
-    programs.retain(|program| !tests.without.contains(&program.package()));
+    programs.retain(|program| (tests.runs)(program.package()));
     programs.sort_by_key(|program| rank(&program.name));
     let like = || {
         let mut like = cargo(&[]);

@@ -1,7 +1,8 @@
 //! `cargo xtask schedules`: the store's own code, and sessions over it, under the seeded scheduler
 //! (`crates/store/src/schedule.rs`).
 
-use crate::run::{Outcome, cargo, run};
+use crate::programs::{self, Tests};
+use crate::run::{Outcome, cargo};
 
 /// What follows `cargo test`, for the faults' suite too. Of the workspace, whose packages are built for the other tests: the
 /// same of fewer packages would have other features.
@@ -21,10 +22,13 @@ pub const SCHEDULES: &[&str] = &[
 
 /// Plays the schedules of every scenario whose name holds one of `names`, or of all.
 pub fn schedules(names: &[String]) -> Outcome {
-    let names = names.iter().map(String::as_str);
-    let mut command =
-        cargo(&[&["test", "--no-fail-fast"], SCHEDULES, &["--"], &names.collect::<Vec<_>>()].concat());
-    // What a schedule shows of stacks it writes itself.
-    command.env("RUST_BACKTRACE", "0");
-    run(command)
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let cargo = |arguments: &[&str]| {
+        let mut command = cargo(arguments);
+        // What a schedule shows of stacks it writes itself.
+        command.env("RUST_BACKTRACE", "0");
+        command
+    };
+    let lanes = programs::lanes_of_cores();
+    programs::run_tests(cargo, Tests { build: SCHEDULES, runs: |_| true, arguments: &names, lanes })
 }

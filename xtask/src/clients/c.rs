@@ -112,16 +112,16 @@ impl Kit {
         let with_leaks = [VALGRIND, &[LEAKS]].concat();
         // What a fork leaves to its parent is lost in the child: leaks are not looked for there. AddressSanitizer's allocator
         // does not know forks beside other threads.
-        for (name, arguments, brief, valgrind, unforked) in [
-            ("spec", &[&*spec][..], &["brief"][..], &with_leaks[..], &[][..]),
+        for (name, arguments, in_valgrind, valgrind, under_asan) in [
+            ("spec", &[&*spec][..], &["brief"][..], &with_leaks[..], &["untimed"][..]),
             ("calls", &[], &[], &with_leaks, &[]),
             ("pipe", &[], &["unforked"], &with_leaks, &["unforked"]),
             ("life", &[], &["brief"], VALGRIND, &["unforked"]),
         ] {
             let plain = program(name, "", &[])?;
             self.check(&[&plain], arguments)?;
-            self.check(&[valgrind, &[&plain]].concat(), &[arguments, brief].concat())?;
-            self.check(&[&program(name, "-asan", ASAN)?], &[arguments, unforked].concat())?;
+            self.check(&[valgrind, &[&plain]].concat(), &[arguments, in_valgrind].concat())?;
+            self.check(&[&program(name, "-asan", ASAN)?], &[arguments, under_asan].concat())?;
         }
         // The same by the static library.
         let archive = self.prefix.join("lib/liblarder-client.a");
