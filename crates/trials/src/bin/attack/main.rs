@@ -29,33 +29,50 @@ fn main() -> ExitCode {
 }
 
 fn attack() -> Result<bool, String> {
-    let names: Vec<String> = std::env::args().skip(1).collect();
+    let (options, names): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|word| word.starts_with('-'));
+    let markdown = match &options[..] {
+        [] => false,
+        [option] if option == "--markdown" => true,
+        _ => return Err("attack [--markdown] [NAME…]".to_owned()),
+    };
     if let Some(unknown) = names.iter().find(|name| !ROWS.iter().any(|row| row.name.starts_with(&name[..]))) {
         let known: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
         return Err(format!("{unknown}: no such attack; there are {}", known.join(" ")));
     }
     let wanted = |row: &&Row| names.is_empty() || names.iter().any(|name| row.name.starts_with(&name[..]));
     let two_cores = pin(0) && pin(1);
-    println!(
-        "{:<22} {:>6} {:>9} {:>11} {:>11} {:>8} {:>8}  what came of it",
-        "attack", "MB", "bound MB", "canary ms", "excess ms", "own ms", "verdict"
-    );
+    let print = |cells: [&str; 8]| {
+        let [name, rss, bound, longest, excess, own, verdict, said] = cells;
+        if markdown {
+            println!("| {} |", cells.join(" | "));
+        } else {
+            println!(
+                "{name:<22} {rss:>6} {bound:>9} {longest:>11} {excess:>11} {own:>8} {verdict:>8}  {said}"
+            );
+        }
+    };
+    print(["attack", "MB", "bound MB", "canary ms", "excess ms", "own ms", "verdict", "what came of it"]);
+    if markdown {
+        print(["---"; 8]);
+    }
     let mut failed = 0;
     for row in ROWS.iter().filter(wanted) {
         let report = stage::run(row, two_cores)?;
         failed += usize::from(!report.holds());
         let Report { rss, bound, longest_us, excess_us, own_us, .. } = &report;
-        println!(
-            "{:<22} {:>6} {:>9} {:>11.1} {:>11.1} {:>8} {:>8}  {}",
+        let (megabytes, ms) =
+            (|bytes: u64| (bytes >> 20).to_string(), |us: u64| format!("{:.1}", us as f64 / 1e3));
+        print([
             row.name,
-            rss >> 20,
-            bound >> 20,
-            *longest_us as f64 / 1e3,
-            *excess_us as f64 / 1e3,
-            own_us.map_or(String::new(), |us| format!("{:.1}", us as f64 / 1e3)),
+            &megabytes(*rss),
+            &megabytes(*bound),
+            &ms(*longest_us),
+            &ms(*excess_us),
+            &own_us.map_or(String::new(), ms),
             if report.holds() { "holds" } else { "FAILS" },
-            report.said()
-        );
+            &report.said(),
+        ]);
     }
     println!("{failed} failed; a canary may wait {} ms more than the machine takes", EXCESS_US_MAX / 1000);
     Ok(failed == 0)

@@ -6,6 +6,7 @@ mod half_open;
 mod memory;
 mod slice;
 mod steps;
+mod told;
 mod work;
 
 use crate::stage::Stage;
@@ -61,6 +62,7 @@ const DEBUG: &[&str] = &["--enable-debug-command", "yes"];
 
 /// Items as large as may be.
 const LARGE: &[&str] = &["-I", "32m"];
+const LARGE_AND_DEBUG: &[&str] = &["-I", "32m", "--enable-debug-command", "yes"];
 
 /// All of them.
 pub const ROWS: &[Row] = &[
@@ -69,16 +71,21 @@ pub const ROWS: &[Row] = &[
     heap("command-docs", memory::command_docs),
     heap("client-names", memory::client_names),
     Row { prepare: memory::keys_of_8k, ..row("keys-of-8k", memory::keys) },
+    Row { options: &["-M"], prepare: memory::keys_of_8k, ..row("keys-of-8k-refused", memory::keys) },
+    heap("full-writes", memory::full_writes),
     heap("bitfield", memory::bitfield),
     heap("stats-detail", memory::stats_detail),
-    Row { megabytes: 1024, one_step: true, ..row("mset-100k", work::mset_100k) },
-    Row { megabytes: 1024, one_step: true, ..row("mset-400k", work::mset_400k) },
+    Row { megabytes: 1024, ..row("mset-100k", work::mset_100k) },
+    Row { megabytes: 1024, ..row("mset-400k", work::mset_400k) },
     Row { megabytes: 1024, one_step: true, ..row("exec-of-sets", work::exec_of_sets) },
     Row { megabytes: 1024, ..row("psubscribe", work::psubscribe) },
     Row { prepare: work::evil_keys, ..row("scan-match", work::scan_match) },
     heap("publish-glob", work::publish_glob),
     Row { prepare: slice::prepare, ..row("keys-class", work::keys_by_class) },
-    Row { prepare: work::listeners, one_step: true, ..row("events", work::events) },
+    Row { prepare: work::listeners, ..row("events", work::events) },
+    Row { prepare: told::items, ..row("publish-500", told::publish) },
+    Row { prepare: told::items, ..row("monitors-500", told::monitors) },
+    row("exec-of-publish", told::exec_of_publish),
     heap("words", work::words),
     Row { megabytes: 256, one_step: true, ..row("words-at-once", work::words_at_once) },
     Row { megabytes: 1024, prepare: work::patterns, ..row("publish-1mb", work::publish_1mb) },
@@ -98,7 +105,7 @@ pub const ROWS: &[Row] = &[
     Row { options: DEBUG, ..row("stringmatch", slice::stringmatch) },
     Row { options: LARGE, prepare: steps::large, ..heap("appends", steps::appends) },
     Row { options: LARGE, prepare: steps::large, ..heap("bitfield-far", steps::bitfield) },
-    Row { options: LARGE, prepare: steps::large, ..row("digest", steps::digest) },
+    Row { options: LARGE_AND_DEBUG, prepare: steps::large, ..row("digest", steps::digest) },
     Row { options: LARGE, ..heap("restore", steps::restore) },
     Row { options: LARGE, ..heap("restore-packed", steps::restore_packed) },
     heap("restore-elements", steps::restore_elements),

@@ -65,7 +65,6 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
     pin(0);
     let megabytes = row.megabytes.to_string();
     let mut options = vec!["--redis-port", "-1", "-m", &megabytes, "-t", "2", "-c", "12000"];
-    options.extend(["--enable-debug-command", "yes"]);
     options.extend(row.options);
     let server = Server::start(&options)?;
     let null = Null::start()?;

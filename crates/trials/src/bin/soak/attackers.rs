@@ -17,6 +17,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Connections that each send a part of a request, how long they stand, and bytes of the part. Together they are within
 /// what requests may hold, so that nobody else has to go for them.
 const HALF_OPEN: usize = 20;
+/// Who listens to a message, and reads nothing.
+const LISTENERS: usize = 50;
 const STANDS: Duration = Duration::from_millis(300);
 const PART_BYTES: usize = 31_000;
 /// Bytes of the values that are looked through and copied.
@@ -40,6 +42,9 @@ const PIPELINES: &[(&str, &[(usize, &str)])] = &[
     ("CLIENT LIST", &[(100, "CLIENT LIST")]),
     ("COMMAND DOCS", &[(5, "COMMAND DOCS")]),
     ("MULTI", &[(1, "MULTI"), (300, "GET attack:middle"), (1, "EXEC")]),
+    ("EXEC of INCR", &[(1, "MULTI"), (20_000, "INCR attack:n"), (1, "EXEC")]),
+    ("EXEC of PUBLISH", &[(1, "MULTI"), (2000, "PUBLISH attack:channel x"), (1, "EXEC")]),
+    ("EXEC of GETEX", &[(1, "MULTI"), (2000, "GETEX attack:middle PERSIST"), (1, "EXEC")]),
     ("cheap", &[(3000, "TTL attack:large"), (3000, "EXISTS a b c d")]),
 ];
 
@@ -49,11 +54,14 @@ pub fn run(world: &World, seed: u64, number: u64) {
     while world.runs() {
         let (name, outcome) = world.within(|_| {
             world.begin(Cause::Replies);
-            let done = match random.below(PIPELINES.len() + 2) {
+            let done = match random.below(PIPELINES.len() + 5) {
                 0 => ("half-open", half_open(world)),
                 1 => ("MGET", converse(world, &many_of_one())),
+                2 => ("MSET", converse(world, &many_pairs())),
+                3 => ("PUBLISH", told(world)),
+                4 => ("KEYS that nobody reads", unread(world)),
                 n => {
-                    let (name, lines) = PIPELINES[n - 2];
+                    let (name, lines) = PIPELINES[n - 5];
                     (name, converse(world, &pipeline(lines)))
                 }
             };
@@ -96,10 +104,44 @@ fn many_of_one() -> Vec<u8> {
     [values(), encode(&words)].concat()
 }
 
+/// A write of very many pairs, which are of few keys.
+fn many_pairs() -> Vec<u8> {
+    let mut words: Vec<&[u8]> = vec![b"MSET"];
+    for _ in 0..50_000 {
+        words.extend([&b"attack:n"[..], b"1", b"attack:to", b"2"]);
+    }
+    encode(&words)
+}
+
+/// Messages to many who do not read them.
+fn told(world: &World) -> io::Result<()> {
+    let mut open = Vec::new();
+    for _ in 0..LISTENERS {
+        let mut stream = TcpStream::connect(world.ports[1])?;
+        stream.write_all(&said("SUBSCRIBE attack:channel"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.read_exact(&mut [0; 5])?;
+        open.push(stream);
+    }
+    converse(world, &encode(&[b"PUBLISH", b"attack:channel", &vec![b'm'; LARGE_BYTES]]).repeat(4))
+}
+
+/// Asks for much, reads nothing of it, and leaves.
+fn unread(world: &World) -> io::Result<()> {
+    let mut open = Vec::new();
+    for _ in 0..HALF_OPEN {
+        let mut stream = TcpStream::connect(world.ports[1])?;
+        stream.write_all(&said("KEYS *").repeat(3))?;
+        open.push(stream);
+    }
+    thread::sleep(STANDS);
+    Ok(())
+}
+
 /// Sends requests, and reads all that is replied; values go with the last of it.
 fn converse(world: &World, requests: &[u8]) -> io::Result<()> {
-    let names =
-        ["large", "other", "middle", "short1", "short2", "away", "to"].map(|name| format!("attack:{name}"));
+    let names = ["large", "other", "middle", "short1", "short2", "away", "to", "n"]
+        .map(|name| format!("attack:{name}"));
     let mut words: Vec<&[u8]> = vec![b"DEL"];
     words.extend(names.iter().map(|name| name.as_bytes()));
     let all = [requests, &encode(&words), &encode(&[b"ECHO", &END[..END.len() - 2]])].concat();

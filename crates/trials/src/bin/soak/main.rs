@@ -16,6 +16,7 @@
 //! | [`client`], [`choice`], [`several`] | clients: pipelines; what they ask; many keys at once, transactions, messages, shared counters |
 //! | [`keeper`], [`queue`] | clients that own collections; lists that are pushed to, and waited for |
 //! | [`admin`], [`filler`] | verbs at random; full memory |
+//! | [`scraper`] | the HTTP listener's places |
 //! | [`attackers`] | requests that ask for much, with `--attackers` |
 //! | [`larder_testkit::canary`], [`watch`] | latency of a connection of each worker; memory and descriptors |
 //! | [`director`], [`report`] | from phase to phase; the table at the end |
@@ -39,6 +40,7 @@ mod phase;
 mod queue;
 mod random;
 mod report;
+mod scraper;
 mod several;
 mod values;
 mod watch;
@@ -127,6 +129,8 @@ fn soak() -> Result<bool, String> {
         &WORKERS.to_string(),
         "-c",
         "1000",
+        "--http-port",
+        "-1",
     ])?;
     let null = Null::start()?;
     // Threads started from here on inherit it.
@@ -134,6 +138,7 @@ fn soak() -> Result<bool, String> {
         pin(0);
     }
     let ports = [server.address(), redis_port(&server)?];
+    let http = scraper::address(&server)?;
     let base = watch::descriptors_at_rest(&server)?;
     let world = World::new(ports);
     let canaries = canary::hatch(server.id(), server.address(), null.address)
@@ -159,6 +164,7 @@ fn soak() -> Result<bool, String> {
         }
         others.push(scope.spawn(move || admin::Admin::new(world, seed, false).run()));
         others.push(scope.spawn(move || filler::run(world, seed)));
+        others.push(scope.spawn(move || scraper::run(world, seed, http)));
         for number in 0..if options.attackers { ATTACKERS } else { 0 } {
             others.push(scope.spawn(move || attackers::run(world, seed, number)));
         }

@@ -67,8 +67,29 @@ pub(super) fn keys_of_8k(stage: &Stage) -> Result<(), String> {
     prepare(stage, &requests)
 }
 
+/// Readers at once of [`keys`].
+const READERS: usize = 40;
+
 pub(super) fn keys(stage: &Stage) -> Result<String, String> {
-    unread(stage, &said("KEYS *").repeat(10))
+    let readers = (0..READERS).map(|_| only_send(stage.resp, &said("KEYS *").repeat(10), STANDS));
+    let readers = readers.collect::<Result<Vec<_>, _>>()?;
+    thread::sleep(STANDS);
+    drop(readers);
+    exchange(stage.resp, &said("PING"), PATIENCE).map(|_| format!("{READERS} readers, nothing was read"))
+}
+
+/// Writes for which others' items give way: nobody else waits for that.
+pub(super) fn full_writes(stage: &Stage) -> Result<String, String> {
+    const EACH: usize = 500;
+    let value = [b'w'; 1000];
+    let names: Vec<String> = (0..EACH).map(|n| format!("new:{n}")).collect();
+    let sets: Vec<u8> = names.iter().flat_map(|name| set(name.as_bytes(), &value)).collect();
+    let (mut mset, mut push) = (vec![&b"MSET"[..]], vec![&b"LPUSH"[..], b"list"]);
+    names.iter().for_each(|name| mset.extend([name.as_bytes(), &value]));
+    push.resize(2 + EACH, &value);
+    let round = [said("MULTI"), sets, said("EXEC"), encode(&mset), encode(&push), said("DEL list")].concat();
+    let (took, _) = exchange(stage.resp, &round.repeat(40), PATIENCE)?;
+    Ok(format!("40 × EXEC, MSET and LPUSH of {EACH} KB in {took:.1?}"))
 }
 
 pub(super) fn bitfield(stage: &Stage) -> Result<String, String> {
