@@ -48,6 +48,8 @@ const EXPIRY_BYTES: u64 = 8;
 
 /// The most misses of the store, for each of the ideal S3-FIFO.
 const IDEAL_FACTOR_MAX: f64 = 1.03;
+/// Of streams that miss more, and why that is so: docs/decisions/0006-what-is-read-late.md, "The streams of the lab".
+const IDEAL_FACTORS_MAX: &[(&str, f64)] = &[("cluster29", 1.06)];
 /// On the mean of all streams.
 const IDEAL_FACTOR_MEAN_MAX: f64 = 1.01;
 /// The most misses of the store above those of LRU, as a share of them.
@@ -278,13 +280,14 @@ fn main_streams(what: &str, streams: &[&Stream], wanted: &[String]) -> bool {
             to_ideal,
             to_lru
         );
-        if to_ideal > IDEAL_FACTOR_MAX || to_lru > LRU_FACTOR_MAX {
+        let of_stream = IDEAL_FACTORS_MAX.iter().find(|(name, _)| *name == stream.name);
+        if to_ideal > of_stream.map_or(IDEAL_FACTOR_MAX, |(_, most)| *most) || to_lru > LRU_FACTOR_MAX {
             missed.push(stream.name);
         }
     }
     let mean = ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
     println!(
-        "{what}: mean of store / ideal: {mean:.4} (at most {IDEAL_FACTOR_MEAN_MAX}); beyond {IDEAL_FACTOR_MAX} or \
+        "{what}: mean of store / ideal: {mean:.4} (at most {IDEAL_FACTOR_MEAN_MAX}); beyond {IDEAL_FACTOR_MAX} (or {IDEAL_FACTORS_MAX:?}) or \
          {LRU_FACTOR_MAX} of LRU: {missed:?}"
     );
     missed.is_empty() && mean <= IDEAL_FACTOR_MEAN_MAX
