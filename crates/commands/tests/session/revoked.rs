@@ -345,6 +345,41 @@ fn what_is_only_to_be_sent_is_sent() {
     }
 }
 
+/// What was taken out is nowhere but in its reply, which goes on to its end.
+#[test]
+fn what_was_taken_out_is_sent_whatever_the_rules_are_by_then() {
+    // Not all of them: a set of which all are popped goes at once.
+    for (fill, count, line, size) in [
+        ("RPUSH k", 50_000, "LPOP k 49000", "LLEN k"),
+        ("SADD k", 20_000, "SPOP k 19000", "SCARD k"),
+        ("ZADD k", 20_000, "ZPOPMIN k 19000", "ZCARD k"),
+    ] {
+        let (mut bench, mut admin, mut user) = with_user("~* +@all");
+        let scored = fill == "ZADD k";
+        for n in 0..count / 1000 {
+            let some = (n * 1000..(n + 1) * 1000)
+                .map(|n| if scored { format!(" {n} {n}") } else { format!(" {n}") })
+                .collect::<String>();
+            say(&mut bench, &mut admin, &format!("{fill}{some}"));
+        }
+        let words: Vec<&str> = line.split(' ').collect();
+        let all = format!(":{count}");
+        let (mut next, mut reply) = bench.turn(&mut user, &command(&words));
+        while say(&mut bench, &mut admin, size) == all {
+            assert_eq!(next, Next::Yield, "{line}");
+            (next, reply) = bench.turn(&mut user, b"");
+        }
+        assert!(next == Next::Yield && reply.is_empty(), "{line}: there is more to take");
+        assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app resetkeys"), "+OK");
+        let reply = String::from_utf8(bench.turns(&mut user, b"").0).expect("text");
+        let elements = if scored { 2 * (count - 1000) } else { count - 1000 };
+        assert!(reply.starts_with(&format!("*{elements}\r\n$")), "{line}: {reply:.40}");
+        assert_eq!(reply.matches('$').count(), elements, "{line}");
+        assert_eq!(say(&mut bench, &mut admin, size), ":1000");
+        assert_eq!(say(&mut bench, &mut user, "GET k"), NO_KEY, "{line}");
+    }
+}
+
 /// A read of a group that was put off has joined no line yet, and does not wait by rules that were changed by then.
 #[test]
 fn a_read_that_was_put_off_does_not_wait_for_what_its_user_may_not_have_any_more() {

@@ -826,4 +826,8 @@ impl Job for Combining {
     fn only_reads(&self) -> bool {
         self.plan.then != Then::Store
     }
+
+    fn asks_itself(&self) -> bool {
+        self.headed
+    }
 }

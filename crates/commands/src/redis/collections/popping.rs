@@ -192,4 +192,9 @@ impl Job for Popping {
         }
         Ok(send(call, &self.kept, &mut self.sent))
     }
+
+    /// What was popped is nowhere but in its reply.
+    fn asks_itself(&self) -> bool {
+        self.popped > 0
+    }
 }

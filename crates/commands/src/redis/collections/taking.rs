@@ -178,4 +178,9 @@ impl Job for Taking {
         }
         Ok(send(call, &self.kept, &mut self.sent))
     }
+
+    /// What was taken is nowhere but in its reply.
+    fn asks_itself(&self) -> bool {
+        self.taken > 0
+    }
 }

@@ -380,6 +380,10 @@ impl Job for Survey {
         true
     }
 
+    fn asks_itself(&self) -> bool {
+        self.replies
+    }
+
     fn held_bytes(&self) -> u64 {
         self.held().map_or(0, Heap::bytes)
     }

@@ -138,6 +138,10 @@ impl Job for Channels {
         true
     }
 
+    fn asks_itself(&self) -> bool {
+        self.replied.is_some()
+    }
+
     fn held_bytes(&self) -> u64 {
         self.held.bytes()
     }

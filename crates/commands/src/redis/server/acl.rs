@@ -231,8 +231,10 @@ fn delete_users(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     }
     let names = args.filter_map(|name| std::str::from_utf8(name).ok());
     let removed = call.cx.shared.access.remove_users(names);
-    call.users_changed();
-    call.close_those(&|id| removed.contains(&id));
+    if !removed.is_empty() {
+        call.users_changed();
+        call.close_those(&|id| removed.contains(&id));
+    }
     call.length(removed.len())
 }
 

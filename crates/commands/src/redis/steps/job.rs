@@ -68,7 +68,7 @@ pub(crate) trait Job: std::fmt::Debug + Send {
     }
 
     /// It asks itself whether its client's user may still do what it does, or looks at nothing more than what it has copied while
-    /// that was allowed. Any other ends with its connection where the user's rules are not those by which it began.
+    /// that was allowed, or has taken out what is nowhere else. Any other ends with its connection where the user's rules are not those by which it began.
     fn asks_itself(&self) -> bool {
         false
     }
@@ -122,12 +122,7 @@ impl UnderWay {
     /// The rules of its client's user are others than those by which it began, and it would go on by these.
     pub(crate) fn is_overtaken(&mut self, standing: &Standing) -> bool {
         let job = &self.job;
-        if standing.is_free()
-            || standing.is_as(&self.user)
-            || job.must_end()
-            || job.waits()
-            || job.asks_itself()
-        {
+        if standing.is_free() || standing.is_as(&self.user) || job.must_end() || job.asks_itself() {
             return false;
         }
         if standing.may_as(&self.user) {

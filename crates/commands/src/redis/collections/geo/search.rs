@@ -733,6 +733,10 @@ impl Job for Searching {
         self.held.bytes()
     }
 
+    fn asks_itself(&self) -> bool {
+        self.headed
+    }
+
     fn only_reads(&self) -> bool {
         self.target.is_none()
     }

@@ -825,6 +825,11 @@ impl Job for Sorting {
         self.held.bytes()
     }
 
+    /// `GET` looks at keys while it replies.
+    fn asks_itself(&self) -> bool {
+        self.headed && self.patterns.gets.is_empty()
+    }
+
     fn only_reads(&self) -> bool {
         self.target.is_none()
     }

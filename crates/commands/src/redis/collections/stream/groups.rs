@@ -502,6 +502,11 @@ impl Job for Claiming {
         send_whole(call, &self.kept, self.sent.insert(0))
     }
 
+    /// What was claimed is told.
+    fn asks_itself(&self) -> bool {
+        self.has_done()
+    }
+
     fn held_bytes(&self) -> u64 {
         self.held.bytes() + self.kept.capacity_bytes() as u64
     }

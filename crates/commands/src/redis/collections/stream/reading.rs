@@ -654,8 +654,9 @@ impl Job for Delivering {
         self.kept.capacity_bytes() as u64
     }
 
+    /// What was delivered to a group is told: who did not hear of it would have to claim it.
     fn asks_itself(&self) -> bool {
-        self.sent.is_some()
+        self.sent.is_some() || self.found > 0
     }
 }
 
