@@ -64,11 +64,7 @@ pub const SUITES: &[Suite] = &[
             "resp_pieces::",
         ],
     },
-    Suite {
-        name: "encrypted",
-        arguments: &["-p", "larder-testkit", "--test", "tls"],
-        filter: &["sim::", "process::"],
-    },
+    Suite { name: "encrypted", arguments: TESTKIT, filter: &["tls::sim::", "tls::process::"] },
     Suite { name: "transcripts", arguments: TESTKIT, filter: &["transcripts_pass_over_the_session_alone"] },
     Suite {
         name: "peers",

@@ -34,6 +34,7 @@ mod slabs;
 mod stopping;
 mod store_model;
 mod stress;
+mod tls;
 mod transcripts;
 mod true_limit;
 mod two_workers;

@@ -11,7 +11,7 @@ use larder_testkit::client::Client;
 use larder_testkit::process::{Program, Server};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use crate::client::{Identity, connection, trusting};
+use super::client::{Identity, connection, trusting};
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 

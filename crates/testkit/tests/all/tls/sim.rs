@@ -7,8 +7,8 @@ use larder_eventloop::sim::{Peer, Weather};
 use larder_eventloop::socket::Address;
 use larder_tls::{HANDSHAKE_BYTES, KEPT_BYTES_MAX, SESSION_BYTES};
 
-use crate::client::Client;
-use crate::world::World;
+use super::client::Client;
+use super::world::World;
 
 /// Requests of all kinds in one go, and their replies.
 fn requests(seed: u64) -> (Vec<u8>, Vec<u8>) {

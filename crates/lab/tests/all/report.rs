@@ -1,6 +1,6 @@
 //! The report in a browser: every picture draws, nothing is complained of, nothing is asked for.
 //!
-//! Needs Debian's package chromium: `cargo test -p larder-lab --test report -- --ignored`.
+//! Needs Debian's package chromium: `cargo test -p larder-lab --test all report:: -- --ignored`.
 //! `LARDER_REPORT_SHOTS=<folder>` keeps pictures of the page in light and dark.
 
 use std::fs;

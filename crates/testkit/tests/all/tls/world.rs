@@ -11,7 +11,7 @@ use larder_store::Store;
 use larder_tls::{Acceptor, Counters, Options, Transport};
 use rustls::ClientConfig;
 
-use crate::client::{Client, Identity, trusting};
+use super::client::{Client, Identity, trusting};
 
 type Tls = Transport<SimStream>;
 

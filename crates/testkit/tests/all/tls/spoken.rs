@@ -9,7 +9,7 @@ use larder_tls::Transport;
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::world::World;
+use super::world::World;
 
 /// Of all worlds here: CAS values are the same then.
 const SEED: u64 = 1;
