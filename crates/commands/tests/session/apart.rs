@@ -2,6 +2,7 @@
 
 use crate::{Bench, START, bench};
 use larder_commands::{Next, Session, Settings};
+use larder_testkit::talk::encode;
 
 pub(crate) fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
@@ -103,45 +104,51 @@ fn long_elements_are_pushed_read_moved_and_popped() {
     store.check();
 }
 
-/// Lists with long elements are dumped and restored, have one digest, and say what they take.
-#[test]
-fn lists_of_long_elements_are_dumped_restored_and_told_apart() {
-    let mut bench = bench();
-    let (long, longer) = (job(20_000), job(300_000));
-    bench.reply(&format!("RPUSH l a {long} 7 {longer} {longer} b"));
+/// What `key` has of elements of 20,000 and twice 300,000 bytes is what it takes; `m`, which is restored of its payload, `shows`
+/// the same, and has another digest behind `change`; of a payload that is cut short nothing is left.
+pub(crate) fn is_dumped_restored_and_told_apart(
+    mut bench: Bench,
+    key: &str,
+    shows: impl FnOnce(&mut Bench),
+    change: &str,
+) {
     let bytes = 20_000 + 2 * 300_000;
-    let usage = String::from_utf8(bench.reply("MEMORY USAGE l")).unwrap();
+    let usage = String::from_utf8(bench.reply(&format!("MEMORY USAGE {key}"))).unwrap();
     let usage: usize = usage[1..usage.len() - 2].parse().unwrap();
     assert!((bytes..bytes + bytes / 10).contains(&usage), "{usage}");
-    let digest = bench.reply("DEBUG DIGEST-VALUE l");
-    let dumped = bench.reply("DUMP l");
+    let digest = bench.reply(&format!("DEBUG DIGEST-VALUE {key}"));
+    let dumped = bench.reply(&format!("DUMP {key}"));
     let start = dumped.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let payload = &dumped[start..dumped.len() - 2];
-    let restore = |key: &str, payload: &[u8]| {
-        let mut request =
-            format!("*4\r\n$7\r\nRESTORE\r\n${}\r\n{key}\r\n$1\r\n0\r\n", key.len()).into_bytes();
-        request.extend_from_slice(format!("${}\r\n", payload.len()).as_bytes());
-        request.extend_from_slice(payload);
-        request.extend_from_slice(b"\r\n");
-        request
+    let restore = |bench: &mut Bench, key: &[u8], payload: &[u8]| {
+        bench.turns(&mut Session::new(), &encode(&[b"RESTORE", key, b"0", payload])).0
     };
-    let (reply, _) = bench.turns(&mut Session::new(), &restore("m", payload));
-    assert_eq!(reply, b"+OK\r\n");
-    assert_eq!(bench.reply("LRANGE m 0 -1"), array(&["a", &long, "7", &longer, &longer, "b"]).as_bytes());
+    assert_eq!(restore(&mut bench, b"m", payload), b"+OK\r\n");
+    shows(&mut bench);
     assert_eq!(bench.reply("DEBUG DIGEST-VALUE m"), digest);
-    bench.reply("LSET m 3 other");
+    bench.reply(change);
     assert_ne!(bench.reply("DEBUG DIGEST-VALUE m"), digest);
-    assert_eq!(bench.reply("RENAME l m"), b"+OK\r\n");
+    assert_eq!(bench.reply(&format!("RENAME {key} m")), b"+OK\r\n");
     assert_eq!(bench.reply("DUMP m"), dumped);
-    // One that is cut short leaves nothing.
     for bytes in [1, 9, 10, 11, 5_000, 25_000, 299_000, payload.len() - 11] {
-        let (reply, _) = bench.turns(&mut Session::new(), &restore("n", &payload[..payload.len() - bytes]));
+        let reply = restore(&mut bench, b"n", &payload[..payload.len() - bytes]);
         assert!(reply.starts_with(b"-"), "{}", String::from_utf8_lossy(&reply));
         assert_eq!(bench.reply("EXISTS n"), b":0\r\n");
     }
     let store = std::sync::Arc::clone(bench.worker.store());
     drop(bench);
     store.check();
+}
+
+/// Lists with long elements are dumped and restored, have one digest, and say what they take.
+#[test]
+fn lists_of_long_elements_are_dumped_restored_and_told_apart() {
+    let mut bench = bench();
+    let (long, longer) = (job(20_000), job(300_000));
+    bench.reply(&format!("RPUSH l a {long} 7 {longer} {longer} b"));
+    let elements = array(&["a", &long, "7", &longer, &longer, "b"]);
+    let shows = |bench: &mut Bench| assert_eq!(bench.reply("LRANGE m 0 -1"), elements.as_bytes());
+    is_dumped_restored_and_told_apart(bench, "l", shows, "LSET m 3 other");
 }
 
 /// EXEC weighs what long elements take: reading a few is done, and many at once is refused before anything is done.

@@ -1,16 +1,12 @@
 //! Values of fields that are longer than a leaf, by every command that has to do with one.
 
-use crate::apart::{array, bulk, job};
+use crate::apart::{array, bulk, is_dumped_restored_and_told_apart, job};
 use crate::{Bench, START, bench};
 use larder_commands::{Next, Session, Settings};
 
 /// A bench with more memory, where what is left of long requests may be kept.
 fn large_bench() -> Bench {
     Bench::of(Settings { append_bytes_max: 64 << 20, ..Settings::default() }, 512 << 20)
-}
-
-fn map(texts: &[&str]) -> String {
-    array(texts)
 }
 
 /// A reply, without more of it than is shown where it is another.
@@ -36,7 +32,7 @@ fn long_values_are_set_read_changed_and_removed() {
         let bench = &mut bench;
         is(bench, &format!("HSET h s {job}"), ":1\r\n");
         is(bench, "HGET h s", &bulk(&job));
-        is(bench, "HGETALL h", &map(&["s", &job]));
+        is(bench, "HGETALL h", &array(&["s", &job]));
         is(bench, "HSET h a 1 b 2", ":2\r\n");
         is(bench, "HMGET h a s none b s", &format!("*5\r\n$1\r\n1\r\n{0}$-1\r\n$1\r\n2\r\n{0}", bulk(&job)));
         is(bench, "HSTRLEN h s", &format!(":{bytes}\r\n"));
@@ -51,7 +47,7 @@ fn long_values_are_set_read_changed_and_removed() {
         is(bench, "HINCRBYFLOAT h s 1.5", "-ERR hash value is not a float\r\n");
         is(bench, "HDEL h a b", ":2\r\n");
         is(bench, "HDEL h s", ":1\r\n");
-        is(bench, "HGETALL h", &map(&["t", &job]));
+        is(bench, "HGETALL h", &array(&["t", &job]));
         is(bench, "HVALS h", &array(&[&job]));
         is(bench, "HKEYS h", &array(&["t"]));
         is(bench, "HRANDFIELD h", &bulk("t"));
@@ -74,7 +70,7 @@ fn long_values_are_set_read_changed_and_removed() {
         is(bench, "HPEXPIRE h 1 FIELDS 1 t", "*1\r\n:1\r\n");
         is(bench, "HPEXPIRE h 0 FIELDS 1 t", "*1\r\n:2\r\n");
         is(bench, "HPERSIST h FIELDS 1 u", "*1\r\n:1\r\n");
-        is(bench, "HGETALL h", &map(&["u", &job]));
+        is(bench, "HGETALL h", &array(&["u", &job]));
         is(bench, "SET of:1 x", "+OK\r\n");
         is(bench, "RPUSH l h", ":1\r\n");
         is(
@@ -88,7 +84,7 @@ fn long_values_are_set_read_changed_and_removed() {
         is(bench, "OBJECT ENCODING h", &bulk("hashtable"));
         is(bench, "HSET h u 1", ":0\r\n");
         is(bench, "HINCRBY h u 4", ":5\r\n");
-        is(bench, "HGETALL h", &map(&["u", "5"]));
+        is(bench, "HGETALL h", &array(&["u", "5"]));
         is(bench, &format!("HSET h u {job}"), ":0\r\n");
         let mut session = Session::new();
         for (command, expected) in [
@@ -155,42 +151,13 @@ fn hashes_of_long_values_are_dumped_restored_and_told_apart() {
         if timed {
             assert_eq!(bench.reply("HEXPIRE h 100 FIELDS 2 a e"), b"*2\r\n:1\r\n:1\r\n");
         }
-        let bytes = 20_000 + 2 * 300_000;
-        let usage = String::from_utf8(bench.reply("MEMORY USAGE h")).unwrap();
-        let usage: usize = usage[1..usage.len() - 2].parse().unwrap();
-        assert!((bytes..bytes + bytes / 10).contains(&usage), "{usage}");
-        let digest = bench.reply("DEBUG DIGEST-VALUE h");
-        let dumped = bench.reply("DUMP h");
-        let start = dumped.iter().position(|byte| *byte == b'\n').unwrap() + 1;
-        let payload = &dumped[start..dumped.len() - 2];
-        let restore = |key: &str, payload: &[u8]| {
-            let mut request =
-                format!("*4\r\n$7\r\nRESTORE\r\n${}\r\n{key}\r\n$1\r\n0\r\n", key.len()).into_bytes();
-            request.extend_from_slice(format!("${}\r\n", payload.len()).as_bytes());
-            request.extend_from_slice(payload);
-            request.extend_from_slice(b"\r\n");
-            request
+        let shows = |bench: &mut Bench| {
+            is(bench, "HMGET m a b c d e", &array(&[&long, "7", &longer, &longer, "x"]));
+            let ttl = if timed { "*2\r\n:100\r\n:-1\r\n" } else { "*2\r\n:-1\r\n:-1\r\n" };
+            is(bench, "HTTL m FIELDS 2 a c", ttl);
         };
-        let (reply, _) = bench.turns(&mut Session::new(), &restore("m", payload));
-        assert_eq!(reply, b"+OK\r\n");
-        is(&mut bench, "HMGET m a b c d e", &array(&[&long, "7", &longer, &longer, "x"]));
-        let ttl = if timed { "*2\r\n:100\r\n:-1\r\n" } else { "*2\r\n:-1\r\n:-1\r\n" };
-        is(&mut bench, "HTTL m FIELDS 2 a c", ttl);
-        assert_eq!(bench.reply("DEBUG DIGEST-VALUE m"), digest);
-        bench.reply(&format!("HSET m d {}", job(299_999) + "!"));
-        assert_ne!(bench.reply("DEBUG DIGEST-VALUE m"), digest);
-        assert_eq!(bench.reply("RENAME h m"), b"+OK\r\n");
-        assert_eq!(bench.reply("DUMP m"), dumped);
-        // One that is cut short leaves nothing.
-        for bytes in [1, 9, 10, 11, 5_000, 25_000, 299_000, payload.len() - 11] {
-            let (reply, _) =
-                bench.turns(&mut Session::new(), &restore("n", &payload[..payload.len() - bytes]));
-            assert!(reply.starts_with(b"-"), "{}", String::from_utf8_lossy(&reply));
-            assert_eq!(bench.reply("EXISTS n"), b":0\r\n");
-        }
-        let store = std::sync::Arc::clone(bench.worker.store());
-        drop(bench);
-        store.check();
+        let change = format!("HSET m d {}", job(299_999) + "!");
+        is_dumped_restored_and_told_apart(bench, "h", shows, &change);
     }
 }
 
