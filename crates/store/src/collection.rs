@@ -66,7 +66,7 @@ use crate::item::{Header, RawItem};
 use crate::{Millis, Store};
 use leaf::{Backwards, InOrder};
 use std::ops::Range;
-use tree::Tree;
+use tree::{Tree, settled_at};
 
 /// What collection it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl<'g> Collection<'g> {
     }
 
     fn of_tree(tree: Tree<'g>, store: &'g Store, now: Millis) -> Collection<'g> {
-        Collection { body: Body::Tree(tree), store, now }
+        Collection { body: Body::Tree(tree), store, now: settled_at(now, tree.settled()) }
     }
 
     /// # Safety
@@ -147,13 +147,16 @@ impl<'g> Collection<'g> {
     pub(crate) unsafe fn of(item: RawItem, store: &'g Store, now: Millis) -> Collection<'g> {
         let header = item.header();
         // SAFETY: the caller's obligation.
-        let body = unsafe {
-            if header.is_tree() { Body::Tree(Tree::of(store, item)) } else { Body::Leaf(item.leaf(header)) }
-        };
-        Collection { body, store, now }
+        unsafe {
+            if header.is_tree() {
+                Collection::of_tree(Tree::of(store, item), store, now)
+            } else {
+                Collection::new(item.leaf(header), store, now)
+            }
+        }
     }
 
-    /// When the first field of a hash expires; 0: none does.
+    /// When the first field of a hash expires, or a later time that has passed; 0: none does.
     #[inline]
     pub fn soonest(&self) -> Millis {
         match &self.body {
@@ -288,6 +291,12 @@ impl<'g> Collection<'g> {
                 leaf.entry(i - start)
             }
         }
+    }
+
+    /// The entries whose time has not passed, in order.
+    pub fn live(&self) -> impl Iterator<Item = Entry<'g>> + use<'g> {
+        let now = self.now;
+        self.entries(0..self.len()).filter(move |entry| entry.is_live(now))
     }
 
     /// The entries at these places, in order.

@@ -224,7 +224,8 @@ impl Local {
                         // SAFETY: a published item, which stays whole for this worker's epoch.
                         let soonest = unsafe { item.soonest(header) };
                         visit.fields_at = earlier(visit.fields_at, soonest);
-                        if soonest <= now && notes {
+                        // SAFETY: as above.
+                        if notes && unsafe { item.has_due(header, now) } {
                             due[dues] = location;
                             dues += 1;
                         }

@@ -118,6 +118,17 @@ impl RawItem {
         unsafe { if header.is_tree() { self.root(header).soonest() } else { self.leaf(header).soonest() } }
     }
 
+    /// A field of a hash with this header is to be taken out.
+    ///
+    /// # Safety
+    /// As for [`RawItem::soonest`].
+    pub(crate) unsafe fn has_due(self, header: Header, now: Millis) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if header.is_tree() { self.root(header).is_due(now) } else { self.leaf(header).soonest() <= now }
+        }
+    }
+
     /// When there is something to do for its time: when it expires, or the first of its fields does; 0 is never.
     ///
     /// # Safety

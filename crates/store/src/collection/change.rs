@@ -644,11 +644,8 @@ impl Guard<'_> {
         // As it was with no node moved, if it was a tree.
         let seen = edit.base().or(seen);
         let expect = seen.map_or(Expect::Absent, Expect::Unchanged);
-        if edit.elements > 0 {
-            let Some(leaf) = edit.last_leaf(self.store) else {
-                return Ok(self.publish_tree(key, kind, edit, attributes, expect).map(drop));
-            };
-            builder.load(&leaf);
+        if edit.elements > 0 && !edit.load_last(self.store, &*self.local, builder) {
+            return Ok(self.publish_tree(key, kind, edit, attributes, expect).map(drop));
         }
         // A root that is taken out takes its nodes with it, and they are all those that this edit did not make.
         edit.give_up(self.store, self.local);

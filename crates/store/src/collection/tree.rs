@@ -3,7 +3,8 @@
 //! ```text
 //! root of a tree   item header (form: tree) │ expiry │ extension │ key │ pad to 8 │ root 56
 //! root    0 number 4, height 1, height of members 1, longest string apart 2 │ 8 elements 8 │ 16 bytes of all nodes 8 │ 24 top 8 │ 32 moves 8 │ 40 state 8
-//!         48 top of members 8, or of a hash the time of the field that expires first, 0 if none does
+//!         48 top of members 8, or of a hash the time of the field that expires first, 0 if none does; bit 63: what was due by
+//!            then has begun to go
 //!
 //! node    0 header 8 │ 8 least key 8 │ 16 …
 //! leaf    16 leaf: as in an item
@@ -129,17 +130,42 @@ pub(crate) struct Root {
     /// [`SUCCEEDED`], or 0; of one that is being taken apart, the location of the next.
     state: AtomicU64,
     /// Location of the topmost inner node of the members tree of a sorted set; of a hash when the first field expires, 0 for
-    /// never; of a list how many elements lie apart (`apart.rs`), 0 if none does.
+    /// never, or [`BEGUN`]; of a list how many elements lie apart (`apart.rs`), 0 if none does.
     beside: AtomicU64,
+}
+
+/// In the word of a hash: some of what was due at this time has gone, and the rest has not yet. All of it is gone for whoever
+/// reads, a worker whose clock is behind among them.
+const BEGUN: u64 = 1 << 63;
+
+/// Clocks of workers are no more apart than this: each is read once a second.
+const CLOCKS_APART_MS: Millis = 2_000;
+
+/// By which time fields go for whoever is in a batch of the time `now`: that, or a later one by which some have gone. One that
+/// is far ahead is of a clock that was set back since: it says nothing.
+pub(super) fn settled_at(now: Millis, settled: Millis) -> Millis {
+    if settled <= now + CLOCKS_APART_MS { now.max(settled) } else { now }
 }
 
 /// The nodes are another root's.
 const SUCCEEDED: u64 = 1;
 
 impl Root {
-    /// Of a hash: when its first field expires; 0: none does.
+    /// Of a hash: when its first field expires, or a later time that has passed; 0: none does.
     pub(crate) fn soonest(&self) -> Millis {
-        self.beside.load(Ordering::Relaxed)
+        self.beside.load(Ordering::Relaxed) & !BEGUN
+    }
+
+    /// Of a hash: fields that were due at this time are not there any more, whether they have been taken out or not; 0 if no
+    /// such field is left.
+    fn settled(&self) -> Millis {
+        let word = self.beside.load(Ordering::Relaxed);
+        if word & BEGUN == 0 { 0 } else { word & !BEGUN }
+    }
+
+    /// Of a hash in which a field expires: there is something to take out for whoever is in a batch of this time.
+    pub(crate) fn is_due(&self, now: Millis) -> bool {
+        self.soonest() <= settled_at(now, self.settled())
     }
 
     /// The nodes are another root's: they are not taken apart with this one.
@@ -327,6 +353,8 @@ pub(super) struct Tree<'g> {
     apart: u64,
     /// When the first field of a hash expires; 0 for never.
     soonest: Millis,
+    /// See [`Root::settled`].
+    settled: Millis,
 }
 
 impl<'g> Tree<'g> {
@@ -348,6 +376,7 @@ impl<'g> Tree<'g> {
             members_height: root.members_height as usize,
             apart: root.apart(kind),
             soonest: if header.is_timed() { root.soonest() } else { 0 },
+            settled: if header.is_timed() { root.settled() } else { 0 },
         }
     }
 
@@ -367,6 +396,11 @@ impl<'g> Tree<'g> {
     /// When the first field of a hash expires; 0 for never.
     pub(super) fn soonest(&self) -> Millis {
         self.soonest
+    }
+
+    /// Fields that were due at this time are not there any more; 0 if no such field is left.
+    pub(super) fn settled(&self) -> Millis {
+        self.settled
     }
 
     fn inner(&self, location: u64) -> Inner<'g> {

@@ -4,6 +4,7 @@
 use larder_store::{Collection, Config, Declined, Due, Expect, Fields, Guard, Lasting, Store, Type, Worker};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 const NOW: u64 = 1_700_000_000_000;
 const KEYS: u64 = 12;
@@ -69,6 +70,10 @@ fn step(worker: &mut Worker, dice: &mut Dice, (numbers, clock): (&AtomicU64, &At
     let now = clock.fetch_add(1, Ordering::Relaxed);
     let name = format!("hash {}", dice.below(KEYS)).into_bytes();
     let mut guard = worker.enter(now);
+    if dice.below(8) == 0 {
+        // The other one begins batches meanwhile whose time is later.
+        std::thread::sleep(Duration::from_millis(1));
+    }
     if dice.below(60) == 0 {
         guard.store().set_memory_bytes(MEBIBYTES[dice.below(3) as usize] << 20);
     }
@@ -79,7 +84,7 @@ fn step(worker: &mut Worker, dice: &mut Dice, (numbers, clock): (&AtomicU64, &At
         0..3 => {
             let pairs = [(&b"one"[..], new.as_slice()), (b"other", &new)];
             let lasting =
-                if dice.below(3) == 0 { Lasting::Until(now + 1 + dice.below(40)) } else { Lasting::Never };
+                if dice.below(3) > 0 { Lasting::Until(now + 1 + dice.below(40)) } else { Lasting::Never };
             guard.hash_set_lasting(&key, pairs.into_iter(), Fields::Any, lasting).map(drop)
         }
         3 | 4 => guard.hash_set(&key, [(field.as_slice(), new.as_slice())].into_iter()).map(drop),

@@ -224,13 +224,17 @@ fn set_new(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: A
 fn count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Args<'_>) -> Done {
     let there = read_as(call.cx, call.tally, key, hint, Type::Hash)?.map(|hash| (hash.len(), hash.is_due()));
     match there {
-        Some((_, true)) => {
+        Some((_, true)) => loop {
             if call.take_due("hlen", key, args)? {
                 return Ok(());
             }
-            let fields = peek_as(&mut call.cx.guard, key, Type::Hash)?.map_or(0, |hash| hash.len());
-            call.length(fields)
-        }
+            let hash = peek_as(&mut call.cx.guard, key, Type::Hash)?;
+            // A worker whose clock is ahead may have begun with the next ones.
+            let (fields, more) = hash.map_or((0, false), |hash| (hash.len(), hash.is_due()));
+            if !more {
+                return call.length(fields);
+            }
+        },
         there => call.length(there.map_or(0, |(fields, _)| fields)),
     }
 }

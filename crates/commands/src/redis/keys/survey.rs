@@ -259,7 +259,7 @@ impl Digesting {
                 self.digest.add(hash.end());
             }
             Value::Collection(collection) => {
-                hash.eat(&digest_of(&collection.elements(), now).to_le_bytes());
+                hash.eat(&digest_of(&collection.elements_at(now)).to_le_bytes());
                 self.digest.add(hash.end());
             }
             Value::Pieces(_) if self.held.grow(noted_bytes(item.key())) => {

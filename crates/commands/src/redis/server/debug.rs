@@ -2,7 +2,7 @@
 
 use larder_protocol::resp::Args;
 use larder_store::{
-    Attributes, Collection, DIGITS_MAX, Element, Expect, Millis, Pinned, Stream, StreamId, Type, Value,
+    Attributes, Collection, DIGITS_MAX, Element, Expect, Pinned, Stream, StreamId, Type, Value,
 };
 
 use crate::core::glob::{Weight, matches};
@@ -261,14 +261,13 @@ impl Job for Populating {
     }
 }
 
-/// The elements that a collection has at this time, in any order where it has none.
-pub(crate) fn digest_of(collection: &Collection<'_>, now: Millis) -> u64 {
+/// The elements that a collection has at its time, in any order where it has none.
+pub(crate) fn digest_of(collection: &Collection<'_>) -> u64 {
     if let Some(stream) = collection.stream() {
         return digest_of_stream(&stream);
     }
     let ordered = collection.kind() == Type::List;
-    let entries = collection.entries(0..collection.len()).filter(|entry| entry.is_live(now));
-    entries.enumerate().fold(collection.kind() as u64, |sum, (i, entry)| {
+    collection.live().enumerate().fold(collection.kind() as u64, |sum, (i, entry)| {
         let mut one = Digest::default();
         let (mut name, mut value) = ([0; DIGITS_MAX], [0; DIGITS_MAX]);
         let place = if ordered { i as u64 } else { 0 };
@@ -426,8 +425,8 @@ fn begin_value(call: &mut Call<'_, '_, '_>, name: &[u8], ns: &mut u64) -> Option
             }
             Value::Pieces(value) => return Some(Hashing::new(hash, value.pin())),
             Value::Collection(collection) => {
-                let collection = collection.elements();
-                hash.eat(&digest_of(&collection, now).to_le_bytes());
+                let collection = collection.elements_at(now);
+                hash.eat(&digest_of(&collection).to_le_bytes());
                 *ns += collection.len() as u64 * KEY_NS;
             }
         }

@@ -32,8 +32,9 @@ use super::places::{Growth, PartEnd};
 use super::strings::{apart_units, behind_parts};
 use super::timed::{children_of, put_time, says_time, soonest_below};
 use super::{
-    CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, NODE_BYTES, Path, ROOT_BYTES,
-    Root, TIMES, elements_of, header_of, key_by, leaf_at, location_of, moves_of, node_word, word,
+    BEGUN, CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, NODE_BYTES, Path,
+    ROOT_BYTES, Root, TIMES, elements_of, header_of, key_by, leaf_at, location_of, moves_of, node_word,
+    settled_at, word,
 };
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
 use crate::collection::{DIGITS_MAX, Element, Type};
@@ -113,6 +114,8 @@ pub(crate) struct Edit {
     pub(in crate::collection) elements: u64,
     /// Fields whose time had passed, and that it has taken out.
     pub(in crate::collection) expired: u64,
+    /// Of the tree that it began with: see [`super::Root::settled`].
+    pub(super) settled: Millis,
     pub(super) bytes: u64,
     /// Bytes of nodes that were made since it began.
     pub(in crate::collection) made_bytes: u64,
@@ -161,7 +164,7 @@ impl Edit {
         debug_assert!(self.fresh.is_empty() && self.news.is_empty());
         self.numbered = false;
         (self.height, self.top, self.elements, self.bytes) = (0, 0, 0, 0);
-        (self.expired, self.made_bytes) = (0, 0);
+        (self.expired, self.settled, self.made_bytes) = (0, 0, 0);
         (self.beside, self.in_members) = ((0, 0), false);
         self.apart = 0;
         self.loose.clear();
@@ -199,6 +202,7 @@ impl Edit {
             height => (height as usize, root.beside.load(Ordering::Acquire)),
         };
         self.apart = root.apart(Type::of_form(item.header().form()));
+        self.settled = if item.header().is_timed() { root.settled() } else { 0 };
         self.elements = root.elements;
         self.bytes = root.bytes;
     }
@@ -395,7 +399,7 @@ impl Edit {
         let hash = store.member_hash(name);
         let path = self.path(store, key_by(hash));
         let leaf = self.leaf(store, &path);
-        leaf.find_live(name, hash as u8, now).map(|i| read(&leaf, i))
+        leaf.find_live(name, hash as u8, settled_at(now, self.settled)).map(|i| read(&leaf, i))
     }
 
     /// Gives a field a value, or puts a member in; whether it is new. Fields of the same leaf whose time has passed go.
@@ -452,7 +456,7 @@ impl Edit {
         let hash = hand.store.member_hash(name);
         let mut path = self.path(hand.store, key_by(hash));
         let leaf = self.leaf(hand.store, &path);
-        if leaf.find_live(name, hash as u8, hand.local.now).is_none() {
+        if leaf.find_live(name, hash as u8, self.now(hand.local)).is_none() {
             return Ok(false);
         }
         let mut builder = std::mem::take(&mut self.builder);
@@ -822,6 +826,25 @@ impl Edit {
         Ok(())
     }
 
+    /// Loads what is left into `builder`, if it is so little that it lies in the item again. What is due goes with what has gone
+    /// already, unless that is all: the last field goes with who takes it out, and tells that the key does.
+    pub(in crate::collection) fn load_last(
+        &mut self,
+        store: &Store,
+        local: &Local,
+        builder: &mut Builder,
+    ) -> bool {
+        let Some(leaf) = self.last_leaf(store) else { return false };
+        builder.load(&leaf);
+        let gone = builder.drop_expired(self.settled_by_now(local)) as u64;
+        if builder.is_empty() {
+            return false;
+        }
+        self.elements -= gone;
+        self.expired += gone;
+        true
+    }
+
     /// What is left, if it is so little that it lies in the item again.
     pub(in crate::collection) fn last_leaf<'g>(&self, store: &Store) -> Option<Leaf<'g>> {
         if self.height != 1 {
@@ -924,6 +947,7 @@ impl Guard<'_> {
         // With all words that an item may have: a change of them copies nothing.
         let shape = Shape::of_leaf(key.bytes.len(), ROOT_BYTES, true, true);
         let soonest = if kind == Type::Hash { edit.soonest(store) } else { 0 };
+        let settled = edit.settled_by_now(&*self.local);
         let mut draft = match self.draft_marked(key, &shape, attributes, attributes.marks()) {
             Ok(draft) => Draft { form: kind.form_of_tree(), ..draft }.timed(soonest),
             Err(refusal) => {
@@ -948,6 +972,7 @@ impl Guard<'_> {
             moves: AtomicU64::new(1),
             state: AtomicU64::new(0),
             beside: AtomicU64::new(match kind {
+                Type::Hash if soonest != 0 && soonest <= settled => BEGUN | settled,
                 Type::Hash => soonest,
                 Type::List => edit.apart,
                 Type::Set | Type::SortedSet | Type::Stream => edit.beside.1,

@@ -194,9 +194,10 @@ impl Store {
         let soonest = self.check_times(root.top.load(Ordering::Relaxed), height);
         assert_eq!(
             (if tree.kind() == Type::Hash { root.soonest() } else { 0 }, header.is_timed()),
-            (soonest, soonest != 0),
+            (if tree.settled() == 0 { soonest } else { tree.settled() }, soonest != 0),
             "when the first field expires"
         );
+        assert!(tree.settled() == 0 || soonest <= tree.settled(), "something is left that was due");
         if root.members_height > 0 {
             let members = root.beside.load(Ordering::Relaxed);
             let mut there = There::new();

@@ -134,6 +134,7 @@ impl Edit {
             members_height,
             apart,
             soonest,
+            settled: self.settled,
         }
     }
 

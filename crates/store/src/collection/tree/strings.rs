@@ -83,8 +83,9 @@ impl Edit {
         if leaf.len() == 0 {
             return builder.start(leaf.kind());
         }
-        if leaf.soonest() != 0 && leaf.soonest() <= hand.local.now {
-            let due = leaf.entries(0..leaf.len()).filter(|entry| !entry.is_live(hand.local.now));
+        let now = self.now(hand.local);
+        if leaf.soonest() != 0 && leaf.soonest() <= now {
+            let due = leaf.entries(0..leaf.len()).filter(|entry| !entry.is_live(now));
             due.for_each(|entry| self.note_loose(&entry));
         }
         builder.load(leaf);

@@ -14,9 +14,11 @@ use super::edit::Child;
 use super::places::NODES_AT_ONCE;
 use super::{
     Edit, HEIGHT_MAX, Hand, INNER_BYTES, Inner, NODE_BYTES, Path, TIMES, key_by, leaf_at, node_word,
+    settled_at,
 };
 use crate::arena::Arena;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::worker::Local;
 use crate::{Millis, Store};
 use std::ops::Range;
 
@@ -85,6 +87,16 @@ impl Edit {
         if self.height == 0 { 0 } else { time_of(soonest_below(store, self.top)) }
     }
 
+    /// The time by which it takes out what is due: that of the batch, or a later one by which some has gone already.
+    pub(super) fn now(&self, local: &Local) -> Millis {
+        settled_at(local.now, self.settled)
+    }
+
+    /// What was due at this time is not there any more for whoever reads it; 0 if nothing has been taken out.
+    pub(super) fn settled_by_now(&self, local: &Local) -> Millis {
+        if self.expired > 0 || self.settled > 0 { self.now(local) } else { 0 }
+    }
+
     /// Loads the leaf at the end of a path, without fields whose time has passed. Of a part nothing is.
     pub(super) fn load_live(&mut self, hand: &Hand<'_>, path: &Path, builder: &mut Builder) {
         let leaf = self.leaf(hand.store, path);
@@ -94,7 +106,7 @@ impl Edit {
             builder.load(&leaf);
         }
         builder.make_roomy();
-        let gone = builder.drop_expired(hand.local.now);
+        let gone = builder.drop_expired(self.now(hand.local));
         self.elements -= gone as u64;
         self.expired += gone as u64;
     }
@@ -135,7 +147,7 @@ impl Edit {
         let before = self.gone.len();
         let mut leaves = 0;
         while leaves < leaves_max && self.gone.len() - before < NODES_AT_ONCE {
-            let Some(mut path) = self.path_to_due(hand.store, hand.local.now) else { break };
+            let Some(mut path) = self.path_to_due(hand.store, self.now(hand.local)) else { break };
             let mut builder = std::mem::take(&mut self.builder);
             self.load_live(hand, &path, &mut builder);
             let done = self.settle(hand, &mut path).and_then(|()| self.store_leaf(hand, &path, &mut builder));
@@ -143,7 +155,7 @@ impl Edit {
             done?;
             leaves += 1;
         }
-        let all = self.path_to_due(hand.store, hand.local.now).is_none();
+        let all = self.path_to_due(hand.store, self.now(hand.local)).is_none();
         Ok((all, leaves + (self.gone.len() - before) / NODES_AS_A_LEAF))
     }
 

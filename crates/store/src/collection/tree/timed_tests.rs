@@ -452,3 +452,157 @@ fn fields_are_set_under_a_condition() {
     assert!(guard.hash_set_lasting(&key, pairs(&["b"]), Fields::Absent, Lasting::Keep).unwrap());
     assert_eq!(all(&mut guard, &key), [(b"b".to_vec(), 0)], "what is due went with the write");
 }
+
+/// How many of the fields with even numbers are found.
+fn even_fields_of(guard: &mut Guard<'_>, key: &Key<'_>, fields: u32) -> usize {
+    let there = guard.collection(key, Type::Hash).unwrap();
+    there.map_or(0, |there| (0..fields).step_by(2).filter(|n| there.has(&name(*n))).count())
+}
+
+/// What the worker whose clock is ahead does at the time at which half of the fields are due, of which it takes some out.
+type Begins = fn(&mut Guard<'_>, &Key<'_>);
+
+/// The clocks of two workers are never one: fields that are due at one time are there together for one that is behind, too,
+/// or none of them is, whoever has begun to take them out.
+#[test]
+fn fields_of_one_time_go_together_for_a_worker_whose_clock_is_behind() {
+    let begins: [Begins; 4] = [
+        |guard, key| assert!(matches!(guard.hash_take_due(key), Ok(Due::More(_)))),
+        |guard, key| guard.hash_set(key, [(&name(1)[..], &b"new"[..])].into_iter()).map(drop).unwrap(),
+        |guard, key| guard.remove_named(key, Type::Hash, [&name(1)[..]].into_iter()).map(drop).unwrap(),
+        |guard, key| {
+            guard.hash_expire(key, [&name(1)[..]].into_iter(), NOW + 500, |_| true, &mut Vec::new()).unwrap();
+        },
+    ];
+    for begin in begins {
+        let (store, mut ahead) = store(8);
+        let mut slow = store.worker().unwrap();
+        let mut guard = ahead.enter(NOW);
+        let (key, other) = (guard.key(b"key"), guard.key(b"other"));
+        fill(&mut guard, &key, 500, |n| NOW + 10 + u64::from(n) % 2 * 1_000);
+        drop(guard);
+        let due = |guard: &mut Guard<'_>, key: &Key<'_>| even_fields_of(guard, key, 500);
+        let mut behind = slow.enter(NOW + 9);
+        assert_eq!(due(&mut behind, &key), 250);
+        let mut guard = ahead.enter(NOW + 10);
+        begin(&mut guard, &key);
+        drop(guard);
+        assert_eq!(due(&mut behind, &key), 0, "some of what is due together");
+        for n in (0..500).step_by(2) {
+            let pair = [(&name(n)[..], &b"1"[..])];
+            let done = behind.hash_set_lasting(&key, pair.into_iter(), Fields::Present, Lasting::Never);
+            assert_eq!(done, Ok(false), "a condition finds some of it");
+        }
+        assert!(behind.collection_copy(&key, &other, Expect::Any).unwrap().is_ok());
+        assert_eq!(due(&mut behind, &other), 0, "a copy has some of it");
+        assert!(behind.hash_set(&key, [(&b"one more"[..], &b"1"[..])].into_iter()).is_ok());
+        assert_eq!(due(&mut behind, &key), 0, "a write brings some of it back");
+        behind.begin([key, other]);
+        assert!(behind.collection_carry(&key, &other, Expect::Any).unwrap().is_ok());
+        behind.finish();
+        let live = fields_of(&mut behind, &other);
+        while let Due::More(_) = behind.hash_take_due(&other).unwrap() {}
+        let there = behind.collection(&other, Type::Hash).unwrap().expect("some fields last");
+        assert!(there.entries(0..there.len()).all(|entry| entry.expires_at != NOW + 10), "of {live}");
+        drop(behind);
+        drop(slow);
+        drop(ahead);
+        store.check();
+    }
+}
+
+/// The same while a tree becomes so small that it lies in its item again.
+#[test]
+fn fields_of_one_time_go_together_when_a_tree_becomes_a_leaf() {
+    for fields in (8..80).step_by(2) {
+        let (store, mut ahead) = store(8);
+        let mut slow = store.worker().unwrap();
+        let mut guard = ahead.enter(NOW);
+        let key = guard.key(b"key");
+        fill(&mut guard, &key, fields, |n| NOW + 10 + u64::from(n) % 2 * 1_000);
+        drop(guard);
+        let mut behind = slow.enter(NOW + 9);
+        let mut before = even_fields_of(&mut behind, &key, fields);
+        assert_eq!(before, fields as usize / 2);
+        for n in (3..fields).step_by(2) {
+            ahead.enter(NOW + 10).remove_named(&key, Type::Hash, [&name(n)[..]].into_iter()).unwrap();
+            let now = even_fields_of(&mut behind, &key, fields);
+            assert!(now == before || now == 0, "{now} of {before} fields of {fields}");
+            before = now;
+        }
+        assert_eq!(before, 0);
+        drop(behind);
+        drop(slow);
+        drop(ahead);
+        store.check();
+    }
+}
+
+/// The last field tells that the key goes, however many leaves are taken out in the last step.
+#[test]
+fn the_last_field_that_is_due_tells_that_the_key_goes() {
+    for fields in 1..220 {
+        let (store, mut worker) = store(8);
+        store.note_events(&[Event::FieldsExpired, Event::Emptied]);
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"key");
+        fill(&mut guard, &key, fields, |_| NOW + 10);
+        drop(guard);
+        let mut guard = worker.enter(NOW + 10);
+        while let Due::More(_) = guard.hash_take_due(&key).unwrap() {}
+        assert!(matches!(guard.peek(&key), Lookup::Miss));
+        let mut told = Vec::new();
+        guard.take_events(&mut |event, _, _| told.push(event));
+        assert_eq!(told.iter().filter(|event| **event == Event::Emptied).count(), 1, "{fields} fields");
+        assert_eq!(told.last(), Some(&Event::Emptied));
+    }
+}
+
+/// What has begun to go is taken out by upkeep of a worker whose clock is behind, too; and where a clock was set back since, fields
+/// last as long as they were given.
+#[test]
+fn a_clock_that_is_set_back_takes_no_field_before_its_time() {
+    for (back, lasts) in [(1, false), (2_000, false), (2_001, true), (3_600_000, true)] {
+        let (store, mut worker) = store(8);
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"key");
+        fill(&mut guard, &key, 500, |n| NOW + 10 + u64::from(n) % 2 * 1_000_000);
+        drop(guard);
+        let mut guard = worker.enter(NOW + 10);
+        assert!(matches!(guard.hash_take_due(&key), Ok(Due::More(_))));
+        drop(guard);
+        let now = NOW + 10 - back;
+        let mut guard = worker.enter(now);
+        assert_eq!(even_fields_of(&mut guard, &key, 500) > 0, lasts, "{back} ms");
+        let pair = [(&b"new"[..], &b"1"[..])];
+        let new = Lasting::Until(now + 1);
+        assert_eq!(guard.hash_set_lasting(&key, pair.into_iter(), Fields::Any, new), Ok(true));
+        let there = guard.collection(&key, Type::Hash).unwrap().is_some_and(|hash| hash.has(b"new"));
+        assert_eq!(there, lasts, "{back} ms");
+        drop(guard);
+        // By itself, a second later at most, where the clocks are no more apart than that.
+        for at in [now, now + 1_100, now + 2_200] {
+            while worker.enter(at).maintain() {}
+        }
+        let mut guard = worker.enter(now + 2_200);
+        assert_eq!(fields_of(&mut guard, &key) == 250, back < 2_200, "{back} ms");
+        drop(guard);
+        drop(worker);
+        store.check();
+    }
+}
+
+/// What a worker whose clock is ahead has begun with, upkeep of one that is behind goes on with.
+#[test]
+fn upkeep_goes_on_with_what_a_worker_whose_clock_is_ahead_has_begun() {
+    let (store, mut worker) = store(8);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    fill(&mut guard, &key, 500, |n| NOW + 5 + u64::from(n) % 2 * 1_000);
+    drop(guard);
+    assert!(matches!(worker.enter(NOW + 10).hash_take_due(&key), Ok(Due::More(_))));
+    while worker.enter(NOW + 9).maintain() {}
+    assert_eq!(fields_of(&mut worker.enter(NOW + 9), &key), 250);
+    drop(worker);
+    store.check();
+}
