@@ -262,52 +262,42 @@ impl<S: Stream> ClientStream<S> {
     /// `WouldBlock` if there is none yet; `InvalidData` if what came is not TLS, or not of a server that is trusted;
     /// `UnexpectedEof` if the stream ended and the server did not say so.
     pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Some(error) = self.failed.take() {
-            return match self.session.reader().read(buffer) {
-                Ok(read @ 1..) => {
-                    self.failed = Some(error);
-                    Ok(read)
-                }
-                _ => Err(error),
-            };
-        }
-        let (mut got, mut has_received) = (0, false);
-        while got < buffer.len() {
-            if self.plain > 0 {
-                let read = self.session.reader().read(&mut buffer[got..])?;
-                (got, self.plain) = (got + read, self.plain - read);
-                continue;
+        let mut got = 0;
+        let come = match self.failed.take() {
+            Some(error) => Err(error),
+            None => self.take_up(buffer, &mut got),
+        };
+        if let Err(error) = come {
+            // What came before it counts, in the same receive, too.
+            got += self.session.reader().read(&mut buffer[got..]).unwrap_or(0);
+            if got == 0 {
+                return Err(error);
             }
-            let goes_on = if !self.records.is_empty() {
-                let records = std::mem::take(&mut self.records);
-                self.open(&records).map(|()| true)
-            } else if has_received {
-                break;
-            } else {
-                has_received = true;
-                self.receive()
-            };
-            match goes_on {
-                Ok(true) => {}
-                Ok(false) => break,
-                // What came before it counts, in the same receive, too.
-                Err(error) => {
-                    got += self.session.reader().read(&mut buffer[got..]).unwrap_or(0);
-                    if got == 0 {
-                        return Err(error);
-                    }
-                    self.failed = Some(error);
-                    return Ok(got);
-                }
-            }
-        }
-        // What opening has to say, such as the end of a handshake, goes out before more is waited for.
-        match self.flush() {
-            Err(error) if got > 0 => self.failed = Some(error),
-            flushed => _ = flushed?,
+            self.failed = Some(error);
+            return Ok(got);
         }
         // Nothing is there: that more may come, or not, is said by the error.
         if got > 0 { Ok(got) } else { self.session.reader().read(buffer) }
+    }
+
+    /// Fills `buffer` behind what it has `got`, with what is left and what comes in one receive.
+    fn take_up(&mut self, buffer: &mut [u8], got: &mut usize) -> io::Result<()> {
+        let mut has_received = false;
+        while *got < buffer.len() {
+            if self.plain > 0 {
+                let read = self.session.reader().read(&mut buffer[*got..])?;
+                (*got, self.plain) = (*got + read, self.plain - read);
+            } else if !self.records.is_empty() {
+                let records = std::mem::take(&mut self.records);
+                self.open(&records)?;
+            } else if has_received || !self.receive()? {
+                break;
+            } else {
+                has_received = true;
+            }
+        }
+        // What opening has to say, such as the end of a handshake, goes out before more is waited for.
+        self.flush().map(drop)
     }
 
     /// Receives once, and opens; false if nothing has come, or will.

@@ -92,22 +92,25 @@ fn memccapable(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
 fn memcached_transcripts(_: &Namespace, _: &Program) -> Outcome<Counts> {
     let memcached = peer("memcached")?;
     let version = version(&memcached)?;
-    let (agrees, output) =
-        capture(command(trials("transcripts")?, &["--spawn", &memcached.to_string_lossy()]))?;
-    println!("{version}\n{output}");
-    let last = output.lines().last().unwrap_or_default();
-    let passed = last.split_once(" passed").and_then(|(count, _)| count.parse().ok()).unwrap_or(0);
     let is_known = version.ends_with(MEMCACHED);
+    let command = command(trials("transcripts")?, &["--spawn", &memcached.to_string_lossy()]);
+    let output = agreeing(command, is_known, TRANSCRIPTS_LEAST)?;
+    println!("{version}\n{output}");
     if !is_known {
         println!("the transcripts are of {MEMCACHED}: what differs above was not checked");
     }
-    // With each transcript there are more. Another version may differ in some, not in most.
-    let least = if is_known { TRANSCRIPTS_LEAST } else { TRANSCRIPTS_LEAST * 9 / 10 };
-    if (agrees || !is_known) && passed >= least {
-        Ok(Counts { passed: TRANSCRIPTS_LEAST, skipped: 0 })
-    } else {
-        Err(format!("{version}: {output}"))
-    }
+    Ok(Counts { passed: TRANSCRIPTS_LEAST, skipped: 0 })
+}
+
+/// Runs transcripts, of which so many agree at least: with each transcript there are more. A server of another version than
+/// they are of may differ in some, not in most.
+pub(super) fn agreeing(command: Command, is_known: bool, least: u32) -> Outcome<String> {
+    let (agrees, output) = capture(command)?;
+    let last = output.lines().last().unwrap_or_default();
+    let passed = last.split_once(" passed").and_then(|(count, _)| count.parse().ok()).unwrap_or(0);
+    let least = if is_known { least } else { least * 9 / 10 };
+    check("transcripts", (agrees || !is_known) && passed >= least, &output)?;
+    Ok(output)
 }
 
 /// pymemcache's integration tests.
