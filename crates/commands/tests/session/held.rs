@@ -235,3 +235,31 @@ fn a_random_key_that_is_kept_is_counted() {
     assert!(counted);
     assert_eq!(bench.held(), held);
 }
+
+/// So that those who do not take them are closed where connections hold too much.
+#[test]
+fn elements_that_were_taken_out_count_with_who_does_not_take_them() {
+    const COUNT: usize = 20_000;
+    let mut bench = bench();
+    let names: Vec<String> = (0..2 * COUNT).map(|n| format!("element-{n:032}")).collect();
+    for make in [&[&b"RPUSH"[..], b"l"], &[&b"SADD"[..], b"s"]] {
+        let words: Vec<&[u8]> = make.iter().copied().chain(names.iter().map(String::as_bytes)).collect();
+        let input = encode(&words);
+        bench.run(&mut Session::new(), &input, 4_000);
+    }
+    bench.limit = 1_000;
+    let count = COUNT.to_string();
+    for words in [[&b"LPOP"[..], b"l"], [b"RPOP", b"l"], [b"SPOP", b"s"]] {
+        let mut session = Session::new();
+        let mut next = bench.call(&mut session, &encode(&[words[0], words[1], count.as_bytes()])).0;
+        while next == Next::Yield {
+            next = bench.call(&mut session, b"").0;
+        }
+        // The first of them are replied, and nobody takes the others.
+        assert_eq!(next, Next::Flush);
+        let held = session.held_bytes();
+        assert!(held >= 40 * COUNT as u64, "{held} bytes count of {COUNT} elements");
+        bench.turns(&mut session, b"");
+        assert_eq!(session.held_bytes(), 0);
+    }
+}

@@ -197,4 +197,8 @@ impl Job for Popping {
     fn asks_itself(&self) -> bool {
         self.popped > 0
     }
+
+    fn held_bytes(&self) -> u64 {
+        self.kept.capacity_bytes() as u64
+    }
 }

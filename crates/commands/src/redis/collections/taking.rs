@@ -183,4 +183,8 @@ impl Job for Taking {
     fn asks_itself(&self) -> bool {
         self.taken > 0
     }
+
+    fn held_bytes(&self) -> u64 {
+        self.kept.capacity_bytes() as u64
+    }
 }
