@@ -115,9 +115,11 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Bytes that what waits for one connection may take here: what is copied of values, and all that is no value.
+    /// Bytes that what waits for one connection may take here: what is copied of values, and all that is no value. In
+    /// EXEC, all of whose replies are made before the first is sent, as much as all connections may hold.
     pub fn reply_bytes_max(&self) -> u64 {
-        self.cx.guard.store().held_bytes_max() / REPLY_SHARE
+        let all = self.cx.guard.store().held_bytes_max();
+        if self.client.executes { all } else { all / REPLY_SHARE }
     }
 
     /// A reply of many values may go on by one: what it takes is within the connection's share, and charged before

@@ -19,7 +19,7 @@ use super::call::{Call, is};
 use super::fail::{Done, Fail};
 use super::strings::throttle;
 use super::table::flag::{
-    BLOCKING, DENYOOM, FAST, MOMENTS, READONLY, SHOWS_KEYS, TAKES_ALL, WEIGHTLESS, WRITE,
+    BLOCKING, DENYOOM, FAST, MOMENTS, READONLY, REPLIES_A_WORD, SHOWS_KEYS, TAKES_ALL, WEIGHTLESS, WRITE,
 };
 use super::table::{ALL_KEYS, Access, Command, NO_KEYS, ONE_KEY, Replaces, TWO_KEYS, Tells, Weighs};
 use crate::core::batch::{BATCH_KEYS, prefetch_items};
@@ -169,11 +169,13 @@ pub(crate) const ROWS: &[Command] = &[
         ),
     SORT,
     SORT_RO,
-    Command::args("wait", 3, BLOCKING | WEIGHTLESS, NO_KEYS, wait).categories(&["connection"]).doc(
-        "3.0.0",
-        "numreplicas timeout",
-        "How many replicas have what was written: none, there are none.",
-    ),
+    Command::args("wait", 3, BLOCKING | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, wait)
+        .categories(&["connection"])
+        .doc(
+            "3.0.0",
+            "numreplicas timeout",
+            "How many replicas have what was written: none, there are none.",
+        ),
 ];
 
 /// Runs `each` on the keys, loaded ahead; how many times it was true.

@@ -15,8 +15,8 @@ use super::call::{Call, KEY_BYTES_MAX};
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_head, put_integer};
 use super::table::flag::{
-    ADMIN, ENDS_LISTENING, FAST, IS_TOLD, LOADING, NOSCRIPT, PUBLISHES, PUBSUB, SHOWS_KEYS, STALE,
-    SUBSCRIBES, WEIGHTLESS, WHILE_LISTENING,
+    ADMIN, ENDS_LISTENING, FAST, IS_TOLD, LOADING, NOSCRIPT, PUBLISHES, PUBSUB, REPLIES_A_WORD, SHOWS_KEYS,
+    STALE, SUBSCRIBES, WEIGHTLESS, WHILE_LISTENING,
 };
 use super::table::{Channels, Command, NO_KEYS, Weighs};
 use crate::core::output::Output;
@@ -87,7 +87,7 @@ pub(crate) const ROWS: &[Command] = &[
             })
             .weighs(Weighs::Counts)
             .doc("2.8.0", "[channel [channel ...]]", "How many listen to channels."),
-            Command::args("pubsub|numpat", 2, ASKS | WEIGHTLESS, NO_KEYS, |call, _| {
+            Command::args("pubsub|numpat", 2, ASKS | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, _| {
                 let patterns = call.cx.shared.topics.pattern_count();
                 call.length(patterns)
             })

@@ -25,8 +25,8 @@ use super::fail::{Done, Fail};
 use super::reply::{put_bulk, put_integer};
 use super::server::introspect;
 use super::table::flag::{
-    ALLOW_BUSY, DENYOOM, IS_TOLD, LOADING, MOVABLEKEYS, NOSCRIPT, PUBLISHES, READONLY, SKIP_MONITOR, STALE,
-    TAKES_ALL, WEIGHTLESS,
+    ALLOW_BUSY, DENYOOM, IS_TOLD, LOADING, MOVABLEKEYS, NOSCRIPT, PUBLISHES, READONLY, REPLIES_A_WORD,
+    SKIP_MONITOR, STALE, TAKES_ALL, WEIGHTLESS,
 };
 use super::table::{Access, Command, Keys, NO_KEYS};
 use cache::{Id, Script, id_of};
@@ -78,7 +78,7 @@ pub(crate) const ROWS: &[Command] = &[
 ];
 
 const SCRIPT: &[Command] = &[
-    Command::args("script|load", 3, NOSCRIPT | STALE | WEIGHTLESS, NO_KEYS, load).doc(
+    Command::args("script|load", 3, NOSCRIPT | STALE | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, load).doc(
         "2.6.0",
         "script",
         "Keeps a script, and says what it is known by.",
@@ -95,7 +95,7 @@ const SCRIPT: &[Command] = &[
         Ok(())
     })
     .doc("8.0.0", "sha1", "A script that is known."),
-    Command::args("script|flush", -2, NOSCRIPT | WEIGHTLESS, NO_KEYS, |call, mut args| {
+    Command::args("script|flush", -2, NOSCRIPT | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, mut args| {
         match (args.next(), args.next()) {
             (None, _) => {}
             (Some(word), None) if is(word, "ASYNC") || is(word, "SYNC") => {}

@@ -20,8 +20,8 @@ use super::fail::{Done, Fail};
 use super::keys::{copy, object};
 use super::reply::put_bulk;
 use super::table::flag::{
-    ADMIN, ALLOW_BUSY, EMPTIES, FAST, FLUSHES, GUARDED, LOADING, NO_MULTI, NOSCRIPT, READONLY, STALE,
-    TAKES_ALL, WEIGHTLESS, WRITE,
+    ADMIN, ALLOW_BUSY, EMPTIES, FAST, FLUSHES, GUARDED, LOADING, NO_MULTI, NOSCRIPT, READONLY,
+    REPLIES_A_PAGE, REPLIES_A_WORD, STALE, TAKES_ALL, WEIGHTLESS, WRITE,
 };
 use super::table::{Command, NO_KEYS, Tells, Weighs};
 use crate::core::work::CLEANING_NS;
@@ -34,14 +34,14 @@ const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 pub(crate) const PROCESS_NS: u64 = 13_000;
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("flushall", -1, WRITE | FLUSHES | WEIGHTLESS, NO_KEYS, |call, args| {
+    Command::args("flushall", -1, WRITE | FLUSHES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, args| {
         flush(call, args, true)
     })
     .tells(Tells::Nothing)
     .categories(&["keyspace", "dangerous"])
     .with(EMPTIES | TAKES_ALL)
     .doc("1.0.0", "[ASYNC|SYNC]", "Removes all keys."),
-    Command::args("flushdb", -1, WRITE | FLUSHES | WEIGHTLESS, NO_KEYS, |call, args| {
+    Command::args("flushdb", -1, WRITE | FLUSHES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, args| {
         flush(call, args, false)
     })
     .tells(Tells::Nothing)
@@ -63,7 +63,7 @@ pub(crate) const ROWS: &[Command] = &[
         "",
         "The time in seconds and microseconds.",
     ),
-    Command::args("info", -1, LOADING | STALE, NO_KEYS, info::info)
+    Command::args("info", -1, LOADING | STALE | REPLIES_A_PAGE, NO_KEYS, info::info)
         .with(TAKES_ALL)
         .weighs(Weighs::Figures)
         .categories(&["dangerous"])

@@ -85,6 +85,10 @@ pub mod flag {
     pub const WEIGHTLESS: u64 = 1 << 32;
     /// It changes who may do what, or who is there: EXEC carries it out, however much it has looked through by then.
     pub const SETTLES: u64 = 1 << 33;
+    /// It has no keys, and its reply is a word or a number.
+    pub const REPLIES_A_WORD: u64 = 1 << 34;
+    /// It has no keys, and its reply has 64 KiB at most, whatever there is.
+    pub const REPLIES_A_PAGE: u64 = 1 << 35;
 
     /// Names, in the order of the bits.
     pub const NAMES: &[&str] = &[

@@ -22,7 +22,7 @@ use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
 use super::table::flag::{
     ALLOW_BUSY, AT_ONCE, EMPTIES, ENDS_LISTENING, FAST, LOADING, NO_MULTI, NOSCRIPT, PUBLISHES, READONLY,
-    RUNS_QUEUE, SELECTS, SETTLES, SKIP_SLOWLOG, STALE, SUBSCRIBES, WEIGHTLESS,
+    REPLIES_A_PAGE, REPLIES_A_WORD, RUNS_QUEUE, SELECTS, SETTLES, SKIP_SLOWLOG, STALE, SUBSCRIBES, WEIGHTLESS,
 };
 use super::table::{ALL_KEYS, Access, Command, NO_KEYS, RowId};
 use crate::core::access::Snapshot;
@@ -418,7 +418,9 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         ));
     };
     make_room_for(call, &queue);
+    call.client.executes = true;
     let done = run(call, queue, watches);
+    call.client.executes = false;
     call.out.end_reserve();
     done
 }
@@ -506,22 +508,29 @@ impl Job for Waiting {
 
 /// A reply that is no longer is sent whatever else EXEC has to send.
 const SHORT_REPLY_BYTES: u64 = 64;
+/// A reply of a page.
+const PAGE_BYTES: usize = 64 << 10;
 
 /// Before the keys are taken, while items can give way to it: makes room for the replies of what was queued, as
-/// long as their values are now, and of collections as many elements as they ask for, up to what may wait for one connection. What finds no room is an error in its
-/// place.
+/// long as their values are now, and of collections as many elements as they ask for, up to what connections may hold beside
+/// what they hold. What finds no room is an error in its place.
 fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
     let words: usize = queue.commands.iter().map(|queued| queued.words).sum();
     let elements = queue.commands().any(|(row, _)| row.elements);
     if !elements && (words * ELEMENT_BYTES + queue.bytes.len()) as u64 <= REPLY_BYTES_FREE {
         return;
     }
-    let most = call.reply_bytes_max() as usize;
+    let unknown = call.reply_bytes_max() as usize;
+    let store = call.cx.guard.store();
+    // What others hold is theirs.
+    let most = store.held_bytes_max().saturating_sub(store.held_bytes()) as usize;
+    let short = queue.commands.len() * SHORT_REPLY_BYTES as usize;
+    let most = most.saturating_sub(short);
     let mut bytes = queue.bytes.len();
     for (row, _) in queue.commands() {
-        if !row.keys.any() && !row.has(FAST) {
+        if !row.keys.any() && !row.has(FAST | REPLIES_A_WORD) {
             // Who knows.
-            bytes += most;
+            bytes += if row.has(REPLIES_A_PAGE) { PAGE_BYTES } else { unknown };
         }
     }
     queue.each_key_of(call.client.db, &mut |row, db, key| {
@@ -541,7 +550,6 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
         }
         bytes = bytes.saturating_add(scale.told_bytes() as usize);
     }
-    let short = queue.commands.len() * SHORT_REPLY_BYTES as usize;
     // Where there is none, each that needs some is refused.
     let _ = call.reserve_room(bytes.min(most) + short);
 }

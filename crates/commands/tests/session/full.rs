@@ -13,6 +13,9 @@ use std::time::Duration;
 /// Fields of the hash that is told in EXEC.
 const FIELDS: usize = 8_000;
 
+/// Strings of 1000 bytes for each MiB: more than there is room for.
+const FILLING: u32 = 1_250;
+
 /// A hash of many fields, and a collection of each type.
 fn make(guard: &mut Guard<'_>) {
     let names: Vec<String> = (0..FIELDS).map(|n| format!("f{n}")).collect();
@@ -42,7 +45,7 @@ fn fill(guard: &mut Guard<'_>, evict: bool, of_all_lengths: bool) {
             let name = number.to_be_bytes();
             let key = guard.key(&name);
             let stored = guard.store_value(&key, &vec![1; bytes], &Attributes::default(), Expect::Any);
-            if stored.is_err() || evict && number == 20_000 {
+            if stored.is_err() || evict && number == FILLING * (guard.store().memory_bytes() >> 20) as u32 {
                 break;
             }
         }
@@ -51,7 +54,12 @@ fn fill(guard: &mut Guard<'_>, evict: bool, of_all_lengths: bool) {
 
 /// A store with a few collections that is full of strings, of 1000 bytes or of all lengths.
 fn full(evict: bool, of_all_lengths: bool) -> Bench {
-    let config = Config { memory_bytes: 16 << 20, workers_max: 1, evict, ..Config::default() };
+    full_of(16 << 20, evict, of_all_lengths)
+}
+
+/// The same of a store of so many bytes.
+fn full_of(memory_bytes: u64, evict: bool, of_all_lengths: bool) -> Bench {
+    let config = Config { memory_bytes, workers_max: 1, evict, ..Config::default() };
     let store = Store::new(config).unwrap();
     let mut worker = store.worker().unwrap();
     let mut guard = worker.enter(START);
@@ -189,6 +197,46 @@ fn what_is_read_in_exec_has_room_made_for_it() {
     let said = bench.says_charged(&mut session, "EXEC");
     assert!(!said.contains("-OOM"), "{}", &said[said.len().saturating_sub(80)..]);
     assert!(said.len() > 3 * told_bytes(), "{} bytes", said.len());
+}
+
+/// All of what EXEC replies waits for one client, and may take what connections may hold: a pipeline of a client's library is
+/// one.
+#[test]
+fn exec_of_ten_thousand_values_answers_with_all_of_them() {
+    let mut bench = full_of(64 << 20, true, false);
+    let mut session = Session::new();
+    set(&mut bench, "k", &[b'v'; 1_024]);
+    bench.says_charged(&mut session, "MULTI");
+    (0..10_000).for_each(|_| assert_eq!(bench.says_charged(&mut session, "GET k"), "+QUEUED\r\n"));
+    let said = bench.says_charged(&mut session, "EXEC");
+    let head = said.find("-OOM").map_or(&said[..0], |at| &said[at..][..80]);
+    assert_eq!((said.len(), head), (8 + 10_000 * (7 + 1_024 + 2), ""));
+    // Not more than that.
+    bench.says_charged(&mut session, "MULTI");
+    (0..20_000).for_each(|_| assert_eq!(bench.says_charged(&mut session, "GET k"), "+QUEUED\r\n"));
+    let said = bench.says_charged(&mut session, "EXEC");
+    let most = bench.worker.store().held_bytes_max() as usize;
+    assert!(said.contains("-OOM") && said.len() > most / 8 * 5, "{} bytes of {most}", said.len());
+    assert!(said.len() - said.matches("-OOM").count() * 60 <= most, "{} bytes of {most}", said.len());
+}
+
+/// No item gives way to room that a reply of some thousand bytes does not need.
+#[test]
+fn what_tells_a_page_in_exec_empties_nothing() {
+    for words in ["INFO", "CONFIG GET maxmemory", "CLIENT ID", "CLIENT SETNAME name", "MEMORY STATS"] {
+        let mut bench = full_of(64 << 20, true, false);
+        let mut session = Session::new();
+        let items = |bench: &Bench| bench.worker.store().database_items(0);
+        let before = items(&bench);
+        bench.says_charged(&mut session, "MULTI");
+        bench.says_charged(&mut session, words);
+        // With some more: the shortest have room in any case.
+        (0..20).for_each(|_| drop(bench.says_charged(&mut session, "GET none")));
+        let said = bench.says_charged(&mut session, "EXEC");
+        assert!(said.starts_with("*21\r\n") && !said.contains("-OOM"), "{said}");
+        let gone = before.saturating_sub(items(&bench));
+        assert!(gone <= 20, "{words}: {gone} of {before} are gone");
+    }
 }
 
 /// Words of a command are counted in one pass when EXEC is weighed, however many they are.

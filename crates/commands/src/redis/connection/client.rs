@@ -65,6 +65,8 @@ pub(crate) struct Client {
     pub tries: u8,
     /// The request at work was gathered, and can stay where it is.
     pub gathers: bool,
+    /// EXEC is at its commands.
+    pub executes: bool,
     /// What it listens to, if it ever did.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Messages that it is still told behind the reply of EXEC, in which it has stopped listening.
@@ -124,6 +126,7 @@ impl Client {
             job: None,
             tries: 0,
             gathers: false,
+            executes: false,
             subscriptions: None,
             late: None,
             facts,

@@ -16,18 +16,20 @@ use crate::redis::reply::{put_bulk, put_verbatim};
 use crate::redis::server::absent;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, SETTLES, STALE, WEIGHTLESS, WHILE_PAUSED};
+use crate::redis::table::flag::{
+    ADMIN, LOADING, NOSCRIPT, REPLIES_A_PAGE, REPLIES_A_WORD, SETTLES, STALE, WEIGHTLESS, WHILE_PAUSED,
+};
 use crate::redis::table::{Command, NO_KEYS, Weighs, row};
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE;
 const RULES: u64 = PLAIN | ADMIN;
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("client|id", 2, PLAIN | WEIGHTLESS, NO_KEYS, |call, _| {
+    Command::args("client|id", 2, PLAIN | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, _| {
         call.integer(call.client.facts.id as i64)
     })
     .doc("5.0.0", "", "The connection's number."),
-    Command::args("client|info", 2, PLAIN | WEIGHTLESS, NO_KEYS, info).doc(
+    Command::args("client|info", 2, PLAIN | WEIGHTLESS | REPLIES_A_PAGE, NO_KEYS, info).doc(
         "6.2.0",
         "",
         "What is known of the connection.",
@@ -42,42 +44,42 @@ pub(crate) const ROWS: &[Command] = &[
         KILLED,
         "Closes connections.",
     ),
-    Command::args("client|setname", 3, PLAIN | WEIGHTLESS, NO_KEYS, |call, mut args| {
+    Command::args("client|setname", 3, PLAIN | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, mut args| {
         set_name(call, args.next().unwrap_or_default())?;
         call.ok()
     })
     .doc("2.6.9", "connection-name", "Names the connection."),
-    Command::args("client|getname", 2, PLAIN | WEIGHTLESS, NO_KEYS, get_name).doc(
+    Command::args("client|getname", 2, PLAIN | WEIGHTLESS | REPLIES_A_PAGE, NO_KEYS, get_name).doc(
         "2.6.9",
         "",
         "The connection's name.",
     ),
-    Command::args("client|setinfo", 4, PLAIN | WEIGHTLESS, NO_KEYS, set_info).doc(
+    Command::args("client|setinfo", 4, PLAIN | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, set_info).doc(
         "7.2.0",
         "LIB-NAME libname | LIB-VER libver",
         "Says which library speaks.",
     ),
-    Command::args("client|reply", 3, PLAIN | WEIGHTLESS, NO_KEYS, reply).doc(
+    Command::args("client|reply", 3, PLAIN | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, reply).doc(
         "3.2.0",
         "ON|OFF|SKIP",
         "Whether commands are answered.",
     ),
-    Command::args("client|no-evict", 3, RULES | WEIGHTLESS, NO_KEYS, no_evict).doc(
+    Command::args("client|no-evict", 3, RULES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, no_evict).doc(
         "7.0.0",
         "ON|OFF",
         "Accepted: connections are not closed for want of memory.",
     ),
-    Command::args("client|no-touch", 3, PLAIN | WEIGHTLESS, NO_KEYS, no_touch).doc(
+    Command::args("client|no-touch", 3, PLAIN | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, no_touch).doc(
         "7.2.0",
         "ON|OFF",
         "Whether reads count as accesses.",
     ),
-    Command::args("client|pause", -3, RULES | WEIGHTLESS, NO_KEYS, pause).doc(
+    Command::args("client|pause", -3, RULES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, pause).doc(
         "3.0.0",
         "timeout [WRITE|ALL]",
         "Has commands wait for some milliseconds.",
     ),
-    Command::args("client|unpause", 2, RULES | WEIGHTLESS, NO_KEYS, |call, _| {
+    Command::args("client|unpause", 2, RULES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, _| {
         call.cx.shared.pause.end();
         call.cx.shared.look_in_time(call.cx.now());
         call.ok()
@@ -89,11 +91,10 @@ pub(crate) const ROWS: &[Command] = &[
         "client-id [TIMEOUT|ERROR]",
         "Ends the waiting of another connection.",
     ),
-    Command::args("client|getredir", 2, PLAIN | WEIGHTLESS, NO_KEYS, |call, _| call.integer(-1)).doc(
-        "6.0.0",
-        "",
-        "Where invalidations go: nowhere, there is no tracking.",
-    ),
+    Command::args("client|getredir", 2, PLAIN | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, _| {
+        call.integer(-1)
+    })
+    .doc("6.0.0", "", "Where invalidations go: nowhere, there is no tracking."),
     absent::TRACKING,
     absent::TRACKING_INFO,
     absent::CACHING,

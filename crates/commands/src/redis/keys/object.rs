@@ -7,7 +7,7 @@ use crate::core::findings::{self, About};
 use crate::redis::call::{Call, few_names, integer, is, next};
 use crate::redis::collections::COMPARE_NS;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::table::flag::{LOADING, READONLY, STALE, WEIGHTLESS};
+use crate::redis::table::flag::{LOADING, READONLY, REPLIES_A_PAGE, STALE, WEIGHTLESS};
 use crate::redis::table::{Access, Command, Keys, NO_KEYS};
 
 /// The key behind the subcommand.
@@ -46,7 +46,7 @@ pub(crate) const MEMORY: &[Command] = &[
         "key [SAMPLES count]",
         "Bytes that a key and its value take.",
     ),
-    Command::args("memory|doctor", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
+    Command::args("memory|doctor", 2, LOADING | STALE | WEIGHTLESS | REPLIES_A_PAGE, NO_KEYS, |call, _| {
         let mut text = "Memory is bounded by maxmemory.\n".to_owned();
         text.push_str(&findings::text(About::Memory, &findings::find_for(call.cx)));
         crate::redis::reply::put_verbatim(call.out, call.client.resp3, &text);
@@ -67,7 +67,7 @@ pub(crate) const MEMORY: &[Command] = &[
         "",
         "Accepted: free memory goes back by itself.",
     ),
-    Command::args("memory|stats", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, stats).doc(
+    Command::args("memory|stats", 2, LOADING | STALE | WEIGHTLESS | REPLIES_A_PAGE, NO_KEYS, stats).doc(
         "4.0.0",
         "",
         "What memory is used for.",

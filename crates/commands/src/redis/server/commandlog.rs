@@ -19,41 +19,36 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_bulk;
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::table::flag::{
-    ADMIN, FAST, LOADING, NOSCRIPT, SHOWS_KEYS, SKIP_SLOWLOG, STALE, WEIGHTLESS,
+    ADMIN, FAST, LOADING, NOSCRIPT, REPLIES_A_WORD, SHOWS_KEYS, SKIP_SLOWLOG, STALE, WEIGHTLESS,
 };
 use crate::redis::table::{Command, NO_KEYS};
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 
-pub(crate) const SLOWLOG: &[Command] = &[
-    Command::args("slowlog|get", -2, RULES | SHOWS_KEYS, NO_KEYS, |call, mut args| {
-        let count = match (args.next(), args.next()) {
-            (None, _) => 10,
-            (Some(count), None) => count_of(count)?,
-            _ => {
-                return Err(Fail::of(
-                    "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.",
-                ));
-            }
-        };
-        get(call, Kind::Slow, count)
-    })
-    .doc("2.2.12", "[count]", "Commands that took long."),
-    Command::args("slowlog|len", 2, RULES, NO_KEYS, |call, _| len(call, Kind::Slow)).doc(
-        "2.2.12",
-        "",
-        "How many are listed.",
-    ),
-    Command::args("slowlog|reset", 2, RULES, NO_KEYS, |call, _| reset(call, Kind::Slow)).doc(
-        "2.2.12",
-        "",
-        "Empties the list.",
-    ),
-    Command::args("slowlog|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
-        super::introspect::help(call, "slowlog")
-    })
-    .doc("6.2.0", "", "What SLOWLOG can do."),
-];
+pub(crate) const SLOWLOG: &[Command] =
+    &[
+        Command::args("slowlog|get", -2, RULES | SHOWS_KEYS, NO_KEYS, |call, mut args| {
+            let count = match (args.next(), args.next()) {
+                (None, _) => 10,
+                (Some(count), None) => count_of(count)?,
+                _ => {
+                    return Err(Fail::of(
+                        "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.",
+                    ));
+                }
+            };
+            get(call, Kind::Slow, count)
+        })
+        .doc("2.2.12", "[count]", "Commands that took long."),
+        Command::args("slowlog|len", 2, RULES | REPLIES_A_WORD, NO_KEYS, |call, _| len(call, Kind::Slow))
+            .doc("2.2.12", "", "How many are listed."),
+        Command::args("slowlog|reset", 2, RULES | REPLIES_A_WORD, NO_KEYS, |call, _| reset(call, Kind::Slow))
+            .doc("2.2.12", "", "Empties the list."),
+        Command::args("slowlog|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
+            super::introspect::help(call, "slowlog")
+        })
+        .doc("6.2.0", "", "What SLOWLOG can do."),
+    ];
 
 pub(crate) const COMMANDLOG: &[Command] = &[
     Command::args("commandlog|get", 4, RULES | SHOWS_KEYS, NO_KEYS, |call, mut args| {
@@ -66,11 +61,11 @@ pub(crate) const COMMANDLOG: &[Command] = &[
         "count <SLOW|LARGE-REQUEST|LARGE-REPLY>",
         "Commands that took long, or had a large request or reply.",
     ),
-    Command::args("commandlog|len", 3, RULES, NO_KEYS, |call, mut args| {
+    Command::args("commandlog|len", 3, RULES | REPLIES_A_WORD, NO_KEYS, |call, mut args| {
         len(call, Kind::named(args.next().unwrap_or_default())?)
     })
     .doc("8.1.0", "<SLOW|LARGE-REQUEST|LARGE-REPLY>", "How many are listed."),
-    Command::args("commandlog|reset", 3, RULES, NO_KEYS, |call, mut args| {
+    Command::args("commandlog|reset", 3, RULES | REPLIES_A_WORD, NO_KEYS, |call, mut args| {
         reset(call, Kind::named(args.next().unwrap_or_default())?)
     })
     .doc("8.1.0", "<SLOW|LARGE-REQUEST|LARGE-REPLY>", "Empties a list."),

@@ -23,23 +23,23 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_bulk;
 use crate::redis::shared::Shared;
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{ADMIN, LOADING, NOSCRIPT, STALE, WEIGHTLESS};
+use crate::redis::table::flag::{
+    ADMIN, LOADING, NOSCRIPT, REPLIES_A_PAGE, REPLIES_A_WORD, STALE, WEIGHTLESS,
+};
 use crate::redis::table::{Command, NO_KEYS, Secret, Weighs};
 
 const RULES: u64 = ADMIN | NOSCRIPT | LOADING | STALE;
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("config|get", -3, RULES, NO_KEYS, get).weighs(Weighs::Parameters).doc(
+    Command::args("config|get", -3, RULES | REPLIES_A_PAGE, NO_KEYS, get).weighs(Weighs::Parameters).doc(
         "2.0.0",
         "parameter [parameter ...]",
         "What parameters are set to.",
     ),
-    Command::args("config|set", -4, RULES | WEIGHTLESS, NO_KEYS, set).secret(Secret::Parameters).doc(
-        "2.0.0",
-        "parameter value [parameter value ...]",
-        "Sets parameters.",
-    ),
-    Command::args("config|resetstat", 2, RULES | WEIGHTLESS, NO_KEYS, reset_stat).doc(
+    Command::args("config|set", -4, RULES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, set)
+        .secret(Secret::Parameters)
+        .doc("2.0.0", "parameter value [parameter value ...]", "Sets parameters."),
+    Command::args("config|resetstat", 2, RULES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, reset_stat).doc(
         "2.0.0",
         "",
         "Counts anew.",

@@ -10,14 +10,14 @@ use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::steps::pieces::Pieces;
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{self, LOADING, STALE, WEIGHTLESS};
+use crate::redis::table::flag::{self, LOADING, REPLIES_A_WORD, STALE, WEIGHTLESS};
 use crate::redis::table::{Access, Command, Group, Keys, NO_KEYS, Run, Secret, find, group_of, rows};
 
 /// In Redis COMMAND is a command for connections.
 const CONNECTION: &[&str] = &["connection"];
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("command|count", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
+    Command::args("command|count", 2, LOADING | STALE | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, _| {
         call.length(rows().count())
     })
     .categories(CONNECTION)

@@ -66,9 +66,9 @@ fn exec_of_twenty_thousand_values_is_sent_up_to_its_share() {
     attacker.send(requests);
     (0..20_001).for_each(|_| assert_eq!(attacker.hear().errors, 0));
     let heard = attacker.ask(&[b"EXEC"]);
-    // A sixteenth of the memory.
-    let most = 4 << 20;
-    assert!(heard.bytes <= most && heard.bytes > most - 64_000, "{heard:?}");
+    // What connections may hold, of which the queue and what EXEC notes of it have a part.
+    let most = 16 << 20;
+    assert!(heard.bytes <= most && heard.bytes > most / 8 * 5, "{heard:?}");
     assert_eq!((heard.strings + heard.errors, heard.first_error.as_str()), (20_000, HELD));
     // What it writes is written.
     assert_eq!(attacker.ask(&[b"GET", b"k"]).bytes, 7);
@@ -97,12 +97,12 @@ fn exec_of_long_commands_refuses_each_whose_reply_finds_no_room() {
 fn writes_of_exec_that_reply_with_values_are_carried_out() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
-    let names: Vec<String> = (0..600).map(|n| format!("gone{n}")).collect();
+    let names: Vec<String> = (0..1_400).map(|n| format!("gone{n}")).collect();
     names.iter().for_each(|name| assert_eq!(attacker.ask(&[b"SET", name.as_bytes(), &VALUE]).errors, 0));
     attacker.ask(&[b"MULTI"]);
     names.iter().for_each(|name| assert_eq!(attacker.ask(&[b"GETDEL", name.as_bytes()]).errors, 0));
     let heard = attacker.ask(&[b"EXEC"]);
-    assert!(heard.bytes <= 4 << 20 && heard.errors > 200, "{heard:?}");
+    assert!(heard.bytes <= 16 << 20 && heard.errors > 200, "{heard:?}");
     let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
     assert_eq!(attacker.ask_many(&[b"MGET"], &names, 1).bytes, 0, "all are gone");
     bounded.has_held("GETDEL in EXEC");
