@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use larder_commands::Counter;
-use larder_eventloop::{Backend, Closed, EventLoop, Limits, Millis, WakeUp};
+use larder_eventloop::{Backend, Closed, EventLoop, Handler, Limits, Millis, WakeUp};
 
 use crate::hub::{Hub, Shed};
 use crate::log::Rarely;
@@ -197,7 +197,10 @@ impl<B: Backend> Worker<B> {
             }
             Some(until) if self.events.is_empty() || turn.now >= until => {
                 // Other workers may still have clients that would see the half of it.
-                while self.service.finish_some() {}
+                while self.service.finish_some() {
+                    // One may wait for its time.
+                    self.service.woke(self.hub.clock.elapsed_ns());
+                }
                 tracing::debug!(worker = self.index, left = self.events.len(), "worker stopped");
                 return Ok(false);
             }

@@ -251,7 +251,11 @@ impl Service {
     /// Goes on with what connections were at that have ended, one slice of it: nobody hears its reply. True while there is
     /// more.
     pub(super) fn finish_some(&mut self) -> bool {
-        let Some(mut connection) = self.unfinished.pop() else { return false };
+        if self.unfinished.is_empty() {
+            return false;
+        }
+        // By turns: one may wait for what another holds.
+        let mut connection = self.unfinished.remove(0);
         self.room.work().begin_slice();
         let hub = Arc::clone(&self.hub);
         let counters = &hub.handles[self.index].counters;
