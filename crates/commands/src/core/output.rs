@@ -102,8 +102,9 @@ pub struct Mark {
 const ROOM_MIN: usize = 4096;
 /// Room is added in steps of this from here on, and in steps of [`ROOM_MIN`] before.
 const ROOM_STEP: usize = 64 << 10;
-/// A large buffer grows by one part in this many: what is added is touched, and counted.
+/// A large buffer grows by one part in this many, or by so many bytes: what is added is touched, and counted.
 const ROOM_SHARE: usize = 8;
+const ROOM_MORE_MAX: usize = 1 << 20;
 /// What the allocator keeps in front of a block that is a mapping of its own.
 const BLOCK_HEAD_BYTES: usize = 16;
 const PAGE_BYTES: usize = 4096;
@@ -304,7 +305,7 @@ impl Output {
         if wanted <= ROOM_STEP {
             wanted.next_multiple_of(ROOM_MIN)
         } else if (wanted as u64) < self.limit_bytes {
-            let ample = (wanted + wanted / ROOM_SHARE).next_multiple_of(ROOM_STEP);
+            let ample = (wanted + (wanted / ROOM_SHARE).min(ROOM_MORE_MAX)).next_multiple_of(ROOM_STEP);
             // At the limit a session stops; there may be none.
             let most = (self.limit_bytes as usize).checked_next_multiple_of(ROOM_MIN);
             most.map_or(ample, |most| ample.min(most))
@@ -340,6 +341,24 @@ impl Output {
         assert!(part.start < part.end && part.end <= pinned.value_bytes(), "a part of the value");
         self.pinned_bytes += part.end - part.start;
         self.splices.push_back(Splice { at: self.end, pinned, from: part.start, to: part.end });
+    }
+
+    /// Hands what is to be sent first on to another output: some bytes, no more than `most`, and the value that is
+    /// spliced in behind them if that comes next. How many bytes were copied.
+    pub(crate) fn hand_on(&mut self, to: &mut Output, most: usize) -> usize {
+        let next = self.splices.front().map_or(self.end, |splice| splice.at);
+        let bytes = most.min(next - self.start);
+        to.put(&self.buf[self.start..self.start + bytes]);
+        self.start += bytes;
+        if self.start == next
+            && let Some(splice) = self.splices.pop_front()
+        {
+            let pinned_bytes = splice.to - splice.from;
+            self.pinned_bytes -= pinned_bytes;
+            to.pinned_bytes += pinned_bytes;
+            to.splices.push_back(Splice { at: to.end, ..splice });
+        }
+        bytes
     }
 
     /// Where the replies end now.
@@ -648,6 +667,33 @@ mod tests {
         out.rewind(mark);
         assert_eq!(out.len(), 4 + 100_000);
         assert_eq!(out.to_vec().len(), 4 + 100_000);
+    }
+
+    #[test]
+    fn what_is_handed_on_comes_out_as_it_went_in() {
+        let store = Store::new(Config { memory_bytes: 16 << 20, ..Config::default() }).unwrap();
+        let mut worker = store.worker().unwrap();
+        let mut guard = worker.enter(1_700_000_000_000);
+        let key = guard.key(b"large");
+        guard.store_value(&key, &[b'x'; 100_000], &Attributes::default(), Expect::Any).unwrap();
+        let Lookup::Hit(item) = guard.get(&key) else { panic!("it is there") };
+        let Value::Pieces(value) = item.value() else { panic!("it is large") };
+        for most in [1, 3, 4, 100] {
+            let mut from = Output::new(10);
+            from.splice(value.pin());
+            from.put(b"keep");
+            from.splice(value.pin());
+            from.splice(value.pin());
+            from.put(b"this");
+            let (all, mut to) = (from.to_vec(), Output::new(10));
+            to.put(b"before");
+            while !from.is_empty() {
+                let (bytes, left) = (to.len(), from.len());
+                assert!(from.hand_on(&mut to, most) <= most);
+                assert_eq!(to.len() - bytes, left - from.len());
+            }
+            assert!(to.to_vec() == [b"before", &all[..]].concat(), "{most}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) mod sorting;
 mod storing;
 pub(crate) mod stream;
 mod taking;
-mod words;
+pub(crate) mod words;
 
 pub(crate) use pick::PICKS_DIRECT;
 pub(crate) use scan::SCAN_NS;

@@ -19,7 +19,8 @@ use super::call::{Call, is};
 use super::fail::{Done, Fail};
 use super::strings::throttle;
 use super::table::flag::{
-    BLOCKING, DENYOOM, FAST, MOMENTS, READONLY, REPLIES_A_WORD, SHOWS_KEYS, TAKES_ALL, WEIGHTLESS, WRITE,
+    BLOCKING, DENYOOM, FAST, IN_PARTS, MOMENTS, READONLY, REPLIES_A_WORD, SHOWS_KEYS, TAKES_ALL, WEIGHTLESS,
+    WRITE,
 };
 use super::table::{ALL_KEYS, Access, Command, NO_KEYS, ONE_KEY, Replaces, TWO_KEYS, Tells, Weighs};
 use crate::core::batch::{BATCH_KEYS, prefetch_items};
@@ -29,18 +30,18 @@ use crate::redis::strings::set::{Condition, equals};
 use expiry::{Clock, expire, persist, remove, ttl};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::args("del", -2, WRITE | MOMENTS | WEIGHTLESS, ALL_KEYS, del)
+    Command::args("del", -2, WRITE | MOMENTS | WEIGHTLESS | IN_PARTS, ALL_KEYS, del)
         .tells(Tells::Each(Change::KEY))
         .access(&[Access::Remove])
         .doc("1.0.0", "key [key ...]", "Removes keys."),
-    Command::args("unlink", -2, WRITE | FAST | MOMENTS | WEIGHTLESS, ALL_KEYS, del)
+    Command::args("unlink", -2, WRITE | FAST | MOMENTS | WEIGHTLESS | IN_PARTS, ALL_KEYS, del)
         .tells(Tells::Each(Change::KEY))
         .access(&[Access::Remove])
         .doc("4.0.0", "key [key ...]", "Removes keys."),
-    Command::args("exists", -2, READONLY | FAST | MOMENTS | WEIGHTLESS, ALL_KEYS, exists)
+    Command::args("exists", -2, READONLY | FAST | MOMENTS | WEIGHTLESS | IN_PARTS, ALL_KEYS, exists)
         .access(&[Access::Look])
         .doc("1.0.0", "key [key ...]", "How many of the keys are there."),
-    Command::args("touch", -2, READONLY | FAST | MOMENTS | WEIGHTLESS, ALL_KEYS, touch)
+    Command::args("touch", -2, READONLY | FAST | MOMENTS | WEIGHTLESS | IN_PARTS, ALL_KEYS, touch)
         .access(&[Access::Look])
         .doc("3.2.1", "key [key ...]", "Counts as an access of keys; how many are there."),
     Command::key("type", 2, READONLY | FAST | WEIGHTLESS, kind).access(&[Access::Look]).doc(

@@ -21,7 +21,7 @@ use larder_store::{Attributes, End, Expect, Hint, Key, Refusal, Value};
 use super::call::{Call, integer, is, kept, peek, read};
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_null, put_part, put_value};
-use super::table::flag::{ASKS, DENYOOM, FAST, MOMENTS, READONLY, WEIGHTLESS, WRITE};
+use super::table::flag::{ASKS, DENYOOM, FAST, IN_PARTS, MOMENTS, READONLY, WEIGHTLESS, WRITE};
 use super::table::{ALL_KEYS, Access, Command, Keys, Replaces, Tells, Uploads, Weighs};
 use crate::core::batch::BATCH_KEYS;
 use crate::core::events::Change;
@@ -125,12 +125,12 @@ pub(crate) const ROWS: &[Command] = &[
         "key increment",
         "Adds to a number with a fraction.",
     ).doubles(&["increment"]),
-    Command::args("mset", -3, WRITE | DENYOOM | MOMENTS, PAIRS, mset).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).weighs(Weighs::Pairs).doc(
+    Command::args("mset", -3, WRITE | DENYOOM | MOMENTS | IN_PARTS, PAIRS, mset).tells(Tells::Each(Change::SET)).access(&[Access::Replace]).weighs(Weighs::Pairs).doc(
         "1.0.1",
         "key value [key value ...]",
         "Sets several keys.",
     ),
-    Command::args("msetnx", -3, WRITE | DENYOOM | MOMENTS, PAIRS, msetnx).tells(Tells::Each(Change::SET)).access(&[Access::Make]).weighs(Weighs::Pairs).doc(
+    Command::args("msetnx", -3, WRITE | DENYOOM | MOMENTS | IN_PARTS, PAIRS, msetnx).tells(Tells::Each(Change::SET)).access(&[Access::Make]).weighs(Weighs::Pairs).doc(
         "1.0.1",
         "key value [key value ...]",
         "Sets several keys if none of them is there.",

@@ -89,6 +89,9 @@ pub mod flag {
     pub const REPLIES_A_WORD: u64 = 1 << 34;
     /// It has no keys, and its reply has 64 KiB at most, whatever there is.
     pub const REPLIES_A_PAGE: u64 = 1 << 35;
+    /// What it does to the keys or elements that it names goes in steps that need nothing but these, and its reply is short:
+    /// an EXEC in steps has it go through its own.
+    pub const IN_PARTS: u64 = 1 << 36;
 
     /// Names, in the order of the bits.
     pub const NAMES: &[&str] = &[

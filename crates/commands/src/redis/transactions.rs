@@ -6,10 +6,13 @@
 //!
 //! EXEC takes the home buckets of all keys that the queued commands name (the table says where) and of
 //! all that are watched, in one order; commands that concern no key but all take the store as a
-//! whole. Only then it looks whether a watched key was touched.
+//! whole. Only then it looks whether a watched key was touched. What takes longer than others should wait is done in
+//! steps, with all of these keys held from the first to the last (`steps.rs`).
 
+mod steps;
 mod weight;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -21,12 +24,14 @@ use super::connection;
 use super::fail::{Done, Fail};
 use super::reply::{put_null_array, put_simple};
 use super::table::flag::{
-    ALLOW_BUSY, AT_ONCE, EMPTIES, ENDS_LISTENING, FAST, LOADING, NO_MULTI, NOSCRIPT, PUBLISHES, READONLY,
-    REPLIES_A_PAGE, REPLIES_A_WORD, RUNS_QUEUE, SELECTS, SETTLES, SKIP_SLOWLOG, STALE, SUBSCRIBES, WEIGHTLESS,
+    ADMIN, ALLOW_BUSY, AT_ONCE, EMPTIES, ENDS_LISTENING, FAST, LOADING, NO_AUTH, NO_MULTI, NOSCRIPT,
+    PUBLISHES, READONLY, REPLIES_A_PAGE, REPLIES_A_WORD, RUNS_QUEUE, SELECTS, SETTLES, SKIP_SLOWLOG, STALE,
+    SUBSCRIBES, WEIGHTLESS,
 };
 use super::table::{ALL_KEYS, Access, Command, NO_KEYS, RowId};
 use crate::core::access::Snapshot;
 use crate::core::held::Held;
+use crate::core::output::Mark;
 use crate::core::work::{CLEANING_NS, copying_ns};
 use crate::redis::permissions::Looked;
 use crate::redis::scripts;
@@ -35,7 +40,7 @@ use crate::redis::session::execute::{KEY_EVENT_BYTES, KEY_HASH_BYTES};
 use crate::redis::session::late;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
-use weight::{EXEC_NS_MAX, Scale, TOO_LONG};
+use weight::{EXEC_NS_MAX, Scale, TOO_LONG, told_ns, words_ns};
 
 /// Queues of all clients together take at most one part in this many of the memory limit.
 const QUEUE_SHARE: u64 = 16;
@@ -45,6 +50,12 @@ pub(crate) const WATCHED_KEYS_MAX: usize = 64 << 10;
 const WATCHES_AT_ONCE: usize = 1 << 10;
 /// What an item takes beside its key and value, at least.
 const ITEM_HEADER_BYTES: usize = 8;
+
+/// A queue of no more commands and bytes takes a few milliseconds at most, whatever was weighed of it: it is one step.
+const FEW_COMMANDS: usize = 512;
+const FEW_BYTES: usize = 16 << 10;
+/// A longer one is if it takes no longer.
+const ONE_STEP_NS: u64 = 4_000_000;
 
 const ANY_TIME: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | WEIGHTLESS;
 
@@ -85,6 +96,8 @@ struct Queue {
     spoilt: bool,
     /// A command says by a password who the client is.
     logs_in: bool,
+    /// All of them may go in steps: they concern no keys but those that they name, and leave the client who it is.
+    in_steps: bool,
     /// The client's user at MULTI.
     user: Snapshot,
     held: Held,
@@ -106,6 +119,13 @@ struct Queued {
 }
 
 impl Queued {
+    /// The words behind the name, which are not looked through: the longest is not known.
+    fn args<'q>(&self, bytes: &'q [u8]) -> Args<'q> {
+        let mut args = Args::rest(&bytes[self.at..self.end], self.words);
+        args.nth(self.name - 1);
+        args
+    }
+
     /// All words, and those behind the name.
     fn words<'q>(&self, bytes: &'q [u8]) -> (Args<'q>, Args<'q>) {
         let words = Args::decode(&bytes[self.at..self.end], self.words);
@@ -202,6 +222,12 @@ pub(crate) fn item_bytes(args: Args<'_>) -> usize {
     ITEM_HEADER_BYTES + args.map(<[u8]>::len).sum::<usize>()
 }
 
+/// The database that a command selects, if it does.
+fn selected(row: &Command, args: Args<'_>) -> Option<u8> {
+    let name = if row.has(SELECTS) { args.at(0).and_then(parse_integer) } else { None };
+    name.filter(|name| (0..i64::from(DATABASES)).contains(name)).map(|name| name as u8)
+}
+
 impl Queue {
     /// The commands with their arguments.
     fn commands(&self) -> impl Iterator<Item = (&'static Command, Args<'_>)> {
@@ -210,20 +236,41 @@ impl Queue {
 
     /// Calls `visit` with each key and its database, which is `db` at first.
     fn each_key<'q>(&'q self, db: u8, visit: &mut dyn FnMut(u8, &'q [u8])) {
-        self.each_key_of(db, &mut |_, db, key| visit(db, key));
+        self.each_key_of(0..self.commands.len(), db, &mut |_, db, key| visit(db, key));
     }
 
-    /// The same with the command whose key it is.
-    fn each_key_of<'q>(&'q self, mut db: u8, visit: &mut dyn FnMut(&'static Command, u8, &'q [u8])) {
-        for (row, args) in self.commands() {
+    /// The same of some of the commands, the first of which is run in `db`, with the command whose key it is.
+    fn each_key_of<'q>(
+        &'q self,
+        some: Range<usize>,
+        mut db: u8,
+        visit: &mut dyn FnMut(&'static Command, u8, &'q [u8]),
+    ) {
+        for queued in &self.commands[some] {
+            let (row, args) = (queued.row, queued.words(&self.bytes).1);
             row.each_key(args, &mut |key| visit(row, db, key));
-            if row.has(SELECTS)
-                && let Some(name) = args.at(0).and_then(parse_integer)
-                && (0..i64::from(DATABASES)).contains(&name)
-            {
-                db = name as u8;
-            }
+            db = selected(row, args).unwrap_or(db);
         }
+    }
+
+    /// It is not short: what it takes is to be reckoned before it is run.
+    fn is_long(&self) -> bool {
+        self.commands.len() > FEW_COMMANDS || self.bytes.len() > FEW_BYTES
+    }
+
+    /// What it takes to run all of them, beside what is weighed; of what takes more than one step not all.
+    fn reckon(&self, call: &mut Call<'_, '_, '_>) -> u64 {
+        let (mut ns, mut db) = (0, call.client.db);
+        for queued in &self.commands {
+            let (row, args) = (queued.row, queued.args(&self.bytes));
+            ns += words_ns(row, args);
+            if ns > EXEC_NS_MAX {
+                break;
+            }
+            ns += told_ns(call, row, db, args);
+            db = selected(row, args).unwrap_or(db);
+        }
+        ns
     }
 }
 
@@ -252,6 +299,8 @@ impl Call<'_, '_, '_> {
             }
             queue.bytes.extend_from_slice(bytes);
             queue.logs_in = queue.logs_in || connection::logs_in(row, args);
+            queue.in_steps &=
+                !row.has(ADMIN | NO_AUTH | EMPTIES) && !row.runs_script() && !row.takes_all(args);
             let name = words.len() - args.len();
             queue.commands.push(Queued {
                 row,
@@ -346,7 +395,15 @@ fn multi(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     }
     let held = Held::new(&call.shared.queued_bytes, call.cx.guard.store());
     let user = call.client.standing.snapshot();
-    let queue = Queue { commands: Vec::new(), bytes: Vec::new(), spoilt: false, logs_in: false, user, held };
+    let queue = Queue {
+        commands: Vec::new(),
+        bytes: Vec::new(),
+        spoilt: false,
+        logs_in: false,
+        in_steps: true,
+        user,
+        held,
+    };
     call.client.transaction.queue = Some(Box::new(queue));
     call.ok()
 }
@@ -397,6 +454,9 @@ fn unwatch(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     call.ok()
 }
 
+const NO_ROOM: Fail =
+    Fail::of("EXECABORT Transaction discarded because of: connections hold as much memory as they may");
+
 fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     let Transaction { queue, watches } = std::mem::take(&mut call.client.transaction);
     let Some(queue) = queue else {
@@ -406,27 +466,30 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     if queue.spoilt {
         return Err(Fail::of("EXECABORT Transaction discarded because of previous errors."));
     }
+    let ns = if queue.is_long() { queue.reckon(call) } else { 0 };
+    if ns > ONE_STEP_NS && queue.in_steps {
+        return steps::begin(call, queue, watches);
+    }
+    if ns > EXEC_NS_MAX {
+        return Err(TOO_LONG);
+    }
     // What is noted of all keys.
     let words: usize = queue.commands.iter().map(|queued| queued.words).sum();
     let watched = watches.as_ref().map_or(0, |watches| watches.keys.len());
     let tells = call.cx.shared.events.any();
     let note_bytes = KEY_HASH_BYTES + if tells { KEY_EVENT_BYTES } else { 0 };
     let bytes = (words + watched) * note_bytes + Scale::bytes(queue.commands.len(), queue.bytes.len());
-    let Ok(_held) = Heap::take(call, bytes) else {
-        return Err(Fail::of(
-            "EXECABORT Transaction discarded because of: connections hold as much memory as they may",
-        ));
-    };
-    make_room_for(call, &queue);
+    let Ok(_held) = Heap::take(call, bytes) else { return Err(NO_ROOM) };
+    make_room_for(call, &queue, 0..queue.commands.len());
     call.client.executes = true;
-    let done = run(call, queue, watches);
+    let done = run(call, queue, watches, ns);
     call.client.executes = false;
     call.out.end_reserve();
     done
 }
 
-/// Takes the keys, or the store, and runs all of them.
-fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watches>>) -> Done {
+/// Takes the keys, or the store, and runs all of them, which takes so long beside what is weighed.
+fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watches>>, ns: u64) -> Done {
     if queue.commands().any(|(row, args)| row.takes_all(args)) {
         call.cx.guard.begin_whole();
     } else {
@@ -446,7 +509,7 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
         call.client.transaction = Transaction { queue: Some(queue), watches };
         return call.work(Waiting { flushes });
     }
-    let mut scale = Scale::new(call);
+    let mut scale = Scale::new(call, ns);
     queue.commands().for_each(|(row, args)| scale.add(call, row, args));
     if let Err(fail) = scale.judge() {
         call.cx.guard.finish();
@@ -470,7 +533,9 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
         let mut looked = Looked::default();
         call.client.logins.bar(false);
         for queued in &queue.commands {
-            run_queued(call, queued, &queue, began_ns, &mut looked);
+            let args = queued.words(&queue.bytes).1;
+            let permitted = call.permit_changed(queued, &queue.user, args, &mut looked);
+            run_queued(call, queued, &queue, began_ns, permitted);
         }
     }
     call.cx.guard.finish();
@@ -514,26 +579,28 @@ const PAGE_BYTES: usize = 64 << 10;
 /// Before the keys are taken, while items can give way to it: makes room for the replies of what was queued, as
 /// long as their values are now, and of collections as many elements as they ask for, up to what connections may hold beside
 /// what they hold. What finds no room is an error in its place.
-fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
-    let words: usize = queue.commands.iter().map(|queued| queued.words).sum();
-    let elements = queue.commands().any(|(row, _)| row.elements);
-    if !elements && (words * ELEMENT_BYTES + queue.bytes.len()) as u64 <= REPLY_BYTES_FREE {
+fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue, some: Range<usize>) {
+    let commands = &queue.commands[some.clone()];
+    let words: usize = commands.iter().map(|queued| queued.words).sum();
+    let elements = commands.iter().any(|queued| queued.row.elements);
+    let asked = commands.iter().map(|queued| queued.end - queued.at).sum();
+    if !elements && (words * ELEMENT_BYTES + asked) as u64 <= REPLY_BYTES_FREE {
         return;
     }
     let unknown = call.reply_bytes_max() as usize;
     let store = call.cx.guard.store();
     // What others hold is theirs.
     let most = store.held_bytes_max().saturating_sub(store.held_bytes()) as usize;
-    let short = queue.commands.len() * SHORT_REPLY_BYTES as usize;
+    let short = commands.len() * SHORT_REPLY_BYTES as usize;
     let most = most.saturating_sub(short);
-    let mut bytes = queue.bytes.len();
-    for (row, _) in queue.commands() {
+    let mut bytes: usize = asked;
+    for row in commands.iter().map(|queued| queued.row) {
         if !row.keys.any() && !row.has(FAST | REPLIES_A_WORD) {
             // Who knows.
             bytes += if row.has(REPLIES_A_PAGE) { PAGE_BYTES } else { unknown };
         }
     }
-    queue.each_key_of(call.client.db, &mut |row, db, key| {
+    queue.each_key_of(some, call.client.db, &mut |row, db, key| {
         if row.elements || bytes >= most {
             return;
         }
@@ -542,8 +609,8 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
         bytes += (value as usize).min(ELEMENT_BYTES);
     });
     if elements {
-        let mut scale = Scale::new(call);
-        queue.commands().for_each(|(row, args)| scale.add(call, row, args));
+        let mut scale = Scale::new(call, 0);
+        commands.iter().for_each(|queued| scale.add(call, queued.row, queued.words(&queue.bytes).1));
         if scale.judge().is_err() {
             // It will be refused.
             return;
@@ -558,20 +625,40 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue) {
 const LOOKED_ENOUGH: Fail =
     Fail::of("ERR this EXEC has looked through or replied as much as is done while others wait");
 
-/// Runs a command of EXEC, for which as much was done as was since `began_ns`; whether its reply is sent is as CLIENT
-/// REPLY among them says.
-fn run_queued(
+/// A queued command at work.
+#[derive(Debug)]
+struct AtWork {
+    /// Where its reply begins: the place, and the bytes in front of it.
+    mark: Mark,
+    own_bytes: u64,
+    replied: u64,
+    /// There is room for a long one.
+    may: bool,
+    /// What it has spent: commands with long replies have these in it.
+    spent_ns: u64,
+    /// What it took so far, where that is measured.
+    took_us: Option<u64>,
+}
+
+/// Runs a command of EXEC, for which as much was done as was since `began_ns`.
+fn run_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, queue: &Queue, began_ns: u64, permitted: Done) {
+    let (at_work, done) = begin_queued(call, queued, queue, began_ns, permitted);
+    end_queued(call, queued, queue, at_work, done);
+}
+
+/// Begins it. What it leaves for later, which it may outside of a transaction, has still to be done then.
+fn begin_queued(
     call: &mut Call<'_, '_, '_>,
     queued: &Queued,
     queue: &Queue,
     began_ns: u64,
-    looked: &mut Looked,
-) {
+    permitted: Done,
+) -> (AtWork, Done) {
     let (words, args) = queued.words(&queue.bytes);
     if queued.row.has(ENDS_LISTENING) {
         keep_deliveries(call);
     }
-    let (mark, before, replied) = (call.out.mark(), call.out.own_bytes(), call.out.len());
+    let (mark, own_bytes, replied) = (call.out.mark(), call.out.own_bytes(), call.out.len());
     let done_ns = call.cx.room.work().done_ns();
     let may = call.may_reply_more();
     let slept_ms = call.flow.sleep_ms();
@@ -579,8 +666,7 @@ fn run_queued(
     // What others come to know, or what follows relies on, is done all the same.
     let (row, settles) = (queued.row, queued.row.changes() || queued.row.has(SETTLES));
     let looks = !settles && (row.has(READONLY) || !row.has(FAST));
-    let permitted = call.permit_changed(queued, &queue.user, args, looked);
-    let mut done = if let Err(fail) = permitted {
+    let done = if let Err(fail) = permitted {
         Err(fail)
     } else if !may && queued.row.has(READONLY) {
         Err(Fail::HELD)
@@ -593,19 +679,25 @@ fn run_queued(
         call.row = exec;
         done
     };
-    // What commands with long replies have spent themselves has these in it.
     let spent_ns = call.cx.room.work().done_ns().saturating_sub(done_ns);
-    let reply_ns = copying_ns(call.out.own_bytes().saturating_sub(before));
-    call.spend(reply_ns.saturating_sub(spent_ns));
-    if !may && call.out.own_bytes() > before + SHORT_REPLY_BYTES && done.is_ok() {
-        // It is done; what it says of it finds no room.
-        call.out.rewind(mark);
-        done = Err(Fail::HELD);
-    }
     let took_us = began_us.map(|began_us| {
         let slept_us = (call.flow.sleep_ms() - slept_ms) * 1000;
         call.cx.host.clock_us().saturating_sub(began_us) + slept_us
     });
+    (AtWork { mark, own_bytes, replied, may, spent_ns, took_us }, done)
+}
+
+/// Ends it: it is counted and noted, and whether its reply is sent is as CLIENT REPLY among them says.
+fn end_queued(call: &mut Call<'_, '_, '_>, queued: &Queued, queue: &Queue, at_work: AtWork, mut done: Done) {
+    let words = queued.words(&queue.bytes).0;
+    let AtWork { mark, own_bytes, replied, may, spent_ns, took_us } = at_work;
+    let reply_ns = copying_ns(call.out.own_bytes().saturating_sub(own_bytes));
+    call.spend(reply_ns.saturating_sub(spent_ns));
+    if !may && call.out.own_bytes() > own_bytes + SHORT_REPLY_BYTES && done.is_ok() {
+        // It is done; what it says of it finds no room.
+        call.out.rewind(mark);
+        done = Err(Fail::HELD);
+    }
     let reply_bytes = call.out.len().saturating_sub(replied);
     call.note(queued.row, words, Measured { took_us, request_bytes: request_bytes(words), reply_bytes });
     if let Some(id) = queued.id {
@@ -669,9 +761,11 @@ fn keep_deliveries(call: &mut Call<'_, '_, '_>) {
 
 /// A watched key was written, or was there and has gone by itself.
 fn is_touched(call: &mut Call<'_, '_, '_>, watches: &Watches) -> bool {
-    watches.touched.load(Relaxed)
-        || watches.keys.iter().any(|watched| {
-            let key = call.cx.guard.key_in(watched.db, &watched.key);
-            watched.there && !matches!(call.cx.guard.peek(&key), Lookup::Hit(_))
-        })
+    watches.touched.load(Relaxed) || watches.keys.iter().any(|watched| has_gone(call, watched))
+}
+
+/// A watched key was there, and is not there.
+fn has_gone(call: &mut Call<'_, '_, '_>, watched: &Watched) -> bool {
+    let key = call.cx.guard.key_in(watched.db, &watched.key);
+    watched.there && !matches!(call.cx.guard.peek(&key), Lookup::Hit(_))
 }

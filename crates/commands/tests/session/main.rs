@@ -7,6 +7,7 @@ mod closed;
 mod collections;
 mod commandlog;
 mod dear;
+mod exec;
 mod fields;
 mod figures;
 mod forecast;
@@ -99,7 +100,10 @@ impl Bench {
                     Next::Flush | Next::Yield => {}
                     Next::Sleep(ms) => self.system += ms,
                     // Its time passes; a client that waits for ever is left alone.
-                    Next::Await(Some(ms)) => drop(self.host.clock_us.fetch_add(1000 * ms, Relaxed)),
+                    Next::Await(Some(ms)) => {
+                        self.system += ms;
+                        self.host.clock_us.fetch_add(1000 * ms, Relaxed);
+                    }
                     Next::Await(None) => break,
                     Next::Close => return (replies, true),
                 }

@@ -7,17 +7,17 @@ use crate::{Bench, bench};
 use larder_commands::{Next, SLICE_NS, Session, Settings};
 
 /// Pairs that take many steps, and the most that take one.
-const MANY: usize = 6_000;
+pub const MANY: usize = 6_000;
 const FEW: usize = 2 << 10;
 
-fn pairs(name: &str, count: usize, value: &str) -> Vec<u8> {
+pub fn pairs(name: &str, count: usize, value: &str) -> Vec<u8> {
     let names: Vec<String> = (0..count).map(|n| format!("k{n}")).collect();
     let words = names.iter().flat_map(|name| [name, value]);
     command(&std::iter::once(name).chain(words).collect::<Vec<_>>())
 }
 
 /// Has all keys have a value, which others see.
-fn fill(bench: &mut Bench, value: &str) {
+pub fn fill(bench: &mut Bench, value: &str) {
     let mut guard = bench.worker.enter(bench.system);
     for n in 0..MANY {
         let name = format!("k{n}");
@@ -29,7 +29,7 @@ fn fill(bench: &mut Bench, value: &str) {
 }
 
 /// A turn of a session that does no more than its slice and a step.
-fn turn(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>, usize) {
+pub fn turn(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (Next, Vec<u8>, usize) {
     let done = bench.call(session, input);
     let done_ns = bench.room.work().done_ns();
     assert!(done_ns <= SLICE_NS + STEP_NS, "{done_ns} ns in a turn");
@@ -37,7 +37,7 @@ fn turn(bench: &mut Bench, session: &mut Session, input: &[u8]) -> (Next, Vec<u8
 }
 
 /// Begins a command of many pairs, and goes on until its keys are held.
-fn begun(bench: &mut Bench, input: &[u8]) -> Session {
+pub fn begun(bench: &mut Bench, input: &[u8]) -> Session {
     let mut session = Session::new();
     let (mut next, said, consumed) = bench.call(&mut session, input);
     assert_eq!((consumed, String::from_utf8_lossy(&said)), (input.len(), "".into()));
@@ -49,7 +49,7 @@ fn begun(bench: &mut Bench, input: &[u8]) -> Session {
 }
 
 /// Goes on with it to its end: the reply, and how many turns that took.
-fn ended(bench: &mut Bench, session: &mut Session) -> (String, usize) {
+pub fn ended(bench: &mut Bench, session: &mut Session) -> (String, usize) {
     let (mut said, mut turns) = (Vec::new(), 0);
     while session.must_end() {
         said.extend(turn(bench, session, b"").1);
@@ -61,7 +61,7 @@ fn ended(bench: &mut Bench, session: &mut Session) -> (String, usize) {
 }
 
 /// Waits, and has done nothing.
-fn waits(bench: &mut Bench, session: &mut Session, input: &[u8], what: &str) {
+pub fn waits(bench: &mut Bench, session: &mut Session, input: &[u8], what: &str) {
     let (next, said, _) = bench.call(session, input);
     assert!(matches!(next, Next::Sleep(_)), "{what}: {next:?}");
     assert_eq!(said, b"", "{what}");

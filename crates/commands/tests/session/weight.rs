@@ -70,7 +70,7 @@ fn what_is_listened_to_and_who_is_told_weighs_in_exec() {
         let input = [command(&["MULTI"]), commands.concat(), command(&["EXEC"])].concat();
         // Who listens may say all in RESP3 alone.
         bench.turns(session, &command(&["HELLO", "3"]));
-        let reply = bench.turns(session, &input).0;
+        let reply = bench.run(session, &input, usize::MAX).0;
         let queued = b"+OK\r\n".len() + commands.len() * b"+QUEUED\r\n".len();
         let refused =
             reply[queued..].starts_with(b"-EXECABORT Transaction discarded: its commands would look");

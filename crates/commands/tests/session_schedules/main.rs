@@ -2,6 +2,7 @@
 //! store does beside them. Built with the feature `schedule`, run by `cargo xtask schedules`; how to replay a seed is
 //! said in `crates/store/tests/schedules`.
 
+mod exec;
 mod pairs;
 mod scripts;
 mod waiting;

@@ -12,7 +12,7 @@ const PAIRS: usize = 2_100;
 const ROUNDS: usize = 2;
 
 /// What a client is answered that may have to wait for keys first.
-fn answer_later(local: &mut Local, connection: &mut LocalConnection, words: &[&str]) -> String {
+pub fn answer_later(local: &mut Local, connection: &mut LocalConnection, words: &[&str]) -> String {
     let mut reply = answer(local, connection, words);
     while reply.is_empty() {
         pass();

@@ -17,21 +17,23 @@ use crate::redis::reply::{put_array, put_bulk, put_double, put_null, put_null_ar
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 use crate::redis::strings::source::Name;
-use crate::redis::table::flag::{DENYOOM, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::flag::{DENYOOM, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::table::{Access, Command, Elements, Keys, KeysFunction, ONE_KEY, TWO_KEYS, Tells, Weighs};
 use grid::Place;
 pub(crate) use search::PLACE_NS;
 use search::{Kind, search};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::of_collection("geoadd", -5, WRITE | DENYOOM, |call, key, _, args| add(call, key, args))
-        .tells(Tells::Each(Change::of(Class::SortedSet, "zadd")))
-        .weighs(Weighs::Elements(Elements::SortedWrite))
-        .doc(
-            "3.2.0",
-            "key [NX|XX] [CH] longitude latitude member [longitude latitude member ...]",
-            "Gives members places; how many were not there.",
-        ),
+    Command::of_collection("geoadd", -5, WRITE | DENYOOM | IN_PARTS, |call, key, _, args| {
+        add(call, key, args)
+    })
+    .tells(Tells::Each(Change::of(Class::SortedSet, "zadd")))
+    .weighs(Weighs::Elements(Elements::SortedWrite))
+    .doc(
+        "3.2.0",
+        "key [NX|XX] [CH] longitude latitude member [longitude latitude member ...]",
+        "Gives members places; how many were not there.",
+    ),
     Command::of_collection("geodist", -4, READONLY | WEIGHTLESS, distance).doc(
         "3.2.0",
         "key member1 member2 [M|KM|FT|MI]",

@@ -17,17 +17,17 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::expiry::Clock;
 use crate::redis::reply::put_null;
 use crate::redis::strings::float::{Digits, sum};
-use crate::redis::table::flag::{DENYOOM, FAST, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::flag::{DENYOOM, FAST, IN_PARTS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::table::{Access, Command, Elements, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::of_collection("hset", -4, WRITE | DENYOOM | FAST, |call, key, _, args| {
+    Command::of_collection("hset", -4, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         set(call, "hset", key, args, false)
     })
     .tells(told("hset"))
     .weighs(SETS)
     .doc("2.0.0", "key field value [field value ...]", "Sets fields; how many were not there."),
-    Command::of_collection("hmset", -4, WRITE | DENYOOM | FAST, |call, key, _, args| {
+    Command::of_collection("hmset", -4, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         set(call, "hmset", key, args, true)
     })
     .tells(told("hset"))
@@ -59,7 +59,7 @@ pub(crate) const ROWS: &[Command] = &[
         all(call, "hvals", key, hint, args, Shown::Values)
     })
     .weighs(Weighs::Elements(Elements::AllFields)).doc("2.0.0", "key", "The values of all fields."),
-    Command::of_collection("hdel", -3, WRITE | FAST, |call, key, _, args| {
+    Command::of_collection("hdel", -3, WRITE | FAST | IN_PARTS, |call, key, _, args| {
         call.write_words("hdel", key, args, Write::Drop, false)
     })
     .tells(told("hdel"))

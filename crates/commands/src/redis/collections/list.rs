@@ -18,32 +18,32 @@ use crate::redis::call::{ELEMENT_BYTES, free_room, has_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_null, put_null_array};
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::flag::{DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::table::{Access, ChangeOf, Command, Elements, TWO_KEYS, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::of_collection("lpush", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
+    Command::of_collection("lpush", -3, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         call.write_words("lpush", key, args, Write::push(End::Front, false, args), false)
     })
     .tells(told("lpush"))
     .access(&[Access::Extend])
     .weighs(Weighs::Elements(Elements::ListWrite))
     .doc("1.0.0", "key element [element ...]", "Puts elements to the front; how many there are then."),
-    Command::of_collection("rpush", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
+    Command::of_collection("rpush", -3, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         call.write_words("rpush", key, args, Write::push(End::Back, false, args), false)
     })
     .tells(told("rpush"))
     .access(&[Access::Extend])
     .weighs(Weighs::Elements(Elements::ListWrite))
     .doc("1.0.0", "key element [element ...]", "Puts elements to the back; how many there are then."),
-    Command::of_collection("lpushx", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
+    Command::of_collection("lpushx", -3, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         call.write_words("lpushx", key, args, Write::push(End::Front, true, args), false)
     })
     .tells(told("lpush"))
     .access(&[Access::Extend])
     .weighs(Weighs::Elements(Elements::ListWrite))
     .doc("2.2.0", "key element [element ...]", "As LPUSH, if there is a list."),
-    Command::of_collection("rpushx", -3, WRITE | DENYOOM | FAST, |call, key, _, args| {
+    Command::of_collection("rpushx", -3, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
         call.write_words("rpushx", key, args, Write::push(End::Back, true, args), false)
     })
     .tells(told("rpush"))

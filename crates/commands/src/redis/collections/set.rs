@@ -13,17 +13,20 @@ use super::{Call, Shown, len, look, peek_as};
 use crate::core::events::{Change, Class};
 use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::flag::{DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::table::{ALL_KEYS, Access, ChangeOf, Command, Elements, Keys, TWO_KEYS, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::of_collection("sadd", -3, WRITE | DENYOOM | FAST | WEIGHTLESS, |call, key, _, args| {
-        call.write_words("sadd", key, args, Write::Add, false)
-    })
+    Command::of_collection(
+        "sadd",
+        -3,
+        WRITE | DENYOOM | FAST | WEIGHTLESS | IN_PARTS,
+        |call, key, _, args| call.write_words("sadd", key, args, Write::Add, false),
+    )
     .tells(told("sadd"))
     .access(&[Access::Extend])
     .doc("1.0.0", "key member [member ...]", "Puts members into a set; how many were not there."),
-    Command::of_collection("srem", -3, WRITE | FAST | WEIGHTLESS, |call, key, _, args| {
+    Command::of_collection("srem", -3, WRITE | FAST | WEIGHTLESS | IN_PARTS, |call, key, _, args| {
         call.write_words("srem", key, args, Write::Remove(Type::Set), false)
     })
     .tells(told("srem"))

@@ -20,21 +20,23 @@ use crate::redis::call::{free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_double, put_integer, put_null, put_null_array};
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{DENYOOM, FAST, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::flag::{DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::table::{Access, ChangeOf, Command, Elements, Keys, KeysFunction, TWO_KEYS, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
-    Command::of_collection("zadd", -4, WRITE | DENYOOM | FAST, |call, key, _, args| add(call, key, args))
-        .tells(Tells::By(ChangeOf(|args, _| {
-            let adds = args.skip(1).take_while(|word| is_option(word)).any(|word| is(word, "INCR"));
-            change(if adds { "zincr" } else { "zadd" })
-        })))
-        .weighs(Weighs::Elements(Elements::SortedWrite))
-        .doc(
-            "1.2.0",
-            "key [NX|XX] [GT|LT] [CH] [INCR] score member [score member ...]",
-            "Gives members scores; how many were not there.",
-        ),
+    Command::of_collection("zadd", -4, WRITE | DENYOOM | FAST | IN_PARTS, |call, key, _, args| {
+        add(call, key, args)
+    })
+    .tells(Tells::By(ChangeOf(|args, _| {
+        let adds = args.skip(1).take_while(|word| is_option(word)).any(|word| is(word, "INCR"));
+        change(if adds { "zincr" } else { "zadd" })
+    })))
+    .weighs(Weighs::Elements(Elements::SortedWrite))
+    .doc(
+        "1.2.0",
+        "key [NX|XX] [GT|LT] [CH] [INCR] score member [score member ...]",
+        "Gives members scores; how many were not there.",
+    ),
     Command::of_collection("zincrby", 4, WRITE | DENYOOM | FAST, |call, key, _, args| {
         let by = args.at(0).and_then(parse_double).ok_or(Fail::NOT_A_FLOAT)?;
         give(call, key, ScoreRule { added: true, ..ScoreRule::default() }, by, args.at(1).unwrap_or_default())
@@ -44,7 +46,7 @@ pub(crate) const ROWS: &[Command] = &[
     .weighs(Weighs::Elements(Elements::SortedWrite))
     .doc("1.2.0", "key increment member", "Adds to the score of a member.")
     .doubles(&["increment"]),
-    Command::of_collection("zrem", -3, WRITE | FAST, |call, key, _, args| {
+    Command::of_collection("zrem", -3, WRITE | FAST | IN_PARTS, |call, key, _, args| {
         call.write_words("zrem", key, args, Write::Remove(Type::SortedSet), false)
     })
     .tells(told("zrem"))

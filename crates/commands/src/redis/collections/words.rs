@@ -45,7 +45,7 @@ const DROPPED_BYTES_MAX: usize = 64 << 20;
 /// Fields that are set or told in one moment, however long their values are.
 pub(super) const FIELDS_FEW: usize = 2;
 /// What it takes to put an element to an end of a list, beside others.
-const PUSH_NS: u64 = 100;
+pub(crate) const PUSH_NS: u64 = 100;
 /// Elements that are looked for in one moment, at most.
 pub(crate) const LOOKS_AT_ONCE: usize = 1 << 10;
 /// Bytes of a piece of a reply behind the first, about.

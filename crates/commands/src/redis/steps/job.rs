@@ -244,7 +244,7 @@ impl Conversation {
 
     /// Goes on with a command in steps.
     pub(crate) fn job(&mut self, turn: &mut Turn<'_, '_, '_, '_>) -> Option<Next> {
-        if turn.out.is_full() {
+        if turn.out.is_full() && !self.must_end() {
             return Some(Next::Flush);
         }
         if turn.cx.shared.pause.looks(turn.cx.now()) && self.waits_beside(turn) {
@@ -276,6 +276,10 @@ impl Conversation {
         // The next command does not pay for it.
         turn.cx.spend_beside(turn.out);
         turn.serve_called();
+        if execs && !under_way.job.must_end() {
+            // Those who waited for what it held.
+            turn.serve_left();
+        }
         under_way.took_us += turn.cx.host.clock_us().saturating_sub(began_us);
         if let Some(row) = under_way.row
             && !matches!(done, Ok(Step::More | Step::Full | Step::Await(_)))

@@ -5,7 +5,7 @@
 //! Notes the keys ─► Announces ─► Waits for requests of before ─► Looks (MSETNX) ─► Writes ─► replied, and held no more
 //! ```
 //!
-//! In EXEC and in scripts all of it is one step. A command that has begun to hold its keys is done to its end, also where
+//! In scripts, and in an EXEC of one step, all of it is one step. A command that has begun to hold its keys is done to its end, also where
 //! its client has gone.
 
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub(crate) const PAIRS_AT_ONCE: usize = 2 << 10;
 /// And bytes of their words: some 4 ms.
 const BYTES_AT_ONCE: usize = 8 << 20;
 /// What it takes to write a pair, most of which is waiting for memory, and to note a key.
-const PAIR_NS: u64 = 2_000;
-const NOTE_NS: u64 = 100;
+pub(crate) const PAIR_NS: u64 = 2_000;
+pub(crate) const NOTE_NS: u64 = 100;
 /// What it takes to tell keyspace events of one, which is spent where they are told.
 const EVENTS_NS: u64 = 2_000;
 
@@ -117,20 +117,33 @@ enum Stage {
     Announces(Arc<Keys>, u64),
     /// Waits until each request is over that was begun before others could know.
     Waits(Hold, u64, u64),
-    /// Looks whether a key from a place on is there.
-    Looks(Hold, Place),
+    /// Looks whether a key from a place on is there. In EXEC, which holds all of its keys, there is nothing to hold.
+    Looks(Option<Hold>, Place),
     /// Writes what is left.
-    Writes(Hold),
+    Writes(Option<Hold>),
     /// Done.
     Over,
 }
 
 /// Begins with them in the next turn.
 fn begin(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, absent: bool) -> Done {
-    let held = Heap::keep(call, Keys::bytes(args.len() / 2))?;
+    let executes = call.client.executes;
+    let held = Heap::keep(call, if executes { 0 } else { Keys::bytes(args.len() / 2) })?;
     let kept = Kept::new(call, args)?;
-    call.go_on_with(Pairs { name, kept, absent, stage: Stage::Notes(None), _held: held });
+    let stage = match (executes, absent) {
+        (false, _) => Stage::Notes(None),
+        (true, true) => Stage::Looks(None, kept.place()),
+        (true, false) => Stage::Writes(None),
+    };
+    call.go_on_with(Pairs { name, kept, absent, stage, _held: held });
     Ok(())
+}
+
+/// Those who wait see that something is done.
+fn step_of(hold: Option<&Hold>, call: &Call<'_, '_, '_>) {
+    if let Some(hold) = hold {
+        hold.step(call.cx.now());
+    }
 }
 
 /// What tells whether a database has been swapped since: the hash of a name in it.
@@ -178,9 +191,9 @@ impl Pairs {
                 } else if mark != mark_of(call) {
                     Stage::Notes(None)
                 } else if self.absent {
-                    Stage::Looks(hold, self.kept.place())
+                    Stage::Looks(Some(hold), self.kept.place())
                 } else {
-                    Stage::Writes(hold)
+                    Stage::Writes(Some(hold))
                 };
                 (stage, Step::More)
             }
@@ -193,7 +206,7 @@ impl Pairs {
                     names.for_each(|_| ());
                     is_there
                 });
-                hold.step(call.cx.now());
+                step_of(hold.as_ref(), call);
                 call.spend(keys_ns(count));
                 if is_there {
                     call.integer(0)?;
@@ -203,7 +216,7 @@ impl Pairs {
             }
             Stage::Writes(hold) => {
                 self.write(call)?;
-                hold.step(call.cx.now());
+                step_of(hold.as_ref(), call);
                 if self.kept.left() > 0 {
                     return Ok((Stage::Writes(hold), Step::More));
                 }

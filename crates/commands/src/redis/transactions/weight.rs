@@ -20,8 +20,10 @@ use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{DATABASES, Value};
 
 use crate::core::glob;
-use crate::core::work::{KEY_NS, STORE_NS, copying_ns};
-use crate::redis::call::{Call, is};
+use crate::core::work::{COMMAND_NS, KEY_NS, STORE_NS, copying_ns};
+use crate::redis::call::{Call, ELEMENT_BYTES, is};
+use crate::redis::collections::WRITE_NS;
+use crate::redis::collections::words::PUSH_NS;
 use crate::redis::connection::{self, clients};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::copy::LEAF_BYTES_MAX;
@@ -34,8 +36,9 @@ use crate::redis::server::info::INFO_NS;
 use crate::redis::server::{acl, config};
 use crate::redis::strings::bitfield;
 use crate::redis::strings::hyperloglog::{DENSE_BYTES, registers_ns};
+use crate::redis::strings::pairs::PAIR_NS;
 use crate::redis::table::flag::{EMPTIES, WRITE};
-use crate::redis::table::{Command, Elements, Replaces, Weighs};
+use crate::redis::table::{Access, Command, Elements, Replaces, Weighs};
 
 /// Work in values and in walks that one EXEC may do.
 pub(crate) const EXEC_NS_MAX: u64 = 10_000_000;
@@ -82,6 +85,43 @@ fn pattern_behind<'a>(words: impl Iterator<Item = &'a [u8]>, names: u64, bytes: 
     behind("MATCH", words).map(glob::Weight::of).max_by_key(|weight| weight.with_reading_ns(names, bytes))
 }
 
+/// What a key of many takes that is looked at or removed, and what an element takes that is looked for.
+const KEY_WORD_NS: u64 = 300;
+const ELEMENT_WORD_NS: u64 = 500;
+/// What any other word takes.
+const WORD_NS: u64 = 10;
+
+/// What a command takes by its words alone: that it is run at all, and what it does for each that is a key or an element.
+pub(crate) fn words_ns(row: &Command, args: Args<'_>) -> u64 {
+    let each_ns = match row.weighs {
+        Weighs::Pairs | Weighs::CountedPairs => PAIR_NS / 2,
+        Weighs::Elements(Elements::ListWrite) => PUSH_NS,
+        _ if row.elements && row.has(WRITE) => WRITE_NS,
+        _ if row.elements => ELEMENT_WORD_NS,
+        _ if row.keys.are_many() => KEY_WORD_NS,
+        // What has no keys is weighed with its words.
+        _ if !row.keys.any() && row.weighs != Weighs::Nothing => 0,
+        _ => WORD_NS,
+    };
+    let run_ns = if row.has(WRITE) && row.keys.any() { PAIR_NS } else { COMMAND_NS };
+    run_ns + args.len() as u64 * each_ns + copying_ns(args.encoded().len() as u64)
+}
+
+/// What it takes to copy what a command replies of strings as they are now; such as are long are not copied.
+pub(crate) fn told_ns(call: &mut Call<'_, '_, '_>, row: &Command, db: u8, args: Args<'_>) -> u64 {
+    let tells = matches!(row.access_of(0), Access::Read | Access::Change | Access::Take);
+    if row.elements || !tells {
+        return 0;
+    }
+    let mut ns = 0;
+    row.each_key(args, &mut |key| {
+        let key = call.cx.guard.key_in(db, key);
+        let bytes = call.cx.guard.peek(&key).hit().map_or(0, |item| item.value_bytes());
+        ns += copying_ns(bytes.min(ELEMENT_BYTES as u64));
+    });
+    ns
+}
+
 /// How large a value is, at most.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
@@ -103,9 +143,10 @@ impl Size {
 }
 
 /// Adds up what the commands of a transaction take.
-pub(crate) struct Scale<'q> {
-    /// What values will have been when they are reached, by the names that databases have now.
-    sizes: HashMap<(u8, &'q [u8]), Size>,
+#[derive(Debug)]
+pub(crate) struct Scale {
+    /// What values will have been when they are reached, by the hashes that their keys have now.
+    sizes: HashMap<u64, Size>,
     /// Keys that may have another value by then, one bit for the hashes of many.
     replaced: [u64; REPLACED_WORDS],
     /// Which name each name stands for by then: SWAPDB swaps them.
@@ -131,8 +172,9 @@ fn database(word: &[u8]) -> Option<u8> {
     parse_integer(word).and_then(|n| u8::try_from(n).ok()).filter(|db| *db < DATABASES)
 }
 
-impl<'q> Scale<'q> {
-    pub fn new(call: &Call<'_, '_, '_>) -> Scale<'q> {
+impl Scale {
+    /// On which there is nothing but what takes so long.
+    pub fn new(call: &Call<'_, '_, '_>, ns: u64) -> Scale {
         let store = call.cx.guard.store();
         let keys = (0..DATABASES).map(|db| store.database_items(db)).sum();
         let names = std::array::from_fn(|name| name as u8);
@@ -142,7 +184,7 @@ impl<'q> Scale<'q> {
             names,
             keys,
             db: call.client.db,
-            ns: 0,
+            ns,
             ended: [false; 3],
             words: 0,
             login_ns: None,
@@ -164,13 +206,23 @@ impl<'q> Scale<'q> {
         if self.ns > EXEC_NS_MAX || self.words > WORDS_MAX { Err(TOO_LONG) } else { Ok(()) }
     }
 
+    /// What all that was added takes.
+    pub fn ns(&self) -> u64 {
+        self.ns
+    }
+
+    /// The database that is selected behind what was added.
+    pub fn db(&self) -> u8 {
+        self.db
+    }
+
     /// Bytes of what commands on collections tell, at most, as far as it follows from what is there now.
     pub fn told_bytes(&self) -> u64 {
         self.told_bytes
     }
 
     /// Adds a command.
-    pub fn add(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) {
+    pub fn add(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'_>) {
         // Each walks from the first word on: of the first few only.
         let at = |n: usize| args.at(n).unwrap_or_default();
         let number = |n: usize| count_of(at(n)).unwrap_or(0);
@@ -316,7 +368,7 @@ impl<'q> Scale<'q> {
     }
 
     /// A command may put another value in the place of what its keys hold, or none: behind it nothing is sure of them.
-    fn note_replaced(&mut self, call: &Call<'_, '_, '_>, row: &Command, args: Args<'q>) {
+    fn note_replaced(&mut self, call: &Call<'_, '_, '_>, row: &Command, args: Args<'_>) {
         if row.has(EMPTIES) {
             return self.replaced.fill(u64::MAX);
         }
@@ -372,12 +424,11 @@ impl<'q> Scale<'q> {
     }
 
     /// How large a value is.
-    fn size(&mut self, call: &mut Call<'_, '_, '_>, db: u8, key: &'q [u8]) -> Size {
-        let db = self.names[usize::from(db)];
-        if let Some(size) = self.sizes.get(&(db, key)) {
+    fn size(&mut self, call: &mut Call<'_, '_, '_>, db: u8, key: &[u8]) -> Size {
+        let key = call.cx.guard.key_in(self.names[usize::from(db)], key);
+        if let Some(size) = self.sizes.get(&key.hash()) {
             return *size;
         }
-        let key = call.cx.guard.key_in(db, key);
         call.cx.guard.peek(&key).hit().map_or(Size::default(), |item| {
             let (elements, longest) = match item.value() {
                 Value::Collection(there) => {
@@ -391,12 +442,12 @@ impl<'q> Scale<'q> {
     }
 
     /// Bytes of a value.
-    fn of(&mut self, call: &mut Call<'_, '_, '_>, db: u8, key: &'q [u8]) -> u64 {
+    fn of(&mut self, call: &mut Call<'_, '_, '_>, db: u8, key: &[u8]) -> u64 {
         self.size(call, db, key).bytes
     }
 
     /// A value may be so large.
-    fn note(&mut self, call: &mut Call<'_, '_, '_>, db: u8, key: &'q [u8], size: Size) {
+    fn note(&mut self, call: &mut Call<'_, '_, '_>, db: u8, key: &[u8], size: Size) {
         let there = self.size(call, db, key);
         let size = Size {
             bytes: size.bytes.max(there.bytes),
@@ -405,11 +456,12 @@ impl<'q> Scale<'q> {
             longest: size.longest.max(there.longest),
             given: size.given.max(there.given),
         };
-        self.sizes.insert((self.names[usize::from(db)], key), size);
+        let key = call.cx.guard.key_in(self.names[usize::from(db)], key);
+        self.sizes.insert(key.hash(), size);
     }
 
     /// A value may have so many bytes. What is short is not noted: it adds nothing to speak of.
-    fn put(&mut self, call: &mut Call<'_, '_, '_>, key: &'q [u8], bytes: u64, ns: u64) -> u64 {
+    fn put(&mut self, call: &mut Call<'_, '_, '_>, key: &[u8], bytes: u64, ns: u64) -> u64 {
         if bytes > NOTED_BYTES_MIN as u64 {
             self.note(call, self.db, key, Size::of_bytes(bytes));
         }
@@ -417,7 +469,7 @@ impl<'q> Scale<'q> {
     }
 
     /// Keys with their values.
-    fn put_pairs(&mut self, call: &mut Call<'_, '_, '_>, mut pairs: Args<'q>) -> u64 {
+    fn put_pairs(&mut self, call: &mut Call<'_, '_, '_>, mut pairs: Args<'_>) -> u64 {
         while let (Some(key), Some(value)) = (pairs.next(), pairs.next()) {
             self.put(call, key, value.len() as u64, 0);
         }
@@ -425,7 +477,7 @@ impl<'q> Scale<'q> {
     }
 
     /// A value is written to up to `end`: where it ends before that it is copied, or where it may have been replaced.
-    fn reach(&mut self, call: &mut Call<'_, '_, '_>, key: &'q [u8], end: u64) -> u64 {
+    fn reach(&mut self, call: &mut Call<'_, '_, '_>, key: &[u8], end: u64) -> u64 {
         let there = self.of(call, self.db, key);
         if end > call.value_bytes_max() || end <= there && !self.is_replaced(self.db, key) {
             return 0;

@@ -94,6 +94,11 @@ impl Serving<'_, '_> {
 
     /// Serves those who stand in line at a key, `left` at most; the next one is called then.
     fn at_key(&mut self, db: u8, name: &[u8], left: &mut isize) {
+        if self.is_held(db, name) {
+            // What was written to it may be the half of a transaction.
+            self.waiters.leave_held(db, name);
+            return;
+        }
         self.at_stream(db, name, left, 0);
         for kind in [Type::List, Type::SortedSet] {
             while let Some(waiter) = self.waiters.first(db, kind, name) {
@@ -158,6 +163,10 @@ impl Serving<'_, '_> {
             let key = self.guard.key_in(db, name);
             if !self.ready(&key, &waiter) {
                 continue;
+            }
+            if waiter.keys.iter().any(|key| self.is_held(db, key)) {
+                self.waiters.leave_held(db, name);
+                break;
             }
             let (ns, may) = self.may_take(&waiter);
             *left -= (ns / SERVE_NS) as isize;
@@ -232,8 +241,10 @@ impl Serving<'_, '_> {
         let (db, target) = (waiter.db, waiter.want.target());
         let Some(nth) = waiter.keys.iter().position(|key| **key == *name) else { return First::Gone };
         let keys = &waiter.keys[..=nth];
-        if target.is_some_and(|target| self.is_held(db, target)) {
-            self.waiters.leave_behind(Left::Key { db, key: name.into() });
+        if target.is_some_and(|target| self.is_held(db, target))
+            || keys[..nth].iter().any(|key| self.is_held(db, key))
+        {
+            self.waiters.leave_held(db, name);
             return First::Nothing;
         }
         let moment = self.begin_at_a_moment(db, || keys.iter().map(|key| &**key).chain(target));

@@ -386,6 +386,20 @@ impl Waiters {
         self.left_count.store(all.len(), Relaxed);
     }
 
+    /// Those who stand in line at a key that is held have to wait for that; nothing if none does.
+    pub(super) fn leave_held(&self, db: u8, key: &[u8]) {
+        if !self.shard(key).get(key).is_some_and(|lines| lines.iter().any(|line| line.db == db)) {
+            return;
+        }
+        let mut all = lock(&self.left);
+        let is_it =
+            |left: &Left| matches!(left, Left::Key { db: its, key: name } if *its == db && **name == *key);
+        if !all.iter().any(is_it) {
+            all.push(Left::Key { db, key: key.into() });
+            self.left_count.store(all.len(), Relaxed);
+        }
+    }
+
     /// A client that has removed a group of a stream has gone, and has left some of it.
     pub(crate) fn leave_group(&self, moment: Moment, key: &[u8]) {
         self.leave_behind(Left::Groups { moment, key: key.into(), again_us: 0 });

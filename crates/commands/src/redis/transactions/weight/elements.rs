@@ -188,14 +188,14 @@ fn places(start: Option<&[u8]>, stop: Option<&[u8]>) -> u64 {
     }
 }
 
-impl<'q> Scale<'q> {
+impl Scale {
     /// Adds the words of a command on collections; what it takes beside that.
     pub(super) fn elements(
         &mut self,
         call: &mut Call<'_, '_, '_>,
         row: &Command,
         which: Elements,
-        args: Args<'q>,
+        args: Args<'_>,
     ) -> u64 {
         self.words = self.words.saturating_add(args.len());
         let (db, first) = (self.db, args.at(0).unwrap_or_default());
@@ -382,12 +382,12 @@ impl<'q> Scale<'q> {
 
     /// The values of fields that a command names, one perhaps again and again: each has what it has now, or what commands
     /// before may have given it. `ns`: what is done with so many bytes, of which no more is looked at than one EXEC may do.
-    fn named(
+    fn named<'f>(
         &self,
         call: &mut Call<'_, '_, '_>,
         name: &[u8],
         there: Size,
-        fields: impl Iterator<Item = &'q [u8]> + Clone,
+        fields: impl Iterator<Item = &'f [u8]> + Clone,
         ns: fn(u64) -> u64,
     ) -> Size {
         let count = fields.clone().count() as u64;
@@ -433,7 +433,7 @@ impl<'q> Scale<'q> {
     }
 
     /// What DUMP takes: of a collection it is told, its bytes are looked at twice.
-    pub(super) fn dumped(&mut self, call: &mut Call<'_, '_, '_>, key: &'q [u8]) -> u64 {
+    pub(super) fn dumped(&mut self, call: &mut Call<'_, '_, '_>, key: &[u8]) -> u64 {
         let there = self.size(call, self.db, key);
         if there.elements == 0 {
             return there.bytes;
@@ -445,20 +445,20 @@ impl<'q> Scale<'q> {
     }
 
     /// What it takes to look at all rows of a stream, or to take them out; they are told.
-    pub(super) fn surveyed(&mut self, call: &mut Call<'_, '_, '_>, key: &'q [u8]) -> u64 {
+    pub(super) fn surveyed(&mut self, call: &mut Call<'_, '_, '_>, key: &[u8]) -> u64 {
         let there = self.size(call, self.db, key);
         self.told_bytes = self.told_bytes.saturating_add(there.pending().told_bytes());
         there.entries_ns(there).saturating_add(there.elements.saturating_mul(LOOK_NS))
     }
 
     /// How many members of a range are taken out: those that are there now, and those that come before it.
-    fn removed(
+    fn removed<'a>(
         &self,
         call: &mut Call<'_, '_, '_>,
         by: By,
         name: &[u8],
         there: Size,
-        args: impl Iterator<Item = &'q [u8]>,
+        args: impl Iterator<Item = &'a [u8]>,
     ) -> u64 {
         let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
         let (meant, len) = meant(call, &key, by, args);
@@ -471,7 +471,7 @@ impl<'q> Scale<'q> {
     }
 
     /// How large the keys of a command are behind it, if they may be larger.
-    fn grow(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, which: Elements, args: Args<'q>) {
+    fn grow(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, which: Elements, args: Args<'_>) {
         let db = self.db;
         let (key, more) = match which {
             Elements::Intersection
@@ -552,7 +552,7 @@ impl<'q> Scale<'q> {
     }
 
     /// All keys of a command together.
-    fn sum(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) -> Size {
+    fn sum(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'_>) -> Size {
         let (db, mut sum) = (self.db, Size::default());
         row.each_key(args, &mut |key| sum = sum.and(self.size(call, db, key)));
         sum
@@ -563,7 +563,7 @@ impl<'q> Scale<'q> {
         &mut self,
         call: &mut Call<'_, '_, '_>,
         row: &Command,
-        args: Args<'q>,
+        args: Args<'_>,
         smallest: bool,
     ) -> (u64, Size) {
         let (db, mut first, mut others) = (self.db, None, 0);
@@ -588,7 +588,7 @@ impl<'q> Scale<'q> {
     }
 
     /// As large as each of the keys of a command is, at most.
-    fn largest(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'q>) -> Size {
+    fn largest(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'_>) -> Size {
         let (db, mut most) = (self.db, Size::default());
         row.each_key(args, &mut |key| {
             let size = self.size(call, db, key);

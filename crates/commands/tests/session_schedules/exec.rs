@@ -1,0 +1,107 @@
+//! EXEC of very many commands, which are run in turns, under the scheduler: others see none of it, or all; beside pairs of
+//! the same keys, which are written in turns, too.
+
+use crate::pairs::answer_later;
+use crate::seeds;
+use larder_store::schedule::{Schedule, pass, progress};
+use larder_testkit::local::{Local, LocalConnection};
+use larder_testkit::talk::encode;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// More than are run, or written, in one step.
+const COMMANDS: usize = 2_300;
+const ROUNDS: usize = 2;
+
+fn name(n: usize) -> String {
+    format!("k{n}")
+}
+
+/// Has a client say this, and goes on until it is answered with so many bytes.
+fn say(local: &mut Local, connection: &mut LocalConnection, input: &[u8], bytes: usize) -> Vec<u8> {
+    local.exchange(connection, input);
+    while connection.sent().len() < bytes {
+        pass();
+        local.go_on(connection);
+    }
+    let said = connection.sent().to_vec();
+    connection.forget();
+    // Others have their turn before the next holds keys.
+    local.shift(1000);
+    progress();
+    said
+}
+
+fn run_all(local: &mut Local, connection: &mut LocalConnection, value: &str) {
+    let mut input = encode(&[b"MULTI"]);
+    // What is counted is what is counted in no other way.
+    input.extend(encode(&[b"INCR", b"runs"]));
+    (0..COMMANDS).for_each(|n| input.extend(encode(&[b"SET", name(n).as_bytes(), value.as_bytes()])));
+    input.extend(encode(&[b"INCR", b"runs"]));
+    input.extend(encode(&[b"EXEC"]));
+    let head = format!("+OK\r\n{}*{}\r\n", "+QUEUED\r\n".repeat(COMMANDS + 2), COMMANDS + 2);
+    let bytes = head.len() + 2 * ":1\r\n".len() + COMMANDS * "+OK\r\n".len();
+    let said = String::from_utf8(say(local, connection, &input, bytes)).expect("text");
+    let replies: Vec<&str> = said.strip_prefix(&head).expect("all are queued").split("\r\n").collect();
+    let number = |text: &str| text.trim_start_matches(':').parse::<usize>().expect("a number");
+    assert_eq!(number(replies[COMMANDS + 1]), number(replies[0]) + 1, "nobody else runs between");
+}
+
+fn write_all(local: &mut Local, connection: &mut LocalConnection, value: &str) {
+    let names: Vec<String> = (0..COMMANDS).map(name).collect();
+    let pairs = names.iter().flat_map(|name| [name.as_bytes(), value.as_bytes()]);
+    let words: Vec<&[u8]> = std::iter::once(&b"MSET"[..]).chain(pairs).collect();
+    assert_eq!(say(local, connection, &encode(&words), 5), b"+OK\r\n");
+}
+
+/// One client runs transactions, another writes pairs or runs transactions of the same keys, the third looks.
+fn in_turns(seed: u64) {
+    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
+    let siblings = [0; 2].map(|_| local.sibling().expect("another worker"));
+    let [other, mut reader] = siblings;
+    let mut schedule = Schedule::new(seed, 6_000_000);
+    let at_work = Rc::new(Cell::new(2));
+    for (nth, mut writer) in [local, other].into_iter().enumerate() {
+        let is_over = Rc::clone(&at_work);
+        schedule.thread(format!("writer-{nth}"), move || {
+            let mut connection = writer.resp_connection().by_turns();
+            for round in 0..ROUNDS {
+                let value = ["a", "b", "c", "d"][2 * nth + round];
+                if nth == 0 || seed.is_multiple_of(2) {
+                    run_all(&mut writer, &mut connection, value);
+                } else {
+                    write_all(&mut writer, &mut connection, value);
+                }
+            }
+            is_over.set(is_over.get() - 1);
+        });
+    }
+    schedule.thread("reader", move || {
+        let mut connection = reader.resp_connection();
+        let last = name(COMMANDS - 1);
+        while at_work.get() > 0 {
+            let words = ["MGET", &last, "k0", "k1000"];
+            let reply = answer_later(&mut reader, &mut connection, &words);
+            let values: Vec<&str> = reply.split("\r\n").filter(|text| text.len() == 1).collect();
+            assert!(
+                reply == "*3\r\n$-1\r\n$-1\r\n$-1\r\n"
+                    || values.len() == 3 && values.iter().all(|value| *value == values[0]),
+                "seed {seed}: {reply:?}"
+            );
+            let runs = answer_later(&mut reader, &mut connection, &["GET", "runs"]);
+            let runs = runs.split("\r\n").nth(1).and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
+            assert!(runs.is_multiple_of(2), "seed {seed}: {runs} of what is counted in twos");
+            progress();
+            pass();
+        }
+    });
+    schedule.run();
+}
+
+#[test]
+fn many_commands_that_are_run_in_turns_are_of_one_moment() {
+    for seed in seeds(10) {
+        println!("exec: LARDER_SCHEDULE_SEED={seed}");
+        in_turns(seed);
+    }
+}
