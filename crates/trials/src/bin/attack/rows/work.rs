@@ -29,15 +29,44 @@ pub(super) fn mset_400k(stage: &Stage) -> Result<String, String> {
     mset(stage, 400_000, 1000)
 }
 
-pub(super) fn exec_of_sets(stage: &Stage) -> Result<String, String> {
-    let mut requests = said("MULTI");
-    (0..80_000).for_each(|n| requests.extend(said(&format!("SET key:{n} v"))));
-    requests.extend(said("EXEC"));
+/// A transaction of these requests, whose last replies are to be these.
+fn exec(stage: &Stage, queue: &[u8], ends: &[u8], (most_ms, what): (u64, &str)) -> Result<String, String> {
+    let requests = [&said("MULTI"), queue, &said("EXEC")].concat();
     let (took, reply) = exchange_last(stage.resp, &requests, PATIENCE)?;
-    if !reply.ends_with(&b"+OK\r\n".repeat(20)) {
-        return Err(shown(&reply));
-    }
-    within(took, 1000, "80,000 SETs")
+    if reply.ends_with(ends) { within(took, most_ms, what) } else { Err(shown(&reply)) }
+}
+
+pub(super) fn exec_of_sets(stage: &Stage) -> Result<String, String> {
+    let sets: Vec<u8> = (0..80_000).flat_map(|n| said(&format!("SET key:{n} v"))).collect();
+    exec(stage, &sets, &b"+OK\r\n".repeat(20), (1000, "80,000 SETs"))
+}
+
+pub(super) fn exec_of_incrs(stage: &Stage) -> Result<String, String> {
+    exec(stage, &said("INCR n").repeat(100_000), b":99999\r\n:100000\r\n", (2000, "100,000 INCR"))
+}
+
+/// Of a value of 16,000 bytes; what there is no room for is refused in its place.
+pub(super) fn exec_of_getexs(stage: &Stage) -> Result<String, String> {
+    exec(stage, &said("GETEX k PERSIST").repeat(100_000), b"\r\n", (5000, "100,000 GETEX of 16 KB"))
+}
+
+pub(super) fn exec_of_many_keys(stage: &Stage) -> Result<String, String> {
+    let names: Vec<String> = (0..200_000).map(|n| format!("key:{n}")).collect();
+    let (mut mset, mut del) = (vec![&b"MSET"[..]], vec![&b"DEL"[..]]);
+    names.iter().for_each(|name| mset.extend([name.as_bytes(), b"v"]));
+    del.extend(names.iter().map(|name| name.as_bytes()));
+    let queue = [encode(&mset), encode(&del)].concat();
+    exec(stage, &queue, b"+OK\r\n:200000\r\n", (5000, "MSET and DEL of 200,000 keys"))
+}
+
+pub(super) fn exec_of_elements(stage: &Stage) -> Result<String, String> {
+    let names: Vec<String> = (0..60_000).map(|n| format!("{n:x}")).collect();
+    let queue = ["SADD set", "HSET hash", "RPUSH list", "SREM set", "HDEL hash"].map(|line| {
+        let words = line.split(' ').map(str::as_bytes);
+        encode(&words.chain(names.iter().map(|name| name.as_bytes())).collect::<Vec<_>>())
+    });
+    let ends = b":60000\r\n:30000\r\n:60000\r\n:60000\r\n:30000\r\n";
+    exec(stage, &queue.concat(), ends, (5000, "SADD, HSET, RPUSH, SREM, HDEL of 60,000 words"))
 }
 
 pub(super) fn psubscribe(stage: &Stage) -> Result<String, String> {
