@@ -42,8 +42,10 @@ use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
 use weight::{EXEC_NS_MAX, Scale, TOO_LONG, told_ns, words_ns};
 
-/// Queues of all clients together take at most one part in this many of the memory limit.
+/// Queues of all clients together take at most one part in this many of the memory limit …
 const QUEUE_SHARE: u64 = 16;
+/// … and those of up to so many bytes as much again: whoever fills the share leaves them room.
+const SHORT_QUEUE_BYTES: u64 = 4 << 10;
 /// Keys that one client watches at most.
 pub(crate) const WATCHED_KEYS_MAX: usize = 64 << 10;
 /// Items give way to watches when so many have come.
@@ -292,8 +294,9 @@ impl Call<'_, '_, '_> {
         if !queue.spoilt && !touched {
             let (at, bytes) = (queue.bytes.len(), words.encoded());
             let room = queue.bytes.len() + bytes.len() + (queue.commands.len() + 1) * size_of::<Queued>();
-            let max = self.cx.guard.store().memory_bytes() / QUEUE_SHARE;
-            if !queue.held.raise(room.next_power_of_two() as u64, max) {
+            let room = room.next_power_of_two() as u64;
+            let share = self.cx.guard.store().memory_bytes() / QUEUE_SHARE;
+            if !queue.held.raise(room, if room <= SHORT_QUEUE_BYTES { 2 * share } else { share }) {
                 queue.spoilt = true;
                 return Err(Fail::OUT_OF_MEMORY);
             }

@@ -487,3 +487,24 @@ fn what_nobody_weighs_ends_its_slice() {
     let said = String::from_utf8(bench.turns(&mut session, b"").0).unwrap();
     assert!(!said.contains("\r\n-") && said.matches("+OK\r\n").count() == MANY, "{turns} turns");
 }
+
+/// Whoever fills what queues have together leaves short ones their room.
+#[test]
+fn short_queues_have_room_beside_long_ones() {
+    let mut bench = bench();
+    let value = "v".repeat(2_000);
+    let set = command(&["SET", "k", &value]);
+    let mut greedy: Vec<Session> = (0..5).map(|_| queued(&mut bench, &[])).collect();
+    for session in &mut greedy {
+        while bench.turns(session, &set).0 == b"+QUEUED\r\n" {}
+    }
+    let mut long = queued(&mut bench, &[set.clone()]);
+    assert!(bench.turns(&mut long, &[set.clone(), set].concat()).0.starts_with(b"+QUEUED\r\n-OOM "));
+    let short: Vec<Session> = (0..500)
+        .map(|n| queued(&mut bench, &[command(&["INCR", "n"]), command(&["SET", "last", &n.to_string()])]))
+        .collect();
+    for (n, mut session) in (1..).zip(short) {
+        let said = bench.turns(&mut session, &command(&["EXEC"])).0;
+        assert_eq!(String::from_utf8(said).unwrap(), format!("*2\r\n:{n}\r\n+OK\r\n"));
+    }
+}
