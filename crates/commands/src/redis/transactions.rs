@@ -540,6 +540,7 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
             let permitted = call.permit_changed(queued, &queue.user, args, &mut looked);
             run_queued(call, queued, &queue, began_ns, permitted);
         }
+        call.close_noted();
     }
     call.cx.guard.finish();
     drop(watches);

@@ -446,3 +446,28 @@ fn exec_changes_users_however_much_it_has_looked_through() {
     let said = say(&mut bench, &mut admin, &format!("MULTI\r\n{}EXEC", rules.repeat(30)));
     assert!(said.rsplit("\r\n").next().is_some_and(|last| last.starts_with("-EXECABORT ")), "{said}");
 }
+
+/// However many of its commands change users, EXEC goes through the clients once, at its end.
+#[test]
+fn exec_weighs_what_users_hold_and_goes_through_clients_once() {
+    let (mut bench, mut admin, mut user) = with_user("~* &* +@all");
+    let _clients: Vec<Session> = (0..1_000).map(|_| redis(&mut bench)).collect();
+    assert!(say(&mut bench, &mut user, "SUBSCRIBE a").contains("subscribe"));
+    let mut exec = |lines: &str| {
+        let said = say(&mut bench, &mut admin, &format!("MULTI\r\n{lines}EXEC"));
+        (said, bench.room.work().done_ns())
+    };
+    let pair = "ACL SETUSER app allchannels\r\nACL SETUSER app resetchannels\r\n";
+    let (said, done_ns) = exec(&pair.repeat(250));
+    assert!(said.contains("*500\r\n+OK\r\n"), "{said}");
+    assert!(done_ns < 10_000_000, "{done_ns}");
+    // A user that holds much is copied for each change.
+    let rules: String = (0..900).map(|n| format!(" ~k{n}")).collect();
+    let (said, _) = exec(&format!("ACL SETUSER big on{rules}\r\n"));
+    assert!(said.ends_with("*1\r\n+OK"), "{said}");
+    let (said, _) = exec(&"ACL SETUSER big on\r\n".repeat(20));
+    assert!(said.contains("*20\r\n+OK\r\n"), "{said}");
+    let (said, _) = exec(&"ACL SETUSER big on\r\n".repeat(500));
+    assert!(said.rsplit("\r\n").next().is_some_and(|last| last.starts_with("-EXECABORT ")), "{said}");
+    assert!(say(&mut bench, &mut user, "PING").ends_with("closed"));
+}

@@ -11,6 +11,7 @@ use crate::core::context::Context;
 use crate::core::guesses::Tries;
 use crate::core::output::Output;
 use crate::redis::pubsub::Subscriptions;
+use crate::redis::server::acl::Closing;
 use crate::redis::shared::Shared;
 use crate::redis::steps::job::UnderWay;
 use crate::redis::transactions::Transaction;
@@ -67,6 +68,8 @@ pub(crate) struct Client {
     pub gathers: bool,
     /// EXEC is at its commands.
     pub executes: bool,
+    /// Whose connections its end closes.
+    pub closing: Option<Box<Closing>>,
     /// What it listens to, if it ever did.
     pub subscriptions: Option<Box<Subscriptions>>,
     /// Messages that it is still told behind the reply of EXEC, in which it has stopped listening.
@@ -127,6 +130,7 @@ impl Client {
             tries: 0,
             gathers: false,
             executes: false,
+            closing: None,
             subscriptions: None,
             late: None,
             facts,
@@ -295,6 +299,11 @@ impl ClientFacts {
     /// What it says of itself.
     pub(crate) fn names(&self) -> Names {
         self.said().as_deref().cloned().unwrap_or_default()
+    }
+
+    /// Its user's number.
+    pub(crate) fn user_id(&self) -> u64 {
+        self.said().as_deref().map_or(DEFAULT_ID, |names| names.user_id)
     }
 
     /// One of the things that it says of itself is this.

@@ -10,7 +10,7 @@ use larder_protocol::resp::Args;
 use rand::Rng as _;
 
 use super::introspect::{CATEGORIES, CATEGORIES_NS, categories};
-use crate::core::access::{DEFAULT_USER, Unchanged};
+use crate::core::access::{DEFAULT_USER, Unchanged, Users};
 use crate::core::acl::log::{Entry, Reason};
 use crate::core::acl::rules::Rules;
 use crate::core::acl::user::{RULES_MAX, User};
@@ -21,6 +21,7 @@ use crate::redis::reply::{put_array, put_bulk, put_double, put_integer, put_map,
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::table::flag::{ADMIN, LOADING, NO_MULTI, NOSCRIPT, SETTLES, STALE, WEIGHTLESS};
 use crate::redis::table::{self, Command, NO_KEYS, RowId, Secret, Weighs, rows};
+pub(crate) use close::{Closing, clients_ns};
 
 const PLAIN: u64 = NOSCRIPT | LOADING | STALE | WEIGHTLESS;
 const RULES: u64 = PLAIN | ADMIN;
@@ -105,6 +106,10 @@ const USER_NS: u64 = 200;
 const PRINT_NS: u64 = 4;
 /// What it takes to apply a byte of a rule.
 const RULE_BYTE_NS: u64 = 40;
+/// What it takes to copy a byte that a user holds, and to free what it was copied from.
+const HELD_BYTE_NS: u64 = 3;
+/// What a rule holds beside its text, which may be kept twice, at most.
+const HELD_A_RULE: usize = 64;
 /// Most bytes of the rules that one ACL SETUSER applies.
 const RULES_BYTES_MAX: usize = 64 << 10;
 
@@ -203,9 +208,25 @@ fn failed(unchanged: &Unchanged) -> Fail {
     })
 }
 
-/// What it takes to change one of so many users, or to remove some.
-pub(crate) fn changing_ns(args: Args<'_>, users: usize) -> u64 {
-    args.encoded().len() as u64 * RULE_BYTE_NS + users as u64 * USER_NS
+/// What it takes to change one of so many users, which holds so many bytes, or to remove some.
+pub(crate) fn changing_ns(args: Args<'_>, users: usize, user_bytes: usize) -> u64 {
+    args.encoded().len() as u64 * RULE_BYTE_NS + users as u64 * USER_NS + user_bytes as u64 * HELD_BYTE_NS
+}
+
+/// Bytes that the user of this name holds, or would hold without rules.
+pub(crate) fn held_bytes(users: &Users, name: &[u8]) -> usize {
+    let user = std::str::from_utf8(name).ok().and_then(|name| users.get(name));
+    user.map_or(size_of::<User>() + name.len(), |user| user.bytes())
+}
+
+/// Bytes that a user holds more, at most, when this rule is applied to it.
+pub(crate) fn rule_bytes(rule: &[u8]) -> usize {
+    match rule.first() {
+        // Each rule in it may have two bytes and a blank.
+        Some(b'(') => size_of::<Rules>() + rule.len() * HELD_A_RULE / 2,
+        Some(b'~' | b'%' | b'&' | b'+' | b'-' | b'>' | b'#') => 2 * rule.len() + HELD_A_RULE,
+        _ => 0,
+    }
 }
 
 fn set_user(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
@@ -214,7 +235,7 @@ fn set_user(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
         return Err(Fail::of("ERR so many rules are not applied at once"));
     }
     let users = call.cx.shared.access.users();
-    call.spend(changing_ns(args, users.len()));
+    call.spend(changing_ns(args, users.len(), held_bytes(&users, name)));
     let changed = call.cx.shared.access.set_user(catalog(), name, args);
     let (before, user) = changed.map_err(|unchanged| failed(&unchanged))?;
     call.users_changed();
@@ -231,9 +252,10 @@ fn delete_users(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     }
     let names = args.filter_map(|name| std::str::from_utf8(name).ok());
     let removed = call.cx.shared.access.remove_users(names);
+    // Where there was none of them nobody is looked for.
     if !removed.is_empty() {
         call.users_changed();
-        call.close_those(&|id| removed.contains(&id));
+        call.close_removed(&removed);
     }
     call.length(removed.len())
 }

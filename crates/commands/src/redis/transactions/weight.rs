@@ -14,11 +14,14 @@ mod elements;
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{DATABASES, Value};
 
+use crate::core::access::Users;
+use crate::core::acl::user::USER_BYTES_MAX;
 use crate::core::glob;
 use crate::core::work::{COMMAND_NS, KEY_NS, STORE_NS, copying_ns};
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
@@ -161,8 +164,10 @@ pub(crate) struct Scale {
     words: usize,
     /// What it takes to compare a password.
     login_ns: Option<u64>,
-    /// How many users there are.
-    users: Option<usize>,
+    /// The users that there are now.
+    users: Option<Arc<Users>>,
+    /// Bytes that those hold, at most, that commands name which change users, by the hashes of their names.
+    user_bytes: HashMap<u64, usize>,
     /// Bytes of what these tell, at most.
     told_bytes: u64,
 }
@@ -189,6 +194,7 @@ impl Scale {
             words: 0,
             login_ns: None,
             users: None,
+            user_bytes: HashMap::new(),
             told_bytes: 0,
         }
     }
@@ -240,11 +246,7 @@ impl Scale {
                 self.replaced.fill(u64::MAX);
                 0
             }
-            Weighs::Rules => {
-                let access = &call.cx.shared.access;
-                let users = *self.users.get_or_insert_with(|| access.users().len());
-                acl::changing_ns(args, users)
-            }
+            Weighs::Rules => self.change_users(call, args),
             Weighs::Login if connection::logs_in(row, args) => {
                 let access = &call.cx.shared.access;
                 let look_ns = *self.login_ns.get_or_insert_with(|| access.look_ns(0));
@@ -365,6 +367,19 @@ impl Scale {
             Weighs::Nothing => 0,
         });
         self.note_replaced(call, row, args);
+    }
+
+    /// What a command takes that changes users: the first also that EXEC goes through all clients at its end.
+    fn change_users(&mut self, call: &Call<'_, '_, '_>, args: Args<'_>) -> u64 {
+        let end_ns = if self.users.is_none() { acl::clients_ns(call) } else { 0 };
+        let users = Arc::clone(self.users.get_or_insert_with(|| call.cx.shared.access.users()));
+        let name = args.at(0).unwrap_or_default();
+        let hash = self.sizes.hasher().hash_one(name);
+        let before = *self.user_bytes.entry(hash).or_insert_with(|| acl::held_bytes(&users, name));
+        let after = before + args.skip(1).map(acl::rule_bytes).sum::<usize>();
+        self.user_bytes.insert(hash, after.min(USER_BYTES_MAX));
+        // Each that is named may be one that is made.
+        end_ns + acl::changing_ns(args, users.len() + self.user_bytes.len(), before)
     }
 
     /// A command may put another value in the place of what its keys hold, or none: behind it nothing is sure of them.

@@ -3,8 +3,11 @@
 //!
 //! The new rules are seen first, then it is looked who listens. Who begins to listen meanwhile looks at the rules behind
 //! that ([`Call::still_hears`], [`Call::still_monitors`]): one of the two sees the other.
+//!
+//! EXEC may change users many times. Its commands only note whose connections are to be closed ([`Closing`]); its end goes
+//! through all clients once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::fence;
@@ -20,11 +23,36 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::permissions::may_monitor;
 use crate::redis::steps::job::{Job, Step};
 
-/// What it takes to look at the client of a connection.
-const CLIENT_NS: u64 = 60;
+/// What it takes to look at the client of a connection, and as which user it is there.
+const CLIENT_NS: u64 = 100;
 /// What it takes to look at a name that somebody listens to, and at each who does.
 const TOPIC_NS: u64 = 100;
 const TARGET_NS: u64 = 30;
+
+/// Users whose connections the end of an EXEC closes, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Closing {
+    /// Users that are gone: all connections.
+    gone: HashSet<u64>,
+    /// Users that may hear less than before: connections that listen to anything.
+    deaf: HashSet<u64>,
+    /// Users that may not run MONITOR: connections that are shown commands.
+    blind: HashSet<u64>,
+}
+
+impl Closing {
+    fn is_closed(&self, facts: &ClientFacts) -> bool {
+        let user = facts.user_id();
+        self.gone.contains(&user)
+            || facts.listens() && self.deaf.contains(&user)
+            || facts.monitors.load(Relaxed) && self.blind.contains(&user)
+    }
+}
+
+/// What it takes to go through all clients once.
+pub(crate) fn clients_ns(call: &Call<'_, '_, '_>) -> u64 {
+    call.shared.clients.count() as u64 * CLIENT_NS
+}
 
 impl Call<'_, '_, '_> {
     /// Users were changed: each connection looks at its own again, this one at once.
@@ -36,12 +64,38 @@ impl Call<'_, '_, '_> {
         }
     }
 
+    /// Closes the connections of users that were removed, by the users' numbers.
+    pub(super) fn close_removed(&mut self, removed: &HashSet<u64>) {
+        match self.closing() {
+            Some(closing) => closing.gone.extend(removed),
+            None => self.close_those(&|id| removed.contains(&id)),
+        }
+    }
+
+    /// Where EXEC is at its commands: what its end closes.
+    fn closing(&mut self) -> Option<&mut Closing> {
+        if !self.client.executes {
+            return None;
+        }
+        Some(self.client.closing.get_or_insert_default())
+    }
+
+    /// EXEC has run its commands: closes whom these have turned out.
+    pub(crate) fn close_noted(&mut self) {
+        let Some(closing) = self.client.closing.take() else { return };
+        let clients = self.shared.clients.list();
+        self.spend(clients.len() as u64 * CLIENT_NS);
+        for facts in clients.iter().filter(|facts| closing.is_closed(facts)) {
+            self.close_client(facts);
+        }
+    }
+
     /// Closes the connections of users that are gone, by the users' numbers.
     pub(super) fn close_those(&mut self, is_gone: &dyn Fn(u64) -> bool) {
         let clients = self.shared.clients.list();
         self.spend(clients.len() as u64 * CLIENT_NS);
         for facts in clients {
-            if is_gone(facts.names().user_id) {
+            if is_gone(facts.user_id()) {
                 self.close_client(&facts);
             }
         }
@@ -52,10 +106,14 @@ impl Call<'_, '_, '_> {
         if !self.cx.shared.topics.monitored() {
             return;
         }
+        if let Some(closing) = self.closing() {
+            closing.blind.extend(users.iter().filter(|user| !may_monitor(user)).map(|user| user.id));
+            return;
+        }
         let clients = self.shared.clients.list();
         self.spend(clients.len() as u64 * CLIENT_NS);
         for facts in clients.into_iter().filter(|facts| facts.monitors.load(Relaxed)) {
-            let user_id = facts.names().user_id;
+            let user_id = facts.user_id();
             let user = users.iter().find(|user| user.id == user_id);
             if user.is_some_and(|user| !may_monitor(user)) {
                 self.close_client(&facts);
@@ -74,9 +132,13 @@ impl Call<'_, '_, '_> {
     }
 
     /// Closes the connections of these users that listen to what they may not hear any more, and says OK. It looks at some of
-    /// all names a step; in EXEC, which has no steps, whoever listens to anything is closed.
+    /// all names a step; at the end of EXEC, which has no steps, whoever listens to anything is closed.
     pub(super) fn close_deaf(&mut self, users: Vec<Arc<User>>) -> Done {
         if users.is_empty() {
+            return self.ok();
+        }
+        if let Some(closing) = self.closing() {
+            closing.deaf.extend(users.iter().map(|user| user.id));
             return self.ok();
         }
         let clients = self.shared.clients.list();
@@ -86,15 +148,11 @@ impl Call<'_, '_, '_> {
             .into_iter()
             .filter(|facts| facts.listens())
             .filter_map(|facts| {
-                let user = *places.get(&facts.names().user_id)?;
+                let user = *places.get(&facts.user_id())?;
                 Some((facts.id, (facts, user)))
             })
             .collect();
         if listening.is_empty() {
-            return self.ok();
-        }
-        if self.cx.guard.in_transaction() {
-            listening.values().for_each(|(facts, _)| self.close_client(facts));
             return self.ok();
         }
         self.work(Deafening { users, listening, kind: Kind::Channel, part: 0, names: Vec::new() })
