@@ -64,7 +64,7 @@ pub(crate) const ROWS: &[Command] = &[
         "ON|OFF|SKIP",
         "Whether commands are answered.",
     ),
-    Command::args("client|no-evict", 3, RULES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, no_evict).doc(
+    Command::args("client|no-evict", 3, RULES | SETTLES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, no_evict).doc(
         "7.0.0",
         "ON|OFF",
         "Accepted: connections are not closed for want of memory.",
@@ -74,19 +74,19 @@ pub(crate) const ROWS: &[Command] = &[
         "ON|OFF",
         "Whether reads count as accesses.",
     ),
-    Command::args("client|pause", -3, RULES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, pause).doc(
+    Command::args("client|pause", -3, RULES | SETTLES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, pause).doc(
         "3.0.0",
         "timeout [WRITE|ALL]",
         "Has commands wait for some milliseconds.",
     ),
-    Command::args("client|unpause", 2, RULES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, _| {
+    Command::args("client|unpause", 2, RULES | SETTLES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, _| {
         call.cx.shared.pause.end();
         call.cx.shared.look_in_time(call.cx.now());
         call.ok()
     })
     .with(WHILE_PAUSED)
     .doc("6.2.0", "", "Ends what CLIENT PAUSE began."),
-    Command::args("client|unblock", -3, RULES | WEIGHTLESS, NO_KEYS, unblock).doc(
+    Command::args("client|unblock", -3, RULES | SETTLES | WEIGHTLESS, NO_KEYS, unblock).doc(
         "5.0.0",
         "client-id [TIMEOUT|ERROR]",
         "Ends the waiting of another connection.",

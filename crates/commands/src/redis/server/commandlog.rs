@@ -19,7 +19,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_bulk;
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::table::flag::{
-    ADMIN, FAST, LOADING, NOSCRIPT, REPLIES_A_WORD, SHOWS_KEYS, SKIP_SLOWLOG, STALE, WEIGHTLESS,
+    ADMIN, FAST, LOADING, NOSCRIPT, REPLIES_A_WORD, SETTLES, SHOWS_KEYS, SKIP_SLOWLOG, STALE, WEIGHTLESS,
 };
 use crate::redis::table::{Command, NO_KEYS};
 
@@ -42,8 +42,10 @@ pub(crate) const SLOWLOG: &[Command] =
         .doc("2.2.12", "[count]", "Commands that took long."),
         Command::args("slowlog|len", 2, RULES | REPLIES_A_WORD, NO_KEYS, |call, _| len(call, Kind::Slow))
             .doc("2.2.12", "", "How many are listed."),
-        Command::args("slowlog|reset", 2, RULES | REPLIES_A_WORD, NO_KEYS, |call, _| reset(call, Kind::Slow))
-            .doc("2.2.12", "", "Empties the list."),
+        Command::args("slowlog|reset", 2, RULES | SETTLES | REPLIES_A_WORD, NO_KEYS, |call, _| {
+            reset(call, Kind::Slow)
+        })
+        .doc("2.2.12", "", "Empties the list."),
         Command::args("slowlog|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| {
             super::introspect::help(call, "slowlog")
         })
@@ -65,7 +67,7 @@ pub(crate) const COMMANDLOG: &[Command] = &[
         len(call, Kind::named(args.next().unwrap_or_default())?)
     })
     .doc("8.1.0", "<SLOW|LARGE-REQUEST|LARGE-REPLY>", "How many are listed."),
-    Command::args("commandlog|reset", 3, RULES | REPLIES_A_WORD, NO_KEYS, |call, mut args| {
+    Command::args("commandlog|reset", 3, RULES | SETTLES | REPLIES_A_WORD, NO_KEYS, |call, mut args| {
         reset(call, Kind::named(args.next().unwrap_or_default())?)
     })
     .doc("8.1.0", "<SLOW|LARGE-REQUEST|LARGE-REPLY>", "Empties a list."),

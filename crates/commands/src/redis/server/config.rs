@@ -10,10 +10,10 @@ use larder_protocol::resp::Args;
 use larder_store::{Eviction, MEMORY_BYTES_MIN, Store};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::PROCESS_NS;
 use super::commandlog::namesakes;
 use super::parameter::{PARAMETERS, Parameter};
 use super::secret::{self, REDACTED};
+use super::{PROCESS_NS, acl};
 use crate::core::acl::user::User;
 use crate::core::glob::{Pattern, Weight};
 use crate::core::host::{CERTIFICATES_NS, Process};
@@ -24,7 +24,7 @@ use crate::redis::reply::put_bulk;
 use crate::redis::shared::Shared;
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::table::flag::{
-    ADMIN, LOADING, NOSCRIPT, REPLIES_A_PAGE, REPLIES_A_WORD, STALE, WEIGHTLESS,
+    ADMIN, LOADING, NOSCRIPT, REPLIES_A_PAGE, REPLIES_A_WORD, SETTLES, STALE, WEIGHTLESS,
 };
 use crate::redis::table::{Command, NO_KEYS, Secret, Weighs};
 
@@ -36,7 +36,8 @@ pub(crate) const ROWS: &[Command] = &[
         "parameter [parameter ...]",
         "What parameters are set to.",
     ),
-    Command::args("config|set", -4, RULES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, set)
+    Command::args("config|set", -4, RULES | SETTLES | REPLIES_A_WORD, NO_KEYS, set)
+        .weighs(Weighs::Settings)
         .secret(Secret::Parameters)
         .doc("2.0.0", "parameter value [parameter value ...]", "Sets parameters."),
     Command::args("config|resetstat", 2, RULES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, reset_stat).doc(
@@ -202,6 +203,21 @@ const TEXT_BYTES_MAX: usize = 4 << 10;
 
 /// What it takes to set a parameter beside what that comes to.
 const SET_NS: u64 = 1_500;
+/// What it takes for each byte that is said: a password becomes a digest.
+const SET_BYTE_NS: u64 = 4;
+
+/// What it takes to set parameters when there are so many users, which a password changes.
+pub(crate) fn setting_ns(args: Args<'_>, users: usize) -> u64 {
+    let (mut ns, mut reads_certificates) = (args.encoded().len() as u64 * SET_BYTE_NS, false);
+    for parameter in args.step_by(2).filter_map(Parameter::named) {
+        reads_certificates |= parameter.is_tls();
+        ns += SET_NS;
+        if parameter.name == "requirepass" {
+            ns += acl::users_ns(users);
+        }
+    }
+    ns + if reads_certificates { CERTIFICATES_NS } else { 0 }
+}
 
 fn failed(name: &str, why: &str) -> Fail {
     Fail::with(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))

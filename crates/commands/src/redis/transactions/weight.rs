@@ -247,6 +247,11 @@ impl Scale {
                 0
             }
             Weighs::Rules => self.change_users(call, args),
+            Weighs::Settings => {
+                let access = &call.cx.shared.access;
+                let users = self.users.as_ref().map_or_else(|| access.users().len(), |users| users.len());
+                config::setting_ns(args, users + self.user_bytes.len())
+            }
             Weighs::Login if connection::logs_in(row, args) => {
                 let access = &call.cx.shared.access;
                 let look_ns = *self.login_ns.get_or_insert_with(|| access.look_ns(0));
