@@ -283,11 +283,40 @@ fn pairs_that_are_being_written_are_written_to_the_last() {
         assert_eq!(next, Next::Yield);
         next = bench.turn(&mut user, b"").0;
     }
+    // It has waited for what was begun before, and written some.
+    for _ in 0..2 {
+        assert_eq!(bench.turn(&mut user, b"").0, Next::Yield);
+    }
+    assert!(user.must_end());
     assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app resetkeys"), "+OK");
     let (reply, _) = bench.turns(&mut user, b"");
     assert_eq!(reply, b"+OK\r\n");
     assert_eq!(say(&mut bench, &mut admin, "EXISTS k0 k5999"), ":2");
     assert_eq!(say(&mut bench, &mut user, "GET k0"), NO_KEY);
+}
+
+#[test]
+fn pairs_of_which_none_is_written_are_not_by_rules_that_were_taken_away() {
+    for (name, change) in [
+        ("MSET", "ACL SETUSER app resetkeys"),
+        ("MSETNX", "ACL SETUSER app resetkeys"),
+        ("MSET", "ACL DELUSER app"),
+    ] {
+        let (mut bench, mut admin, mut user) = with_user("~* +@all");
+        let names: Vec<String> = (0..6_000).map(|n| format!("k{n}")).collect();
+        let words: Vec<&str> =
+            std::iter::once(name).chain(names.iter().flat_map(|name| [&**name, "v"])).collect();
+        bench.turn(&mut user, &command(&words));
+        while !user.must_end() {
+            bench.turn(&mut user, b"");
+        }
+        assert!(!say(&mut bench, &mut admin, change).starts_with('-'), "{change}");
+        let (next, reply) = bench.turn(&mut user, b"");
+        assert!(next == Next::Close && reply.starts_with(b"-NOPERM "), "{name} {change}: {next:?}");
+        // The keys are free again.
+        bench.system += 100;
+        assert_eq!(say(&mut bench, &mut admin, "EXISTS k0 k5999"), ":0", "{name} {change}");
+    }
 }
 
 /// Who does not read the reply of a stream holds up nobody who works at large values.

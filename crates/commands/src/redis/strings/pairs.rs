@@ -6,13 +6,15 @@
 //! ```
 //!
 //! In scripts, and in an EXEC of one step, all of it is one step. A command that has begun to hold its keys is done to its end, also where
-//! its client has gone.
+//! its client has gone. Before the first write it ends where the rules of its client's user have changed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::resp::Args;
 use larder_store::{Attributes, Expect};
 
+use crate::core::access::Snapshot;
 use crate::core::hold::{self, Hold, Keys};
 use crate::core::work::{STEP_NS_MIN, copying_ns};
 use crate::redis::call::Call;
@@ -105,9 +107,14 @@ struct Pairs {
     kept: Kept,
     /// They are written only if none of the keys is there.
     absent: bool,
+    /// The client's user when it began.
+    user: Snapshot,
     stage: Stage,
     _held: Heap,
 }
+
+const OVERTAKEN: Fail =
+    Fail::of("NOPERM The user's ACL rules changed before any of the keys was written: none of them is");
 
 #[derive(Debug)]
 enum Stage {
@@ -135,7 +142,8 @@ fn begin(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, absent
         (true, true) => Stage::Looks(None, kept.place()),
         (true, false) => Stage::Writes(None),
     };
-    call.go_on_with(Pairs { name, kept, absent, stage, _held: held });
+    let user = call.client.standing.snapshot();
+    call.go_on_with(Pairs { name, kept, absent, user, stage, _held: held });
     Ok(())
 }
 
@@ -185,6 +193,7 @@ impl Pairs {
                 (Stage::Waits(hold, mark, call.cx.guard.say()), Step::More)
             }
             Stage::Waits(hold, mark, said) => {
+                self.still_may(call)?;
                 call.spend(STEP_NS_MIN);
                 let stage = if !call.cx.guard.others_have_heard(said) {
                     Stage::Waits(hold, mark, said)
@@ -198,6 +207,10 @@ impl Pairs {
                 (stage, Step::More)
             }
             Stage::Looks(hold, mut at) => {
+                if hold.is_some() {
+                    // EXEC asks itself.
+                    self.still_may(call)?;
+                }
                 let count = call.keys_of_a_step().min(at.left / 2);
                 let is_there = self.kept.walk(&mut at, |words| {
                     let mut names = words.by_ref().take(2 * count).step_by(2);
@@ -229,6 +242,23 @@ impl Pairs {
             }
             Stage::Over => (Stage::Over, Step::Done),
         })
+    }
+
+    /// Its client's user has the rules by which it began, while keys are held and nothing is written.
+    ///
+    /// # Errors
+    /// It has others, or is gone: the connection is closed behind that, as with any command in steps.
+    fn still_may(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
+        let standing = &call.client.standing;
+        if standing.is_free() || standing.is_as(&self.user) {
+            return Ok(());
+        }
+        if standing.may_as(&self.user) {
+            self.user = standing.snapshot();
+            return Ok(());
+        }
+        call.client.facts.killed.store(true, Relaxed);
+        Err(OVERTAKEN)
     }
 
     /// Writes as many pairs as what is left of the slice is for, one at least.
