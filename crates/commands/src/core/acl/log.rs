@@ -18,7 +18,7 @@ pub(crate) const ENTRIES_MAX: u64 = 4096;
 /// Bytes of a key, a channel or a user's name that are kept of an entry.
 pub(crate) const OBJECT_BYTES_MAX: usize = 256;
 /// Most bytes that are kept of what a client is like: it gives itself names as it likes.
-const CLIENT_BYTES_MAX: usize = 1 << 10;
+pub(crate) const CLIENT_BYTES_MAX: usize = 1 << 10;
 /// What it takes to refuse a request: a client is described, and an entry made or raised.
 pub(crate) const REFUSAL_NS: u64 = 2_500;
 /// Entries that are looked at for one that may be raised.

@@ -11,7 +11,7 @@ use rand::Rng as _;
 
 use super::introspect::{CATEGORIES, CATEGORIES_NS, categories};
 use crate::core::access::{DEFAULT_USER, Unchanged, Users};
-use crate::core::acl::log::{Entry, Reason};
+use crate::core::acl::log::{CLIENT_BYTES_MAX, Entry, OBJECT_BYTES_MAX, Reason};
 use crate::core::acl::rules::Rules;
 use crate::core::acl::user::{RULES_MAX, User};
 use crate::redis::call::{Call, NAME_NS, few_names, integer, is, next};
@@ -353,8 +353,8 @@ fn generate(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 
 /// What it takes to tell an entry.
 const ENTRY_NS: u64 = 1_500;
-/// Bytes of a told entry, about.
-const ENTRY_BYTES: usize = 1 << 10;
+/// Bytes of a told entry, at most: an object, a name and a client, and what is said around them.
+const ENTRY_BYTES: usize = CLIENT_BYTES_MAX + 2 * OBJECT_BYTES_MAX + 384;
 /// Entries that are told unasked.
 const ENTRIES: i64 = 10;
 
