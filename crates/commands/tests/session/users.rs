@@ -212,7 +212,7 @@ fn what_was_refused_is_in_the_log_once_for_each_and_no_password_is() {
         assert!(say(&mut bench, &mut user, line).starts_with('-'), "{line}");
     }
     assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER canary-rule >canary-password <canary-other"), {
-        "-ERR Error in ACL SETUSER modifier '<canary-other': The password you are trying to remove from the user does not exist"
+        "-ERR Error in ACL SETUSER modifier '<(redacted)': The password you are trying to remove from the user does not exist"
     });
     let log = say(&mut bench, &mut admin, "ACL LOG");
     assert!(log.starts_with("*3\r\n*20\r\n$5\r\ncount\r\n:1\r\n$6\r\nreason\r\n$4\r\nauth\r\n"), "{log}");

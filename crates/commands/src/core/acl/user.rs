@@ -66,6 +66,7 @@ impl Refused {
             // What was said of a password is not said again. A selector has none, but its writer may have thought so.
             match word {
                 [b'>', ..] => ">(redacted)".into(),
+                [b'<', ..] => "<(redacted)".into(),
                 [b'(', inner @ ..] if inner.iter().any(|byte| matches!(byte, b'>' | b'<')) => {
                     "(redacted)".into()
                 }
