@@ -309,7 +309,8 @@ impl Conversation {
                     let is_killed = self.client.facts.killed.load(Relaxed);
                     return self.follow(turn, if is_killed { Flow::Close } else { flow });
                 };
-                under_way.job = next.job;
+                // It was begun by the rules of this turn.
+                (under_way.job, under_way.user) = (next.job, next.user);
                 Next::Yield
             }
             Ok(Step::More) => Next::Yield,
