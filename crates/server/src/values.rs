@@ -176,8 +176,9 @@ pub(crate) fn replace_file(path: &Path, text: &[u8]) -> std::io::Result<()> {
         options.write(true).create_new(true).mode(0o600);
         let mut file = options.open(&beside)?;
         if let Ok(there) = std::fs::metadata(path) {
-            // What the file's owner may do with it stays; others read no digests, whatever the file was made with.
-            file.set_permissions(Permissions::from_mode(there.permissions().mode() & 0o600))?;
+            // What the file's owner may do with it stays; others read no digests, whatever the file was made with. The
+            // server reads it again, as its owner.
+            file.set_permissions(Permissions::from_mode(there.permissions().mode() & 0o600 | 0o400))?;
         }
         file.write_all(text)?;
         file.sync_all()?;
@@ -237,7 +238,7 @@ mod tests {
     #[test]
     fn a_file_that_is_replaced_is_its_owners_alone() {
         let path = std::env::temp_dir().join(format!("larder-mode-{}", std::process::id()));
-        for (mode, then) in [(0o644, 0o600), (0o600, 0o600), (0o440, 0o400), (0o666, 0o600)] {
+        for (mode, then) in [(0o644, 0o600), (0o600, 0o600), (0o440, 0o400), (0o666, 0o600), (0o060, 0o400)] {
             let _ = std::fs::remove_file(&path);
             std::fs::write(&path, "before").unwrap();
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
