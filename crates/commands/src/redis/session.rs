@@ -501,7 +501,11 @@ impl Conversation {
             return None;
         }
         let access = &turn.cx.shared.access;
-        if access.asks() || access.has_passwords() { self.client.logins.wait_ms(turn.cx) } else { None }
+        let looks = access.asks() || access.has_passwords();
+        let waits_ms = if looks { self.client.logins.wait_ms(turn.cx) } else { None };
+        // One that has waited comes here again.
+        self.client.facts.waits.store(waits_ms.is_some(), Relaxed);
+        waits_ms
     }
 
     /// The request that was read last waits, and is read again.

@@ -503,6 +503,21 @@ fn who_is_in_and_says_wrong_passwords_waits_as_a_stranger_does() {
     assert!(replies.ends_with("*1\r\n+OK\r\n") && slept == 800, "{replies} {slept}");
 }
 
+#[test]
+fn a_login_that_waits_is_shown_as_waiting() {
+    let mut bench = Bench::new(Settings { password: Some("secret".into()), ..Settings::default() });
+    let (mut admin, mut session) = (Session::new(), Session::new());
+    let (right, wrong) = (command(&["AUTH", "secret"]), command(&["AUTH", "wrong"]));
+    assert_eq!(in_time(&mut bench, &mut admin, &right), ("+OK\r\n".into(), 0));
+    assert_eq!(in_time(&mut bench, &mut session, &wrong), (WRONG.into(), 0));
+    let (next, _, consumed) = bench.call(&mut session, &right);
+    assert!(matches!(next, Next::Sleep(_)) && consumed == 0, "{next:?}");
+    assert!(bench.says(&mut admin, &["CLIENT", "LIST"]).contains(" flags=b "));
+    assert!(bench.says(&mut admin, &["INFO", "clients"]).contains("blocked_clients:1\r\n"));
+    assert_eq!(in_time(&mut bench, &mut session, &right).0, "+OK\r\n");
+    assert!(!bench.says(&mut admin, &["CLIENT", "LIST"]).contains(" flags=b "));
+}
+
 /// Where the default user is let in unasked, others' passwords may be guessed by whoever connects.
 #[test]
 fn who_is_let_in_unasked_guesses_no_faster_from_new_connections_or_in_exec() {

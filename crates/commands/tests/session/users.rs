@@ -455,6 +455,7 @@ fn exec_weighs_what_users_hold_and_goes_through_clients_once() {
     let _clients: Vec<Session> = (0..1_000).map(|_| redis(&mut bench)).collect();
     assert!(say(&mut bench, &mut user, "SUBSCRIBE a").contains("subscribe"));
     let mut exec = |lines: &str| {
+        bench.room.work().begin_slice();
         let said = say(&mut bench, &mut admin, &format!("MULTI\r\n{lines}EXEC"));
         (said, bench.room.work().done_ns())
     };

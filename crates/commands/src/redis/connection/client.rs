@@ -223,7 +223,7 @@ pub(crate) struct ClientFacts {
     pub(crate) listens: [AtomicU32; 3],
     /// It is shown every command.
     pub(crate) monitors: AtomicBool,
-    /// Its command waits for the end of a pause, or for something to be there.
+    /// Its command waits for the end of a pause, for something to be there, or because passwords were wrong.
     pub(crate) waits: AtomicBool,
     /// Bytes of a request that is not whole.
     pub(crate) query_bytes: AtomicU64,
