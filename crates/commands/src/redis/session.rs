@@ -279,7 +279,7 @@ impl Conversation {
         cx.shared.flush_if_due(&mut cx.guard);
         let is_there = self.client.standing.look_again(&cx.shared.access);
         let is_overtaken = match &mut self.state {
-            State::Job(under_way) => under_way.is_overtaken(&self.client.standing),
+            State::Job(under_way) => under_way.is_overtaken(&self.client.standing, cx.room.work()),
             _ => false,
         };
         if !is_there || is_overtaken {

@@ -7,6 +7,7 @@ use super::{Access, DEFAULT_ID, DEFAULT_USER};
 use crate::core::acl::user::User;
 use crate::core::context::Context;
 use crate::core::strangers::Stranger;
+use crate::core::work::{Work, copying_ns};
 
 /// Whether a connection has said who it is, and which user it is then.
 #[derive(Debug)]
@@ -102,9 +103,12 @@ impl Standing {
     }
 
     /// As [`Standing::is_as`], where the rules of another [`User`] are compared, too: ACL LOAD makes each anew, and a new
-    /// password leaves the rules as they are. It takes as long as 64 KiB are compared.
-    pub fn may_as(&self, then: &Snapshot) -> bool {
-        let same = |(now, then): (&Arc<User>, &Arc<User>)| now.may_as(then);
+    /// password leaves the rules as they are. Comparing them is spent.
+    pub fn may_as(&self, then: &Snapshot, work: &Work) -> bool {
+        let same = |(now, then): (&Arc<User>, &Arc<User>)| {
+            work.spend(copying_ns(now.bytes() as u64));
+            now.may_as(then)
+        };
         self.is_as(then) || self.user.as_ref().zip(then.user.as_ref()).is_some_and(same)
     }
 

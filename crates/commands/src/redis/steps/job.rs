@@ -19,6 +19,7 @@ use crate::core::access::{Snapshot, Standing};
 use crate::core::hold::LOOK_MS;
 use crate::core::progress::Next;
 pub(crate) use crate::core::work::STEP_NS_MIN;
+use crate::core::work::Work;
 use crate::redis::call::{Call, Flow};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
@@ -120,12 +121,12 @@ impl UnderWay {
     }
 
     /// The rules of its client's user are others than those by which it began, and it would go on by these.
-    pub(crate) fn is_overtaken(&mut self, standing: &Standing) -> bool {
+    pub(crate) fn is_overtaken(&mut self, standing: &Standing, work: &Work) -> bool {
         let job = &self.job;
         if standing.is_free() || standing.is_as(&self.user) || job.must_end() || job.asks_itself() {
             return false;
         }
-        if standing.may_as(&self.user) {
+        if standing.may_as(&self.user, work) {
             // They are compared once for each change.
             self.user = standing.snapshot();
             return false;

@@ -253,7 +253,7 @@ impl Pairs {
         if standing.is_free() || standing.is_as(&self.user) {
             return Ok(());
         }
-        if standing.may_as(&self.user) {
+        if standing.may_as(&self.user, call.cx.room.work()) {
             self.user = standing.snapshot();
             return Ok(());
         }
