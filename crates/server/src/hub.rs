@@ -112,6 +112,8 @@ pub struct Hub {
     pub connections_max: AtomicUsize,
     /// A client asked the server to stop.
     pub stop: AtomicBool,
+    /// When workers were told to come to their end, on the loops' clock.
+    pub stopped_at: AtomicU64,
     /// When a line last said that requests on their way in hold too much.
     pub crowded_out: Mutex<Rarely>,
     /// When a line last said that a client speaks TLS where it is not spoken.
@@ -174,6 +176,7 @@ impl Hub {
             certificates: Certificates::default(),
             waker: Waker::new()?,
             stop: AtomicBool::new(false),
+            stopped_at: AtomicU64::new(0),
             connections_max: AtomicUsize::new(config.connections_max),
             crowded_out: Mutex::default(),
             tls_on_plain_port: Mutex::default(),
@@ -219,6 +222,8 @@ impl Hub {
 
     /// Has each worker come to its end. Apart from the mailboxes, which may be full.
     pub fn stop_workers(&self) {
+        // Before the flags: a worker that sees its own sees the time, too.
+        self.stopped_at.store(self.clock.elapsed_ns() / 1_000_000, SeqCst);
         for handle in &self.handles {
             handle.stop.store(true, SeqCst);
             handle.waker.wake();

@@ -103,7 +103,7 @@ use crate::mapper::Mapper;
 /// A worker's stack: its calls are shallow and hold no large values.
 const STACK_BYTES: usize = 512 << 10;
 
-/// A worker that has not ended so long behind the order to stop is not waited for: by its own clock it has five seconds less.
+/// A worker that has not ended so long after the order to stop is not waited for: it closes everybody five seconds before.
 const STOP: Duration = Duration::from_secs(35);
 
 /// `larder serve` with the arguments behind `serve`.

@@ -184,7 +184,8 @@ impl<B: Backend> Worker<B> {
             self.service.make_room_for_handshakes(&mut self.events);
             self.service.deliver(&mut self.events);
             if stops && self.stops_at.is_none() {
-                self.stops_at = Some(self.events.now() + DRAIN_MS);
+                // Not from now on: a worker that was in a script has as much less time as that took.
+                self.stops_at = Some(self.hub.stopped_at.load(SeqCst) + DRAIN_MS);
                 self.events.drain(&mut self.service, DRAIN_STALL_MS);
             }
         }

@@ -6,6 +6,7 @@ use larder_testkit::talk::encode;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
 
 const ACCOUNTS: usize = 40;
 const EACH: i64 = 1000;
@@ -193,9 +194,12 @@ fn a_script_that_may_take_as_long_as_it_likes_does_not_keep_a_server_from_its_en
     let mut client = Client::new(&server);
     client.limit_ms(0);
     client.send(&["EVAL", "redis.call('SET', KEYS[1], 1) while true do end", "1", "k"]);
+    let told = Instant::now();
     server.terminate();
     let status = server.wait(PATIENCE).expect("it stops");
-    assert!(status.success(), "{status}");
+    let took_s = told.elapsed().as_secs();
+    println!("it ended after {took_s} s");
+    assert!(status.success() && (30..60).contains(&took_s), "{status}, {took_s} s");
 }
 
 /// Who runs a script may be closed by others: the script goes with it.
