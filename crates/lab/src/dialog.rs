@@ -117,6 +117,8 @@ struct Seat<A> {
     wire: Wire,
     out: Vec<u8>,
     sent: usize,
+    /// It waits for room in its socket.
+    blocked: bool,
     held: Vec<u8>,
     state: State,
 }
@@ -170,7 +172,8 @@ impl<A: Agent> Dialog<A> {
             let lane = &mut lanes[index % cores.len()];
             lane.poller.add(&wire, lane.seats.len() as u64, Interest::Read).map_err(epoll)?;
             let state = State::Waits;
-            lane.seats.push(Seat { agent, wire, out: Vec::new(), sent: 0, held: Vec::new(), state });
+            let (out, held) = (Vec::new(), Vec::new());
+            lane.seats.push(Seat { agent, wire, out, sent: 0, blocked: false, held, state });
         }
         Ok(Dialog { lanes })
     }
@@ -317,15 +320,16 @@ impl<A: Agent> Lane<A> {
 
     fn send(&mut self, token: usize) -> Result<(), Error> {
         let seat = &mut self.seats[token];
-        let before = seat.sent;
         match seat.wire.send(&seat.out[seat.sent..]) {
             Ok(sent) => seat.sent += sent,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(Error::lost(error)),
         }
-        let waits = seat.sent < seat.out.len() || !seat.wire.flush().map_err(Error::lost)?;
-        if waits || before > 0 {
-            let interest = if waits { Interest::Both } else { Interest::Read };
+        let blocked = seat.sent < seat.out.len() || !seat.wire.flush().map_err(Error::lost)?;
+        // Also where nothing of a request is left: the end of a handshake may have waited for room.
+        if blocked != seat.blocked {
+            seat.blocked = blocked;
+            let interest = if blocked { Interest::Both } else { Interest::Read };
             let epoll = |error| Error::System("epoll", error);
             self.poller.modify(&seat.wire, token as u64, interest).map_err(epoll)?;
         }
