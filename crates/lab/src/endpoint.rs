@@ -37,6 +37,9 @@ const FORM: &str = "expected memcached://host:port or redis://host:port, memcach
 /// What may stand behind the `?` of a URL of TLS.
 const QUERY: &str = "expected ssl_ca_certs=FILE, ssl_cert_reqs=none, ssl_certfile=FILE and ssl_keyfile=FILE behind ?, with & between";
 
+/// What is wrong where what is behind the `?` has the place in it.
+const QUESTION: &str = "a ? of a password is %3F in a URL of TLS, where ? begins what says who is trusted";
+
 /// What a place of TCP looks like.
 const PLACE: &str = "expected HOST:PORT, such as 127.0.0.1:11211 or [::1]:6379";
 
@@ -122,7 +125,8 @@ impl Endpoint {
             Kind::Unix => (Address::Unix(PathBuf::from(place)), None),
             Kind::Tcp => (Address::Tcp(address(place)?), None),
             Kind::Tls => {
-                let address = address(place)?;
+                let cut = login.is_none() && query.contains('@');
+                let address = address(place).map_err(|why| if cut { QUESTION.to_owned() } else { why })?;
                 let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
                 (Address::Tcp(address), Some(Connector::load(host, trust(query)?)?))
             }
@@ -482,6 +486,7 @@ mod tests {
             assert!(told.starts_with(why), "{query}: {told}");
         }
         assert_eq!(Endpoint::parse("redis://127.0.0.1:1?ssl_cert_reqs=none"), Err(PLACE.to_owned()));
+        assert_eq!(Endpoint::parse("rediss://me:a?b@127.0.0.1:1"), Err(QUESTION.to_owned()));
     }
 
     #[test]
