@@ -56,3 +56,38 @@ fn a_password_from_a_file_is_asked_for_and_in_no_list_of_processes() {
     says("AUTH \"open sesame\"\r\n", "+OK\r\n");
     says("GET a\r\n", "$-1\r\n");
 }
+
+/// What the start takes for right is right behind ACL LOAD, which reads the file again and knows no option.
+#[test]
+fn a_line_for_the_default_user_in_a_file_has_its_passwords_and_the_option_has_none() {
+    let [rules, password] = ["rules", "password"].map(|name| {
+        std::env::temp_dir().join(format!("larder-{name}-at-start-{}", std::process::id()))
+    });
+    std::fs::write(&password, "old").expect("a file of our own");
+    const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    for (line, right, wrong) in
+        [("user default on >new ~* &* +@all", "new", "old"), ("user app on >app", "old", "new")]
+    {
+        std::fs::write(&rules, line).expect("a file of our own");
+        let paths = [&rules, &password].map(|path| path.to_str().expect("a temporary path"));
+        let options = ["--aclfile", paths[0], "--requirepass-file", paths[1]];
+        let server = Server::start_program(&Program::LarderResp, &options).expect("a server");
+        for loads in [true, false] {
+            let mut stream = server.connect().expect("it listens");
+            let mut says = |sent: &str, wanted: &str| {
+                stream.write_all(sent.as_bytes()).expect("sent");
+                let mut reply = vec![0; wanted.len()];
+                stream.read_exact(&mut reply).expect("a reply");
+                assert_eq!(String::from_utf8_lossy(&reply), wanted, "{line}: {sent}");
+            };
+            says(&format!("AUTH {wrong}\r\n"), WRONG);
+            says(&format!("AUTH {right}\r\n"), "+OK\r\n");
+            if loads {
+                says("ACL LOAD\r\n", "+OK\r\n");
+            }
+        }
+    }
+    for path in [rules, password] {
+        std::fs::remove_file(path).expect("it was written");
+    }
+}
