@@ -41,6 +41,7 @@ pub(crate) fn pace(
         let is_there = standing.look_again(&cx.shared.access);
         // What was asked for by other rules does not go on.
         if !is_there || under_way && !standing.is_free() && !standing.may_as(&then, cx.room.work()) {
+            cx.shared.access.log.count_closed();
             return Pace::Wait(Next::Close);
         }
     }

@@ -316,6 +316,7 @@ fn pairs_of_which_none_is_written_are_not_by_rules_that_were_taken_away() {
         // The keys are free again.
         bench.system += 100;
         assert_eq!(say(&mut bench, &mut admin, "EXISTS k0 k5999"), ":0", "{name} {change}");
+        assert!(say(&mut bench, &mut admin, "INFO stats").contains("acl_change_disconnections:1\r\n"));
     }
 }
 

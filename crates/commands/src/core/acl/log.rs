@@ -119,11 +119,18 @@ pub(crate) struct Log {
     entries_max: AtomicU64,
     entries: Mutex<(VecDeque<Entry>, u64)>,
     counts: [AtomicU64; 4],
+    /// Connections that were closed because users were changed.
+    closed: AtomicU64,
 }
 
 impl Default for Log {
     fn default() -> Log {
-        Log { entries_max: AtomicU64::new(ENTRIES), entries: Mutex::default(), counts: Default::default() }
+        Log {
+            entries_max: AtomicU64::new(ENTRIES),
+            entries: Mutex::default(),
+            counts: Default::default(),
+            closed: AtomicU64::new(0),
+        }
     }
 }
 
@@ -181,8 +188,19 @@ impl Log {
         Reason::ALL.into_iter().map(|reason| (reason, self.counts[reason as usize].load(Relaxed)))
     }
 
+    /// Counts a connection that is closed because users were changed.
+    pub fn count_closed(&self) {
+        self.closed.fetch_add(1, Relaxed);
+    }
+
+    /// How many of these there were.
+    pub fn closed(&self) -> u64 {
+        self.closed.load(Relaxed)
+    }
+
     /// Counts anew.
     pub fn reset_counts(&self) {
+        self.closed.store(0, Relaxed);
         self.counts.iter().for_each(|count| count.store(0, Relaxed));
     }
 

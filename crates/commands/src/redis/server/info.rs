@@ -359,6 +359,7 @@ fn stats(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     for (name, count) in super::acl::refused(call) {
         page.line(name, count);
     }
+    page.line("acl_change_disconnections", call.cx.shared.access.log.closed());
     page.line("total_reads_processed", 0);
     page.line("total_writes_processed", 0);
     page.line("slowlog_len", RedisFigure::SlowCommands.of(figures));

@@ -257,7 +257,9 @@ impl Pairs {
             self.user = standing.snapshot();
             return Ok(());
         }
-        call.client.facts.killed.store(true, Relaxed);
+        if !call.client.facts.killed.swap(true, Relaxed) {
+            call.cx.shared.access.log.count_closed();
+        }
         Err(OVERTAKEN)
     }
 

@@ -123,10 +123,15 @@ impl Call<'_, '_, '_> {
 
     /// Closes a connection: this one behind its reply, also where that comes in a later turn.
     fn close_client(&mut self, facts: &Arc<ClientFacts>) {
-        if Arc::ptr_eq(facts, &self.client.facts) {
+        let is_own = Arc::ptr_eq(facts, &self.client.facts);
+        if is_own {
             self.flow = Flow::Close;
-            facts.killed.store(true, Relaxed);
-        } else if !facts.killed.swap(true, Relaxed) {
+        }
+        if facts.killed.swap(true, Relaxed) {
+            return;
+        }
+        self.cx.shared.access.log.count_closed();
+        if !is_own {
             self.cx.host.kill(facts.place, facts.id);
         }
     }
