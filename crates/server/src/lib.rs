@@ -228,7 +228,7 @@ pub fn serve(config: Config) -> Result<(), Failure> {
     }
     if config.passes_over_password() {
         tracing::warn!(
-            "--requirepass is passed over: the default user's passwords are those of its line in --aclfile"
+            "--requirepass is ignored: --aclfile has a line for the default user, whose passwords are those of that line"
         );
     }
     if let Some(http) = http.as_ref().filter(|http| !http.address.ip().is_loopback()) {
@@ -290,7 +290,7 @@ fn run<S: Stream + AsFd + Send + 'static>(
     // Nobody says anything: it is closed when the last of them has ended.
     if ended.recv_timeout(STOP) == Err(RecvTimeoutError::Timeout) {
         tracing::warn!(
-            "a worker does not come to its end, likely for a script without one: the process ends it"
+            "a worker is still running 35 s after the signal, probably in an endless script: the process ends without it"
         );
     } else {
         for worker in workers {

@@ -120,7 +120,7 @@ impl UnderWay {
         }
     }
 
-    /// The rules of its client's user are others than those by which it began, and it would go on by these.
+    /// Whether the rules of the client's user have changed since the command began, and the job does not survive that.
     pub(crate) fn is_overtaken(&mut self, standing: &Standing, work: &Work) -> bool {
         let job = &self.job;
         if standing.is_free() || standing.is_as(&self.user) || job.must_end() || job.asks_itself() {

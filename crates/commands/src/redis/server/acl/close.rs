@@ -235,7 +235,7 @@ impl Job for Deafening {
         Ok(Step::More)
     }
 
-    /// The rules hold already, and nobody else looks for those who listen.
+    /// The new rules are in force already: if this job is dropped, remaining subscribers keep channels that are forbidden.
     fn must_end(&self) -> bool {
         true
     }
