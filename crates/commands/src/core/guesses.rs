@@ -136,8 +136,8 @@ pub(crate) struct Tries {
     last: Millis,
     /// When the one that waits is looked at.
     until: Option<Millis>,
-    /// One of those that were looked at together was wrong, and the others are not looked at.
-    barred: bool,
+    /// A login of the EXEC at work was wrong: its further ones are refused without a look.
+    logins_skipped: bool,
 }
 
 impl Tries {
@@ -159,18 +159,18 @@ impl Tries {
         (left > 0).then_some(left)
     }
 
-    /// Whether the further tries of this EXEC are not looked at.
-    pub fn is_barred(&self) -> bool {
-        self.barred
+    /// Whether further logins of this EXEC are refused without a look.
+    pub fn logins_skipped(&self) -> bool {
+        self.logins_skipped
     }
 
-    /// The further tries of this EXEC are not looked at, or those of the next one are.
-    pub fn bar(&mut self, barred: bool) {
-        self.barred = barred;
+    /// Sets whether further logins of this EXEC are refused without a look.
+    pub fn skip_logins(&mut self, skipped: bool) {
+        self.logins_skipped = skipped;
     }
 
-    /// A try was looked at.
-    pub fn made(&mut self, cx: &Context<'_, '_>, is_right: bool) {
+    /// Counts a login whose password was looked at.
+    pub fn record_attempt(&mut self, cx: &Context<'_, '_>, is_right: bool) {
         cx.counters.add(Counter::AuthCommands, 1);
         if is_right {
             self.failed = 0;

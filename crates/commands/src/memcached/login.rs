@@ -183,7 +183,7 @@ impl Login {
         let (user, password) = (&token[..space], &token[space + 1..]);
         cx.spend(out, cx.shared.access.look_ns(token.len()));
         let found = cx.shared.access.log_in(user, password);
-        self.tries.made(cx, found.is_some());
+        self.tries.record_attempt(cx, found.is_some());
         self.begun = true;
         if let Some((user, epoch)) = found {
             let mut standing = Standing::unasked(&cx.shared.access);

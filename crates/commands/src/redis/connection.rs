@@ -233,7 +233,7 @@ pub(crate) fn logs_in(row: &Command, mut args: Args<'_>) -> bool {
 fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) -> Result<(), Fail> {
     let wrong = Fail::of("WRONGPASS invalid username-password pair or user is disabled.");
     let in_transaction = call.cx.guard.in_transaction();
-    if in_transaction && call.client.logins.is_barred() {
+    if in_transaction && call.client.logins.logins_skipped() {
         return Err(wrong);
     }
     let shared = call.cx.shared;
@@ -244,11 +244,11 @@ fn admit(call: &mut Call<'_, '_, '_>, word: &str, user: &[u8], password: &[u8]) 
     let admits = found.is_some();
     // Where nobody is asked, a named user's password may be guessed.
     if access.asks() || access.has_passwords() {
-        call.client.logins.made(call.cx, admits);
+        call.client.logins.record_attempt(call.cx, admits);
     }
     let Some((found, epoch)) = found else {
         // What EXEC has waited for was one try.
-        call.client.logins.bar(in_transaction);
+        call.client.logins.skip_logins(in_transaction);
         call.note_refusal(Reason::Auth, call.whence(), word.as_bytes(), user);
         return Err(wrong);
     };

@@ -534,7 +534,7 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
         }
         let began_ns = call.cx.room.work().done_ns();
         let mut looked = Looked::default();
-        call.client.logins.bar(false);
+        call.client.logins.skip_logins(false);
         for queued in &queue.commands {
             let args = queued.words(&queue.bytes).1;
             let permitted = call.permit_changed(queued, &queue.user, args, &mut looked);

@@ -134,7 +134,7 @@ impl Sasl {
             cx.spend(out, cx.shared.access.look_ns(value.len()));
             cx.shared.access.log_in(user, password)
         });
-        self.tries.made(cx, found.is_some());
+        self.tries.record_attempt(cx, found.is_some());
         if let Some((user, epoch)) = found {
             let mut standing = Standing::unasked(&cx.shared.access);
             standing.admit(user, epoch);
