@@ -68,8 +68,8 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
-    /// It asks itself whether its client's user may still do what it does, or looks at nothing more than what it has copied while
-    /// that was allowed, or has taken out what is nowhere else. Any other ends with its connection where the user's rules are not those by which it began.
+    /// Whether the job goes on after its user's rules changed: it checks permissions itself, only sends a reply that it has
+    /// copied, or has taken out elements that are nowhere else. Any other job ends with its connection.
     fn asks_itself(&self) -> bool {
         false
     }
