@@ -60,11 +60,11 @@ fn a_password_from_a_file_is_asked_for_and_in_no_list_of_processes() {
 /// What the start takes for right is right behind ACL LOAD, which reads the file again and knows no option.
 #[test]
 fn a_line_for_the_default_user_in_a_file_has_its_passwords_and_the_option_has_none() {
-    let [rules, password] = ["rules", "password"].map(|name| {
-        std::env::temp_dir().join(format!("larder-{name}-at-start-{}", std::process::id()))
-    });
-    std::fs::write(&password, "old").expect("a file of our own");
     const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    let folder = std::env::temp_dir();
+    let [rules, password] = ["rules", "password"]
+        .map(|name| folder.join(format!("larder-{name}-at-start-{}", std::process::id())));
+    std::fs::write(&password, "old").expect("a file of our own");
     for (line, right, wrong) in
         [("user default on >new ~* &* +@all", "new", "old"), ("user app on >app", "old", "new")]
     {
