@@ -513,8 +513,11 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
         return call.work(Waiting { flushes });
     }
     let mut scale = Scale::new(call, ns);
-    queue.commands().for_each(|(row, args)| scale.add(call, row, args));
-    if let Err(fail) = scale.judge() {
+    let judged = queue.commands().try_for_each(|(row, args)| {
+        scale.add(call, row, args);
+        scale.judge()
+    });
+    if let Err(fail) = judged {
         call.cx.guard.finish();
         return Err(fail);
     }
@@ -614,8 +617,11 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue, some: Range<usize>)
     });
     if elements {
         let mut scale = Scale::new(call, 0);
-        commands.iter().for_each(|queued| scale.add(call, queued.row, queued.words(&queue.bytes).1));
-        if scale.judge().is_err() {
+        let judged = commands.iter().try_for_each(|queued| {
+            scale.add(call, queued.row, queued.words(&queue.bytes).1);
+            scale.judge()
+        });
+        if judged.is_err() {
             // It will be refused.
             return;
         }

@@ -56,6 +56,17 @@ fn exec_weighs_the_fields_that_are_named() {
     assert_eq!(exec(&mut bench, &gets), format!("*50\r\n{}", bulk("x").repeat(50)));
 }
 
+/// Beside a long value some thousands of fields are looked at, and those behind them count as the longest.
+#[test]
+fn exec_looks_at_some_thousands_of_fields() {
+    let mut bench = mixed();
+    for (fields, fits) in [(4_095, true), (4_096, true), (4_097, true), (4_102, false)] {
+        let reply = exec(&mut bench, &[&format!("HMGET h{}", " a".repeat(fields))]);
+        assert_eq!(reply.matches("$1\r\n1\r\n").count(), if fits { fields } else { 0 }, "{fields}");
+        assert_eq!(reply.starts_with("-EXECABORT "), !fits, "{fields}");
+    }
+}
+
 /// The reply of a command, and how many turns it takes until all of it is there.
 fn turns(bench: &mut Bench, command: &str) -> (String, usize) {
     let (sent, mut session) = (bench.asked(command), Session::new());

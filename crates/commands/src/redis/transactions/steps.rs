@@ -325,9 +325,10 @@ impl Executing {
     /// # Errors
     /// One of them takes too long in one step and has no others, or all do.
     fn weigh_some(&mut self, call: &mut Call<'_, '_, '_>, scale: &mut Scale) -> Done {
-        let until_ns = call.step_ns();
-        let mut ns = 0;
-        while ns < until_ns
+        let (until_ns, work) = (call.step_ns(), call.cx.room.work());
+        let (began_ns, mut ns) = (work.done_ns(), 0);
+        // To look at fields is spent when it is done.
+        while ns + (work.done_ns() - began_ns) < until_ns
             && let Some(queued) = self.queue.commands.get(self.weights.len())
         {
             let (row, args) = (queued.row, queued.args(&self.queue.bytes));

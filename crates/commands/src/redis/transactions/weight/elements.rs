@@ -3,9 +3,7 @@
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{Type, Value};
 
-use super::{
-    COLLECTION_BYTES_MAX, EXEC_NS_MAX, Scale, Size, WORDS_MAX, count_of, number_behind, pattern_behind,
-};
+use super::{COLLECTION_BYTES_MAX, EXEC_NS_MAX, Scale, Size, count_of, number_behind, pattern_behind};
 use crate::core::glob::Weight;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
@@ -37,6 +35,8 @@ const DUE_NS_A_BYTE: u64 = 3;
 const FIELD_BYTES_MAX: u64 = ELEMENT_BYTES as u64 + 512;
 /// Bytes of values that go with their parts in a nanosecond: 16 KiB in 150.
 const PART_BYTES_A_NS: u64 = 100;
+/// Fields that a command names which are looked at beside a long value; those behind them count as the longest: 2 ms.
+const LOOKED_AT_MAX: u64 = 4 << 10;
 /// Bytes of leaves that come from memory in a nanosecond.
 const LEAF_BYTES_A_NS: u64 = 8;
 
@@ -361,12 +361,13 @@ impl Scale {
             }
             // They look at what they name.
             Elements::Named | Elements::NamedBehind => {
-                let told = self.named(call, first, there, fields(which, args), copying_ns);
-                (if there.longest > ELEMENT_BYTES as u64 { copying_ns(told.bytes) } else { 0 }, told)
+                let (told, look_ns) = self.named(call, first, there, fields(which, args), copying_ns);
+                let is_long = there.longest > ELEMENT_BYTES as u64;
+                (look_ns + if is_long { copying_ns(told.bytes) } else { 0 }, told)
             }
             Elements::WriteFields { .. } => {
-                let lost = self.named(call, first, there, fields(which, args), dropping_ns);
-                let lost_ns = dropping_ns(lost.bytes.min(there.bytes));
+                let (lost, look_ns) = self.named(call, first, there, fields(which, args), dropping_ns);
+                let lost_ns = look_ns + dropping_ns(lost.bytes.min(there.bytes));
                 (lost_ns + if row.has(DENYOOM) { written_ns(args) } else { 0 }, none)
             }
             Elements::NamedScores => (0, Size { elements: args.len() as u64, ..none }),
@@ -381,7 +382,8 @@ impl Scale {
     }
 
     /// The values of fields that a command names, one perhaps again and again: each has what it has now, or what commands
-    /// before may have given it. `ns`: what is done with so many bytes, of which no more is looked at than one EXEC may do.
+    /// before may have given it. `ns`: what is done with so many bytes, of which no more is looked at than one EXEC may do. With
+    /// what it takes to look at them, which is spent.
     fn named<'f>(
         &self,
         call: &mut Call<'_, '_, '_>,
@@ -389,11 +391,10 @@ impl Scale {
         there: Size,
         fields: impl Iterator<Item = &'f [u8]> + Clone,
         ns: fn(u64) -> u64,
-    ) -> Size {
+    ) -> (Size, u64) {
         let count = fields.clone().count() as u64;
-        // What has too many words is refused whatever they name.
-        if there.longest <= ELEMENT_BYTES as u64 || self.words > WORDS_MAX {
-            return there.some(count);
+        if there.longest <= ELEMENT_BYTES as u64 {
+            return (there.some(count), 0);
         }
         let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
         let now = call.cx.now();
@@ -401,16 +402,22 @@ impl Scale {
             Some(Value::Collection(hash)) if hash.kind() == Type::Hash => Some(hash.elements_at(now)),
             Some(_) | None => None,
         };
-        let mut bytes: u64 = 0;
+        let (mut bytes, mut looks): (u64, u64) = (0, 0);
         for field in fields {
-            let value =
-                hash.as_ref().and_then(|hash| hash.field(field)).map_or(0, |value| value.len() as u64);
+            let value = if looks < LOOKED_AT_MAX {
+                looks += 1;
+                hash.as_ref().and_then(|hash| hash.field(field)).map_or(0, |value| value.len() as u64)
+            } else {
+                there.longest
+            };
             bytes = bytes.saturating_add(value.max(there.given));
             if ns(bytes) > EXEC_NS_MAX {
                 break;
             }
         }
-        Size { bytes, elements: count, ..there }
+        let look_ns = looks * LOOK_NS;
+        call.spend(look_ns);
+        (Size { bytes, elements: count, ..there }, look_ns)
     }
 
     /// What it takes to take out the fields of a hash that are due now.
