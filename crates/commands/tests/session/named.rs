@@ -160,13 +160,25 @@ fn long_values_in_exec_are_spent_once() {
     assert_eq!((reply.matches("$4194304\r\n").count(), reply.contains("-ERR ")), (4, false));
 }
 
-/// Parts of values that are due weigh what it takes to give them back.
+/// What is due weighs what it takes to give it back, whatever else is there.
 #[test]
-fn a_count_of_fields_is_not_refused_for_a_long_one_beside_what_is_due() {
+fn a_count_of_fields_is_weighed_by_what_is_due() {
     let mut bench = mixed();
-    bench.reply("HPEXPIRE h 1000 FIELDS 1 a");
+    let short: String = (0..300).map(|i| format!(" f{i} 1")).collect();
+    let pairs: String = (0..400).map(|i| format!(" f{i} {}", job(10_000))).collect();
+    bench.reply(&format!("HSET h{short}"));
+    bench.reply(&format!("HSET many a 1{pairs}"));
+    for key in ["h", "many"] {
+        assert_eq!(bench.reply(&format!("HPEXPIRE {key} 1000 FIELDS 1 a")), b"*1\r\n:1\r\n");
+    }
     bench.system += 2_000;
-    assert_eq!(exec(&mut bench, &["HLEN h"]), "*1\r\n:3\r\n");
+    assert_eq!(exec(&mut bench, &["HLEN h"]), "*1\r\n:303\r\n");
+    assert_eq!(exec(&mut bench, &["HLEN many"]), "*1\r\n:400\r\n");
+    let names: String = (0..400).map(|i| format!(" f{i}")).collect();
+    bench.reply(&format!("HPEXPIRE many 1000 FIELDS 400{names}"));
+    bench.system += 2_000;
+    assert!(exec(&mut bench, &["HLEN many"]).starts_with("-EXECABORT "));
+    assert_eq!(bench.reply("HLEN many"), b":0\r\n");
 }
 
 /// What EXEC writes into a hash is weighed, and what it takes out.

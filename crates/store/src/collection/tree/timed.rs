@@ -13,10 +13,11 @@ use super::super::times::{NEVER, time_of};
 use super::edit::Child;
 use super::places::NODES_AT_ONCE;
 use super::{
-    Edit, HEIGHT_MAX, Hand, INNER_BYTES, Inner, NODE_BYTES, Path, TIMES, key_by, leaf_at, node_word,
+    Edit, HEIGHT_MAX, Hand, INNER_BYTES, Inner, NODE_BYTES, Path, TIMES, Tree, key_by, leaf_at, node_word,
     settled_at,
 };
 use crate::arena::Arena;
+use crate::collection::Collection;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::worker::Local;
 use crate::{Millis, Store};
@@ -171,6 +172,51 @@ impl Edit {
             path.leaf = inner.location(i);
         }
         (self.height > 0).then_some(path)
+    }
+}
+
+impl Collection<'_> {
+    /// How many leaves of a hash have a field whose time has passed, and their bytes. It looks for so many at most.
+    pub fn due_leaves(&self, leaves_max: usize) -> (usize, usize) {
+        if !self.is_due() {
+            return (0, 0);
+        }
+        let mut due = (0, 0);
+        match self.tree() {
+            Some(tree) => tree.add_due((tree.top, tree.height), self.now, leaves_max, &mut due),
+            None => due = (1, self.bytes()),
+        }
+        due
+    }
+}
+
+impl Tree<'_> {
+    /// Adds such leaves below the inner node that is at a location, so many levels above them.
+    fn add_due(
+        &self,
+        (location, level): (u64, usize),
+        now: Millis,
+        leaves_max: usize,
+        due: &mut (usize, usize),
+    ) {
+        let inner = self.inner(location);
+        // SAFETY: an inner node of this tree, of the epoch that its lifetime ends before.
+        let times = unsafe { times_of(&self.store.arena, location) };
+        for (i, time) in times.iter().enumerate() {
+            if due.0 >= leaves_max {
+                return;
+            }
+            if time.load(Ordering::Relaxed) > now {
+                continue;
+            }
+            let below = inner.location(i);
+            if level > 1 {
+                self.add_due((below, level - 1), now, leaves_max, due);
+            } else {
+                due.0 += 1;
+                due.1 += self.leaf(below).whole_bytes();
+            }
+        }
     }
 }
 

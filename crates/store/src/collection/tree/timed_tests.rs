@@ -274,6 +274,35 @@ fn what_is_due_goes_some_leaves_at_a_time_and_the_last_takes_the_key_with_it() {
     store.check();
 }
 
+/// Leaves with something that is due are counted by the times above them, up to a number.
+#[test]
+fn leaves_with_what_is_due_are_counted() {
+    let (store, mut worker) = store(8);
+    let mut guard = worker.enter(NOW);
+    let (key, few) = (guard.key(b"key"), guard.key(b"few"));
+    fill(&mut guard, &key, 500, |n| NOW + if n == 7 { 10 } else { 1_000 });
+    fill(&mut guard, &few, 3, |_| NOW + 10);
+    let due = |guard: &mut Guard<'_>, key: &Key<'_>, most: usize| {
+        guard.collection(key, Type::Hash).unwrap().map_or((0, 0), |there| there.due_leaves(most))
+    };
+    assert_eq!((due(&mut guard, &key, 1_000), due(&mut guard, &few, 1_000)), ((0, 0), (0, 0)));
+    drop(guard);
+    let mut guard = worker.enter(NOW + 10);
+    let (one, one_bytes) = due(&mut guard, &key, 1_000);
+    assert!(one == 1 && one_bytes > 0, "{one} {one_bytes}");
+    assert_eq!(due(&mut guard, &few, 1_000).0, 1);
+    drop(guard);
+    let mut guard = worker.enter(NOW + 1_000);
+    let (all, all_bytes) = due(&mut guard, &key, 1_000);
+    assert!((20..500).contains(&all) && all_bytes > 10 * one_bytes, "{all} {all_bytes}");
+    for most in [all - 1, all, all + 1] {
+        assert_eq!(due(&mut guard, &key, most).0, most.min(all));
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
 /// Upkeep takes out what nobody asks for, of small hashes and of large ones, soon after its time, and lets all else be.
 #[test]
 fn upkeep_takes_out_what_is_due() {

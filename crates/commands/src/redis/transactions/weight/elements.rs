@@ -31,8 +31,11 @@ const NAMES_BYTES_MAX: u64 = 1 << 10;
 const LEAF_ENTRIES: u64 = 4 << 10;
 /// What it takes to make leaves anew without what is due, for each of their bytes.
 const DUE_NS_A_BYTE: u64 = 3;
-/// Bytes that a field takes in leaves, and in what leads to them, at most.
-const FIELD_BYTES_MAX: u64 = ELEMENT_BYTES as u64 + 512;
+/// Bytes of a leaf, but for fields that are longer; what it takes to come to one that has something due; and leaves of which
+/// more need not be counted.
+const LEAF_BYTES: u64 = 1 << 10;
+const DUE_LEAF_NS: u64 = 100;
+const DUE_LEAVES_MAX: usize = (EXEC_NS_MAX / (LEAF_BYTES * DUE_NS_A_BYTE)) as usize + 1;
 /// Bytes of values that go with their parts in a nanosecond: 16 KiB in 150.
 const PART_BYTES_A_NS: u64 = 100;
 /// Fields that a command names which are looked at beside a long value; those behind them count as the longest: 2 ms.
@@ -424,19 +427,17 @@ impl Scale {
     fn due_ns(&self, call: &mut Call<'_, '_, '_>, name: &[u8]) -> u64 {
         let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
         let now = call.cx.now();
-        match call.cx.guard.peek(&key).hit().map(|item| item.value()) {
-            Some(Value::Collection(there)) if there.is_timed() => {
-                let hash = there.elements_at(now);
-                if !hash.is_due() {
-                    return 0;
-                }
-                // What lies apart goes in parts.
-                let bytes = hash.bytes() as u64;
-                let in_leaves = bytes.min((hash.len() as u64).saturating_mul(FIELD_BYTES_MAX));
-                in_leaves.saturating_mul(DUE_NS_A_BYTE) + dropping_ns(bytes)
-            }
-            Some(_) | None => 0,
-        }
+        let hash = match call.cx.guard.peek(&key).hit().map(|item| item.value()) {
+            Some(Value::Collection(there)) if there.is_timed() => there.elements_at(now),
+            Some(_) | None => return 0,
+        };
+        let (leaves, bytes) = hash.due_leaves(DUE_LEAVES_MAX);
+        let leaves = leaves as u64;
+        let in_leaves = (bytes as u64).max(leaves * LEAF_BYTES);
+        // What lies apart goes in parts, behind the last field of a leaf.
+        let apart = (hash.longest_apart() as u64).saturating_mul(leaves).min(hash.bytes() as u64);
+        call.spend(leaves * DUE_LEAF_NS);
+        in_leaves * DUE_NS_A_BYTE + dropping_ns(apart)
     }
 
     /// What DUMP takes: of a collection it is told, its bytes are looked at twice.
