@@ -2,7 +2,7 @@
 
 use crate::Bench;
 use crate::apart::{array, bulk, job};
-use larder_commands::{Next, SLICE_NS, Session, Settings};
+use larder_commands::{Next, Session, Settings};
 
 /// A bench in which long requests may be kept, with a hash of a long value and of short ones.
 fn mixed() -> Bench {
@@ -148,8 +148,6 @@ fn short_fields_spend_nothing_for_long_ones() {
     assert!(whole && short_ns < 250_000, "{whole} {short_ns}");
     let (whole, beside_ns) = spent("HMGET h a b c", 20);
     assert!(whole && beside_ns < 250_000, "{whole} {beside_ns}");
-    let (_, long_ns) = spent("HMGET h blob", 1);
-    assert!(long_ns >= 2_000_000, "{long_ns}");
 }
 
 /// What a command of EXEC spends of its reply is not spent again for it: as many are replied as were weighed.
@@ -227,39 +225,6 @@ fn names_are_replied_where_there_is_no_room_for_values() {
         assert_eq!(String::from_utf8(bench.reply(command)).unwrap(), expected, "{command}");
     }
     assert_eq!(exec(&mut bench, &["HKEYS h"]), format!("*1\r\n{names}"));
-}
-
-/// What is scanned or drawn of long values is spent, so that a pipeline of it ends its turn.
-#[test]
-fn long_values_that_are_scanned_or_drawn_end_their_turn() {
-    let mut bench = mixed();
-    let bytes = 300_000;
-    bench.reply(&format!("HSET m value {}", job(bytes)));
-    // Among short ones, where the average says nothing.
-    let short: String = (0..2_000).map(|i| format!(" f{i} 1")).collect();
-    bench.reply(&format!("HSET many value {}{short}", job(bytes)));
-    let mut cursor = "0".to_owned();
-    let scan = loop {
-        let scan = format!("HSCAN many {cursor}");
-        let reply = String::from_utf8(bench.reply(&scan)).unwrap();
-        if reply.len() > bytes {
-            break scan;
-        }
-        cursor = reply.lines().nth(2).unwrap().to_owned();
-        assert_ne!(cursor, "0", "the long one is told");
-    };
-    for command in ["HSCAN m 0", &scan, "HRANDFIELD m -1 WITHVALUES", "HGET m value", "HMGET m value"] {
-        let sent = bench.asked(command).repeat(10);
-        let (next, reply, consumed) = bench.call(&mut Session::new(), &sent);
-        let done_ns = bench.room.work().done_ns();
-        // Each takes a third of the slice.
-        assert!(
-            reply.len() < 4 * bytes + 8_000 && consumed < sent.len() && done_ns >= SLICE_NS,
-            "{command}: {next:?} {} bytes, {consumed} of {}, {done_ns} ns",
-            reply.len(),
-            sent.len()
-        );
-    }
 }
 
 /// A value that finds room alone is replied where that and the next find none.

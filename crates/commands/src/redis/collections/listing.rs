@@ -277,7 +277,6 @@ impl Call<'_, '_, '_> {
         let short = if at_once { Some(listed.bytes(&there, free)) } else { listed.short(&there, free) };
         let short = short.filter(|_| !listed.takes);
         if let Some(bytes) = short {
-            let before = self.out.own_bytes();
             if bytes <= self.out.free_bytes() {
                 listed.write(self.out, resp3, Some(&there));
             } else {
@@ -290,8 +289,6 @@ impl Call<'_, '_, '_> {
                 })?;
             }
             self.spend_on_looks(listed.picks(len));
-            let written = self.out.own_bytes().saturating_sub(before);
-            self.spend_on_bytes(written as usize);
             return Ok(());
         }
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };

@@ -137,7 +137,7 @@ pub(crate) fn scan(
     let cursor = cursor(next(&mut args)?)?;
     // Where there is nothing the options say nothing.
     let (wanted, mut ns, mut due) = (Wanted::parse(call, kind, args), 0, false);
-    let (free, before) = (free_room(call.out), call.out.own_bytes());
+    let free = free_room(call.out);
     let measure = |collection: &Collection<'_>| {
         let Ok(wanted) = &wanted else { return 0 };
         let (places, _) = wanted.places(collection, cursor);
@@ -168,8 +168,6 @@ pub(crate) fn scan(
         // Only fields of hashes are.
         return if call.take_due("hscan", key, words)? { Ok(()) } else { scan(call, key, hint, words, kind) };
     }
-    // A long one among short ones takes more than all do on average.
-    let ns = ns.max(copying_ns(call.out.own_bytes().saturating_sub(before)));
     if ns > FEW_NS {
         call.spend(ns);
     }
