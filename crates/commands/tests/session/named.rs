@@ -206,6 +206,26 @@ fn exec_weighs_what_is_set_and_what_is_dropped() {
     assert!(exec(&mut bench, &[&format!("HDEL h{}", names("f"))]).ends_with(":50\r\n"));
 }
 
+/// Long values that are due go with what is written beside them: that is weighed, and cut.
+#[test]
+fn long_values_that_are_due_go_some_at_a_time() {
+    let mut bench = mixed();
+    let long = job(4 << 20);
+    for n in 0..50 {
+        bench.reply(&format!("HSET h f{n} {long}"));
+    }
+    let names: String = (0..50).map(|n| format!(" f{n}")).collect();
+    let set: String = (0..50).map(|n| format!(" f{n} 1")).collect();
+    let set = format!("HSET h{set}");
+    bench.reply(&format!("HPEXPIRE h 1000 FIELDS 50{names}"));
+    bench.system += 2_000;
+    let gets = ["HGET h blob"; 4];
+    assert!(exec(&mut bench, &[&gets[..], &[set.as_str()]].concat()).starts_with("-EXECABORT "));
+    let (reply, count) = turns(&mut bench, &set);
+    assert_eq!(reply, ":50\r\n");
+    assert!(count > 1, "{count}");
+}
+
 /// Where names are replied there is room for them though there is none for the values.
 #[test]
 fn names_are_replied_where_there_is_no_room_for_values() {

@@ -184,6 +184,15 @@ pub(super) fn values_at_once<'p>(
     }
 }
 
+/// Bytes of long values that are due in leaves of a hash in which so many fields are, at most: what is due in a leaf goes with
+/// what is written there.
+fn due_bytes_max(hash: &Collection<'_>, count: usize) -> usize {
+    match hash.longest_apart() {
+        0 => 0,
+        longest => longest.saturating_mul(hash.due_leaves(count).0).min(hash.bytes()),
+    }
+}
+
 /// The first words of some, which are taken out.
 pub(super) fn first<'a>(words: &mut Args<'a>, count: usize) -> Args<'a> {
     let some = Args::rest(words.encoded(), count.min(words.len()));
@@ -265,7 +274,9 @@ impl Call<'_, '_, '_> {
         }
         // What is of another type is refused by whoever writes.
         let hash = peek_as(&mut self.cx.guard, key, Type::Hash).unwrap_or(None);
-        values_at_once(hash.as_ref(), (fields, count), DROPPED_BYTES_MAX).max(FEW_ELEMENTS)
+        let due_bytes = hash.as_ref().map_or(0, |hash| due_bytes_max(hash, count.min(WRITES_AT_ONCE)));
+        let Some(bytes_max) = DROPPED_BYTES_MAX.checked_sub(due_bytes) else { return FEW_ELEMENTS };
+        values_at_once(hash.as_ref(), (fields, count), bytes_max).max(FEW_ELEMENTS)
     }
 
     /// Spends what it takes to copy so many bytes of elements, if that is much.

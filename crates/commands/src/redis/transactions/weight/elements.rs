@@ -206,11 +206,12 @@ impl Scale {
         // What it takes, and which elements are replied.
         let none = Size::default();
         let (ns, told) = match which {
-            Elements::AllFields => (there.told_ns() + self.due_ns(call, first), there),
+            Elements::AllFields => (there.told_ns() + self.due_ns(call, first, usize::MAX), there),
             Elements::All => (there.told_ns(), there),
-            Elements::FieldCount => (self.due_ns(call, first), none),
+            Elements::FieldCount => (self.due_ns(call, first, usize::MAX), none),
             Elements::Pick | Elements::PickFields => {
-                let due_ns = if which == Elements::PickFields { self.due_ns(call, first) } else { 0 };
+                let due_ns =
+                    if which == Elements::PickFields { self.due_ns(call, first, usize::MAX) } else { 0 };
                 let (ns, told) = match args.at(1).and_then(parse_integer) {
                     Some(count) if count < 0 => {
                         let count = count.unsigned_abs();
@@ -237,7 +238,8 @@ impl Scale {
                 let looked_ns = looked.elements.saturating_mul(each).min(SCAN_NS);
                 let leaf_ns =
                     2 * weight.ns(there.elements.min(LEAF_ENTRIES), there.bytes.min(COLLECTION_BYTES_MAX));
-                let due_ns = if which == Elements::ScanFields { self.due_ns(call, first) } else { 0 };
+                let due_ns =
+                    if which == Elements::ScanFields { self.due_ns(call, first, usize::MAX) } else { 0 };
                 (weight.read_ns + looked_ns + leaf_ns + due_ns, looked)
             }
             Elements::ListRange => {
@@ -370,7 +372,10 @@ impl Scale {
             }
             Elements::WriteFields { .. } => {
                 let (lost, look_ns) = self.named(call, first, there, fields(which, args), dropping_ns);
-                let lost_ns = look_ns + dropping_ns(lost.bytes.min(there.bytes));
+                // What is due in the same leaves goes with it.
+                let is_long = there.longest > ELEMENT_BYTES as u64;
+                let due_ns = if is_long { self.due_ns(call, first, args.len()) } else { 0 };
+                let lost_ns = look_ns + due_ns + dropping_ns(lost.bytes.min(there.bytes));
                 (lost_ns + if row.has(DENYOOM) { written_ns(args) } else { 0 }, none)
             }
             Elements::NamedScores => (0, Size { elements: args.len() as u64, ..none }),
@@ -423,15 +428,15 @@ impl Scale {
         (Size { bytes, elements: count, ..there }, look_ns)
     }
 
-    /// What it takes to take out the fields of a hash that are due now.
-    fn due_ns(&self, call: &mut Call<'_, '_, '_>, name: &[u8]) -> u64 {
+    /// What it takes to take out the fields of a hash that are due now, in so many leaves at most.
+    fn due_ns(&self, call: &mut Call<'_, '_, '_>, name: &[u8], leaves_max: usize) -> u64 {
         let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
         let now = call.cx.now();
         let hash = match call.cx.guard.peek(&key).hit().map(|item| item.value()) {
             Some(Value::Collection(there)) if there.is_timed() => there.elements_at(now),
             Some(_) | None => return 0,
         };
-        let (leaves, bytes) = hash.due_leaves(DUE_LEAVES_MAX);
+        let (leaves, bytes) = hash.due_leaves(leaves_max.min(DUE_LEAVES_MAX));
         let leaves = leaves as u64;
         let in_leaves = (bytes as u64).max(leaves * LEAF_BYTES);
         // What lies apart goes in parts, behind the last field of a leaf.
@@ -447,7 +452,7 @@ impl Scale {
             return there.bytes;
         }
         self.told_bytes = self.told_bytes.saturating_add(there.told_bytes());
-        let due_ns = self.due_ns(call, key);
+        let due_ns = self.due_ns(call, key, usize::MAX);
         let told_ns = there.told_ns().saturating_mul(2).saturating_add(due_ns);
         told_ns.saturating_add(checking_ns(there.told_bytes()))
     }
