@@ -179,6 +179,23 @@ fn a_count_of_fields_is_weighed_by_what_is_due() {
     assert_eq!(bench.reply("HLEN many"), b":0\r\n");
 }
 
+/// Names weigh what they have, whatever their values have.
+#[test]
+fn exec_weighs_names_without_their_values() {
+    let mut bench = mixed();
+    let long = job(4 << 20);
+    for n in 0..5 {
+        bench.reply(&format!("HSET h f{n} {long}"));
+    }
+    for (command, names) in [("HKEYS h", 9), ("HRANDFIELD h 7", 7), ("HRANDFIELD h -20", 20)] {
+        let reply = exec(&mut bench, &[command]);
+        assert!(reply.starts_with(&format!("*1\r\n*{names}\r\n")) && reply.len() < 300, "{command}: {reply}");
+    }
+    for command in ["HVALS h", "HGETALL h", "HRANDFIELD h 7 WITHVALUES", "HRANDFIELD h -20 WITHVALUES"] {
+        assert!(exec(&mut bench, &[command]).starts_with("-EXECABORT "), "{command}");
+    }
+}
+
 /// What EXEC writes into a hash is weighed, and what it takes out.
 #[test]
 fn exec_weighs_what_is_set_and_what_is_dropped() {

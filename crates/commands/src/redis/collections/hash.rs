@@ -54,7 +54,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collection("hkeys", 2, READONLY, |call, key, hint, args| {
         all(call, "hkeys", key, hint, args, Shown::Names)
     })
-    .weighs(Weighs::Elements(Elements::AllFields)).doc("2.0.0", "key", "All fields."),
+    .weighs(Weighs::Elements(Elements::AllNames)).doc("2.0.0", "key", "All fields."),
     Command::of_collection("hvals", 2, READONLY, |call, key, hint, args| {
         all(call, "hvals", key, hint, args, Shown::Values)
     })

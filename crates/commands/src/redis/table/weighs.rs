@@ -120,18 +120,20 @@ pub(crate) enum Elements {
     Named,
     /// The same of fields, which are behind options, the word `FIELDS` and their number.
     NamedBehind,
-    /// Fields that it names, perhaps behind these, and perhaps each with a value behind it: they lose the values that they have.
-    WriteFields { behind: bool, pairs: bool },
     /// The same of members, of which it replies a number each.
     NamedScores,
     /// The same of members, of which it replies a place each.
     NamedPlaces,
+    /// Fields that it names, perhaps behind options, and perhaps each with a value behind it: they lose the values that they have.
+    WriteFields { behind: bool, pairs: bool },
     /// One, which it replies.
     One,
     /// All, which it replies.
     All,
     /// The same of a hash, of which fields may be due.
     AllFields,
+    /// The names of all fields of one, without their values.
+    AllNames,
     /// Fields that are due.
     FieldCount,
     /// Some at random.

@@ -62,6 +62,12 @@ impl Size {
         }
     }
 
+    /// The names of its fields, which lie in leaves.
+    fn names(self) -> Size {
+        let bytes = self.bytes.min(self.elements.saturating_mul(ELEMENT_BYTES as u64));
+        Size { bytes, longest: 0, ..self }
+    }
+
     /// Bytes of an element, at most.
     fn longest(self) -> u64 {
         self.longest.max(ELEMENT_BYTES as u64)
@@ -207,11 +213,18 @@ impl Scale {
         let none = Size::default();
         let (ns, told) = match which {
             Elements::AllFields => (there.told_ns() + self.due_ns(call, first, usize::MAX), there),
+            Elements::AllNames => {
+                let names = there.names();
+                (names.told_ns() + self.due_ns(call, first, usize::MAX), names)
+            }
             Elements::All => (there.told_ns(), there),
             Elements::FieldCount => (self.due_ns(call, first, usize::MAX), none),
             Elements::Pick | Elements::PickFields => {
                 let due_ns =
                     if which == Elements::PickFields { self.due_ns(call, first, usize::MAX) } else { 0 };
+                // Behind their number is the word that asks for their values.
+                let tells_names = which == Elements::PickFields && args.len() < 3;
+                let there = if tells_names { there.names() } else { there };
                 let (ns, told) = match args.at(1).and_then(parse_integer) {
                     Some(count) if count < 0 => {
                         let count = count.unsigned_abs();
