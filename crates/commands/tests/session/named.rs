@@ -258,9 +258,11 @@ fn names_are_replied_where_there_is_no_room_for_values() {
         ("HRANDFIELD h -1", names.as_str()),
         ("HSCAN h 0 NOVALUES", scanned.as_str()),
         ("HSCAN h 0 NOVALUES COUNT 1000 MATCH b*", scanned.as_str()),
+        ("HSCAN h 0 MATCH x*", "*2\r\n$1\r\n0\r\n*0\r\n"),
     ] {
         assert_eq!(String::from_utf8(bench.reply(command)).unwrap(), expected, "{command}");
     }
+    assert!(bench.reply("HSCAN h 0 MATCH b*").starts_with(b"-OOM "));
     assert_eq!(exec(&mut bench, &["HKEYS h"]), format!("*1\r\n{names}"));
 }
 

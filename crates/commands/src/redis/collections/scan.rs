@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use larder_protocol::number::{U64_BYTES_MAX, write_u64};
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Collection, DIGITS_MAX, Hint, Key, Type};
+use larder_store::{Collection, DIGITS_MAX, Element, Entry, Hint, Key, Type};
 
 use super::{Call, ELEMENT_NS, LOOK_NS, Shown, shown_bytes_max, shown_places_bytes_max};
 use crate::core::glob::Pattern;
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
-use crate::redis::call::{bounded, free_room, integer, is, next};
+use crate::redis::call::{ELEMENT_BYTES, bounded, free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::scan::{ONLY_HSCAN, ONLY_ZSCAN, cursor};
 use crate::redis::reply::{put_array, put_bulk};
@@ -80,9 +80,8 @@ impl<'a> Wanted<'a> {
             count += places[before..].iter().map(Range::len).sum::<usize>();
             if has_long {
                 // Here the average says little.
-                let entries = places[before..].iter().flat_map(|range| collection.entries(range.clone()));
-                let of = (collection.kind(), self.shown);
-                long_ns += copying_ns(entries.map(|entry| shown_bytes_max(&entry, of) as u64).sum());
+                let bytes = |range: &Range<usize>| self.bytes_max(collection, range.clone()) as u64;
+                long_ns += copying_ns(places[before..].iter().map(bytes).sum());
             }
             if cursor == 0 || count >= self.count || self.ns(collection, count) + long_ns >= SCAN_NS {
                 return (places, cursor);
@@ -90,9 +89,26 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// What it takes to look at so many elements, as long as all are on average.
+    /// It is replied.
+    fn wants(&self, entry: &Entry<'_>) -> bool {
+        let name = &mut [0; DIGITS_MAX];
+        self.pattern.as_ref().is_none_or(|pattern| pattern.matches(entry.name.text(name)))
+    }
+
+    /// Bytes of a reply of the fields at these places, at most; long values are there only if they are replied.
+    fn bytes_max(&self, hash: &Collection<'_>, range: Range<usize>) -> usize {
+        let entries = hash.entries(range).filter(|entry| {
+            let is_long = matches!(entry.value, Element::Apart(_));
+            !is_long || self.wants(entry)
+        });
+        entries.map(|entry| shown_bytes_max(&entry, (hash.kind(), self.shown))).sum()
+    }
+
+    /// What it takes to look at so many elements, as long as all are on average, but for what lies apart.
     fn ns(&self, collection: &Collection<'_>, count: usize) -> u64 {
         let bytes = collection.bytes().saturating_mul(count) / collection.len();
+        // What is longer counts by itself.
+        let bytes = bytes.min(count.saturating_mul(ELEMENT_BYTES));
         // They are counted, and then replied.
         let matching_ns = |pattern: &Pattern<'_>| 2 * pattern.weight().ns(count as u64, bytes as u64);
         // Members of a large sorted set are met by their hashes, and looked for then.
@@ -109,10 +125,8 @@ impl<'a> Wanted<'a> {
     /// Replies elements of these places, and where to go on.
     fn put(&self, out: &mut Output, collection: &Collection<'_>, (places, next): (Vec<Range<usize>>, u64)) {
         let entries = || {
-            places.iter().flat_map(|range| collection.entries(range.clone())).filter(|entry| {
-                let name = &mut [0; DIGITS_MAX];
-                self.pattern.as_ref().is_none_or(|pattern| pattern.matches(entry.name.text(name)))
-            })
+            let entries = places.iter().flat_map(|range| collection.entries(range.clone()));
+            entries.filter(|entry| self.wants(entry))
         };
         let each = if self.shown == Shown::Names { 1 } else { 2 };
         put_array(out, 2);
@@ -141,11 +155,16 @@ pub(crate) fn scan(
     let measure = |collection: &Collection<'_>| {
         let Ok(wanted) = &wanted else { return 0 };
         let (places, _) = wanted.places(collection, cursor);
-        let room = (free, wanted.shown);
-        let entries: usize =
-            places.into_iter().map(|range| shown_places_bytes_max(collection, range, room)).sum();
+        let (has_long, room) = (collection.longest_apart() > 0, (free, wanted.shown));
+        let bytes = |range: Range<usize>| {
+            if has_long {
+                wanted.bytes_max(collection, range) + 2 * HEAD_BYTES_MAX
+            } else {
+                shown_places_bytes_max(collection, range, room)
+            }
+        };
         // In front of them the cursor.
-        entries + 2 * HEAD_BYTES_MAX
+        places.into_iter().map(bytes).sum::<usize>() + 2 * HEAD_BYTES_MAX
     };
     call.reply_measured(key, hint, kind, measure, |out, _, collection| {
         let Some(collection) = collection else {
