@@ -1,5 +1,6 @@
 //! Elements of lists that are longer than a leaf, by every command that has to do with one.
 
+use crate::named::exec;
 use crate::{Bench, START, bench};
 use larder_commands::{Next, Session, Settings};
 use larder_testkit::talk::encode;
@@ -174,6 +175,26 @@ fn a_transaction_weighs_long_elements() {
         "{}",
         String::from_utf8_lossy(&many[many.len() - 200..])
     );
+}
+
+/// EXEC weighs the elements that LRANGE names, not the longest of their list, unless its commands may change it.
+#[test]
+fn exec_weighs_the_elements_at_places() {
+    let mut bench = large_bench();
+    bench.reply("RPUSH l a b c d e f");
+    let long = job(4 << 20);
+    (0..6).for_each(|_| drop(bench.reply(&format!("RPUSH l {long}"))));
+    let short = array(&["a", "b", "c", "d", "e"]);
+    assert_eq!(exec(&mut bench, &["LRANGE l 0 4"]), format!("*1\r\n{short}"));
+    assert_eq!(exec(&mut bench, &["LRANGE l 0 4"; 3]), format!("*3\r\n{}", short.repeat(3)));
+    for (commands, fits) in [
+        (&["LRANGE l 0 8"][..], true),
+        (&["LRANGE l -5 -1"][..], false),
+        (&["LRANGE l 0 -1"][..], false),
+        (&["LPUSH l x", "LRANGE l 0 4"][..], false),
+    ] {
+        assert_eq!(!exec(&mut bench, commands).starts_with("-EXECABORT "), fits, "{commands:?}");
+    }
 }
 
 /// Many elements that are nearly one are compared in steps.

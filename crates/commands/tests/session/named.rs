@@ -13,7 +13,7 @@ fn mixed() -> Bench {
 }
 
 /// The reply of EXEC to these commands.
-fn exec(bench: &mut Bench, commands: &[&str]) -> String {
+pub(crate) fn exec(bench: &mut Bench, commands: &[&str]) -> String {
     let mut sent = bench.asked("MULTI");
     commands.iter().for_each(|command| sent.extend(bench.asked(command)));
     sent.extend(bench.asked("EXEC"));

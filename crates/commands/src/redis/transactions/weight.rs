@@ -40,7 +40,7 @@ use crate::redis::server::{acl, config};
 use crate::redis::strings::bitfield;
 use crate::redis::strings::hyperloglog::{DENSE_BYTES, registers_ns};
 use crate::redis::strings::pairs::PAIR_NS;
-use crate::redis::table::flag::{EMPTIES, WRITE};
+use crate::redis::table::flag::{EMPTIES, READONLY, WRITE};
 use crate::redis::table::{Access, Command, Elements, Replaces, Weighs};
 
 /// Work in values and in walks that one EXEC may do.
@@ -154,6 +154,8 @@ pub(crate) struct Scale {
     replaced: [u64; REPLACED_WORDS],
     /// Which name each name stands for by then: SWAPDB swaps them.
     names: [u8; DATABASES as usize],
+    /// Some command may change something, whatever it is.
+    changes: bool,
     /// Keys of all databases.
     keys: u64,
     db: u8,
@@ -186,6 +188,7 @@ impl Scale {
         Scale {
             sizes: HashMap::new(),
             replaced: [0; REPLACED_WORDS],
+            changes: false,
             names,
             keys,
             db: call.client.db,
@@ -229,6 +232,7 @@ impl Scale {
 
     /// Adds a command.
     pub fn add(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'_>) {
+        self.changes |= !row.has(READONLY);
         // Each walks from the first word on: of the first few only.
         let at = |n: usize| args.at(n).unwrap_or_default();
         let number = |n: usize| count_of(at(n)).unwrap_or(0);

@@ -14,8 +14,8 @@ use crate::redis::collections::sorting;
 use crate::redis::collections::stream::reading::DELIVERED_NS;
 use crate::redis::collections::stream::trimming::{ID_NS, PENDING_NS};
 use crate::redis::collections::{
-    COMPARE_NS, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS, SCORED_NS,
-    SORTED_NS, STORED_NS, WRITE_NS,
+    self, COMPARE_NS, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS,
+    SCORED_NS, SORTED_NS, STORED_NS, WRITE_NS,
 };
 use crate::redis::keys::serialize::checking_ns;
 use crate::redis::table::flag::{DENYOOM, WRITE};
@@ -256,8 +256,8 @@ impl Scale {
                 (weight.read_ns + looked_ns + leaf_ns + due_ns, looked)
             }
             Elements::ListRange => {
-                let some = there.some(places(args.at(1), args.at(2)));
-                (some.told_ns() + there.list_ns(), some)
+                let (some, look_ns) = self.placed(call, first, there, args);
+                (look_ns + some.told_ns() + there.list_ns(), some)
             }
             Elements::Position => (there.compared_ns(), Size { elements: there.elements, ..none }),
             Elements::Insert => (there.compared_ns() + there.list_ns() + written_ns(args), none),
@@ -439,6 +439,30 @@ impl Scale {
         let look_ns = looks * LOOK_NS;
         call.spend(look_ns);
         (Size { bytes, elements: count, ..there }, look_ns)
+    }
+
+    /// The elements from a place of a list to another: where some of the list lie apart those that are there now, if nothing
+    /// before changes anything. With what it takes to look at them, which is spent.
+    fn placed(&self, call: &mut Call<'_, '_, '_>, name: &[u8], there: Size, args: Args<'_>) -> (Size, u64) {
+        let some = there.some(places(args.at(1), args.at(2)));
+        let bounds = args.at(1).and_then(parse_integer).zip(args.at(2).and_then(parse_integer));
+        let Some((start, stop)) = bounds else { return (some, 0) };
+        if there.longest <= ELEMENT_BYTES as u64 || self.changes {
+            return (some, 0);
+        }
+        let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
+        let list = match call.cx.guard.peek(&key).hit().map(|item| item.value()) {
+            Some(Value::Collection(list)) if list.kind() == Type::List => list.elements(),
+            Some(_) | None => return (some, 0),
+        };
+        let range = collections::places(start, stop, list.len());
+        let elements = range.len() as u64;
+        let looks = elements.min(LOOKED_AT_MAX);
+        let seen: u64 = list.entries(range).take(looks as usize).map(|entry| entry.name.len() as u64).sum();
+        let bytes = seen.saturating_add((elements - looks).saturating_mul(there.longest));
+        let look_ns = looks * ELEMENT_NS;
+        call.spend(look_ns);
+        (Size { bytes: bytes.min(some.bytes), elements, ..some }, look_ns)
     }
 
     /// What it takes to take out the fields of a hash that are due now, in so many leaves at most.
