@@ -135,7 +135,7 @@ pub(crate) const ROWS: &[Command] = &[
         "key value [key value ...]",
         "Sets several keys if none of them is there.",
     ),
-    Command::args("msetex", -4, WRITE | DENYOOM | super::table::flag::MOVABLEKEYS, NUMBERED_PAIRS, set::msetex).tells(set::TOLD).access(&[Access::Replace])
+    Command::args("msetex", -4, WRITE | DENYOOM | MOMENTS | super::table::flag::MOVABLEKEYS, NUMBERED_PAIRS, set::msetex).tells(set::TOLD).access(&[Access::Replace])
         .weighs(Weighs::CountedPairs).doc(
             "8.4.0",
             "numkeys key value [key value ...] [NX|XX] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",

@@ -264,3 +264,141 @@ fn keyspace_events_of_many_pairs_are_told() {
     let said = bench.turns(&mut listens, &command(&["PING"])).0;
     assert_eq!(String::from_utf8_lossy(&said).matches("__keyevent@0__:set\r\n").count(), MANY);
 }
+
+/// MSETEX of so many keys, with options behind them.
+fn with_options(count: usize, value: &str, options: &[&str]) -> Vec<u8> {
+    let names: Vec<String> = (0..count).map(|n| format!("k{n}")).collect();
+    let (count, words) = (count.to_string(), names.iter().flat_map(|name| [name, value]));
+    let head = ["MSETEX", &count];
+    command(&head.into_iter().chain(words).chain(options.iter().copied()).collect::<Vec<_>>())
+}
+
+const EXPIRES: &[&str] = &["EXAT", "4000000000"];
+
+#[test]
+fn msetex_of_few_keys_is_one_step_and_of_many_takes_turns() {
+    let mut bench = bench();
+    let mut other = Session::new();
+    for count in [FEW - 1, FEW] {
+        let (next, said, _) = bench.call(&mut Session::new(), &with_options(count, "few", EXPIRES));
+        assert!(said == b":1\r\n" && matches!(next, Next::Receive | Next::Yield), "{count}: {next:?}");
+    }
+    let mut session = begun(&mut bench, &with_options(FEW + 1, "many", EXPIRES));
+    let (said, turns) = ended(&mut bench, &mut session);
+    assert!(said == ":1\r\n" && turns >= FEW * 2_000 / (SLICE_NS as usize), "{said}: {turns} turns");
+    let last = format!("k{FEW}");
+    for name in ["k0", &last] {
+        assert_eq!(bench.turns(&mut other, &command(&["GET", name])).0, b"$4\r\nmany\r\n");
+        assert_eq!(bench.turns(&mut other, &command(&["EXPIRETIME", name])).0, b":4000000000\r\n");
+    }
+    // What is no request at all is said at once, and an option is no pair.
+    for (words, expected) in [
+        (with_options(MANY, "v", &["NX", "XX"]), "-ERR syntax error\r\n"),
+        (with_options(MANY, "v", &["EX"]), "-ERR syntax error\r\n"),
+        (with_options(MANY, "v", &["IFEQ", "v"]), "-ERR syntax error\r\n"),
+    ] {
+        assert_eq!(String::from_utf8_lossy(&bench.turns(&mut other, &words).0), expected);
+    }
+    assert_eq!(bench.turns(&mut other, &command(&["DBSIZE"])).0, format!(":{}\r\n", FEW + 1).as_bytes());
+}
+
+#[test]
+fn msetex_of_many_keys_writes_all_or_none_and_keeps_what_it_is_to_keep() {
+    let mut bench = bench();
+    let mut other = Session::new();
+    let mut is = |bench: &mut Bench, words: &[&str], expected: &str| {
+        let said = bench.turns(&mut other, &command(words)).0;
+        assert_eq!(String::from_utf8_lossy(&said), expected, "{words:?}");
+    };
+    let asked = |bench: &mut Bench, value: &str, options: &[&str]| {
+        let mut session = begun(bench, &with_options(MANY, value, options));
+        ended(bench, &mut session).0
+    };
+    let last = format!("k{}", MANY - 1);
+    assert_eq!(asked(&mut bench, "one", &["XX"]), ":0\r\n");
+    is(&mut bench, &["DBSIZE"], ":0\r\n");
+    is(&mut bench, &["SET", &last, "old"], "+OK\r\n");
+    assert_eq!(asked(&mut bench, "one", &["NX", "EX", "100"]), ":0\r\n");
+    assert_eq!(asked(&mut bench, "one", &["XX"]), ":0\r\n");
+    is(&mut bench, &["DBSIZE"], ":1\r\n");
+    is(&mut bench, &["DEL", &last], ":1\r\n");
+    assert_eq!(asked(&mut bench, "two", &["NX"]), ":1\r\n");
+    is(&mut bench, &["PEXPIREAT", "k7", "4000000000000"], ":1\r\n");
+    assert_eq!(asked(&mut bench, "three", &["XX", "KEEPTTL"]), ":1\r\n");
+    is(&mut bench, &["MGET", "k0", &last], "*2\r\n$5\r\nthree\r\n$5\r\nthree\r\n");
+    is(&mut bench, &["PEXPIRETIME", "k7"], ":4000000000000\r\n");
+    is(&mut bench, &["PEXPIRETIME", "k8"], ":-1\r\n");
+    assert_eq!(asked(&mut bench, "four", &[]), ":1\r\n");
+    is(&mut bench, &["PEXPIRETIME", "k7"], ":-1\r\n");
+    // A time that has passed takes them out.
+    assert_eq!(asked(&mut bench, "five", &["PXAT", "1"]), ":1\r\n");
+    is(&mut bench, &["DBSIZE"], ":0\r\n");
+}
+
+#[test]
+fn others_see_none_or_all_of_what_msetex_writes() {
+    let mut bench = bench();
+    fill(&mut bench, "old");
+    let (mut watches, mut waiting, mut second) = (Session::new(), Session::new(), Session::new());
+    let watched = [command(&["WATCH", "k7"]), command(&["MULTI"]), command(&["GET", "other"])].concat();
+    bench.turns(&mut watches, &watched);
+    let mut writer = begun(&mut bench, &with_options(MANY, "new", EXPIRES));
+    let last = format!("k{}", MANY - 1);
+    // Another one notes its keys meanwhile, and waits for these.
+    let mut next = bench.call(&mut second, &with_options(MANY, "newer", &["XX"])).0;
+    let mut turns = 0;
+    while writer.must_end() {
+        let pair = command(&["MGET", "k0", &last]);
+        waits(&mut bench, &mut waiting, &pair, "MGET");
+        assert_eq!(bench.turns(&mut Session::new(), &command(&["GET", "other"])).0, b"$-1\r\n");
+        if next == Next::Yield {
+            next = turn(&mut bench, &mut second, b"").0;
+        }
+        assert!(!second.must_end());
+        turn(&mut bench, &mut writer, b"");
+        turns += 1;
+    }
+    assert!(turns >= 20, "{turns} turns");
+    let (said, _) = bench.turns(&mut waiting, &command(&["MGET", "k0", &last]));
+    assert_eq!(String::from_utf8_lossy(&said), "*2\r\n$3\r\nnew\r\n$3\r\nnew\r\n");
+    assert_eq!(bench.turns(&mut watches, &command(&["EXEC"])).0, b"*-1\r\n");
+    bench.system += 100;
+    assert_eq!(bench.turns(&mut second, b"").0, b":1\r\n");
+    assert_eq!(bench.turns(&mut Session::new(), &command(&["GET", &last])).0, b"$5\r\nnewer\r\n");
+}
+
+#[test]
+fn a_client_that_is_killed_has_the_pairs_of_its_msetex_written() {
+    let mut bench = bench();
+    let mut session = begun(&mut bench, &with_options(MANY, "new", EXPIRES));
+    let id = session.redis_client().unwrap().to_string();
+    let killed = bench.turns(&mut Session::new(), &command(&["CLIENT", "KILL", "ID", &id])).0;
+    assert_eq!(killed, b":1\r\n");
+    ended(&mut bench, &mut session);
+    assert_eq!(bench.turns(&mut Session::new(), &command(&["DBSIZE"])).0, format!(":{MANY}\r\n").as_bytes());
+    assert_eq!(bench.call(&mut session, b"").0, Next::Close);
+}
+
+#[test]
+fn keyspace_events_of_msetex_are_told_once_for_each_key() {
+    let mut bench = bench();
+    let (mut listens, mut asks) = (Session::new(), Session::new());
+    bench.turns(&mut asks, &command(&["CONFIG", "SET", "notify-keyspace-events", "EA"]));
+    bench.turns(&mut listens, &command(&["SUBSCRIBE", "__keyevent@0__:set", "__keyevent@0__:expired"]));
+    let mut told = |bench: &mut Bench, count: usize, options: &[&str]| {
+        let input = with_options(count, "new", options);
+        if count > FEW {
+            let mut writer = begun(bench, &input);
+            assert_eq!(ended(bench, &mut writer).0, ":1\r\n");
+        } else {
+            assert_eq!(bench.turns(&mut asks, &input).0, b":1\r\n");
+        }
+        let said = bench.turns(&mut listens, &command(&["PING"])).0;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        ["set", "expired"].map(|event| said.matches(&format!("@0__:{event}\r\n")).count())
+    };
+    for count in [10, MANY] {
+        assert_eq!(told(&mut bench, count, EXPIRES), [count, 0]);
+        assert_eq!(told(&mut bench, count, &["PXAT", "1"]), [0, count]);
+    }
+}

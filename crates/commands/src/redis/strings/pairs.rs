@@ -1,8 +1,8 @@
-//! MSET and MSETNX: several keys as one moment. Of very many, or with very long values, in steps, with the keys held from
-//! the first write to the last ([`hold`]).
+//! MSET, MSETNX and MSETEX: several keys as one moment. Of very many, or with very long values, in steps, with the keys held
+//! from the first write to the last ([`hold`]).
 //!
 //! ```text
-//! Notes the keys ─► Announces ─► Waits for requests of before ─► Looks (MSETNX) ─► Writes ─► replied, and held no more
+//! Notes the keys ─► Announces ─► Waits for requests of before ─► Looks (NX, XX) ─► Writes ─► replied, and held no more
 //! ```
 //!
 //! In scripts, and in an EXEC of one step, all of it is one step. A command that has begun to hold its keys is done to its end, also where
@@ -12,17 +12,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::resp::Args;
-use larder_store::{Attributes, Expect};
 
 use crate::core::access::Snapshot;
+use crate::core::events::{Change, Seen, seen};
 use crate::core::hold::{self, Hold, Keys};
 use crate::core::work::{STEP_NS_MIN, copying_ns};
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
+use crate::redis::keys::expiry::Expiry;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::{Kept, Place};
 use crate::redis::steps::moments::keys_ns;
 use crate::redis::strings::rewrite::Heap;
+use crate::redis::strings::set::{pairs_counted, put_pair};
 use crate::redis::table::{self, Command};
 
 /// Pairs that are written in one step: some 4 ms.
@@ -35,25 +37,30 @@ pub(crate) const NOTE_NS: u64 = 100;
 /// What it takes to tell keyspace events of one, which is spent where they are told.
 const EVENTS_NS: u64 = 2_000;
 
-/// Whether a command of pairs is done in steps, outside of a transaction.
-fn in_steps(args: Args<'_>) -> bool {
-    args.len() > 2 * PAIRS_AT_ONCE || args.encoded().len() > BYTES_AT_ONCE
+/// Whether a command of so many pairs, and with these arguments, is done in steps, outside of a transaction.
+pub(super) fn in_steps(pairs: usize, args: Args<'_>) -> bool {
+    pairs > PAIRS_AT_ONCE || args.encoded().len() > BYTES_AT_ONCE
 }
 
 /// A command with these arguments holds its keys from one turn to the next.
 pub(crate) fn holds_keys(row: &Command, args: Args<'_>) -> bool {
-    matches!(row.name, "mset" | "msetnx") && in_steps(args)
+    match row.name {
+        "mset" | "msetnx" => in_steps(args.len() / 2, args),
+        "msetex" => pairs_counted(args).is_some_and(|pairs| in_steps(pairs, args)),
+        _ => false,
+    }
 }
 
 pub(crate) fn mset(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     if !args.len().is_multiple_of(2) {
         return Err(Fail::arity("mset"));
     }
-    if in_steps(args) && !call.cx.guard.in_transaction() {
-        return begin(call, "mset", args, false);
+    if in_steps(args.len() / 2, args) && !call.cx.guard.in_transaction() {
+        let plan = Plan { name: "mset", there: None, expiry: Expiry::None, behind: 0 };
+        return begin(call, plan, args);
     }
     telling(call, "mset", args, |call| {
-        call.as_one_in(args.step_by(2), |call| store_pairs(call, args))?;
+        call.as_one_in(args.step_by(2), |call| store_pairs(call, Expiry::None, args))?;
         call.ok()
     })
 }
@@ -62,8 +69,9 @@ pub(crate) fn msetnx(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     if !args.len().is_multiple_of(2) {
         return Err(Fail::arity("msetnx"));
     }
-    if in_steps(args) && !call.cx.guard.in_transaction() {
-        return begin(call, "msetnx", args, true);
+    if in_steps(args.len() / 2, args) && !call.cx.guard.in_transaction() {
+        let plan = Plan { name: "msetnx", there: Some(false), expiry: Expiry::None, behind: 0 };
+        return begin(call, plan, args);
     }
     telling(call, "msetnx", args, |call| {
         call.as_one_in(args.step_by(2), |call| {
@@ -72,14 +80,14 @@ pub(crate) fn msetnx(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
                     return call.integer(0);
                 }
             }
-            store_pairs(call, args)?;
+            store_pairs(call, Expiry::None, args)?;
             call.integer(1)
         })
     })
 }
 
-/// Runs what writes these pairs, and tells of it where that is wanted.
-fn telling(
+/// Runs what writes the pairs of a command with these arguments, and tells of it where that is wanted.
+pub(super) fn telling(
     call: &mut Call<'_, '_, '_>,
     name: &'static str,
     args: Args<'_>,
@@ -92,21 +100,56 @@ fn telling(
     call.tell_of(row, args, run)
 }
 
-fn store_pairs(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
+/// Writes these pairs.
+pub(super) fn store_pairs(call: &mut Call<'_, '_, '_>, expiry: Expiry, mut args: Args<'_>) -> Done {
     while let (Some(key), Some(value)) = (args.next(), args.next()) {
         let key = call.key(key);
-        let _ = call.store(&key, value, &Attributes::default(), Expect::Any)?;
+        put_pair(call, &key, value, expiry)?;
     }
     Ok(())
+}
+
+/// As [`telling`], of some pairs of a command. Their keys are held, so that none of them goes but by its time.
+fn telling_some(
+    call: &mut Call<'_, '_, '_>,
+    expiry: Expiry,
+    some: Args<'_>,
+    run: impl FnOnce(&mut Call<'_, '_, '_>) -> Done,
+) -> Done {
+    if !call.cx.shared.events.any() {
+        return run(call);
+    }
+    let db = call.client.db;
+    let change = if matches!(expiry, Expiry::At(_)) { Change::SET_LATE } else { Change::SET };
+    let before: Vec<Seen> = some.step_by(2).map(|key| seen(&mut call.cx.guard, db, key)).collect();
+    let done = run(call);
+    for (key, was) in some.step_by(2).zip(before) {
+        let is = seen(&mut call.cx.guard, db, key);
+        if was != is {
+            call.cx.tell_change(&change, db, key, was, is);
+        }
+    }
+    call.cx.go_on_telling();
+    done
+}
+
+/// What is done with pairs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    /// The command's name.
+    pub name: &'static str,
+    /// They are written only if all of the keys are there, or none is.
+    pub there: Option<bool>,
+    pub expiry: Expiry,
+    /// So many words come behind them.
+    pub behind: usize,
 }
 
 /// Pairs that are written in steps.
 #[derive(Debug)]
 struct Pairs {
-    name: &'static str,
+    plan: Plan,
     kept: Kept,
-    /// They are written only if none of the keys is there.
-    absent: bool,
     /// The client's user when it began.
     user: Snapshot,
     stage: Stage,
@@ -132,18 +175,19 @@ enum Stage {
     Over,
 }
 
-/// Begins with them in the next turn.
-fn begin(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, absent: bool) -> Done {
+/// Begins in the next turn with the pairs that these words begin with, which are the last of their request.
+pub(super) fn begin(call: &mut Call<'_, '_, '_>, plan: Plan, args: Args<'_>) -> Done {
     let executes = call.client.executes;
-    let held = Heap::keep(call, if executes { 0 } else { Keys::bytes(args.len() / 2) })?;
+    let pairs = (args.len() - plan.behind) / 2;
+    let held = Heap::keep(call, if executes { 0 } else { Keys::bytes(pairs) })?;
     let kept = Kept::new(call, args)?;
-    let stage = match (executes, absent) {
+    let stage = match (executes, plan.there) {
         (false, _) => Stage::Notes(None),
-        (true, true) => Stage::Looks(None, kept.place()),
-        (true, false) => Stage::Writes(None),
+        (true, Some(_)) => Stage::Looks(None, kept.place()),
+        (true, None) => Stage::Writes(None),
     };
     let user = call.client.standing.snapshot();
-    call.go_on_with(Pairs { name, kept, absent, user, stage, _held: held });
+    call.go_on_with(Pairs { plan, kept, user, stage, _held: held });
     Ok(())
 }
 
@@ -162,19 +206,18 @@ fn mark_of(call: &Call<'_, '_, '_>) -> u64 {
 impl Pairs {
     /// Does a part of the stage: what comes then, and whether it comes at once.
     fn go_on(&mut self, call: &mut Call<'_, '_, '_>, stage: Stage) -> Result<(Stage, Step), Fail> {
-        let db = call.client.db;
+        let (db, plan) = (call.client.db, self.plan);
         Ok(match stage {
             Stage::Notes(noted) => {
-                let (mut keys, mut at) =
-                    noted.unwrap_or_else(|| (Keys::of(self.kept.left() / 2), self.kept.place()));
-                let count = ((call.step_ns() / NOTE_NS) as usize).min(at.left / 2);
+                let (mut keys, mut at) = noted.unwrap_or_else(|| (Keys::of(self.left()), self.kept.place()));
+                let count = ((call.step_ns() / NOTE_NS) as usize).min((at.left - plan.behind) / 2);
                 self.kept.walk(&mut at, |words| {
                     for name in words.by_ref().take(2 * count).step_by(2) {
                         keys.note(call.cx.guard.key_in(db, name).hash());
                     }
                 });
                 call.spend(count as u64 * NOTE_NS);
-                let stage = if at.left > 0 {
+                let stage = if at.left > plan.behind {
                     Stage::Notes(Some((keys, at)))
                 } else {
                     Stage::Announces(Arc::new(keys), mark_of(call))
@@ -199,7 +242,7 @@ impl Pairs {
                     Stage::Waits(hold, mark, said)
                 } else if mark != mark_of(call) {
                     Stage::Notes(None)
-                } else if self.absent {
+                } else if plan.there.is_some() {
                     Stage::Looks(Some(hold), self.kept.place())
                 } else {
                     Stage::Writes(Some(hold))
@@ -211,32 +254,32 @@ impl Pairs {
                     // EXEC asks itself.
                     self.still_may(call)?;
                 }
-                let count = call.keys_of_a_step().min(at.left / 2);
-                let is_there = self.kept.walk(&mut at, |words| {
+                let count = call.keys_of_a_step().min((at.left - plan.behind) / 2);
+                let is_unlike = self.kept.walk(&mut at, |words| {
                     let mut names = words.by_ref().take(2 * count).step_by(2);
-                    let is_there = names.any(|name| call.is_there(&call.key(name)));
+                    let is_unlike = names.any(|name| Some(call.is_there(&call.key(name))) != plan.there);
                     // What is left is left.
                     names.for_each(|_| ());
-                    is_there
+                    is_unlike
                 });
                 step_of(hold.as_ref(), call);
                 call.spend(keys_ns(count));
-                if is_there {
+                if is_unlike {
                     call.integer(0)?;
                     return Ok((Stage::Over, Step::Done));
                 }
-                (if at.left > 0 { Stage::Looks(hold, at) } else { Stage::Writes(hold) }, Step::More)
+                (if at.left > plan.behind { Stage::Looks(hold, at) } else { Stage::Writes(hold) }, Step::More)
             }
             Stage::Writes(hold) => {
                 self.write(call)?;
                 step_of(hold.as_ref(), call);
-                if self.kept.left() > 0 {
+                if self.left() > 0 {
                     return Ok((Stage::Writes(hold), Step::More));
                 }
-                if self.absent {
-                    call.integer(1)?
-                } else {
+                if plan.name == "mset" {
                     call.ok()?
+                } else {
+                    call.integer(1)?
                 }
                 (Stage::Over, Step::Done)
             }
@@ -263,21 +306,26 @@ impl Pairs {
         Err(OVERTAKEN)
     }
 
+    /// Pairs that are not written.
+    fn left(&self) -> usize {
+        (self.kept.left() - self.plan.behind) / 2
+    }
+
     /// Writes as many pairs as what is left of the slice is for, one at least.
     fn write(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
         let until_ns = call.step_ns();
-        let name = self.name;
+        let Plan { expiry, behind, .. } = self.plan;
         let events_ns = if call.cx.shared.events.any() { EVENTS_NS } else { 0 };
         self.kept.take(|words| {
             let (from, mut spent_ns, mut count) = (*words, 0, 0);
-            while spent_ns + count as u64 / 2 * events_ns < until_ns {
+            while words.len() > behind && spent_ns + count as u64 / 2 * events_ns < until_ns {
                 let (Some(_), Some(value)) = (words.next(), words.next()) else { break };
                 spent_ns += PAIR_NS + copying_ns(value.len() as u64);
                 count += 2;
             }
             let some = Args::rest(from.encoded(), count);
             call.spend(spent_ns);
-            telling(call, name, some, |call| store_pairs(call, some))
+            telling_some(call, expiry, some, |call| store_pairs(call, expiry, some))
         })
     }
 }

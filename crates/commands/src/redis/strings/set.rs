@@ -8,6 +8,7 @@ use crate::redis::call::{Call, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::keys::expiry::{Clock, Expiry, deadline};
 use crate::redis::reply::{put_null, put_value};
+use crate::redis::strings::pairs::{self, Plan};
 use crate::redis::table::{ChangeOf, Tells};
 
 /// When a value is stored.
@@ -201,51 +202,61 @@ pub(crate) fn equals(value: Value<'_>, bytes: &[u8]) -> bool {
     }
 }
 
-/// MSETEX: 1 if all keys were set, 0 if none was.
-pub(crate) fn msetex(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
-    let count = integer(args.next().unwrap_or_default())
-        .ok()
-        .and_then(|n| usize::try_from(n).ok())
-        .filter(|&n| n > 0 && n <= i32::MAX as usize)
-        .ok_or(Fail::of("ERR invalid numkeys value"))?;
-    if args.len() < 2 * count {
+/// How many pairs an MSETEX with these arguments has.
+pub(super) fn pairs_counted(args: Args<'_>) -> Option<usize> {
+    let count = usize::try_from(integer(args.at(0)?).ok()?).ok()?;
+    Some(count).filter(|&count| count > 0 && count <= i32::MAX as usize)
+}
+
+/// Stores a value, whatever the key has.
+pub(super) fn put_pair(call: &mut Call<'_, '_, '_>, key: &Key<'_>, value: &[u8], expiry: Expiry) -> Done {
+    let mut attributes = Attributes::default();
+    match expiry {
+        Expiry::None => {}
+        Expiry::At(at) => attributes.expires_at = at,
+        Expiry::Keep => {
+            let there = call.cx.guard.peek(key).hit();
+            attributes.expires_at = there.map_or(0, |item| item.expires_at());
+        }
+    }
+    call.put(key, value, &attributes, Expect::Any)?;
+    Ok(())
+}
+
+/// MSETEX: 1 if all keys were set, 0 if none was. Of very many in steps ([`pairs`]).
+pub(crate) fn msetex(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    let count = pairs_counted(args).ok_or(Fail::of("ERR invalid numkeys value"))?;
+    let mut words = args;
+    words.next();
+    if words.len() < 2 * count {
         return Err(Fail::arity("msetex"));
     }
-    let pairs = args;
-    args.nth(2 * count - 1);
+    let (all, keys) = (words, Args::rest(words.encoded(), 2 * count));
+    words.nth(2 * count - 1);
     // The options are those of SET, less those that look at a value.
-    let options = Set::parse("msetex", b"", args, call.cx.now())?;
+    let options = Set::parse("msetex", b"", words, call.cx.now())?;
     if options.looks() {
         return Err(Fail::SYNTAX);
     }
-    let names = pairs.take(2 * count).step_by(2);
-    let set = call.as_one_in(names.clone(), |call| {
-        for name in names.clone() {
-            let there = call.is_there(&call.key(name));
-            let wanted = match options.condition {
-                Condition::Absent => !there,
-                Condition::Present => there,
-                Condition::Any | Condition::Equal(_) | Condition::Differs(_) => true,
-            };
-            if !wanted {
-                return Ok::<_, Fail>(false);
+    let expiry = options.expiry;
+    let there = match options.condition {
+        Condition::Absent => Some(false),
+        Condition::Present => Some(true),
+        Condition::Any | Condition::Equal(_) | Condition::Differs(_) => None,
+    };
+    if pairs::in_steps(count, args) && !call.cx.guard.in_transaction() {
+        return pairs::begin(call, Plan { name: "msetex", there, expiry, behind: words.len() }, all);
+    }
+    pairs::telling(call, "msetex", args, |call| {
+        call.as_one_in(keys.step_by(2), |call| {
+            let is_unlike = there.is_some_and(|there| {
+                keys.step_by(2).any(|name| call.is_there(&call.key(name)) != there)
+            });
+            if is_unlike {
+                return call.integer(0);
             }
-        }
-        let values = pairs.skip(1).step_by(2);
-        for (name, value) in names.zip(values) {
-            let key = &call.key(name);
-            let mut attributes = Attributes::default();
-            match options.expiry {
-                Expiry::None => {}
-                Expiry::At(at) => attributes.expires_at = at,
-                Expiry::Keep => {
-                    let there = call.cx.guard.peek(key).hit();
-                    attributes.expires_at = there.map_or(0, |item| item.expires_at());
-                }
-            }
-            call.put(key, value, &attributes, Expect::Any)?;
-        }
-        Ok(true)
-    })?;
-    call.integer(i64::from(set))
+            pairs::store_pairs(call, expiry, keys)?;
+            call.integer(1)
+        })
+    })
 }
