@@ -23,6 +23,7 @@ mod meta;
 mod named;
 mod pairs;
 mod payloads;
+mod pops;
 mod revoked;
 mod ruled;
 mod scripts;

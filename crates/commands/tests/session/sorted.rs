@@ -181,7 +181,7 @@ fn members_of_a_large_sorted_set_are_taken_out_in_steps() {
     assert_eq!(bench.said("ZREMRANGEBYRANK z -300 -1"), ":300\r\n");
     all.truncate(all.len() - 300);
     assert_eq!(texts(&bench.reply("ZRANGE z 0 -1 WITHSCORES")), flat(&all));
-    // ZMPOP, and in a transaction, are one step.
+    // ZMPOP goes in steps as well, and in a transaction all are one step.
     let reply = bench.reply("ZMPOP 1 z MIN COUNT 400");
     assert!(String::from_utf8_lossy(&reply).contains(&all[399].1));
     all.drain(..400);

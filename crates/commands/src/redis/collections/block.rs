@@ -22,6 +22,8 @@
 //! - Lines are by arrival over all workers, one for each key and type: what waits for a list does not hide what waits
 //!   for a sorted set. A command that finds others in line joins it. An LPOP does not: on another worker it may take
 //!   what has just been pushed, and those in line go on waiting in their order.
+//! - **Many are given some at a time.** Who wants more than is taken in one step (`LMPOP` and its kin with COUNT) is served with the
+//!   first of them, which holds up nobody who pushes, and takes the others as one that did not wait (`taking`).
 //! - **Who may not have it any more gets an error.** Before a waiter is claimed it is asked whether its user may still do what
 //!   it asked for, as Redis asks again when it runs the command again: rules may have changed since it joined.
 //! - A push serves 64 at most; the next in line is woken then, and goes on with it.
@@ -37,7 +39,8 @@ use larder_store::End;
 use super::list::{self, end};
 use super::mpop::{self, Asked};
 use super::sorted::{self, Which, which};
-use super::{Call, PRESENT_NS, peek_as};
+use super::taking::{Form, take_first};
+use super::{Call, ELEMENT_ROOM, PRESENT_NS, peek_as};
 use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_null, put_null_array};
@@ -250,10 +253,13 @@ pub(crate) fn wait(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, time
 
 /// Takes what is wanted of the first of the keys that has it, unless others stand in line there; whether it did.
 fn take(call: &mut Call<'_, '_, '_>, want: &Want, keys: Args<'_>) -> Result<bool, Fail> {
-    let mut taken = false;
-    call.spend(keys.len() as u64 * PRESENT_NS);
     // A client that cannot wait stands in no line.
     let waits = !call.cx.guard.in_transaction();
+    if let Some((Form { kind, end, .. }, count)) = want.counted(call.client.resp3) {
+        return take_first(call, keys, (kind, end), count, waits);
+    }
+    let (mut taken, until_ns) = (false, call.step_ns());
+    call.spend(keys.len() as u64 * PRESENT_NS);
     call.as_one_with_room(keys.chain(want.target()), |call| {
         let target = want.target().map(|target| call.key(target));
         for name in keys {
@@ -262,13 +268,14 @@ fn take(call: &mut Call<'_, '_, '_>, want: &Want, keys: Args<'_>) -> Result<bool
             if waits && call.shared.waiters.has_line(call.client.db, want.kind(), name) {
                 continue;
             }
-            let bytes = want.reply_bytes_max(&there, name.len());
+            let portion = want.portion(&there, until_ns);
+            let bytes = portion.bytes + name.len() + 3 * ELEMENT_ROOM;
             if !call.has_room(bytes) {
                 return Ok(Some(bytes));
             }
             let (mark, before) = (call.out.mark(), call.out.own_bytes());
-            let resp3 = call.client.resp3;
-            let given = want.give(&mut call.cx.guard, (&key, target.as_ref()), resp3, call.out, None);
+            let (from, out) = ((&key, target.as_ref()), (&mut *call.out, call.client.resp3));
+            let given = want.give(&mut call.cx.guard, from, &portion, out, None);
             taken = given.inspect_err(|_| call.out.rewind(mark))?;
             call.spend_on_bytes((call.out.own_bytes() - before) as usize);
             return Ok(None);

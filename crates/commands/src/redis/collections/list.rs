@@ -127,12 +127,7 @@ pub(crate) const ROWS: &[Command] = &[
     .doc("1.2.0", "source destination", "As LMOVE source destination RIGHT LEFT."),
     Command::of_collections("lmpop", -4, WRITE | MOVABLEKEYS, mpop::KEYS, |call, args| {
         let mpop::Asked { keys, which, count } = mpop::parse(args, end)?;
-        let places = |list: &Collection<'_>| places_within(list, which, count);
-        mpop::pop(call, keys, Type::List, places, |call, key, places| {
-            let popped = call.cx.guard.list_pop(key, which, places.len())?;
-            put_popped(call.out, which, popped.as_ref());
-            Ok(())
-        })
+        mpop::pop(call, keys, (Type::List, which), count)
     })
     .tells(Tells::By(ChangeOf(|args, _| {
         popped(mpop::parse(args, end).map_or(End::Front, |asked| asked.which))
@@ -204,13 +199,13 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, end: End, nam
         usize::try_from(integer(count).map_err(|_| Fail::NOT_POSITIVE)?).map_err(|_| Fail::NOT_POSITIVE)?;
     let in_steps = !call.cx.guard.in_transaction();
     if count > TAKEN_AT_ONCE && in_steps {
-        return take(call, name, key, (Type::List, end), count);
+        return take(call, key, (Type::List, end), count);
     }
     let free = free_room(call.out);
     let there = peek_as(&mut call.cx.guard, key, Type::List)?;
     let bytes = there.map_or(0, |list| places_bytes_max(&list, end_places(&list, end, count), free));
     if bytes > TAKEN_BYTES && in_steps {
-        return take(call, name, key, (Type::List, end), count);
+        return take(call, key, (Type::List, end), count);
     }
     call.make_room(bytes)?;
     let before = call.out.own_bytes();
@@ -233,7 +228,8 @@ pub(super) fn end_places(list: &Collection<'_>, end: End, count: usize) -> Range
     }
 }
 
-/// The same of those that LMPOP takes: where some of the list lie apart, as many as have [`TAKEN_BYTES`], and one at least.
+/// The same of those that LMPOP takes in a transaction: where some of the list lie apart, as many as have [`TAKEN_BYTES`], and one
+/// at least.
 pub(super) fn places_within(list: &Collection<'_>, end: End, count: usize) -> Range<usize> {
     let places = end_places(list, end, count);
     if list.longest_apart() == 0 || list.bytes() <= TAKEN_BYTES {
@@ -252,7 +248,7 @@ pub(super) fn places_within(list: &Collection<'_>, end: End, count: usize) -> Ra
 }
 
 /// What was taken from an end, that which was there first.
-pub(super) fn put_popped(out: &mut Output, end: End, popped: Option<&Removed<'_>>) {
+fn put_popped(out: &mut Output, end: End, popped: Option<&Removed<'_>>) {
     put_array(out, popped.map_or(0, Removed::len));
     let Some(popped) = popped else { return };
     let list = popped.collection();

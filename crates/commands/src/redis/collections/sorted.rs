@@ -150,14 +150,14 @@ pub(crate) const ROWS: &[Command] = &[
     .weighs(Weighs::Elements(Elements::RemoveRange(By::Lex)))
     .doc("2.8.9", "key min max", "Removes the members between two, where all have one score; how many."),
     Command::of_collection("zpopmin", -2, WRITE | FAST, |call, key, _, args| {
-        pop(call, "zpopmin", key, args, Which::Min)
+        pop(call, key, args, Which::Min)
     })
     .tells(told("zpopmin"))
     .access(&[Access::Take])
     .weighs(Weighs::Elements(Elements::PopScored))
     .doc("5.0.0", "key [count]", "Takes the members with the lowest scores."),
     Command::of_collection("zpopmax", -2, WRITE | FAST, |call, key, _, args| {
-        pop(call, "zpopmax", key, args, Which::Max)
+        pop(call, key, args, Which::Max)
     })
     .tells(told("zpopmax"))
     .access(&[Access::Take])
@@ -165,17 +165,7 @@ pub(crate) const ROWS: &[Command] = &[
     .doc("5.0.0", "key [count]", "Takes the members with the highest scores."),
     Command::of_collections("zmpop", -4, WRITE | MOVABLEKEYS, mpop::KEYS, |call, args| {
         let mpop::Asked { keys, which, count } = mpop::parse(args, which)?;
-        let places = |set: &Collection<'_>| end_places(set, which, count);
-        mpop::pop(call, keys, Type::SortedSet, places, |call, key, _| {
-            let resp3 = call.client.resp3;
-            let popped = take(&mut call.cx.guard, key, which, count)?;
-            put_array(call.out, popped.as_ref().map_or(0, Removed::len));
-            each_popped(popped.as_ref(), which, &mut |entry| {
-                put_array(call.out, 2);
-                Shown::Scores.put(call.out, resp3, entry);
-            });
-            Ok(())
-        })
+        mpop::pop(call, keys, (Type::SortedSet, which.end()), count)
     })
     .tells(Tells::By(ChangeOf(|args, _| {
         popped(mpop::parse(args, which).map_or(Which::Min, |asked| asked.which))
@@ -399,6 +389,16 @@ pub(crate) enum Which {
     Max,
 }
 
+impl Which {
+    /// From which end.
+    pub fn end(self) -> End {
+        match self {
+            Which::Min => End::Front,
+            Which::Max => End::Back,
+        }
+    }
+}
+
 /// What it is called that they are.
 pub(super) const fn popped(which: Which) -> Change {
     change(if matches!(which, Which::Min) { "zpopmin" } else { "zpopmax" })
@@ -445,7 +445,7 @@ pub(super) fn each_popped<'r>(
 }
 
 /// ZPOPMIN, ZPOPMAX
-fn pop(call: &mut Call<'_, '_, '_>, name: &'static str, key: &Key<'_>, args: Args<'_>, which: Which) -> Done {
+fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which) -> Done {
     if args.len() > 1 {
         return Err(Fail::SYNTAX);
     }
@@ -457,8 +457,7 @@ fn pop(call: &mut Call<'_, '_, '_>, name: &'static str, key: &Key<'_>, args: Arg
         None => None,
     };
     if count.is_some_and(|count| count > MEMBERS_AT_ONCE) && !call.cx.guard.in_transaction() {
-        let end = if which == Which::Min { End::Front } else { End::Back };
-        return taking::take(call, name, key, (Type::SortedSet, end), count.unwrap_or(1));
+        return taking::take(call, key, (Type::SortedSet, which.end()), count.unwrap_or(1));
     }
     let places = |set: &Collection<'_>| end_places(set, which, count.unwrap_or(1));
     let free = free_room(call.out);

@@ -1,21 +1,29 @@
 //! LPOP, RPOP, ZPOPMIN, ZPOPMAX of many elements: some at a time, each of which is one moment; the reply is of as many as
-//! there were.
+//! there were. LMPOP, ZMPOP and those that wait (`block`) go on so, with the one key that they have found:
+//!
+//! ```text
+//! LMPOP k1 k2 … ─▶ the first that is there │ all, or the first of many ─▶ some │ some │ … ─▶ the reply
+//!                   └──────────── one moment over the keys ──────────┘
+//! ```
 
-use larder_protocol::resp::HEAD_BYTES_MAX;
-use larder_store::{Collection, End, Entry, Guard, Key, Type};
+use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
+use larder_store::{Collection, End, Entry, Guard, Key, Removed, Type};
 
+use super::list::{self, end_places};
 use super::listing::send;
+use super::sorted::{self, Which};
 use super::{
-    Call, ELEMENT_NS, MANY_BYTES, SCORE_NS, SCORED_NS, Shown, entry_bytes_max, list::end_places, peek_as,
+    Call, ELEMENT_NS, ELEMENT_ROOM, MANY_BYTES, PRESENT_NS, SCORE_NS, SCORED_NS, Shown, entry_bytes_max,
+    peek_as, places_bytes_max,
 };
+use crate::core::events::Change;
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
-use crate::redis::call::has_room;
+use crate::redis::call::{free_room, has_room};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{put_array, put_null_array};
+use crate::redis::reply::{put_array, put_bulk, put_null_array};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::source::Name;
-use crate::redis::table::{self, Command};
 
 /// Elements that are taken at a time, at most, …
 pub(super) const TAKEN_AT_ONCE: usize = 4 << 10;
@@ -26,10 +34,191 @@ pub(super) const TAKEN_BYTES: usize = 4 << 20;
 /// Members that are, each of which is written to two trees.
 pub(super) const MEMBERS_AT_ONCE: usize = 256;
 
-/// Replies `count` elements of an end of a list or a sorted set, and takes them out. `name`: the command's.
+/// Where elements are taken, and how they are replied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    pub kind: Type,
+    pub end: End,
+    pub resp3: bool,
+    /// Behind the name of their key, and each member in an array with its score.
+    pub named: bool,
+}
+
+impl Form {
+    fn shown(self) -> Shown {
+        if self.kind == Type::SortedSet { Shown::Scores } else { Shown::Names }
+    }
+
+    /// What comes before so many of them.
+    pub fn put_head(self, out: &mut Output, key: &[u8], elements: usize) {
+        if !self.named {
+            self.shown().put_head(out, self.resp3, elements);
+            return;
+        }
+        put_array(out, 2);
+        put_bulk(out, key);
+        put_array(out, elements);
+    }
+
+    /// Those that were taken, that which was there first.
+    pub fn put_all(self, out: &mut Output, popped: &Removed<'_>) {
+        let (shown, list) = (self.shown(), popped.collection());
+        // In RESP3 pairs are told apart in any case.
+        let apart = self.named && self.kind == Type::SortedSet && !self.resp3;
+        let mut put = |entry: Entry<'_>| {
+            if apart {
+                put_array(out, 2);
+            }
+            shown.put_one(out, self.resp3, (list, &entry));
+        };
+        match self.end {
+            End::Front => popped.entries().for_each(&mut put),
+            End::Back => popped.entries_back().for_each(&mut put),
+        }
+    }
+
+    /// How it is called that some were.
+    fn change(self) -> Change {
+        match (self.kind, self.end) {
+            (Type::SortedSet, End::Front) => sorted::popped(Which::Min),
+            (Type::SortedSet, End::Back) => sorted::popped(Which::Max),
+            (Type::List | Type::Hash | Type::Set | Type::Stream, end) => list::popped(end),
+        }
+    }
+}
+
+/// What is taken at once of the elements that are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Portion {
+    pub count: usize,
+    /// Bytes that the replies of these take at most.
+    pub bytes: usize,
+    /// So many are to be taken behind them.
+    pub left: usize,
+}
+
+impl Portion {
+    /// All, as in a transaction; of a list that has long elements as many as are one moment.
+    pub fn whole(there: &Collection<'_>, end: End, asked: usize, free: usize) -> Portion {
+        let places = match there.kind() {
+            Type::List => list::places_within(there, end, asked),
+            Type::SortedSet | Type::Hash | Type::Set | Type::Stream => end_places(there, end, asked),
+        };
+        Portion { count: places.len(), bytes: places_bytes_max(there, places, free), left: 0 }
+    }
+
+    /// All, if they are not more than are taken in one step, or else as many as so much time is for.
+    pub fn of_step(
+        there: &Collection<'_>,
+        end: End,
+        asked: usize,
+        (free, until_ns): (usize, u64),
+    ) -> Portion {
+        let ((most, each_ns), asked) = (moment(there.kind()), asked.min(there.len()));
+        if asked <= most {
+            let bytes = places_bytes_max(there, end_places(there, end, asked), free);
+            if bytes <= TAKEN_BYTES {
+                return Portion { count: asked, bytes, left: 0 };
+            }
+        }
+        let most = asked.min(((until_ns / each_ns) as usize).clamp(1, most));
+        let (count, bytes) = measure(there, end, most);
+        Portion { count, bytes, left: asked - count }
+    }
+
+    /// What it takes to take these, beside what copying them does.
+    pub fn ns(&self, kind: Type) -> u64 {
+        self.count as u64 * moment(kind).1
+    }
+}
+
+/// Replies `count` elements of an end of the first of some collections that is there, behind the name of its key, and takes them
+/// out; false if none is. Of more than are taken in one step the first are, as one moment over all keys, and the others of that key
+/// in steps. `waits`: a key at which others stand in line is theirs.
+///
+/// # Errors
+/// The first that is there is of another type; there is no room for its reply.
+pub(super) fn take_first(
+    call: &mut Call<'_, '_, '_>,
+    keys: Args<'_>,
+    (kind, end): (Type, End),
+    count: usize,
+    waits: bool,
+) -> Result<bool, Fail> {
+    call.spend(keys.len() as u64 * PRESENT_NS);
+    let (whole, until_ns) = (call.cx.guard.in_transaction(), call.step_ns());
+    let form = Form { kind, end, resp3: call.client.resp3, named: true };
+    let (mut found, mut rest) = (false, None);
+    call.as_one_with_room(keys, |call| {
+        for name in keys {
+            let (key, free) = (call.key(name), free_room(call.out));
+            let Some(there) = peek_as(&mut call.cx.guard, &key, kind)? else { continue };
+            if waits && call.shared.waiters.has_line(call.client.db, kind, name) {
+                continue;
+            }
+            let portion = if whole {
+                Portion::whole(&there, end, count, free)
+            } else {
+                Portion::of_step(&there, end, count, (free, until_ns))
+            };
+            let bytes = portion.bytes + name.len() + 3 * ELEMENT_ROOM;
+            if !call.has_room(bytes) {
+                return Ok(Some(bytes));
+            }
+            let (mark, from) = (call.out.mark(), call.out.end());
+            if portion.left == 0 {
+                form.put_head(call.out, name, portion.count);
+            }
+            match pop(&mut call.cx.guard, &key, (kind, end), portion.count) {
+                Ok(None) => {}
+                Ok(Some(popped)) => form.put_all(call.out, &popped),
+                Err(fail) => {
+                    call.out.rewind(mark);
+                    return Err(fail);
+                }
+            }
+            found = true;
+            if !whole {
+                call.spend_on(portion.count, moment(kind).1);
+            }
+            call.spend_on_bytes(call.out.end() - from);
+            if portion.left > 0 {
+                let kept = call.out.beside(call.out.between(from, call.out.end()));
+                call.out.rewind(mark);
+                rest = Some((name, portion, kept));
+            }
+            return Ok(None);
+        }
+        Ok(None)
+    })?;
+    if let Some((name, portion, kept)) = rest {
+        go_on(call, name, form, portion, kept);
+    }
+    Ok(found)
+}
+
+/// Goes on with elements of a key, some of which were taken, whose replies are kept.
+pub(super) fn go_on(call: &mut Call<'_, '_, '_>, name: &[u8], form: Form, portion: Portion, kept: Output) {
+    let name = Name::charged(call, name);
+    call.go_on_with(Taking { name, form, left: portion.left, taken: portion.count, kept, sent: 0 });
+}
+
+/// Takes so many elements out of a collection, which is held.
+fn pop<'r>(
+    guard: &'r mut Guard<'_>,
+    key: &Key<'_>,
+    (kind, end): (Type, End),
+    count: usize,
+) -> Result<Option<Removed<'r>>, Fail> {
+    Ok(match kind {
+        Type::SortedSet => guard.sorted_remove(key, |set| end_places(set, end, count))?,
+        Type::List | Type::Hash | Type::Set | Type::Stream => guard.list_pop(key, end, count)?,
+    })
+}
+
+/// Replies `count` elements of an end of a list or a sorted set, and takes them out.
 pub(super) fn take(
     call: &mut Call<'_, '_, '_>,
-    name: &'static str,
     key: &Key<'_>,
     (kind, end): (Type, End),
     count: usize,
@@ -44,16 +233,11 @@ pub(super) fn take(
     };
     // What others add meanwhile is not taken beyond that.
     let left = count.min(there.len());
-    let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
     let name = Name::kept(call, key.bytes())?;
     let kept = Output::charged(u64::MAX, call.cx.guard.store(), 0);
-    call.go_on_with(Taking { row, name, kind, end, resp3, left, taken: 0, kept, sent: 0 });
+    let form = Form { kind, end, resp3, named: false };
+    call.go_on_with(Taking { name, form, left, taken: 0, kept, sent: 0 });
     Ok(())
-}
-
-/// What is replied of each element.
-fn shown(kind: Type) -> Shown {
-    if kind == Type::SortedSet { Shown::Scores } else { Shown::Names }
 }
 
 /// How many elements are taken at a time, and what each takes.
@@ -75,28 +259,19 @@ enum Taken {
 /// Takes some elements, and replies them.
 fn take_some(
     guard: &mut Guard<'_>,
-    (out, resp3): (&mut Output, bool),
+    out: &mut Output,
     key: &Key<'_>,
-    (kind, end): (Type, End),
+    form: Form,
     most: usize,
 ) -> Result<Taken, Fail> {
+    let Form { kind, end, .. } = form;
     let Some(there) = peek_as(guard, key, kind)? else { return Ok(Taken::Elements(0, 0)) };
     let (count, bytes) = measure(&there, end, most);
     if !has_room(out, bytes) {
         return Ok(Taken::Needs(bytes));
     }
-    let popped = match kind {
-        Type::SortedSet => guard.sorted_remove(key, |set| end_places(set, end, count))?,
-        Type::List | Type::Hash | Type::Set | Type::Stream => guard.list_pop(key, end, count)?,
-    };
-    let Some(popped) = popped else { return Ok(Taken::Elements(0, 0)) };
-    let shown = shown(kind);
-    let list = popped.collection();
-    let mut put = |entry: Entry<'_>| shown.put_one(out, resp3, (list, &entry));
-    match end {
-        End::Front => popped.entries().for_each(&mut put),
-        End::Back => popped.entries_back().for_each(&mut put),
-    }
+    let Some(popped) = pop(guard, key, (kind, end), count)? else { return Ok(Taken::Elements(0, 0)) };
+    form.put_all(out, &popped);
     Ok(Taken::Elements(popped.len(), bytes as u64))
 }
 
@@ -121,11 +296,8 @@ fn measure(there: &Collection<'_>, end: End, most: usize) -> (usize, usize) {
 /// Elements that are taken some at a time.
 #[derive(Debug)]
 struct Taking {
-    row: &'static Command,
     name: Name,
-    kind: Type,
-    end: End,
-    resp3: bool,
+    form: Form,
     /// How many are still to be taken.
     left: usize,
     taken: usize,
@@ -137,16 +309,14 @@ struct Taking {
 impl Taking {
     /// Takes some; how many, and what that took.
     fn take_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(usize, u64), Fail> {
-        let Taking { row, name, kind, end, resp3, left, kept, .. } = self;
-        let (most, each_ns) = moment(*kind);
+        let Taking { name, form, left, kept, .. } = self;
+        let (form, (most, each_ns)) = (*form, moment(form.kind));
         let most = (*left).min(((call.step_ns() / each_ns) as usize).clamp(1, most));
         loop {
             let key = name.key(call);
             let mut taken = Taken::Elements(0, 0);
-            call.tell_around_key(row, key.bytes(), |call| {
-                taken = call.as_one([key], |call| {
-                    take_some(&mut call.cx.guard, (kept, *resp3), &key, (*kind, *end), most)
-                })?;
+            call.tell_change_around(&form.change(), key.bytes(), |call| {
+                taken = call.as_one([key], |call| take_some(&mut call.cx.guard, kept, &key, form, most))?;
                 Ok(())
             })?;
             match taken {
@@ -174,7 +344,8 @@ impl Job for Taking {
             if self.left > 0 {
                 return Ok(Step::More);
             }
-            shown(self.kind).put_head(call.out, self.resp3, self.taken);
+            let key = self.name.key(call);
+            self.form.put_head(call.out, key.bytes(), self.taken);
         }
         Ok(send(call, &self.kept, &mut self.sent))
     }

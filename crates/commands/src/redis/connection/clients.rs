@@ -64,11 +64,8 @@ pub(crate) const ROWS: &[Command] = &[
         "ON|OFF|SKIP",
         "Whether commands are answered.",
     ),
-    Command::args("client|no-evict", 3, RULES | SETTLES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, no_evict).doc(
-        "7.0.0",
-        "ON|OFF",
-        "Accepted: connections are not closed for want of memory.",
-    ),
+    Command::args("client|no-evict", 3, RULES | SETTLES | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, no_evict)
+        .doc("7.0.0", "ON|OFF", "Accepted: connections are not closed for want of memory."),
     Command::args("client|no-touch", 3, PLAIN | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, no_touch).doc(
         "7.2.0",
         "ON|OFF",

@@ -2,7 +2,7 @@
 
 use larder_protocol::resp::Args;
 
-use crate::core::events::{Seen, seen};
+use crate::core::events::{Change, Seen, seen};
 use crate::core::watchers::{Looked, Stored};
 use crate::redis::call::Call;
 use crate::redis::fail::Done;
@@ -168,6 +168,16 @@ impl Call<'_, '_, '_> {
             Some(Tells::Each(change) | Tells::EachAnd(change, _)) => change,
             Some(Tells::By(ChangeOf(change))) => change(Args::EMPTY, 0),
         };
+        self.tell_change_around(&change, key, run)
+    }
+
+    /// The same of a moment that may change its key so.
+    pub fn tell_change_around(
+        &mut self,
+        change: &Change,
+        key: &[u8],
+        run: impl FnOnce(&mut Self) -> Done,
+    ) -> Done {
         if !self.cx.shared.events.any() {
             return run(self);
         }
@@ -175,7 +185,7 @@ impl Call<'_, '_, '_> {
         let done = run(self);
         let is = self.seen(key);
         if was != is {
-            self.cx.tell_change(&change, self.client.db, key, was, is);
+            self.cx.tell_change(change, self.client.db, key, was, is);
         }
         done
     }

@@ -249,9 +249,8 @@ pub(crate) fn msetex(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     }
     pairs::telling(call, "msetex", args, |call| {
         call.as_one_in(keys.step_by(2), |call| {
-            let is_unlike = there.is_some_and(|there| {
-                keys.step_by(2).any(|name| call.is_there(&call.key(name)) != there)
-            });
+            let is_unlike = there
+                .is_some_and(|there| keys.step_by(2).any(|name| call.is_there(&call.key(name)) != there));
             if is_unlike {
                 return call.integer(0);
             }

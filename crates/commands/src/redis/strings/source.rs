@@ -33,6 +33,13 @@ impl Name {
         Ok(Name { _held: Some(held), ..named })
     }
 
+    /// The same where it is not refused: what was taken of the key is nowhere else.
+    pub fn charged(call: &mut Call<'_, '_, '_>, name: &[u8]) -> Name {
+        let held = Heap::charge(call, name.len());
+        let named = Name::of(call, call.client.db, &call.key(name));
+        Name { _held: Some(held), ..named }
+    }
+
     /// The same, for a step.
     pub fn for_now(&self) -> Name {
         Name { db: self.db, database: self.database, key: self.key.clone(), _held: None }

@@ -9,6 +9,7 @@ use super::waiters::{Left, Served, Stands, Waiter, Waiters};
 use crate::core::output::Output;
 use crate::redis::call::Call;
 use crate::redis::collections::listing::send;
+use crate::redis::collections::taking;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null_array;
 use crate::redis::steps::job::{Job, Step};
@@ -166,6 +167,12 @@ impl Job for Blocked {
         }
         let Some(served) = self.waiter.take_served() else { return Ok(Step::Done) };
         served.done?;
+        let counted = self.waiter.want.counted(self.waiter.resp3);
+        if let (Some(portion), Some((form, _))) = (served.begun, counted) {
+            // What comes is taken beside others, as by one that did not wait.
+            taking::go_on(call, &served.key, form, portion, served.reply);
+            return Ok(Step::Done);
+        }
         let reply = self.reply.insert(served.reply);
         Ok(send(call, reply, &mut self.sent))
     }

@@ -12,8 +12,8 @@ use crate::core::output::Output;
 use crate::core::shared::Shared;
 use crate::core::work::copying_ns;
 use crate::redis::call::{ELEMENT_BYTES, REPLY_BYTES_FREE};
-use crate::redis::collections::peek_as;
 use crate::redis::collections::stream::trimming;
+use crate::redis::collections::{ELEMENT_ROOM, peek_as};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null_array;
 
@@ -46,9 +46,9 @@ pub(crate) struct Serving<'s, 'w> {
 }
 
 /// As how many that are served so many bytes count, each of which is copied into a reply, and to where it is kept until
-/// the client has that, or to another list.
-fn as_served(bytes: u64) -> isize {
-    (copying_ns(2 * bytes) / SERVE_NS) as isize
+/// the client has that, or to another list; and what takes so much time beside that.
+fn as_served(bytes: u64, beside_ns: u64) -> isize {
+    ((copying_ns(2 * bytes) + beside_ns) / SERVE_NS) as isize
 }
 
 /// How often it is tried to put this back.
@@ -63,8 +63,8 @@ fn done_of(left: isize) -> usize {
 
 /// What came of the first in line.
 enum First {
-    /// It has what it waited for, of so many bytes.
-    Served(u64),
+    /// It has what it waited for, or the first of that, which counts as so many.
+    Served(isize),
     /// It waits no more, or has gone.
     Gone,
     /// There is nothing for it.
@@ -123,8 +123,8 @@ impl Serving<'_, '_> {
                 }
                 self.waiters.leave_lines(&waiter);
                 *left -= 1 + (waiter.keys.len() / LINES_AS_ONE) as isize;
-                if let First::Served(bytes) = first {
-                    *left -= as_served(bytes);
+                if let First::Served(given) = first {
+                    *left -= given;
                     waiter.wake(self.host);
                 }
             }
@@ -225,7 +225,8 @@ impl Serving<'_, '_> {
                 put_null_array(&mut reply, waiter.resp3);
             }
         });
-        let served = Served { reply, done, taken: Taken::default(), key: key.bytes().into(), moment };
+        let (taken, key) = (Taken::default(), key.bytes().into());
+        let served = Served { reply, done, begun: None, taken, key, moment };
         if waiter.serve(served).is_none() { First::Served(0) } else { First::Gone }
     }
 
@@ -307,7 +308,8 @@ impl Serving<'_, '_> {
         }
         let moment = self.guard.moment(waiter.db);
         let reply = Output::charged(u64::MAX, self.guard.store(), 0);
-        let served = Served { reply, done: Err(fail), taken: Taken::default(), key: name.into(), moment };
+        let (taken, key) = (Taken::default(), name.into());
+        let served = Served { reply, done: Err(fail), begun: None, taken, key, moment };
         if waiter.serve(served).is_none() { First::Served(0) } else { First::Gone }
     }
 
@@ -336,7 +338,8 @@ impl Serving<'_, '_> {
     /// The key is held: it is looked at, the first in line is claimed, and given what it waits for.
     fn give(&mut self, key: &Key<'_>, target: Option<&Key<'_>>, waiter: &Waiter, moment: Moment) -> First {
         let Ok(Some(there)) = peek_as(self.guard, key, waiter.want.kind()) else { return First::Nothing };
-        let bytes = waiter.want.reply_bytes_max(&there, key.bytes().len()) as u64;
+        let portion = waiter.want.portion(&there, SERVED_AT_ONCE as u64 * SERVE_NS);
+        let bytes = (portion.bytes + key.bytes().len() + 3 * ELEMENT_ROOM) as u64;
         if !waiter.claim() {
             return First::Gone;
         }
@@ -353,10 +356,12 @@ impl Serving<'_, '_> {
                 // What moves an element looks for room before it takes it.
                 reply.room(bytes as usize);
             }
-            waiter.want.give(self.guard, (key, target), waiter.resp3, &mut reply, Some(&mut taken))
+            let out = (&mut reply, waiter.resp3);
+            waiter.want.give(self.guard, (key, target), &portion, out, Some(&mut taken))
         } else {
             Err(Fail::HELD)
         };
+        let begun = (matches!(given, Ok(true)) && portion.left > 0).then_some(portion);
         let done = match given {
             Ok(true) => Ok(()),
             // The key is held, and it was there a moment ago. Who is claimed has a reply in any case.
@@ -366,9 +371,10 @@ impl Serving<'_, '_> {
             }
             Err(fail) => Err(fail),
         };
-        let served_bytes = reply.own_bytes();
-        match waiter.serve(Served { reply, done, taken, key: key.bytes().into(), moment }) {
-            None => First::Served(served_bytes),
+        let beside_ns = portion.ns(waiter.want.kind()).saturating_sub(SERVE_NS);
+        let given = as_served(reply.own_bytes(), beside_ns);
+        match waiter.serve(Served { reply, done, begun, taken, key: key.bytes().into(), moment }) {
+            None => First::Served(given),
             Some(Served { taken, key: name, .. }) => {
                 // Nobody has seen that it was not there.
                 if taken.put_back(self.guard, key).is_err() {

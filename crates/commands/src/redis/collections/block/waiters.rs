@@ -25,6 +25,7 @@ use crate::core::acl::log::REFUSAL_NS;
 use crate::core::acl::log::Whence;
 use crate::core::host::Host;
 use crate::core::output::Output;
+use crate::redis::collections::taking::Portion;
 use crate::redis::connection::client::{Client, ClientFacts};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::permissions::{check_waiting, note_denied, told};
@@ -74,6 +75,8 @@ pub(crate) enum Unblock {
 pub(super) struct Served {
     pub reply: Output,
     pub done: Done,
+    /// What was taken at once, if there is more to be taken: the reply is of these elements, and has no head.
+    pub begun: Option<Portion>,
     /// To be put back if it does not reach the client, and to which of its keys.
     pub taken: Taken,
     pub key: Box<[u8]>,
@@ -362,7 +365,7 @@ impl Waiters {
     }
 
     /// Somebody stands in line at a key.
-    pub(super) fn has_line(&self, db: u8, kind: Type, key: &[u8]) -> bool {
+    pub(in crate::redis) fn has_line(&self, db: u8, kind: Type, key: &[u8]) -> bool {
         self.keys() > 0 && self.first(db, kind, key).is_some()
     }
 

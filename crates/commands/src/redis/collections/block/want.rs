@@ -1,9 +1,7 @@
 //! What is wanted of a key: elements of a list, an element for another list, members of a sorted set, or entries of a
 //! stream. How it is given, and how it is put back.
 
-use std::ops::Range;
-
-use larder_store::{Collection, End, Guard, Key, ScoreRule, StreamId, Type};
+use larder_store::{Collection, End, Guard, Key, Removed, ScoreRule, StreamId, Type};
 
 use crate::core::events::Change;
 use crate::core::held::Held;
@@ -13,7 +11,8 @@ use crate::redis::collections::copied::Copied;
 use crate::redis::collections::sorted::{self, Which};
 use crate::redis::collections::stream;
 use crate::redis::collections::stream::reading;
-use crate::redis::collections::{ELEMENT_ROOM, Shown, list, peek_as, places_bytes_max, put_element_of};
+use crate::redis::collections::taking::{Form, Portion};
+use crate::redis::collections::{Shown, list, put_element_of};
 use crate::redis::fail::Fail;
 use crate::redis::reply::{put_array, put_bulk};
 
@@ -119,18 +118,28 @@ impl Want {
         }
     }
 
-    fn places(&self, there: &Collection<'_>) -> Range<usize> {
-        match self {
-            Want::Elements { end, count } => list::places_within(there, *end, count.unwrap_or(1)),
-            Want::Members { which, count } => sorted::end_places(there, *which, count.unwrap_or(1)),
-            Want::Move { from, .. } => list::end_places(there, *from, 1),
-            Want::Entries { .. } | Want::Delivery { .. } => 0..0,
-        }
+    /// How elements of a key are taken and replied of which it says how many it wants, and how many these are.
+    pub fn counted(&self, resp3: bool) -> Option<(Form, usize)> {
+        let (kind, end, count) = match self {
+            Want::Elements { end, count } => (Type::List, *end, (*count)?),
+            Want::Members { which, count } => (Type::SortedSet, which.end(), (*count)?),
+            Want::Move { .. } | Want::Entries { .. } | Want::Delivery { .. } => return None,
+        };
+        Some((Form { kind, end, resp3, named: true }, count))
     }
 
-    /// Bytes that the reply takes at most.
-    pub fn reply_bytes_max(&self, there: &Collection<'_>, key_bytes: usize) -> usize {
-        places_bytes_max(there, self.places(there), REPLY_BYTES_FREE as usize) + key_bytes + 3 * ELEMENT_ROOM
+    /// What it is given at once of a collection that is there, no stream, in so much time.
+    pub fn portion(&self, there: &Collection<'_>, until_ns: u64) -> Portion {
+        let free = REPLY_BYTES_FREE as usize;
+        let end = match self {
+            Want::Elements { end, .. } | Want::Move { from: end, .. } => *end,
+            Want::Members { which, .. } => which.end(),
+            Want::Entries { .. } | Want::Delivery { .. } => End::Front,
+        };
+        match self.counted(false) {
+            Some((_, count)) => Portion::of_step(there, end, count, (free, until_ns)),
+            None => Portion::whole(there, end, 1, free),
+        }
     }
 
     /// How much what is taken takes beside the reply until the client has that, in bytes of it: they are copied, and where each
@@ -142,8 +151,9 @@ impl Want {
         }
     }
 
-    /// Takes it out of the key, no stream, which is held with the target, and writes the reply; false if there is nothing. What was
-    /// taken is noted in `taken`, too, unless it has gone to the target.
+    /// Takes as much of it as is said out of the key, no stream, which is held with the target, and writes the reply, or what comes
+    /// behind its head if there is more to be taken; false if there is nothing. What was taken is noted in `taken`, too, unless
+    /// it has gone to the target.
     ///
     /// # Errors
     /// Nothing is taken then, nor replied.
@@ -151,22 +161,22 @@ impl Want {
         &self,
         guard: &mut Guard<'_>,
         (key, target): (&Key<'_>, Option<&Key<'_>>),
-        resp3: bool,
-        out: &mut Output,
+        portion: &Portion,
+        (out, resp3): (&mut Output, bool),
         taken: Option<&mut Taken>,
     ) -> Result<bool, Fail> {
+        let counted = self.counted(resp3);
         match self {
-            Want::Elements { end, count } => {
-                let Some(list) = peek_as(guard, key, Type::List)? else { return Ok(false) };
-                let most = list::places_within(&list, *end, count.unwrap_or(1)).len();
-                let Some(popped) = guard.list_pop(key, *end, most)? else { return Ok(false) };
-                put_array(out, 2);
-                put_bulk(out, key.bytes());
-                match count {
-                    None => popped
-                        .entries()
-                        .for_each(|entry| put_element_of(out, popped.collection(), &entry.name)),
-                    Some(_) => list::put_popped(out, *end, Some(&popped)),
+            Want::Elements { end, .. } => {
+                let Some(popped) = guard.list_pop(key, *end, portion.count)? else { return Ok(false) };
+                match counted {
+                    None => {
+                        put_array(out, 2);
+                        put_bulk(out, key.bytes());
+                        let list = popped.collection();
+                        popped.entries().for_each(|entry| put_element_of(out, list, &entry.name));
+                    }
+                    Some((form, _)) => put_portion(out, form, key, portion, &popped),
                 }
                 if let Some(taken) = taken {
                     taken.whence = Whence::List(*end);
@@ -174,20 +184,19 @@ impl Want {
                     popped.entries().for_each(|entry| taken.names.push_element_of(list, &entry.name));
                 }
             }
-            Want::Members { which, count } => {
-                let popped = sorted::take(guard, key, *which, count.unwrap_or(1))?;
+            Want::Members { which, .. } => {
+                let popped = sorted::take(guard, key, *which, portion.count)?;
                 let Some(popped) = popped else { return Ok(false) };
-                put_array(out, if count.is_some() { 2 } else { 3 });
-                put_bulk(out, key.bytes());
-                if count.is_some() {
-                    put_array(out, popped.len());
-                }
-                sorted::each_popped(Some(&popped), *which, &mut |entry| {
-                    if count.is_some() {
-                        put_array(out, 2);
+                match counted {
+                    None => {
+                        put_array(out, 3);
+                        put_bulk(out, key.bytes());
+                        sorted::each_popped(Some(&popped), *which, &mut |entry| {
+                            Shown::Scores.put(out, resp3, entry);
+                        });
                     }
-                    Shown::Scores.put(out, resp3, entry);
-                });
+                    Some((form, _)) => put_portion(out, form, key, portion, &popped),
+                }
                 if let Some(taken) = taken {
                     taken.whence = Whence::SortedSet;
                     for entry in popped.entries() {
@@ -210,6 +219,14 @@ impl Want {
         }
         Ok(true)
     }
+}
+
+/// Replies of a key what was taken of it; only that, if there is more to be taken.
+fn put_portion(out: &mut Output, form: Form, key: &Key<'_>, portion: &Portion, popped: &Removed<'_>) {
+    if portion.left == 0 {
+        form.put_head(out, key.bytes(), popped.len());
+    }
+    form.put_all(out, popped);
 }
 
 /// What was taken of a key, in the order in which it was there.
