@@ -4,6 +4,7 @@
 //! path it stores one word, the time of the last receive, in memory that only it writes; of a
 //! connection whose replies wait, also since when.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -117,6 +118,19 @@ pub struct Standing {
     pub index: usize,
     /// When its replies moved last.
     pub since: Millis,
+    /// Bytes that it holds for them.
+    pub bytes: u64,
+}
+
+/// What is found of connections whose replies wait.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Stood {
+    /// Of those that have stood for long enough the ones that hold most, the largest first.
+    pub largest: Vec<Standing>,
+    /// What all of them hold that have stood for so long.
+    pub bytes: u64,
+    /// How many hold enough, for however long they have stood.
+    pub count: usize,
 }
 
 /// A connection whose request has come in part.
@@ -167,29 +181,35 @@ impl Table {
             .map_or(MOVES, |facts| facts.stands_since.load(Relaxed))
     }
 
-    /// The connections whose replies have stood for longest, `most` at most, longest first, of those where `bytes_min` or
-    /// more wait; and how many these are.
-    pub fn standing(&self, bytes_min: u64, most: usize) -> (Vec<Standing>, usize) {
-        let (mut longest, mut count) = (Vec::with_capacity(most + 1), 0);
+    /// The connections whose replies have not moved since `until`, `most` at most, those that hold most first, of equal ones
+    /// those that have stood for longer; of these that hold less than `bytes_min` none is listed or counted, but all are
+    /// part of the sum.
+    pub fn standing(&self, until: Millis, bytes_min: u64, most: usize) -> Stood {
+        let mut stood = Stood { largest: Vec::with_capacity(most + 1), ..Stood::default() };
         for worker in 0..self.workers.len() {
             for (index, facts) in self.rows(worker).iter().enumerate() {
                 let Some(facts) = facts else { continue };
-                if facts.waiting_bytes.load(Relaxed) < bytes_min {
-                    continue;
-                }
                 let since = facts.stands_since.load(Relaxed);
                 if since == MOVES {
                     continue;
                 }
-                count += 1;
-                let at = longest.partition_point(|one: &Standing| one.since <= since);
+                let bytes = facts.waiting_bytes.load(Relaxed);
+                let (stands, is_enough) = (since <= until, bytes >= bytes_min);
+                stood.count += usize::from(is_enough);
+                stood.bytes += if stands { bytes } else { 0 };
+                if !stands || !is_enough {
+                    continue;
+                }
+                let largest = &mut stood.largest;
+                let rank = (bytes, Reverse(since));
+                let at = largest.partition_point(|one| (one.bytes, Reverse(one.since)) >= rank);
                 if at < most {
-                    longest.insert(at, Standing { worker, index, since });
-                    longest.truncate(most);
+                    largest.insert(at, Standing { worker, index, since, bytes });
+                    largest.truncate(most);
                 }
             }
         }
-        (longest, count)
+        stood
     }
 
     /// The connections whose requests have come in part and did not go on for longest, `most` at most, longest
@@ -267,13 +287,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_one_that_has_stood_for_longest_is_found_wherever_it_is() {
+    fn those_that_hold_most_are_found_wherever_they_are_once_they_have_stood() {
         let table = Table::new(2);
-        let longest = |bytes_min| {
-            let (longest, count) = table.standing(bytes_min, 2);
-            (longest.iter().map(|one| (one.worker, one.index, one.since)).collect::<Vec<_>>(), count)
+        let standing = |until, bytes_min| {
+            let Stood { largest, bytes, count } = table.standing(until, bytes_min, 2);
+            let places: Vec<_> = largest.iter().map(|one| (one.worker, one.index, one.bytes)).collect();
+            (places, bytes, count)
         };
-        assert_eq!(longest(0), (vec![], 0));
+        assert_eq!(standing(9, 0), (vec![], 0, 0));
         let since = [(0, 0, Some(7), 100), (0, 1, None, 0), (1, 0, Some(5), 99), (1, 3, Some(9), 200)];
         for (worker, index, since, bytes) in since {
             let facts = Arc::new(ConnectionFacts::new(Address::Unix("/x".into()), 0, 5));
@@ -282,14 +303,27 @@ mod tests {
             }
             table.enter(worker, index, facts);
         }
-        assert_eq!(longest(99), (vec![(1, 0, 5), (0, 0, 7)], 3));
-        assert_eq!(longest(100), (vec![(0, 0, 7), (1, 3, 9)], 2));
-        assert_eq!(longest(101), (vec![(1, 3, 9)], 1));
-        assert_eq!(longest(201), (vec![], 0));
-        table.strike(1, 0);
-        assert_eq!(longest(0), (vec![(0, 0, 7), (1, 3, 9)], 2));
+        assert_eq!(standing(9, 99), (vec![(1, 3, 200), (0, 0, 100)], 399, 3));
+        assert_eq!(standing(9, 100), (vec![(1, 3, 200), (0, 0, 100)], 399, 2));
+        assert_eq!(standing(9, 201), (vec![], 399, 0));
+        assert_eq!(standing(8, 0), (vec![(0, 0, 100), (1, 0, 99)], 199, 3), "one moves, and counts");
+        assert_eq!(standing(7, 0), (vec![(0, 0, 100), (1, 0, 99)], 199, 3));
+        assert_eq!(standing(6, 0), (vec![(1, 0, 99)], 99, 3));
+        assert_eq!(standing(4, 0), (vec![], 0, 3));
         table.strike(1, 3);
-        assert_eq!(longest(0), (vec![(0, 0, 7)], 1), "one that moves does not count");
+        assert_eq!(standing(9, 100), (vec![(0, 0, 100)], 199, 1), "one that moves does not count");
+    }
+
+    #[test]
+    fn of_those_that_hold_as_much_the_one_that_has_stood_for_longest_is_first() {
+        let table = Table::new(1);
+        for (index, since) in [6, 4, 5].into_iter().enumerate() {
+            let facts = Arc::new(ConnectionFacts::new(Address::Unix("/x".into()), 0, 0));
+            facts.stands(false, since, 10);
+            table.enter(0, index, facts);
+        }
+        let largest = table.standing(9, 0, 2).largest;
+        assert_eq!(largest.iter().map(|one| one.since).collect::<Vec<_>>(), [4, 5]);
     }
 
     #[test]

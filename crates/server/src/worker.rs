@@ -14,6 +14,8 @@
 mod half_open_on_sim;
 pub(crate) mod handling;
 #[cfg(test)]
+mod holding_on_sim;
+#[cfg(test)]
 mod messages_on_sim;
 #[cfg(test)]
 mod on_sim;

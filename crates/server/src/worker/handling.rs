@@ -100,8 +100,9 @@ impl Service {
         if unsent == 0 {
             connection.facts.moves();
         } else {
-            // What it has still to reply is given back with them.
-            connection.facts.stands(moved, self.now, unsent + connection.session.held_bytes());
+            // Room beside them, and what it has still to reply, is given back with them.
+            let holds = unsent.max(connection.held as u64) + connection.session.held_bytes();
+            connection.facts.stands(moved, self.now, holds);
         }
         connection.session.show_output(connection.held as u64);
         if let Some(limit) = connection.session.output_limit(&self.hub.shared) {

@@ -14,7 +14,7 @@ use crate::crowd::Crowd;
 use crate::hub::{Hub, Shed};
 use crate::log::Rarely;
 use crate::overflow::Overflow;
-use crate::table::{ConnectionFacts, Standing};
+use crate::table::{ConnectionFacts, Standing, Stood};
 
 /// A session stops and its replies are sent when so many bytes of them wait: what a socket takes at
 /// once, and what a processor's second cache holds.
@@ -43,8 +43,14 @@ const SHED_AFTER_MS: Millis = 250;
 const SHED_BYTES_MIN: u64 = 16 << 10;
 const SHED_REST_SHARE: u64 = 4;
 
-/// Connections closed at a time while others hold more than they may.
+/// Nor are replies that one turn leaves behind, as long as all that have stood hold no more than that part: whoever reads,
+/// and was kept from it on a busy machine, has no more of them.
+const SHED_BYTES_SMALL: u64 = SEND_AT_BYTES;
+
+/// Connections closed at a time while others hold more than they may …
 const SHED_MAX: usize = 16;
+/// … until what is held is one part in this many below it.
+const SHED_ROOM_SHARE: u64 = 8;
 
 /// So long after a value was refused for want of memory a connection is closed for it.
 const SHED_WITHIN_MS: Millis = 1000;
@@ -322,8 +328,8 @@ impl Service {
         }
     }
 
-    /// Closes connections that stand still and hold memory that others need: one for a value that was
-    /// refused, more while they hold more than they may. True while there may be more to close.
+    /// Closes connections that stand still and hold memory that others need, those that hold most before others: one for a
+    /// value that was refused, more while they hold more than they may. True while there may be more to close.
     pub(super) fn shed<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) -> bool {
         let hub = Arc::clone(&self.hub);
         let now = events.now();
@@ -331,17 +337,27 @@ impl Service {
             self.shed_until = now + SHED_WITHIN_MS;
         }
         let wanted = if self.short { SHED_MAX } else { usize::from(now < self.shed_until) };
+        let max = hub.store.held_bytes_max();
         let connections = hub.connections().max(1) as u64;
-        let bytes_min = (hub.store.held_bytes_max() / SHED_REST_SHARE / connections).min(SHED_BYTES_MIN);
-        let (longest, count) =
-            if wanted > 0 { hub.table.standing(bytes_min, wanted) } else { (Vec::new(), 0) };
-        for (nth, Standing { worker, index, since }) in longest.into_iter().enumerate() {
-            let alone = nth + 1 == count;
+        let bytes_min = (max / SHED_REST_SHARE / connections).min(SHED_BYTES_MIN);
+        let Stood { largest, bytes: mut left, count } = match now.checked_sub(SHED_AFTER_MS) {
+            Some(until) if wanted > 0 => hub.table.standing(until, bytes_min, wanted),
+            Some(_) | None => Stood::default(),
+        };
+        for (nth, Standing { worker, index, since, bytes }) in largest.into_iter().enumerate() {
+            let refused = now < self.shed_until;
+            let has_room = hub.store.held_bytes() < max - max / SHED_ROOM_SHARE;
             // One value alone may be more than the share: its only reader takes the time it needs, until
             // another wants the memory.
-            if now < since + SHED_AFTER_MS || alone && now >= self.shed_until {
+            let alone = nth + 1 == count;
+            if !refused && (has_room || alone) {
                 break;
             }
+            // Those that are left hold little: what is missing is held by others, which move.
+            if bytes < SHED_BYTES_SMALL && left <= max / SHED_REST_SHARE {
+                break;
+            }
+            left = left.saturating_sub(bytes);
             self.shed_until = 0;
             if worker == self.index {
                 self.shed_one(events, index, Closed::Shed);
