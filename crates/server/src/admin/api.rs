@@ -25,6 +25,8 @@ const CONNECTIONS_MAX: usize = 4096;
 const CONNECTIONS_AT_ONCE: usize = 64;
 /// Bytes of an answer of many rows, …
 const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// … of what it may take while it is made whatever connections hold: whoever watches is to see what holds so much, …
+const SPARE_BYTES: u64 = 1 << 20;
 /// … of what is behind them, …
 const TAIL_BYTES: usize = 128;
 /// … of a connection's row, whose addresses may be paths, …
@@ -178,10 +180,11 @@ pub fn findings(routes: &Routes) -> Answer {
 }
 
 /// An answer of many rows, written as they come, up to [`ANSWER_BYTES_MAX`], and charged as what connections hold before it
-/// grows; what it holds when it is made is charged to its connection.
+/// grows; what it holds when it is made is charged to its connection. One is made at a time, so that what they may take beyond
+/// what connections may hold is [`SPARE_BYTES`] together.
 pub(super) struct Rows<'h> {
     hub: &'h Hub,
-    charged: i64,
+    charged: u64,
     text: String,
     rows: usize,
 }
@@ -190,19 +193,20 @@ impl<'h> Rows<'h> {
     /// An answer that begins with `head`; `beside`: bytes that are taken beside its text while it is made.
     ///
     /// # Errors
-    /// Connections hold as much as they may.
+    /// Connections hold as much as they may, and it is to begin with more than it may take all the same.
     pub fn new(hub: &'h Hub, head: &str, beside: usize) -> Result<Rows<'h>, Status> {
         let mut rows = Rows { hub, charged: 0, text: head.to_owned(), rows: 0 };
         if rows.take(beside) { Ok(rows) } else { Err(Status::Unavailable) }
     }
 
-    /// Charges so much more; false if connections hold as much as they may.
+    /// Charges so much more; false if connections hold as much as they may, and it has had what it may take all the same.
     fn take(&mut self, bytes: usize) -> bool {
-        let store = &self.hub.store;
-        let has_room = store.held_bytes().saturating_add(bytes as u64) <= store.held_bytes_max();
+        let (store, more) = (&self.hub.store, bytes as u64);
+        let within = store.held_bytes().saturating_add(more) <= store.held_bytes_max();
+        let has_room = within || self.charged + more <= SPARE_BYTES;
         if has_room {
             store.hold(bytes as i64);
-            self.charged += bytes as i64;
+            self.charged += more;
         }
         has_room
     }
@@ -249,7 +253,7 @@ impl<'h> Rows<'h> {
 
 impl Drop for Rows<'_> {
     fn drop(&mut self) {
-        self.hub.store.hold(-self.charged);
+        self.hub.store.hold(-(self.charged as i64));
     }
 }
 
@@ -462,7 +466,39 @@ pub fn map(routes: &Routes) -> Answer {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use larder_store::Store;
+
     use super::*;
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::log::Log;
+
+    #[test]
+    fn an_answer_has_some_room_whatever_connections_hold_and_no_more() {
+        let config = Config { threads: 1, ..Config::default() };
+        let store = Store::new(crate::store_config(&config)).expect("a store");
+        let clock = Clock::Machine { started: Instant::now() };
+        let hub = Hub::new(config, store, Vec::new(), Log::default(), clock).expect("wakers");
+        let rows = |beside: u64| Rows::new(&hub, "[", beside as usize);
+        let all = hub.store.held_bytes_max() + (5 << 20);
+        assert!(rows(SPARE_BYTES + 1).is_ok(), "there is room");
+        assert_eq!(hub.store.held_bytes(), 0);
+        hub.store.hold(all as i64);
+        assert!(rows(SPARE_BYTES - 1).is_ok() && rows(SPARE_BYTES).is_ok());
+        assert!(rows(SPARE_BYTES + 1).is_err());
+        let mut some = rows(0).expect("room");
+        let row = Value::from("x".repeat(1000));
+        let mut most = 0;
+        while some.add(&row) {
+            most = hub.store.held_bytes().max(most);
+        }
+        assert!(some.rows > 200 && most <= all + SPARE_BYTES, "{} rows, {most} of {all} bytes", some.rows);
+        assert!(some.end("]").body.len() > 200_000);
+        assert_eq!(hub.store.held_bytes(), all);
+        hub.store.hold(-(all as i64));
+    }
 
     #[test]
     fn numbers_have_the_digits_that_are_worth_something() {
