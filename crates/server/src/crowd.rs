@@ -8,7 +8,8 @@
 //!
 //! Kept bytes are there already: beyond the share the connection goes whose request did not go on for longest, at
 //! once, and its memory is back before the next is received. One that gathers or uploads waits a little instead, and is
-//! refused then; for it only those go that have stood for [`STANDS_MS`]. One request may be larger than the share
+//! refused then; for it only those go that have stood for [`STANDS_MS`]. Short requests stay while they hold little
+//! together: then long ones hold what is missing, and those of them that stand go. One request may be larger than the share
 //! while the others hold no more than half of it, and does not count then.
 
 use std::sync::Arc;
@@ -29,13 +30,16 @@ const CHOSEN_MAX: usize = 16;
 /// A look makes room for one part in this many of the share, so that not every receive needs one.
 const ROOM_SHARE: u64 = 16;
 
-/// Connections that were chosen of another worker's go when it wakes. With this part of the share above it before
-/// they have, a worker's own go.
+/// Connections that were chosen of another worker's go when it wakes, and long requests may come to stand. With this part of
+/// the share above it before they have, a worker's own go, short and long.
 const ABOVE_SHARE: u64 = 8;
 
 /// A request that holds less is not worth a connection: somebody types, or a packet is late. What all that are
 /// passed over hold is at most one part in [`REST_SHARE`] of the share.
 const BYTES_MIN: u64 = 1 << 10;
+/// Nor is one that holds less than this while all such hold no more than that part: longer ones hold what is missing, and go
+/// when they have stood for [`STANDS_MS`].
+const BYTES_SMALL: u64 = 64 << 10;
 const REST_SHARE: u64 = 4;
 
 /// What a worker knows of those that have to go.
@@ -82,7 +86,8 @@ impl Service {
         }
     }
 
-    /// Chooses those whose requests did not go on for longest, and for `stands_ms` at least.
+    /// Chooses those whose requests did not go on for longest, and for `stands_ms` at least; where short ones stay, of those
+    /// that stand.
     fn choose(&mut self, stands_ms: Millis, except: Option<usize>) {
         let hub = Arc::clone(self.hub());
         let (all, max) = (hub.store.input_bytes(), hub.store.input_bytes_max());
@@ -92,13 +97,19 @@ impl Service {
             None if strangers > max / STRANGERS_SHARE => (true, strangers - max / STRANGERS_SHARE),
             over => (false, over.unwrap_or(0) + room),
         };
-        let bytes_min = (max / REST_SHARE / hub.connections().max(1) as u64).min(BYTES_MIN);
         let worker = self.index();
         let only = (all > max + max / ABOVE_SHARE).then_some(worker);
+        let (rest, at_once) = (max / REST_SHARE, stands_ms == 0);
+        let small_stay = !of_strangers && only.is_none() && hub.table.half_open_bytes(BYTES_SMALL) <= rest;
+        let (bytes_min, stands_ms) = if small_stay {
+            (BYTES_SMALL, STANDS_MS)
+        } else {
+            ((rest / hub.connections().max(1) as u64).min(BYTES_MIN), stands_ms)
+        };
         let (chosen, largest) = hub.table.half_open(of_strangers, only, bytes_min, CHOSEN_MAX);
         // One that may be larger than the share is no reason to close the others.
         let alone = 2 * (all - largest.min(all)) <= max;
-        if stands_ms == 0 && !of_strangers && alone {
+        if at_once && !of_strangers && alone {
             self.crowd.calm_to = all + room;
             return;
         }
@@ -118,6 +129,10 @@ impl Service {
                 let _ = hub.handles[of].mailbox.send(Shed { index, since, input: true });
                 self.crowd.calm_to = all + room;
             }
+        }
+        if small_stay && at_once && over > 0 {
+            // Long requests hold it, which go on.
+            self.crowd.calm_to = (all + room).min(max + max / ABOVE_SHARE);
         }
     }
 

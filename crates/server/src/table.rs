@@ -245,6 +245,17 @@ impl Table {
         (longest, largest)
     }
 
+    /// What requests hold together that have come in part and of which each holds less than `bytes_max`.
+    pub fn half_open_bytes(&self, bytes_max: u64) -> u64 {
+        let mut all = 0;
+        for worker in 0..self.workers.len() {
+            let rows = self.rows(worker);
+            let each = rows.iter().flatten().map(|facts| facts.input_bytes());
+            all += each.filter(|&bytes| bytes < bytes_max).sum::<u64>();
+        }
+        all
+    }
+
     /// Since when the request of a connection that has come in part did not go on; none if there is none.
     pub fn half_open_since(&self, worker: usize, index: usize) -> Option<Millis> {
         let rows = self.rows(worker);
@@ -324,6 +335,18 @@ mod tests {
         }
         let largest = table.standing(9, 0, 2).largest;
         assert_eq!(largest.iter().map(|one| one.since).collect::<Vec<_>>(), [4, 5]);
+    }
+
+    #[test]
+    fn short_requests_are_added_up_and_longer_ones_are_not() {
+        let table = Table::new(2);
+        for (worker, index, kept, below) in [(0, 0, 60, 30), (0, 2, 100, 0), (1, 0, 99, 0), (1, 1, 0, 0)] {
+            let facts = Arc::new(ConnectionFacts::new(Address::Unix("/x".into()), 0, 0));
+            facts.received(1, kept);
+            facts.stream_keeps(1, below);
+            table.enter(worker, index, facts);
+        }
+        assert_eq!([90, 91, 100, 101].map(|max| table.half_open_bytes(max)), [0, 90, 189, 289]);
     }
 
     #[test]

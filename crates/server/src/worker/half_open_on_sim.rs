@@ -1,5 +1,7 @@
 //! Requests that come in part and stand still, in virtual time: which connection goes first, and when.
 
+use std::sync::Arc;
+
 use larder_commands::Counter;
 use larder_eventloop::sim::{Peer, Weather};
 
@@ -196,6 +198,57 @@ fn who_waits_for_the_memory_of_requests_that_stand_gets_it_when_they_go() {
     let closed = peers.iter().filter(|peer| peer.closed()).count();
     assert!((1..=3).contains(&closed), "{closed} have gone");
     assert!(peers[0].closed(), "the one that has stood for longest");
+}
+
+/// Parts of a long request, which is gathered.
+fn long_request() -> Vec<String> {
+    let argument = format!("$16000\r\n{}\r\n", "x".repeat(16_000));
+    let pairs = (0..20).map(|key| format!("$3\r\nk{key:02}\r\n{argument}"));
+    std::iter::once("*41\r\n$4\r\nMSET\r\n".to_owned()).chain(pairs).collect()
+}
+
+#[test]
+fn who_waits_for_what_replies_hold_drives_no_request_out() {
+    let mut world = world(config());
+    let (small, asks) = (world.connect(), world.connect_to(1));
+    small.send(&part(0));
+    world.settle();
+    world.pass(300);
+    let store = Arc::clone(&world.service.hub().store);
+    let max = store.held_bytes_max() as i64;
+    store.hold(max);
+    for part in long_request() {
+        asks.send(part.as_bytes());
+        world.settle();
+        world.pass(20);
+    }
+    assert!(!small.closed());
+    assert_eq!(counter(&world, Counter::Crowded), 0);
+    store.hold(-max);
+}
+
+#[test]
+fn a_short_request_that_stands_stays_where_long_ones_hold_what_is_missing() {
+    let mut world = world(config());
+    let (small, other) = (world.connect(), world.connect());
+    world.exchange(&other, "set base 0 0 1\r\nb\r\n", "STORED\r\n");
+    small.send(&part(0));
+    world.settle();
+    // Values under way that take all the share, and go on.
+    let peers: Vec<Peer> = (0..9).map(|_| world.connect()).collect();
+    for (number, peer) in peers.iter().enumerate() {
+        peer.send(format!("set v{number} 0 0 1000000\r\n").as_bytes());
+        peer.send(&vec![b'v'; 980_000]);
+        world.settle();
+    }
+    other.send(b"append base 0 0 900000\r\n");
+    for _ in 0..9 {
+        other.send(&[b'a'; 100_000]);
+        peers.iter().for_each(|peer| peer.send(b"v"));
+        world.settle();
+        world.pass(50);
+    }
+    assert!(!small.closed());
 }
 
 #[test]
