@@ -7,7 +7,7 @@ use crate::op::{Seen, Verb};
 use crate::random::Random;
 use crate::values::Values;
 use crate::wire::{Manner, ODD, Wire};
-use crate::world::{Span, World};
+use crate::world::{Cause, Span, World};
 use larder_testkit::talk::encode;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -22,6 +22,8 @@ const EACH: usize = 2;
 const PIPELINE: usize = 40;
 /// Requests that are read late are no longer than what sockets take.
 const LATE_BYTES: usize = 64 << 10;
+/// A request that stands with so much of it sent has to go where others want the memory; shorter ones stay.
+const LONG_BYTES: usize = 48 << 10;
 /// Operations that a complaint lists, of those before it.
 const TOLD: usize = 8;
 /// Of how many deeds a client knows what they were, and how many of them, of one key, a complaint lists.
@@ -201,6 +203,12 @@ impl<'w> Client<'w> {
             self.doubt(*key, dialect, verb);
         }
         if let Err(error) = ended {
+            let long = asked[seen.len()..].iter().any(|(_, verb)| verb.value_bytes() >= LONG_BYTES);
+            let attacked = span.may_meet(Cause::Replies, &span);
+            if manner == Manner::Stopping && long && attacked && has_ended(&error) {
+                self.tally("connection: stopped in a long request, closed");
+                return self.close(at);
+            }
             self.broken(at, manner, &error, &format!("{} of {} replies", seen.len(), asked.len()));
         }
     }
@@ -308,13 +316,7 @@ impl<'w> Client<'w> {
         let address = self.wires[at].as_ref().map(|wire| wire.address);
         self.close(at);
         let Some(address) = address else { return };
-        let ended = matches!(
-            error.kind(),
-            io::ErrorKind::UnexpectedEof
-                | io::ErrorKind::ConnectionReset
-                | io::ErrorKind::BrokenPipe
-                | io::ErrorKind::NotConnected
-        );
+        let ended = has_ended(error);
         if manner == Manner::Resetting {
             self.tally("connection: reset by us");
             self.wait_until_gone(address, at);
@@ -397,6 +399,17 @@ impl<'w> Client<'w> {
             .collect();
         self.world.tell(&format!("  {key}, the last first:\n{}", lines.join("\n")));
     }
+}
+
+/// The server has closed the connection.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::NotConnected
+    )
 }
 
 /// Connects to a port.

@@ -70,6 +70,28 @@ pub enum Seen {
 }
 
 impl Verb {
+    /// Bytes of the value that it brings.
+    pub fn value_bytes(&self) -> usize {
+        match self {
+            Verb::Set(value, _)
+            | Verb::Add(value, _)
+            | Verb::Replace(value, _)
+            | Verb::Cas(value, _)
+            | Verb::Swap(value)
+            | Verb::Append(value)
+            | Verb::Prepend(value) => value.len(),
+            Verb::Get
+            | Verb::GetToken
+            | Verb::Exists
+            | Verb::Length
+            | Verb::Take
+            | Verb::Plus(_)
+            | Verb::Minus(_)
+            | Verb::Delete
+            | Verb::Touch(_) => 0,
+        }
+    }
+
     /// Its name in the table at the end.
     pub fn name(&self) -> &'static str {
         match self {
