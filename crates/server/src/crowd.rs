@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! received bytes that are kept   ─┐
-//! requests that are gathered      ├─ Store::input_bytes ≤ 1/8 of the limit, strangers' bytes ≤ 1/4 of that
+//! requests that are gathered      ├─ Store::input_bytes ≤ 1/8 of the limit and a sixteenth of that, strangers' bytes ≤ 1/4 of that
 //! values that are uploaded       ─┘
 //! ```
 //!
@@ -27,18 +27,19 @@ const STANDS_MS: Millis = 250;
 /// Connections that one look chooses.
 const CHOSEN_MAX: usize = 16;
 
-/// A look makes room for one part in this many of the share, so that not every receive needs one.
+/// A look makes room for one part in this many of the share, so that not every receive needs one; as much above the share
+/// short requests stay.
 const ROOM_SHARE: u64 = 16;
 
-/// Connections that were chosen of another worker's go when it wakes, and long requests may come to stand. With this part of
-/// the share above it before they have, a worker's own go, short and long.
+/// Connections that were chosen of another worker's go when it wakes. With this part of the share above it before they have, a
+/// worker's own go.
 const ABOVE_SHARE: u64 = 8;
 
 /// A request that holds less is not worth a connection: somebody types, or a packet is late. What all that are
 /// passed over hold is at most one part in [`REST_SHARE`] of the share.
 const BYTES_MIN: u64 = 1 << 10;
-/// Nor is one that holds less than this while all such hold no more than that part: longer ones hold what is missing, and go
-/// when they have stood for [`STANDS_MS`].
+/// Nor is one that holds less than this while all such hold no more than that part, and all together no more than
+/// [`ROOM_SHARE`] above the share: longer ones hold what is missing, and go when they have stood for [`STANDS_MS`].
 const BYTES_SMALL: u64 = 64 << 10;
 const REST_SHARE: u64 = 4;
 
@@ -58,7 +59,9 @@ impl Service {
         let (all, max) = (store.input_bytes(), store.input_bytes_max());
         let strangers = self.hub().shared.common.strangers.bytes() > max / STRANGERS_SHARE;
         if all <= max && !strangers {
-            self.crowd.calm_to = 0;
+            // Long requests take what short ones leave, and come to the share again: that alone is no reason to look anew.
+            let room = max / ROOM_SHARE;
+            self.crowd.calm_to = if all + room > max { self.crowd.calm_to.min(max + room) } else { 0 };
             return false;
         }
         strangers || all > self.crowd.calm_to
@@ -100,7 +103,9 @@ impl Service {
         let worker = self.index();
         let only = (all > max + max / ABOVE_SHARE).then_some(worker);
         let (rest, at_once) = (max / REST_SHARE, stands_ms == 0);
-        let small_stay = !of_strangers && only.is_none() && hub.table.half_open_bytes(BYTES_SMALL) <= rest;
+        let small_stay = strangers <= max / STRANGERS_SHARE
+            && all <= max + room
+            && hub.table.half_open_bytes(BYTES_SMALL) <= rest;
         let (bytes_min, stands_ms) = if small_stay {
             (BYTES_SMALL, STANDS_MS)
         } else {
@@ -132,7 +137,7 @@ impl Service {
         }
         if small_stay && at_once && over > 0 {
             // Long requests hold it, which go on.
-            self.crowd.calm_to = (all + room).min(max + max / ABOVE_SHARE);
+            self.crowd.calm_to = max + room;
         }
     }
 

@@ -269,7 +269,7 @@ fn is_blocked<S: Stream, C>(connection: &mut Connection<S, C>) -> bool {
 /// not allocate for each; an idle connection costs that much at most.
 const KEPT_ROOM_BYTES: usize = 256;
 
-/// Keeps `rest`, and next to no memory when there is none; `total` is the memory that all keep. True if
+/// Keeps `rest`, and next to no memory where there is none, twice that of it where there is; `total` is the memory that all keep. True if
 /// that has changed.
 #[inline]
 fn keep(kept: &mut Vec<u8>, rest: &[u8], total: &mut usize) -> bool {
@@ -281,6 +281,9 @@ fn keep(kept: &mut Vec<u8>, rest: &[u8], total: &mut usize) -> bool {
     if rest.is_empty() {
         *kept = Vec::new();
     } else {
+        if kept.capacity() > 2 * rest.len() + KEPT_ROOM_BYTES {
+            *kept = Vec::new();
+        }
         kept.reserve_exact(rest.len());
         kept.extend_from_slice(rest);
     }

@@ -234,13 +234,7 @@ fn a_short_request_that_stands_stays_where_long_ones_hold_what_is_missing() {
     world.exchange(&other, "set base 0 0 1\r\nb\r\n", "STORED\r\n");
     small.send(&part(0));
     world.settle();
-    // Values under way that take all the share, and go on.
-    let peers: Vec<Peer> = (0..9).map(|_| world.connect()).collect();
-    for (number, peer) in peers.iter().enumerate() {
-        peer.send(format!("set v{number} 0 0 1000000\r\n").as_bytes());
-        peer.send(&vec![b'v'; 980_000]);
-        world.settle();
-    }
+    let peers = uploads(&mut world, "");
     other.send(b"append base 0 0 900000\r\n");
     for _ in 0..9 {
         other.send(&[b'a'; 100_000]);
@@ -249,6 +243,93 @@ fn a_short_request_that_stands_stays_where_long_ones_hold_what_is_missing() {
         world.pass(50);
     }
     assert!(!small.closed());
+}
+
+/// Values under way that take all the share, of clients that `say` this first.
+fn uploads(world: &mut World, say: &str) -> Vec<Peer> {
+    let peers: Vec<Peer> = (0..9).map(|_| world.connect()).collect();
+    for (number, peer) in peers.iter().enumerate() {
+        if !say.is_empty() {
+            world.exchange(peer, say, "STORED\r\n");
+        }
+        peer.send(format!("set v{number} 0 0 1000000\r\n").as_bytes());
+        peer.send(&vec![b'v'; 980_000]);
+        world.settle();
+    }
+    peers
+}
+
+#[test]
+fn short_requests_stay_above_the_share_until_they_are_a_sixteenth() {
+    let mut world = world(config());
+    let store = Arc::clone(&world.service.hub().store);
+    let (max, uploads) = (store.input_bytes_max(), uploads(&mut world, ""));
+    let mut peers: Vec<Peer> = Vec::new();
+    let mut most = 0;
+    for number in 0..60 {
+        let peer = world.connect();
+        peer.send(&part(0));
+        peers.push(peer);
+        uploads.iter().for_each(|upload| upload.send(b"v"));
+        world.settle();
+        world.pass(20);
+        let bytes = store.input_bytes();
+        assert!(bytes <= max + max / 16 + PART as u64, "{bytes} bytes at {number}");
+        most = most.max(bytes);
+        let open = peers.iter().position(|peer| !peer.closed()).expect("the last one is there");
+        assert!(peers[open..].iter().all(|peer| !peer.closed()), "the oldest have gone, and no others");
+        assert!(open == 0 || most > max + max / 16 - 2 * PART as u64, "{open} have gone of {number} at {most}");
+    }
+    assert!(peers[0].closed() && uploads.iter().all(|peer| !peer.closed()));
+}
+
+#[test]
+fn strangers_that_hold_more_than_their_quarter_go_where_those_who_move_hold_the_share() {
+    let mut world = world(Config { password: Some("secret".into()), ..config() });
+    let store = Arc::clone(&world.service.hub().store);
+    let max = store.input_bytes_max();
+    // Long ones, of which each is gathered, and short ones on top.
+    let argument = format!("$16000\r\n{}\r\n", "x".repeat(16_000));
+    let long = format!("*10\r\n{}$16000\r\n{}", argument.repeat(9), "x".repeat(14_000));
+    let short = format!("*2\r\n$4\r\nECHO\r\n$16000\r\n{}", "x".repeat(15_000));
+    let strangers: Vec<Peer> = (0..60).map(|_| world.connect_to(1)).collect();
+    for peer in &strangers[..7] {
+        peer.send(long.as_bytes());
+        world.settle();
+    }
+    let uploads = uploads(&mut world, "set login 0 0 14\r\ndefault secret\r\n");
+    assert!(world.service.hub().shared.common.strangers.bytes() > max / 5);
+    for (number, peer) in strangers[7..].iter().enumerate() {
+        peer.send(short.as_bytes());
+        strangers[..7].iter().for_each(|peer| peer.send(b"x"));
+        uploads.iter().for_each(|upload| upload.send(b"v"));
+        world.settle();
+        world.pass(20);
+        let held = world.service.hub().shared.common.strangers.bytes();
+        assert!(held <= max / 4 + (64 << 10), "{held} bytes of strangers at {number}");
+    }
+    assert!(strangers[7].closed() && uploads.iter().all(|peer| !peer.closed()));
+}
+
+/// A receive buffer has as much memory as is known of its connection, twice as much at most.
+#[test]
+fn what_a_long_request_had_is_given_back_where_little_of_the_next_has_come() {
+    let mut world = world(config());
+    let store = Arc::clone(&world.service.hub().store);
+    let set = |bytes: usize| format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$32000\r\n{}", "x".repeat(bytes));
+    let small = world.connect_to(1);
+    small.send(set(20_000).as_bytes());
+    let peers: Vec<Peer> = (0..400).map(|_| world.connect_to(1)).collect();
+    for peer in &peers {
+        peer.send(set(31_000).as_bytes());
+        world.settle();
+        peer.send(format!("{}\r\n*", "x".repeat(1_000)).as_bytes());
+        assert_eq!(world.read_all(peer), "+OK\r\n");
+    }
+    world.pass(300);
+    let bytes = store.input_bytes();
+    assert!(bytes < 400 * 300 + 40_000, "{bytes} bytes");
+    assert!(!small.closed() && peers.iter().all(|peer| !peer.closed()));
 }
 
 #[test]
