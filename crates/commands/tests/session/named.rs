@@ -241,19 +241,28 @@ fn exec_weighs_what_is_set_and_what_is_dropped() {
 fn long_values_that_are_due_go_some_at_a_time() {
     let mut bench = mixed();
     let long = job(4 << 20);
-    for n in 0..50 {
-        bench.reply(&format!("HSET h f{n} {long}"));
+    let each = |more: &str| (0..50).map(|n| format!(" f{n}{more}")).collect::<String>();
+    let short = (0..50).map(|n| format!(" g{n}")).collect::<String>();
+    for (command, reply) in [
+        (format!("HSET h{}", each(" 1")), ":50\r\n".to_owned()),
+        (format!("HPERSIST h FIELDS 50{short}"), format!("*50\r\n{}", ":-1\r\n".repeat(50))),
+        (format!("HGETEX h EX 100 FIELDS 50{short}"), format!("*50\r\n{}", bulk("1").repeat(50))),
+        (format!("HEXPIRE h 100 FIELDS 50{short}"), format!("*50\r\n{}", ":1\r\n".repeat(50))),
+        (format!("HGETDEL h FIELDS 50{short}"), format!("*50\r\n{}", bulk("1").repeat(50))),
+    ] {
+        let name = &command[..8];
+        for n in 0..50 {
+            bench.reply(&format!("HSET h f{n} {long} g{n} 1"));
+        }
+        bench.reply(&format!("HPEXPIRE h 1000 FIELDS 50{}", each("")));
+        bench.system += 2_000;
+        let gets = ["HGET h blob"; 4];
+        let said = exec(&mut bench, &[&gets[..], &[command.as_str()]].concat());
+        assert!(said.starts_with("-EXECABORT "), "{name}");
+        let (said, count) = turns(&mut bench, &command);
+        assert_eq!(said, reply, "{name}");
+        assert!(count > 1, "{name} {count}");
     }
-    let names: String = (0..50).map(|n| format!(" f{n}")).collect();
-    let set: String = (0..50).map(|n| format!(" f{n} 1")).collect();
-    let set = format!("HSET h{set}");
-    bench.reply(&format!("HPEXPIRE h 1000 FIELDS 50{names}"));
-    bench.system += 2_000;
-    let gets = ["HGET h blob"; 4];
-    assert!(exec(&mut bench, &[&gets[..], &[set.as_str()]].concat()).starts_with("-EXECABORT "));
-    let (reply, count) = turns(&mut bench, &set);
-    assert_eq!(reply, ":50\r\n");
-    assert!(count > 1, "{count}");
 }
 
 /// Where names are replied there is room for them though there is none for the values.

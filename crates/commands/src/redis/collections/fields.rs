@@ -237,14 +237,18 @@ fn told_at_once(
     deed: Deed,
     fields: Args<'_>,
 ) -> Result<usize, Fail> {
-    match deed {
-        Deed::Take | Deed::Get(_) if fields.len() > FIELDS_FEW => {
-            let hash = peek_as(&mut call.cx.guard, key, Type::Hash)?;
-            Ok(values_at_once(hash.as_ref(), (fields, fields.len()), SET_BYTES_MAX).max(1))
-        }
-        Deed::Expire(at, _) if at <= call.cx.now() => Ok(call.drops_at_once(key, fields, fields.len())),
-        Deed::Take | Deed::Get(_) | Deed::Expire(..) | Deed::Persist => Ok(WRITES_AT_ONCE),
+    if fields.len() <= FIELDS_FEW {
+        return Ok(WRITES_AT_ONCE);
     }
+    let told = match deed {
+        Deed::Expire(at, _) if at <= call.cx.now() => return Ok(call.drops_at_once(key, fields, fields.len())),
+        Deed::Take | Deed::Get(_) => {
+            let hash = peek_as(&mut call.cx.guard, key, Type::Hash)?;
+            values_at_once(hash.as_ref(), (fields, fields.len()), SET_BYTES_MAX).max(1)
+        }
+        Deed::Expire(..) | Deed::Persist => WRITES_AT_ONCE,
+    };
+    Ok(if matches!(deed, Deed::Get(Lasting::Keep)) { told } else { told.min(call.beside_due(key, fields.len())) })
 }
 
 /// The key, and the fields that are still to come.

@@ -173,10 +173,11 @@ pub(crate) const ROWS: &[Command] = &[
         fields::ttl(call, Clock::UnixMilliseconds, key, hint, args)
     })
     .doc("7.4.0", "key FIELDS numfields field [field ...]", "When fields expire, in milliseconds."),
-    Command::of_collection("hpersist", -5, WRITE | FAST | WEIGHTLESS, |call, key, _, args| {
+    Command::of_collection("hpersist", -5, WRITE | FAST, |call, key, _, args| {
         fields::persist(call, key, args)
     })
     .tells(Tells::Nothing)
+    .weighs(DROPS_BEHIND)
     .doc("7.4.0", "key FIELDS numfields field [field ...]", "Has fields expire no more."),
 ];
 

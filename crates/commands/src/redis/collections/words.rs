@@ -189,7 +189,7 @@ pub(super) fn values_at_once<'p>(
 fn due_bytes_max(hash: &Collection<'_>, count: usize) -> usize {
     match hash.longest_apart() {
         0 => 0,
-        longest => longest.saturating_mul(hash.due_leaves(count).0).min(hash.bytes()),
+        longest => longest.saturating_mul(hash.due_leaves(count.min(WRITES_AT_ONCE)).0).min(hash.bytes()),
     }
 }
 
@@ -274,9 +274,17 @@ impl Call<'_, '_, '_> {
         }
         // What is of another type is refused by whoever writes.
         let hash = peek_as(&mut self.cx.guard, key, Type::Hash).unwrap_or(None);
-        let due_bytes = hash.as_ref().map_or(0, |hash| due_bytes_max(hash, count.min(WRITES_AT_ONCE)));
+        let due_bytes = hash.as_ref().map_or(0, |hash| due_bytes_max(hash, count));
         let Some(bytes_max) = DROPPED_BYTES_MAX.checked_sub(due_bytes) else { return FEW_ELEMENTS };
         values_at_once(hash.as_ref(), (fields, count), bytes_max).max(FEW_ELEMENTS)
+    }
+
+    /// Fields of a hash with which something may be done in one moment that gives back what is due in the same leaves: few, where
+    /// that is much.
+    pub(super) fn beside_due(&mut self, key: &Key<'_>, count: usize) -> usize {
+        let hash = peek_as(&mut self.cx.guard, key, Type::Hash).unwrap_or(None);
+        let due_bytes = hash.as_ref().map_or(0, |hash| due_bytes_max(hash, count));
+        if due_bytes > DROPPED_BYTES_MAX { FEW_ELEMENTS } else { WRITES_AT_ONCE }
     }
 
     /// Spends what it takes to copy so many bytes of elements, if that is much.

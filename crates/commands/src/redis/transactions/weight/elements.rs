@@ -381,7 +381,9 @@ impl Scale {
             Elements::Named | Elements::NamedBehind => {
                 let (told, look_ns) = self.named(call, first, there, fields(which, args), copying_ns);
                 let is_long = there.longest > ELEMENT_BYTES as u64;
-                (look_ns + if is_long { copying_ns(told.bytes) } else { 0 }, told)
+                let due_ns =
+                    if is_long && row.has(WRITE) { self.due_ns(call, first, args.len()) } else { 0 };
+                (look_ns + due_ns + if is_long { copying_ns(told.bytes) } else { 0 }, told)
             }
             Elements::WriteFields { .. } => {
                 let (lost, look_ns) = self.named(call, first, there, fields(which, args), dropping_ns);
