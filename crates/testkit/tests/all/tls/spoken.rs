@@ -24,7 +24,15 @@ fn plain(requests: &[u8]) -> (Vec<u8>, (u64, usize)) {
     assert!(world.arrivals.send(arrival).is_ok(), "there is room");
     world.settle();
     peer.send(requests);
-    (taken(&mut world, &peer), world.books())
+    (taken(&mut world, &peer), held(&mut world))
+}
+
+/// What is held when all is said, and for how many connections, beside the little that each keeps for what it receives.
+fn held(world: &mut World) -> (u64, usize) {
+    let (_, connections) = world.books();
+    let received = world.store.input_bytes();
+    assert!(received <= 256 * connections as u64, "{received} bytes are kept");
+    (world.store.held_bytes(), connections)
 }
 
 fn taken(world: &mut World, peer: &Peer) -> Vec<u8> {
@@ -46,7 +54,7 @@ fn sealed(weather: Weather, requests: &[u8]) -> (Vec<u8>, (u64, usize)) {
     client.write(requests);
     world.talk(&mut client, usize::MAX);
     assert!(client.error.is_none(), "{:?}", client.error);
-    let books = world.books();
+    let books = held(&mut world);
     (client.read, books)
 }
 
