@@ -17,7 +17,7 @@ pub(crate) mod payload;
 mod pick;
 mod popping;
 pub(crate) mod ranging;
-mod scan;
+pub(crate) mod scan;
 mod seeking;
 pub(crate) mod set;
 mod sifting;

@@ -278,7 +278,10 @@ fn short_requests_stay_above_the_share_until_they_are_a_sixteenth() {
         most = most.max(bytes);
         let open = peers.iter().position(|peer| !peer.closed()).expect("the last one is there");
         assert!(peers[open..].iter().all(|peer| !peer.closed()), "the oldest have gone, and no others");
-        assert!(open == 0 || most > max + max / 16 - 2 * PART as u64, "{open} have gone of {number} at {most}");
+        assert!(
+            open == 0 || most > max + max / 16 - 2 * PART as u64,
+            "{open} have gone of {number} at {most}"
+        );
     }
     assert!(peers[0].closed() && uploads.iter().all(|peer| !peer.closed()));
 }

@@ -241,14 +241,20 @@ fn told_at_once(
         return Ok(WRITES_AT_ONCE);
     }
     let told = match deed {
-        Deed::Expire(at, _) if at <= call.cx.now() => return Ok(call.drops_at_once(key, fields, fields.len())),
+        Deed::Expire(at, _) if at <= call.cx.now() => {
+            return Ok(call.drops_at_once(key, fields, fields.len()));
+        }
         Deed::Take | Deed::Get(_) => {
             let hash = peek_as(&mut call.cx.guard, key, Type::Hash)?;
             values_at_once(hash.as_ref(), (fields, fields.len()), SET_BYTES_MAX).max(1)
         }
         Deed::Expire(..) | Deed::Persist => WRITES_AT_ONCE,
     };
-    Ok(if matches!(deed, Deed::Get(Lasting::Keep)) { told } else { told.min(call.beside_due(key, fields.len())) })
+    let beside = match deed {
+        Deed::Get(Lasting::Keep) => WRITES_AT_ONCE,
+        Deed::Take | Deed::Get(_) | Deed::Expire(..) | Deed::Persist => call.beside_due(key, fields.len()),
+    };
+    Ok(told.min(beside))
 }
 
 /// The key, and the fields that are still to come.

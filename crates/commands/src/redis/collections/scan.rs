@@ -109,8 +109,8 @@ impl<'a> Wanted<'a> {
         let bytes = collection.bytes().saturating_mul(count) / collection.len();
         // What is longer counts by itself.
         let bytes = bytes.min(count.saturating_mul(ELEMENT_BYTES));
-        // They are counted, and then replied.
-        let matching_ns = |pattern: &Pattern<'_>| 2 * pattern.weight().ns(count as u64, bytes as u64);
+        let times = names_matched(collection.longest_apart() > 0);
+        let matching_ns = |pattern: &Pattern<'_>| times * pattern.weight().ns(count as u64, bytes as u64);
         // Members of a large sorted set are met by their hashes, and looked for then.
         let looks = collection.kind() == Type::SortedSet && count < collection.len();
         let each_ns = if looks { ELEMENT_NS + 2 * LOOK_NS } else { ELEMENT_NS };
@@ -137,6 +137,12 @@ impl<'a> Wanted<'a> {
         // Scores are bulk strings in RESP3, too.
         entries().for_each(|entry| self.shown.put(out, false, (collection, &entry)));
     }
+}
+
+/// How often a name is compared with a pattern: where it is counted and where it is replied; and beside long values in front of
+/// that three times more, where room is made for those alone that are replied.
+pub(crate) const fn names_matched(has_long: bool) -> u64 {
+    if has_long { 5 } else { 2 }
 }
 
 /// HSCAN, SSCAN, ZSCAN

@@ -42,6 +42,8 @@ const PUSHED_BYTES_MAX: usize = MOMENT_BYTES as usize;
 pub(super) const SET_BYTES_MAX: usize = 8 << 20;
 /// Bytes of values that may be given back in one moment, at most: 4,096 parts, some 0.5 ms.
 const DROPPED_BYTES_MAX: usize = 64 << 20;
+/// What it takes to come to a leaf that has something due.
+pub(crate) const DUE_LEAF_NS: u64 = 100;
 /// Fields that are set or told in one moment, however long their values are.
 pub(super) const FIELDS_FEW: usize = 2;
 /// What it takes to put an element to an end of a list, beside others.
@@ -184,15 +186,6 @@ pub(super) fn values_at_once<'p>(
     }
 }
 
-/// Bytes of long values that are due in leaves of a hash in which so many fields are, at most: what is due in a leaf goes with
-/// what is written there.
-fn due_bytes_max(hash: &Collection<'_>, count: usize) -> usize {
-    match hash.longest_apart() {
-        0 => 0,
-        longest => longest.saturating_mul(hash.due_leaves(count.min(WRITES_AT_ONCE)).0).min(hash.bytes()),
-    }
-}
-
 /// The first words of some, which are taken out.
 pub(super) fn first<'a>(words: &mut Args<'a>, count: usize) -> Args<'a> {
     let some = Args::rest(words.encoded(), count.min(words.len()));
@@ -272,19 +265,29 @@ impl Call<'_, '_, '_> {
         if count <= FEW_ELEMENTS {
             return WRITES_AT_ONCE;
         }
+        let Some(bytes_max) = DROPPED_BYTES_MAX.checked_sub(self.due_bytes_max(key, count)) else {
+            return FEW_ELEMENTS;
+        };
         // What is of another type is refused by whoever writes.
         let hash = peek_as(&mut self.cx.guard, key, Type::Hash).unwrap_or(None);
-        let due_bytes = hash.as_ref().map_or(0, |hash| due_bytes_max(hash, count));
-        let Some(bytes_max) = DROPPED_BYTES_MAX.checked_sub(due_bytes) else { return FEW_ELEMENTS };
         values_at_once(hash.as_ref(), (fields, count), bytes_max).max(FEW_ELEMENTS)
     }
 
     /// Fields of a hash with which something may be done in one moment that gives back what is due in the same leaves: few, where
     /// that is much.
     pub(super) fn beside_due(&mut self, key: &Key<'_>, count: usize) -> usize {
+        if self.due_bytes_max(key, count) > DROPPED_BYTES_MAX { FEW_ELEMENTS } else { WRITES_AT_ONCE }
+    }
+
+    /// Bytes of long values that are due in leaves of a hash in which so many fields are, at most: what is due in a leaf goes
+    /// with what is written there.
+    fn due_bytes_max(&mut self, key: &Key<'_>, count: usize) -> usize {
         let hash = peek_as(&mut self.cx.guard, key, Type::Hash).unwrap_or(None);
-        let due_bytes = hash.as_ref().map_or(0, |hash| due_bytes_max(hash, count));
-        if due_bytes > DROPPED_BYTES_MAX { FEW_ELEMENTS } else { WRITES_AT_ONCE }
+        let Some(hash) = hash.filter(|hash| hash.longest_apart() > 0) else { return 0 };
+        let (longest, bytes) = (hash.longest_apart(), hash.bytes());
+        let (leaves, _) = hash.due_leaves(count.min(WRITES_AT_ONCE));
+        self.spend(leaves as u64 * DUE_LEAF_NS);
+        longest.saturating_mul(leaves).min(bytes)
     }
 
     /// Spends what it takes to copy so many bytes of elements, if that is much.

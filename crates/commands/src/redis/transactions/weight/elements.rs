@@ -10,9 +10,11 @@ use crate::redis::call::{Call, ELEMENT_BYTES, is};
 use crate::redis::collections::bounds::By;
 use crate::redis::collections::geo::PLACE_NS;
 use crate::redis::collections::ranging::meant;
+use crate::redis::collections::scan::names_matched;
 use crate::redis::collections::sorting;
 use crate::redis::collections::stream::reading::DELIVERED_NS;
 use crate::redis::collections::stream::trimming::{ID_NS, PENDING_NS};
+use crate::redis::collections::words::DUE_LEAF_NS;
 use crate::redis::collections::{
     self, COMPARE_NS, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS,
     SCORED_NS, SORTED_NS, STORED_NS, WRITE_NS,
@@ -31,10 +33,8 @@ const NAMES_BYTES_MAX: u64 = 1 << 10;
 const LEAF_ENTRIES: u64 = 4 << 10;
 /// What it takes to make leaves anew without what is due, for each of their bytes.
 const DUE_NS_A_BYTE: u64 = 3;
-/// Bytes of a leaf, but for fields that are longer; what it takes to come to one that has something due; and leaves of which
-/// more need not be counted.
+/// Bytes of a leaf, but for fields that are longer; and leaves with something due of which more need not be counted.
 const LEAF_BYTES: u64 = 1 << 10;
-const DUE_LEAF_NS: u64 = 100;
 const DUE_LEAVES_MAX: usize = (EXEC_NS_MAX / (LEAF_BYTES * DUE_NS_A_BYTE)) as usize + 1;
 /// Bytes of values that go with their parts in a nanosecond: 16 KiB in 150.
 const PART_BYTES_A_NS: u64 = 100;
@@ -247,10 +247,11 @@ impl Scale {
                 let count = number_behind("COUNT", args.skip(2)).unwrap_or(10);
                 // With those beside the last of them, and of one leaf all.
                 let looked = there.some(count.saturating_add(LEAF_ENTRIES));
-                let each = ELEMENT_NS + 2 * weight.ns(1, there.each());
+                let times = names_matched(there.longest > ELEMENT_BYTES as u64);
+                let each = ELEMENT_NS + times * weight.ns(1, there.each());
                 let looked_ns = looked.elements.saturating_mul(each).min(SCAN_NS);
-                let leaf_ns =
-                    2 * weight.ns(there.elements.min(LEAF_ENTRIES), there.bytes.min(COLLECTION_BYTES_MAX));
+                let leaf_ns = times
+                    * weight.ns(there.elements.min(LEAF_ENTRIES), there.bytes.min(COLLECTION_BYTES_MAX));
                 let due_ns =
                     if which == Elements::ScanFields { self.due_ns(call, first, usize::MAX) } else { 0 };
                 (weight.read_ns + looked_ns + leaf_ns + due_ns, looked)
@@ -381,8 +382,7 @@ impl Scale {
             Elements::Named | Elements::NamedBehind => {
                 let (told, look_ns) = self.named(call, first, there, fields(which, args), copying_ns);
                 let is_long = there.longest > ELEMENT_BYTES as u64;
-                let due_ns =
-                    if is_long && row.has(WRITE) { self.due_ns(call, first, args.len()) } else { 0 };
+                let due_ns = if is_long && row.has(WRITE) { self.due_ns(call, first, args.len()) } else { 0 };
                 (look_ns + due_ns + if is_long { copying_ns(told.bytes) } else { 0 }, told)
             }
             Elements::WriteFields { .. } => {
