@@ -474,3 +474,34 @@ fn exec_weighs_what_users_hold_and_goes_through_clients_once() {
     assert!(said.rsplit("\r\n").next().is_some_and(|last| last.starts_with("-EXECABORT ")), "{said}");
     assert!(say(&mut bench, &mut user, "PING").ends_with("closed"));
 }
+
+/// A password copies the default user with its rules, and a limit of connections asks the system.
+#[test]
+fn exec_weighs_what_parameters_take_beside_being_set() {
+    let (mut bench, mut admin, _) = with_user("");
+    let rules: String = (0..900).map(|n| format!(" ~k{n}")).collect();
+    assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER default resetkeys{rules}")), "+OK");
+    let mut exec = |first: &str, line: &str, count: usize| {
+        bench.room.work().begin_slice();
+        let said = say(
+            &mut bench,
+            &mut admin,
+            &format!("MULTI\r\n{first}{}EXEC", format!("{line}\r\n").repeat(count)),
+        );
+        let runs = said.ends_with("+OK");
+        let last = said.rsplit("\r\n").next().expect("a line");
+        assert!(runs || last.starts_with("-EXECABORT "), "{line}: {last}");
+        (runs, bench.room.work().done_ns())
+    };
+    let (password, connections) = ("CONFIG SET requirepass x", "CONFIG SET maxclients 100");
+    let (runs, done_ns) = exec("", password, 20);
+    assert!(runs && done_ns > 20 * 60_000, "{done_ns}");
+    assert!(!exec("", password, 200).0);
+    assert!(exec("", connections, 500).0);
+    assert!(!exec("", connections, 800).0);
+    // By then the user holds more.
+    assert!(exec("ACL SETUSER default reset on nopass ~* +@all\r\n", password, 1).0);
+    assert!(exec("", password, 200).0);
+    let first = format!("ACL SETUSER default resetkeys{rules}\r\n");
+    assert!(!exec(&first, password, 200).0);
+}

@@ -210,12 +210,12 @@ fn failed(unchanged: &Unchanged) -> Fail {
 
 /// What it takes to change one of so many users, which holds so many bytes, or to remove some.
 pub(crate) fn changing_ns(args: Args<'_>, users: usize, user_bytes: usize) -> u64 {
-    args.encoded().len() as u64 * RULE_BYTE_NS + users_ns(users) + user_bytes as u64 * HELD_BYTE_NS
+    args.encoded().len() as u64 * RULE_BYTE_NS + renewing_ns(users, user_bytes)
 }
 
-/// What it takes to make another table of so many users.
-pub(crate) fn users_ns(users: usize) -> u64 {
-    users as u64 * USER_NS
+/// What it takes to make another table of so many users, with another user in it in place of one that holds so many bytes.
+pub(crate) fn renewing_ns(users: usize, user_bytes: usize) -> u64 {
+    users as u64 * USER_NS + user_bytes as u64 * HELD_BYTE_NS
 }
 
 /// Bytes that the user of this name holds, or would hold without rules.

@@ -14,6 +14,7 @@ use super::commandlog::namesakes;
 use super::parameter::{PARAMETERS, Parameter};
 use super::secret::{self, REDACTED};
 use super::{PROCESS_NS, acl};
+use crate::core::access::DEFAULT_USER;
 use crate::core::acl::user::User;
 use crate::core::glob::{Pattern, Weight};
 use crate::core::host::{CERTIFICATES_NS, Process};
@@ -206,15 +207,18 @@ const SET_NS: u64 = 1_500;
 /// What it takes for each byte that is said: a password becomes a digest.
 const SET_BYTE_NS: u64 = 4;
 
-/// What it takes to set parameters when there are so many users, which a password changes.
-pub(crate) fn setting_ns(args: Args<'_>, users: usize) -> u64 {
+/// What it takes to set parameters when there are so many users, and the default one, which a password changes, holds so
+/// many bytes.
+pub(crate) fn setting_ns(args: Args<'_>, users: usize, default_bytes: usize) -> u64 {
     let (mut ns, mut reads_certificates) = (args.encoded().len() as u64 * SET_BYTE_NS, false);
     for parameter in args.step_by(2).filter_map(Parameter::named) {
         reads_certificates |= parameter.is_tls();
         ns += SET_NS;
-        if parameter.name == "requirepass" {
-            ns += acl::users_ns(users);
-        }
+        ns += match parameter.name {
+            "requirepass" => acl::renewing_ns(users, default_bytes),
+            "maxclients" => PROCESS_NS,
+            _ => 0,
+        };
     }
     ns + if reads_certificates { CERTIFICATES_NS } else { 0 }
 }
@@ -337,6 +341,9 @@ fn apply(call: &mut Call<'_, '_, '_>, name: &'static str, text: String) -> Resul
             common.parameters.set(name, text);
         }
         "requirepass" => {
+            let users = access.users();
+            let default_bytes = acl::held_bytes(&users, DEFAULT_USER.as_bytes());
+            call.cx.room.work().spend(acl::renewing_ns(users.len(), default_bytes));
             access.set_password((!text.is_empty()).then(|| text.as_str().into()));
             let mut text = text;
             text.zeroize();

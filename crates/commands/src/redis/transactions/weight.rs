@@ -20,7 +20,7 @@ use arrayvec::ArrayVec;
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{DATABASES, Value};
 
-use crate::core::access::Users;
+use crate::core::access::{DEFAULT_USER, Users};
 use crate::core::acl::user::USER_BYTES_MAX;
 use crate::core::glob;
 use crate::core::work::{COMMAND_NS, KEY_NS, STORE_NS, copying_ns};
@@ -252,9 +252,8 @@ impl Scale {
             }
             Weighs::Rules => self.change_users(call, args),
             Weighs::Settings => {
-                let access = &call.cx.shared.access;
-                let users = self.users.as_ref().map_or_else(|| access.users().len(), |users| users.len());
-                config::setting_ns(args, users + self.user_bytes.len())
+                let (users, default_bytes) = self.users_with(call, DEFAULT_USER.as_bytes());
+                config::setting_ns(args, users, default_bytes)
             }
             Weighs::Login if connection::logs_in(row, args) => {
                 let access = &call.cx.shared.access;
@@ -380,15 +379,20 @@ impl Scale {
 
     /// What a command takes that changes users: the first also that EXEC goes through all clients at its end.
     fn change_users(&mut self, call: &Call<'_, '_, '_>, args: Args<'_>) -> u64 {
-        let end_ns = if self.users.is_none() { acl::clients_ns(call) } else { 0 };
-        let users = Arc::clone(self.users.get_or_insert_with(|| call.cx.shared.access.users()));
+        let end_ns = if self.user_bytes.is_empty() { acl::clients_ns(call) } else { 0 };
         let name = args.at(0).unwrap_or_default();
-        let hash = self.sizes.hasher().hash_one(name);
-        let before = *self.user_bytes.entry(hash).or_insert_with(|| acl::held_bytes(&users, name));
+        let (users, before) = self.users_with(call, name);
         let after = before + args.skip(1).map(acl::rule_bytes).sum::<usize>();
-        self.user_bytes.insert(hash, after.min(USER_BYTES_MAX));
-        // Each that is named may be one that is made.
-        end_ns + acl::changing_ns(args, users.len() + self.user_bytes.len(), before)
+        self.user_bytes.insert(self.sizes.hasher().hash_one(name), after.min(USER_BYTES_MAX));
+        end_ns + acl::changing_ns(args, users, before)
+    }
+
+    /// How many users there will be, and with how many bytes the one of this name, at most. Each that is named may be one that
+    /// is made.
+    fn users_with(&mut self, call: &Call<'_, '_, '_>, name: &[u8]) -> (usize, usize) {
+        let users = self.users.get_or_insert_with(|| call.cx.shared.access.users());
+        let changed = self.user_bytes.get(&self.sizes.hasher().hash_one(name)).copied();
+        (users.len() + self.user_bytes.len() + 1, changed.unwrap_or_else(|| acl::held_bytes(users, name)))
     }
 
     /// A command may put another value in the place of what its keys hold, or none: behind it nothing is sure of them.
