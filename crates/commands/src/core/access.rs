@@ -68,12 +68,12 @@ pub struct Access {
     pub(crate) log: Log,
 }
 
-/// The users as they are at one time.
+/// The users as they are at one time. A copy shares their names.
 #[derive(Clone, Debug)]
 pub(crate) struct Users {
     /// How often they were changed.
     epoch: u64,
-    all: BTreeMap<Box<str>, Arc<User>>,
+    all: BTreeMap<Arc<str>, Arc<User>>,
 }
 
 /// Why users are not changed.
@@ -111,8 +111,9 @@ impl Users {
         self.all.len()
     }
 
-    fn insert(&mut self, user: User) {
-        self.all.insert(user.name().into(), Arc::new(user));
+    fn insert(&mut self, user: impl Into<Arc<User>>) {
+        let user = user.into();
+        self.all.insert(user.shared_name(), user);
     }
 
     /// Passwords that a login compares.
@@ -311,7 +312,7 @@ impl Access {
                 if !same {
                     return Err(Unchanged::Raced);
                 }
-                users.all.insert(name.into(), Arc::clone(&user));
+                users.insert(Arc::clone(&user));
                 if users.is_bounded() { Ok(()) } else { Err(Unchanged::TooMany) }
             });
             match done {
@@ -482,6 +483,17 @@ mod tests {
             let access = Access::new(Some(&text[..bytes].into()), &[], true);
             assert_eq!(access.admits(b"default", &text.as_bytes()[..bytes]), admits);
         }
+    }
+
+    /// Names of all users may be 16 MiB, and logins wait for each change.
+    #[test]
+    fn a_change_of_users_copies_no_names() {
+        let access = Access::new(None, &named(&[("app", "one"), ("other", "two")]), true);
+        let before = access.users();
+        access.set_password(Some("secret".into()));
+        let (after, default) = (access.users(), access.default_login().expect("one"));
+        assert!(before.all.keys().zip(after.all.keys()).all(|(before, after)| Arc::ptr_eq(before, after)));
+        assert!(std::ptr::eq(default.name(), &**after.all.get_key_value(DEFAULT_USER).expect("one").0));
     }
 
     #[test]

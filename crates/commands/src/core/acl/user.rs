@@ -1,6 +1,7 @@
 //! A user: whether it may log in, by which passwords, and what it may do then.
 
 use std::fmt;
+use std::sync::Arc;
 
 use larder_protocol::resp::split;
 use smallvec::SmallVec;
@@ -30,7 +31,7 @@ const LOOKS_EVERY: usize = 64;
 pub(crate) struct User {
     /// Tells a user from another that had its name before.
     pub id: u64,
-    name: Box<str>,
+    name: Arc<str>,
     name_digest: Digest,
     pub enabled: bool,
     /// Any password is right.
@@ -144,6 +145,11 @@ impl User {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The same, to be held without a copy.
+    pub fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// Digests of its passwords, in the order in which they were added.
