@@ -126,9 +126,11 @@ impl Endpoint {
             Kind::Tcp => (Address::Tcp(address(place)?), None),
             Kind::Tls => {
                 let cut = login.is_none() && query.contains('@');
-                let address = address(place).map_err(|why| if cut { QUESTION.to_owned() } else { why })?;
+                let told = |why| if cut { QUESTION.to_owned() } else { why };
+                let address = address(place).map_err(told)?;
                 let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-                (Address::Tcp(address), Some(Connector::load(host, trust(query)?)?))
+                let trust = trust(query).map_err(|why| if why == QUERY { told(why) } else { why })?;
+                (Address::Tcp(address), Some(Connector::load(host, trust)?))
             }
         };
         Ok((family, Endpoint { address, login, tls }))
@@ -486,7 +488,10 @@ mod tests {
             assert!(told.starts_with(why), "{query}: {told}");
         }
         assert_eq!(Endpoint::parse("redis://127.0.0.1:1?ssl_cert_reqs=none"), Err(PLACE.to_owned()));
-        assert_eq!(Endpoint::parse("rediss://me:a?b@127.0.0.1:1"), Err(QUESTION.to_owned()));
+        // What is in front of the question mark may look like a place.
+        for url in ["rediss://me:a?b@127.0.0.1:1", "rediss://localhost:12?b@127.0.0.1:1"] {
+            assert_eq!(Endpoint::parse(url), Err(QUESTION.to_owned()), "{url}");
+        }
     }
 
     #[test]
