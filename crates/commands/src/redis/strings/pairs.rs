@@ -152,6 +152,8 @@ struct Pairs {
     kept: Kept,
     /// The client's user when it began.
     user: Snapshot,
+    /// Some of them are written.
+    begun: bool,
     stage: Stage,
     _held: Heap,
 }
@@ -187,7 +189,7 @@ pub(super) fn begin(call: &mut Call<'_, '_, '_>, plan: Plan, args: Args<'_>) -> 
         (true, None) => Stage::Writes(None),
     };
     let user = call.client.standing.snapshot();
-    call.go_on_with(Pairs { plan, kept, user, stage, _held: held });
+    call.go_on_with(Pairs { plan, kept, user, begun: false, stage, _held: held });
     Ok(())
 }
 
@@ -271,7 +273,12 @@ impl Pairs {
                 (if at.left > plan.behind { Stage::Looks(hold, at) } else { Stage::Writes(hold) }, Step::More)
             }
             Stage::Writes(hold) => {
+                if hold.is_some() && !self.begun {
+                    // The turn before has written nothing.
+                    self.still_may(call)?;
+                }
                 self.write(call)?;
+                self.begun = true;
                 step_of(hold.as_ref(), call);
                 if self.left() > 0 {
                     return Ok((Stage::Writes(hold), Step::More));
