@@ -278,9 +278,12 @@ impl Access {
         self.asks.store(changed.asks(), Relaxed);
         self.restricts.store(changed.restricts(), Relaxed);
         let epoch = changed.epoch;
-        *users = Arc::new(changed);
+        let before = std::mem::replace(&mut *users, Arc::new(changed));
         // Who sees it sees the users, too.
         self.epoch.store(epoch, Release);
+        drop(users);
+        // Logins do not wait for what goes with those before.
+        drop(before);
         Ok(done)
     }
 

@@ -505,3 +505,23 @@ fn exec_weighs_what_parameters_take_beside_being_set() {
     let first = format!("ACL SETUSER default resetkeys{rules}\r\n");
     assert!(!exec(&first, password, 200).0);
 }
+
+/// What they hold is freed with them.
+#[test]
+fn removing_users_is_spent_and_weighed_as_they_hold() {
+    let (mut bench, mut admin, _) = with_user("");
+    let rules: String = (0..900).map(|n| format!(" ~k{n}")).collect();
+    let mut names = String::new();
+    for n in 0..100 {
+        assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER u{n}{rules}")), "+OK");
+        names += &format!(" u{n}");
+    }
+    let said = say(&mut bench, &mut admin, &format!("MULTI\r\nACL DELUSER{names}\r\nEXEC"));
+    assert!(said.contains("-EXECABORT "), "{said}");
+    let said = say(&mut bench, &mut admin, "MULTI\r\nACL DELUSER u0 u1 nobody\r\nEXEC");
+    assert!(said.ends_with("*1\r\n:2"), "{said}");
+    bench.room.work().begin_slice();
+    assert_eq!(say(&mut bench, &mut admin, &format!("ACL DELUSER{names}")), ":98");
+    let done_ns = bench.room.work().done_ns();
+    assert!(done_ns > 98 * 60_000, "{done_ns}");
+}

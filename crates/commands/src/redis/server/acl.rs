@@ -59,7 +59,7 @@ pub(crate) const ROWS: &[Command] = &[
             "username [rule [rule ...]]",
             "Applies rules to a user, which is made if there is none.",
         ),
-    Command::args("acl|deluser", -3, CHANGES, NO_KEYS, delete_users).weighs(Weighs::Rules).doc(
+    Command::args("acl|deluser", -3, CHANGES, NO_KEYS, delete_users).weighs(Weighs::Removal).doc(
         "6.0.0",
         "username [username ...]",
         "Removes users, and closes their connections.",
@@ -208,9 +208,14 @@ fn failed(unchanged: &Unchanged) -> Fail {
     })
 }
 
-/// What it takes to change one of so many users, which holds so many bytes, or to remove some.
+/// What it takes to change one of so many users, which holds so many bytes.
 pub(crate) fn changing_ns(args: Args<'_>, users: usize, user_bytes: usize) -> u64 {
     args.encoded().len() as u64 * RULE_BYTE_NS + renewing_ns(users, user_bytes)
+}
+
+/// What it takes to remove users of these names, which hold so many bytes together, from so many.
+pub(crate) fn removing_ns(names: Args<'_>, users: usize, held_bytes: usize) -> u64 {
+    names.len() as u64 * NAME_NS + renewing_ns(users, held_bytes)
 }
 
 /// What it takes to make another table of so many users, with another user in it in place of one that holds so many bytes.
@@ -251,7 +256,8 @@ fn set_user(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 
 fn delete_users(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     few_names(args)?;
-    call.spend(args.len() as u64 * NAME_NS + call.cx.shared.access.users().len() as u64 * USER_NS);
+    let users = call.cx.shared.access.users();
+    call.spend(removing_ns(args, users.len(), args.map(|name| held_bytes(&users, name)).sum()));
     if args.clone().any(|name| name == DEFAULT_USER.as_bytes()) {
         return Err(Fail::of("ERR The 'default' user cannot be removed"));
     }

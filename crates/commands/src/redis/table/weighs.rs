@@ -15,6 +15,8 @@ pub(crate) enum Weighs {
     Swap,
     /// Rules that are applied, and all users, of which there are others behind it.
     Rules,
+    /// Users that are removed, with what they hold, and all users.
+    Removal,
     /// Parameters that are set, and all users where one is a password.
     Settings,
     /// A name and a password, compared with those of all users.

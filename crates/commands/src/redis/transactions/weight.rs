@@ -251,6 +251,7 @@ impl Scale {
                 0
             }
             Weighs::Rules => self.change_users(call, args),
+            Weighs::Removal => self.remove_users(call, args),
             Weighs::Settings => {
                 let (users, default_bytes) = self.users_with(call, DEFAULT_USER.as_bytes());
                 config::setting_ns(args, users, default_bytes)
@@ -385,6 +386,16 @@ impl Scale {
         let after = before + args.skip(1).map(acl::rule_bytes).sum::<usize>();
         self.user_bytes.insert(self.sizes.hasher().hash_one(name), after.min(USER_BYTES_MAX));
         end_ns + acl::changing_ns(args, users, before)
+    }
+
+    /// What a command takes that removes users, with going through all clients.
+    fn remove_users(&mut self, call: &Call<'_, '_, '_>, names: Args<'_>) -> u64 {
+        let (mut users, mut held_bytes) = (0, 0);
+        for name in names {
+            let (count, bytes) = self.users_with(call, name);
+            (users, held_bytes) = (count, held_bytes + bytes);
+        }
+        acl::clients_ns(call) + acl::removing_ns(names, users, held_bytes)
     }
 
     /// How many users there will be, and with how many bytes the one of this name, at most. Each that is named may be one that
