@@ -449,7 +449,35 @@ fn exec_changes_users_however_much_it_has_looked_through() {
     assert!(said.rsplit("\r\n").next().is_some_and(|last| last.starts_with("-EXECABORT ")), "{said}");
 }
 
-/// However many of its commands change users, EXEC goes through the clients once, at its end.
+/// What EXEC publishes behind a change is heard by nobody who may not hear it any more.
+#[test]
+fn exec_closes_at_once_whom_a_change_turns_out() {
+    for (begins, change) in [
+        ("SUBSCRIBE secret", "ACL SETUSER app resetchannels"),
+        ("SUBSCRIBE secret", "ACL SETUSER app allchannels\r\nACL SETUSER app resetchannels"),
+        ("SUBSCRIBE secret", "ACL DELUSER nobody app"),
+        ("MONITOR", "ACL SETUSER app -monitor"),
+    ] {
+        let (mut bench, mut admin, mut user) = with_user("~* &* +@all");
+        say(&mut bench, &mut user, begins);
+        assert!(say(&mut bench, &mut admin, "CLIENT LIST").contains(" user=app "));
+        // Those that are to be closed are not listed.
+        let said = say(&mut bench, &mut admin, &format!("MULTI\r\n{change}\r\nCLIENT LIST\r\nEXEC"));
+        assert!(said.contains(" user=default ") && !said.contains(" user=app "), "{change}: {said}");
+        assert!(say(&mut bench, &mut user, "PING").ends_with("closed"), "{change}");
+    }
+}
+
+#[test]
+fn exec_closes_nobody_for_what_is_listened_to_behind_the_change() {
+    let (mut bench, mut admin, mut user) = with_user("~* &* +@all");
+    let said =
+        say(&mut bench, &mut user, "MULTI\r\nACL SETUSER app resetchannels &ok\r\nSUBSCRIBE ok\r\nEXEC");
+    assert!(said.contains("subscribe") && !said.ends_with("closed"), "{said}");
+    assert_eq!(say(&mut bench, &mut admin, "PUBLISH ok x"), ":1");
+}
+
+/// However many of its commands change users, EXEC goes through the clients once for each, and once at its end.
 #[test]
 fn exec_weighs_what_users_hold_and_goes_through_clients_once() {
     let (mut bench, mut admin, mut user) = with_user("~* &* +@all");
@@ -472,6 +500,14 @@ fn exec_weighs_what_users_hold_and_goes_through_clients_once() {
     assert!(said.contains("*20\r\n+OK\r\n"), "{said}");
     let (said, _) = exec(&"ACL SETUSER big on\r\n".repeat(500));
     assert!(said.rsplit("\r\n").next().is_some_and(|last| last.starts_with("-EXECABORT ")), "{said}");
+    // A new user has no connections; for each that is there all clients are gone through.
+    let many: String = (0..120).map(|n| format!("ACL SETUSER u{n} on\r\n")).collect();
+    let (said, _) = exec(&many);
+    assert!(said.contains("*120\r\n+OK\r\n"), "{said}");
+    for lines in [&many, &"ACL DELUSER u1\r\n".repeat(110)] {
+        let (said, _) = exec(lines);
+        assert!(said.rsplit("\r\n").next().is_some_and(|last| last.starts_with("-EXECABORT ")), "{said}");
+    }
     assert!(say(&mut bench, &mut user, "PING").ends_with("closed"));
 }
 

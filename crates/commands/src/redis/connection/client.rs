@@ -68,7 +68,7 @@ pub(crate) struct Client {
     pub gathers: bool,
     /// EXEC is at its commands.
     pub executes: bool,
-    /// Whose connections its end closes.
+    /// Users that these have changed, and whose connections its end closes.
     pub closing: Option<Box<Closing>>,
     /// What it listens to, if it ever did.
     pub subscriptions: Option<Box<Subscriptions>>,

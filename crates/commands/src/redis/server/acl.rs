@@ -249,9 +249,10 @@ fn set_user(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let changed = call.cx.shared.access.set_user(catalog(), name, args);
     let (before, user) = changed.map_err(|unchanged| failed(&unchanged))?;
     call.users_changed();
+    // One that is new has no connections.
+    let Some(before) = before else { return call.ok() };
     call.close_monitors(std::slice::from_ref(&user));
-    let loses = before.is_some_and(|before| !user.hears_as_much(&before));
-    call.close_deaf(if loses { vec![user] } else { Vec::new() })
+    call.close_deaf(if user.hears_as_much(&before) { Vec::new() } else { vec![user] })
 }
 
 fn delete_users(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
@@ -266,7 +267,7 @@ fn delete_users(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     // Where there was none of them nobody is looked for.
     if !removed.is_empty() {
         call.users_changed();
-        call.close_removed(&removed);
+        call.close_those(&|id| removed.contains(&id));
     }
     call.length(removed.len())
 }

@@ -145,6 +145,15 @@ impl Size {
     }
 }
 
+/// A user that commands before may have changed.
+#[derive(Clone, Copy, Debug)]
+struct Changed {
+    /// Bytes that it holds, at most.
+    bytes: usize,
+    /// It may have connections, and the next change may be the first that closes some.
+    closes: bool,
+}
+
 /// Adds up what the commands of a transaction take.
 #[derive(Debug)]
 pub(crate) struct Scale {
@@ -168,8 +177,10 @@ pub(crate) struct Scale {
     login_ns: Option<u64>,
     /// The users that there are now.
     users: Option<Arc<Users>>,
-    /// Bytes that those hold, at most, that commands name which change users, by the hashes of their names.
-    user_bytes: HashMap<u64, usize>,
+    /// Those that commands name which change users, by the hashes of their names.
+    changed: HashMap<u64, Changed>,
+    /// One of them is changed again: EXEC may go through all clients at its end.
+    changes_again: bool,
     /// Bytes of what these tell, at most.
     told_bytes: u64,
 }
@@ -197,7 +208,8 @@ impl Scale {
             words: 0,
             login_ns: None,
             users: None,
-            user_bytes: HashMap::new(),
+            changed: HashMap::new(),
+            changes_again: false,
             told_bytes: 0,
         }
     }
@@ -253,8 +265,8 @@ impl Scale {
             Weighs::Rules => self.change_users(call, args),
             Weighs::Removal => self.remove_users(call, args),
             Weighs::Settings => {
-                let (users, default_bytes) = self.users_with(call, DEFAULT_USER.as_bytes());
-                config::setting_ns(args, users, default_bytes)
+                let (users, default) = self.users_with(call, DEFAULT_USER.as_bytes());
+                config::setting_ns(args, users, default.bytes)
             }
             Weighs::Login if connection::logs_in(row, args) => {
                 let access = &call.cx.shared.access;
@@ -378,32 +390,50 @@ impl Scale {
         self.note_replaced(call, row, args);
     }
 
-    /// What a command takes that changes users: the first also that EXEC goes through all clients at its end.
+    /// What a command takes that changes a user. Its first change goes through all clients, for those who listen and for those
+    /// who are shown commands; for any that are changed again the end of EXEC does so once.
     fn change_users(&mut self, call: &Call<'_, '_, '_>, args: Args<'_>) -> u64 {
-        let end_ns = if self.user_bytes.is_empty() { acl::clients_ns(call) } else { 0 };
         let name = args.at(0).unwrap_or_default();
+        let hash = self.hash_of_user(name);
+        let is_again = self.changed.contains_key(&hash);
         let (users, before) = self.users_with(call, name);
-        let after = before + args.skip(1).map(acl::rule_bytes).sum::<usize>();
-        self.user_bytes.insert(self.sizes.hasher().hash_one(name), after.min(USER_BYTES_MAX));
-        end_ns + acl::changing_ns(args, users, before)
+        let bytes = before.bytes + args.skip(1).map(acl::rule_bytes).sum::<usize>();
+        // One that is made by this has no connections before the next.
+        let closes = !before.closes && !is_again;
+        self.changed.insert(hash, Changed { bytes: bytes.min(USER_BYTES_MAX), closes });
+        let mut walks = if before.closes { 1 + u64::from(call.cx.shared.topics.monitored()) } else { 0 };
+        if is_again && !std::mem::replace(&mut self.changes_again, true) {
+            walks += 1;
+        }
+        walks * acl::clients_ns(call) + acl::changing_ns(args, users, before.bytes)
     }
 
     /// What a command takes that removes users, with going through all clients.
     fn remove_users(&mut self, call: &Call<'_, '_, '_>, names: Args<'_>) -> u64 {
         let (mut users, mut held_bytes) = (0, 0);
         for name in names {
-            let (count, bytes) = self.users_with(call, name);
-            (users, held_bytes) = (count, held_bytes + bytes);
+            let (count, removed) = self.users_with(call, name);
+            (users, held_bytes) = (count, held_bytes + removed.bytes);
+            // Another that is made of this name is another user.
+            let hash = self.hash_of_user(name);
+            self.changed.entry(hash).and_modify(|changed| changed.closes = true);
         }
         acl::clients_ns(call) + acl::removing_ns(names, users, held_bytes)
     }
 
-    /// How many users there will be, and with how many bytes the one of this name, at most. Each that is named may be one that
-    /// is made.
-    fn users_with(&mut self, call: &Call<'_, '_, '_>, name: &[u8]) -> (usize, usize) {
+    fn hash_of_user(&self, name: &[u8]) -> u64 {
+        self.sizes.hasher().hash_one(name)
+    }
+
+    /// How many users there will be, at most, and the one of this name. Each that is named may be one that is made.
+    fn users_with(&mut self, call: &Call<'_, '_, '_>, name: &[u8]) -> (usize, Changed) {
+        let changed = self.changed.get(&self.hash_of_user(name)).copied();
         let users = self.users.get_or_insert_with(|| call.cx.shared.access.users());
-        let changed = self.user_bytes.get(&self.sizes.hasher().hash_one(name)).copied();
-        (users.len() + self.user_bytes.len() + 1, changed.unwrap_or_else(|| acl::held_bytes(users, name)))
+        let changed = changed.unwrap_or_else(|| Changed {
+            bytes: acl::held_bytes(users, name),
+            closes: std::str::from_utf8(name).is_ok_and(|name| users.get(name).is_some()),
+        });
+        (users.len() + self.changed.len() + 1, changed)
     }
 
     /// A command may put another value in the place of what its keys hold, or none: behind it nothing is sure of them.

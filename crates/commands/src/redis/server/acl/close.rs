@@ -4,8 +4,8 @@
 //! The new rules are seen first, then it is looked who listens. Who begins to listen meanwhile looks at the rules behind
 //! that ([`Call::still_hears`], [`Call::still_monitors`]): one of the two sees the other.
 //!
-//! EXEC may change users many times. Its commands only note whose connections are to be closed ([`Closing`]); its end goes
-//! through all clients once.
+//! EXEC may change users many times. The first change of each closes at once, so that what EXEC publishes behind it is not
+//! heard; further ones of the same user are noted ([`Closing`]), and the end goes through all clients once for all of these.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -29,24 +29,41 @@ const CLIENT_NS: u64 = 100;
 const TOPIC_NS: u64 = 100;
 const TARGET_NS: u64 = 30;
 
-/// Users whose connections the end of an EXEC closes, by their numbers.
+/// Users that an EXEC has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
-    /// Users that are gone: all connections.
-    gone: HashSet<u64>,
     /// Users that may hear less than before: connections that listen to anything.
-    deaf: HashSet<u64>,
+    deaf: Changed,
     /// Users that may not run MONITOR: connections that are shown commands.
-    blind: HashSet<u64>,
+    blind: Changed,
 }
 
-impl Closing {
-    fn is_closed(&self, facts: &ClientFacts) -> bool {
-        let user = facts.user_id();
-        self.gone.contains(&user)
-            || facts.listens() && self.deaf.contains(&user)
-            || facts.monitors.load(Relaxed) && self.blind.contains(&user)
+/// Users by their numbers: those that were changed so, and those that were again.
+#[derive(Debug, Default)]
+struct Changed {
+    once: HashSet<u64>,
+    again: HashSet<u64>,
+}
+
+impl Changed {
+    /// Whether this is the first time.
+    fn is_first(&mut self, user: u64) -> bool {
+        let is_first = self.once.insert(user);
+        if !is_first {
+            self.again.insert(user);
+        }
+        is_first
     }
+}
+
+/// It listens, as one of these users.
+fn is_deaf(facts: &ClientFacts, users: &HashSet<u64>) -> bool {
+    facts.listens() && users.contains(&facts.user_id())
+}
+
+/// It is shown commands, as one of these users.
+fn is_blind(facts: &ClientFacts, users: &HashSet<u64>) -> bool {
+    facts.monitors.load(Relaxed) && users.contains(&facts.user_id())
 }
 
 /// What it takes to go through all clients once.
@@ -64,15 +81,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Closes the connections of users that were removed, by the users' numbers.
-    pub(super) fn close_removed(&mut self, removed: &HashSet<u64>) {
-        match self.closing() {
-            Some(closing) => closing.gone.extend(removed),
-            None => self.close_those(&|id| removed.contains(&id)),
-        }
-    }
-
-    /// Where EXEC is at its commands: what its end closes.
+    /// Where EXEC is at its commands: which users these have changed.
     fn closing(&mut self) -> Option<&mut Closing> {
         if !self.client.executes {
             return None;
@@ -80,24 +89,26 @@ impl Call<'_, '_, '_> {
         Some(self.client.closing.get_or_insert_default())
     }
 
-    /// EXEC has run its commands: closes whom these have turned out.
+    /// EXEC has run its commands: closes whom further changes of a user have turned out.
     pub(crate) fn close_noted(&mut self) {
         let Some(closing) = self.client.closing.take() else { return };
-        let clients = self.shared.clients.list();
-        self.spend(clients.len() as u64 * CLIENT_NS);
-        for facts in clients.iter().filter(|facts| closing.is_closed(facts)) {
-            self.close_client(facts);
+        let (deaf, blind) = (closing.deaf.again, closing.blind.again);
+        if !deaf.is_empty() || !blind.is_empty() {
+            self.close_all(|facts| is_deaf(facts, &deaf) || is_blind(facts, &blind));
         }
     }
 
     /// Closes the connections of users that are gone, by the users' numbers.
     pub(super) fn close_those(&mut self, is_gone: &dyn Fn(u64) -> bool) {
+        self.close_all(|facts| is_gone(facts.user_id()));
+    }
+
+    /// Goes through all clients, and closes those that are to be.
+    fn close_all(&mut self, are_closed: impl Fn(&ClientFacts) -> bool) {
         let clients = self.shared.clients.list();
         self.spend(clients.len() as u64 * CLIENT_NS);
-        for facts in clients {
-            if is_gone(facts.user_id()) {
-                self.close_client(&facts);
-            }
+        for facts in clients.iter().filter(|facts| are_closed(facts)) {
+            self.close_client(facts);
         }
     }
 
@@ -106,18 +117,13 @@ impl Call<'_, '_, '_> {
         if !self.cx.shared.topics.monitored() {
             return;
         }
+        let mut blind: HashSet<u64> =
+            users.iter().filter(|user| !may_monitor(user)).map(|user| user.id).collect();
         if let Some(closing) = self.closing() {
-            closing.blind.extend(users.iter().filter(|user| !may_monitor(user)).map(|user| user.id));
-            return;
+            blind.retain(|&user| closing.blind.is_first(user));
         }
-        let clients = self.shared.clients.list();
-        self.spend(clients.len() as u64 * CLIENT_NS);
-        for facts in clients.into_iter().filter(|facts| facts.monitors.load(Relaxed)) {
-            let user_id = facts.user_id();
-            let user = users.iter().find(|user| user.id == user_id);
-            if user.is_some_and(|user| !may_monitor(user)) {
-                self.close_client(&facts);
-            }
+        if !blind.is_empty() {
+            self.close_all(|facts| is_blind(facts, &blind));
         }
     }
 
@@ -137,13 +143,17 @@ impl Call<'_, '_, '_> {
     }
 
     /// Closes the connections of these users that listen to what they may not hear any more, and says OK. It looks at some of
-    /// all names a step; at the end of EXEC, which has no steps, whoever listens to anything is closed.
+    /// all names a step; in EXEC, which has no steps, whoever listens to anything is closed.
     pub(super) fn close_deaf(&mut self, users: Vec<Arc<User>>) -> Done {
         if users.is_empty() {
             return self.ok();
         }
         if let Some(closing) = self.closing() {
-            closing.deaf.extend(users.iter().map(|user| user.id));
+            let mut deaf: HashSet<u64> = users.iter().map(|user| user.id).collect();
+            deaf.retain(|&user| closing.deaf.is_first(user));
+            if !deaf.is_empty() {
+                self.close_all(|facts| is_deaf(facts, &deaf));
+            }
             return self.ok();
         }
         let clients = self.shared.clients.list();
