@@ -12,7 +12,7 @@
 //! GETKEYSANDFLAGS` tells it.
 
 use std::sync::LazyLock;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::fence;
 
 use larder_protocol::resp::Args;
@@ -355,7 +355,7 @@ impl Call<'_, '_, '_> {
     fn close_at_once(&mut self) {
         self.flow = Flow::Close;
         let facts = &self.client.facts;
-        if !facts.killed.swap(true, Relaxed) {
+        if facts.turn_out(&self.cx.shared.access.log) {
             self.cx.host.kill(facts.place, facts.id);
         }
     }

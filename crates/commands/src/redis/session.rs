@@ -282,8 +282,8 @@ impl Conversation {
             State::Job(under_way) => under_way.is_overtaken(&self.client.standing, cx.room.work()),
             _ => false,
         };
-        if (!is_there || is_overtaken) && !self.client.facts.killed.swap(true, Relaxed) {
-            cx.shared.access.log.count_closed();
+        if !is_there || is_overtaken {
+            self.client.facts.turn_out(&cx.shared.access.log);
         }
     }
 

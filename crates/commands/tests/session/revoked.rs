@@ -124,6 +124,8 @@ fn a_channel_is_not_listened_to_that_was_taken_away_while_others_were_gone_throu
         assert_eq!(next, if closes { Next::Close } else { Next::Receive }, "{rules} {reply}");
         let heard = if closes { ":0" } else { ":1" };
         assert_eq!(say(&mut bench, &mut admin, "PUBLISH secret:1 m"), heard, "{rules}");
+        let counted = format!("acl_change_disconnections:{}\r\n", u8::from(closes));
+        assert!(say(&mut bench, &mut admin, "INFO stats").contains(&counted), "{rules}");
     }
 }
 

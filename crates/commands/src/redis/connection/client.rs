@@ -7,6 +7,7 @@ use larder_store::{Millis, Store};
 use smallvec::SmallVec;
 
 use crate::core::access::{DEFAULT_ID, DEFAULT_USER, Standing};
+use crate::core::acl::log::Log;
 use crate::core::context::Context;
 use crate::core::guesses::Tries;
 use crate::core::output::Output;
@@ -289,6 +290,15 @@ impl ClientFacts {
         ];
         let flags: String = shown.into_iter().filter(|(_, holds)| *holds).map(|(letter, _)| letter).collect();
         if flags.is_empty() { "N".into() } else { flags }
+    }
+
+    /// It is to be closed as users were changed, which is counted. False: it was to be closed already.
+    pub(crate) fn turn_out(&self, log: &Log) -> bool {
+        let is_first = !self.killed.swap(true, Relaxed);
+        if is_first {
+            log.count_closed();
+        }
+        is_first
     }
 
     /// It listens to something.

@@ -202,7 +202,7 @@ impl Conversation {
     /// It may not.
     fn permit_upload(&mut self, turn: &mut Turn<'_, '_, '_, '_>, incoming: &Incoming) -> Done {
         if !self.client.standing.look_again(&turn.cx.shared.access) {
-            self.client.facts.killed.store(true, Relaxed);
+            self.client.facts.turn_out(&turn.cx.shared.access.log);
             return Err(Fail::of("NOAUTH Authentication required."));
         }
         let (false, Some(row)) = (self.client.standing.is_free(), table::row(incoming.row)) else {

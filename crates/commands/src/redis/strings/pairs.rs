@@ -9,7 +9,6 @@
 //! its client has gone. Before the first write it ends where the rules of its client's user have changed.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use larder_protocol::resp::Args;
 
@@ -307,9 +306,7 @@ impl Pairs {
             self.user = standing.snapshot();
             return Ok(());
         }
-        if !call.client.facts.killed.swap(true, Relaxed) {
-            call.cx.shared.access.log.count_closed();
-        }
+        call.client.facts.turn_out(&call.cx.shared.access.log);
         Err(OVERTAKEN)
     }
 

@@ -133,11 +133,7 @@ impl Call<'_, '_, '_> {
         if is_own {
             self.flow = Flow::Close;
         }
-        if facts.killed.swap(true, Relaxed) {
-            return;
-        }
-        self.cx.shared.access.log.count_closed();
-        if !is_own {
+        if facts.turn_out(&self.cx.shared.access.log) && !is_own {
             self.cx.host.kill(facts.place, facts.id);
         }
     }
