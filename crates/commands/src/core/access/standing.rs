@@ -208,3 +208,21 @@ impl Snapshot {
 pub(crate) fn strange(cx: &Context<'_, '_>, max: usize) -> Option<Stranger> {
     Stranger::new(&cx.shared.strangers, cx.host.clock_us() / 1000, max)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comparing_the_rules_of_a_user_is_spent() {
+        let name = "n".repeat(16 << 10);
+        let user = || Arc::new(User::open(1, &name, Vec::new()));
+        let (mut standing, work) = (Standing::of_nobody(), Work::default());
+        standing.admit(user(), 1);
+        let then = standing.snapshot();
+        assert!(standing.may_as(&then, &work) && work.done_ns() == 0, "nothing has changed");
+        standing.admit(user(), 2);
+        assert!(standing.may_as(&then, &work));
+        assert!(work.done_ns() >= copying_ns(16 << 10), "{}", work.done_ns());
+    }
+}
