@@ -25,6 +25,8 @@ mod service;
 mod stalls_on_sim;
 pub(crate) mod timing;
 #[cfg(test)]
+mod unfinished_on_sim;
+#[cfg(test)]
 mod uploads_on_sim;
 
 use std::io;
@@ -73,6 +75,8 @@ pub struct Worker<B: Backend> {
     arrivals: Arc<Mailbox<Arrival<B::Stream>>>,
     /// When upkeep is due, if it is.
     tick_at: Option<Millis>,
+    /// When what ended connections were at is gone on with, if something is left of it.
+    finish_at: Option<Millis>,
     /// Something has happened since upkeep was last looked at.
     busy: bool,
     /// It has been told to stop, and waits so long for its connections.
@@ -111,6 +115,7 @@ impl<B: Backend> Worker<B> {
             index,
             arrivals,
             tick_at: (index == 0).then_some(0),
+            finish_at: None,
             busy: false,
             stops_at: None,
             timing: Timing::default(),
@@ -150,7 +155,7 @@ impl<B: Backend> Worker<B> {
             let took_ns = ended_ns.saturating_sub(self.events.now_ns()).max(worked_ns);
             self.note_stall(took_ns / 1000, ended_ns / 1_000_000);
         }
-        let due = self.stops_at.or(self.tick_at);
+        let due = [self.stops_at.or(self.tick_at), self.finish_at].into_iter().flatten().min();
         due.map(|at| Duration::from_millis(at.saturating_sub(self.events.now())))
     }
 
@@ -192,6 +197,7 @@ impl<B: Backend> Worker<B> {
             }
         }
         self.service.balance(&mut self.events);
+        self.finish(turn.now);
         match self.stops_at {
             None => {
                 if self.tick(turn.now, turn.events > 0) {
@@ -200,7 +206,7 @@ impl<B: Backend> Worker<B> {
             }
             Some(until) if self.events.is_empty() || turn.now >= until => {
                 // Other workers may still have clients that would see the half of it.
-                while self.service.finish_some() {
+                while self.service.finish_some().is_some() {
                     // One may wait for its time.
                     self.service.woke(self.hub.clock.elapsed_ns());
                 }
@@ -212,6 +218,14 @@ impl<B: Backend> Worker<B> {
             Some(_) => {}
         }
         Ok(true)
+    }
+
+    /// Goes on with what ended connections were at, if it is time.
+    #[inline]
+    fn finish(&mut self, now: Millis) {
+        if !self.service.unfinished.is_empty() && self.finish_at.is_none_or(|at| now >= at) {
+            self.finish_at = self.service.finish_some().map(|left_ms| now + left_ms);
+        }
     }
 
     /// Upkeep, if it is due, and when it is due next. True: turns are to be timed.

@@ -325,7 +325,7 @@ impl Handler for Service {
         }
         tracing::debug!(peer = %connection.facts.peer, ?why, "connection closed");
         if connection.session.must_end() {
-            self.unfinished.push(connection);
+            self.unfinished.push_back(connection);
         } else {
             drop(connection);
         }

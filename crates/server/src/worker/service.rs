@@ -1,8 +1,9 @@
 //! What a worker's connections have in common: the loop's handler, its store, and the memory that replies hold.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use larder_commands::{Context, Counter, Counters, Host, Room, Session, Speaks};
+use larder_commands::{Context, Counter, Counters, Host, Next, Room, Session, Speaks};
 use larder_eventloop::socket::Address;
 use larder_eventloop::{Backend, Closed, EventLoop, Millis};
 use larder_store::Millis as WallMillis;
@@ -54,6 +55,11 @@ const SHED_ROOM_SHARE: u64 = 8;
 
 /// So long after a value was refused for want of memory a connection is closed for it.
 const SHED_WITHIN_MS: Millis = 1000;
+
+/// Of connections that have ended, those that wait for what others hold are looked at this often, …
+const LOOK_MS: Millis = 2;
+/// … and a look counts as so much work, of which it does little.
+const LOOK_NS: u64 = 20_000;
 
 /// Memory counted for a worker: its receive buffer, replies, stack, and free chunks in its hands.
 pub(crate) const WORKER_BYTES: u64 = 256 << 10;
@@ -124,8 +130,8 @@ pub struct Service {
     pub(super) unwatched: Rarely,
     /// Those that have to go for the memory of their requests.
     pub(crate) crowd: Crowd,
-    /// Connections that have ended in the midst of what is one moment for others.
-    pub(super) unfinished: Vec<Connection>,
+    /// Connections that have ended in the midst of what is one moment for others: in front the one that goes on.
+    pub(super) unfinished: VecDeque<Connection>,
 }
 
 impl Drop for Service {
@@ -157,7 +163,7 @@ impl Service {
             shed_until: 0,
             unwatched: Rarely::default(),
             crowd: Crowd::default(),
-            unfinished: Vec::new(),
+            unfinished: VecDeque::new(),
         };
         service.read_wall_clock();
         service.tend_samples();
@@ -232,7 +238,6 @@ impl Service {
             }
         }
         drop(guard);
-        more |= self.finish_some();
         self.tend_samples();
         more |= self.hub.shared.go_on_telling(&*self.hub, &self.hub.store, us_max * 1000);
         more |= self.hub.shared.forget_subscriptions(&self.hub.store);
@@ -254,28 +259,37 @@ impl Service {
         }
     }
 
-    /// Goes on with what connections were at that have ended, one slice of it: nobody hears its reply. True while there is
-    /// more.
-    pub(super) fn finish_some(&mut self) -> bool {
-        if self.unfinished.is_empty() {
-            return false;
-        }
-        // By turns: one may wait for what another holds.
-        let mut connection = self.unfinished.remove(0);
+    /// Goes on with what connections were at that have ended, one slice of it: nobody hears its reply. In so many
+    /// milliseconds there is more to do, if there is.
+    pub(super) fn finish_some(&mut self) -> Option<Millis> {
         self.room.work().begin_slice();
         let hub = Arc::clone(&self.hub);
         let counters = &hub.handles[self.index].counters;
-        let peer = At { facts: &connection.facts, hub: &hub };
-        let guard = self.store.enter(self.wall);
-        let mut context = Context::new(guard, counters, &hub.shared, &*hub, &peer, &self.room);
-        let session = &mut connection.session;
-        self.turn_replies.write(&mut connection.replies, |out| session.receive(&mut context, &[], out));
-        drop(context);
-        self.turn_replies.forget(std::mem::take(&mut connection.replies));
-        if connection.session.must_end() {
-            self.unfinished.push(connection);
+        for _ in 0..self.unfinished.len() {
+            let Some(mut connection) = self.unfinished.pop_front() else { break };
+            let peer = At { facts: &connection.facts, hub: &hub };
+            let guard = self.store.enter(self.wall);
+            let mut context = Context::new(guard, counters, &hub.shared, &*hub, &peer, &self.room);
+            let session = &mut connection.session;
+            let progress = self
+                .turn_replies
+                .write(&mut connection.replies, |out| session.receive(&mut context, &[], out));
+            drop(context);
+            self.turn_replies.forget(std::mem::take(&mut connection.replies));
+            if connection.session.must_end() {
+                if progress.next == Next::Yield {
+                    // It has each slice until it is done: the others may wait for what it holds.
+                    self.unfinished.push_front(connection);
+                    return Some(0);
+                }
+                self.room.work().spend(LOOK_NS);
+                self.unfinished.push_back(connection);
+            }
+            if self.room.work().is_used_up() {
+                break;
+            }
         }
-        !self.unfinished.is_empty()
+        (!self.unfinished.is_empty()).then_some(LOOK_MS)
     }
 
     /// Has the heap give its free pages back when much of what was on it is gone.

@@ -1,0 +1,143 @@
+//! EXEC in steps over the simulated network: what becomes of it when its client has gone, or the server ends, and beside others.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use larder_commands::Speaks;
+use larder_eventloop::sim::{Peer, Sim, Weather};
+use larder_eventloop::socket::Address;
+use larder_store::{Lookup, Store, Value};
+
+use super::Worker;
+use super::on_sim::resp;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::hub::Hub;
+use crate::listener::Listener;
+use crate::log::Log;
+use crate::mailbox::Mailbox;
+
+/// Words of a DEL that takes some dozen slices.
+const WORDS: usize = 15_000;
+
+struct World {
+    worker: Worker<Sim>,
+    turns: usize,
+}
+
+impl World {
+    fn new(config: Config) -> World {
+        let config = Config { threads: 1, memory_bytes: 256 << 20, ..config };
+        let store = Store::new(crate::store_config(&config)).expect("a store");
+        let of_store = store.worker().expect("a worker of the store");
+        let sim = Sim::new(1, Weather { window: usize::MAX, ..Weather::FAIR });
+        let clock = Clock::Simulated { time: sim.time(), epoch_us: Arc::new(0.into()) };
+        let listeners = vec![Listener::new(Address::Unix("/sim".into()), Speaks::Redis)];
+        let hub = Arc::new(Hub::new(config, store, listeners, Log::default(), clock).expect("wakers"));
+        let arrivals = Arc::new(Mailbox::new(&hub.handles[0].waker));
+        World { worker: Worker::new(hub, 0, of_store, sim, arrivals), turns: 0 }
+    }
+
+    fn connect(&mut self) -> Peer {
+        let Worker { hub, events, service, .. } = &mut self.worker;
+        let (stream, peer) = events.backend().connect();
+        hub.handles[0].connections.fetch_add(1, SeqCst);
+        service.enter(events, stream, Address::Unix("/sim".into()), 0);
+        peer
+    }
+
+    /// A turn; false if the worker has come to its end.
+    fn turn(&mut self) -> bool {
+        self.turns += 1;
+        assert!(self.turns < 100_000, "it comes to no end");
+        self.worker.turn().expect("a turn")
+    }
+
+    /// Takes turns until a peer has been sent something: what that is, and in how many turns.
+    fn answer(&mut self, peer: &Peer) -> (String, usize) {
+        let before = self.turns;
+        loop {
+            let said = peer.read(usize::MAX);
+            if !said.is_empty() {
+                return (String::from_utf8(said).expect("text"), self.turns - before);
+            }
+            self.turn();
+        }
+    }
+
+    /// A client that has sent EXEC of what counts twice, and between that deletes a key so many times; all of which has come.
+    fn executes(&mut self, words: usize) -> Peer {
+        let peer = self.connect();
+        let delete: Vec<&str> = std::iter::once("DEL").chain((0..words).map(|_| "k")).collect();
+        let all = [&["MULTI"][..], &["INCR", "n"], &delete, &["INCR", "n"], &["EXEC"]];
+        peer.send(all.map(resp).concat().as_bytes());
+        while peer.untaken() > 0 {
+            self.turn();
+        }
+        peer
+    }
+
+    /// A client that waits for the key, when it is held.
+    fn waits(&mut self) -> Peer {
+        let peer = self.connect();
+        loop {
+            peer.send(resp(&["GET", "k"]).as_bytes());
+            (0..3).for_each(|_| assert!(self.turn()));
+            if peer.read(usize::MAX).is_empty() {
+                return peer;
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        self.worker.hub.stop_workers();
+        self.worker.events.backend().wake();
+    }
+
+    /// What was counted, as its store has it.
+    fn counted(&mut self) -> String {
+        let service = &mut self.worker.service;
+        let mut guard = service.store.enter(service.wall);
+        let key = guard.key(b"n");
+        let Lookup::Hit(item) = guard.get(&key) else { return String::new() };
+        let Value::Whole(text) = item.value() else { panic!("a number in pieces") };
+        String::from_utf8(text.to_vec()).expect("text")
+    }
+}
+
+#[test]
+fn keys_that_many_hold_who_have_gone_are_held_no_longer_for_their_number() {
+    const GONE: usize = 60;
+    let mut world = World::new(Config::default());
+    let peers: Vec<Peer> = (0..GONE).map(|_| world.executes(WORDS)).collect();
+    let waits = world.connect();
+    peers.iter().for_each(Peer::reset);
+    world.turn();
+    let gone = world.worker.service.unfinished.len();
+    assert!(gone > GONE / 2, "{gone} have gone");
+    waits.send(resp(&["GET", "k"]).as_bytes());
+    let (said, turns) = world.answer(&waits);
+    assert!(said == "$-1\r\n" && turns < 100, "{turns} turns");
+    let before = world.turns;
+    while !world.worker.service.unfinished.is_empty() {
+        world.turn();
+    }
+    let turns = world.turns - before;
+    assert!(turns < gone * 40, "{turns} turns for {gone}");
+}
+
+#[test]
+fn a_server_that_ends_goes_on_for_those_who_wait_for_one_who_has_gone() {
+    let mut world = World::new(Config::default());
+    let gone = world.executes(4 * WORDS);
+    let waits = world.waits();
+    gone.reset();
+    world.turn();
+    assert_eq!(world.worker.service.unfinished.len(), 1);
+    world.stop();
+    while world.turn() {}
+    assert_eq!(waits.read(usize::MAX), b"$-1\r\n");
+    let now = world.worker.events.now();
+    assert!(now < 1_000, "at its end after {now} ms");
+    assert_eq!(world.counted(), "2");
+}
