@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use larder_commands::Counter;
-use larder_eventloop::{Backend, Closed, EventLoop, Handler, Limits, Millis, WakeUp};
+use larder_eventloop::{Backend, Closed, EventLoop, Limits, Millis, WakeUp};
 
 use crate::hub::{Hub, Shed};
 use crate::log::Rarely;
@@ -155,7 +155,11 @@ impl<B: Backend> Worker<B> {
             let took_ns = ended_ns.saturating_sub(self.events.now_ns()).max(worked_ns);
             self.note_stall(took_ns / 1000, ended_ns / 1_000_000);
         }
-        let due = [self.stops_at.or(self.tick_at), self.finish_at].into_iter().flatten().min();
+        let until = match self.stops_at {
+            Some(at) => (!self.events.is_empty()).then_some(at),
+            None => self.tick_at,
+        };
+        let due = [until, self.finish_at].into_iter().flatten().min();
         due.map(|at| Duration::from_millis(at.saturating_sub(self.events.now())))
     }
 
@@ -197,6 +201,11 @@ impl<B: Backend> Worker<B> {
             }
         }
         self.service.balance(&mut self.events);
+        let ends = self.stops_at.is_some_and(|until| self.events.is_empty() || turn.now >= until);
+        if ends {
+            // What such a connection was at is finished, too.
+            self.events.close_all(&mut self.service, Closed::Drained);
+        }
         self.finish(turn.now);
         match self.stops_at {
             None => {
@@ -204,14 +213,13 @@ impl<B: Backend> Worker<B> {
                     return self.time_turns();
                 }
             }
-            Some(until) if self.events.is_empty() || turn.now >= until => {
+            Some(_) if ends => {
                 // Other workers may still have clients that would see the half of it.
-                while self.service.finish_some().is_some() {
-                    // One may wait for its time.
-                    self.service.woke(self.hub.clock.elapsed_ns());
+                let goes_on = !self.service.unfinished.is_empty();
+                if !goes_on {
+                    tracing::debug!(worker = self.index, "worker stopped");
                 }
-                tracing::debug!(worker = self.index, left = self.events.len(), "worker stopped");
-                return Ok(false);
+                return Ok(goes_on);
             }
             // A script without end is waited for as long as a client that reads nothing.
             Some(until) if turn.now + DRAIN_MS >= until + DRAIN_STALL_MS => self.hub.shared.end_scripts(),

@@ -89,6 +89,15 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
+    /// Ends all connections at once.
+    pub fn close_all<H: Handler<Connection = C>>(&mut self, handler: &mut H, why: Closed) {
+        for index in 0..self.connections.entries() {
+            if let Some(id) = self.id_at(index) {
+                self.close(handler, id, why);
+            }
+        }
+    }
+
     /// No more is received; the connection ends when its replies are out.
     pub(super) fn finish<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, why: Closed) {
         self.send_and_arrange(handler, id, Some(why));

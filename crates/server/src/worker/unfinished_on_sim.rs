@@ -8,8 +8,8 @@ use larder_eventloop::sim::{Peer, Sim, Weather};
 use larder_eventloop::socket::Address;
 use larder_store::{Lookup, Store, Value};
 
-use super::Worker;
 use super::on_sim::resp;
+use super::{DRAIN_MS, Worker};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::hub::Hub;
@@ -140,4 +140,20 @@ fn a_server_that_ends_goes_on_for_those_who_wait_for_one_who_has_gone() {
     let now = world.worker.events.now();
     assert!(now < 1_000, "at its end after {now} ms");
     assert_eq!(world.counted(), "2");
+}
+
+#[test]
+fn a_server_whose_time_is_over_ends_behind_all_that_was_begun() {
+    let mut world = World::new(Config::default());
+    // While the keys of the first are noted the second begins, too.
+    let _executes = world.executes(12 * WORDS);
+    let gone = world.executes(WORDS);
+    let waits = world.waits();
+    gone.reset();
+    world.turn();
+    assert_eq!((world.worker.service.unfinished.len(), waits.read(usize::MAX)), (1, Vec::new()));
+    world.stop();
+    world.worker.events.backend().time().pass_us(DRAIN_MS * 1000);
+    while world.turn() {}
+    assert_eq!((world.counted(), world.worker.events.len()), ("4".into(), 0));
 }
