@@ -6,7 +6,8 @@ use crate::slices::STEP_NS;
 use crate::survey::command;
 use crate::users::{say, with_user};
 use crate::{Bench, bench};
-use larder_commands::{Next, SLICE_NS, Session};
+use larder_commands::{Next, SLICE_NS, Session, Settings};
+use std::time::{Duration, Instant};
 
 /// A session with these commands in its queue.
 fn queued(bench: &mut Bench, commands: &[Vec<u8>]) -> Session {
@@ -431,6 +432,39 @@ fn a_database_that_is_selected_among_them_is_the_one_of_what_follows() {
     executed(&mut bench, &mut session);
     assert_eq!(asked(&mut bench, &["DBSIZE"]), ":3000\r\n");
     assert_eq!(bench.turns(&mut session, &command(&["DBSIZE"])).0, b":3000\r\n");
+}
+
+/// However many are left for behind it, each is left in the same time.
+#[test]
+fn keys_that_are_awaited_are_written_in_time_that_grows_with_their_number() {
+    // As many as one may wait for.
+    const NAMES: usize = 1_000;
+    let once = |count: usize| {
+        let mut bench = Bench::of(Settings::default(), 1 << 30);
+        let names: Vec<String> = (0..count).map(|n| format!("list{n:05}")).collect();
+        let wait = |names: &[String]| {
+            let names = names.iter().map(String::as_str);
+            let mut waiter = Session::new();
+            let words = std::iter::once("BLPOP").chain(names).chain(["0"]).collect::<Vec<_>>();
+            assert_eq!(bench.turns(&mut waiter, &command(&words)).0, b"");
+            waiter
+        };
+        let waiters: Vec<Session> = names.chunks(NAMES).map(wait).collect();
+        let pushes: Vec<Vec<u8>> = names.iter().map(|name| command(&["RPUSH", name, "e"])).collect();
+        let mut session = queued(&mut bench, &pushes);
+        begun(&mut bench, &mut session, "list00000");
+        let began = Instant::now();
+        while session.must_end() {
+            bench.call(&mut session, b"");
+        }
+        let took = began.elapsed();
+        drop(waiters);
+        took
+    };
+    let best = |count: usize| (0..3).map(|_| once(count)).min().unwrap_or(Duration::MAX);
+    let (few, many) = (best(3_000), best(30_000));
+    println!("{few:?} for 3,000, {many:?} for 30,000");
+    assert!(many < 40 * few, "{few:?} for 3,000, {many:?} for 30,000");
 }
 
 /// By the rules of the moment in front of the first of them.

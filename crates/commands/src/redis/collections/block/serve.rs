@@ -86,6 +86,7 @@ impl Serving<'_, '_> {
             if self.waiters.keys() == 0 {
                 continue;
             }
+            *left -= (called.len() / LINES_AS_ONE) as isize;
             for (db, key) in called {
                 self.at_key(db, &key, left);
             }

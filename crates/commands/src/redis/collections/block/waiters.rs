@@ -10,7 +10,7 @@
 //! One word says it, and each arrow is one compare-and-swap. A waiter in a line whose word says something else is
 //! passed over. The locks here are held for a look at a table: never while a key is waited for.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
@@ -230,6 +230,8 @@ impl Waiter {
 struct Line {
     db: u8,
     kind: Type,
+    /// A [`Left::Key`] of it lies among what is left.
+    is_left: bool,
     waiting: BTreeMap<u64, Arc<Waiter>>,
 }
 
@@ -268,7 +270,7 @@ pub(crate) struct Waiters {
     lines: AtomicUsize,
     /// By the numbers of their clients.
     clients: Mutex<HashMap<u64, Arc<Waiter>>>,
-    left: Mutex<Vec<Left>>,
+    left: Mutex<VecDeque<Left>>,
     left_count: AtomicUsize,
     /// Bytes of what was popped and may have to be put back.
     pub(super) taken_bytes: Arc<AtomicU64>,
@@ -310,7 +312,7 @@ impl Waiters {
             let lines = shard.entry(key.clone()).or_default();
             let at = lines.iter().position(|line| (line.db, line.kind) == (db, kind)).unwrap_or_else(|| {
                 self.lines.fetch_add(1, Relaxed);
-                lines.push(Line { db, kind, waiting: BTreeMap::new() });
+                lines.push(Line { db, kind, is_left: false, waiting: BTreeMap::new() });
                 lines.len() - 1
             });
             lines[at].waiting.insert(number, Arc::clone(waiter));
@@ -385,21 +387,21 @@ impl Waiters {
     /// Somebody has gone, and has left something to be done.
     pub(super) fn leave_behind(&self, left: Left) {
         let mut all = lock(&self.left);
-        all.push(left);
+        all.push_back(left);
         self.left_count.store(all.len(), Relaxed);
+    }
+
+    /// Says of the lines at a key whether a [`Left::Key`] of them lies among what is left; whether that was not said of one.
+    fn mark_left(&self, db: u8, key: &[u8], is_left: bool) -> bool {
+        let mut shard = self.shard(key);
+        let lines = shard.get_mut(key).into_iter().flatten().filter(|line| line.db == db);
+        lines.fold(false, |is_new, line| is_new | (std::mem::replace(&mut line.is_left, is_left) != is_left))
     }
 
     /// Those who stand in line at a key that is held have to wait for that; nothing if none does.
     pub(super) fn leave_held(&self, db: u8, key: &[u8]) {
-        if !self.shard(key).get(key).is_some_and(|lines| lines.iter().any(|line| line.db == db)) {
-            return;
-        }
-        let mut all = lock(&self.left);
-        let is_it =
-            |left: &Left| matches!(left, Left::Key { db: its, key: name } if *its == db && **name == *key);
-        if !all.iter().any(is_it) {
-            all.push(Left::Key { db, key: key.into() });
-            self.left_count.store(all.len(), Relaxed);
+        if self.mark_left(db, key, true) {
+            self.leave_behind(Left::Key { db, key: key.into() });
         }
     }
 
@@ -416,9 +418,24 @@ impl Waiters {
 
     /// Some of it, which is to be done at this time.
     pub(super) fn take_left(&self, most: usize, now_us: u64) -> Vec<Left> {
-        let mut all = lock(&self.left);
-        let taken = all.extract_if(.., |left| left.is_due(now_us)).take(most).collect();
+        let (mut all, mut taken) = (lock(&self.left), Vec::new());
+        for _ in 0..all.len() {
+            match all.pop_front() {
+                Some(left) if left.is_due(now_us) => taken.push(left),
+                Some(left) => all.push_back(left),
+                None => {}
+            }
+            if taken.len() == most {
+                break;
+            }
+        }
         self.left_count.store(all.len(), Relaxed);
+        drop(all);
+        for left in &taken {
+            if let Left::Key { db, key } = left {
+                self.mark_left(*db, key, false);
+            }
+        }
         taken
     }
 }
