@@ -194,9 +194,13 @@ impl Transaction {
         *self = Transaction::default();
     }
 
-    /// What is queued concerns all keys, or it or a watch names one that is `held`.
+    /// What is queued concerns all keys, or it or a watch names one that is `held`. A long queue is not looked through: if it
+    /// may go in steps, it waits when it has noted its keys, and if not, for whatever is held.
     pub fn names_one(&self, db: u8, held: impl Fn(u8, &[u8]) -> bool) -> bool {
         let Some(queue) = &self.queue else { return false };
+        if queue.is_long() {
+            return !queue.in_steps;
+        }
         let mut names_one = queue.commands().any(|(row, args)| row.takes_all(args));
         queue.each_key(db, &mut |db, key| names_one = names_one || held(db, key));
         names_one
@@ -470,7 +474,8 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
         return Err(Fail::of("EXECABORT Transaction discarded because of previous errors."));
     }
     let ns = if queue.is_long() { queue.reckon(call) } else { 0 };
-    if ns > ONE_STEP_NS && queue.in_steps {
+    let may_wait = queue.is_long() && call.cx.shared.pause.holds.any();
+    if queue.in_steps && (ns > ONE_STEP_NS || may_wait) {
         return steps::begin(call, queue, watches);
     }
     if ns > EXEC_NS_MAX {

@@ -7,6 +7,7 @@ use crate::survey::command;
 use crate::users::{say, with_user};
 use crate::{Bench, bench};
 use larder_commands::{Next, SLICE_NS, Session, Settings};
+use larder_protocol::resp::words_read;
 use std::time::{Duration, Instant};
 
 /// A session with these commands in its queue.
@@ -291,9 +292,15 @@ fn pairs_and_transactions_of_the_same_keys_come_one_behind_the_other() {
     let mut bench = bench();
     let mut first = begun_pairs(&mut bench, &pairs("MSET", MANY, "one"));
     let mut second = queued(&mut bench, &sets("two"));
-    waits(&mut bench, &mut second, &command(&["EXEC"]), "EXEC");
+    let (mut next, ..) = bench.call(&mut second, &command(&["EXEC"]));
+    while next == Next::Yield {
+        (next, _) = turn(&mut bench, &mut second, b"");
+    }
+    assert!(matches!(next, Next::Await(Some(_))), "{next:?}");
     assert_eq!(ended_pairs(&mut bench, &mut first).0, "+OK\r\n");
-    begun(&mut bench, &mut second, "k0");
+    while !is_held(&mut bench, "k0") {
+        turn(&mut bench, &mut second, b"");
+    }
     // And one that has noted its keys while others held theirs.
     let (mut third, input) = (Session::new(), pairs("MSET", MANY, "three"));
     let (mut next, ..) = bench.call(&mut third, &input);
@@ -465,6 +472,45 @@ fn keys_that_are_awaited_are_written_in_time_that_grows_with_their_number() {
     let (few, many) = (best(3_000), best(30_000));
     println!("{few:?} for 3,000, {many:?} for 30,000");
     assert!(many < 40 * few, "{few:?} for 3,000, {many:?} for 30,000");
+}
+
+/// It waits when it has noted its keys.
+#[test]
+fn a_long_one_that_waits_is_not_looked_through() {
+    let mut bench = bench();
+    let mut writer = queued(&mut bench, &sets("new"));
+    begun(&mut bench, &mut writer, "k0");
+    let mut exec = |words: usize| {
+        let names: Vec<String> = (0..words).map(|n| format!("x{n}")).collect();
+        let words: Vec<&str> = ["DEL"].into_iter().chain(names.iter().map(String::as_str)).collect();
+        let mut session = queued(&mut bench, &[command(&words), command(&["GET", "k0"])]);
+        let before = words_read();
+        let (next, said, _) = bench.call(&mut session, &command(&["EXEC"]));
+        assert_eq!((next, said), (Next::Yield, Vec::new()));
+        (session, words_read() - before)
+    };
+    let ((mut few, of_few), (_, of_many)) = (exec(3_000), exec(60_000));
+    assert!(of_many <= of_few + 10, "{of_few} words are read of 3,000, {of_many} of 60,000");
+    let mut next = Next::Yield;
+    while next == Next::Yield {
+        (next, _) = turn(&mut bench, &mut few, b"");
+    }
+    assert!(matches!(next, Next::Await(Some(_))), "{next:?}");
+    executed(&mut bench, &mut writer);
+    assert_eq!(executed(&mut bench, &mut few).0, "*2\r\n:0\r\n$3\r\nnew\r\n");
+    // One that concerns all keys waits in front of it.
+    let mut all = sets("newer");
+    all.push(command(&["DBSIZE"]));
+    let mut session = queued(&mut bench, &all);
+    let mut writer = queued(&mut bench, &sets("new"));
+    begun(&mut bench, &mut writer, "k0");
+    let before = words_read();
+    waits(&mut bench, &mut session, &command(&["EXEC"]), "EXEC");
+    let read = words_read() - before;
+    assert!(read <= of_few + 10, "{read} words are read");
+    executed(&mut bench, &mut writer);
+    let refused = bench.turns(&mut session, &command(&["EXEC"])).0;
+    assert!(refused.starts_with(b"-EXECABORT "), "{}", refused.escape_ascii());
 }
 
 /// By the rules of the moment in front of the first of them.
