@@ -231,6 +231,22 @@ fn keyspace_events_are_told_of_each_moment_by_the_end_it_takes_from() {
     }
 }
 
+/// What follows is of another key, which has the same name.
+#[test]
+fn of_databases_that_are_swapped_meanwhile_one_is_popped_from() {
+    for case in CASES {
+        let mut bench = bench();
+        case.fill(&mut bench, "k");
+        assert_eq!(bench.reply("SWAPDB 0 1"), b"+OK\r\n");
+        case.fill(&mut bench, "k");
+        let (mut session, next, gone) = begun(&mut bench, case, case.all());
+        assert_eq!(bench.reply("SWAPDB 0 1"), b"+OK\r\n");
+        let said = ended(&mut bench, &mut session, next);
+        assert!(said == case.reply(gone), "{case:?}: {}", &said[..said.len().min(80)]);
+        assert_eq!(case.len(&mut bench), case.all(), "{case:?}");
+    }
+}
+
 #[test]
 fn in_a_transaction_all_are_one_moment() {
     let mut bench = bench();

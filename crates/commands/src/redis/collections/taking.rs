@@ -307,8 +307,14 @@ struct Taking {
 }
 
 impl Taking {
-    /// Takes some; how many, and what that took.
+    /// Takes some; how many, and what that took. None where the database was swapped for another since the first were taken:
+    /// the key of this name is another.
     fn take_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(usize, u64), Fail> {
+        if self.taken == 0 {
+            self.name.anew(call);
+        } else if self.name.is_swapped(call) {
+            return Ok((0, 0));
+        }
         let Taking { name, form, left, kept, .. } = self;
         let (form, (most, each_ns)) = (*form, moment(form.kind));
         let most = (*left).min(((call.step_ns() / each_ns) as usize).clamp(1, most));
