@@ -166,17 +166,11 @@ pub(super) fn take_first(
                 return Ok(Some(bytes));
             }
             let (mark, from) = (call.out.mark(), call.out.end());
+            let Some(popped) = pop(&mut call.cx.guard, &key, (kind, end), portion.count)? else { continue };
             if portion.left == 0 {
-                form.put_head(call.out, name, portion.count);
+                form.put_head(call.out, name, popped.len());
             }
-            match pop(&mut call.cx.guard, &key, (kind, end), portion.count) {
-                Ok(None) => {}
-                Ok(Some(popped)) => form.put_all(call.out, &popped),
-                Err(fail) => {
-                    call.out.rewind(mark);
-                    return Err(fail);
-                }
-            }
+            form.put_all(call.out, &popped);
             found = true;
             if !whole {
                 call.spend_on(portion.count, moment(kind).1);
