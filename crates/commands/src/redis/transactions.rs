@@ -235,6 +235,19 @@ fn selected(row: &Command, args: Args<'_>) -> Option<u8> {
 }
 
 impl Queue {
+    /// An empty one.
+    fn new(call: &Call<'_, '_, '_>) -> Queue {
+        Queue {
+            commands: Vec::new(),
+            bytes: Vec::new(),
+            spoilt: false,
+            logs_in: false,
+            in_steps: true,
+            user: call.client.standing.snapshot(),
+            held: Held::new(&call.shared.queued_bytes, call.cx.guard.store()),
+        }
+    }
+
     /// The commands with their arguments.
     fn commands(&self) -> impl Iterator<Item = (&'static Command, Args<'_>)> {
         self.commands.iter().map(|queued| (queued.row, queued.words(&self.bytes).1))
@@ -400,18 +413,7 @@ fn multi(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     if call.client.transaction.is_open() {
         return Err(Fail::of("ERR MULTI calls can not be nested"));
     }
-    let held = Held::new(&call.shared.queued_bytes, call.cx.guard.store());
-    let user = call.client.standing.snapshot();
-    let queue = Queue {
-        commands: Vec::new(),
-        bytes: Vec::new(),
-        spoilt: false,
-        logs_in: false,
-        in_steps: true,
-        user,
-        held,
-    };
-    call.client.transaction.queue = Some(Box::new(queue));
+    call.client.transaction.queue = Some(Box::new(Queue::new(call)));
     call.ok()
 }
 

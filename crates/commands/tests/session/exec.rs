@@ -513,6 +513,22 @@ fn a_long_one_that_waits_is_not_looked_through() {
     assert!(refused.starts_with(b"-EXECABORT "), "{}", refused.escape_ascii());
 }
 
+/// Its queue is not needed for them.
+#[test]
+fn a_client_that_does_not_read_its_replies_leaves_the_queues_their_room() {
+    let mut bench = bench();
+    // All that queues have together.
+    let commands = vec![command(&["GET", "v"]); 45_000];
+    let mut session = queued(&mut bench, &commands);
+    let (mut other, set) = (queued(&mut bench, &[]), command(&["SET", "k", &"v".repeat(10_000)]));
+    assert!(bench.turns(&mut other, &set).0.starts_with(b"-OOM "));
+    bench.limit = 10_000;
+    begun(&mut bench, &mut session, "v");
+    ended(&mut bench, &mut session);
+    assert!(session.held_bytes() >= 45_000 * 5);
+    queued(&mut bench, &commands);
+}
+
 /// By the rules of the moment in front of the first of them.
 #[test]
 fn rules_are_asked_for_once_for_all_of_them() {

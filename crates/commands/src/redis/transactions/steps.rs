@@ -71,7 +71,8 @@ struct Executing {
     kept: Output,
     /// What the commands have come to.
     flow: Flow,
-    _held: Heap,
+    /// What is noted.
+    held: Option<Heap>,
 }
 
 /// A command that its client may not run any more: its place, and which of the ways.
@@ -150,7 +151,7 @@ pub(super) fn begin(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Opt
         fails: Vec::new(),
         kept,
         flow: Flow::Next,
-        _held: held,
+        held: Some(held),
     });
     Ok(())
 }
@@ -384,7 +385,7 @@ impl Executing {
             if !call.client.replies.is_silent() {
                 put_null_array(&mut self.kept, call.client.resp3);
             }
-            self.forget_watches(call);
+            self.forget(call);
             return Ok(Stage::Replies);
         }
         if next < watched(self.watches.as_deref()) {
@@ -448,7 +449,7 @@ impl Executing {
     fn run_some(&mut self, call: &mut Call<'_, '_, '_>, hold: Hold, at: usize) -> Stage {
         if at == self.queue.commands.len() {
             drop(hold);
-            self.forget_watches(call);
+            self.forget(call);
             return Stage::Replies;
         }
         if self.is_alone(at) {
@@ -536,9 +537,11 @@ impl Executing {
         }
     }
 
-    /// The watches have done what they were for.
-    fn forget_watches(&mut self, call: &mut Call<'_, '_, '_>) {
-        self.watches = None;
+    /// What was queued, watched and noted has done what it was for: a client that does not read its replies holds these alone.
+    fn forget(&mut self, call: &mut Call<'_, '_, '_>) {
+        *self.queue = Queue::new(call);
+        (self.watches, self.held) = (None, None);
+        (self.weights, self.denied) = (Vec::new(), Vec::new());
         call.cx.guard.end_watches();
     }
 
@@ -573,7 +576,7 @@ impl Job for Executing {
                 Ok(step)
             }
             Err(fail) => {
-                self.forget_watches(call);
+                self.forget(call);
                 Err(fail)
             }
         }
