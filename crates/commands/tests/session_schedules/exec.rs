@@ -6,7 +6,7 @@ use crate::seeds;
 use larder_store::schedule::{Schedule, pass, progress};
 use larder_testkit::local::{Local, LocalConnection};
 use larder_testkit::talk::encode;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// More than are run, or written, in one step.
@@ -103,5 +103,61 @@ fn many_commands_that_are_run_in_turns_are_of_one_moment() {
     for seed in seeds(10) {
         println!("exec: LARDER_SCHEDULE_SEED={seed}");
         in_turns(seed);
+    }
+}
+
+/// One waits for what is pushed among commands that are run in turns, and another worker looks again and again at what is left
+/// for behind them: however its looks and their end meet, the one that waits is served without anybody coming by later.
+fn served_behind(seed: u64) {
+    let local = Local::new(&["-m", "16", "-t", "4", "-M"].map(str::to_owned)).expect("a server");
+    let [mut waiter, mut other] = [0; 2].map(|_| local.sibling().expect("another worker"));
+    let mut schedule = Schedule::new(seed, 300_000);
+    let (waits, is_over) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+    let awake = Rc::new(RefCell::new(Vec::new()));
+    let (mut writer, at, over, woken) = (local, Rc::clone(&waits), Rc::clone(&is_over), Rc::clone(&awake));
+    schedule.thread("writer", move || {
+        while !at.get() {
+            pass();
+        }
+        let mut connection = writer.resp_connection().by_turns();
+        let mut input = [encode(&[b"MULTI"]), encode(&[b"RPUSH", b"list", b"element"])].concat();
+        (0..COMMANDS).for_each(|n| input.extend(encode(&[b"SET", name(n).as_bytes(), b"v"])));
+        input.extend(encode(&[b"EXEC"]));
+        let queued = "+OK\r\n".len() + (COMMANDS + 1) * "+QUEUED\r\n".len();
+        let replies = format!("*{}\r\n:1\r\n", COMMANDS + 1).len() + COMMANDS * "+OK\r\n".len();
+        say(&mut writer, &mut connection, &input, queued + replies);
+        woken.borrow_mut().extend(writer.awake());
+        over.set(true);
+    });
+    let (over, woken) = (Rc::clone(&is_over), Rc::clone(&awake));
+    schedule.thread("other", move || {
+        while !over.get() {
+            let connection = other.resp_connection();
+            other.ended(connection);
+            woken.borrow_mut().extend(other.awake());
+            progress();
+            pass();
+        }
+    });
+    schedule.thread("waiter", move || {
+        let mut connection = waiter.resp_connection();
+        let id = connection.client().expect("a client");
+        waiter.exchange(&mut connection, &encode(&[b"BLPOP", b"list", b"0"]));
+        waits.set(true);
+        while !awake.borrow().contains(&id) {
+            pass();
+        }
+        waiter.go_on(&mut connection);
+        assert_eq!(connection.sent(), b"*2\r\n$4\r\nlist\r\n$7\r\nelement\r\n", "seed {seed}");
+        progress();
+    });
+    schedule.run();
+}
+
+#[test]
+fn who_waits_for_what_many_commands_push_is_served_behind_them() {
+    for seed in seeds(300) {
+        println!("served-behind: LARDER_SCHEDULE_SEED={seed}");
+        served_behind(seed);
     }
 }

@@ -95,9 +95,8 @@ impl Serving<'_, '_> {
 
     /// Serves those who stand in line at a key, `left` at most; the next one is called then.
     fn at_key(&mut self, db: u8, name: &[u8], left: &mut isize) {
-        if self.is_held(db, name) {
-            // What was written to it may be the half of a transaction.
-            self.waiters.leave_held(db, name);
+        // What was written to it may be the half of a transaction.
+        if self.is_held(db, name) && self.leave_held(db, name) {
             return;
         }
         self.at_stream(db, name, left, 0);
@@ -165,8 +164,7 @@ impl Serving<'_, '_> {
             if !self.ready(&key, &waiter) {
                 continue;
             }
-            if waiter.keys.iter().any(|key| self.is_held(db, key)) {
-                self.waiters.leave_held(db, name);
+            if waiter.keys.iter().any(|key| self.is_held(db, key)) && self.leave_held(db, name) {
                 break;
             }
             let (ns, may) = self.may_take(&waiter);
@@ -243,10 +241,8 @@ impl Serving<'_, '_> {
         let (db, target) = (waiter.db, waiter.want.target());
         let Some(nth) = waiter.keys.iter().position(|key| **key == *name) else { return First::Gone };
         let keys = &waiter.keys[..=nth];
-        if target.is_some_and(|target| self.is_held(db, target))
-            || keys[..nth].iter().any(|key| self.is_held(db, key))
-        {
-            self.waiters.leave_held(db, name);
+        let mut others = keys[..nth].iter().map(|key| &**key).chain(target);
+        if others.any(|key| self.is_held(db, key)) && self.leave_held(db, name) {
             return First::Nothing;
         }
         let moment = self.begin_at_a_moment(db, || keys.iter().map(|key| &**key).chain(target));
@@ -281,6 +277,14 @@ impl Serving<'_, '_> {
     fn is_held(&self, db: u8, name: &[u8]) -> bool {
         let holds = &self.common.pause.holds;
         holds.any() && holds.keys().is_some_and(|keys| keys.has(self.guard.key_in(db, name).hash()))
+    }
+
+    /// Leaves those who stand in line at a key to whoever holds keys, for behind that. False if nobody holds any by then, and has
+    /// perhaps looked before this was left: they are to be served now.
+    fn leave_held(&self, db: u8, name: &[u8]) -> bool {
+        self.waiters.leave_held(db, name);
+        // Under the lock: who lets go behind this look sees what is left.
+        self.common.pause.holds.keys().is_some()
     }
 
     /// Which of these keys, the last of which it is the first in line at, a waiter is given something of. Those at which

@@ -400,6 +400,7 @@ impl Waiters {
 
     /// Those who stand in line at a key that is held have to wait for that; nothing if none does.
     pub(super) fn leave_held(&self, db: u8, key: &[u8]) {
+        turn();
         if self.mark_left(db, key, true) {
             self.leave_behind(Left::Key { db, key: key.into() });
         }
