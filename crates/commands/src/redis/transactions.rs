@@ -58,6 +58,8 @@ const FEW_COMMANDS: usize = 512;
 const FEW_BYTES: usize = 16 << 10;
 /// A longer one is if it takes no longer.
 const ONE_STEP_NS: u64 = 4_000_000;
+/// What it takes to reckon what a command takes: its key is looked at.
+const RECKON_NS: u64 = 150;
 
 const ANY_TIME: u64 = LOADING | STALE | FAST | NOSCRIPT | ALLOW_BUSY | WEIGHTLESS;
 
@@ -279,9 +281,10 @@ impl Queue {
 
     /// What it takes to run all of them, beside what is weighed; of what takes more than one step not all.
     fn reckon(&self, call: &mut Call<'_, '_, '_>) -> u64 {
-        let (mut ns, mut db) = (0, call.client.db);
+        let (mut ns, mut db, mut reckoned) = (0, call.client.db, 0);
         for queued in &self.commands {
             let (row, args) = (queued.row, queued.args(&self.bytes));
+            reckoned += 1;
             ns += words_ns(row, args);
             if ns > EXEC_NS_MAX {
                 break;
@@ -289,6 +292,7 @@ impl Queue {
             ns += told_ns(call, row, db, args);
             db = selected(row, args).unwrap_or(db);
         }
+        call.spend(reckoned * RECKON_NS);
         ns
     }
 }

@@ -513,6 +513,17 @@ fn a_long_one_that_waits_is_not_looked_through() {
     assert!(refused.starts_with(b"-EXECABORT "), "{}", refused.escape_ascii());
 }
 
+/// What is reckoned before it begins is work of its turn.
+#[test]
+fn what_it_takes_to_reckon_a_long_one_is_spent() {
+    let mut bench = bench();
+    let mut session = queued(&mut bench, &vec![command(&["GET", "k"]); 15_000]);
+    let (next, said, _) = bench.call(&mut session, &command(&["EXEC"]));
+    assert_eq!((next, said), (Next::Yield, Vec::new()));
+    let done_ns = bench.room.work().done_ns();
+    assert!(done_ns >= 1_000_000, "{done_ns} ns for 15,000 commands");
+}
+
 /// Its queue is not needed for them.
 #[test]
 fn a_client_that_does_not_read_its_replies_leaves_the_queues_their_room() {
