@@ -283,7 +283,8 @@ fn what_is_published_comes_behind_the_reply_and_events_are_told() {
     );
     let told = String::from_utf8(bench.turns(&mut events, &command(&["PING"])).0).unwrap();
     assert_eq!(told.matches("__keyevent@0__:set\r\n").count(), MANY);
-    let _ = monitor;
+    let told = String::from_utf8(bench.turns(&mut monitor, &command(&["PING"])).0).unwrap();
+    assert_eq!(told.matches(" \"SET\" \"k").count(), MANY, "{}", &told[..told.len().min(300)]);
 }
 
 /// Each waits for the other's keys, and neither for ever.
