@@ -444,6 +444,7 @@ fn a_database_that_is_selected_among_them_is_the_one_of_what_follows() {
 
 /// However many are left for behind it, each is left in the same time.
 #[test]
+#[ignore = "time: the best of three tries, ten times as many keys beside fewer"]
 fn keys_that_are_awaited_are_written_in_time_that_grows_with_their_number() {
     // As many as one may wait for.
     const NAMES: usize = 1_000;
