@@ -130,6 +130,13 @@ pub struct Moment {
     flushes: u64,
 }
 
+impl Moment {
+    /// The database, whatever its name is now.
+    pub fn database(&self) -> Database {
+        self.database
+    }
+}
+
 impl Guard<'_> {
     /// The database of a name as it is now.
     pub fn moment(&self, name: u8) -> Moment {

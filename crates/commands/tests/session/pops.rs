@@ -247,6 +247,26 @@ fn of_databases_that_are_swapped_meanwhile_one_is_popped_from() {
     }
 }
 
+/// The same of one that was served by whoever pushed, before it had its own turn.
+#[test]
+fn of_databases_that_are_swapped_before_one_that_was_served_goes_on_one_is_popped_from() {
+    for case in &CASES[2..] {
+        let mut bench = bench();
+        case.fill(&mut bench, "k");
+        assert_eq!(bench.reply("SWAPDB 0 1"), b"+OK\r\n");
+        let mut waiter = Session::new();
+        let sent = bench.asked(&format!("{} 1000000", case.words));
+        assert_eq!(bench.turn(&mut waiter, &sent), (Next::Await(None), Vec::new()));
+        case.fill(&mut bench, "filled");
+        assert_eq!(bench.reply("RENAME filled k"), b"+OK\r\n");
+        let gone = case.all() - case.len(&mut bench);
+        assert_eq!(bench.reply("SWAPDB 0 1"), b"+OK\r\n");
+        let said = ended(&mut bench, &mut waiter, Next::Yield);
+        assert!(said == case.reply(gone), "{case:?}: {}", &said[..said.len().min(80)]);
+        assert_eq!(case.len(&mut bench), case.all(), "{case:?}");
+    }
+}
+
 #[test]
 fn in_a_transaction_all_are_one_moment() {
     let mut bench = bench();

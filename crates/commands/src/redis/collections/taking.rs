@@ -7,7 +7,7 @@
 //! ```
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Collection, End, Entry, Guard, Key, Removed, Type};
+use larder_store::{Collection, Database, End, Entry, Guard, Key, Removed, Type};
 
 use super::list::{self, end_places};
 use super::listing::send;
@@ -179,21 +179,28 @@ pub(super) fn take_first(
             if portion.left > 0 {
                 let kept = call.out.beside(call.out.between(from, call.out.end()));
                 call.out.rewind(mark);
-                rest = Some((name, portion, kept));
+                let database = call.cx.guard.database(call.client.db);
+                rest = Some((name, database, portion, kept));
             }
             return Ok(None);
         }
         Ok(None)
     })?;
-    if let Some((name, portion, kept)) = rest {
-        go_on(call, name, form, portion, kept);
+    if let Some((name, database, portion, kept)) = rest {
+        go_on(call, (name, database), form, portion, kept);
     }
     Ok(found)
 }
 
-/// Goes on with elements of a key, some of which were taken, whose replies are kept.
-pub(super) fn go_on(call: &mut Call<'_, '_, '_>, name: &[u8], form: Form, portion: Portion, kept: Output) {
-    let name = Name::charged(call, name);
+/// Goes on with elements of a key of a database, some of which were taken, whose replies are kept.
+pub(super) fn go_on(
+    call: &mut Call<'_, '_, '_>,
+    (name, database): (&[u8], Database),
+    form: Form,
+    portion: Portion,
+    kept: Output,
+) {
+    let name = Name::charged(call, name, database);
     call.go_on_with(Taking { name, form, left: portion.left, taken: portion.count, kept, sent: 0 });
 }
 
@@ -304,15 +311,15 @@ impl Taking {
     /// Takes some; how many, and what that took. None where the database was swapped for another since the first were taken:
     /// the key of this name is another.
     fn take_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(usize, u64), Fail> {
-        if self.taken == 0 {
-            self.name.anew(call);
-        } else if self.name.is_swapped(call) {
-            return Ok((0, 0));
-        }
         let Taking { name, form, left, kept, .. } = self;
         let (form, (most, each_ns)) = (*form, moment(form.kind));
         let most = (*left).min(((call.step_ns() / each_ns) as usize).clamp(1, most));
         loop {
+            if self.taken == 0 {
+                name.anew(call);
+            } else if name.is_swapped(call) {
+                return Ok((0, 0));
+            }
             let key = name.key(call);
             let mut taken = Taken::Elements(0, 0);
             call.tell_change_around(&form.change(), key.bytes(), |call| {

@@ -33,11 +33,11 @@ impl Name {
         Ok(Name { _held: Some(held), ..named })
     }
 
-    /// The same where it is not refused: what was taken of the key is nowhere else.
-    pub fn charged(call: &mut Call<'_, '_, '_>, name: &[u8]) -> Name {
+    /// The same where it is not refused: what was taken of the key is nowhere else. `database`: what that of its name meant then.
+    pub fn charged(call: &mut Call<'_, '_, '_>, name: &[u8], database: Database) -> Name {
         let held = Heap::charge(call, name.len());
         let named = Name::of(call, call.client.db, &call.key(name));
-        Name { _held: Some(held), ..named }
+        Name { database, _held: Some(held), ..named }
     }
 
     /// The same, for a step.

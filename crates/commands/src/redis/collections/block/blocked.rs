@@ -170,7 +170,8 @@ impl Job for Blocked {
         let counted = self.waiter.want.counted(self.waiter.resp3);
         if let (Some(portion), Some((form, _))) = (served.begun, counted) {
             // What comes is taken beside others, as by one that did not wait.
-            taking::go_on(call, &served.key, form, portion, served.reply);
+            let place = (&*served.key, served.moment.database());
+            taking::go_on(call, place, form, portion, served.reply);
             return Ok(Step::Done);
         }
         let reply = self.reply.insert(served.reply);
