@@ -3,6 +3,7 @@
 use crate::survey::command;
 use crate::{Bench, bench};
 use larder_commands::{Digest, SECRET_BYTES_MAX, Session, Settings, ruled_users};
+use larder_protocol::resp::words_read;
 
 /// Says each line in RESP's inline form; the replies.
 pub fn say(bench: &mut Bench, session: &mut Session, line: &str) -> String {
@@ -509,6 +510,25 @@ fn exec_weighs_what_users_hold_and_goes_through_clients_once() {
         assert!(said.rsplit("\r\n").next().is_some_and(|last| last.starts_with("-EXECABORT ")), "{said}");
     }
     assert!(say(&mut bench, &mut user, "PING").ends_with("closed"));
+}
+
+/// More names than one may remove are not looked for.
+#[test]
+fn exec_looks_for_no_more_users_than_may_be_removed() {
+    let (mut bench, mut admin, _) = with_user("~* &* +@all");
+    let mut exec = |names: usize| {
+        let words: Vec<&str> =
+            ["ACL", "DELUSER"].into_iter().chain(std::iter::repeat_n("u", names)).collect();
+        let before = words_read();
+        let sent = [command(&["MULTI"]), command(&words), command(&["EXEC"])].concat();
+        let said = String::from_utf8(bench.turns(&mut admin, &sent).0).unwrap();
+        (said, words_read() - before)
+    };
+    let (said, few) = exec(70_000);
+    assert_eq!(said, "+OK\r\n+QUEUED\r\n*1\r\n-ERR too many arguments\r\n");
+    let (_, many) = exec(280_000);
+    // Those that are asked, queued and refused.
+    assert!(many - few <= 9 * 210_000 + 100, "{few} words are read of 70,000, {many} of 280,000");
 }
 
 /// A password copies the default user with its rules, and a limit of connections asks the system.

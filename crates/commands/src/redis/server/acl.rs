@@ -213,9 +213,12 @@ pub(crate) fn changing_ns(args: Args<'_>, users: usize, user_bytes: usize) -> u6
     args.encoded().len() as u64 * RULE_BYTE_NS + renewing_ns(users, user_bytes)
 }
 
+/// What it takes to find the user of a name, or that there is none.
+pub(crate) const FOUND_NS: u64 = 300;
+
 /// What it takes to remove users of these names, which hold so many bytes together, from so many.
 pub(crate) fn removing_ns(names: Args<'_>, users: usize, held_bytes: usize) -> u64 {
-    names.len() as u64 * NAME_NS + renewing_ns(users, held_bytes)
+    names.len() as u64 * FOUND_NS + renewing_ns(users, held_bytes)
 }
 
 /// What it takes to make another table of so many users, with another user in it in place of one that holds so many bytes.

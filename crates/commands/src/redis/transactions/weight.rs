@@ -24,7 +24,7 @@ use crate::core::access::{DEFAULT_USER, Users};
 use crate::core::acl::user::USER_BYTES_MAX;
 use crate::core::glob;
 use crate::core::work::{COMMAND_NS, KEY_NS, STORE_NS, copying_ns};
-use crate::redis::call::{Call, ELEMENT_BYTES, is};
+use crate::redis::call::{Call, ELEMENT_BYTES, few_names, is};
 use crate::redis::collections::WRITE_NS;
 use crate::redis::collections::words::PUSH_NS;
 use crate::redis::connection::{self, clients};
@@ -409,7 +409,12 @@ impl Scale {
     }
 
     /// What a command takes that removes users, with going through all clients.
-    fn remove_users(&mut self, call: &Call<'_, '_, '_>, names: Args<'_>) -> u64 {
+    fn remove_users(&mut self, call: &mut Call<'_, '_, '_>, names: Args<'_>) -> u64 {
+        if few_names(names).is_err() {
+            // It is refused before it removes any.
+            return 0;
+        }
+        call.spend(names.len() as u64 * acl::FOUND_NS);
         let (mut users, mut held_bytes) = (0, 0);
         for name in names {
             let (count, removed) = self.users_with(call, name);
