@@ -26,6 +26,6 @@ mod strings;
 pub mod table;
 mod transactions;
 
-pub(crate) use collections::block::Serving;
+pub(crate) use collections::block::{LEFT_ROUNDS, Serving};
 pub(crate) use permissions::catalog;
 pub(crate) use session::{Conversation, TOO_MANY_CONNECTIONS};

@@ -337,6 +337,11 @@ impl Session {
         }
     }
 
+    /// It holds keys for which others wait.
+    pub fn holds(&self) -> bool {
+        matches!(&self.0, Conversation::Redis(conversation) if conversation.holds())
+    }
+
     /// It is at work at what is one moment for others, and is to be called until it is not, also when its connection
     /// has ended.
     pub fn must_end(&self) -> bool {

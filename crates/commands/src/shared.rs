@@ -10,7 +10,7 @@ use crate::core::host::{Host, Peer};
 use crate::core::shared::Settings;
 use crate::core::traffic::{Ages, Delimiters, HotKeys, PrefixShares};
 use crate::core::watchers::{Scene, stream};
-use crate::redis::Serving;
+use crate::redis::{LEFT_ROUNDS, Serving};
 use crate::{core, memcached, redis};
 
 /// What all workers share beside the store.
@@ -109,8 +109,13 @@ impl Shared {
         if left || called {
             let mut serving = Serving { guard, common: &self.common, waiters: &self.redis.waiters, host };
             serving.called();
-            serving.left();
+            serving.left(LEFT_ROUNDS);
         }
+    }
+
+    /// [`Shared::serve_left`] did not come to its end, and has no keys to wait for.
+    pub fn is_left_more(&self) -> bool {
+        self.has_left() && !self.common.pause.holds.any()
     }
 
     /// There is something for [`Shared::serve_left`] to do.

@@ -174,6 +174,11 @@ impl Conversation {
         job + self.late_bytes()
     }
 
+    /// It holds keys for which others wait.
+    pub fn holds(&self) -> bool {
+        matches!(&self.state, State::Job(under_way) if under_way.job.holds())
+    }
+
     /// What it does is one moment for others, and is to be brought to its end, whoever hears of it.
     pub fn must_end(&self) -> bool {
         matches!(&self.state, State::Job(under_way) if under_way.job.must_end())

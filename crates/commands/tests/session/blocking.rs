@@ -35,6 +35,11 @@ impl Bench {
     /// A connection has ended.
     pub fn ended(&mut self, session: Session) {
         drop(session);
+        self.serve_left();
+    }
+
+    /// What upkeep does for those who wait.
+    pub fn serve_left(&mut self) {
         let mut guard = self.worker.enter(START);
         self.shared.serve_left(&mut guard, &self.host);
     }

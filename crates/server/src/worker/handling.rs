@@ -324,7 +324,9 @@ impl Handler for Service {
             Closed::Handler | Closed::Peer | Closed::Error | Closed::Drained => {}
         }
         tracing::debug!(peer = %connection.facts.peer, ?why, "connection closed");
-        if connection.session.must_end() {
+        if connection.session.holds() {
+            self.unfinished.push_front(connection);
+        } else if connection.session.must_end() {
             self.unfinished.push_back(connection);
         } else {
             drop(connection);

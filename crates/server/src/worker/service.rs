@@ -239,6 +239,7 @@ impl Service {
         }
         drop(guard);
         self.tend_samples();
+        more |= self.hub.shared.is_left_more();
         more |= self.hub.shared.go_on_telling(&*self.hub, &self.hub.store, us_max * 1000);
         more |= self.hub.shared.forget_subscriptions(&self.hub.store);
         if self.index == 0 {
@@ -265,6 +266,7 @@ impl Service {
         self.room.work().begin_slice();
         let hub = Arc::clone(&self.hub);
         let counters = &hub.handles[self.index].counters;
+        let mut goes_on = false;
         for _ in 0..self.unfinished.len() {
             let Some(mut connection) = self.unfinished.pop_front() else { break };
             let peer = At { facts: &connection.facts, hub: &hub };
@@ -276,12 +278,13 @@ impl Service {
                 .write(&mut connection.replies, |out| session.receive(&mut context, &[], out));
             drop(context);
             self.turn_replies.forget(std::mem::take(&mut connection.replies));
+            if connection.session.holds() {
+                // It has each slice until it is done: the others may wait for what it holds.
+                self.unfinished.push_front(connection);
+                return Some(if progress.next == Next::Yield { 0 } else { LOOK_MS });
+            }
             if connection.session.must_end() {
-                if progress.next == Next::Yield {
-                    // It has each slice until it is done: the others may wait for what it holds.
-                    self.unfinished.push_front(connection);
-                    return Some(0);
-                }
+                goes_on |= progress.next == Next::Yield;
                 self.room.work().spend(LOOK_NS);
                 self.unfinished.push_back(connection);
             }
@@ -289,7 +292,7 @@ impl Service {
                 break;
             }
         }
-        (!self.unfinished.is_empty()).then_some(LOOK_MS)
+        (!self.unfinished.is_empty()).then_some(if goes_on { 0 } else { LOOK_MS })
     }
 
     /// Has the heap give its free pages back when much of what was on it is gone.

@@ -127,6 +127,26 @@ fn keys_that_many_hold_who_have_gone_are_held_no_longer_for_their_number() {
 }
 
 #[test]
+fn one_that_holds_keys_is_in_front_of_one_that_notes_its_own() {
+    let mut world = World::new(Config::default());
+    let notes = world.executes(60 * WORDS);
+    let holds = world.executes(4 * WORDS);
+    let waits = world.waits();
+    notes.reset();
+    world.turn();
+    holds.reset();
+    world.turn();
+    assert_eq!((world.worker.service.unfinished.len(), waits.read(usize::MAX)), (2, Vec::new()));
+    let before = world.turns;
+    while world.counted() != "2" {
+        world.turn();
+    }
+    let turns = world.turns - before;
+    assert!(turns < 100, "{turns} turns");
+    assert_eq!(world.answer(&waits).0, "$-1\r\n");
+}
+
+#[test]
 fn a_server_that_ends_goes_on_for_those_who_wait_for_one_who_has_gone() {
     let mut world = World::new(Config::default());
     let gone = world.executes(4 * WORDS);

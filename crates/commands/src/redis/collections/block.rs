@@ -47,7 +47,7 @@ use crate::redis::reply::{put_null, put_null_array};
 use crate::redis::table::flag::{BLOCKING, DENYOOM, FAST, MOVABLEKEYS, WRITE};
 use crate::redis::table::{Access, ChangeOf, Command, Elements, Keys, RowId, TWO_KEYS, Tells, Weighs};
 use blocked::Blocked;
-pub(crate) use serve::{SERVE_NS, Serving};
+pub(crate) use serve::{LEFT_ROUNDS, SERVE_NS, Serving};
 use waiters::Waiter;
 pub(crate) use waiters::{Unblock, Waiters};
 pub(crate) use want::Want;

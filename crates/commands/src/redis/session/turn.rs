@@ -116,7 +116,7 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
     /// Does what a command has left that waited and is over.
     pub(crate) fn serve_left(&mut self) {
         if self.shared.waiters.has_left() {
-            self.serve(|serving| serving.left());
+            self.serve(|serving| serving.left(1));
         }
     }
 

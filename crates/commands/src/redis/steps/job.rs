@@ -57,6 +57,11 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
+    /// It holds keys for which others wait.
+    fn holds(&self) -> bool {
+        false
+    }
+
     /// What it does is done to its end, whoever hears of it: it holds keys, and what it does to them is one moment for others; or
     /// nobody would do what it leaves.
     fn must_end(&self) -> bool {

@@ -342,6 +342,10 @@ impl Job for Pairs {
         Ok(step)
     }
 
+    fn holds(&self) -> bool {
+        self.must_end()
+    }
+
     fn must_end(&self) -> bool {
         matches!(self.stage, Stage::Waits(..) | Stage::Looks(..) | Stage::Writes(_))
     }

@@ -582,6 +582,11 @@ impl Job for Executing {
         }
     }
 
+    fn holds(&self) -> bool {
+        let before = matches!(self.stage, Stage::Notes(_) | Stage::Announces(..));
+        !before && self.must_end()
+    }
+
     fn must_end(&self) -> bool {
         !matches!(self.stage, Stage::Replies | Stage::Over)
     }

@@ -19,6 +19,8 @@ use crate::redis::reply::put_null_array;
 
 /// So many are served at a time, fewer where they stand in many lines, or are given much.
 const SERVED_AT_ONCE: isize = 64;
+/// So often upkeep looks at as many of what is left while it serves nobody: the lines of most are gone with their clients' others.
+pub(crate) const LEFT_ROUNDS: usize = 16;
 /// Lines that are left, of keys that are looked at, in the time in which one is served.
 const LINES_AS_ONE: usize = 16;
 /// So often that is put back for which a full store that evicts nothing has no room. Then it is lost, as what was sent to
@@ -437,17 +439,33 @@ impl Serving<'_, '_> {
         None
     }
 
-    /// Does what those have left who have gone; how much that was.
+    /// Does what those have left who have gone, in so many rounds at most; how much that was.
     #[cold]
-    pub fn left(&mut self) -> usize {
+    pub fn left(&mut self, rounds: usize) -> usize {
         let (mut at_once, mut done, mut clears) = (SERVED_AT_ONCE, 0, false);
         let now_us = self.host.clock_us();
-        for left in self.waiters.take_left(SERVED_AT_ONCE as usize, now_us) {
+        for _ in 0..rounds {
+            let some = self.waiters.take_left(SERVED_AT_ONCE as usize, now_us);
+            let is_all = some.len() < SERVED_AT_ONCE as usize;
+            done += self.do_left(some, now_us, (&mut at_once, &mut clears));
+            // What is held comes back.
+            if is_all || at_once <= 0 || self.common.pause.holds.any() {
+                break;
+            }
+        }
+        self.at_called(&mut at_once);
+        (done + SERVED_AT_ONCE - at_once) as usize
+    }
+
+    /// Does some of it; how much that was.
+    fn do_left(&mut self, some: Vec<Left>, now_us: u64, (at_once, clears): (&mut isize, &mut bool)) -> isize {
+        let mut done = 0;
+        for left in some {
             done += 1;
             match left {
-                Left::Key { db, key } => self.at_key(db, &key, &mut at_once),
+                Left::Key { db, key } => self.at_key(db, &key, at_once),
                 // One a time is work enough.
-                left @ Left::Groups { .. } if std::mem::replace(&mut clears, true) => {
+                left @ Left::Groups { .. } if std::mem::replace(clears, true) => {
                     self.waiters.leave_behind(left)
                 }
                 Left::Groups { moment, key: name, .. } => {
@@ -469,7 +487,6 @@ impl Serving<'_, '_> {
                 }
             }
         }
-        self.at_called(&mut at_once);
-        (done + SERVED_AT_ONCE - at_once) as usize
+        done
     }
 }
