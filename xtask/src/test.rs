@@ -141,6 +141,7 @@ const SLOW: &[&str] = &[
     "storm::",
     "strangers::",
     "stress::",
+    "stuck_worker::",
     "transactions::beside",
     "transactions::full",
     "transactions::watching",

@@ -1,8 +1,8 @@
-//! The tests of the client, as one program: to link each by itself takes longer than most of them. `docs` is made of the
-//! examples.
+//! The tests of the client, as one program: to link each by itself takes longer than most of them.
 
 mod awaited;
 mod connection;
+mod docs;
 mod fetch;
 mod large;
 mod live;

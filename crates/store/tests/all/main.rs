@@ -1,5 +1,5 @@
 //! The tests of the store through its interface, as one program: to link each by itself takes longer than most of them.
-//! `schedules` is built in its own way; `stuck_worker` looks at the memory of its whole process.
+//! `schedules` is built in its own way.
 
 mod access_patterns;
 mod behaviour;
@@ -24,6 +24,7 @@ mod small_memory;
 mod storm;
 mod strangers;
 mod stress;
+mod stuck_worker;
 mod transactions;
 mod usual_writes;
 mod watches;

@@ -3,18 +3,19 @@
 use larder_testkit::process::Server;
 use tokio::runtime::Builder;
 
-#[path = "../examples/awaited.rs"]
+#[path = "../../examples/awaited.rs"]
 #[expect(dead_code, reason = "its main is for people")]
 mod awaited;
-#[path = "../examples/greeting.rs"]
+#[path = "../../examples/greeting.rs"]
 #[expect(dead_code, reason = "its main is for people")]
 mod greeting;
-#[path = "../examples/readme.rs"]
+#[path = "../../examples/readme.rs"]
 #[expect(dead_code, reason = "its main is for people")]
 mod readme;
 
-const README: &str = include_str!("../../../README.md");
-const PAGE: &str = include_str!("../../../docs/clients.md");
+const README: &str = include_str!("../../../../README.md");
+const PAGE: &str = include_str!("../../../../docs/clients.md");
+const EXAMPLE: &str = include_str!("../../examples/readme.rs");
 
 #[test]
 #[ignore = "time: the examples have the usual timeouts of half a second"]
@@ -30,7 +31,7 @@ fn the_examples_work() {
 
 #[test]
 fn the_page_shows_the_examples() {
-    for example in [include_str!("../examples/greeting.rs"), include_str!("../examples/awaited.rs")] {
+    for example in [include_str!("../../examples/greeting.rs"), include_str!("../../examples/awaited.rs")] {
         assert!(PAGE.contains(example), "docs/clients.md shows another program");
     }
 }
@@ -38,8 +39,7 @@ fn the_page_shows_the_examples() {
 #[test]
 fn the_readme_shows_lines_of_an_example() {
     let lines = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
-    let example =
-        lines(include_str!("../examples/readme.rs")).replace("server(server)", "server(\"127.0.0.1:11211\")");
+    let example = lines(EXAMPLE).replace("server(server)", "server(\"127.0.0.1:11211\")");
     let mut blocks = 0;
     for block in README.split("```rust\n").skip(1) {
         let block = block.split("```").next().unwrap_or_default();
