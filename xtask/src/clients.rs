@@ -8,7 +8,7 @@ mod server;
 
 use crate::install::debian;
 use crate::programs::{self, Tests};
-use crate::run::{Outcome, capture, cargo, command, root, run, target};
+use crate::run::{Outcome, capture, cargo, command, root, run};
 use crate::test::EVERYTHING;
 use std::process::Command;
 
@@ -40,7 +40,7 @@ pub fn clients(names: &[String]) -> Outcome {
     if let Some(name) = names.iter().find(|name| !PARTS.iter().any(|(known, _)| known == name)) {
         return Err(format!("there is no part {name}: cargo xtask clients [c] [go] [rust] [lab]"));
     }
-    run(cargo(&["build", "--quiet", "--package", "larder"]))?;
+    programs::built("larder")?;
     let chosen =
         PARTS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|chosen| chosen == name));
     let failed: Vec<String> =
@@ -78,14 +78,14 @@ fn experiments() -> Outcome {
     // One after the other: a measurement beside another is none.
     let arguments = &["lab_matrix::", "lab_clients::", "--ignored", "--test-threads=1"];
     let runs = |package: &str| package == "larder";
-    programs::run_tests(cargo, Tests { build: EVERYTHING, runs, arguments, lanes: 1 })
+    programs::run_tests(cargo, Tests { build: EVERYTHING, runs, arguments, lanes: 1 }).map(drop)
 }
 
 fn go(program: &str, arguments: &[&str]) -> Command {
     let mut command = command(program, arguments);
     command.current_dir(root().join("clients/go"));
     // What modules depend on is what their go.sum says, and a test that finds no server fails.
-    command.env("GOFLAGS", "-mod=readonly").env("LARDER_SERVER", root().join(target()).join("debug/larder"));
+    command.env("GOFLAGS", "-mod=readonly").env("LARDER_SERVER", server::larder());
     command
 }
 

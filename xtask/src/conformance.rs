@@ -22,7 +22,8 @@ mod redis_exporter;
 mod suites;
 
 use crate::peers::{peer, version};
-use crate::run::{Outcome, cargo, lanes, root, run, target, which};
+use crate::programs::built;
+use crate::run::{Outcome, lanes, root, which};
 use namespace::Namespace;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -145,10 +146,7 @@ fn program() -> Outcome<Program> {
             println!("{}", version(&redis)?);
             return Ok(Program { words: vec![redis.to_string_lossy().into_owned()], is_redis: true });
         }
-        "" => {
-            run(cargo(&["build", "--quiet", "--package", "larder"]))?;
-            target().join("debug/larder").to_string_lossy().into_owned()
-        }
+        "" => built("larder")?.to_string_lossy().into_owned(),
         path => path.to_owned(),
     };
     // Suites start servers beside each other, and look at what they say.

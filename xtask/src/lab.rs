@@ -23,5 +23,5 @@ pub fn lab() -> Outcome {
     let skipped = ["--skip", "lab_matrix::", "--skip", "lab_clients::", "--skip", "in_browser::"];
     let tests = [&["--ignored", "--test-threads=1"], &skipped[..]].concat();
     let runs = |package: &str| PACKAGES.contains(&package);
-    programs::run_tests(cargo, Tests { build: EVERYTHING, runs, arguments: &tests, lanes: 1 })
+    programs::run_tests(cargo, Tests { build: EVERYTHING, runs, arguments: &tests, lanes: 1 }).map(drop)
 }

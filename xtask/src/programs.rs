@@ -8,7 +8,8 @@
 //! A test that fails and then passes alone is unsteady. It stays red: it has found a defect of Larder or of itself.
 
 use crate::machine::Busy;
-use crate::run::{Outcome, capture, lanes, repeated, set_variables_of, shown};
+use crate::run::{self, Outcome, capture, lanes, repeated, set_variables_of, shown};
+use crate::test::WITHOUT;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -74,7 +75,20 @@ struct Program {
 struct Ran {
     name: String,
     took: Duration,
-    outcome: Outcome,
+    /// How many tests passed.
+    outcome: Outcome<u32>,
+}
+
+/// Builds a program of the workspace that is no test, with the packages and features that tests are built with: nothing is
+/// built twice for it. Where it is.
+///
+/// # Errors
+/// When it does not build.
+pub fn built(name: &str) -> Outcome<PathBuf> {
+    // Cargo counts what tests depend on where it is to build one: this is a small one.
+    let and_a_test = ["--bin", name, "--test", "on_sim"];
+    run::run(run::cargo(&[&["build", "--quiet", "--workspace", WITHOUT], &and_a_test[..]].concat()))?;
+    Ok(run::target().join("debug").join(name))
 }
 
 /// So many as there are cores.
@@ -82,11 +96,11 @@ pub fn lanes_of_cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Builds the test programs that `cargo test` would run, and runs them.
+/// Builds the test programs that `cargo test` would run, and runs them; how many tests passed.
 ///
 /// # Errors
-/// When one does not build or fails; all are run.
-pub fn run_tests(cargo: impl Fn(&[&str]) -> Command + Sync, tests: Tests<'_>) -> Outcome {
+/// When one does not build or fails; all are run. When there is none.
+pub fn run_tests(cargo: impl Fn(&[&str]) -> Command + Sync, tests: Tests<'_>) -> Outcome<u32> {
     let began = Instant::now();
     let build =
         cargo(&[&["test", "--no-run", "--message-format=json-render-diagnostics"], tests.build].concat());
@@ -115,15 +129,23 @@ pub fn run_tests(cargo: impl Fn(&[&str]) -> Command + Sync, tests: Tests<'_>) ->
     tell(lanes(&programs, tests.lanes, |program| Some(program.ran(&like(), tests.arguments))))
 }
 
-/// The slowest, and what failed.
-fn tell(mut all: Vec<Ran>) -> Outcome {
+/// The slowest, and what failed; or how many tests passed.
+fn tell(mut all: Vec<Ran>) -> Outcome<u32> {
     all.sort_by_key(|ran| std::cmp::Reverse(ran.took));
     println!("{} programs, the slowest of them:", all.len());
     for ran in all.iter().take(SLOWEST) {
         println!("  {:<40} {:>6.1} s", ran.name, ran.took.as_secs_f64());
     }
+    let passed: u32 = all.iter().filter_map(|ran| ran.outcome.as_ref().ok()).sum();
     let failures: Vec<String> = all.into_iter().filter_map(|ran| ran.outcome.err()).collect();
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+    match passed {
+        _ if !failures.is_empty() => Err(failures.join("\n")),
+        0 => Err("no test was run".to_owned()),
+        passed => {
+            println!("{passed} tests passed");
+            Ok(passed)
+        }
+    }
 }
 
 /// The program that a message is about, if it is about one.
@@ -153,7 +175,10 @@ impl Program {
         let (started, busy) = (Instant::now(), Busy::now());
         let outcome = self.run(like, arguments).and_then(|(works, text)| {
             println!("-- {}\n{text}", self.name);
-            if works { Ok(()) } else { self.judge(like, &text, &busy.since()) }
+            if !works {
+                self.judge(like, &text, &busy.since())?;
+            }
+            Ok(passed(&text))
         });
         Ran { name: self.name.clone(), took: started.elapsed(), outcome }
     }
@@ -222,6 +247,12 @@ fn failed(text: &str) -> Vec<String> {
     list.lines().map_while(|line| line.strip_prefix("    ")).map(|name| name.trim().to_owned()).collect()
 }
 
+/// So many tests have passed, as a program says at its end.
+fn passed(text: &str) -> u32 {
+    let results = text.lines().filter_map(|line| line.strip_prefix("test result: ")?.split_once(". "));
+    results.filter_map(|(_, counts)| counts.split_once(" passed;")?.0.parse::<u32>().ok()).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,8 +274,17 @@ mod tests {
     #[test]
     fn the_failure_of_one_program_fails_all_and_is_told() {
         let ran = |name: &str, outcome| Ran { name: name.to_owned(), took: Duration::ZERO, outcome };
-        assert_eq!(tell(vec![ran("a", Ok(()))]), Ok(()));
-        assert_eq!(tell(vec![ran("a", Ok(())), ran("b", Err("b".into()))]), Err("b".into()));
+        assert_eq!(tell(vec![ran("a", Ok(2)), ran("b", Ok(3))]), Ok(5));
+        assert_eq!(tell(vec![ran("a", Ok(2)), ran("b", Err("b".into()))]), Err("b".into()));
+        assert_eq!(tell(vec![ran("a", Ok(0))]), Err("no test was run".into()));
+    }
+
+    #[test]
+    fn tests_that_passed_are_counted_by_the_line_at_the_end() {
+        let rest = "0 ignored; 0 measured; 9 filtered out; finished in 0.10s";
+        assert_eq!(passed(&format!("test a ... ok\n\ntest result: ok. 31 passed; 0 failed; {rest}\n\n")), 31);
+        assert_eq!(passed(&format!("test result: FAILED. 4 passed; 1 failed; {rest}\n")), 4);
+        assert_eq!(passed("process died\n"), 0);
     }
 
     #[test]

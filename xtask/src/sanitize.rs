@@ -24,7 +24,7 @@ const TESTS: &[&str] = &[
 /// Runs them.
 pub fn sanitize() -> Outcome {
     let lanes = programs::lanes_of_cores();
-    programs::run_tests(under_asan, Tests { build: TESTS, runs: |_| true, arguments: &[], lanes })
+    programs::run_tests(under_asan, Tests { build: TESTS, runs: |_| true, arguments: &[], lanes }).map(drop)
 }
 
 /// cargo that builds and runs with it.

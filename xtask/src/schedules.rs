@@ -3,12 +3,13 @@
 
 use crate::programs::{self, Tests};
 use crate::run::{Outcome, cargo};
+use crate::test::WITHOUT;
 
 /// What follows `cargo test`, for the faults' suite too. Of the workspace, whose packages are built for the other tests: the
 /// same of fewer packages would have other features.
 pub const SCHEDULES: &[&str] = &[
     "--workspace",
-    "--exclude=larder-benches",
+    WITHOUT,
     "--features=larder-commands/schedule",
     // A turn is a few instructions where the compiler sees the whole store, and as many calls where it does not: schedules run
     // in less than half the time.
@@ -30,5 +31,5 @@ pub fn schedules(names: &[String]) -> Outcome {
         command
     };
     let lanes = programs::lanes_of_cores();
-    programs::run_tests(cargo, Tests { build: SCHEDULES, runs: |_| true, arguments: &names, lanes })
+    programs::run_tests(cargo, Tests { build: SCHEDULES, runs: |_| true, arguments: &names, lanes }).map(drop)
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const FUZZ: [&str; 2] = ["--runs", "1"];
 
 /// It has no tests, and criterion takes a minute.
-const WITHOUT: &str = "--exclude=larder-benches";
+pub const WITHOUT: &str = "--exclude=larder-benches";
 /// What has tests.
 pub const EVERYTHING: &[&str] = &["--workspace", WITHOUT, "--lib", "--bins", "--tests"];
 
@@ -73,7 +73,7 @@ const MORE: &[Stage] = &[
         // One after the other: a measurement beside another is none. Those of the lab run in its own stage.
         let arguments = &["--ignored", "--test-threads=1"];
         let runs = |package: &str| !lab::PACKAGES.contains(&package);
-        programs::run_tests(cargo, Tests { build: EVERYTHING, runs, arguments, lanes: 1 })
+        programs::run_tests(cargo, Tests { build: EVERYTHING, runs, arguments, lanes: 1 }).map(drop)
     }),
     ("clients", || clients::clients(&[])),
     ("conformance", || conformance::conformance(&[])),
@@ -156,7 +156,7 @@ const SLOW: &[&str] = &[
 /// Test programs, as many at once as there are cores.
 fn tests(build: &[&str], arguments: &[&str]) -> Outcome {
     let lanes = programs::lanes_of_cores();
-    programs::run_tests(cargo, Tests { build, runs: |_| true, arguments, lanes })
+    programs::run_tests(cargo, Tests { build, runs: |_| true, arguments, lanes }).map(drop)
 }
 
 /// Runs the gate, or with `--all` everything, or with `--quick` what takes a few minutes; of these the stages that are

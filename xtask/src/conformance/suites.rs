@@ -4,16 +4,11 @@ use super::namespace::Namespace;
 use super::{Counts, Program, clients, exporter, page, redis, redis_exporter};
 use crate::install::{debian, python, python_source};
 use crate::peers::{peer, version};
-use crate::run::{Outcome, capture, cargo, command, root, run, target};
+use crate::programs::built;
+use crate::run::{Outcome, capture, command, root, run, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// A program of `crates/trials`, as the tree is.
-pub(super) fn trials(program: &str) -> Outcome<PathBuf> {
-    run(cargo(&["build", "--quiet", "--package", "larder-trials", "--bins"]))?;
-    Ok(target().join("debug").join(program))
-}
 
 /// Runs one suite inside a namespace.
 pub type Suite = fn(&Namespace, &Program) -> Outcome<Counts>;
@@ -93,7 +88,7 @@ fn memcached_transcripts(_: &Namespace, _: &Program) -> Outcome<Counts> {
     let memcached = peer("memcached")?;
     let version = version(&memcached)?;
     let is_known = version.ends_with(MEMCACHED);
-    let command = command(trials("transcripts")?, &["--spawn", &memcached.to_string_lossy()]);
+    let command = command(built("transcripts")?, &["--spawn", &memcached.to_string_lossy()]);
     let output = agreeing(command, is_known, TRANSCRIPTS_LEAST)?;
     println!("{version}\n{output}");
     if !is_known {
