@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 pub use larder_eventloop::port::Port;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A program that is not ours and has not refused its options by then has taken them.
-const TAKES_OPTIONS: Duration = Duration::from_secs(20);
 /// Resident pages of the program as it is shipped.
 const RELEASE_PROGRAM_BYTES: u64 = 5 << 20;
 
@@ -53,13 +51,30 @@ impl Server {
     /// # Errors
     /// What it printed, when it exits instead.
     pub fn start_program(program: &Program, options: &[impl AsRef<str>]) -> Result<Server, String> {
+        let begun = Server::begin(program, options)?;
+        begun.map_err(|(status, output)| format!("the server exited with {status}: {output}"))
+    }
+
+    /// Runs a start that must fail; the status and what it printed.
+    ///
+    /// # Errors
+    /// When the server stays up.
+    pub fn refused(program: &Program, options: &[impl AsRef<str>]) -> Result<(ExitStatus, String), String> {
+        Server::begin(program, options)?.err().ok_or_else(|| "the server starts with these options".into())
+    }
+
+    /// A server that accepts, or its status and what it printed, if it has exited instead.
+    fn begin(
+        program: &Program,
+        options: &[impl AsRef<str>],
+    ) -> Result<Result<Server, (ExitStatus, String)>, String> {
         let mut server = Server::spawn(program, options).map_err(|error| error.to_string())?;
         let address = server.address();
         let started = Instant::now();
         while started.elapsed() < PATIENCE {
             if let Some(status) = server.child.try_wait().map_err(|error| error.to_string())? {
                 server.read_to_the_end();
-                return Err(format!("the server exited with {status}: {}", server.output()));
+                return Ok(Err((status, server.output())));
             }
             let listens = match program {
                 // Asking would be a connection, and some tests count them.
@@ -67,7 +82,7 @@ impl Server {
                 Program::Memcached(_) | Program::Redis(_) => TcpStream::connect(address).is_ok(),
             };
             if listens {
-                return Ok(server);
+                return Ok(Ok(server));
             }
             thread::sleep(Duration::from_millis(2));
         }
@@ -120,23 +135,6 @@ impl Server {
         let stderr = child.stderr.take().map(|pipe| read_all(pipe, &output));
         let readers = stdout.into_iter().chain(stderr).collect();
         Ok(Server { child, port: reserved, output, readers })
-    }
-
-    /// Runs a start that must fail; the status and what it printed.
-    ///
-    /// # Errors
-    /// When the server stays up.
-    pub fn refused(program: &Program, options: &[impl AsRef<str>]) -> Result<(ExitStatus, String), String> {
-        let mut server = Server::spawn(program, options).map_err(|error| error.to_string())?;
-        let is_ours = matches!(program, Program::Larder | Program::LarderResp);
-        let patience = if is_ours { PATIENCE } else { TAKES_OPTIONS };
-        let started = Instant::now();
-        while started.elapsed() < patience && !(is_ours && server.output().contains("listens on")) {
-            if let Some(status) = server.wait(Duration::from_millis(10)) {
-                return Ok((status, server.output()));
-            }
-        }
-        Err("the server starts with these options".into())
     }
 
     /// Where it listens.

@@ -8,7 +8,7 @@ use crate::users::{say, with_user};
 use crate::{Bench, bench};
 use larder_commands::{Next, SLICE_NS, Session, Settings};
 use larder_protocol::resp::words_read;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A session with these commands in its queue.
 fn queued(bench: &mut Bench, commands: &[Vec<u8>]) -> Session {
@@ -444,7 +444,7 @@ fn a_database_that_is_selected_among_them_is_the_one_of_what_follows() {
 
 /// However many are left for behind it, each is left in the same time.
 #[test]
-#[ignore = "time: the best of three tries, ten times as many keys beside fewer"]
+#[ignore = "time: ten times as many keys have 40 times as long"]
 fn keys_that_are_awaited_are_written_in_time_that_grows_with_their_number() {
     // As many as one may wait for.
     const NAMES: usize = 1_000;
@@ -470,10 +470,12 @@ fn keys_that_are_awaited_are_written_in_time_that_grows_with_their_number() {
         drop(waiters);
         took
     };
-    let best = |count: usize| (0..3).map(|_| once(count)).min().unwrap_or(Duration::MAX);
-    let (few, many) = (best(3_000), best(30_000));
-    println!("{few:?} for 3,000, {many:?} for 30,000");
-    assert!(many < 40 * few, "{few:?} for 3,000, {many:?} for 30,000");
+    let holds = |_| {
+        let (few, many) = (once(3_000), once(30_000));
+        println!("{few:?} for 3,000, {many:?} for 30,000");
+        many < 40 * few
+    };
+    assert!((0..3).any(holds));
 }
 
 /// What is one step runs beside keys that others hold, or waits for them, and holds none itself.
