@@ -7,8 +7,8 @@ mod rust;
 mod server;
 
 use crate::install::debian;
-use crate::programs::{self, Tests};
-use crate::run::{Outcome, capture, cargo, command, root, run};
+use crate::programs::{self, Tests, steady};
+use crate::run::{Outcome, all_of, capture, cargo, command, root, run};
 use crate::test::EVERYTHING;
 use std::process::Command;
 
@@ -32,7 +32,8 @@ const DRIVER: &[(&str, &str)] = &[
 type Part = fn() -> Outcome;
 
 /// Parts, by the names that choose one.
-const PARTS: &[(&str, Part)] = &[("c", c::c), ("go", golang), ("rust", rust::rust), ("lab", experiments)];
+const PARTS: &[(&str, Part)] =
+    &[("c", c::c), ("go", golang), ("rust", || steady("the documents", rust::rust)), ("lab", experiments)];
 
 /// The clients' tests, or those of the parts that are named: the C client's, the Go client's, the Rust client as its users have it
 /// (its tests are among all others), and the lab's experiments about clients.
@@ -43,32 +44,30 @@ pub fn clients(names: &[String]) -> Outcome {
     programs::built("larder")?;
     let chosen =
         PARTS.iter().filter(|(name, _)| names.is_empty() || names.iter().any(|chosen| chosen == name));
-    let failed: Vec<String> =
-        chosen.filter_map(|(name, part)| part().err().map(|error| format!("{name}: {error}"))).collect();
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+    all_of(chosen.map(|(name, part)| part().map_err(|error| format!("{name}: {error}"))))
 }
+
+const VET: &[&str] = &["vet", "./..."];
+const TEST: &[&str] = &["test", "-count=1", "-timeout=0", "./..."];
+const RACE: &[&str] = &["test", "-race", "-count=1", "-timeout=0", "./..."];
 
 /// Format, vet and tests of `clients/go`, with the race detector and, for allocations, without.
 fn golang() -> Outcome {
     debian(&[("go", "golang-go"), ("cc", "gcc"), ("/usr/include/stdio.h", "libc6-dev")])?;
     check_go()?;
     let (works, unformatted) = capture(go("gofmt", &["-l", "."]))?;
-    if !works || !unformatted.trim().is_empty() {
-        return Err(format!("gofmt -w: {unformatted}"));
-    }
-    run(go("go", &["vet", "./..."]))?;
-    run(go("go", &["test", "-race", "-count=1", "-timeout=0", "./..."]))?;
-    run(go("go", &["test", "-count=1", "-timeout=0", "./..."]))?;
-    for module in MODULES {
-        let inside = |arguments: &[&str]| {
+    let is_formatted = works && unformatted.trim().is_empty();
+    let format = if is_formatted { Ok(()) } else { Err(format!("gofmt -w: {unformatted}")) };
+    let mut steps = vec![(".", VET), (".", RACE), (".", TEST)];
+    steps.extend(MODULES.iter().flat_map(|module| [(*module, VET), (*module, RACE)]));
+    let steps = steps.into_iter().map(|(module, arguments)| {
+        steady(&format!("{module}: go {}", arguments.join(" ")), || {
             let mut command = go("go", arguments);
             command.current_dir(root().join("clients/go").join(module));
-            command
-        };
-        run(inside(&["vet", "./..."]))?;
-        run(inside(&["test", "-race", "-count=1", "-timeout=0", "./..."]))?;
-    }
-    Ok(())
+            run(command)
+        })
+    });
+    all_of(std::iter::once(format).chain(steps))
 }
 
 /// `larder lab matrix` and `larder lab clients`.
@@ -94,8 +93,10 @@ fn check_go() -> Outcome {
     let (_, version) = capture(go("go", &["env", "GOVERSION"]))?;
     let found = version_of(version.trim());
     if found.is_some_and(|found| found >= GO_LEAST) {
+        println!("{}", version.trim());
         if found < Some(GO_OF_TESTS) {
-            println!("{}: tests in virtual time (lane_test.go, fleet_test.go) are left out", version.trim());
+            let (major, minor) = GO_OF_TESTS;
+            println!("no tests in virtual time (lane_test.go, fleet_test.go): they need Go {major}.{minor}");
         }
         return Ok(());
     }

@@ -7,7 +7,8 @@ use crate::run::{Outcome, capture, cargo_front, command, root, run, target, whic
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 
-/// Installs Debian packages whose program (or file, if it begins with `/`) is missing. One after the other.
+/// Installs Debian packages whose program (or file, if it begins with `/`) is missing, and says which versions there are. One
+/// after the other.
 pub fn debian(wanted: &[(&str, &str)]) -> Outcome {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().map_err(|_| "an installation has panicked")?;
@@ -15,10 +16,21 @@ pub fn debian(wanted: &[(&str, &str)]) -> Outcome {
         |file: &str| if file.starts_with('/') { PathBuf::from(file).exists() } else { which(file).is_some() };
     let missing: Vec<&str> =
         wanted.iter().filter(|(file, _)| !is_there(file)).map(|(_, package)| *package).collect();
-    if missing.is_empty() {
-        return Ok(());
+    if !missing.is_empty() {
+        install(&missing)?;
     }
-    let line = format!("apt-get install -y {}", missing.join(" "));
+    // Nobody pins them. What is here and not Debian's is told, too.
+    let packages = wanted.iter().map(|(_, package)| *package);
+    let query: Vec<&str> = std::iter::once("--show").chain(packages).collect();
+    if let Ok((_, versions)) = capture(command("dpkg-query", &query)) {
+        println!("{}", versions.trim_end());
+    }
+    Ok(())
+}
+
+/// Installs these.
+fn install(packages: &[&str]) -> Outcome {
+    let line = format!("apt-get install -y {}", packages.join(" "));
     if !is_root()? {
         return Err(format!("missing Debian packages; run as root: {line}"));
     }
@@ -30,7 +42,7 @@ pub fn debian(wanted: &[(&str, &str)]) -> Outcome {
         command
     };
     run(apt(&["update", "-q"]))?;
-    run(apt(&[&["install", "-y", "-q", "--no-install-recommends"][..], &missing[..]].concat()))
+    run(apt(&[&["install", "-y", "-q", "--no-install-recommends"][..], packages].concat()))
 }
 
 /// We may create network namespaces and install packages.

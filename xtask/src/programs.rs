@@ -219,6 +219,22 @@ impl Program {
     }
 }
 
+/// Runs tests that are no program of the workspace; what fails runs [`again`].
+pub fn steady(name: &str, mut run: impl FnMut() -> Outcome) -> Outcome {
+    run().or_else(|error| again(name, &error, run))
+}
+
+/// Runs what failed as often as a test that failed runs alone, and says what came of it: red as that is.
+pub fn again(name: &str, error: &str, mut run: impl FnMut() -> Outcome) -> Outcome {
+    let verdict = alone(name, || Ok(run().is_ok()))?;
+    let told = format!("{error}\n{name}: {}", verdict.said);
+    if verdict.is_red {
+        return Err(told);
+    }
+    println!("{told}");
+    Ok(())
+}
+
 /// What came of a test that failed, when it ran alone.
 #[derive(Debug, PartialEq, Eq)]
 struct Verdict {
@@ -308,5 +324,20 @@ mod tests {
         assert!(verdict.said.starts_with("unsteady"), "{verdict:?}");
         let verdict = alone("t", || Ok(false)).unwrap();
         assert_eq!(verdict, Verdict { is_red: true, said: "failed 3 of 3 times alone, too".into() });
+    }
+
+    #[test]
+    fn what_is_no_program_of_ours_runs_again_and_stays_red() {
+        let mut runs = 0;
+        let mut fails = |at: usize| {
+            let outcome = steady("t", || {
+                runs += 1;
+                if runs == at { Err("it failed".into()) } else { Ok(()) }
+            });
+            (runs, outcome)
+        };
+        assert_eq!(fails(0), (1, Ok(())));
+        let told = "it failed\nt: unsteady: passed 3 of 3 times alone";
+        assert_eq!(fails(2), (2 + AGAIN, Err(told.into())));
     }
 }

@@ -181,6 +181,12 @@ pub fn capture(mut command: Command) -> Outcome<(bool, String)> {
     Ok((output.status.success(), text))
 }
 
+/// What failed of several things, together.
+pub fn all_of(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
+    let failures: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
+
 /// Does something for each, so many at once, beginning with the first; what came of those of which something did, in
 /// their order.
 pub fn lanes<T: Sync, R: Send>(all: &[T], count: usize, each: impl Fn(&T) -> Option<R> + Sync) -> Vec<R> {
@@ -217,6 +223,13 @@ pub fn shown(command: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_that_failed_is_told() {
+        let failed = |error: &str| Err(error.to_owned());
+        assert_eq!(all_of([Ok(()), Ok(())]), Ok(()));
+        assert_eq!(all_of([failed("a"), Ok(()), failed("b")]), failed("a\nb"));
+    }
 
     #[test]
     fn what_cargo_builds_is_locked() {

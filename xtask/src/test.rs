@@ -8,7 +8,7 @@ use crate::hang::unless_it_hangs;
 use crate::install::debian;
 use crate::machine::Busy;
 use crate::programs::{self, Tests};
-use crate::run::{Outcome, capture, cargo, command, keep_nothing_for_a_second_build, run};
+use crate::run::{Outcome, all_of, capture, cargo, command, keep_nothing_for_a_second_build, run};
 use crate::{clients, conformance, fuzz, lab, models, sanitize, schedules, tidy};
 use std::time::{Duration, Instant};
 
@@ -56,10 +56,7 @@ const GATE: &[Stage] = &[
     ("tests", || {
         let programs = tests(EVERYTHING, &[]);
         let examples = run(cargo(&["test", "--workspace", WITHOUT, "--doc", "--no-fail-fast"]));
-        match (programs, examples) {
-            (Err(programs), Err(examples)) => Err(format!("{programs}\n{examples}")),
-            (programs, examples) => programs.and(examples),
-        }
+        all_of([programs, examples])
     }),
     ("models", models::models),
     ("schedules", || schedules::schedules(&[])),

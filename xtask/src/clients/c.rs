@@ -2,7 +2,8 @@
 
 use super::server::{Server, larder};
 use crate::install::debian;
-use crate::run::{Outcome, capture, command, root, run, target};
+use crate::programs::steady;
+use crate::run::{Outcome, all_of, capture, command, root, run, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,10 +30,7 @@ const LEAKS: &str = "--leak-check=full";
 pub fn c() -> Outcome {
     debian(TOOLS)?;
     let kit = Kit::install()?;
-    kit.header()?;
-    kit.library()?;
-    kit.tests()?;
-    kit.documents()
+    all_of([kit.header(), kit.library(), kit.tests(), steady("the documents", || kit.documents())])
 }
 
 /// An installed library, and where what uses it is built.
@@ -110,6 +108,7 @@ impl Kit {
             self.compile(&source, &format!("{name}{suffix}"), flags)
         };
         let with_leaks = [VALGRIND, &[LEAKS]].concat();
+        let mut checks = Vec::new();
         // What a fork leaves to its parent is lost in the child: leaks are not looked for there. AddressSanitizer's allocator
         // does not know forks beside other threads.
         for (name, arguments, in_valgrind, valgrind, under_asan) in [
@@ -118,16 +117,23 @@ impl Kit {
             ("pipe", &[], &["unforked"], &with_leaks, &["unforked"]),
             ("life", &[], &["brief"], VALGRIND, &["unforked"]),
         ] {
-            let plain = program(name, "", &[])?;
-            self.check(&[&plain], arguments)?;
-            self.check(&[valgrind, &[&plain]].concat(), &[arguments, in_valgrind].concat())?;
-            self.check(&[&program(name, "-asan", ASAN)?], &[arguments, under_asan].concat())?;
+            let plain = program(name, "", &[]).and_then(|plain| {
+                all_of([
+                    self.check(&[&plain], arguments),
+                    self.check(&[valgrind, &[&plain]].concat(), &[arguments, in_valgrind].concat()),
+                ])
+            });
+            let asan = program(name, "-asan", ASAN);
+            let asan = asan.and_then(|asan| self.check(&[&asan], &[arguments, under_asan].concat()));
+            checks.extend([plain, asan]);
         }
         // The same by the static library.
         let archive = self.prefix.join("lib/liblarder-client.a");
         let objects = [&*archive.to_string_lossy(), "-lpthread", "-ldl", "-lm"];
         let source = root().join("clients/c/tests/calls.c");
-        self.check(&[&self.build(&source, "calls-static", &objects)?], &[])
+        let linked = self.build(&source, "calls-static", &objects);
+        checks.push(linked.and_then(|linked| self.check(&[&linked], &[])));
+        all_of(checks)
     }
 
     /// Compiles a program with what pkg-config says.
@@ -154,9 +160,11 @@ impl Kit {
 
     fn check(&self, words: &[&str], arguments: &[&str]) -> Outcome {
         let (program, rest) = words.split_first().expect("a program at least");
-        let mut check = command(program, rest);
-        check.args(arguments).env("LARDER_SERVER", larder());
-        run(check)
+        steady(&words.join(" "), || {
+            let mut check = command(program, rest);
+            check.args(arguments).env("LARDER_SERVER", larder());
+            run(check)
+        })
     }
 
     /// Programs in C of the documents work as they stand, but for the server's address.
