@@ -141,6 +141,13 @@ fn below(ancestor: u32) -> Vec<(u32, String)> {
     ids_below(ancestor).into_iter().skip(1).map(|id| (id, line(id))).collect()
 }
 
+/// One of these tests ends whatever this process has started: those that start something hold this meanwhile.
+#[cfg(test)]
+pub fn nobody_is_ended() -> std::sync::MutexGuard<'static, ()> {
+    static ENDING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ENDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +155,7 @@ mod tests {
 
     #[test]
     fn a_stage_that_does_nothing_is_ended_with_all_it_started() {
+        let _no_other = nobody_is_ended();
         let hangs = || {
             let _ = run(command("sh", &["-c", "sleep 4712 & wait"]));
             run(command("sleep", &["4713"]))

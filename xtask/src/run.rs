@@ -1,6 +1,6 @@
 //! Running other programs, and where things are.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -98,10 +98,10 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Lines an error repeats at most.
 const REPEATED: usize = 60;
 
-/// Lines that programs have printed while they were run here, and programs that have ended.
+/// Lines that programs have printed while they were run here.
 static LINES: AtomicU64 = AtomicU64::new(0);
 
-/// Lines that [`run`]'s programs have printed so far, and [`capture`]'s programs that have ended.
+/// Lines that programs of [`run`] and [`capture`] have printed so far.
 pub fn lines_printed() -> u64 {
     LINES.load(Relaxed)
 }
@@ -164,21 +164,47 @@ pub fn repeated(output: &str) -> Vec<String> {
     output.lines().filter_map(|line| telling.repeat(line)).take(REPEATED).collect()
 }
 
+/// What is in a line that says what went wrong: of Rust, of Go, of sanitizers, of compilers and of tests in C.
+const TELLING: [&str; 7] = [
+    "panicked at",
+    "... FAILED",
+    "has been running for over",
+    "--- FAIL",
+    "ERROR: AddressSanitizer",
+    "error:",
+    "error[",
+];
+
 /// Whether a line of output says what went wrong.
 fn tells(line: &str) -> bool {
-    ["panicked at", "... FAILED", "has been running for over", "ERROR: AddressSanitizer", "error:", "error["]
-        .iter()
-        .any(|word| line.contains(word))
+    TELLING.iter().any(|words| line.contains(words))
 }
 
 /// Runs it and returns its status and everything it printed.
 pub fn capture(mut command: Command) -> Outcome<(bool, String)> {
-    command.stdin(Stdio::null());
-    let output = command.output().map_err(|error| format!("{}: {error}", shown(&command)))?;
-    LINES.fetch_add(1, Relaxed);
-    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.push_str(&String::from_utf8_lossy(&output.stderr));
-    Ok((output.status.success(), text))
+    let line = shown(&command);
+    let failed = |error: std::io::Error| format!("{line}: {error}");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(failed)?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (mut text, errors) = std::thread::scope(|scope| {
+        let errors = scope.spawn(|| read_lines(stderr));
+        (read_lines(stdout), errors.join().expect("it only reads"))
+    });
+    text.push_str(&errors);
+    let status = child.wait().map_err(failed)?;
+    Ok((status.success(), text))
+}
+
+/// All that comes of a pipe; its lines count as they come.
+fn read_lines(pipe: Option<impl Read>) -> String {
+    let mut bytes = Vec::new();
+    if let Some(mut reader) = pipe.map(BufReader::new) {
+        while reader.read_until(b'\n', &mut bytes).is_ok_and(|count| count > 0) {
+            LINES.fetch_add(1, Relaxed);
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// What failed of several things, together.
@@ -223,6 +249,15 @@ pub fn shown(command: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_captured_is_told_whole_and_its_lines_count() {
+        let _lives = crate::hang::nobody_is_ended();
+        let before = lines_printed();
+        let told = capture(command("sh", &["-c", "printf 'a\\nb'; printf 'c\\n' >&2; exit 3"]));
+        assert_eq!(told, Ok((false, "a\nbc\n".to_owned())));
+        assert_eq!(lines_printed(), before + 3);
+    }
 
     #[test]
     fn all_that_failed_is_told() {
