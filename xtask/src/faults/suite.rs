@@ -95,6 +95,8 @@ pub enum End {
     Passed,
     /// This test did not, or this is what happened instead.
     Noticed(String),
+    /// It came to no end while patience lasted, and this test was running.
+    Endless(String),
     /// It does not build: a fault that the compiler sees is none.
     DoesNotBuild(String),
 }
@@ -131,7 +133,7 @@ impl Suite {
         let end = match ended {
             Some(true) => End::Passed,
             Some(false) => End::Noticed(failed(&text)),
-            None => End::Noticed(format!("no end: {}", failed(&text))),
+            None => End::Endless(failed(&text)),
         };
         Ok((end, slow(&text)))
     }
