@@ -44,6 +44,7 @@ pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let mut hints = 0;
     for newest in ["redis-cli", "valkey-cli"] {
         let newest = peer(newest)?;
+        println!("{}", version(&newest)?);
         for (typed, hint) in HINTS {
             let mut command = namespace.command(&newest);
             command.args(["--test_hint", typed]);
@@ -173,17 +174,13 @@ const SCRIPT_STREAMS: u32 = 12;
 /// script: half of the replies have one in them, and a text that has gone through `tostring`, `cjson` or `#` is no longer one
 /// that a list of known differences could tell. What Valkey says otherwise is in `spec/resp_script.txt`.
 pub fn scripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
-    let redis = peer("redis-server")?;
-    let mut command = namespace.command(built("differential")?);
-    command.arg(redis).args([&SCRIPT_STREAMS.to_string(), "1", "scripts"]);
-    let output = succeeded(command)?;
-    println!("{}", output.trim_end());
-    Ok(Counts { passed: SCRIPT_STREAMS, skipped: 0 })
+    streams(namespace, &[peer("redis-server")?], (1, SCRIPT_STREAMS), &["scripts"])
 }
 
 /// The newest redis-benchmark, all of its tests: every reply is read, and none is an error.
 pub fn redis_benchmark(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let benchmark = peer("redis-benchmark")?;
+    println!("{}", version(&benchmark)?);
     let _server = namespace.serve(program, &[])?;
     let mut command = namespace.command(benchmark);
     command.args(["-n", "20000", "-P", "16", "-q", "-r", "1000"]);

@@ -9,6 +9,7 @@
 //! reply needed is named. What differs otherwise is printed, cut down to the commands
 //! that are needed for it.
 
+use larder_testkit::PATIENCE;
 use larder_testkit::process::{Program, Server};
 use larder_testkit::redis::differ::{Difference, Kind, differ, reduce, stream};
 use larder_testkit::redis::known::{Known, names};
@@ -17,14 +18,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Streams without an argument.
 const STREAMS: u64 = 200;
 /// Commands of a stream.
 const LENGTH: usize = 400;
-/// A server whose connections are closed has so long to end.
-const EXIT: Duration = Duration::from_secs(5);
 /// Differences after which no more are looked for.
 const DIFFERENCES_MAX: usize = 40;
 
@@ -78,7 +77,7 @@ fn check() -> Result<bool, String> {
         // Redis 8.0.6 ends by a signal in FUNCTION FLUSH behind some of the streams: it is started anew, and the stream
         // tried once more.
         for tries in 1..=2 {
-            if differs.is_ok() || peer.wait(EXIT).is_none() {
+            if differs.is_ok() || !has_ended(&mut peer) {
                 break;
             }
             ends += 1;
@@ -116,6 +115,28 @@ fn check() -> Result<bool, String> {
         known.seen()
     );
     Ok(found == 0)
+}
+
+/// Whether a server has ended by itself, which takes it a while. One that answers has not, and is not waited for: it was the
+/// other one that broke off.
+fn has_ended(server: &mut Server) -> bool {
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        if server.wait(Duration::from_millis(10)).is_some() {
+            return true;
+        }
+        if answers(server).is_ok() {
+            return false;
+        }
+    }
+    false
+}
+
+/// A server of Redis's protocol says something, be it an error.
+fn answers(server: &Server) -> std::io::Result<()> {
+    let mut stream = server.connect()?;
+    stream.write_all(b"PING\r\n")?;
+    stream.read_exact(&mut [0; 1])
 }
 
 /// What two differences have in common that are one: the command, and the first lines that are not alike.
