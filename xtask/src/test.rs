@@ -1,8 +1,8 @@
 //! `cargo xtask test`: stages, each with its time; the task goes on after a failure and fails at the end.
 //!
-//! The gate, without an option, says the same on every machine at any load: nothing in it judges time, resident memory,
-//! other programs or a network. `--all` is the gate and everything else. `--quick` is for everyday work. A test that is
-//! not in the gate is marked `#[ignore = "kind: reason"]`, and docs/testing.md lists it.
+//! The gate, without an option, says the same on every machine at any load: nothing in it judges time, what a process holds
+//! in memory at one moment, other programs or a network. `--all` is the gate and everything else. `--quick` is for everyday
+//! work. A test that is not in the gate is marked `#[ignore = "kind: reason"]`, and docs/testing.md lists it.
 
 use crate::hang::unless_it_hangs;
 use crate::install::debian;
@@ -55,8 +55,8 @@ const GATE: &[Stage] = &[
     }),
     ("tests", || {
         let programs = tests(EVERYTHING, &[]);
-        let examples = run(cargo(&["test", "--workspace", WITHOUT, "--doc", "--no-fail-fast"]));
-        all_of([programs, examples])
+        let examples = || run(cargo(&["test", "--workspace", WITHOUT, "--doc", "--no-fail-fast"]));
+        all_of([programs, programs::steady("examples", examples)])
     }),
     ("models", models::models),
     ("schedules", || schedules::schedules(&[])),

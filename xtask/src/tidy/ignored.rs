@@ -10,7 +10,7 @@ use std::path::Path;
 /// What a test may depend on that the gate must not, and what that means.
 const KINDS: &[(&str, &str)] = &[
     ("time", "it judges how long something takes, or fails where a thread is off its core for seconds"),
-    ("memory", "it judges resident memory of a process, or needs gigabytes"),
+    ("memory", "it judges what a process holds in memory at one moment or ever held, or needs gigabytes"),
     ("cores", "it needs several cores that do nothing else"),
     ("peers", "it starts other people's programs"),
     ("browser", "it drives Chromium"),
