@@ -7,6 +7,7 @@
 use crate::machine::{parent, ticks};
 use crate::run::{Outcome, lines_printed};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,14 @@ const LOOK: Duration = Duration::from_secs(2);
 const TICKS_A_SECOND: u64 = 100;
 /// How long to wait for a stage whose programs were ended, before what it has started since is ended too.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// The stage that runs is ended, and so is whatever it still starts.
+static ENDS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the stage that runs has been found to hang: what it starts now comes to nothing.
+pub fn is_ended() -> bool {
+    ENDS.load(Relaxed)
+}
 
 /// What is told of a stage that was ended.
 #[derive(Debug)]
@@ -91,6 +100,8 @@ fn watched(stage: fn() -> Outcome, patience: Duration, look: Duration) -> Outcom
             }
         };
         let running = below(std::process::id());
+        // Before anything is: what it waits for asks when that has gone.
+        ENDS.store(true, Relaxed);
         loop {
             let ids: Vec<String> = below(std::process::id()).iter().map(|(id, _)| id.to_string()).collect();
             if !ids.is_empty() {
@@ -104,6 +115,7 @@ fn watched(stage: fn() -> Outcome, patience: Duration, look: Duration) -> Outcom
     let outcome = stage();
     drop(done);
     let Some(hang) = watcher.join().expect("the watcher does not panic") else { return outcome };
+    ENDS.store(false, Relaxed);
     let lines: String = hang.running.iter().map(|(id, line)| format!("\n  {id} {line}")).collect();
     let said = outcome.err().unwrap_or_default();
     Err(format!("it hangs: {}; these ran, and were ended:{lines}\n{said}", hang.why))
@@ -151,19 +163,23 @@ pub fn nobody_is_ended() -> std::sync::MutexGuard<'static, ()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::{command, run};
+    use crate::programs::again;
+    use crate::run::{all_of, command, run};
 
     #[test]
     fn a_stage_that_does_nothing_is_ended_with_all_it_started() {
         let _no_other = nobody_is_ended();
         let hangs = || {
             let _ = run(command("sh", &["-c", "sleep 4712 & wait"]));
-            run(command("sleep", &["4713"]))
+            let not_again = again("it", "it was killed", || Ok(()));
+            all_of([not_again, run(command("sleep", &["4713"]))])
         };
         let error = watched(hangs, Duration::from_secs(10), Duration::from_millis(20)).unwrap_err();
         assert!(error.contains("nothing happened"), "{error}");
         assert!(error.contains("sleep 4712"), "{error}");
+        assert!(error.contains("it was killed\nit: was not run again, as the stage was ended"), "{error}");
         assert!(error.contains("sleep 4713 failed"), "{error}");
+        assert!(!is_ended());
         let left: Vec<_> =
             below(std::process::id()).into_iter().filter(|(_, line)| line.contains("471")).collect();
         assert!(left.is_empty(), "{left:?}");

@@ -7,6 +7,7 @@
 //!
 //! A test that fails and then passes alone is unsteady. It stays red: it has found a defect of Larder or of itself.
 
+use crate::hang::is_ended;
 use crate::machine::Busy;
 use crate::run::{self, Outcome, capture, lanes, repeated, set_variables_of, shown};
 use crate::test::WITHOUT;
@@ -242,11 +243,17 @@ struct Verdict {
     said: String,
 }
 
-/// Runs a test alone some times.
+/// Runs a test alone some times, unless the stage is ended: it would be, too.
 fn alone(test: &str, mut run: impl FnMut() -> Outcome<bool>) -> Outcome<Verdict> {
     let mut failures = 0;
     for _ in 0..AGAIN {
-        failures += usize::from(!run()?);
+        if !is_ended() {
+            failures += usize::from(!run()?);
+        }
+    }
+    if is_ended() {
+        let said = "was not run again, as the stage was ended".to_owned();
+        return Ok(Verdict { is_red: true, said });
     }
     let known = UNSTEADY.iter().find(|(name, ..)| *name == test);
     let said = match (failures, known) {
@@ -272,6 +279,7 @@ fn passed(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hang::nobody_is_ended;
 
     #[test]
     fn test_programs_are_found_among_what_cargo_says() {
@@ -312,6 +320,7 @@ mod tests {
 
     #[test]
     fn a_test_that_passes_alone_is_unsteady_and_red() {
+        let _lives = nobody_is_ended();
         let mut runs = 0;
         let verdict = alone("t", || {
             Ok({
@@ -328,6 +337,7 @@ mod tests {
 
     #[test]
     fn what_is_no_program_of_ours_runs_again_and_stays_red() {
+        let _lives = nobody_is_ended();
         let mut runs = 0;
         let mut fails = |at: usize| {
             let outcome = steady("t", || {
