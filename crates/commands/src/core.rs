@@ -4,7 +4,7 @@
 //! - a call: `context`, `output`, `host`, `work`; what it comes to: `progress`
 //! - keys ahead of their requests: `batch`, `stages`, `usual`; requests on their way in: `input`; what waits: `held`,
 //!   `pause`, `hold`
-//! - which clients may speak, and what they may do: `access`, `acl`, `digest`, `guesses`, `strangers`; which listen: `topics`, `glob`; what is told of keys: `events`, `telling`
+//! - which clients may speak, and what they may do: `access`, `acl`, `digest`, `guesses`, `origin`, `strangers`; which listen: `topics`, `glob`; what is told of keys: `events`, `telling`
 //! - what is asked for, and what is there: `traffic`; which clients are told of it: `watchers`
 //! - shared: `shared`, `prefix`; counted: `counters`, `tally`, `calls`, `errors`; told: `figures`, `exposition`, `lately`,
 //!   `findings`, `shown`, `system`
@@ -31,6 +31,7 @@ pub(crate) mod hold;
 pub(crate) mod host;
 pub(crate) mod input;
 pub(crate) mod lately;
+pub(crate) mod origin;
 pub(crate) mod output;
 pub(crate) mod pause;
 pub(crate) mod prefix;

@@ -39,6 +39,7 @@ pub use crate::core::figures::table::{ClassFigure, Figure, Kind, Row, Unit};
 pub use crate::core::findings::{Finding, Rule, Severity};
 pub use crate::core::host::{Connection, Host, Machine, Peer, Process, StageTimes, UsersFile, WorkerTime};
 pub use crate::core::input::STRANGERS_SHARE;
+pub use crate::core::origin::Origin;
 pub use crate::core::output::{Mark, Output};
 pub use crate::core::prefix::{PrefixCount, Prefixes};
 pub use crate::core::progress::{Next, Progress};
