@@ -172,6 +172,11 @@ const METRICS: &[Metric] = &[
     metric("larder_type_misses_total", Grows, Source::Counter(Counter::TypeMisses)),
     metric("larder_stalls_total", Grows, Source::Counter(Counter::Stalls)),
     metric("larder_upkeep_seconds_total", Grows, Source::Counter(Counter::Upkeep)),
+    metric(
+        "larder_connections_refused_per_address_total",
+        Grows,
+        Source::Figure(Figure::ConnectionsRefusedPerAddress),
+    ),
     metric("larder_accept_paused_seconds_total", Grows, Source::Figure(Figure::AcceptPaused)),
     metric("larder_tls_handshakes_total", Grows, Source::Figure(Figure::TlsHandshakes)),
     metric("larder_tls_resumptions_total", Grows, Source::Figure(Figure::TlsResumptions)),

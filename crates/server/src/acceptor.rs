@@ -4,11 +4,13 @@
 //! It waits in one place only, and there it hears everything. Where it cannot take a connection in it pauses:
 //! while the server has as many as it may, until one ends; when the system refuses one, or no worker has room
 //! for it, for [`PAUSE_MS`]. The listeners are not watched meanwhile, so that clients that wait there cost nothing.
+//! A connection whose address has as many as it may ([`Addresses`]) is refused, and others are taken in.
 //!
 //! Listeners that speak TLS rest by themselves while as many handshakes are under way as may be: clients wait in the
 //! system's backlog, and workers close handshakes that stand still ([`Certificates::want_room`]). Nothing of a handshake
 //! is done here.
 //!
+//! [`Addresses`]: crate::addresses::Addresses
 //! [`Certificates::want_room`]: crate::certificates::Certificates::want_room
 
 use std::io::{self, Read};
@@ -110,6 +112,15 @@ enum Full {
     Handshakes,
 }
 
+/// Why a connection was not taken in.
+#[derive(Clone, Copy, Debug)]
+enum Refused {
+    /// There are as many connections as there may be.
+    Server,
+    /// Its address has as many as it may.
+    Address,
+}
+
 /// Takes connections in.
 #[derive(Debug)]
 pub struct Acceptor<E: Entrance> {
@@ -121,14 +132,16 @@ pub struct Acceptor<E: Entrance> {
     rest: Option<Millis>,
     failures: Rarely,
     refusals: Rarely,
+    address_refusals: Rarely,
     rests: Rarely,
 }
 
 impl<E: Entrance> Acceptor<E> {
     /// The acceptor of a server.
     pub fn new(hub: Arc<Hub>, entrance: E, arrivals: Arrivals<E::Stream>) -> Acceptor<E> {
-        let (failures, refusals, rests) = Default::default();
-        Acceptor { hub, entrance, arrivals, pause: None, rest: None, failures, refusals, rests }
+        let (failures, refusals, address_refusals, rests) = Default::default();
+        let (pause, rest) = (None, None);
+        Acceptor { hub, entrance, arrivals, pause, rest, failures, refusals, address_refusals, rests }
     }
 
     /// Accepts until a signal or a client stops the server.
@@ -257,16 +270,19 @@ impl<E: Entrance> Acceptor<E> {
                 return if nth == 0 { Err(Full::Handshakes) } else { Ok(()) };
             }
             let result = match self.entrance.accept(listener) {
-                Ok((incoming, peer)) => match worker.filter(|_| !full) {
-                    Some(worker) => {
-                        self.hand_over(worker, incoming, peer, listener);
-                        continue;
+                Ok((incoming, peer)) => {
+                    match worker.filter(|_| !full) {
+                        Some(worker) if self.hub.addresses.enter(&peer, &self.hub.store) => {
+                            self.hand_over(worker, incoming, peer, listener);
+                        }
+                        Some(_) => {
+                            self.hub.handshake_not_begun(begins);
+                            self.refuse(incoming, &peer, listener, Refused::Address);
+                        }
+                        None => self.refuse(incoming, &peer, listener, Refused::Server),
                     }
-                    None => {
-                        self.refuse(incoming, listener);
-                        continue;
-                    }
-                },
+                    continue;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
                     self.hub.handshake_not_begun(begins);
@@ -290,15 +306,29 @@ impl<E: Entrance> Acceptor<E> {
     }
 
     /// Refuses a connection. Below TLS, where it is spoken: what would be said by it costs a handshake.
-    fn refuse(&mut self, mut incoming: E::Incoming, listener: usize) {
+    fn refuse(&mut self, mut incoming: E::Incoming, peer: &Address, listener: usize, why: Refused) {
+        // The part before the whole, of which the whole is read first: the difference is never too high.
+        if matches!(why, Refused::Address) {
+            self.hub.tally.rejected_per_address.fetch_add(1, Relaxed);
+        }
         self.hub.tally.rejected.fetch_add(1, Relaxed);
         if !self.speaks_tls(listener) {
             let _ = incoming.send(self.hub.listeners[listener].speaks.refusal());
         }
         // Bytes that nobody took would have the close reset the connection, and the refusal be lost.
         let _ = incoming.recv(&mut [0; 4096]);
-        if let Some(times) = self.refusals.due(self.entrance.now()) {
-            tracing::info!(times, "connection refused: -c is reached");
+        let now = self.entrance.now();
+        match why {
+            Refused::Server => {
+                if let Some(times) = self.refusals.due(now) {
+                    tracing::info!(times, "connection refused: -c is reached");
+                }
+            }
+            Refused::Address => {
+                if let Some(times) = self.address_refusals.due(now) {
+                    tracing::info!(%peer, times, "connection refused: --connections-per-address");
+                }
+            }
         }
     }
 
@@ -308,22 +338,24 @@ impl<E: Entrance> Acceptor<E> {
         (0..self.hub.handles.len()).filter(|&worker| self.arrivals[worker].has_room()).min_by_key(load)
     }
 
+    /// Gives a connection, which its address counts, to a worker.
     fn hand_over(&mut self, worker: usize, incoming: E::Incoming, peer: Address, listener: usize) {
         let begins = self.speaks_tls(listener);
         let stream = match self.entrance.begin(listener, incoming) {
             Ok(stream) => stream,
             Err(error) => {
                 self.complain(&error);
+                self.hub.addresses.leave(&peer, &self.hub.store);
                 return self.hub.handshake_not_begun(begins);
             }
         };
         self.hub.tally.accepted.fetch_add(1, Relaxed);
         self.hub.handles[worker].connections.fetch_add(1, SeqCst);
-        if self.arrivals[worker].send(Arrival { stream, peer, listener }).is_err() {
+        if let Err(Arrival { peer, .. }) = self.arrivals[worker].send(Arrival { stream, peer, listener }) {
             // It had room, and nobody else sends.
             debug_assert!(false, "a mailbox with room takes a connection");
             self.hub.handshake_not_begun(begins);
-            self.hub.ended(worker);
+            self.hub.ended(worker, &peer);
         }
     }
 }
@@ -414,6 +446,8 @@ impl<F: Fn(usize, Socket) -> io::Result<S>, S: Stream> Entrance for Listeners<'_
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use larder_eventloop::sim::{Peer, Sim, SimStream, Weather};
     use larder_store::Store;
 
@@ -440,6 +474,10 @@ mod tests {
         signal: bool,
         /// What the system says to an accept.
         error: Option<io::ErrorKind>,
+        /// No stream can be made for a worker.
+        begin_error: bool,
+        /// Where the connection comes from that is accepted as this one, from 1 on.
+        from: fn(u64) -> Address,
         heard: Vec<Heard>,
         accepts: u64,
         waits: u64,
@@ -479,9 +517,12 @@ mod tests {
             let (stream, peer) = self.sim.connect();
             peer.send(b"hello");
             self.peers.push(peer);
-            Ok((stream, Address::Unix("/crowd".into())))
+            Ok((stream, (self.from)(self.accepts)))
         }
         fn begin(&mut self, _: usize, stream: SimStream) -> io::Result<SimStream> {
+            if self.begin_error {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
             self.begun += 1;
             Ok(stream)
         }
@@ -509,6 +550,8 @@ mod tests {
             woken: false,
             signal: false,
             error: None,
+            begin_error: false,
+            from: |_| Address::Unix("/crowd".into()),
             heard,
             accepts: 0,
             waits: 0,
@@ -579,7 +622,7 @@ mod tests {
         }
         assert_eq!((acceptor.entrance.accepts, acceptor.entrance.watched[0]), (5, false));
         assert_eq!(acceptor.hub.tally.pauses.load(SeqCst), 1);
-        acceptor.hub.ended(0);
+        acceptor.hub.ended(0, &(acceptor.entrance.from)(1));
         assert!(acceptor.hub.waker.drain(), "the acceptor is woken");
         for _ in 0..100 {
             assert!(acceptor.turn().expect("a turn"));
@@ -626,7 +669,7 @@ mod tests {
         assert_eq!(acceptor.entrance.accepts, 40);
         assert_eq!(acceptor.hub.certificates.opening(), 10);
         // Of both reasons each goes by itself.
-        acceptor.hub.ended(0);
+        acceptor.hub.ended(0, &(acceptor.entrance.from)(1));
         for _ in 0..10 {
             assert!(acceptor.turn().expect("a turn"));
         }
@@ -660,5 +703,69 @@ mod tests {
             assert!(acceptor.turn().expect("a turn"));
             assert_eq!(acceptor.hub.certificates.opening(), 0, "{error}");
         }
+    }
+
+    /// Of two connections one comes from 10.0.0.1, the other from an address of its own.
+    fn half_from_one(nth: u64) -> Address {
+        let host = if nth.is_multiple_of(2) { 1 } else { 1 << 16 | nth as u32 };
+        Address::Tcp((Ipv4Addr::from_bits(10 << 24 | host), 1000).into())
+    }
+
+    #[test]
+    fn an_address_has_as_many_connections_as_it_may_and_others_are_taken_in() {
+        let limits = Config { connections_per_address: 3, connections_max: 4096, ..Config::default() };
+        let mut acceptor = acceptor(Config { threads: 2, ..limits });
+        acceptor.entrance.from = half_from_one;
+        let counts = |acceptor: &Acceptor<Crowd>| {
+            let tally = &acceptor.hub.tally;
+            [&tally.accepted, &tally.rejected, &tally.rejected_per_address].map(|count| count.load(SeqCst))
+        };
+        assert!(acceptor.turn().expect("a turn"));
+        assert_eq!(acceptor.entrance.accepts, ACCEPTS_PER_EVENT as u64, "it does not pause");
+        assert_eq!(counts(&acceptor), [32 + 3, 29, 29]);
+        for (nth, peer) in (1..).zip(&acceptor.entrance.peers) {
+            let is_refused = nth % 2 == 0 && nth > 6;
+            assert_eq!(peer.closed(), is_refused, "{nth}");
+            let told: &[u8] = if is_refused { b"ERROR Too many open connections\r\n" } else { b"" };
+            assert_eq!(peer.read(100), told, "{nth}");
+        }
+        acceptor.hub.ended(0, &half_from_one(2));
+        assert!(acceptor.turn().expect("a turn"));
+        assert_eq!(counts(&acceptor), [2 * 32 + 3 + 1, 29 + 31, 29 + 31]);
+        assert_eq!(acceptor.hub.tally.pauses.load(SeqCst), 0);
+    }
+
+    #[test]
+    fn a_connection_that_cannot_be_begun_gives_back_its_place_at_its_address_and_among_handshakes() {
+        let limits = Config { connections_per_address: 1, connections_max: 4096, ..Config::default() };
+        let mut acceptor = acceptor_of(Config { threads: 1, ..limits }, &[Some(0)]);
+        acceptor.entrance.from = |_| half_from_one(2);
+        acceptor.entrance.begin_error = true;
+        for _ in 0..3 {
+            assert!(acceptor.turn().expect("a turn"));
+        }
+        let tried = 3 * ACCEPTS_PER_EVENT as u64;
+        let Crowd { accepts, peers, .. } = &acceptor.entrance;
+        assert_eq!((*accepts, acceptor.hub.certificates.opening()), (tried, 0));
+        assert!(peers.iter().all(Peer::closed));
+        acceptor.entrance.begin_error = false;
+        assert!(acceptor.turn().expect("a turn"));
+        let tally = &acceptor.hub.tally;
+        let counts = [&tally.accepted, &tally.rejected_per_address].map(|count| count.load(SeqCst));
+        assert_eq!(counts, [1, ACCEPTS_PER_EVENT as u64 - 1], "it has room for one, as before");
+        assert_eq!((acceptor.entrance.begun, acceptor.hub.certificates.opening()), (1, 1));
+    }
+
+    #[test]
+    fn a_connection_of_a_tls_port_that_is_refused_for_its_address_is_told_nothing_and_begins_no_handshake() {
+        let limits = Config { connections_per_address: 1, connections_max: 4096, ..Config::default() };
+        let mut acceptor = acceptor_of(Config { threads: 1, ..limits }, &[Some(0)]);
+        acceptor.entrance.from = |_| half_from_one(2);
+        assert!(acceptor.turn().expect("a turn"));
+        let Crowd { peers, begun, .. } = &acceptor.entrance;
+        assert_eq!((peers.len(), *begun, acceptor.hub.certificates.opening()), (ACCEPTS_PER_EVENT, 1, 1));
+        assert!(!peers[0].closed());
+        assert!(peers[1..].iter().all(|peer| peer.closed() && peer.read(100).is_empty()));
+        assert_eq!(acceptor.hub.tally.rejected_per_address.load(SeqCst), ACCEPTS_PER_EVENT as u64 - 1);
     }
 }

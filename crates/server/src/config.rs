@@ -85,6 +85,8 @@ pub struct Config {
     pub memory_bytes_max: Option<u64>,
     /// `-c`.
     pub connections_max: usize,
+    /// `--connections-per-address`; 0: any number.
+    pub connections_per_address: u32,
     /// `-t`.
     pub threads: usize,
     /// `-u`.
@@ -228,6 +230,7 @@ impl Default for Config {
             memory_bytes: 64 << 20,
             memory_bytes_max: None,
             connections_max: 1024,
+            connections_per_address: 0,
             threads: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             user: None,
             daemon: false,

@@ -16,6 +16,7 @@ use larder_store::Store;
 use larder_tls::LoadError;
 use zeroize::Zeroizing;
 
+use crate::addresses::Addresses;
 use crate::awake::Awake;
 use crate::certificates::Certificates;
 use crate::clock::Clock;
@@ -73,8 +74,10 @@ pub struct Handle {
 pub struct Tally {
     /// Taken over since start.
     pub accepted: AtomicU64,
-    /// Refused for want of room.
+    /// Refused for want of room, or because their addresses had as many as they may.
     pub rejected: AtomicU64,
+    /// Of these, the latter.
+    pub rejected_per_address: AtomicU64,
     /// Closed because more waited for them than for a subscriber may.
     pub listeners_cut: AtomicU64,
     /// Times that accepting paused.
@@ -102,6 +105,8 @@ pub struct Hub {
     pub table: Table,
     /// Counts of connections.
     pub tally: Tally,
+    /// How many each address has.
+    pub addresses: Addresses,
     /// Where the server listens.
     pub listeners: Vec<Listener>,
     /// TLS of these.
@@ -172,6 +177,7 @@ impl Hub {
             table: Table::new(config.threads),
             handles,
             tally: Tally::default(),
+            addresses: Addresses::new(config.connections_per_address),
             listeners,
             certificates: Certificates::default(),
             waker: Waker::new()?,
@@ -249,8 +255,9 @@ impl Hub {
         }
     }
 
-    /// A connection of `worker` has ended.
-    pub fn ended(&self, worker: usize) {
+    /// A connection of `worker` from `peer` has ended.
+    pub fn ended(&self, worker: usize, peer: &Address) {
+        self.addresses.leave(peer, &self.store);
         self.handles[worker].connections.fetch_sub(1, SeqCst);
         // Pairs with the acceptor, which first says that it pauses and then counts again.
         if self.tally.paused.load(SeqCst) {
@@ -377,6 +384,8 @@ impl Host for Hub {
             connections,
             connections_total: self.tally.accepted.load(Relaxed),
             connections_rejected: self.tally.rejected.load(Relaxed),
+            connections_rejected_per_address: self.tally.rejected_per_address.load(Relaxed),
+            connections_per_address_max: u64::from(self.config.connections_per_address),
             connection_structures: connections,
             reserved_fds: (3 * self.config.threads + self.listeners.len()) as u64,
             receive_buffers: threads,

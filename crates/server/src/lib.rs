@@ -17,6 +17,7 @@
 //! how it starts     command_line, options, extended, values ─▶ config ─▶ listen, listener, process, log
 //! a connection      acceptor ─▶ mailbox ─▶ worker (service, handling, replies), from its arrival to its end
 //! all of them       hub, table, clock, settings
+//! which come in     acceptor, addresses (connections of each)
 //! which have to go  crowd (requests that came in part), overflow (replies that wait), pending_closes (CLIENT KILL)
 //! between workers   deliver (messages to subscribers), awake (clients that waited)
 //! monitors          admin, stalls
@@ -33,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod addresses;
 mod admin;
 mod awake;
 mod certificates;

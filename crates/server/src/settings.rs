@@ -119,6 +119,7 @@ pub(crate) fn visit(hub: &Hub, visit: &mut dyn FnMut(&str, &dyn Display)) {
     visit("ext_max_frag", &"0.80");
     visit("ext_drop_unread", &YesNo(false));
     visit("reply_bytes_max", &config.reply_bytes_max());
+    visit("connections_per_address", &config.connections_per_address);
 }
 
 /// The lines of TLS, which memcached has in every build that can speak it.

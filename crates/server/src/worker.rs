@@ -11,6 +11,8 @@
 //! their replies.
 
 #[cfg(test)]
+mod addresses_on_sim;
+#[cfg(test)]
 mod half_open_on_sim;
 pub(crate) mod handling;
 #[cfg(test)]

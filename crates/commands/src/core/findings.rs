@@ -189,6 +189,20 @@ pub static RULES: &[Rule] = &[
         },
     },
     Rule {
+        name: "address-full",
+        severity: Warning,
+        about: Server,
+        when: "a connection was refused in the last minute because its address had as many as --connections-per-address",
+        advice: "the log names an address (-v); raise --connections-per-address where many clients share one, behind a proxy or NAT",
+        find: |look| {
+            let (refused, seconds) = (look.lately.of(Event::RefusedPerAddress), look.lately.seconds);
+            let most = look.figures.process.connections_per_address_max;
+            (refused > 0).then(|| {
+                format!("{refused} connections were refused in {seconds} s; an address may have {most}")
+            })
+        },
+    },
+    Rule {
         name: "accept-late",
         severity: Warning,
         about: Latency,

@@ -37,8 +37,12 @@ pub struct Process {
     pub connections: u64,
     /// Opened since start.
     pub connections_total: u64,
-    /// Refused because `-c` was reached.
+    /// Refused because `-c` was reached, or `--connections-per-address`.
     pub connections_rejected: u64,
+    /// Of these, the latter.
+    pub connections_rejected_per_address: u64,
+    /// `--connections-per-address`; 0: an address may have any number.
+    pub connections_per_address_max: u64,
     /// Connection records allocated.
     pub connection_structures: u64,
     /// File descriptors kept for the server itself.
@@ -89,6 +93,7 @@ impl Process {
         for (events, before) in [
             (&mut self.connections_total, before.connections_total),
             (&mut self.connections_rejected, before.connections_rejected),
+            (&mut self.connections_rejected_per_address, before.connections_rejected_per_address),
             (&mut self.listeners_cut, before.listeners_cut),
             (&mut self.accept_pauses, before.accept_pauses),
             (&mut self.accept_paused_us, before.accept_paused_us),

@@ -35,7 +35,11 @@ events! {
     Swapped: |f| f.sums.of(Counter::CasHits),
     NotSwapped: |f| f.sums.of(Counter::CasBadval),
     Opened: |f| Figure::ConnectionsOpened.of(f),
-    Refused: |f| Figure::ConnectionsRefused.of(f),
+    // Each is counted on its own, and the second may have been counted since.
+    Refused: |f| {
+        Figure::ConnectionsRefused.of(f).saturating_sub(Figure::ConnectionsRefusedPerAddress.of(f))
+    },
+    RefusedPerAddress: |f| Figure::ConnectionsRefusedPerAddress.of(f),
     AcceptPauses: |f| Figure::AcceptPauses.of(f),
     RepliesHeld: |f| f.sums.of(Counter::Shed) + Figure::SubscribersCut.of(f),
     RequestsHeld: |f| f.sums.of(Counter::Crowded),

@@ -263,6 +263,21 @@ pub const OPTIONS: &[Row] = &[
     },
     Row {
         value: Some("N"),
+        letter: None,
+        default: "0",
+        range: "0 to 1000000; 0 is any number",
+        apply: |config, value| {
+            config.connections_per_address = number(value, 0, 1_000_000)?;
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "connections-per-address",
+            "connections of one address at once, on all ports together; one more is refused as with -c. Of IPv6 the first 64 bits are one address. Unix sockets and --http-port are not counted",
+        )
+    },
+    Row {
+        value: Some("N"),
         default: "as many as cores",
         range: "1 to 1024",
         apply: |config, value| {
@@ -800,6 +815,15 @@ mod tests {
             assert!(set(name, "x").is_err());
             assert!(set(name, "-1").is_err());
         }
+    }
+
+    #[test]
+    fn an_address_may_have_any_number_of_connections_or_a_million_at_most() {
+        const NAME: &str = "connections-per-address";
+        let most = |value: &str| set(NAME, value).map(|config| config.connections_per_address);
+        assert_eq!(Config::default().connections_per_address, 0);
+        assert_eq!([most("0"), most("1"), most("1000000")], [Ok(0), Ok(1), Ok(1_000_000)]);
+        assert!(["-1", "1000001", "x", ""].into_iter().all(|value| most(value).is_err()));
     }
 
     #[test]

@@ -324,6 +324,7 @@ impl Handler for Service {
             Closed::Handler | Closed::Peer | Closed::Error | Closed::Drained => {}
         }
         tracing::debug!(peer = %connection.facts.peer, ?why, "connection closed");
+        let facts = Arc::clone(&connection.facts);
         if connection.session.holds() {
             self.unfinished.push_front(connection);
         } else if connection.session.must_end() {
@@ -332,7 +333,7 @@ impl Handler for Service {
             drop(connection);
         }
         self.serve_left();
-        self.hub.ended(self.index);
+        self.hub.ended(self.index, &facts.peer);
         let left = self.hub.handles[self.index].connections.load(Relaxed);
         self.store.set_patient(left <= 1);
     }

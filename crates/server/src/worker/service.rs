@@ -458,7 +458,7 @@ impl Service {
                     tracing::warn!(%error, times, "cannot watch a connection");
                 }
                 self.hub.handshake_not_begun(self.hub.listeners[listener].tls.is_some());
-                self.hub.ended(self.index);
+                self.hub.ended(self.index, &facts.peer);
             }
         }
     }

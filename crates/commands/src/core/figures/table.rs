@@ -135,8 +135,11 @@ figures! {
         ConnectionsMax = "connections_max": Gauge, Count, |f| f.process.connections_max;
         /// Connections that were opened.
         ConnectionsOpened = "connections_opened": Counter, Count, |f| f.process.connections_total;
-        /// Connections that were refused because there were as many as there may be.
+        /// Connections that were refused because there were as many as there may be, in all or of one address.
         ConnectionsRefused = "connections_refused": Counter, Count, |f| f.process.connections_rejected;
+        /// Connections that were refused because their addresses had as many as one may have.
+        ConnectionsRefusedPerAddress = "connections_refused_per_address": Counter, Count,
+            |f| f.process.connections_rejected_per_address;
         /// Records of connections.
         ConnectionRecords = "connection_records": Gauge, Count, |f| f.process.connection_structures;
         /// Subscribers that were closed because too much waited for them.

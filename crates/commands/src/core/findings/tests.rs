@@ -118,7 +118,7 @@ fn where_nothing_happens_nothing_is_found() {
 #[test]
 fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
     use Event::*;
-    let cases: [(&str, Look, Look); 44] = [
+    let cases: [(&str, Look, Look); 45] = [
         ("memory-short", forecast(0.3, 0.139, 0.01), forecast(0.3, 0.141, 0.01)),
         ("memory-spare", forecast(0.163, 0.155, 0.0019), forecast(0.163, 0.155, 0.0021)),
         ("refused-writes", lately(&[(OutOfMemory, 1)]), lately(&[])),
@@ -139,6 +139,7 @@ fn each_rule_is_found_at_its_condition_and_not_just_short_of_it() {
             with(|look| look.figures.process.connections = 81),
             with(|look| look.figures.process.connections = 80),
         ),
+        ("address-full", lately(&[(RefusedPerAddress, 1)]), lately(&[])),
         ("accept-late", lately(&[(AcceptPauses, 1)]), lately(&[])),
         ("slow-reader", lately(&[(RepliesHeld, 1)]), lately(&[])),
         ("slow-writer", lately(&[(RequestsHeld, 1)]), lately(&[])),

@@ -127,6 +127,7 @@ fn value(call: &Call<'_, '_, '_>, parameter: &Parameter) -> String {
         "maxmemory" => memory_limit(common, call.cx.guard.store()).to_string(),
         "maxmemory-policy" => policy(common, call.cx.guard.store()),
         "maxclients" => process(call).connections_max.to_string(),
+        "connections-per-address" => process(call).connections_per_address_max.to_string(),
         "io-threads" => process(call).threads.to_string(),
         "port" => {
             let address = call.client.facts.listen_address.rsplit(':').next();

@@ -64,6 +64,8 @@ pub(crate) static PARAMETERS: &[Parameter] = &[
     at("maxmemory-samples", Kind::Number(1, 64), "5"),
     at("notify-keyspace-events", Kind::Text, ""),
     at("maxclients", Kind::Number(1, u32::MAX as i64), ""),
+    // Larder's own.
+    at("connections-per-address", Kind::Fixed, "0"),
     at("port", Kind::Fixed, ""),
     at("bind", Kind::Fixed, ""),
     at("databases", Kind::Fixed, "16"),
