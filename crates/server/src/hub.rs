@@ -482,6 +482,22 @@ impl Host for Hub {
         crate::settings::visit(self, visit);
     }
 
+    fn listeners(&self, visit: &mut dyn FnMut(&str, &dyn Display, u16)) {
+        let speaks_resp = |listener: &&Listener| match listener.speaks {
+            Speaks::Redis => true,
+            Speaks::Any => self.shared.common.settings.redis,
+        };
+        for listener in self.listeners.iter().filter(speaks_resp) {
+            match &listener.address {
+                Address::Tcp(address) => {
+                    let name = if listener.tls.is_some() { "tls" } else { "tcp" };
+                    visit(name, &address.ip(), address.port());
+                }
+                Address::Unix(path) => visit("unix", &path.display(), 0),
+            }
+        }
+    }
+
     fn connections(&self, from: u64, max: usize, visit: &mut dyn FnMut(&Connection)) -> Option<u64> {
         let mut visited = 0;
         for (index, listener) in self.listeners.iter().enumerate().skip(from.min(FIRST_CONNECTION) as usize) {

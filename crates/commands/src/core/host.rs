@@ -235,6 +235,12 @@ pub trait Host: Sync {
     /// Calls `visit` with every `stats settings` line in memcached's order.
     fn settings(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display));
 
+    /// Calls `visit` with every listener where RESP is spoken: what it is by Redis's name (`tcp`, `unix`, `tls`), where it is
+    /// bound, and its port, 0 of a Unix socket.
+    fn listeners(&self, visit: &mut dyn FnMut(&str, &dyn fmt::Display, u16)) {
+        let _ = visit;
+    }
+
     /// Calls `visit` with up to `max` connections whose place is `from` or later; returns the place
     /// to go on from, none at the end. Places are the server's own, ascending, 0 first.
     fn connections(&self, from: u64, max: usize, visit: &mut dyn FnMut(&Connection)) -> Option<u64>;

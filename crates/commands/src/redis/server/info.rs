@@ -194,6 +194,12 @@ fn server(call: &Call<'_, '_, '_>, figures: &Figures, page: &mut Page) {
     page.line("executable", "larder");
     page.line("config_file", "");
     page.line("io_threads_active", RedisFigure::SeveralThreads.of(figures));
+    let mut nth = 0;
+    call.cx.host.listeners(&mut |name, bind, port| {
+        let port = if port == 0 { String::new() } else { format!(",port={port}") };
+        page.line(&format!("listener{nth}"), format_args!("name={name},bind={bind}{port}"));
+        nth += 1;
+    });
 }
 
 fn clients(figures: &Figures, page: &mut Page) {

@@ -158,6 +158,22 @@ fn a_port_for_redis_by_tls_stands_beside_one_without() {
     assert_eq!(plain.hits().expect("a reply")[0].value, b"v");
 }
 
+#[test]
+fn info_tells_which_listeners_speak_tls() {
+    let identity = Identity::new();
+    let (server, address) = resp_server(&identity, &["--tls-auth-clients", "no"]);
+    let mut stream = connect_to(address, &trusting(&identity, None));
+    let length = resp(&mut stream, &["INFO", "server"]);
+    let length = length.trim_end().strip_prefix('$').and_then(|length| length.parse().ok());
+    let mut page = vec![0; length.expect("a bulk")];
+    stream.read_exact(&mut page).expect("a page");
+    let page = String::from_utf8(page).expect("text");
+    let told: Vec<&str> = page.lines().filter(|line| line.starts_with("listener")).collect();
+    let plain = format!("listener0:name=tcp,bind=127.0.0.1,port={}", server.address().port());
+    let tls = format!("listener1:name=tls,bind=127.0.0.1,port={}", address.port());
+    assert_eq!(told, [plain, tls]);
+}
+
 /// A request in RESP, and its reply up to the end of a line.
 fn resp(stream: &mut Tls, words: &[&str]) -> String {
     let mut request = format!("*{}\r\n", words.len());
