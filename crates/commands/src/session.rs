@@ -15,6 +15,7 @@
 
 use larder_store::{Guard, Millis, Spaces};
 
+use crate::core::access::UsersNow;
 use crate::core::context::{self, Room};
 use crate::core::counters::Counters;
 use crate::core::host::TLS_HANDSHAKE;
@@ -401,6 +402,22 @@ impl Session {
             Conversation::Login(login) => login.since(),
             Conversation::New | Conversation::Memcached(_) | Conversation::Closed => None,
         }
+    }
+
+    /// Whether it is a client of memcached whose user is not among these, who are read after it was received last: it is
+    /// counted as closed for that, and to be closed. Redis clients are closed by who removes their users.
+    pub fn turn_out(&self, users: &UsersNow, shared: &Shared) -> bool {
+        let is_gone = match &self.0 {
+            Conversation::Memcached(conversation) => conversation.has_lost_user(&users.0),
+            Conversation::Binary(conversation) => conversation.has_lost_user(&users.0),
+            Conversation::New | Conversation::Redis(_) | Conversation::Login(_) | Conversation::Closed => {
+                false
+            }
+        };
+        if is_gone {
+            shared.common.access.log.count_closed();
+        }
+        is_gone
     }
 
     /// It is told to go without having been asked anything.

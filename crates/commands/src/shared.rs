@@ -2,7 +2,7 @@
 
 use larder_store::{Guard, Millis, Store};
 
-use crate::core::access::RuledUsers;
+use crate::core::access::{RuledUsers, UsersNow};
 use crate::core::context::Room;
 use crate::core::digest::Digest;
 use crate::core::figures::Place;
@@ -49,6 +49,11 @@ impl Shared {
         common.access.begin_with(common.settings.ruled.users());
         common.watchers.show_classes(|class| memcached.slabs.of(class));
         Shared { memcached, redis: redis::shared::Shared::new(), common }
+    }
+
+    /// The users as they are now. It waits for a change that goes on: once for many connections, not for each.
+    pub fn users_now(&self) -> UsersNow {
+        UsersNow(self.common.access.users())
     }
 
     /// The server's time when the system's is `system`: what guards are entered at.

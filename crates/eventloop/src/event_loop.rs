@@ -289,6 +289,11 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.send_and_arrange(handler, id, None);
     }
 
+    /// Indexes of connections are below this.
+    pub fn places(&self) -> usize {
+        self.connections.entries()
+    }
+
     /// The connection at an index, if there is one.
     pub fn id_at(&mut self, index: usize) -> Option<Id> {
         (index < self.connections.entries()).then(|| self.connections.at(index))?.map(|(id, _)| id)

@@ -53,6 +53,8 @@ pub struct Handle {
     pub mailbox: Mailbox<Shed>,
     /// It is to come to its end.
     pub stop: AtomicBool,
+    /// Users were removed, and some of its clients may be such users.
+    pub users_removed: AtomicBool,
     /// What other connections have for its own.
     pub outbox: Outbox,
     /// Those of its own that others want closed.
@@ -160,6 +162,7 @@ impl Hub {
                 mailbox: Mailbox::new(&waker),
                 waker,
                 stop: AtomicBool::new(false),
+                users_removed: AtomicBool::new(false),
                 outbox: Outbox::default(),
                 pending_closes: PendingCloses::default(),
                 awake: Awake::default(),
@@ -450,6 +453,15 @@ impl Host for Hub {
         let handle = &self.handles[(place >> 32) as usize];
         if handle.awake.add((place & u64::from(u32::MAX)) as usize, client) {
             handle.waker.wake();
+        }
+    }
+
+    fn users_removed(&self) {
+        for handle in &self.handles {
+            // One that has not looked since the last time was woken then: EXEC may remove thousands one by one.
+            if !handle.users_removed.swap(true, SeqCst) {
+                handle.waker.wake();
+            }
         }
     }
 

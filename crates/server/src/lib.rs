@@ -18,7 +18,8 @@
 //! a connection      acceptor ─▶ mailbox ─▶ worker (service, handling, replies), from its arrival to its end
 //! all of them       hub, table, clock, settings
 //! which come in     acceptor, addresses (connections of each)
-//! which have to go  crowd (requests that came in part), overflow (replies that wait), pending_closes (CLIENT KILL)
+//! which have to go  crowd (requests that came in part), overflow (replies that wait), pending_closes (CLIENT KILL),
+//!                   removed (users that are gone)
 //! between workers   deliver (messages to subscribers), awake (clients that waited)
 //! monitors          admin, stalls
 //! memory            mapper
@@ -54,6 +55,7 @@ mod options;
 mod overflow;
 mod pending_closes;
 mod process;
+mod removed;
 mod settings;
 mod stalls;
 mod table;

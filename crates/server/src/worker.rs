@@ -21,6 +21,8 @@ mod holding_on_sim;
 mod messages_on_sim;
 #[cfg(test)]
 mod on_sim;
+#[cfg(test)]
+mod removed_on_sim;
 mod replies;
 mod service;
 #[cfg(test)]
@@ -196,6 +198,7 @@ impl<B: Backend> Worker<B> {
             self.take_mail();
             self.service.make_room_for_handshakes(&mut self.events);
             self.service.deliver(&mut self.events);
+            self.service.close_removed(&mut self.events);
             if stops && self.stops_at.is_none() {
                 // Not from now on: a worker that was in a script has as much less time as that took.
                 self.stops_at = Some(self.hub.stopped_at.load(SeqCst) + DRAIN_MS);

@@ -22,6 +22,7 @@ use super::acl::user::{NAME_BYTES_MAX, Refused, User, is_name};
 use super::acl::verbs::Verbs;
 use super::digest::Digest;
 pub use ruled::RuledUsers;
+pub use standing::UsersNow;
 pub(crate) use standing::{Since, Snapshot, Standing, strange};
 
 /// The user that a client is that names none.

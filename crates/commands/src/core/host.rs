@@ -253,6 +253,10 @@ pub trait Host: Sync {
     /// this number, and waits for it ([`super::progress::Next::Await`]).
     fn wake(&self, place: u64, client: u64);
 
+    /// Users were removed: clients of memcached that were such a user are to be closed, which their sessions know
+    /// ([`crate::Session::turn_out`]).
+    fn users_removed(&self) {}
+
     /// Leaves deliveries for clients of a worker, in order; a client for whom there is no room is closed.
     fn post(&self, worker: usize, deliveries: Vec<Delivery>);
 

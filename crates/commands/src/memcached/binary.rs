@@ -34,6 +34,7 @@ use super::join::Joining;
 use super::pause::{self, Pace};
 use super::rules;
 use super::shared::Shared;
+use crate::core::access::{Standing, Users};
 use crate::core::batch::prefetch_items;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
@@ -312,6 +313,12 @@ impl Conversation {
         // The key of a frame that asks for figures says which.
         let names_key = !frame.key.is_empty() && frame.request != Request::Stat;
         rules::permits(turn.cx, turn.out, self.sasl.standing(), verb, names_key.then_some(frame.key))
+    }
+
+    /// Its user is not among these, and it is not closed yet.
+    pub fn has_lost_user(&self, users: &Users) -> bool {
+        let is_gone = |standing: &Standing| standing.is_gone(users);
+        !matches!(self.state, State::Closed) && self.sasl.standing().is_some_and(is_gone)
     }
 
     /// A request has begun that is not asked for again.

@@ -41,7 +41,7 @@ use super::table::{line_command, row_of_meta};
 use super::text::{END, ERROR};
 use super::told::Before;
 use super::watch;
-use crate::core::access::Standing;
+use crate::core::access::{Standing, Users};
 use crate::core::batch::prefetch_items;
 use crate::core::context::Context;
 use crate::core::counters::Counter;
@@ -384,6 +384,12 @@ impl Conversation {
             }
             State::Closed => Some(Next::Close),
         }
+    }
+
+    /// Its user is not among these, and it is not closed yet.
+    pub fn has_lost_user(&self, users: &Users) -> bool {
+        let is_gone = |standing: &Standing| standing.is_gone(users);
+        !matches!(self.state, State::Closed) && self.standing.as_ref().is_some_and(is_gone)
     }
 
     /// The number by which who watches is woken.

@@ -100,6 +100,7 @@ impl World {
         self.events.turn(&mut self.service, Some(Duration::ZERO)).expect("a turn");
         // What this worker's clients have published for each other.
         self.service.deliver(&mut self.events);
+        self.service.close_removed(&mut self.events);
         self.service.balance(&mut self.events);
     }
 

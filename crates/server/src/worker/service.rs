@@ -15,6 +15,7 @@ use crate::crowd::Crowd;
 use crate::hub::{Hub, Shed};
 use crate::log::Rarely;
 use crate::overflow::Overflow;
+use crate::removed::Round;
 use crate::table::{ConnectionFacts, Standing, Stood};
 
 /// A session stops and its replies are sent when so many bytes of them wait: what a socket takes at
@@ -130,6 +131,8 @@ pub struct Service {
     pub(super) unwatched: Rarely,
     /// Those that have to go for the memory of their requests.
     pub(crate) crowd: Crowd,
+    /// How far connections were looked at for users that were removed.
+    pub(crate) removed: Round,
     /// Connections that have ended in the midst of what is one moment for others: in front the one that goes on.
     pub(super) unfinished: VecDeque<Connection>,
 }
@@ -163,6 +166,7 @@ impl Service {
             shed_until: 0,
             unwatched: Rarely::default(),
             crowd: Crowd::default(),
+            removed: Round::default(),
             unfinished: VecDeque::new(),
         };
         service.read_wall_clock();

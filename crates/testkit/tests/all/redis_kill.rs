@@ -73,3 +73,21 @@ fn all_subscribers_for_whom_one_message_has_no_room() {
     assert!((1..CLIENTS).contains(&count), "{count} were told");
     ask(&mut other, &[b"PUBLISH", b"news", b"short"], &format!(":{count}\r\n"));
 }
+
+/// Of memcached's clients each is closed by its own worker, which sleeps until it is woken for it.
+#[test]
+fn all_quiet_text_clients_of_a_user_that_is_removed() {
+    let user = "app on >secret ~* +@all";
+    let bounded = Bounded::start(64, &["-t", "2", "--requirepass", "boss", "--acl-user", user]);
+    let clients = (0..100).map(|_| {
+        let mut stream = bounded.server.connect().expect("a connection");
+        ask_bytes(&mut stream, b"set login 0 0 10\r\napp secret\r\n", "STORED\r\n");
+        stream
+    });
+    let mut clients: Vec<TcpStream> = clients.collect();
+    let mut other = bounded.server.connect().expect("a connection");
+    ask(&mut other, &[b"AUTH", b"boss"], "+OK\r\n");
+    ask(&mut other, &[b"ACL", b"DELUSER", b"app"], ":1\r\n");
+    assert!(clients.iter_mut().all(is_closed), "all are closed");
+    ask(&mut other, &[b"PING"], "+PONG\r\n");
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Access, DEFAULT_ID, DEFAULT_USER};
+use super::{Access, DEFAULT_ID, DEFAULT_USER, Users};
 use crate::core::acl::user::User;
 use crate::core::context::Context;
 use crate::core::strangers::Stranger;
@@ -160,6 +160,12 @@ impl Standing {
         true
     }
 
+    /// Its user is not among these.
+    pub fn is_gone(&self, users: &Users) -> bool {
+        // The default one, which is none here or has its number, is always there.
+        self.user.as_ref().is_some_and(|user| users.get(user.name()).is_none_or(|now| now.id != user.id))
+    }
+
     /// What it said of itself is forgotten. It is not turned away, however many strangers there are.
     pub fn forget(&mut self, cx: &Context<'_, '_>) {
         self.begin(&cx.shared.access);
@@ -170,6 +176,10 @@ impl Standing {
         }
     }
 }
+
+/// The users as they are at one time, for connections that are looked at together ([`crate::Session::turn_out`]).
+#[derive(Debug)]
+pub struct UsersNow(pub(crate) Arc<Users>);
 
 /// Which user a connection was at a time.
 #[derive(Clone, Debug)]

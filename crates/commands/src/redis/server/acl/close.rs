@@ -98,9 +98,10 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// Closes the connections of users that are gone, by the users' numbers.
+    /// Closes the connections of users that are gone, by the users' numbers; those of memcached's clients their workers close.
     pub(super) fn close_those(&mut self, is_gone: &dyn Fn(u64) -> bool) {
         self.close_all(|facts| is_gone(facts.user_id()));
+        self.cx.host.users_removed();
     }
 
     /// Goes through all clients, and closes those that are to be.
