@@ -5,7 +5,8 @@
 //! a core at most. There are few connections; one more takes the place of one of the network
 //! that has most.
 //!
-//! - `http`: heads and answers; `client`: a connection; `access`: which requests are answered; `route`: what is where
+//! - `http`: heads and answers; `client`: a connection; `channel`: its bytes, plain or by TLS
+//! - `access`: which requests are answered; `route`: what is where
 //! - `page`: what a browser shows it with
 //! - `observer`: looks at figures once a second, for `history`, and `latency`, which keep `points`; samples of traffic are counted ten times, while there are any
 //! - `machine`: looks at the machine, and at what workers have of its processors, every five seconds
@@ -13,6 +14,7 @@
 
 mod access;
 mod api;
+mod channel;
 mod client;
 mod history;
 pub mod http;
@@ -36,14 +38,18 @@ use std::time::{Duration, Instant};
 
 use larder_eventloop::Millis;
 use larder_eventloop::poll::{Event, Events, Interest, Poller, Waker};
+use larder_eventloop::socket::Socket;
+use larder_tls::SCRATCH_BYTES;
 
 pub use metrics::markdown;
 
+use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::hub::Hub;
 use crate::listen::HttpHost;
 use access::{Access, Admission, Readers, network_of};
-use client::{Client, Gone, Verdict};
+use channel::Channel;
+use client::{Client, Gone, Stream as _, Verdict};
 use http::{Answer, Hosts, Status};
 use route::Routes;
 
@@ -67,6 +73,14 @@ const PAUSE_MS: Millis = 100;
 
 /// The stack: answers are gathered on the heap.
 const STACK_BYTES: usize = 256 << 10;
+/// The stack where handshakes are done, as a worker has it.
+const TLS_STACK_BYTES: usize = 512 << 10;
+
+/// What is counted for the thread of a server with these certificates: TLS has buffers of the thread's.
+pub fn thread_bytes(certificates: &Certificates) -> u64 {
+    let for_tls = (SCRATCH_BYTES + TLS_STACK_BYTES - STACK_BYTES) as u64;
+    THREAD_BYTES + if certificates.http_speaks_tls() { for_tls } else { 0 }
+}
 
 /// Tokens of the loop; connections are behind them.
 const LISTENER: u64 = 0;
@@ -90,9 +104,10 @@ impl Admin {
         let (stop, waker) = (Arc::new(AtomicBool::new(false)), Arc::new(Waker::new()?));
         let server = HttpServer::new(Arc::clone(hub), listener, &waker)?;
         let (stops, woken) = (Arc::clone(&stop), Arc::clone(&waker));
+        let speaks_tls = hub.certificates.http_speaks_tls();
         let thread = std::thread::Builder::new()
             .name("http".into())
-            .stack_size(STACK_BYTES)
+            .stack_size(if speaks_tls { TLS_STACK_BYTES } else { STACK_BYTES })
             .spawn(move || server.run(&stops, &woken))?;
         Ok(Admin { thread, stop, waker })
     }
@@ -108,7 +123,7 @@ impl Admin {
 /// A connection and what it was counted with.
 #[derive(Debug)]
 struct Seat {
-    client: Client<TcpStream>,
+    client: Client<Channel<Socket>>,
     from: IpAddr,
     interest: Interest,
     held: usize,
@@ -234,13 +249,15 @@ impl HttpServer {
     }
 
     fn enter(&mut self, stream: TcpStream, from: IpAddr) -> io::Result<()> {
-        stream.set_nonblocking(true)?;
         // An answer is one write, whose last part is not to wait.
         stream.set_nodelay(true)?;
         let Some(index) = self.free_seat(from) else { return Ok(()) };
-        let client = Client::new(stream, self.now());
+        let transport = self.hub.certificates.http(Socket::from_fd(stream.into())?)?;
+        let client = Client::new(Channel::new(transport), self.now());
         self.poller.add(&client.stream, FIRST + index as u64, client.interest())?;
         self.seats[index] = Some(Seat { interest: client.interest(), client, from, held: 0 });
+        // A session of TLS holds memory before anything has come.
+        self.after_turn(index, Ok(()));
         Ok(())
     }
 
@@ -277,6 +294,7 @@ impl HttpServer {
         }
         let (routes, access, from) = (&mut self.routes, &mut self.access, seat.from);
         let mut took = Duration::ZERO;
+        let handshake = seat.client.stream.is_opening().then(Instant::now);
         let went = seat.client.go_on(now, &mut |request| {
             let begun = Instant::now();
             let admission = access.admit(request, route::is_open(request.path), from, now);
@@ -294,6 +312,8 @@ impl HttpServer {
             took = begun.elapsed();
             verdict
         });
+        // Keys that are agreed on take as long as an answer, and anybody can ask for that.
+        took = handshake.map_or(took, |begun| begun.elapsed());
         self.after_turn(index, went);
         if !took.is_zero() {
             std::thread::sleep((took * REST_SHARE).min(REST_MAX));
@@ -338,12 +358,13 @@ fn access(config: &Config, address: IpAddr) -> Access {
     Access::new(Hosts { addresses: beyond, names }, readers)
 }
 
-/// Where the page is, as people write it.
-pub fn shown(address: SocketAddr) -> String {
+/// Where the page is, as people write it, by TLS or not.
+pub fn shown(address: SocketAddr, speaks_tls: bool) -> String {
+    let scheme = if speaks_tls { "https" } else { "http" };
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    format!("http://{}/", SocketAddr::new(ip, address.port()))
+    format!("{scheme}://{}/", SocketAddr::new(ip, address.port()))
 }

@@ -19,6 +19,8 @@ use crate::tls::{self, TlsOptions};
 #[derive(Debug, Default)]
 pub struct Certificates {
     now: RwLock<Now>,
+    /// The place of what the HTTP listener's connections are made by, if they speak TLS.
+    http: Option<usize>,
     /// How often the files were read again. Held from the look at what is in force to its replacement: of two changes at
     /// once each is carried out as a whole.
     changes: Mutex<u64>,
@@ -49,7 +51,7 @@ const WANTED: usize = 8;
 struct Now {
     /// As they were set.
     options: TlsOptions,
-    /// Of listeners, whose files were read.
+    /// Of listeners, whose files were read, and behind them of the HTTP listener.
     loaded: Vec<Loaded>,
 }
 
@@ -75,11 +77,16 @@ struct Loaded {
 }
 
 impl Certificates {
-    /// Loads what listeners need. Listeners of one protocol with equal options share them.
+    /// Loads what listeners need, and the HTTP listener if it speaks TLS (`http`). Listeners of one protocol with equal
+    /// options share them.
     ///
     /// # Errors
     /// The first file that cannot be used.
-    pub fn of(bound: &[Bound], options: &TlsOptions) -> Result<(Vec<Listener>, Certificates), LoadError> {
+    pub fn of(
+        bound: &[Bound],
+        options: &TlsOptions,
+        http: Option<Options>,
+    ) -> Result<(Vec<Listener>, Certificates), LoadError> {
         let mut wanted: Vec<(Speaks, Options)> = Vec::new();
         let mut place = |at: &Bound| {
             let own = (at.speaks, at.tls.clone()?);
@@ -93,9 +100,14 @@ impl Certificates {
             Listener { tls, ..Listener::new(at.address.clone(), at.speaks) }
         };
         let listeners = bound.iter().map(listener).collect();
+        // Never one of a listener's: workers speak TLS if there are others. It follows the files, as the cache's do.
+        let http = http.map(|own| {
+            wanted.push((Speaks::Any, own));
+            wanted.len() - 1
+        });
         let counters = Arc::default();
         let now = Now { options: options.clone(), loaded: load(wanted, &counters)? };
-        Ok((listeners, Certificates { now: RwLock::new(now), counters, ..Certificates::default() }))
+        Ok((listeners, Certificates { now: RwLock::new(now), http, counters, ..Certificates::default() }))
     }
 
     /// The options as they are set.
@@ -103,9 +115,27 @@ impl Certificates {
         self.read().options.clone()
     }
 
-    /// Some listener speaks TLS.
+    /// Some listener of the workers speaks TLS.
     pub fn any(&self) -> bool {
+        self.read().loaded.len() > usize::from(self.http_speaks_tls())
+    }
+
+    /// Files were read, for whichever listener.
+    pub fn any_files(&self) -> bool {
         !self.read().loaded.is_empty()
+    }
+
+    /// The HTTP listener speaks TLS.
+    pub fn http_speaks_tls(&self) -> bool {
+        self.http.is_some()
+    }
+
+    /// A connection of the HTTP listener.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub fn http<S: Stream>(&self, stream: S) -> io::Result<Transport<S>> {
+        self.transport(self.http, stream)
     }
 
     /// Memory of each worker for it.
@@ -137,8 +167,9 @@ impl Certificates {
             tls::set(&mut next.options.redis, name, value).map_err(|why| (index, why))?;
         }
         next.options.follow_redis();
-        for Loaded { speaks, options, .. } in &mut next.loaded {
+        for (place, Loaded { speaks, options, .. }) in next.loaded.iter_mut().enumerate() {
             *options = match speaks {
+                _ if self.http == Some(place) => next.options.http(),
                 Speaks::Redis => next.options.redis.clone(),
                 Speaks::Any => next.options.with_files_of(options),
             };
@@ -364,6 +395,22 @@ mod tests {
             assert_eq!(expiry(end, end - left_s), told, "{left_s}");
         }
         assert_eq!((expiry(end, end + 5), expiry(0, end)), (Some(0), None));
+    }
+
+    #[test]
+    fn http_follows_the_files_and_reads_no_authorities() {
+        let (first, second) = (Pair::new("c1"), Pair::new("c2"));
+        let redis = Options { authorities: Some(first.folder.join("none")), ..first.options() };
+        let options = TlsOptions { redis, cache: first.options() };
+        let loaded = Certificates::of(&[], &options, Some(options.http()));
+        let (_, certificates) = loaded.expect("what clients show is not asked for");
+        for pair in [&first, &second] {
+            set(&certificates, pair);
+            certificates.refresh(0).expect("good files");
+            let options = &certificates.read().loaded[0].options;
+            assert_eq!((&options.chain, &options.authorities), (&pair.folder.join("crt"), &None));
+            assert!(options.resumption);
+        }
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub struct Config {
     pub http_users: Vec<(String, Digest)>,
     /// `--http-hide-keys`.
     pub http_hide_keys: bool,
+    /// `--http-tls`.
+    pub http_tls: bool,
     /// `--protected-mode`.
     pub protected: bool,
     /// `--enable-debug-command`.
@@ -210,6 +212,7 @@ impl Default for Config {
             http_host: None,
             http_users: Vec::new(),
             http_hide_keys: false,
+            http_tls: false,
             tls: false,
             tls_options: TlsOptions::default(),
             redis_tls_port: None,

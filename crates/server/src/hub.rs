@@ -289,7 +289,7 @@ fn settings(config: &Config) -> Settings {
         track_sizes: config.track_sizes,
         slab_reassign: config.reported.slab_reassign,
         slab_sizes: config.slab_sizes(),
-        speaks_tls: config.tls || config.redis_tls_port.is_some(),
+        speaks_tls: config.tls || config.redis_tls_port.is_some() || config.http_tls,
         tls: config.tls,
         tls_sessions: config.tls && config.tls_options.cache.resumption,
         idle_timeout: config.idle_timeout_s > 0,
@@ -545,7 +545,7 @@ impl Host for Hub {
         // One line, whatever is in a file's name.
         let line = |error: LoadError| error.to_string().replace(|char: char| char.is_control(), " ");
         let refresh = || self.certificates.refresh(now_s).map_err(line);
-        self.certificates.any().then(refresh)
+        self.certificates.any_files().then(refresh)
     }
 
     fn note_tls_on_plain_port(&self) {

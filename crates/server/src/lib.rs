@@ -187,8 +187,9 @@ pub fn serve(config: Config) -> Result<(), Failure> {
     let bound = listen::open(&config).map_err(|error| error.to_string())?;
     let http = listen::open_http(&config).map_err(|error| error.to_string())?;
     // Before `-u` takes effect: often only the user that starts the server may read the keys.
-    let (listeners, certificates) =
-        Certificates::of(&bound, &config.tls_options).map_err(|error| Failure::usage(error.to_string()))?;
+    let http_tls = http.as_ref().filter(|_| config.http_tls).map(|_| config.tls_options.http());
+    let (listeners, certificates) = Certificates::of(&bound, &config.tls_options, http_tls)
+        .map_err(|error| Failure::usage(error.to_string()))?;
     if process::is_detached() {
         process::leave_session();
     }
@@ -212,7 +213,7 @@ pub fn serve(config: Config) -> Result<(), Failure> {
         _ => Automove::Always,
     });
     // A share of the least memory is left to items whatever the threads take.
-    let for_http = http.as_ref().map_or(0, |_| admin::THREAD_BYTES);
+    let for_http = http.as_ref().map_or(0, |_| admin::thread_bytes(&certificates));
     let worker_bytes = worker::WORKER_BYTES + certificates.worker_bytes();
     let for_threads = (config.threads as u64 * worker_bytes + for_http).min(config.memory_bytes / 8);
     store.set_aside(for_threads as i64);
@@ -239,7 +240,7 @@ pub fn serve(config: Config) -> Result<(), Failure> {
         if config.http_users.is_empty() {
             let address = http.address;
             tracing::warn!(%address, "other machines are shown /metrics and /healthz; the page needs --http-auth-file");
-        } else {
+        } else if !config.http_tls {
             tracing::warn!(address = %http.address, "passwords for HTTP cross the network in the clear");
         }
     }
@@ -367,7 +368,8 @@ fn greeting(hub: &Hub, told_at: Option<SocketAddr>) -> String {
     let places: Vec<String> = hub.listeners.iter().map(place).collect();
     let places = if places.is_empty() { "nothing".to_owned() } else { places.join(", ") };
     let threads = hub.handles.len();
-    let told = told_at.map(|at| format!("; {}", admin::shown(at))).unwrap_or_default();
+    let shown = |at| format!("; {}", admin::shown(at, hub.certificates.http_speaks_tls()));
+    let told = told_at.map(shown).unwrap_or_default();
     format!(
         "larder {} listens on {places}, {} MB of memory, {threads} thread{}{told}",
         env!("CARGO_PKG_VERSION"),

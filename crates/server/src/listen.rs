@@ -282,7 +282,7 @@ pub fn open_http(config: &Config) -> Result<Option<Http>, ListenError> {
     });
     match opened {
         Ok(http) => Ok(Some(http)),
-        Err(error) if !config.http_port_given && config.http_host.is_none() => {
+        Err(error) if !config.http_port_given && config.http_host.is_none() && !config.http_tls => {
             tracing::warn!(
                 "no metrics are told, since {local} cannot be listened on ({error}); choose another port with --http-port, or none with --http-port 0"
             );
@@ -515,6 +515,7 @@ mod tests {
         );
         assert!(open_http(&Config { http_port_given: false, ..taken.clone() }).unwrap().is_none());
         assert!(open_http(&Config { http_port: None, ..taken.clone() }).unwrap().is_none());
+        assert!(open_http(&Config { http_port_given: false, http_tls: true, ..taken.clone() }).is_err());
         let host = HttpHost::parse("127.0.0.1").unwrap();
         assert!(open_http(&Config { http_port_given: false, http_host: Some(host), ..taken }).is_err());
     }

@@ -64,6 +64,13 @@ impl TlsOptions {
         cache.authorities_folder.clone_from(&redis.authorities_folder);
     }
 
+    /// Options of the HTTP listener: any client, since browsers and monitors show no certificates, and tickets, since
+    /// they come again and again. No authorities, which would be read for nothing.
+    pub(crate) fn http(&self) -> Options {
+        let Options { chain, key, key_format, .. } = self.redis.clone();
+        Options { chain, key, key_format, resumption: true, ticket_lifetime_s: 300, ..Options::default() }
+    }
+
     /// Options of these files, and otherwise as they are.
     pub(crate) fn with_files_of(&self, options: &Options) -> Options {
         let Options { chain, key, key_format, authorities, authorities_folder, .. } = self.redis.clone();
@@ -108,6 +115,13 @@ const REDIS: Names = Names {
     authorities: "--tls-ca-cert-file, --tls-ca-cert-dir, or --tls-auth-clients no",
 };
 
+const HTTP: Names = Names {
+    on: "--http-tls",
+    chain: "--tls-cert-file or -o ssl_chain_cert",
+    key: "--tls-key-file or -o ssl_key",
+    authorities: "no authorities",
+};
+
 /// Whether listeners have what their TLS needs.
 ///
 /// # Errors
@@ -127,10 +141,16 @@ pub(crate) fn check(config: &Config) -> Result<(), String> {
             return Err("-l mtls: needs -o ssl_ca_cert".into());
         }
     }
-    match config.redis_tls_port {
-        Some(_) => check_family(&config.tls_options.redis, &REDIS),
-        None => Ok(()),
+    if config.redis_tls_port.is_some() {
+        check_family(&config.tls_options.redis, &REDIS)?;
     }
+    if config.http_tls {
+        if config.http_port.is_none() {
+            return Err("--http-tls, --http-port 0: HTTP by TLS, and nobody listens".into());
+        }
+        check_family(&config.tls_options.http(), &HTTP)?;
+    }
+    Ok(())
 }
 
 fn has_authorities(options: &Options) -> bool {

@@ -13,7 +13,6 @@
 //! A connection that leaves is read a little longer, so that what its client still sends does not take the answer away from it.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
 
 use larder_eventloop::Millis;
 use larder_eventloop::poll::Interest;
@@ -32,13 +31,26 @@ pub const LEAVE_MS: Millis = 1_000;
 /// A connection, as far as it is used.
 pub trait Stream: Read + Write {
     /// Nothing more is sent.
-    fn end(&self);
-}
+    fn end(&mut self);
 
-impl Stream for TcpStream {
-    fn end(&self) {
-        // It fails where the other has gone already.
-        let _ = self.shutdown(Shutdown::Write);
+    /// A read brings something, or the end, of which the system says nothing.
+    fn has_received(&self) -> bool {
+        false
+    }
+
+    /// Bytes that were written, or that it has to say itself, wait for room.
+    fn has_unsent(&self) -> bool {
+        false
+    }
+
+    /// It and its client have to agree before it carries bytes.
+    fn is_opening(&self) -> bool {
+        false
+    }
+
+    /// Bytes of memory that it takes.
+    fn memory(&self) -> usize {
+        0
     }
 }
 
@@ -101,6 +113,7 @@ impl<S: Stream> Client<S> {
     /// What it waits for.
     pub fn interest(&self) -> Interest {
         match self.state {
+            _ if self.stream.has_unsent() => Interest::Write,
             State::Asking | State::Leaving => Interest::Read,
             State::Waiting(_) => Interest::None,
             State::Answered => Interest::Write,
@@ -111,7 +124,7 @@ impl<S: Stream> Client<S> {
     pub fn due(&self) -> Millis {
         self.since
             + match self.state {
-                State::Asking if self.head.is_empty() => KEPT_MS,
+                State::Asking if self.head.is_empty() && !self.stream.is_opening() => KEPT_MS,
                 State::Asking => HEAD_MS,
                 State::Waiting(until) => return until,
                 State::Answered => ANSWER_MS,
@@ -131,7 +144,7 @@ impl<S: Stream> Client<S> {
 
     /// Bytes that it holds.
     pub fn bytes(&self) -> usize {
-        self.head.capacity() + self.answer.capacity()
+        self.head.capacity() + self.answer.capacity() + self.stream.memory()
     }
 
     /// Its time is over: a head that came in part is told so.
@@ -150,6 +163,12 @@ impl<S: Stream> Client<S> {
     /// # Errors
     /// It is to be closed.
     pub fn go_on(&mut self, now: Millis, judge: &mut Judge<'_>) -> Result<(), Gone> {
+        if self.stream.has_unsent() {
+            self.stream.flush().or_else(|error| waits(&error))?;
+            if self.stream.has_unsent() {
+                return Ok(());
+            }
+        }
         match self.state {
             State::Asking => self.receive(now, judge),
             State::Waiting(until) if now < until => Ok(()),
@@ -164,7 +183,7 @@ impl<S: Stream> Client<S> {
     }
 
     fn receive(&mut self, now: Millis, judge: &mut Judge<'_>) -> Result<(), Gone> {
-        if self.has_more(now) {
+        if self.has_request() {
             return self.answer_next(now, judge);
         }
         let mut bytes = [0; 2048];
@@ -183,11 +202,18 @@ impl<S: Stream> Client<S> {
         self.answer_next(now, judge)
     }
 
-    /// It goes on at once, although the stream says nothing: there is a request behind one that was answered, or its time
-    /// to wait is over.
+    /// A request is here that is to be answered.
+    fn has_request(&self) -> bool {
+        !self.head.is_empty() && parse(&self.head) != Parsed::Partial
+    }
+
+    /// It goes on at once, although the system says nothing: there is a request behind one that was answered, or bytes have
+    /// come that were not read, or its time to wait is over.
     pub fn has_more(&self, now: Millis) -> bool {
         match self.state {
-            State::Asking => !self.head.is_empty() && parse(&self.head) != Parsed::Partial,
+            // What it says itself goes out first. Who does not take it until its time to wait is over is closed unanswered.
+            _ if self.stream.has_unsent() => false,
+            State::Asking => self.has_request() || self.stream.has_received(),
             State::Waiting(until) => now >= until,
             State::Answered | State::Leaving => false,
         }
@@ -245,6 +271,9 @@ impl<S: Stream> Client<S> {
                 Ok(sent) => self.sent += sent,
                 Err(error) => return waits(&error),
             }
+        }
+        if self.stream.has_unsent() {
+            return Ok(());
         }
         self.answer = Vec::new();
         self.since = now;
@@ -324,7 +353,7 @@ mod tests {
     }
 
     impl Stream for Wire {
-        fn end(&self) {
+        fn end(&mut self) {
             self.ended.set(true);
         }
     }

@@ -91,7 +91,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "http-host",
-            "address that --http-port is listened on. Other machines are shown /metrics and /healthz alone, unless there is --http-auth-file. Nothing is encrypted",
+            "address that --http-port is listened on. Other machines are shown /metrics and /healthz alone, unless there is --http-auth-file. Nothing is encrypted without --http-tls",
         )
     },
     Row {
@@ -115,6 +115,20 @@ pub const OPTIONS: &[Row] = &[
             Ok(())
         },
         ..row(' ', "http-hide-keys", "names of keys and prefixes are not shown by HTTP")
+    },
+    Row {
+        value: Some("YES|NO"),
+        letter: None,
+        default: "no",
+        apply: |config, value| {
+            config.http_tls = yes_or_no(value)?;
+            Ok(())
+        },
+        ..row(
+            ' ',
+            "http-tls",
+            "--http-port speaks TLS (https), with the certificate and key of --tls-cert-file and --tls-key-file, or of `-o ssl_chain_cert` and `-o ssl_key`; clients show no certificates. A port that is taken is an error then",
+        )
     },
     Row {
         value: Some("PASSWORD"),

@@ -419,3 +419,71 @@ fn what_cannot_be_used_is_said_in_one_line() {
     assert!(refused(&key, &key).contains("Error loading the certificate chain"));
     assert!(refused(&chain, &other.key_text()).contains("Error validating the certificate"));
 }
+
+/// A server whose HTTP port speaks TLS, and where that is.
+fn https_server(identity: &Identity) -> (Server, std::net::SocketAddr) {
+    let (chain, key) = (identity.chain_text(), identity.key_text());
+    let http = ["-t", "1", "--http-port", "-1", "--http-tls", "yes"];
+    let pair = ["--tls-cert-file", &chain, "--tls-key-file", &key];
+    let server = Server::start(&[&http[..], &pair].concat()).expect("larder starts");
+    let output = server.output();
+    let told = output.split_once("https://").and_then(|(_, rest)| rest.split_once('/'));
+    let address = told.and_then(|(address, _)| address.parse().ok());
+    let address = address.unwrap_or_else(|| panic!("nothing is told by https: {output}"));
+    (server, address)
+}
+
+/// The whole answer by HTTP, behind which the server has said that it ends.
+fn get(stream: &mut Tls, path: &str) -> std::io::Result<String> {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+#[test]
+fn metrics_and_the_page_are_told_by_tls_with_the_certificates_of_the_other_ports() {
+    let (identity, next) = (Identity::new(), Identity::new());
+    let (server, address) = https_server(&identity);
+    let trust = trusting(&identity, None);
+    let answer = get(&mut connect_to(address, &trust), "/metrics").expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("\nlarder_memory_limit_bytes "), "{answer}");
+    let page = get(&mut connect_to(address, &trust), "/").expect("an answer");
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html"), "{page}");
+    // Whoever speaks HTTP there without TLS gets an alert.
+    let mut plain = TcpStream::connect(address).expect("it listens");
+    plain.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+    let mut alert = Vec::new();
+    let _ = plain.read_to_end(&mut alert);
+    assert_eq!(alert.first(), Some(&21), "an alert: {alert:?}");
+    // The ports of clients are as they were, and say that files are to be read again.
+    let mut text = server.connect().expect("it listens");
+    identity.replace_by(&next);
+    text.write_all(b"mn\r\nrefresh_certs\r\n").expect("sent");
+    let mut reply = [0; 8];
+    text.read_exact(&mut reply).expect("replies");
+    assert_eq!(&reply, b"MN\r\nOK\r\n");
+    let answer = get(&mut connect_to(address, &trusting(&next, None)), "/healthz").expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    get(&mut connect_to(address, &trust), "/healthz").expect_err("the old one is shown no more");
+}
+
+#[test]
+fn http_by_tls_needs_a_certificate_and_a_port() {
+    let identity = Identity::new();
+    let (chain, key) = (identity.chain_text(), identity.key_text());
+    let refused = |options: &[&str]| {
+        let (status, said) = Server::refused(&Program::Larder, options).expect("it does not start");
+        assert_eq!(status.code(), Some(64), "{said}");
+        said
+    };
+    let said = refused(&["--http-port", "-1", "--http-tls", "yes"]);
+    assert!(said.contains("--http-tls needs --tls-cert-file or -o ssl_chain_cert"), "{said}");
+    let said = refused(&["--http-port", "-1", "--http-tls", "yes", "--tls-cert-file", &chain]);
+    assert!(said.contains("--http-tls needs --tls-key-file or -o ssl_key"), "{said}");
+    let pair = ["--tls-cert-file", &chain, "--tls-key-file", &key];
+    let said = refused(&[&["--http-port", "0", "--http-tls", "yes"][..], &pair].concat());
+    assert!(said.contains("--http-tls, --http-port 0: "), "{said}");
+}
