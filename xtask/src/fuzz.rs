@@ -50,7 +50,8 @@ impl Length {
     }
 }
 /// Words that fuzzers try.
-const DICTIONARIES: [(&str, &str); 4] = [
+const DICTIONARIES: [(&str, &str); 5] = [
+    ("acl_rules", "acl.dict"),
     ("protocol_resp", "resp.dict"),
     ("session_resp", "resp.dict"),
     ("session_two_protocols", "resp.dict"),
