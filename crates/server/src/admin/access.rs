@@ -1,8 +1,8 @@
-//! Which requests are answered: those that name a host of this server's and, but for a few places that are open, those
-//! with the password of a user (HTTP's Basic scheme).
+//! Which requests are answered: those that name a host of this server's, that no other site's page has a browser send, and,
+//! but for a few places that are open, those with the password of a user (HTTP's Basic scheme).
 //!
 //! ```text
-//!             other host ──► 421
+//!             other host ──► 421        another site's page ──► 403
 //! a request ─ open place, or no password is asked for ──► Granted
 //!             no password ──► 401 (403 where the server has no users)
 //!             a password, and its network gave a wrong one within PAUSE_MS ──► Later: it is looked at after that
@@ -80,6 +80,9 @@ impl Access {
     pub fn admit(&mut self, request: &Request<'_>, open: bool, from: IpAddr, now: Millis) -> Admission {
         if request.host.is_some_and(|host| !self.hosts.admit(host)) {
             return Admission::Refused(Status::Misdirected);
+        }
+        if request.cross_site {
+            return Admission::Refused(Status::CrossSite);
         }
         let users = match &self.readers {
             Readers::All => return Admission::Granted,
@@ -208,6 +211,18 @@ mod tests {
         let mut all = Access::new(Hosts::default(), Readers::All);
         assert_eq!(of(&mut all, "10.0.0.9", "", false, HERE, 0), refused);
         assert_eq!(of(&mut all, "localhost", &basic("no:one"), false, HERE, 0), Admission::Granted);
+    }
+
+    #[test]
+    fn what_another_sites_page_asks_for_is_refused_and_is_no_guess() {
+        let (mut access, refused) = (access(), Admission::Refused(Status::CrossSite));
+        for secret in ["bo:other", "bo:wrong"] {
+            let line = format!("Sec-Fetch-Site: cross-site\r\n{}", basic(secret));
+            assert_eq!(admit(&mut access, &line, HERE, 0), refused, "{secret}");
+            assert_eq!(of(&mut access, "10.0.0.9", &line, true, HERE, 0), refused, "{secret}");
+        }
+        assert_eq!((access.failed(), access.failures.networks.len()), (0, 0));
+        assert_eq!(admit(&mut access, &basic("bo:other"), HERE, 0), Admission::Granted);
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!
 //! Which hosts a request may name says [`Hosts`]: a page from elsewhere that has its own name lead here (DNS rebinding)
 //! sends that name. There is no CORS header, so that no other site's script reads an answer, and nothing here can be
-//! changed by a request.
+//! changed by a request. What a browser says another site's page has asked for is not even answered; a link that leads
+//! here is ([`Request::cross_site`]).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -29,6 +30,8 @@ pub enum Status {
     Unauthorized,
     /// It needs a password, and the server has been given none.
     Forbidden,
+    /// Another site's page asks.
+    CrossSite,
     /// There is nothing there.
     NotFound,
     /// Only GET and HEAD are.
@@ -54,7 +57,7 @@ impl Status {
             Status::Ok => "200 OK",
             Status::BadRequest => "400 Bad Request",
             Status::Unauthorized => "401 Unauthorized",
-            Status::Forbidden => "403 Forbidden",
+            Status::Forbidden | Status::CrossSite => "403 Forbidden",
             Status::NotFound => "404 Not Found",
             Status::MethodNotAllowed => "405 Method Not Allowed",
             Status::RequestTimeout => "408 Request Timeout",
@@ -80,6 +83,10 @@ pub struct Request<'a> {
     pub host: Option<&'a str>,
     /// The value of `Authorization`.
     pub authorization: Option<&'a [u8]>,
+    /// A browser says that a page of another origin asks for it (`Sec-Fetch-Site`), and not in order to show it in a window
+    /// of its own. No page can say otherwise. Browsers say it on `localhost` and loopback addresses, and through a proxy with
+    /// TLS.
+    pub cross_site: bool,
     /// The connection stays.
     pub stays: bool,
     /// Bytes of its head.
@@ -117,8 +124,9 @@ pub fn parse(input: &[u8]) -> Parsed<'_> {
     let request = Fields::of(head.headers).and_then(|fields| {
         let stays = fields.check(version)?;
         let (path, query, head_only) = of_target(method, target)?;
+        let cross_site = fields.cross_site();
         let Fields { host, authorization, .. } = fields;
-        Ok(Request { head_only, path, query, host, authorization, stays, bytes })
+        Ok(Request { head_only, path, query, host, authorization, cross_site, stays, bytes })
     });
     request.map_or_else(Parsed::Refused, Parsed::Whole)
 }
@@ -148,6 +156,12 @@ struct Fields<'a> {
     /// It says `Connection: keep-alive`.
     keeps: bool,
     body: bool,
+    /// A page of another origin asks.
+    foreign: bool,
+    /// It is a link that is followed, …
+    navigates: bool,
+    /// … and not in a frame.
+    fills_window: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -176,9 +190,20 @@ impl<'a> Fields<'a> {
                 fields.body |= line.value.trim_ascii() != b"0";
             } else if is("transfer-encoding") {
                 fields.body = true;
+            } else if is("sec-fetch-site") {
+                // `none`: a person has typed the address.
+                fields.foreign |= ![&b"same-origin"[..], b"none"].contains(&line.value.trim_ascii());
+            } else if is("sec-fetch-mode") {
+                fields.navigates |= line.value.trim_ascii() == b"navigate";
+            } else if is("sec-fetch-dest") {
+                fields.fills_window |= line.value.trim_ascii() == b"document";
             }
         }
         Ok(fields)
+    }
+
+    fn cross_site(&self) -> bool {
+        self.foreign && !(self.navigates && self.fills_window)
     }
 
     /// Whether the connection stays.
@@ -379,6 +404,7 @@ mod tests {
             query: "family=redis",
             host: Some("localhost:9150"),
             authorization: None,
+            cross_site: false,
             stays: true,
             bytes: head.len(),
         };
@@ -434,6 +460,33 @@ mod tests {
             Some(Status::BadRequest)
         );
         assert_eq!(refused("GET / HTTP/1.0\r\n\r\n"), None, "it need not say a host");
+    }
+
+    #[test]
+    fn what_another_sites_page_asks_for_is_told_from_a_link_that_is_followed() {
+        let cross_site = |lines: &str| {
+            let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n");
+            match get(&head) {
+                Parsed::Whole(request) => request.cross_site,
+                Parsed::Partial | Parsed::Refused(_) => panic!("{head:?}"),
+            }
+        };
+        let fetch = |site: &str, mode: &str, dest: &str| {
+            cross_site(&format!(
+                "Sec-Fetch-Site: {site}\r\nsec-fetch-mode: {mode}\r\nSec-Fetch-Dest: {dest}\r\n"
+            ))
+        };
+        assert!(!cross_site(""), "a scraper says nothing of it");
+        for (site, is_foreign) in
+            [("same-origin", false), ("none", false), ("same-site", true), ("cross-site", true)]
+        {
+            assert_eq!(fetch(site, "cors", "empty"), is_foreign, "{site}");
+            assert_eq!(fetch(site, "no-cors", "image"), is_foreign, "{site}");
+            assert_eq!(fetch(site, "navigate", "iframe"), is_foreign, "{site}");
+            assert!(!fetch(site, "navigate", "document"), "{site}");
+        }
+        assert!(cross_site("Sec-Fetch-Site: cross-site\r\n"));
+        assert!(cross_site("Sec-Fetch-Site: same-origin\r\nSec-Fetch-Site: cross-site\r\n"));
     }
 
     #[test]
