@@ -520,7 +520,7 @@
     const stands = told.samples === told.requests ? 'each was counted' : `by a sample of ${Format.whole(told.samples)}`;
     return told.requests === 0 ? 'Nothing was asked for in the last seconds.' : `Of ${Format.whole(told.requests)} keys asked for in ${Format.plain(told.seconds)} s; ${stands}.`;
   };
-  const KEYS_HIDDEN = ' Keys are not shown here: --http-hide-keys or -X is given, or clients need a password and this page has none (--http-auth-file).';
+  const KEYS_HIDDEN = ' Keys are not shown here: --http-hide-keys or -X is given, or the user who asks may not call KEYS.';
   const showHot = told => {
     byId('hot-words').textContent = standsOn(told) + (told.keys_hidden ? KEYS_HIDDEN : '');
     tables['hot-table'].show(told.keys);

@@ -293,13 +293,16 @@ impl HttpServer {
             return self.close(index);
         }
         let (routes, access, from) = (&mut self.routes, &mut self.access, seat.from);
+        let clients = self.hub.shared.access();
         let mut took = Duration::ZERO;
         let handshake = seat.client.stream.is_opening().then(Instant::now);
         let went = seat.client.go_on(now, &mut |request| {
             let begun = Instant::now();
-            let admission = access.admit(request, route::is_open(request.path), from, now);
+            let admission = access.admit(clients, request, route::is_open(request.path), from, now);
             let verdict = match admission {
-                Admission::Granted => Verdict::Answer(routes.answer(request, held < ANSWERS_BYTES_MAX)),
+                Admission::Granted(rights) => {
+                    Verdict::Answer(routes.answer(request, rights, held < ANSWERS_BYTES_MAX))
+                }
                 Admission::Refused(Status::Misdirected) => Verdict::Refused(Status::Misdirected),
                 Admission::Refused(status) => Verdict::Answer(Answer::refusal(status)),
                 Admission::Wrong(at) => {
@@ -351,9 +354,8 @@ fn access(config: &Config, address: IpAddr) -> Access {
     let beyond = !address.is_loopback();
     let names = config.http_host.as_ref().map(HttpHost::names).unwrap_or_default();
     let readers = match &config.http_users[..] {
-        [] if beyond => Readers::None,
-        [] => Readers::All,
-        users => Readers::Users(larder_commands::Access::new(None, users, false)),
+        [] => Readers::Clients { beyond },
+        users => Readers::Own(larder_commands::Access::new(None, users, false)),
     };
     Access::new(Hosts { addresses: beyond, names }, readers)
 }

@@ -237,7 +237,7 @@ pub fn serve(config: Config) -> Result<(), Failure> {
         );
     }
     if let Some(http) = http.as_ref().filter(|http| !http.address.ip().is_loopback()) {
-        if config.http_users.is_empty() {
+        if config.http_users.is_empty() && !config.asks() {
             let address = http.address;
             tracing::warn!(%address, "other machines are shown /metrics and /healthz; the page needs --http-auth-file");
         } else if !config.http_tls {

@@ -8,6 +8,7 @@
 //! Users are changed while they are in use: a change makes a new table, and raises its epoch. A connection keeps its user as
 //! it was at an epoch ([`Standing`]), and looks again when that is another, at its next receive.
 
+mod reader;
 mod ruled;
 mod standing;
 mod verbs;
@@ -21,6 +22,7 @@ use super::acl::log::Log;
 use super::acl::user::{NAME_BYTES_MAX, Refused, User, is_name};
 use super::acl::verbs::Verbs;
 use super::digest::Digest;
+pub use reader::Rights;
 pub use ruled::RuledUsers;
 pub use standing::UsersNow;
 pub(crate) use standing::{Since, Snapshot, Standing, strange};
@@ -255,7 +257,7 @@ impl Access {
     }
 
     /// A user has a password.
-    pub(crate) fn has_passwords(&self) -> bool {
+    pub fn has_passwords(&self) -> bool {
         self.users().iter().any(|user| !user.passwords().is_empty())
     }
 

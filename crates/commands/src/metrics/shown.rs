@@ -5,12 +5,18 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Scene;
+use crate::core::access::Access;
 use crate::core::shown::{Logged, RespClient};
 use crate::redis::server::commandlog::Kind;
 use crate::redis::table::row;
 use crate::shared::Shared;
 
 impl Shared {
+    /// Which clients may speak: what is shown beside the protocols needs their passwords, too.
+    pub fn access(&self) -> &Access {
+        &self.common.access
+    }
+
     /// RESP clients have to say who they are.
     pub fn asks_who(&self) -> bool {
         self.common.access.asks()

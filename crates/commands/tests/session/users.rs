@@ -2,7 +2,7 @@
 
 use crate::survey::command;
 use crate::{Bench, bench};
-use larder_commands::{Digest, SECRET_BYTES_MAX, Session, Settings, ruled_users};
+use larder_commands::{Digest, Rights, SECRET_BYTES_MAX, Session, Settings, ruled_users};
 use larder_protocol::resp::words_read;
 
 /// Says each line in RESP's inline form; the replies.
@@ -31,6 +31,41 @@ pub const NO_KEY: &str = "-NOPERM No permissions to access a key";
 
 fn no_command(name: &str) -> String {
     format!("-NOPERM User app has no permissions to run the '{name}' command")
+}
+
+#[test]
+fn as_much_is_shown_beside_the_protocols_as_the_rules_of_a_user_allow() {
+    let (mut bench, mut admin, _) = with_user("-@all +info +client|list");
+    let reader = |bench: &Bench| bench.shared.access().reader(b"app", b"pw");
+    assert_eq!(reader(&bench), Some(Rights::Figures));
+    for (rules, rights) in [
+        ("+keys", Some(Rights::Keys)),
+        ("-client|list", Some(Rights::None)),
+        ("+client|list -info", Some(Rights::None)),
+        ("+@all", Some(Rights::Keys)),
+        ("off", None),
+        ("on", Some(Rights::Keys)),
+        // Whoever asks has its password then.
+        ("nopass", None),
+    ] {
+        assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER app {rules}")), "+OK");
+        assert_eq!(reader(&bench), rights, "{rules}");
+    }
+    assert_eq!(bench.shared.access().reader(b"app", b"wrong"), None);
+    let unasked = |bench: &Bench| bench.shared.access().unasked();
+    assert_eq!(unasked(&bench), Rights::Keys);
+    for (rules, rights) in [
+        ("-flushall", Rights::Keys),
+        ("-keys", Rights::Figures),
+        ("-info", Rights::None),
+        ("+@all", Rights::Keys),
+    ] {
+        assert_eq!(say(&mut bench, &mut admin, &format!("ACL SETUSER default {rules}")), "+OK");
+        assert_eq!(unasked(&bench), rights, "{rules}");
+    }
+    assert_eq!(say(&mut bench, &mut admin, "CONFIG SET requirepass secret"), "+OK");
+    assert_eq!(unasked(&bench), Rights::None);
+    assert_eq!(bench.shared.access().reader(b"default", b"secret"), Some(Rights::Keys));
 }
 
 #[test]

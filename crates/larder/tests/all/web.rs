@@ -13,6 +13,8 @@ use larder_testkit::process::Server;
 pub struct Web {
     server: Server,
     pub port: u16,
+    /// The line of heads that says who asks, with its end; none as it starts.
+    pub user: &'static str,
 }
 
 impl Web {
@@ -29,7 +31,7 @@ impl Web {
         let told = output.split_once("http://127.0.0.1:").and_then(|(_, rest)| rest.split_once('/'));
         let port =
             told.and_then(|(port, _)| port.parse().ok()).unwrap_or_else(|| panic!("no port: {output}"));
-        Web { server, port }
+        Web { server, port, user: "" }
     }
 
     pub fn connect(&self) -> TcpStream {
@@ -50,7 +52,8 @@ impl Web {
     }
 
     pub fn get(&self, path: &str) -> String {
-        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+        let user = self.user;
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{user}Connection: close\r\n\r\n"))
     }
 
     pub fn metrics(&self, query: &str) -> Page {

@@ -4,10 +4,15 @@
 //! ```text
 //!             other host ──► 421        another site's page ──► 403
 //! a request ─ open place, or no password is asked for ──► Granted
-//!             no password ──► 401 (403 where the server has no users)
+//!             no password ──► 401 (403 where no user has one)
 //!             a password, and its network gave a wrong one within PAUSE_MS ──► Later: it is looked at after that
-//!             the right one ──► Granted            a wrong one ──► Wrong: 401 after PAUSE_MS
+//!             the right one ──► Granted, or 403 where its user has no right to figures
+//!             a wrong one ──► Wrong: 401 after PAUSE_MS
 //! ```
+//!
+//! Users are those of `--http-auth-file`, who are shown all; without that file they are the clients' own, as they are at that
+//! moment, who are shown what their rules let them ask for ([`Rights`]). Then on this machine a password is asked for as long
+//! as clients have to say one, and where others reach the listener in any case.
 //!
 //! So a network has two guesses a second, however many connections it has and whether or not it waits for the answer.
 //! Nothing waits here: the connection is told when its time comes, and others have their turn meanwhile. Time comes as an
@@ -18,7 +23,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use larder_commands::Access as Users;
+use larder_commands::{Access as Users, Rights};
 use larder_eventloop::Millis;
 
 use super::http::{Hosts, Request, Status};
@@ -33,22 +38,23 @@ const NETWORKS_MAX: usize = 4096;
 /// The longest user and password together, in base64: what is longer is wrong.
 const SECRET_BYTES_MAX: usize = 1024;
 
-/// Who may see what is not open.
+/// Which users may see what is not open.
 #[derive(Debug)]
 pub enum Readers {
-    /// Everybody that reaches the listener.
-    All,
-    /// Nobody.
-    None,
-    /// Users with their passwords.
-    Users(Users),
+    /// These, who may see all.
+    Own(Users),
+    /// The users of the clients.
+    Clients {
+        /// Other machines reach the listener: nobody is shown anything without a password.
+        beyond: bool,
+    },
 }
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It is answered.
-    Granted,
+    /// It is answered, with what may be shown.
+    Granted(Rights),
     /// It is refused at once.
     Refused(Status),
     /// Its password is wrong, which it is told at this time.
@@ -76,46 +82,62 @@ impl Access {
         self.failures.count
     }
 
-    /// What becomes of a request from this address; `open`: its place is shown to everybody.
-    pub fn admit(&mut self, request: &Request<'_>, open: bool, from: IpAddr, now: Millis) -> Admission {
+    /// What becomes of a request from this address; `clients`: the users of the clients; `open`: its place is shown to
+    /// everybody.
+    pub fn admit(
+        &mut self,
+        clients: &Users,
+        request: &Request<'_>,
+        open: bool,
+        from: IpAddr,
+        now: Millis,
+    ) -> Admission {
         if request.host.is_some_and(|host| !self.hosts.admit(host)) {
             return Admission::Refused(Status::Misdirected);
         }
         if request.cross_site {
             return Admission::Refused(Status::CrossSite);
         }
-        let users = match &self.readers {
-            Readers::All => return Admission::Granted,
-            Readers::None | Readers::Users(_) if open => return Admission::Granted,
-            Readers::None => return Admission::Refused(Status::Forbidden),
-            Readers::Users(users) => users,
+        if open {
+            return Admission::Granted(Rights::Figures);
+        }
+        let (users, unasked) = match &self.readers {
+            Readers::Own(users) => (users, Rights::None),
+            Readers::Clients { beyond: true } => (clients, Rights::None),
+            Readers::Clients { beyond: false } => (clients, clients.unasked()),
         };
-        // A browser asks without one first.
-        let Some(authorization) = request.authorization else {
-            return Admission::Refused(Status::Unauthorized);
+        let has_passwords = users.has_passwords();
+        // One that would add nothing is not looked at. A browser asks without one first.
+        let authorization = request.authorization.filter(|_| has_passwords && unasked != Rights::Keys);
+        let Some(authorization) = authorization else {
+            return match unasked {
+                Rights::None if has_passwords => Admission::Refused(Status::Unauthorized),
+                Rights::None => Admission::Refused(Status::Forbidden),
+                Rights::Figures | Rights::Keys => Admission::Granted(unasked),
+            };
         };
         let network = network_of(from);
         if let Some(until) = self.failures.pause(network, now) {
             return Admission::Later(until);
         }
-        if is_a_users(users, authorization) {
-            return Admission::Granted;
+        match reader_of(users, authorization) {
+            Some(Rights::None) => Admission::Refused(Status::Forbidden),
+            Some(rights) => Admission::Granted(rights),
+            None => Admission::Wrong(self.failures.note(network, now)),
         }
-        Admission::Wrong(self.failures.note(network, now))
     }
 }
 
-/// Whether this is the name and the password of one of them.
-fn is_a_users(users: &Users, authorization: &[u8]) -> bool {
+/// What may be shown to the user whose name and password this is; none if it is nobody's.
+fn reader_of(users: &Users, authorization: &[u8]) -> Option<Rights> {
     let mut words = authorization.splitn(2, |byte| *byte == b' ');
-    let (Some(scheme), Some(secret)) = (words.next(), words.next()) else { return false };
-    let secret = secret.trim_ascii();
+    let (scheme, secret) = (words.next()?, words.next()?.trim_ascii());
     if !scheme.eq_ignore_ascii_case(b"basic") || secret.len() > SECRET_BYTES_MAX {
-        return false;
+        return None;
     }
-    let Ok(secret) = STANDARD.decode(secret) else { return false };
-    let Some(colon) = secret.iter().position(|byte| *byte == b':') else { return false };
-    users.admits(&secret[..colon], &secret[colon + 1..])
+    let secret = STANDARD.decode(secret).ok()?;
+    let colon = secret.iter().position(|byte| *byte == b':')?;
+    users.reader(&secret[..colon], &secret[colon + 1..])
 }
 
 /// One who may have many addresses: the address itself, and of IPv6 the 64 bits that a host has below its own.
@@ -158,11 +180,20 @@ mod tests {
     use crate::admin::http::{Parsed, parse};
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const ALL: Admission = Admission::Granted(Rights::Keys);
+    const OPEN: Admission = Admission::Granted(Rights::Figures);
+
+    fn users() -> Users {
+        let users = [("ann", "a:secret"), ("bo", "other")].map(|(user, word)| (user.to_owned(), word.into()));
+        Users::new(None, &users, false)
+    }
+
+    fn with(readers: Readers) -> Access {
+        Access::new(Hosts { addresses: true, names: Vec::new() }, readers)
+    }
 
     fn access() -> Access {
-        let users = [("ann", "a:secret"), ("bo", "other")].map(|(user, word)| (user.to_owned(), word.into()));
-        let readers = Readers::Users(Users::new(None, &users, false));
-        Access::new(Hosts { addresses: true, names: Vec::new() }, readers)
+        with(Readers::Own(users()))
     }
 
     /// What becomes of a request with this line, or none, for a place that is not open.
@@ -173,7 +204,14 @@ mod tests {
     fn of(access: &mut Access, host: &str, line: &str, open: bool, from: IpAddr, now: Millis) -> Admission {
         let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n{line}\r\n");
         let Parsed::Whole(request) = parse(head.as_bytes()) else { panic!("{head}") };
-        access.admit(&request, open, from, now)
+        access.admit(&Users::default(), &request, open, from, now)
+    }
+
+    /// What becomes of a request with this line for a place that is not open, beside these users of clients.
+    fn beside(clients: &Users, access: &mut Access, line: &str, now: Millis) -> Admission {
+        let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{line}\r\n");
+        let Parsed::Whole(request) = parse(head.as_bytes()) else { panic!("{head}") };
+        access.admit(clients, &request, false, HERE, now)
     }
 
     fn basic(secret: &str) -> String {
@@ -184,12 +222,12 @@ mod tests {
     fn what_is_not_open_is_shown_to_users_alone() {
         let mut access = access();
         for right in ["ann:a:secret", "bo:other"] {
-            assert_eq!(admit(&mut access, &basic(right), HERE, 0), Admission::Granted, "{right}");
+            assert_eq!(admit(&mut access, &basic(right), HERE, 0), ALL, "{right}");
         }
         let lower = basic("bo:other").replace("Basic", "bASIC");
-        assert_eq!(admit(&mut access, &lower, HERE, 0), Admission::Granted);
+        assert_eq!(admit(&mut access, &lower, HERE, 0), ALL);
         assert_eq!(admit(&mut access, "", HERE, 0), Admission::Refused(Status::Unauthorized));
-        assert_eq!(of(&mut access, "10.0.0.9", "", true, HERE, 0), Admission::Granted);
+        assert_eq!(of(&mut access, "10.0.0.9", "", true, HERE, 0), OPEN);
         assert_eq!(access.failed(), 0);
         let long = basic(&format!("ann:{}", "x".repeat(SECRET_BYTES_MAX)));
         let wrong = ["", ":", "ann", "ann:", "ann:a", "ann:other", "default:", "default:other", "x:a:secret"];
@@ -208,9 +246,9 @@ mod tests {
         let refused = Admission::Refused(Status::Misdirected);
         assert_eq!(of(&mut access, "evil.example", &basic("bo:other"), false, HERE, 0), refused);
         assert_eq!(of(&mut access, "evil.example", "", true, HERE, 0), refused);
-        let mut all = Access::new(Hosts::default(), Readers::All);
+        let mut all = Access::new(Hosts::default(), Readers::Clients { beyond: false });
         assert_eq!(of(&mut all, "10.0.0.9", "", false, HERE, 0), refused);
-        assert_eq!(of(&mut all, "localhost", &basic("no:one"), false, HERE, 0), Admission::Granted);
+        assert_eq!(of(&mut all, "localhost", &basic("no:one"), false, HERE, 0), ALL);
     }
 
     #[test]
@@ -222,15 +260,46 @@ mod tests {
             assert_eq!(of(&mut access, "10.0.0.9", &line, true, HERE, 0), refused, "{secret}");
         }
         assert_eq!((access.failed(), access.failures.networks.len()), (0, 0));
-        assert_eq!(admit(&mut access, &basic("bo:other"), HERE, 0), Admission::Granted);
+        assert_eq!(admit(&mut access, &basic("bo:other"), HERE, 0), ALL);
     }
 
     #[test]
     fn where_there_are_no_users_what_is_open_is_all() {
-        let mut access = Access::new(Hosts { addresses: true, names: Vec::new() }, Readers::None);
-        assert_eq!(of(&mut access, "10.0.0.9", "", true, HERE, 0), Admission::Granted);
+        let mut access = with(Readers::Clients { beyond: true });
+        assert_eq!(of(&mut access, "10.0.0.9", "", true, HERE, 0), OPEN);
         for line in ["".to_owned(), basic("ann:a:secret")] {
             assert_eq!(admit(&mut access, &line, HERE, 0), Admission::Refused(Status::Forbidden));
+        }
+    }
+
+    #[test]
+    fn without_users_of_its_own_it_asks_for_those_of_the_clients_where_these_have_to_say_who_they_are() {
+        let (open, closed) = (Users::default(), users());
+        for beyond in [false, true] {
+            let mut access = with(Readers::Clients { beyond });
+            assert_eq!(beside(&closed, &mut access, "", 0), Admission::Refused(Status::Unauthorized));
+            assert_eq!(beside(&closed, &mut access, &basic("bo:other"), 0), ALL);
+            let wrong = Admission::Wrong(PAUSE_MS);
+            assert_eq!(beside(&closed, &mut access, &basic("bo:wrong"), 0), wrong, "{beyond}");
+            assert_eq!(beside(&closed, &mut access, &basic("bo:other"), 1), Admission::Later(PAUSE_MS));
+            // From one moment to the next nobody is asked any more: nobody has a password.
+            let now = if beyond { Admission::Refused(Status::Forbidden) } else { ALL };
+            for line in ["".to_owned(), basic("bo:other"), basic("default:")] {
+                assert_eq!(beside(&open, &mut access, &line, 2), now, "{beyond} {line}");
+            }
+            assert_eq!(access.failed(), 1);
+        }
+    }
+
+    #[test]
+    fn users_of_its_own_are_asked_for_whatever_the_clients_are() {
+        let mut access = access();
+        let clients = Users::new(Some(&"secret".into()), &[], false);
+        for (at, clients) in (0..).step_by(PAUSE_MS as usize).zip([&Users::default(), &clients]) {
+            assert_eq!(beside(clients, &mut access, "", at), Admission::Refused(Status::Unauthorized));
+            assert_eq!(beside(clients, &mut access, &basic("bo:other"), at), ALL);
+            let wrong = beside(clients, &mut access, &basic("default:secret"), at);
+            assert_eq!(wrong, Admission::Wrong(at + PAUSE_MS));
         }
     }
 
@@ -245,9 +314,9 @@ mod tests {
             assert_eq!(admit(&mut access, line, HERE, 1), Admission::Later(PAUSE_MS));
             assert_eq!(admit(&mut access, line, HERE, PAUSE_MS - 1), Admission::Later(PAUSE_MS));
         }
-        assert_eq!(admit(&mut access, &right, there, 1), Admission::Granted);
-        assert_eq!(of(&mut access, "10.0.0.9", &wrong, true, HERE, 1), Admission::Granted);
-        assert_eq!(admit(&mut access, &right, HERE, PAUSE_MS), Admission::Granted);
+        assert_eq!(admit(&mut access, &right, there, 1), ALL);
+        assert_eq!(of(&mut access, "10.0.0.9", &wrong, true, HERE, 1), OPEN);
+        assert_eq!(admit(&mut access, &right, HERE, PAUSE_MS), ALL);
         assert_eq!(access.failed(), 1);
         // Addresses of one network are one; those that are IPv4's written as IPv6's are the same.
         let v6 = |text: &str| text.parse::<IpAddr>().expect("an address");
@@ -257,7 +326,7 @@ mod tests {
             Admission::Wrong(2 * PAUSE_MS)
         );
         assert_eq!(admit(&mut access, &wrong, v6("2001:db8:0:1:2:3:4:5"), PAUSE_MS), wait);
-        assert_eq!(admit(&mut access, &right, v6("2001:db8:0:2::1"), PAUSE_MS), Admission::Granted);
+        assert_eq!(admit(&mut access, &right, v6("2001:db8:0:2::1"), PAUSE_MS), ALL);
         assert_eq!(admit(&mut access, &wrong, HERE, PAUSE_MS), Admission::Wrong(2 * PAUSE_MS));
         assert_eq!(admit(&mut access, &wrong, v6("::ffff:10.0.0.1"), PAUSE_MS), wait);
     }
@@ -272,7 +341,7 @@ mod tests {
         }
         assert_eq!(access.failures.networks.len(), NETWORKS_MAX);
         assert_eq!(admit(&mut access, &wrong, of(1), 1), Admission::Later(PAUSE_MS));
-        assert_eq!(admit(&mut access, &basic("bo:other"), of(0), 1), Admission::Granted);
+        assert_eq!(admit(&mut access, &basic("bo:other"), of(0), 1), ALL);
         assert_eq!(admit(&mut access, &wrong, of(1), PAUSE_MS), Admission::Wrong(2 * PAUSE_MS));
         assert_eq!(access.failures.networks.len(), 1);
     }

@@ -28,7 +28,7 @@ pub enum Status {
     BadRequest,
     /// It needs a user's password, and has none or a wrong one.
     Unauthorized,
-    /// It needs a password, and the server has been given none.
+    /// It needs the password of a user, and no user has one, or this user may not see it.
     Forbidden,
     /// Another site's page asks.
     CrossSite,
@@ -357,9 +357,10 @@ impl Answer {
     }
 }
 
-/// What helps where a password is needed and none was given.
+/// What helps where a password is needed and no user has one, or the user has no right.
 const FORBIDDEN: &str = "\
-To other machines only /metrics and /healthz are shown. A server that is started with --http-auth-file shows the rest to its users.
+Only /metrics and /healthz are shown here. The rest needs the password of a user: of --http-auth-file, or without that option
+of one of the clients' users (--requirepass-file, --auth-file, --aclfile) that may call INFO and CLIENT LIST.
 ";
 
 /// Nothing here is to be kept, run, framed, or read by other sites.

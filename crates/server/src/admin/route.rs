@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larder_commands::metrics::{Classes, Scene, Wanted};
-use larder_commands::{Host, Told};
+use larder_commands::{Host, Rights, Told};
 use larder_eventloop::Millis;
 
 use super::http::{Answer, METRICS, Request, Status, TEXT, pairs};
@@ -28,6 +28,8 @@ pub struct Routes {
     pub(super) requests: u64,
     /// Wrong passwords that were given.
     pub(super) wrong_passwords: u64,
+    /// What may be shown to the one who asks now.
+    reader: Rights,
     /// When samples of traffic are to be counted.
     samples_due: Millis,
 }
@@ -229,6 +231,7 @@ impl Routes {
             settings_before,
             requests: 0,
             wrong_passwords: 0,
+            reader: Rights::None,
             samples_due: now,
         }
     }
@@ -260,9 +263,10 @@ impl Routes {
         self.latency.look(now, &self.hub);
     }
 
-    /// What a request is answered; `has_room` for an answer that may be long.
-    pub fn answer(&mut self, request: &Request<'_>, has_room: bool) -> Answer {
+    /// What a request is answered by one who may be shown so much; `has_room` for an answer that may be long.
+    pub fn answer(&mut self, request: &Request<'_>, reader: Rights, has_room: bool) -> Answer {
         self.requests += 1;
+        self.reader = reader;
         if !has_room {
             return Answer::refusal(Status::Unavailable);
         }
@@ -281,12 +285,10 @@ impl Routes {
         scene(&self.hub)
     }
 
-    /// Keys are shown to nobody: it was asked for, or clients may not list them, or clients need a password and readers here
-    /// do not.
+    /// Keys are not shown to the one who asks: that was wished, or clients may not list them, or this one may not.
     pub(super) fn hides_keys(&self) -> bool {
         let config = &self.hub.config;
-        let asks_less = self.hub.shared.asks_who() && config.http_users.is_empty();
-        config.http_hide_keys || !config.dump || asks_less
+        config.http_hide_keys || !config.dump || self.reader != Rights::Keys
     }
 
     fn health(&mut self, _: &Query) -> Result<Answer, Status> {

@@ -91,7 +91,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "http-host",
-            "address that --http-port is listened on. Other machines are shown /metrics and /healthz alone, unless there is --http-auth-file. Nothing is encrypted without --http-tls",
+            "address that --http-port is listened on. Other machines are shown /metrics and /healthz alone, unless users have passwords (--http-auth-file). Nothing is encrypted without --http-tls",
         )
     },
     Row {
@@ -105,7 +105,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "http-auth-file",
-            "users who are shown the page and all else by HTTP, on every machine; /metrics and /healthz need no password",
+            "users who are shown the page and all else by HTTP, on every machine; /metrics and /healthz need no password. Without it the clients' users are, as soon as clients have to say a password",
         )
     },
     Row {

@@ -217,7 +217,7 @@ fn all_places(web: &Web) -> String {
 fn nobody_is_told_a_password_by_http() {
     const CANARY: &str = "canary-7f3a";
     for options in [&["-t", "1"][..], &["-t", "1", "--requirepass", CANARY]] {
-        let web = Web::start(options);
+        let mut web = Web::start(options);
         let mut redis = web.text();
         let mut say = |words: &[&str]| {
             let mut request = format!("*{}\r\n", words.len());
@@ -238,6 +238,9 @@ fn nobody_is_told_a_password_by_http() {
         ] {
             say(words);
         }
+        assert!(web.get("/api/v1").starts_with("HTTP/1.1 401 "));
+        // The default user and its password.
+        web.user = "Authorization: Basic ZGVmYXVsdDpjYW5hcnktN2YzYQ==\r\n";
         let told = all_places(&web);
         assert!(told.contains("\"auth\"") && told.contains("\"config|set\""), "they are listed");
         assert!(!told.contains(CANARY), "{options:?}");
@@ -357,6 +360,35 @@ fn the_page_is_shown_to_users_alone_where_there_are_some() {
         let told = refused(&web, &head("/", "localhost", WRONG));
         assert!(told.starts_with("401"), "{told}");
         assert_eq!(failed(), 1.0);
+    }
+}
+
+#[test]
+fn the_page_is_shown_to_users_of_clients_where_it_has_none_of_its_own() {
+    // `default:secret`.
+    const CLIENT: &str = "Authorization: Basic ZGVmYXVsdDpzZWNyZXQ=\r\n";
+    for (host, without) in [("127.0.0.1", "200"), ("0.0.0.0", "403")] {
+        let web = Web::start(&["-t", "1", "--http-host", host, "--requirepass", "secret"]);
+        for path in ["/", "/app.js", "/api/v1/hotkeys", "/nowhere"] {
+            let told = refused(&web, &head(path, "localhost", ""));
+            assert!(told.starts_with("401"), "{path} {host}: {told}");
+            let told = refused(&web, &head(path, "localhost", CLIENT));
+            let expected = if path == "/nowhere" { "404" } else { "200" };
+            assert!(told.starts_with(expected), "{path} {host}: {told}");
+            let foreign = format!("Sec-Fetch-Site: cross-site\r\n{CLIENT}");
+            let told = refused(&web, &head(path, "localhost", &foreign));
+            assert!(told.starts_with("403"), "{path} {host}: {told}");
+        }
+        let told = refused(&web, &head("/metrics?family=redis", "localhost", ""));
+        assert!(told.starts_with("200"), "{host}: {told}");
+        let told = refused(&web, &head("/", "localhost", RIGHT));
+        assert!(told.starts_with("401"), "nobody here is called so: {told}");
+        // What clients are asked from now on is asked from now on.
+        let mut redis = web.text();
+        assert_eq!(redis.ask("*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n"), "+OK\r\n");
+        assert_eq!(redis.ask("CONFIG SET requirepass \"\"\r\n"), "+OK\r\n");
+        let told = refused(&web, &head("/api/v1/hotkeys", "localhost", ""));
+        assert!(told.starts_with(without), "{host}: {told}");
     }
 }
 

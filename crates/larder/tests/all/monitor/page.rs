@@ -268,12 +268,22 @@ fn slow_commands_are_shown_with_keys_of_any_bytes_and_without_values() {
 }
 
 #[test]
-fn keys_are_hidden_where_clients_may_not_list_them_or_have_to_say_who_they_are() {
+fn keys_are_hidden_where_clients_or_the_one_who_asks_may_not_list_them() {
     for options in [&["-t", "1", "-X"][..], &["-t", "1"]] {
-        let web = Web::start(options);
+        let mut web = Web::start(options);
         be_slow(&web);
         if options.len() == 2 {
-            assert_eq!(web.redis().ask("CONFIG SET requirepass not-told\r\n"), "+OK\r\n");
+            let mut redis = web.redis();
+            assert_eq!(redis.ask("ACL SETUSER mon on >pw -@all +info +client|list\r\n"), "+OK\r\n");
+            assert_eq!(redis.ask("CONFIG SET requirepass not-told\r\n"), "+OK\r\n");
+            for place in DATA {
+                let answer = web.get(&format!("/api/v1/{place}"));
+                assert!(answer.starts_with("HTTP/1.1 401 ") && !answer.contains("mykey"), "{place}");
+            }
+            // `default:not-told`, and `mon:pw`, who may not call KEYS.
+            web.user = "Authorization: Basic ZGVmYXVsdDpub3QtdG9sZA==\r\n";
+            assert_eq!(slow(&web)["keys_hidden"], false);
+            web.user = "Authorization: Basic bW9uOnB3\r\n";
         }
         for place in DATA {
             let answer = web.get(&format!("/api/v1/{place}"));
@@ -504,7 +514,7 @@ fn a_server_that_is_short_of_memory_says_in_every_place_what_more_would_bring() 
 
 #[test]
 fn settings_say_what_was_given_what_has_no_effect_and_what_was_changed() {
-    let web = Web::start(&[
+    let mut web = Web::start(&[
         "-t",
         "1",
         "-m",
@@ -514,6 +524,8 @@ fn settings_say_what_was_given_what_has_no_effect_and_what_was_changed() {
         "--requirepass",
         "not-told",
     ]);
+    // `default:not-told`.
+    web.user = "Authorization: Basic ZGVmYXVsdDpub3QtdG9sZA==\r\n";
     let mut redis = web.text();
     assert_eq!(redis.ask("*2\r\n$4\r\nAUTH\r\n$8\r\nnot-told\r\n"), "+OK\r\n");
     assert_eq!(redis.ask("CONFIG SET maxmemory 64mb hz 50\r\n"), "+OK\r\n");
