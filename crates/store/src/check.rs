@@ -9,6 +9,7 @@ use crate::index::PAGE_BYTES;
 use crate::item::{Header, RawItem, key_heap_bytes};
 use crate::large::Large;
 use crate::sync::atomic::Ordering;
+use crate::types::{Counted, TypeCounts};
 use crate::worker::{Guard, chunk_facts, class_of};
 use crate::{Key, Store};
 use std::collections::HashMap;
@@ -41,7 +42,7 @@ impl Store {
         // 1. What the index reaches, piece by piece.
         let mut reached: HashMap<u64, (ClassId, usize)> = HashMap::new();
         let mut items = vec![0u64; 256];
-        let (mut keys_beside, mut trees) = (0, 0);
+        let (mut keys_beside, mut trees, types) = (0, 0, TypeCounts::default());
         let (mut cursor, mut slots) = (0, Vec::new());
         loop {
             cursor = self.index.sweep(&self.arena, cursor, &mut |bucket| {
@@ -56,6 +57,8 @@ impl Store {
                 let facts = chunk_facts(&self.arena, location);
                 items[class_of(&self.arena, raw.header(), location).0 as usize] += 1;
                 assert!(reached.insert(location, facts).is_none(), "an item is reached twice");
+                // SAFETY: the store is at rest.
+                types.exchange(None, unsafe { Counted::by(raw, raw.header()) });
                 // SAFETY: the store is at rest.
                 keys_beside += key_heap_bytes(unsafe { raw.key() }.len()) as u64;
                 let hash = self.hash_at(location);
@@ -109,6 +112,7 @@ impl Store {
             assert!(reached.insert(chunk, facts).is_none(), "what is taken back is somebody's");
         });
         assert_eq!(self.trees.count(), trees, "numbers of trees");
+        self.check_types(&types);
         // 2. What the classes have free, and how it adds up with what is reached.
         for class in ClassId::all() {
             let slab = self.slabs.class(class);

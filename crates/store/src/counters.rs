@@ -5,6 +5,7 @@ use crate::class::{CLASSES, ClassId};
 use crate::database::DATABASES;
 use crate::recent::Recent;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::types::TypeCounts;
 
 /// A number that one thread changes and all may read. Sums of several wrap to the right value even
 /// when one of them is "negative": a chunk taken by one worker may be freed by another.
@@ -56,6 +57,8 @@ pub(crate) struct WorkerCounters {
     /// Evicted items by how long ago their last access was, and the seconds of all.
     pub(crate) evicted_idle: [Counter; IDLE_PARTS],
     pub(crate) evicted_idle_s: Counter,
+    /// Collections by type.
+    pub(crate) types: TypeCounts,
     /// Keys that were new lately.
     pub(crate) recent: Recent,
 }
@@ -73,6 +76,7 @@ impl Default for WorkerCounters {
             fields_expired: Counter::default(),
             evicted_idle: Default::default(),
             evicted_idle_s: Counter::default(),
+            types: TypeCounts::default(),
             recent: Recent::default(),
         }
     }

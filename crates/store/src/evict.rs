@@ -31,6 +31,7 @@ use crate::item::{EXPIRY, FETCHED, Header, RawItem};
 use crate::large::Large;
 use crate::owner::{judged_at, owner_at};
 use crate::sync::atomic::Ordering;
+use crate::types::Counted;
 use crate::worker::{Local, class_of};
 use crate::{Eviction, Millis, Store, access};
 
@@ -203,6 +204,10 @@ impl Local {
         let number = item.number(header);
         if number != 0 {
             counters.database(number).add(-1);
+        }
+        // SAFETY: as above, and nobody has retired it.
+        if let Some(counted) = unsafe { Counted::by(item, header) } {
+            counters.types.exchange(Some(counted), None);
         }
         self.retire(store, location);
     }

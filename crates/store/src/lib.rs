@@ -21,7 +21,7 @@
 //! elements   collection (change, hash, set, sorted, list, stream) of collections, as one item each
 //! memory     worker (allocate, retire), limbo, slab, leftover, evict, expire, drain, owner, compact
 //! together   transaction, watch, flush, database, wait
-//! figures    counters, totals, event, check
+//! figures    counters, totals, types, event, check
 //! ```
 //!
 //! It knows no protocol, opens no socket, starts no thread, reads no clock.
@@ -103,6 +103,7 @@ mod soonest;
 mod sync;
 mod totals;
 mod transaction;
+mod types;
 mod upload;
 mod view;
 mod wait;
@@ -133,6 +134,7 @@ pub use ledger::Ledger;
 pub use map::{SPAN_SEEN_BYTES, SpanOwner, SpanSeen};
 pub use read::{Hint, InLeaf, InPieces, Item, Lookup, Pieces, Pinned, Value};
 pub use totals::{ClassTotals, Totals};
+pub use types::TypeTotals;
 pub use upload::{Spaces, Upload};
 pub use watch::Touched;
 pub use worker::{Guard, Worker};

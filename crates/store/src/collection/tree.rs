@@ -120,7 +120,7 @@ pub(crate) struct Root {
     members_height: u8,
     /// Of a hash what the longest value has that lies apart, in units of `strings.rs`; 0 if none does.
     apart: u16,
-    elements: u64,
+    pub(crate) elements: u64,
     /// Bytes of all nodes.
     pub(crate) bytes: u64,
     /// Location of the topmost inner node.

@@ -28,7 +28,7 @@
 //! 5. **unlocked**, with one write more: the number that step 1 took.
 //! 6. **expiry**: its span knows when it expires. After step 3, or a visitor of the span could overlook it.
 //! 7. **old**: the item that it replaced retires. After step 3: nobody finds it any more.
-//! 8. **counted**: in its class, its database, and as stored.
+//! 8. **counted**: in its class, its database, as a collection of its type, and as stored.
 //! 9. **noted** as a new key: for RANDOMKEY, and for its probation.
 //!
 //! A way leaves out only what its condition has proved, by what it hands over: [`Proved`], [`Version::short`], database
@@ -48,6 +48,7 @@ use crate::expect::check;
 use crate::index::{Index, Locked, Place};
 use crate::item::{FETCHED, Header, Kind, RawItem, earlier, token};
 use crate::large::Large;
+use crate::types::Counted;
 use crate::worker::{Guard, class_of};
 use crate::{Expect, Key, Millis, Refusal, Stored};
 
@@ -158,6 +159,18 @@ pub(crate) struct Old<'s> {
     pub(crate) proved: Proved,
 }
 
+impl Old<'_> {
+    /// What it was counted by, if it is a collection.
+    #[inline(always)]
+    fn counted(&self) -> Option<Counted> {
+        match self.proved {
+            // SAFETY: it was its key's until a moment ago, in this epoch.
+            Proved::Nothing => unsafe { Counted::by(self.raw, self.raw.header()) },
+            Proved::Whole(_) | Proved::Simple { .. } => None,
+        }
+    }
+}
+
 /// Where an item is published.
 pub(crate) enum Over<'s, 'p> {
     /// In the place of this one.
@@ -245,6 +258,7 @@ impl Guard<'_> {
             store.arena.note_expiry(chunk, expires_at);
         }
         // 7. The old item.
+        let old_type = old.as_ref().and_then(Old::counted);
         let was = old.as_ref().map(|old| self.retire_old(old, key, class));
         // 8. The counts. What has the same key is of the same database.
         if was != Some(class) {
@@ -254,6 +268,11 @@ impl Guard<'_> {
                 self.counters.database(number).add(1);
             }
             self.counters.class(class).items.add(1);
+        }
+        if old_type.is_some() || matches!(becomes, Becomes::Collection(_)) {
+            // SAFETY: published in this epoch: it is there, whatever has become of its key since.
+            let new_type = unsafe { Counted::by(raw, raw.header()) };
+            self.counters.types.exchange(old_type, new_type);
         }
         self.counters.items_stored.add(i64::from(!copy));
         // 9. A new key.
