@@ -325,14 +325,14 @@
   ]);
   ageTable('left-table', 'What items have left until they expire', 'expires in');
   ageTable('idle-table', 'How long ago items were read or written', 'last used');
-  table('types-table', 'Types of values; the largest are of the items that were looked at', [
+  table('types-table', 'Types of values, counted. Where others are within a doubling of the largest, it has at most so much; of strings it is one that was looked at', [
     text('type', row => row.type),
-    { name: 'share of bytes', number: true, value: row => row.share, show: row => giveOrTake(row.share, row.error) },
+    number('share of bytes', row => row.share, Format.percent),
     number('bytes', row => row.bytes, Format.bytes),
     number('items', row => row.items),
     number('elements', row => row.elements),
-    number('largest', row => row.largest_bytes, Format.bytes),
-    number('most elements', row => row.most_elements),
+    { name: 'largest', number: true, value: row => row.largest_bytes ?? -1, show: row => row.largest_bytes === null ? null : Format.bytes(row.largest_bytes) },
+    { name: 'most elements', number: true, value: row => row.most_elements ?? -1, show: row => row.most_elements === null ? null : Format.whole(row.most_elements) },
   ], -2);
   table('evicted-table', 'How long ago what was evicted had been read or written, since the start', [
     text('last used', row => row.name),

@@ -36,6 +36,7 @@ pub use crate::core::digest::Digest;
 pub use crate::core::exposition::{Exposition, Family, Sample, TRUNCATED, Told};
 pub use crate::core::figures::series::{Reading, SERIES, SERIES_COUNT, Series};
 pub use crate::core::figures::table::{ClassFigure, Figure, Kind, Row, Unit};
+pub use crate::core::figures::types::OfType;
 pub use crate::core::findings::{Finding, Rule, Severity};
 pub use crate::core::host::{Connection, Host, Machine, Peer, Process, StageTimes, UsersFile, WorkerTime};
 pub use crate::core::input::STRANGERS_SHARE;
@@ -49,7 +50,7 @@ pub use crate::core::shown::{Logged, RespClient};
 pub use crate::core::strangers::Strangers;
 pub use crate::core::topics::{Delivery, Message, OUTBOX_BYTES_MAX, Outbox, Target};
 pub use crate::core::traffic::{
-    AgeShare, Ages, Gain, HotKey, HotKeys, Outlook, PrefixShare, PrefixShares, Shares, TypeShare,
+    AgeShare, Ages, Gain, HotKey, HotKeys, Outlook, PrefixShare, PrefixShares, Shares,
 };
 pub use crate::core::work::{SLICE_NS, Work};
 pub use larder_script::Pace;

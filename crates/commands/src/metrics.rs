@@ -14,10 +14,11 @@ use crate::core::counters::{ClassCounter, Counter};
 use crate::core::exposition::{Exposition, Sample};
 use crate::core::figures::series::{self, Reading};
 use crate::core::figures::table::{ClassFigure, Figure, Kind, Unit};
+use crate::core::figures::types::OfType;
 use crate::core::figures::{self, Place};
 use crate::core::findings::{self, Finding, RULES};
 use crate::core::host::Host;
-use crate::core::traffic::{AgeShare, Ages, Outlook, TypeShare};
+use crate::core::traffic::{AgeShare, Ages, Outlook};
 use crate::memcached;
 use crate::redis;
 use crate::redis::figures::RedisFigure;
@@ -97,8 +98,8 @@ enum Source {
     EvictedIdle,
     /// Of each part of what is there by time; none before something was looked at.
     Ages(fn(&Ages) -> &[AgeShare]),
-    /// Of each type of values, of so many items with so many bytes in all; none before something was looked at.
-    Types(fn(&TypeShare, items: f64, bytes: f64) -> f64),
+    /// Of each type of values of which it is known.
+    Types(fn(&OfType) -> Option<u64>),
     /// Of each memory limit that is forecast; none before that is ready.
     Forecast(fn(&Point) -> f64),
 }
@@ -220,35 +221,30 @@ const METRICS: &[Metric] = &[
         "Bytes of items that were read or written within this time, and not within a shorter one: an estimate as well.",
         Source::Ages(|ages| &ages.idle),
     ),
-    labelled(
-        "larder_type_items",
-        Gauge,
-        "Items of a type of values: an estimate by some thousand items.",
-        Source::Types(|of, items, _| of.items * items),
-    ),
+    labelled("larder_type_items", Gauge, "Items of a type of values.", Source::Types(|of| Some(of.items))),
     labelled(
         "larder_type_bytes",
         Gauge,
-        "Bytes of items of a type of values: an estimate as well.",
-        Source::Types(|of, _, bytes| of.share * bytes),
+        "Bytes of items of a type of values, with their keys; of strings what collections leave of all bytes: also what waits to be freed, and what is on its way in.",
+        Source::Types(|of| Some(of.bytes)),
     ),
     labelled(
         "larder_type_elements",
         Gauge,
-        "Fields, members and elements of all items of a type, of streams rows (entries, groups, consumers, and one of the stream), of strings their number: an estimate as well.",
-        Source::Types(|of, items, _| of.items * items * of.elements_mean),
+        "Fields, members and elements of all items of a type, of streams rows (entries, groups, consumers, and one of the stream), of strings their number.",
+        Source::Types(|of| Some(of.elements)),
     ),
     labelled(
         "larder_type_largest_bytes",
         Gauge,
-        "Bytes of the largest item of a type, of the items that were looked at.",
-        Source::Types(|of, _, _| of.largest_bytes as f64),
+        "Bytes of the largest item of a type: exactly where no other is within a doubling of it, else so many at most; of strings of some thousand that were looked at.",
+        Source::Types(|of| of.largest_bytes),
     ),
     labelled(
         "larder_type_most_elements",
         Gauge,
-        "Elements of the item of a type that has most of them, of the items that were looked at.",
-        Source::Types(|of, _, _| of.most_elements as f64),
+        "Elements of the collection of a type that has most of them, as exactly.",
+        Source::Types(|of| of.most_elements),
     ),
     metric("larder_forecast_keys", Gauge, Source::Figure(Figure::ForecastKeys)),
     metric("larder_fills_total", Grows, Source::Figure(Figure::Fills)),
@@ -300,6 +296,7 @@ struct Told<'a> {
     findings: &'a [Finding],
     ledger: &'a Ledger,
     ages: Option<&'a Ages>,
+    types: &'a [OfType],
 }
 
 impl Metric {
@@ -336,7 +333,7 @@ impl Metric {
     }
 
     fn tell(&self, told: &Told<'_>, page: &mut Exposition<'_>) {
-        let Told { figures, classes, findings, ledger, ages } = *told;
+        let Told { figures, classes, findings, ledger, ages, types } = *told;
         page.family(self.name, self.kind, self.help(), |family| match &self.from {
             Source::Figure(figure) => family.put(&[], Sample::of(figure.row().unit, figure.of(figures))),
             Source::Counter(counter) => {
@@ -386,10 +383,10 @@ impl Metric {
                 }
             }
             Source::Types(read) => {
-                let [items, bytes] =
-                    [Figure::Items, Figure::ItemBytes].map(|figure| figure.of(figures) as f64);
-                for of in ages.into_iter().flat_map(|ages| &ages.types) {
-                    family.put(&[("type", of.name)], Sample::Whole(read(of, items, bytes).round() as u64));
+                for of in types {
+                    if let Some(value) = read(of) {
+                        family.put(&[("type", of.name)], Sample::Whole(value));
+                    }
                 }
             }
             Source::Ledger => {
@@ -426,12 +423,14 @@ impl Shared {
             (common, findings) = findings::find_in(place, common);
             let ledger = scene.store.ledger();
             let ages = self.ages();
+            let types = self.types(scene.store);
             let told = Told {
                 figures: &common,
                 classes: of_classes,
                 findings: &findings,
                 ledger: &ledger,
                 ages: ages.as_ref(),
+                types: &types,
             };
             METRICS.iter().for_each(|metric| metric.tell(&told, page));
         }

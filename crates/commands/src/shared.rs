@@ -6,6 +6,7 @@ use crate::core::access::{RuledUsers, UsersNow};
 use crate::core::context::Room;
 use crate::core::digest::Digest;
 use crate::core::figures::Place;
+use crate::core::figures::types::{OfType, TYPES, of_types};
 use crate::core::host::{Host, Peer};
 use crate::core::shared::Settings;
 use crate::core::traffic::{Ages, Delimiters, HotKeys, PrefixShares};
@@ -189,6 +190,11 @@ impl Shared {
     /// How long what is there has left, and how long it was not read; none if nobody looks, or nothing was seen.
     pub fn ages(&self) -> Option<Ages> {
         self.common.traffic.items.ages()
+    }
+
+    /// What there is of each type of values.
+    pub fn types(&self, store: &Store) -> [OfType; TYPES] {
+        of_types(&self.common, store)
     }
 
     /// Somebody watches connections.

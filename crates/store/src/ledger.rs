@@ -71,12 +71,17 @@ impl Ledger {
 }
 
 impl Store {
+    /// Bytes of keys that are too long to be in their items, as [`Ledger::long_keys`].
+    pub fn long_key_bytes(&self) -> u64 {
+        self.key_bytes.load(Ordering::Relaxed)
+    }
+
     /// Where the memory is that is used now.
     pub fn ledger(&self) -> Ledger {
         let mut ledger = Ledger {
             ghosts: self.ghosts.bytes(),
             trees: self.trees.bytes(),
-            long_keys: self.key_bytes.load(Ordering::Relaxed),
+            long_keys: self.long_key_bytes(),
             watches: self.watch_bytes(),
             buffers: self.held.charged_bytes(),
             aside: self.held.aside_bytes(),

@@ -5,6 +5,7 @@
 
 pub mod series;
 pub mod table;
+pub mod types;
 
 use std::sync::PoisonError;
 
@@ -17,7 +18,8 @@ use super::host::{Host, Process};
 use super::shared::Shared;
 use super::system::System;
 use super::traffic;
-use super::work::{CALLS_NS, CLASSES_NS, COUNTERS_NS, FIGURES_NS, RULES_NS};
+use super::work::{CALLS_NS, CLASSES_NS, COUNTERS_NS, FIGURES_NS, RULES_NS, TYPES_NS};
+use types::{OfType, TYPES};
 
 /// Where figures are gathered: what all workers share, the server, and the time.
 #[derive(Clone, Copy)]
@@ -149,6 +151,12 @@ pub(crate) fn memory(cx: &Context<'_, '_>) -> (Totals, Ledger) {
     spend_each(cx, CLASSES_NS, COUNTERS_NS);
     let store = cx.guard.store();
     (store.totals(), store.ledger())
+}
+
+/// What there is of each type of values. Spends what that takes.
+pub(crate) fn of_types(cx: &Context<'_, '_>) -> [OfType; TYPES] {
+    spend_each(cx, CLASSES_NS, COUNTERS_NS + TYPES_NS);
+    types::of_types(cx.shared, cx.guard.store())
 }
 
 /// The store's classes that own a span, with what they counted since the last reset. Spends what that takes.

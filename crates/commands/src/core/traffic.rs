@@ -36,7 +36,7 @@ use larder_store::{Guard, Happened, Item, Kept, Key, Millis, Store};
 pub use hot::{HotKey, HotKeys, Shares};
 pub(crate) use hot::{Parts, parts};
 use items::ItemSampler;
-pub use items::{AgeShare, Ages, TypeShare};
+pub use items::{AgeShare, Ages};
 pub(crate) use prefixes::Delimiters;
 pub use prefixes::{PrefixShare, PrefixShares};
 pub(crate) use ring::Sample;

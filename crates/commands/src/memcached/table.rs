@@ -268,7 +268,7 @@ const CLASSIC_ROWS: &[Command] = &[
     )),
     reads(answered(line(
         "stats",
-        "[settings|items|slabs|sizes|conns|memory|doctor|hotkeys|prefixes|forecast|latency|reset|detail on|off|dump|cachedump <class> <items>]",
+        "[settings|items|slabs|sizes|conns|memory|types|doctor|hotkeys|prefixes|forecast|latency|reset|detail on|off|dump|cachedump <class> <items>]",
         "Figures of the server, its store and its connections.",
         &["STAT", "END", "RESET", "OK", "PREFIX", "ITEM", "CLIENT_ERROR", "ERROR"],
         admin::stats,

@@ -375,9 +375,8 @@ fn figures_come_as_a_frame_each_and_an_empty_one() {
     };
     let is_end = |reply: &Reply| reply.status == 0 && reply.key.is_empty() && reply.value.is_empty();
     // The names are the text's.
-    for group in
-        ["", "settings", "items", "slabs", "sizes", "conns", "memory", "doctor", "forecast", "latency"]
-    {
+    let groups = " settings items slabs sizes conns memory types doctor forecast latency";
+    for group in groups.split(' ') {
         let text = bench.ask(&format!("stats {group}\r\n"));
         let all = stat(&mut bench, group);
         assert!(is_end(all.last().unwrap()), "{group}");

@@ -37,6 +37,7 @@ fn a_line_of_text_spends_what_it_takes() {
         ("stats items", 10_000),
         ("stats slabs", 10_000),
         ("stats memory", 10_000),
+        ("stats types", 10_000),
         ("stats doctor", 30_000),
         ("stats latency", 20_000),
         ("stats reset", 90_000),

@@ -222,6 +222,68 @@ fn memory_that_counts_against_the_limit_is_told_in_all_and_use_by_use() {
 }
 
 #[test]
+fn what_there_is_of_each_type_is_counted() {
+    let mut bench = bench();
+    for n in 0..40 {
+        bench.ask(&format!("set s{n} 0 0 3\r\nabc\r\n"));
+    }
+    for n in 0..10 {
+        let members: String = (0..=n * 100).map(|member| format!(" m{member}")).collect();
+        bench.reply(&format!("SADD set{n}{members}"));
+    }
+    for command in ["HSET hash a 1 b 2", "RPUSH list a b c", "ZADD zset 1 a", "XADD stream * a 1"] {
+        bench.reply(command);
+    }
+    let of = |bench: &mut Bench, kind: &str| {
+        ["items", "elements"].map(|name| figure(bench, "types", &format!("{kind}:{name}")))
+    };
+    for (kind, items, elements) in [
+        ("string", 40, 40),
+        ("hash", 1, 2),
+        ("set", 10, 4_510),
+        ("zset", 1, 1),
+        ("list", 1, 3),
+        // A row of its own, and one of its entry.
+        ("stream", 1, 2),
+    ] {
+        assert_eq!(of(&mut bench, kind), [items, elements], "{kind}");
+        assert!(figure(&mut bench, "types", &format!("{kind}:bytes")) > 0, "{kind}");
+        let info = String::from_utf8_lossy(&bench.reply("INFO types")).into_owned();
+        let line = format!("\r\ntype_{kind}:items={items},elements={elements},bytes=");
+        assert!(info.contains(&line), "{kind}: {info}");
+    }
+    // Four sets have 512 to 1,023 members: what the largest of them has is known within that.
+    let most = figure(&mut bench, "types", "set:most_elements");
+    assert_eq!(most, 1_023, "all others might have 512");
+    bench.reply(&format!("SADD one{}", (0..2_000).map(|n| format!(" m{n}")).collect::<String>()));
+    assert_eq!(figure(&mut bench, "types", "set:most_elements"), 2_000, "it is alone among its like");
+    bench.reply("SREM one m7");
+    bench.reply("RENAME one other");
+    bench.reply("DEL set9 hash");
+    bench.reply("SET list string");
+    assert_eq!(of(&mut bench, "set"), [10, 4_510 + 1_999 - 901]);
+    assert_eq!((of(&mut bench, "hash"), of(&mut bench, "list")), ([0, 0], [0, 0]));
+    assert_eq!(of(&mut bench, "string"), [41, 41]);
+    assert_eq!(figure(&mut bench, "types", "set:most_elements"), 1_999);
+    assert!(!String::from_utf8_lossy(&bench.reply("INFO everything")).contains("type_set"));
+}
+
+#[test]
+fn a_key_that_is_not_in_its_item_is_counted_with_the_value_that_it_has() {
+    let mut bench = bench();
+    bench.reply("SET s string");
+    let of = |bench: &mut Bench, kind: &str| figure(bench, "types", &format!("{kind}:bytes"));
+    let (strings, key) = (of(&mut bench, "string"), "k".repeat(9_000));
+    bench.reply(&format!("SADD {key} member"));
+    assert_eq!(of(&mut bench, "string"), strings);
+    let set = of(&mut bench, "set");
+    assert!(set > 9_000, "{set}");
+    bench.reply(&format!("SET {key}2 value"));
+    assert_eq!(of(&mut bench, "set"), set);
+    assert!(of(&mut bench, "string") > strings + 9_000);
+}
+
+#[test]
 fn times_of_stages_are_told_by_protocol() {
     let mut bench = bench();
     assert_eq!(bench.ask("stats latency\r\n"), "END\r\n", "nothing is timed");

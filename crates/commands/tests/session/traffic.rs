@@ -511,49 +511,6 @@ impl Sampled {
 }
 
 #[test]
-fn what_is_there_is_told_by_type() {
-    let mut sampled = Sampled::new();
-    let mut session = Session::new();
-    // All are looked at, so that what is told is exact.
-    let mut fill = String::new();
-    for n in 0..40 {
-        fill += &format!("set s{n} 0 0 3\r\nabc\r\n");
-    }
-    sampled.bench.run(&mut session, fill.as_bytes(), 64 << 10);
-    for n in 0..10 {
-        let members: String = (0..=n * 100).map(|member| format!(" m{member}")).collect();
-        sampled.bench.reply(&format!("SADD set{n}{members}"));
-    }
-    for command in ["HSET hash a 1 b 2", "RPUSH list a b c", "ZADD zset 1 a", "XADD stream * a 1"] {
-        sampled.bench.reply(command);
-    }
-    sampled.sample_items(3);
-    let ages = sampled.bench.shared.ages().expect("it was looked at");
-    assert!(ages.whole && ages.items == 54, "{ages:?}");
-    let told: Vec<(&str, u64, u64, u64)> = ages
-        .types
-        .iter()
-        .map(|of| {
-            let items = of.items * 54.0;
-            (of.name, items.round() as u64, (items * of.elements_mean).round() as u64, of.most_elements)
-        })
-        .collect();
-    let expected = [
-        ("string", 40, 40, 1),
-        ("hash", 1, 2, 2),
-        ("set", 10, 4_510, 901),
-        ("zset", 1, 1, 1),
-        ("list", 1, 3, 3),
-        // A row of its own, and one of its entry.
-        ("stream", 1, 2, 2),
-    ];
-    assert_eq!(told, expected);
-    assert!((ages.types.iter().map(|of| of.share).sum::<f64>() - 1.0).abs() < 1e-9, "{ages:?}");
-    let [string, _, set, ..] = ages.types;
-    assert!(set.share > 0.5 && set.error == 0.0 && set.largest_bytes > 901 && string.largest_bytes < 100);
-}
-
-#[test]
 fn what_is_there_is_told_by_time_within_its_errors() {
     let mut sampled = Sampled::new();
     let mut session = Session::new();

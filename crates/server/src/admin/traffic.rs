@@ -1,6 +1,6 @@
 //! What is told as JSON of what is asked for and what is there: keys, prefixes, ages, and what other memory limits would bring.
 
-use larder_commands::{AgeShare, HotKey, PrefixShare, Shares};
+use larder_commands::{AgeShare, HotKey, OfType, PrefixShare, Shares};
 use serde_json::{Value, json};
 
 use super::api::{Rows, answer, text_of};
@@ -87,17 +87,42 @@ fn row_of_prefix(prefix: PrefixShare, hidden: bool) -> Value {
     })
 }
 
-/// How long what is there has left, and how long it was not read.
+/// What there is of a type of values, of so many bytes in all.
+fn row_of_type(of: &OfType, all: u64) -> Value {
+    json!({
+        "type": of.name,
+        "items": of.items,
+        "elements": of.elements,
+        "bytes": of.bytes,
+        "share": of.bytes as f64 / all.max(1) as f64,
+        "largest_bytes": of.largest_bytes,
+        "most_elements": of.most_elements,
+    })
+}
+
+/// How long what is there has left, and how long it was not read; and what there is of each type of values.
 pub fn ages(routes: &Routes) -> Answer {
     let totals = routes.hub.store.totals();
-    let (bytes, all) = (totals.item_bytes, totals.items as f64);
+    let bytes = totals.item_bytes;
+    let types = routes.hub.shared.types(&routes.hub.store);
+    let of_types: u64 = types.iter().map(|of| of.bytes).sum();
+    let types = types.iter().filter(|of| of.items > 0).map(|of| row_of_type(of, of_types));
+    let types: Vec<Value> = types.collect();
     // How long ago what was evicted had been used: up to so many seconds, and not up to fewer; the last are those beyond.
     let bounds = (0..totals.evicted_idle.len() as u32 - 1).map(|power| Some(4u64.pow(power))).chain([None]);
     let evicted = bounds.zip(totals.evicted_idle);
     let evicted: Vec<Value> =
         evicted.map(|(seconds, items)| json!({ "seconds": seconds, "items": items })).collect();
     let Some(ages) = routes.hub.shared.ages() else {
-        let nothing = json!({ "items": 0, "whole": false, "bytes": bytes, "left": [], "idle": [], "types": [], "evicted": evicted });
+        let nothing = json!({
+            "items": 0,
+            "whole": false,
+            "bytes": bytes,
+            "left": [],
+            "idle": [],
+            "types": types,
+            "evicted": evicted,
+        });
         return answer(&nothing);
     };
     let part = |part: &AgeShare| {
@@ -109,18 +134,6 @@ pub fn ages(routes: &Routes) -> Answer {
             "items": part.items,
         })
     };
-    let types = ages.types.iter().filter(|of| of.items > 0.0).map(|of| {
-        json!({
-            "type": of.name,
-            "share": of.share,
-            "error": of.error,
-            "bytes": (of.share * bytes as f64) as u64,
-            "items": (of.items * all).round() as u64,
-            "elements": (of.items * all * of.elements_mean).round() as u64,
-            "largest_bytes": of.largest_bytes,
-            "most_elements": of.most_elements,
-        })
-    });
     let [left, idle] =
         [&ages.left[..], &ages.idle[..]].map(|parts| parts.iter().map(part).collect::<Vec<_>>());
     answer(&json!({
@@ -131,7 +144,7 @@ pub fn ages(routes: &Routes) -> Answer {
         "idle": idle,
         "evicted": evicted,
         "unread": part(&ages.unread),
-        "types": types.collect::<Vec<Value>>(),
+        "types": types,
     }))
 }
 

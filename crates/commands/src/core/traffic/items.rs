@@ -1,4 +1,4 @@
-//! What is there: how long items have left, how long ago they were read, whether they were ever, of which types they are, and which
+//! What is there: how long items have left, how long ago they were read, whether they were ever, how large strings are, and which
 //! prefixes they have, by a look at some of them at a time.
 //!
 //! ```text
@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use larder_store::{Guard, Item, Millis, Store, Type, Value};
+use larder_store::{Guard, Item, Millis, Store};
 
 use super::ring::KEY_BYTES_KEPT;
 use super::top::{Name, Sums, Top, ranked};
@@ -84,54 +84,6 @@ impl Sum {
     }
 }
 
-/// Types of values, in Redis's words.
-const TYPES: [&str; 6] = ["string", "hash", "set", "zset", "list", "stream"];
-
-/// The number of an item's type among [`TYPES`], and how many elements it has; a string is one.
-fn type_and_len(item: &Item<'_>) -> (usize, u64) {
-    if !item.is_collection() {
-        return (0, 1);
-    }
-    match item.value() {
-        Value::Collection(collection) => {
-            let number = match collection.kind() {
-                Type::Hash => 1,
-                Type::Set => 2,
-                Type::SortedSet => 3,
-                Type::List => 4,
-                Type::Stream => 5,
-            };
-            (number, collection.elements().len() as u64)
-        }
-        Value::Whole(_) | Value::Pieces(_) => (0, 1),
-    }
-}
-
-/// Items of one type.
-#[derive(Clone, Copy, Debug, Default)]
-struct OfType {
-    all: Sum,
-    elements: u64,
-    largest_bytes: u64,
-    most_elements: u64,
-}
-
-impl OfType {
-    fn add(&mut self, bytes: u64, elements: u64) {
-        self.all.add(bytes);
-        self.elements += elements;
-        self.largest_bytes = self.largest_bytes.max(bytes);
-        self.most_elements = self.most_elements.max(elements);
-    }
-
-    fn merge(&mut self, other: &OfType) {
-        self.all.merge(&other.all);
-        self.elements += other.elements;
-        self.largest_bytes = self.largest_bytes.max(other.largest_bytes);
-        self.most_elements = self.most_elements.max(other.most_elements);
-    }
-}
-
 /// What was looked at.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
@@ -140,7 +92,7 @@ struct Round {
     left: [Sum; LEFT.len()],
     idle: [Sum; IDLE.len()],
     unread: Sum,
-    types: [OfType; TYPES.len()],
+    largest_string_bytes: u64,
 }
 
 impl Round {
@@ -158,8 +110,9 @@ impl Round {
         if !item.fetched() {
             self.unread.add(bytes);
         }
-        let (number, elements) = type_and_len(item);
-        self.types[number].add(bytes, elements);
+        if !item.is_collection() {
+            self.largest_string_bytes = self.largest_string_bytes.max(bytes);
+        }
     }
 
     fn merge(&mut self, other: &Round) {
@@ -167,7 +120,7 @@ impl Round {
         self.left.iter_mut().zip(&other.left).for_each(|(sum, other)| sum.merge(other));
         self.idle.iter_mut().zip(&other.idle).for_each(|(sum, other)| sum.merge(other));
         self.unread.merge(&other.unread);
-        self.types.iter_mut().zip(&other.types).for_each(|(of, other)| of.merge(other));
+        self.largest_string_bytes = self.largest_string_bytes.max(other.largest_string_bytes);
     }
 }
 
@@ -184,26 +137,7 @@ pub struct AgeShare {
     pub items: f64,
 }
 
-/// What is there of one type of values.
-#[derive(Clone, Copy, Debug)]
-pub struct TypeShare {
-    /// In Redis's words.
-    pub name: &'static str,
-    /// Its part of the bytes of all items, …
-    pub share: f64,
-    /// … give or take so much.
-    pub error: f64,
-    /// Its part of the items.
-    pub items: f64,
-    /// Elements of one item in the mean: fields, members, elements; of a stream rows; of a string 1.
-    pub elements_mean: f64,
-    /// Bytes of the largest of those that were looked at, …
-    pub largest_bytes: u64,
-    /// … and elements of the one that has most of them.
-    pub most_elements: u64,
-}
-
-/// What is there, by time and by type.
+/// What is there, by time.
 #[derive(Clone, Debug)]
 pub struct Ages {
     /// Items that were looked at.
@@ -216,8 +150,8 @@ pub struct Ages {
     pub idle: [AgeShare; IDLE.len()],
     /// Those that were never read.
     pub unread: AgeShare,
-    /// By their type.
-    pub types: [TypeShare; TYPES.len()],
+    /// Bytes of the largest string of them; 0: there is none.
+    pub largest_string_bytes: u64,
 }
 
 /// Prefixes of items that were looked at, by bytes.
@@ -413,14 +347,8 @@ impl ItemSampler {
             let error = if whole { 0.0 } else { all.sampling(sum.squares, share) };
             AgeShare { within, share, error, items: sum.items as f64 / all.items as f64 }
         };
-        let of_type = |at: usize| {
-            let OfType { all: sum, elements, largest_bytes, most_elements } = round.types[at];
-            let AgeShare { within: name, share, error, items } = part(TYPES[at], &sum);
-            let elements_mean = elements as f64 / sum.items.max(1) as f64;
-            TypeShare { name, share, error, items, elements_mean, largest_bytes, most_elements }
-        };
         Some(Ages {
-            types: std::array::from_fn(of_type),
+            largest_string_bytes: round.largest_string_bytes,
             items: all.items,
             whole,
             left: std::array::from_fn(|at| part(LEFT[at].0, &round.left[at])),

@@ -19,7 +19,8 @@ use crate::memcached::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE, Slab};
 use crate::memcached::stats::{Figures, KEYS};
 use crate::memcached::text::ERROR;
 
-/// stats [settings | items | slabs | sizes | conns | memory | doctor | hotkeys | prefixes | forecast | latency | reset | detail | cachedump]
+/// stats [settings | items | slabs | sizes | conns | memory | types | doctor | hotkeys | prefixes | forecast | latency | reset | detail |
+/// cachedump]
 pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     match line.tokens.first().copied() {
         None => general(line),
@@ -34,6 +35,7 @@ pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         }
         Some(b"sizes") => put_stat(line, &"sizes_status", &"disabled"),
         Some(b"memory") => memory(line),
+        Some(b"types") => types(line),
         Some(b"doctor") => doctor(line),
         Some(b"hotkeys") if !line.cx.shared.settings.dump => {
             return refuse(line, b"CLIENT_ERROR stats hotkeys not allowed\r\n");
@@ -96,6 +98,13 @@ fn memory(line: &mut Line<'_, '_, '_, '_>) {
     put_stat(line, &"held", &totals.held_bytes);
     for (name, _, bytes) in ledger.uses() {
         put_stat(line, &format_args!("use:{name}"), &bytes);
+    }
+}
+
+/// What there is of each type of values.
+fn types(line: &mut Line<'_, '_, '_, '_>) {
+    for of in figures::of_types(line.cx) {
+        of.each(&mut |name, value| put_stat(line, &format_args!("{}:{name}", of.name), &value));
     }
 }
 

@@ -7,8 +7,8 @@ use larder_store::DATABASES;
 
 use super::config::policy;
 use crate::core::counters::Counter;
-use crate::core::figures::row_sums;
 use crate::core::figures::table::Figure;
+use crate::core::figures::{of_types, row_sums};
 use crate::core::findings::find_for;
 use crate::core::traffic::{Parts, Shares, parts};
 use crate::redis::call::{Call, NAME_NS, few_names, is};
@@ -19,7 +19,7 @@ use crate::redis::keys::scan::Sample;
 use crate::redis::reply::put_verbatim;
 use crate::redis::table::in_use;
 
-/// Sections in their order; those from `MORE` on only when asked for, and the last five only by their names.
+/// Sections in their order; those from `MORE` on only when asked for, and the last six only by their names.
 const SECTIONS: &[&str] = &[
     "server",
     "clients",
@@ -38,10 +38,11 @@ const SECTIONS: &[&str] = &[
     "prefixes",
     "forecast",
     "latency",
+    "types",
     "findings",
 ];
 const MORE: usize = 11;
-const ALL: usize = SECTIONS.len() - 5;
+const ALL: usize = SECTIONS.len() - 6;
 
 struct Page {
     text: String,
@@ -105,6 +106,7 @@ pub(crate) fn info(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
             }
             "forecast" => forecast(call, &mut page),
             "latency" => stages(call, &mut page),
+            "types" => types(call, &mut page),
             "findings" => findings(call, &mut page),
             _ => latencies(call, &mut page),
         }
@@ -153,6 +155,20 @@ fn stages(call: &Call<'_, '_, '_>, page: &mut Page) {
         });
         page.line(&format!("latency_{}_{}", times.protocol, times.stage), text);
     });
+}
+
+/// Larder's own: what there is of each type of values.
+fn types(call: &Call<'_, '_, '_>, page: &mut Page) {
+    page.section("Types");
+    for of in of_types(call.cx) {
+        let mut text = String::new();
+        of.each(&mut |name, value| {
+            let between = if text.is_empty() { "" } else { "," };
+            // Writing into a string cannot fail.
+            let _ = write!(text, "{between}{name}={value}");
+        });
+        page.line(&format!("type_{}", of.name), text);
+    }
 }
 
 /// Larder's own: what its operator should know, what matters most first.

@@ -13,6 +13,7 @@ const MOST_MS: u64 = 60_000;
 /// Lines of memcached's text that are more than a look at a key.
 const LINES: &[&str] = &[
     "stats memory",
+    "stats types",
     "stats doctor",
     "stats hotkeys",
     "stats latency",
