@@ -33,6 +33,10 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// All of them, each in the place of its number.
+    pub const ALL: [Cause; 5] =
+        [Cause::Work, Cause::Processor, Cause::PageFault, Cause::Stopped, Cause::Unknown];
+
     /// In a word, as it is told.
     pub fn name(self) -> &'static str {
         match self {
@@ -103,6 +107,15 @@ pub struct Stall {
     pub cause: Cause,
 }
 
+/// Stalls of one cause, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OfCause {
+    /// How many there were.
+    pub count: u64,
+    /// How long they took together.
+    pub took_us: u64,
+}
+
 /// The last stalls.
 #[derive(Debug, Default)]
 pub struct Stalls(Mutex<Last>);
@@ -112,6 +125,8 @@ struct Last {
     stalls: VecDeque<Stall>,
     /// All that there were.
     count: u64,
+    /// The same by their causes, as in [`Cause::ALL`].
+    by_cause: [OfCause; Cause::ALL.len()],
 }
 
 impl Stalls {
@@ -123,6 +138,15 @@ impl Stalls {
         }
         last.stalls.push_back(stall);
         last.count += 1;
+        let of_cause = &mut last.by_cause[stall.cause as usize];
+        of_cause.count += 1;
+        of_cause.took_us += stall.took_us;
+    }
+
+    /// All that there were, by their causes.
+    pub fn by_cause(&self) -> [(Cause, OfCause); Cause::ALL.len()] {
+        let last = self.last();
+        Cause::ALL.map(|cause| (cause, last.by_cause[cause as usize]))
     }
 
     /// Those that are kept, the last one first.
@@ -170,6 +194,20 @@ mod tests {
         assert_eq!(cause(10, 0, 5), Cause::Work, "faults that took little");
         assert_eq!(cause(9, 9, 1), Cause::PageFault);
         assert_eq!(cause(9, 9, 0), Cause::Stopped);
+    }
+
+    #[test]
+    fn stalls_are_counted_by_their_causes() {
+        let stalls = Stalls::default();
+        for (at, cause) in Cause::ALL.into_iter().enumerate() {
+            assert_eq!(cause as usize, at, "{cause:?}");
+            for nth in 0..=at as u64 {
+                stalls.add(Stall { at: nth, worker: 0, took_us: 10_000, cause });
+            }
+        }
+        for (at, (cause, of_cause)) in (1..).zip(stalls.by_cause()) {
+            assert_eq!(of_cause, OfCause { count: at, took_us: 10_000 * at }, "{cause:?}");
+        }
     }
 
     #[test]

@@ -382,11 +382,22 @@ fn what_workers_take_and_what_holds_them_up_is_told() {
         assert!(of("cpu") > 0.0 && of("run_delay") >= 0.0, "{worker}");
     }
     // Upkeep is due within a quarter of a second, whatever clients do.
-    let stalls = web.metrics("").series["larder_stalls_total"];
+    let told = || {
+        let series = web.metrics("").series;
+        ["stalls_total", "stalls_by_cause_total{cause=", "stall_seconds_total{cause="].map(|what| {
+            let of = series.iter().filter(|(name, _)| name.starts_with(&format!("larder_{what}")));
+            of.map(|(_, value)| value).sum::<f64>()
+        })
+    };
+    let [stalls, by_cause, seconds] = told();
     web.stop_for(Duration::from_millis(600));
     let began = Instant::now();
-    while web.metrics("").series["larder_stalls_total"] <= stalls {
-        assert!(began.elapsed() < PATIENCE, "it stood for 600 ms");
+    loop {
+        let now = told();
+        if now[0] > stalls && now[1] > by_cause && now[2] > seconds + 0.1 {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "it stood for 600 ms: {now:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
     let (code, said) = web.doctor(&[]);

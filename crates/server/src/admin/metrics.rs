@@ -185,6 +185,28 @@ const METRICS: &[Metric] = &[
             }
         },
     },
+    Metric {
+        name: "larder_stalls_by_cause_total",
+        kind: Kind::Counter,
+        labels: &["cause"],
+        help: "The stalls of `larder_stalls_total`, by what held the worker up: its own work, others that had its processor (no-processor), memory that was read from a disk (page-fault), the system, which kept it waiting or had stopped it (stopped).",
+        tell: |seen, family| {
+            for (cause, stalls) in seen.routes.hub.stalls.by_cause() {
+                family.put(&[("cause", cause.name())], Sample::Whole(stalls.count));
+            }
+        },
+    },
+    Metric {
+        name: "larder_stall_seconds_total",
+        kind: Kind::Counter,
+        labels: &["cause"],
+        help: "How long these stalls took.",
+        tell: |seen, family| {
+            for (cause, stalls) in seen.routes.hub.stalls.by_cause() {
+                family.put(&[("cause", cause.name())], Sample::Micros(stalls.took_us));
+            }
+        },
+    },
     counter(
         "larder_http_requests_total",
         "Requests to this listener that were understood.",

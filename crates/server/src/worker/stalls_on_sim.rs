@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::hub::Hub;
 use crate::log::Log;
 use crate::mailbox::Mailbox;
-use crate::stalls::{Cause, Stall};
+use crate::stalls::{Cause, OfCause, Stall};
 
 fn worker() -> Worker<Sim> {
     let config = Config { threads: 1, ..Config::default() };
@@ -51,6 +51,8 @@ fn a_turn_of_20_ms_is_always_noted_and_one_below_10_ms_never() {
             (nth, Stall { at, worker: 0, took_us: 20_000, cause: Cause::Unknown })
         );
         assert_eq!(counted(&worker), nth as u64);
+        let of_cause = OfCause { count: nth as u64, took_us: 20_000 * nth as u64 };
+        assert_eq!(worker.hub.stalls.by_cause()[Cause::Unknown as usize], (Cause::Unknown, of_cause));
     }
 }
 
