@@ -216,7 +216,7 @@ const METRICS: &[Metric] = &[
     ),
     counter(
         "larder_http_wrong_passwords_total",
-        "Requests to this listener with a wrong password (`--http-auth-file`).",
+        "Requests to this listener with a wrong password.",
         |seen, family| {
             family.put(&[], Sample::Whole(seen.routes.wrong_passwords));
         },

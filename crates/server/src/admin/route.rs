@@ -311,7 +311,46 @@ impl Routes {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
+    use larder_store::Store;
+
     use super::*;
+    use crate::admin::http::{Parsed, parse};
+    use crate::clock::Clock;
+    use crate::config::Config;
+    use crate::log::Log;
+
+    fn routes(config: Config) -> Routes {
+        let store = Store::new(crate::store_config(&config)).expect("a store");
+        let clock = Clock::Machine { started: Instant::now() };
+        Routes::new(Arc::new(Hub::new(config, store, Vec::new(), Log::default(), clock).expect("wakers")))
+    }
+
+    #[test]
+    fn names_of_keys_are_shown_to_those_who_may_list_them_unless_they_are_to_be_hidden() {
+        let config = |http_hide_keys: bool, dump: bool| Config {
+            threads: 1,
+            http_hide_keys,
+            dump,
+            ..Config::default()
+        };
+        for (config, reader, hidden) in [
+            (config(false, true), Rights::Keys, false),
+            (config(false, true), Rights::Figures, true),
+            (config(true, true), Rights::Keys, true),
+            (config(false, false), Rights::Keys, true),
+        ] {
+            let mut routes = routes(config);
+            for place in ["hotkeys", "prefixes", "slow"] {
+                let head = format!("GET /api/v1/{place} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+                let Parsed::Whole(request) = parse(head.as_bytes()) else { panic!("{head}") };
+                let answer = routes.answer(&request, reader, true);
+                let line = format!("\"keys_hidden\":{hidden}");
+                assert!(answer.body.contains(&line), "{place}: {}", answer.body);
+            }
+        }
+    }
 
     fn wanted(query: &str) -> Result<Wanted, Status> {
         Query(pairs(query)?).wanted()
