@@ -21,7 +21,8 @@
 
   const get = async path => {
     try {
-      const response = await fetch(path, { cache: 'no-store', credentials: 'same-origin', redirect: 'error' });
+      // From the origin: a page that was opened with its user and password in the address may ask for nothing beside itself else.
+      const response = await fetch(location.origin + path, { cache: 'no-store', credentials: 'same-origin', redirect: 'error' });
       if (!response.ok) throw new Unanswered(`${path}: ${response.status}`);
       return await response.json();
     } catch (error) {
