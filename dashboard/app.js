@@ -492,6 +492,15 @@
     number('99 % now within', row => row.p99, Latency.time),
     number('99 % within, at worst', row => row.worst, Latency.time),
   ]);
+  const micros = us => Latency.time(us * 1e3);
+  table('protocols-table', 'The same since the start, by protocol', [
+    text('protocol', row => row.protocol),
+    text('stage', row => row.stage),
+    number('timed', row => row.count),
+    number('median', row => row.p50_us, micros),
+    number('99 % within', row => row.p99_us, micros),
+    number('99.9 % within', row => row.p999_us, micros),
+  ]);
   const showLatency = async () => {
     const { step, choice } = state, since = latency.story.last === undefined ? '' : `&since=${latency.story.last}`;
     let told = await get(`/api/v1/latency?step=${step}${since}`);
@@ -499,6 +508,7 @@
     if (choice !== state.choice) return;
     latency.show(told, LEVELS[step]);
     tables['latency-table'].show(latency.story.summary());
+    tables['protocols-table'].show(told.since_start.filter(row => row.count > 0));
   };
 
   // ---- Hot keys

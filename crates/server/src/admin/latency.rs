@@ -11,7 +11,9 @@ use std::fmt::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use larder_commands::{Host, StageTimes};
 use larder_eventloop::Millis;
+use serde_json::{Value, json};
 
 use super::api::put_list;
 use super::http::{Answer, JSON, Status};
@@ -140,8 +142,23 @@ pub fn told(routes: &Routes, query: &Query) -> Result<Answer, Status> {
         put_list(&mut text, columns().map(|column| f64::from(column.p99).trunc()));
         text.push_str("]}");
     }
-    text.push_str("}}\n");
+    let mut rows = Vec::new();
+    routes.hub.stage_times(&mut |times| rows.push(row_of(times)));
+    let _ = writeln!(text, "}},\"since_start\":{}}}", Value::from(rows));
     Ok(Answer::ok(JSON, text))
+}
+
+/// Times of one stage of one protocol since the start, as `stats latency` tells them.
+fn row_of(times: &StageTimes) -> Value {
+    let [median, p99, p999] = times.quantiles_us;
+    json!({
+        "protocol": times.protocol,
+        "stage": times.stage,
+        "count": times.count,
+        "p50_us": median,
+        "p99_us": p99,
+        "p999_us": p999,
+    })
 }
 
 #[cfg(test)]

@@ -352,6 +352,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn times_are_told_by_stage_and_by_protocol() {
+        let head = "GET /api/v1/latency HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let Parsed::Whole(request) = parse(head.as_bytes()) else { panic!("{head}") };
+        let mut routes = routes(Config { threads: 1, ..Config::default() });
+        let answer = routes.answer(&request, Rights::Figures, true);
+        let told: serde_json::Value = serde_json::from_str(&answer.body).expect("JSON");
+        let rows = told["since_start"].as_array().expect("rows").iter();
+        let rows: Vec<[&serde_json::Value; 3]> =
+            rows.map(|row| ["protocol", "stage", "count"].map(|name| &row[name])).collect();
+        let mut expected = Vec::new();
+        for protocol in ["memcached", "redis"] {
+            for stage in ["queue", "service", "reply"] {
+                assert!(told["stages"][stage].is_object(), "{told}");
+                expected.push([protocol.into(), stage.into(), serde_json::Value::from(0)]);
+            }
+        }
+        assert_eq!(rows, expected.iter().map(|row| row.each_ref()).collect::<Vec<_>>());
+    }
+
     fn wanted(query: &str) -> Result<Wanted, Status> {
         Query(pairs(query)?).wanted()
     }

@@ -438,6 +438,12 @@ fn times_of_requests_are_told_in_three_parts_that_add_up_to_no_more_than_a_clien
     let median_wait = waits[waits.len() / 2];
     let told = json(&web, "/api/v1/latency");
     let receives: u64 = told["receives"].as_array().expect("counts").iter().filter_map(Value::as_u64).sum();
+    let since_start = told["since_start"].as_array().expect("rows");
+    assert_eq!(since_start.len(), 6, "{told}");
+    for row in since_start {
+        let some = row["count"].as_u64().is_some_and(|count| count > 0);
+        assert_eq!(some, row["protocol"] == "memcached", "{row}");
+    }
     // A dozen turns in a row, ten times a second: all of so few.
     assert!(receives > waits.len() as u64 / 4, "{receives} of {}", waits.len());
     let points = told["end_ms"].as_array().expect("points").len();
