@@ -44,7 +44,6 @@ use larder_tls::SCRATCH_BYTES;
 pub use metrics::markdown;
 
 use crate::certificates::Certificates;
-use crate::config::Config;
 use crate::hub::Hub;
 use crate::listen::HttpHost;
 use access::{Access, Admission, Readers, network_of};
@@ -149,7 +148,7 @@ impl HttpServer {
         poller.add(&listener, LISTENER, Interest::Read)?;
         poller.add(waker, WOKEN, Interest::Read)?;
         Ok(HttpServer {
-            access: access(&hub.config, listener.local_addr()?.ip()),
+            access: access(&hub, listener.local_addr()?.ip()),
             routes: Routes::new(Arc::clone(&hub)),
             hub,
             listener,
@@ -350,14 +349,21 @@ impl HttpServer {
 }
 
 /// Which requests are answered by a listener at this address.
-fn access(config: &Config, address: IpAddr) -> Access {
+fn access(hub: &Hub, address: IpAddr) -> Access {
+    let names = hub.config.http_host.as_ref().map(HttpHost::names).unwrap_or_default();
+    Access::new(Hosts { addresses: !address.is_loopback(), names }, readers(hub, address))
+}
+
+/// Who may see the page of a listener at this address.
+fn readers(hub: &Hub, address: IpAddr) -> Readers {
+    let clients_have_tls = hub.listeners.iter().any(|listener| listener.tls.is_some());
     let beyond = !address.is_loopback();
-    let names = config.http_host.as_ref().map(HttpHost::names).unwrap_or_default();
-    let readers = match &config.http_users[..] {
-        [] => Readers::Clients { beyond },
-        users => Readers::Own(larder_commands::Access::new(None, users, false)),
-    };
-    Access::new(Hosts { addresses: beyond, names }, readers)
+    Readers::of(&hub.config.http_users, beyond, clients_have_tls && !hub.config.http_tls)
+}
+
+/// What is warned of at the start of a listener at this address, which other machines reach.
+pub fn warning(hub: &Hub, address: IpAddr) -> Option<&'static str> {
+    readers(hub, address).warning(hub.shared.access(), hub.config.http_tls)
 }
 
 /// Where the page is, as people write it, by TLS or not.

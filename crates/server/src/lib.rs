@@ -236,18 +236,15 @@ pub fn serve(config: Config) -> Result<(), Failure> {
             "--requirepass is ignored: --aclfile has a line for the default user, whose passwords are those of that line"
         );
     }
-    if let Some(http) = http.as_ref().filter(|http| !http.address.ip().is_loopback()) {
-        if config.http_users.is_empty() && !config.asks() {
-            let address = http.address;
-            tracing::warn!(%address, "other machines are shown /metrics and /healthz; the page needs --http-auth-file");
-        } else if !config.http_tls {
-            tracing::warn!(address = %http.address, "passwords for HTTP cross the network in the clear");
-        }
-    }
     let started = Instant::now();
     let hub = Hub::new(config, store, listeners, log, Clock::Machine { started });
     let hub = hub.map_err(|error| format!("cannot start: {error}"))?;
     let hub = Arc::new(Hub { certificates, ..hub });
+    if let Some(http) = http.as_ref().filter(|http| !http.address.ip().is_loopback())
+        && let Some(warning) = admin::warning(&hub, http.address.ip())
+    {
+        tracing::warn!(address = %http.address, "{warning}");
+    }
     if http.is_some() {
         // Before workers begin: so that each samples from its first request on.
         hub.shared.show_traffic(&hub.store, hub.config.threads as u32, 0);

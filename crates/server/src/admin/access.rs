@@ -12,7 +12,8 @@
 //!
 //! Users are those of `--http-auth-file`, who are shown all; without that file they are the clients' own, as they are at that
 //! moment, who are shown what their rules let them ask for ([`Rights`]). Then on this machine a password is asked for as long
-//! as clients have to say one, and where others reach the listener in any case.
+//! as clients have to say one, and where others reach the listener in any case. There the clients' own are nobody if clients
+//! have a port that speaks TLS and the listener speaks none: their passwords would cross the network in the clear here.
 //!
 //! So a network has two guesses a second, however many connections it has and whether or not it waits for the answer.
 //! Nothing waits here: the connection is told when its time comes, and others have their turn meanwhile. Time comes as an
@@ -23,7 +24,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use larder_commands::{Access as Users, Rights};
+use larder_commands::{Access as Users, Digest, Rights};
 use larder_eventloop::Millis;
 
 use super::http::{Hosts, Request, Status};
@@ -49,6 +50,36 @@ pub enum Readers {
         beyond: bool,
     },
 }
+
+impl Readers {
+    /// These of a listener's own, or the clients', if there are none. `beyond`: other machines reach it; `lacks_tls`: clients
+    /// have a port that speaks TLS, which says that others read the network, and the listener speaks none.
+    pub fn of(own: &[(String, Digest)], beyond: bool, lacks_tls: bool) -> Readers {
+        if own.is_empty() && !(beyond && lacks_tls) {
+            Readers::Clients { beyond }
+        } else {
+            Readers::Own(Users::new(None, own, false))
+        }
+    }
+
+    /// What is warned of at the start of a listener that other machines reach; `clients`: the users of the clients.
+    pub fn warning(&self, clients: &Users, speaks_tls: bool) -> Option<&'static str> {
+        match self {
+            Readers::Own(users) if users.has_passwords() => (!speaks_tls).then_some(WARNING_OWN),
+            Readers::Clients { .. } if clients.has_passwords() => (!speaks_tls).then_some(WARNING_CLIENTS),
+            Readers::Own(_) => Some(WARNING_CLOSED),
+            Readers::Clients { .. } => Some(WARNING_NOBODY),
+        }
+    }
+}
+
+const WARNING_OWN: &str = "passwords for HTTP cross the network in the clear";
+const WARNING_CLIENTS: &str =
+    "passwords of clients cross the network in the clear where they are given by HTTP";
+const WARNING_CLOSED: &str =
+    "others see /metrics and /healthz; where clients have TLS the page needs --http-tls or --http-auth-file";
+const WARNING_NOBODY: &str =
+    "others are shown /metrics and /healthz; the page needs a user with a password (--http-auth-file)";
 
 /// What becomes of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,6 +319,33 @@ mod tests {
                 assert_eq!(beside(&open, &mut access, &line, 2), now, "{beyond} {line}");
             }
             assert_eq!(access.failed(), 1);
+        }
+    }
+
+    #[test]
+    fn passwords_of_clients_who_have_tls_are_not_asked_for_where_others_read_them() {
+        let (nobody, clients) = (Users::default(), users());
+        let own = [("ann".to_owned(), "secret".into())];
+        let refused = Admission::Refused(Status::Forbidden);
+        for (beyond, lacks_tls, asked) in
+            [(false, false, ALL), (false, true, ALL), (true, false, ALL), (true, true, refused)]
+        {
+            let mut access = with(Readers::of(&[], beyond, lacks_tls));
+            assert_eq!(beside(&clients, &mut access, &basic("bo:other"), 0), asked, "{beyond} {lacks_tls}");
+            let mut access = with(Readers::of(&own, beyond, lacks_tls));
+            assert_eq!(beside(&clients, &mut access, &basic("ann:secret"), 0), ALL, "{beyond} {lacks_tls}");
+        }
+        for (users, lacks_tls, clients, warning, by_tls) in [
+            (&own[..], true, &nobody, WARNING_OWN, None),
+            (&own[..], false, &clients, WARNING_OWN, None),
+            (&own[..0], false, &clients, WARNING_CLIENTS, None),
+            (&own[..0], false, &nobody, WARNING_NOBODY, Some(WARNING_NOBODY)),
+            (&own[..0], true, &clients, WARNING_CLOSED, Some(WARNING_CLOSED)),
+            (&own[..0], true, &nobody, WARNING_CLOSED, Some(WARNING_CLOSED)),
+        ] {
+            let readers = Readers::of(users, true, lacks_tls);
+            assert_eq!(readers.warning(clients, false), Some(warning));
+            assert_eq!(readers.warning(clients, true), by_tls);
         }
     }
 

@@ -360,7 +360,9 @@ impl Answer {
 /// What helps where a password is needed and no user has one, or the user has no right.
 const FORBIDDEN: &str = "\
 Only /metrics and /healthz are shown here. The rest needs the password of a user: of --http-auth-file, or without that option
-of one of the clients' users (--requirepass-file, --auth-file, --aclfile) that may call INFO and CLIENT LIST.
+of one of the clients' users (--requirepass-file, --auth-file, --aclfile) that may call INFO and CLIENT LIST. Where other
+machines reach this port and clients have a TLS port, it needs that option or --http-tls: here passwords cross the network in
+the clear.
 ";
 
 /// Nothing here is to be kept, run, framed, or read by other sites.

@@ -91,7 +91,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "http-host",
-            "address that --http-port is listened on. Other machines are shown /metrics and /healthz alone, unless users have passwords (--http-auth-file). Nothing is encrypted without --http-tls",
+            "address that --http-port is listened on. Other machines are shown /metrics and /healthz alone, unless users have passwords (--http-auth-file; without it those of the clients, if these have no TLS port or --http-tls is given). Nothing is encrypted without --http-tls",
         )
     },
     Row {

@@ -137,6 +137,19 @@ fn a_port_of_other_machines_without_a_password_is_told() {
 }
 
 #[test]
+fn what_others_are_shown_by_http_and_whose_passwords_they_see_is_told() {
+    const NOBODY: &str = "the page needs a user with a password (--http-auth-file)";
+    const CLIENTS: &str = "passwords of clients cross the network in the clear where they are given by HTTP";
+    let open = ["-l", "127.0.0.1", "--redis-port", "0", "--http-port", FREE, "--http-host", "0.0.0.0"];
+    // The default user needs none, and another has one: who knows it is shown the page.
+    let user = ["--acl-user", "app on >pw ~* &* +@all"];
+    for (options, told, other) in [(&user[..0], NOBODY, CLIENTS), (&user[..], CLIENTS, NOBODY)] {
+        let said = Started::new(&[&open[..], options].concat()).end_when_said(told);
+        assert!(!said.contains(other), "{said}");
+    }
+}
+
+#[test]
 fn a_log_that_nobody_reads_stops_nobody() {
     let server = Started::new(&["-l", "127.0.0.1", "--redis-port", "0", "-vv"]);
     for _ in 0..CONNECTIONS {
