@@ -83,9 +83,9 @@ pub struct Request<'a> {
     pub host: Option<&'a str>,
     /// The value of `Authorization`.
     pub authorization: Option<&'a [u8]>,
-    /// A browser says that a page of another origin asks for it (`Sec-Fetch-Site`), and not in order to show it in a window
-    /// of its own. No page can say otherwise. Browsers say it on `localhost` and loopback addresses, and through a proxy with
-    /// TLS.
+    /// A browser says that a page of another origin asks for it (`Sec-Fetch-Site`, `Origin`), and not in order to show it in a
+    /// window of its own. No page can say otherwise. Browsers say the first on `localhost` and loopback addresses, and through a
+    /// proxy with TLS; to other plain addresses the second alone, of what a script may read and of WebSockets.
     pub cross_site: bool,
     /// The connection stays.
     pub stays: bool,
@@ -156,6 +156,8 @@ struct Fields<'a> {
     /// It says `Connection: keep-alive`.
     keeps: bool,
     body: bool,
+    /// The origin of the page that asks, where it is said.
+    origin: Option<&'a [u8]>,
     /// A page of another origin asks.
     foreign: bool,
     /// It is a link that is followed, …
@@ -190,6 +192,8 @@ impl<'a> Fields<'a> {
                 fields.body |= line.value.trim_ascii() != b"0";
             } else if is("transfer-encoding") {
                 fields.body = true;
+            } else if is("origin") {
+                fields.foreign |= fields.origin.replace(line.value).is_some();
             } else if is("sec-fetch-site") {
                 // `none`: a person has typed the address.
                 fields.foreign |= ![&b"same-origin"[..], b"none"].contains(&line.value.trim_ascii());
@@ -203,7 +207,16 @@ impl<'a> Fields<'a> {
     }
 
     fn cross_site(&self) -> bool {
-        self.foreign && !(self.navigates && self.fills_window)
+        let foreign = self.foreign || self.origin.is_some_and(|origin| !self.is_own(origin));
+        foreign && !(self.navigates && self.fills_window)
+    }
+
+    /// Whether an `Origin` is the host that is asked, which a proxy with TLS may be.
+    fn is_own(&self, origin: &[u8]) -> bool {
+        let origin = origin.trim_ascii();
+        let of = origin.strip_prefix(b"http://").or_else(|| origin.strip_prefix(b"https://"));
+        let host = self.host.map(|host| host.trim_ascii().as_bytes());
+        of.zip(host).is_some_and(|(of, host)| of.eq_ignore_ascii_case(host))
     }
 
     /// Whether the connection stays.
@@ -490,6 +503,23 @@ mod tests {
         }
         assert!(cross_site("Sec-Fetch-Site: cross-site\r\n"));
         assert!(cross_site("Sec-Fetch-Site: same-origin\r\nSec-Fetch-Site: cross-site\r\n"));
+        // To plain addresses of other machines browsers say the origin alone.
+        for (origin, is_foreign) in [
+            ("http://localhost", false),
+            ("https://LOCALHOST", false),
+            ("http://localhost:80", true),
+            ("http://evil.example", true),
+            ("http://localhost.evil.example", true),
+            ("ftp://localhost", true),
+            ("localhost", true),
+            ("null", true),
+            ("", true),
+        ] {
+            assert_eq!(cross_site(&format!("Origin: {origin}\r\n")), is_foreign, "{origin}");
+        }
+        assert!(cross_site("Origin: http://localhost\r\nOrigin: http://localhost\r\n"));
+        let socket = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+        assert!(cross_site(&format!("{socket}Origin: http://evil.example\r\n")));
     }
 
     #[test]
