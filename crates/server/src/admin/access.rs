@@ -6,7 +6,7 @@
 //! a request ─ open place, or no password is asked for ──► Granted
 //!             no password ──► 401 (403 where no user has one)
 //!             a password, and its network gave a wrong one within PAUSE_MS ──► Later: it is looked at after that
-//!             the right one ──► Granted, or 403 where its user has no right to figures
+//!             the right one ──► Granted, or 401 where its user has no right to figures, so that a browser asks for another
 //!             a wrong one ──► Wrong: 401 after PAUSE_MS
 //! ```
 //!
@@ -152,8 +152,12 @@ impl Access {
             return Admission::Later(until);
         }
         match reader_of(users, authorization) {
-            Some(Rights::None) => Admission::Refused(Status::Forbidden),
-            Some(rights) => Admission::Granted(rights),
+            // What is shown to whoever says nothing is shown to a user, too.
+            Some(rights) => match rights.max(unasked) {
+                // A browser keeps what is answered by anything else, and asks for no other user.
+                Rights::None => Admission::Refused(Status::Unauthorized),
+                rights => Admission::Granted(rights),
+            },
             None => Admission::Wrong(self.failures.note(network, now)),
         }
     }

@@ -26,9 +26,9 @@ pub enum Status {
     Ok,
     /// It is not understood.
     BadRequest,
-    /// It needs a user's password, and has none or a wrong one.
+    /// It needs a user's password, and has none, a wrong one, or that of a user who may not see it.
     Unauthorized,
-    /// It needs the password of a user, and no user has one, or this user may not see it.
+    /// It needs the password of a user, and no user has one.
     Forbidden,
     /// Another site's page asks.
     CrossSite,
@@ -337,6 +337,7 @@ impl Answer {
     pub fn refusal(status: Status) -> Answer {
         let more = match status {
             Status::Forbidden => FORBIDDEN,
+            Status::Unauthorized => UNAUTHORIZED,
             _ => "",
         };
         Answer { status, content_type: TEXT, body: format!("{}\n{more}", status.line()).into() }
@@ -370,7 +371,13 @@ impl Answer {
     }
 }
 
-/// What helps where a password is needed and no user has one, or the user has no right.
+/// What helps where a password is needed.
+const UNAUTHORIZED: &str = "\
+This needs the password of a user: of --http-auth-file, or without that option of one of the clients' users that may call INFO
+and CLIENT LIST.
+";
+
+/// What helps where it is needed and no user has one.
 const FORBIDDEN: &str = "\
 Only /metrics and /healthz are shown here. The rest needs the password of a user: of --http-auth-file, or without that option
 of one of the clients' users (--requirepass-file, --auth-file, --aclfile) that may call INFO and CLIENT LIST. Where other

@@ -5,8 +5,8 @@ use super::{Access, DEFAULT_USER};
 use crate::core::acl::user::User;
 use crate::core::acl::verbs::Verb;
 
-/// What may be shown of the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What may be shown of the server, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rights {
     /// Nothing.
     None,

@@ -393,6 +393,27 @@ fn the_page_is_shown_to_users_of_clients_where_it_has_none_of_its_own() {
 }
 
 #[test]
+fn a_user_is_shown_what_its_rights_are_and_no_less_than_nobody() {
+    // `app:pw` and `seer:pw`.
+    const APP: &str = "Authorization: Basic YXBwOnB3\r\n";
+    const SEER: &str = "Authorization: Basic c2Vlcjpwdw==\r\n";
+    let users = ["--acl-user", "app on >pw -@all", "--acl-user", "seer on >pw -@all +info +client|list"];
+    let told = |web: &Web, lines: &str| refused(web, &head("/api/v1/now", "localhost", lines));
+    let closed = Web::start(&[&["-t", "1", "--requirepass", "secret"][..], &users].concat());
+    // It is asked for another user, as often as it comes: the password was right.
+    for _ in 0..2 {
+        assert!(told(&closed, APP).starts_with("401"), "{}", told(&closed, APP));
+    }
+    assert!(told(&closed, SEER).starts_with("200"));
+    assert_eq!(closed.metrics("?family=larder").series["larder_http_wrong_passwords_total"], 0.0);
+    let default = ["-t", "1", "--acl-user", "default on nopass -@all +info +client|list"];
+    let open = Web::start(&[&default[..], &users].concat());
+    for lines in ["", APP, SEER] {
+        assert!(told(&open, lines).starts_with("200"), "{lines}: {}", told(&open, lines));
+    }
+}
+
+#[test]
 fn those_who_guess_passwords_keep_no_scraper_waiting() {
     let users = Temporary::new("http-guesses", "ann:secret\n");
     let web = Web::start(&["-t", "1", "--http-auth-file", users.path()]);
