@@ -1,9 +1,9 @@
 //! The HTTP listener: metrics, what else a monitor asks, and a page that shows it.
 //!
 //! A thread of its own, which is no worker: it reads counters that workers write, and takes no lock that a request
-//! waits for. It answers one request at a time and rests thereafter, so that a client that asks without end has a quarter of
-//! a core at most. There are few connections; one more takes the place of one of the network
-//! that has most.
+//! waits for, but that of the users, for as long as it takes to clone an `Arc` (`AUTH` waits for it). It answers one request at
+//! a time and rests thereafter, so that a client that asks without end has a quarter of a core at most. There are few
+//! connections; one more takes the place of one of the network that has most.
 //!
 //! - `http`: heads and answers; `client`: a connection; `channel`: its bytes, plain or by TLS
 //! - `access`: which requests are answered; `route`: what is where

@@ -122,7 +122,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/ages",
-        help: "how long what is there has left, and how long it was not read, by a look at some thousand items",
+        help: "how long what is there has left and was not read, by a look at some thousand items; types of values",
         tell: |routes, _| Ok(traffic::ages(routes)),
     },
     Route {

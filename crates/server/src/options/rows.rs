@@ -76,7 +76,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "http-port",
-            "port of this machine where a browser shows figures (/) and monitors ask for them (/metrics, /healthz, /api/v1); 0 listens on none, -1 on a free one. The default port may be taken: the server says so and goes on",
+            "port of this machine where a browser shows figures (/) and monitors ask for them (/metrics, /healthz, /api/v1); 0 listens on none, -1 on a free one. The default port may be taken: the server says so and goes on. Where clients need a password, / and /api/v1 ask for it",
         )
     },
     Row {

@@ -10,7 +10,8 @@ use crate::core::acl::verbs::Verb;
 pub enum Rights {
     /// Nothing.
     None,
-    /// Figures and clients, but no names of keys: the user may call `INFO` and `CLIENT LIST`.
+    /// Figures, clients, settings, and slow commands without their words, but no names of keys: the user may call `INFO` and
+    /// `CLIENT LIST`.
     Figures,
     /// All of it: the user may call `KEYS`, too.
     Keys,
