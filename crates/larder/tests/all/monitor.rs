@@ -352,6 +352,43 @@ fn one_screen_says_what_a_server_does_in_either_protocol() {
 }
 
 #[test]
+fn what_there_is_of_each_type_is_told_alike_wherever_it_is() {
+    let web = Web::start(&["-t", "1"]);
+    let (mut redis, mut text) = (web.redis(), web.text());
+    for line in ["SET s string", "SADD set a b c", "HSET hash f v"] {
+        redis.ask(&format!("{line}\r\n"));
+    }
+    // The largest string is known when some were looked at.
+    let began = Instant::now();
+    let stats = loop {
+        let stats = text.until("stats types\r\n", "END\r\n");
+        if stats.contains("STAT string:largest_bytes ") {
+            break stats;
+        }
+        assert!(began.elapsed() < PATIENCE, "{stats}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let of = |kind: &str, what: &str| -> Option<f64> {
+        let name = format!("STAT {kind}:{what} ");
+        stats.lines().find_map(|line| line.strip_prefix(&name)).map(|value| value.parse().expect("a number"))
+    };
+    let series = web.metrics("?family=larder").series;
+    let ages = page::json(&web, "/api/v1/ages");
+    let rows = ages["types"].as_array().expect("a list");
+    assert_eq!(rows.len(), 3, "{ages}");
+    for (kind, elements) in [("string", 1.0), ("set", 3.0), ("hash", 1.0)] {
+        assert_eq!((of(kind, "items"), of(kind, "elements")), (Some(1.0), Some(elements)), "{kind}");
+        let row = rows.iter().find(|row| row["type"] == kind).expect("a row");
+        for what in ["items", "elements", "bytes", "largest_bytes", "most_elements"] {
+            let expected = of(kind, what);
+            assert_eq!(row[what].as_f64(), expected, "{kind}: {what}");
+            let metric = format!("larder_type_{what}{{type=\"{kind}\"}}");
+            assert_eq!(series.get(&metric).copied(), expected, "{metric}");
+        }
+    }
+}
+
+#[test]
 fn what_workers_take_and_what_holds_them_up_is_told() {
     let web = Web::start(&["-t", "2", "-L", "-f", "1.5"]);
     let mut text = web.text();
