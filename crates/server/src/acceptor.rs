@@ -307,11 +307,11 @@ impl<E: Entrance> Acceptor<E> {
 
     /// Refuses a connection. Below TLS, where it is spoken: what would be said by it costs a handshake.
     fn refuse(&mut self, mut incoming: E::Incoming, peer: &Address, listener: usize, why: Refused) {
-        // The part before the whole, of which the whole is read first: the difference is never too high.
-        if matches!(why, Refused::Address) {
-            self.hub.tally.rejected_per_address.fetch_add(1, Relaxed);
-        }
-        self.hub.tally.rejected.fetch_add(1, Relaxed);
+        let refused = match why {
+            Refused::Server => &self.hub.tally.rejected,
+            Refused::Address => &self.hub.tally.rejected_per_address,
+        };
+        refused.fetch_add(1, Relaxed);
         if !self.speaks_tls(listener) {
             let _ = incoming.send(self.hub.listeners[listener].speaks.refusal());
         }
@@ -722,7 +722,7 @@ mod tests {
         };
         assert!(acceptor.turn().expect("a turn"));
         assert_eq!(acceptor.entrance.accepts, ACCEPTS_PER_EVENT as u64, "it does not pause");
-        assert_eq!(counts(&acceptor), [32 + 3, 29, 29]);
+        assert_eq!(counts(&acceptor), [32 + 3, 0, 29]);
         for (nth, peer) in (1..).zip(&acceptor.entrance.peers) {
             let is_refused = nth % 2 == 0 && nth > 6;
             assert_eq!(peer.closed(), is_refused, "{nth}");
@@ -731,7 +731,7 @@ mod tests {
         }
         acceptor.hub.ended(0, &half_from_one(2));
         assert!(acceptor.turn().expect("a turn"));
-        assert_eq!(counts(&acceptor), [2 * 32 + 3 + 1, 29 + 31, 29 + 31]);
+        assert_eq!(counts(&acceptor), [2 * 32 + 3 + 1, 0, 29 + 31]);
         assert_eq!(acceptor.hub.tally.pauses.load(SeqCst), 0);
     }
 

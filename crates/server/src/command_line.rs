@@ -64,7 +64,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, S
         return Ok(Request::Print(markdown()));
     }
     // Of no effect where nothing speaks TLS, as in memcached.
-    if config.tls || config.redis_tls_port.is_some() {
+    if config.tls || config.redis_tls_port.is_some() || config.http_tls {
         config.tls_options.join()?;
     }
     config.check()?;
@@ -133,6 +133,8 @@ fn extended_help() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn config(line: &str) -> Result<Config, String> {
@@ -232,6 +234,24 @@ mod tests {
         for line in [pair, &two] {
             assert!(config(line).is_ok_and(|config| !config.tls), "as in memcached, of no effect without -Z");
         }
+    }
+
+    #[test]
+    fn http_by_tls_takes_the_files_of_either_family_without_another_port() {
+        let files = |line: &str| {
+            let http = config(line).map(|config| config.tls_options.http());
+            http.map(|http| (http.chain, http.key))
+        };
+        let pair: Result<(PathBuf, PathBuf), String> = Ok(("/c".into(), "/k".into()));
+        for given in [
+            "-o ssl_chain_cert=/c,ssl_key=/k",
+            "--tls-cert-file /c --tls-key-file /k",
+            "-o ssl_chain_cert=/c --tls-key-file /k",
+        ] {
+            assert_eq!(files(&format!("--http-tls yes {given}")), pair, "{given}");
+        }
+        let two = files("--http-tls yes -o ssl_chain_cert=/c,ssl_key=/k --tls-key-file /l").unwrap_err();
+        assert!(two.contains("/k") && two.contains("--tls-key-file /l"), "{two}");
     }
 
     #[test]

@@ -76,9 +76,9 @@ pub struct Handle {
 pub struct Tally {
     /// Taken over since start.
     pub accepted: AtomicU64,
-    /// Refused for want of room, or because their addresses had as many as they may.
+    /// Refused for want of room.
     pub rejected: AtomicU64,
-    /// Of these, the latter.
+    /// Refused because their addresses had as many as they may.
     pub rejected_per_address: AtomicU64,
     /// Closed because more waited for them than for a subscriber may.
     pub listeners_cut: AtomicU64,
@@ -377,6 +377,7 @@ impl Host for Hub {
         let connections = self.connections() as u64;
         let threads = self.config.threads as u64;
         let tls = self.certificates.counters();
+        let per_address = self.tally.rejected_per_address.load(Relaxed);
         Process {
             pid: self.clock.process_id(),
             uptime_s: self.clock.elapsed().as_secs() + UPTIME_AT_START_S,
@@ -386,8 +387,8 @@ impl Host for Hub {
             connections_max: self.connections_max() as u64,
             connections,
             connections_total: self.tally.accepted.load(Relaxed),
-            connections_rejected: self.tally.rejected.load(Relaxed),
-            connections_rejected_per_address: self.tally.rejected_per_address.load(Relaxed),
+            connections_rejected: self.tally.rejected.load(Relaxed) + per_address,
+            connections_rejected_per_address: per_address,
             connections_per_address_max: u64::from(self.config.connections_per_address),
             connection_structures: connections,
             reserved_fds: (3 * self.config.threads + self.listeners.len()) as u64,

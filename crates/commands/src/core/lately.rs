@@ -35,7 +35,7 @@ events! {
     Swapped: |f| f.sums.of(Counter::CasHits),
     NotSwapped: |f| f.sums.of(Counter::CasBadval),
     Opened: |f| Figure::ConnectionsOpened.of(f),
-    // Each is counted on its own, and the second may have been counted since.
+    // The second is a part of the first, and was read once for both.
     Refused: |f| {
         Figure::ConnectionsRefused.of(f).saturating_sub(Figure::ConnectionsRefusedPerAddress.of(f))
     },
