@@ -404,6 +404,8 @@ mod tests {
         let options = TlsOptions { redis, cache: first.options() };
         let loaded = Certificates::of(&[], &options, Some(options.http()));
         let (_, certificates) = loaded.expect("what clients show is not asked for");
+        let for_tls = crate::admin::thread_bytes(&certificates) - crate::admin::THREAD_BYTES;
+        assert!(for_tls > 0 && for_tls <= 433 << 10, "{for_tls}");
         for pair in [&first, &second] {
             set(&certificates, pair);
             certificates.refresh(0).expect("good files");

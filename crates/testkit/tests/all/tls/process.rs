@@ -487,3 +487,31 @@ fn http_by_tls_needs_a_certificate_and_a_port() {
     let said = refused(&[&["--http-port", "0", "--http-tls", "yes"][..], &pair].concat());
     assert!(said.contains("--http-tls, --http-port 0: "), "{said}");
 }
+
+/// What a browser asks with for somebody who says the default user's password, "boss".
+const WITH_PASSWORD: &str = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+    Authorization: Basic ZGVmYXVsdDpib3Nz\r\n\r\n";
+
+#[test]
+fn passwords_of_clients_who_have_tls_are_taken_by_https_and_not_in_the_clear() {
+    let identity = Identity::new();
+    let http = ["--requirepass", "boss", "--http-host", "0.0.0.0", "--http-port", "-1"];
+    for (by_tls, status) in [("yes", "200 OK"), ("no", "403 Forbidden")] {
+        let server = text_server(&identity, &[&http[..], &["--http-tls", by_tls]].concat());
+        let output = server.output();
+        let told = output.rsplit_once("://").and_then(|(_, rest)| rest.split_once('/'));
+        let address: Option<std::net::SocketAddr> = told.and_then(|(address, _)| address.parse().ok());
+        let address = address.unwrap_or_else(|| panic!("no address of HTTP: {output}"));
+        let mut answer = String::new();
+        if by_tls == "yes" {
+            let mut stream = connect_to(address, &trusting(&identity, None));
+            stream.write_all(WITH_PASSWORD.as_bytes()).expect("sent");
+            stream.read_to_string(&mut answer).expect("an answer");
+        } else {
+            let mut stream = TcpStream::connect(address).expect("it listens");
+            stream.write_all(WITH_PASSWORD.as_bytes()).expect("sent");
+            stream.read_to_string(&mut answer).expect("an answer");
+        }
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{by_tls}: {answer}");
+    }
+}
