@@ -616,3 +616,16 @@ fn removing_users_is_spent_and_weighed_as_they_hold() {
     let done_ns = bench.room.work().done_ns();
     assert!(done_ns > 98 * 60_000, "{done_ns}");
 }
+
+#[test]
+fn who_may_not_list_keys_is_told_no_hot_ones() {
+    let (mut bench, mut admin, mut user) = with_user("-@all +info");
+    bench.shared.show_traffic(bench.worker.store(), 1, 0);
+    for (section, line) in [("hotkeys", "hotkeys_sampled:1"), ("prefixes", "prefixes_sampled:1")] {
+        let ask = format!("INFO {section}");
+        assert!(say(&mut bench, &mut admin, &ask).contains(line), "{section}");
+        assert!(!say(&mut bench, &mut user, &ask).contains(line), "{section}");
+    }
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app +keys"), "+OK");
+    assert!(say(&mut bench, &mut user, "INFO hotkeys").contains("hotkeys_sampled:1"));
+}

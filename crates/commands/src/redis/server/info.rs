@@ -6,6 +6,7 @@ use larder_protocol::resp::Args;
 use larder_store::DATABASES;
 
 use super::config::policy;
+use crate::core::acl::verbs::Verb;
 use crate::core::counters::Counter;
 use crate::core::figures::table::Figure;
 use crate::core::figures::{of_types, row_sums};
@@ -122,7 +123,7 @@ fn shares<R: Parts>(
     (all, one): (&str, &str),
     told: impl FnOnce() -> Option<Shares<R>>,
 ) {
-    if !call.cx.shared.settings.dump {
+    if !may_list(call) {
         return;
     }
     let Some(told) = told() else { return page.line(&format!("{all}_sampled"), 0) };
@@ -133,6 +134,18 @@ fn shares<R: Parts>(
     for (nth, row) in told.rows.iter().enumerate() {
         page.line(&format!("{one}_{}", nth + 1), parts(row));
     }
+}
+
+/// Names of keys may be shown: they are not hidden, and the client's user may call KEYS.
+fn may_list(call: &Call<'_, '_, '_>) -> bool {
+    let (access, mut ns) = (&call.cx.shared.access, 0);
+    let may = call
+        .client
+        .standing
+        .user()
+        .is_none_or(|user| user.may_everything() || access.may(user, Verb::Keys, None, &mut ns).is_ok());
+    call.cx.room.work().spend(ns);
+    may && call.cx.shared.settings.dump
 }
 
 /// Larder's own: what other memory limits would bring.
