@@ -88,6 +88,7 @@ impl Server {
         match said.split([' ', '\r']).next().unwrap_or_default() {
             "VERSION" => {}
             "-ERR" | "-NOAUTH" | "-DENIED" => server.family = Family::Redis,
+            _ if said.starts_with(UNAUTHENTICATED) => return Err(Error::Peer(says(&said))),
             _ => {
                 let why = format!("it says {:?}: neither memcached nor Redis does", first_line(&said));
                 return Err(Error::Peer(why));
@@ -179,7 +180,7 @@ impl Server {
                 || is_error(said)
         })?;
         if is_error(said.as_bytes()) || said.starts_with("ERROR") {
-            return Err(format!("it says {:?}", first_line(&said)));
+            return Err(says(&said));
         }
         let pair = |line: &str| {
             let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
@@ -201,7 +202,7 @@ impl Server {
         let said = self.ask(&question, whole)?;
         match said.split_once("\r\n") {
             Some((head, body)) if head.starts_with('$') => Ok(body.trim_end_matches("\r\n").to_owned()),
-            _ => Err(format!("it says {:?}", first_line(&said))),
+            _ => Err(says(&said)),
         }
     }
 
@@ -275,6 +276,17 @@ fn findings_of_info(text: &str) -> Option<Vec<Finding>> {
 pub fn is_larder(look: &Look) -> bool {
     look.general.get("version").is_some_and(|version| version.contains("larder"))
         || look.general.contains_key("larder_version")
+}
+
+/// What the text protocol answers where a user has to be said first.
+const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
+
+/// What a server has said in place of an answer, and what helps where it asks for a user.
+fn says(said: &str) -> String {
+    let line = first_line(said);
+    let asks = line.starts_with("-NOAUTH") || line.starts_with(UNAUTHENTICATED);
+    let more = if asks { ": --target needs its scheme, and USER:PASSWORD@ in front of the host" } else { "" };
+    format!("it says {line:?}{more}")
 }
 
 fn first_line(said: &str) -> String {
@@ -460,6 +472,9 @@ mod tests {
             ("*2\r\n$4\r\nINFO\r\n$3\r\nall\r\n", "-NOAUTH Authentication required.\r\n"),
         ]);
         let error = Server::connect(&closed).unwrap().look(Sheet::Overview).unwrap_err().to_string();
-        assert!(error.contains("NOAUTH"), "{error}");
+        assert!(error.contains("NOAUTH") && error.contains("USER:PASSWORD@"), "{error}");
+        let asks = knowing(&[("version\r\n", "CLIENT_ERROR unauthenticated\r\n")]);
+        let error = Server::connect(&asks).unwrap_err().to_string();
+        assert!(error.contains("unauthenticated") && error.contains("USER:PASSWORD@"), "{error}");
     }
 }
