@@ -47,7 +47,7 @@ pub use change::Declined;
 pub use element::{DIGITS_MAX, Element, LongText, Run};
 pub use fields::{Due, Fields, Lasting, Timed};
 pub use leaf::{Entry, Removed};
-pub(crate) use leaf::{HEAD_BYTES, Leaf, leaf_bytes};
+pub(crate) use leaf::{HEAD_BYTES, Leaf, leaf_bytes, leaf_entries};
 pub use list::Trimmed;
 pub use load::{BulkLoad, Copied};
 pub use sorted::{ScoreRule, Scored};

@@ -24,7 +24,7 @@ pub(crate) use header::{
 pub(crate) use shape::{Shape, key_heap_bytes};
 
 use crate::Millis;
-use crate::collection::{HEAD_BYTES, Leaf, ROOT_BYTES, Root, leaf_bytes};
+use crate::collection::{HEAD_BYTES, Leaf, ROOT_BYTES, Root, leaf_bytes, leaf_entries};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use header::{KEY_LONG, KEY_SHIFT};
 use shape::key_room;
@@ -327,6 +327,23 @@ impl RawItem {
     pub(crate) unsafe fn collection_bytes(self, header: Header) -> usize {
         // SAFETY: the caller's promise.
         self.leaf_offset(header) + unsafe { self.leaf_bytes(header) }
+    }
+
+    /// Elements of a collection with this header, and bytes of all that it has, its key with them.
+    ///
+    /// # Safety
+    /// As for [`RawItem::leaf`], or for [`RawItem::root`].
+    pub(crate) unsafe fn collection_sizes(self, header: Header) -> (u64, u64) {
+        let at = self.leaf_offset(header);
+        let own = (at + key_heap_bytes(self.key_bytes(header))) as u64;
+        if header.is_tree() {
+            // SAFETY: a tree: the caller's promise.
+            let root = unsafe { self.root(header) };
+            return (root.elements, own + ROOT_BYTES as u64 + root.bytes);
+        }
+        // SAFETY: its leaf is there, and begins with a head: the caller's promise.
+        let head = unsafe { self.0.add(at).cast::<[u8; HEAD_BYTES]>().read() };
+        (leaf_entries(head) as u64, own + leaf_bytes(head) as u64)
     }
 
     /// Bytes of a whole item, from the header.

@@ -11,7 +11,7 @@
 use crate::Store;
 use crate::collection::Type;
 use crate::counters::Counter;
-use crate::item::{Header, RawItem, key_heap_bytes};
+use crate::item::{Header, RawItem};
 
 /// Types of collections, each in the place of its number less one.
 const TYPES: [Type; 5] = [Type::Hash, Type::Set, Type::SortedSet, Type::List, Type::Stream];
@@ -42,17 +42,8 @@ impl Counted {
     /// As for [`Counted::by`], of a collection.
     #[inline(never)]
     unsafe fn of(item: RawItem, header: Header) -> Counted {
-        // SAFETY: the caller's promise; so below.
-        let (own, key) = unsafe { (item.collection_bytes(header), item.key_by(header)) };
-        let (elements, of_nodes) = if header.is_tree() {
-            // SAFETY: a tree.
-            let root = unsafe { item.root(header) };
-            (root.elements, root.bytes)
-        } else {
-            // SAFETY: no tree.
-            (unsafe { item.leaf(header) }.len() as u64, 0)
-        };
-        let bytes = (own + key_heap_bytes(key.len())) as u64 + of_nodes;
+        // SAFETY: the caller's promise.
+        let (elements, bytes) = unsafe { item.collection_sizes(header) };
         Counted { kind: Type::of_form(header.form()), elements, bytes }
     }
 }
@@ -92,6 +83,9 @@ impl Sizes {
     }
 
     fn change(&self, was: u64, is: u64) {
+        if was == is {
+            return;
+        }
         if doubling(was) == doubling(is) {
             self.0[doubling(is)][1].add(is as i64 - was as i64);
         } else {

@@ -107,7 +107,7 @@ pub(crate) fn leaf_bytes(head: [u8; HEAD_BYTES]) -> usize {
 }
 
 /// Entries of the leaf that begins with these; of one of a members tree, too.
-pub(super) fn leaf_entries(head: [u8; HEAD_BYTES]) -> usize {
+pub(crate) fn leaf_entries(head: [u8; HEAD_BYTES]) -> usize {
     usize::from(u16::from_le_bytes([head[0], head[1]]))
 }
 
