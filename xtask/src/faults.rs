@@ -41,11 +41,19 @@ pub fn faults(names: &[String]) -> Outcome {
         return Err("there is no such fault".to_owned());
     }
     let mut scratch = Scratch::new()?;
-    let mut wrong = Vec::new();
+    let (mut wrong, mut untold) = (Vec::new(), Vec::new());
     for fault in &chosen {
         let started = Instant::now();
         println!("\n== {}", fault.name);
-        let caught = scratch.show(fault)?;
+        let caught = match scratch.show(fault) {
+            Ok(caught) => caught,
+            // Nothing is noted of it; the others are tried.
+            Err(error) => {
+                println!("{error}");
+                untold.push(format!("{}: {error}", fault.name));
+                continue;
+            }
+        };
         println!(
             "{}, after {:.0} s",
             caught.as_deref().unwrap_or("NOTICED BY NOBODY"),
@@ -58,7 +66,10 @@ pub fn faults(names: &[String]) -> Outcome {
     }
     tidy::write()?;
     println!("\n{} faults tried, {} noticed by nobody and without a reason", chosen.len(), wrong.len());
-    if wrong.is_empty() { Ok(()) } else { Err(format!("noticed by nobody: {}", wrong.join("; "))) }
+    if wrong.is_empty() && untold.is_empty() {
+        return Ok(());
+    }
+    Err(format!("noticed by nobody: {}\nnot told: {}", wrong.join("; "), untold.join("; ")))
 }
 
 /// A copy of the tree, and how long each suite takes in it.

@@ -245,14 +245,16 @@ struct Verdict {
 
 /// Runs a test alone some times, unless the stage is ended: it would be, too.
 fn alone(test: &str, mut run: impl FnMut() -> Outcome<bool>) -> Outcome<Verdict> {
-    let mut failures = 0;
-    for _ in 0..AGAIN {
-        if !is_ended() {
-            failures += usize::from(!run()?);
-        }
+    let (mut runs, mut failures) = (0, 0);
+    while runs < AGAIN && !is_ended() {
+        failures += usize::from(!run()?);
+        runs += 1;
     }
     if is_ended() {
-        let said = "was not run again, as the stage was ended".to_owned();
+        let said = match runs {
+            0 => "was not run again, as the stage was ended".to_owned(),
+            _ => format!("failed {failures} of {runs} times alone, and the stage was ended meanwhile"),
+        };
         return Ok(Verdict { is_red: true, said });
     }
     let known = UNSTEADY.iter().find(|(name, ..)| *name == test);
