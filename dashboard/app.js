@@ -23,7 +23,7 @@
     try {
       // From the origin: a page that was opened with its user and password in the address may ask for nothing beside itself else.
       const response = await fetch(location.origin + path, { cache: 'no-store', credentials: 'same-origin', redirect: 'error' });
-      if (!response.ok) throw new Unanswered(`${path}: ${response.status}`);
+      if (!response.ok) throw Object.assign(new Unanswered(`${path}: ${response.status}`), { status: response.status });
       return await response.json();
     } catch (error) {
       throw error instanceof Unanswered ? error : new Unanswered(`${path}: ${error.message}`);
@@ -658,7 +658,9 @@
       state.failed += 1;
       document.body.classList.add('stale');
       const since = state.heard === null ? 'yet' : `for ${Format.seconds(Math.round((Date.now() - state.heard) / 1000))}`;
-      verdict('gone', `The server has not answered ${since}: what is below is as old as that.`);
+      verdict('gone', error.status === 401 || error.status === 403
+        ? 'The server asks for another user or password: load the page again.'
+        : `The server has not answered ${since}: what is below is as old as that.`);
     }
     working = false;
     // A range that was chosen meanwhile is not waited for.

@@ -84,8 +84,8 @@ pub struct Request<'a> {
     /// The value of `Authorization`.
     pub authorization: Option<&'a [u8]>,
     /// A browser says that a page of another origin asks for it (`Sec-Fetch-Site`, `Origin`), and not in order to show it in a
-    /// window of its own. No page can say otherwise. Browsers say the first on `localhost` and loopback addresses, and through a
-    /// proxy with TLS; to other plain addresses the second alone, of what a script may read and of WebSockets.
+    /// window of its own. No page can say otherwise. Browsers say the first on `localhost` and loopback addresses, and by TLS,
+    /// this listener's or a proxy's; to other plain addresses the second alone, of what a script may read and of WebSockets.
     pub cross_site: bool,
     /// The connection stays.
     pub stays: bool,
@@ -374,7 +374,7 @@ impl Answer {
 /// What helps where a password is needed.
 const UNAUTHORIZED: &str = "\
 This needs the password of a user: of --http-auth-file, or without that option of one of the clients' users that may call INFO
-and CLIENT LIST.
+and CLIENT LIST: `default` is the one of --requirepass.
 ";
 
 /// What helps where it is needed and no user has one.

@@ -189,7 +189,7 @@ const METRICS: &[Metric] = &[
         name: "larder_stalls_by_cause_total",
         kind: Kind::Counter,
         labels: &["cause"],
-        help: "The stalls of `larder_stalls_total`, by what held the worker up: its own work, others that had its processor (no-processor), memory that was read from a disk (page-fault), the system, which kept it waiting or had stopped it (stopped).",
+        help: "The stalls of `larder_stalls_total`, by what held the worker up: its own work, others that had its processor (no-processor), memory that was read from a disk (page-fault), the system, which kept it waiting or had stopped it (stopped), or what the system does not say (unknown).",
         tell: |seen, family| {
             for (cause, stalls) in seen.routes.hub.stalls.by_cause() {
                 family.put(&[("cause", cause.name())], Sample::Whole(stalls.count));

@@ -105,7 +105,7 @@ pub const OPTIONS: &[Row] = &[
         ..row(
             ' ',
             "http-auth-file",
-            "users who are shown the page and all else by HTTP, on every machine; /metrics and /healthz need no password. Without it the clients' users are, as soon as clients have to say a password",
+            "users who are shown the page and all else by HTTP, on every machine; /metrics and /healthz need no password. Without it the clients' users are: with --http-host always, else as soon as clients have to say a password",
         )
     },
     Row {
