@@ -440,6 +440,13 @@
     number('refused', row => row.rejected_calls),
     number('failed', row => row.failed_calls),
   ], -2);
+  table('memcached-table', 'memcached\'s commands since the start, as far as they were measured: one receive in sixteen is', [
+    text('command', row => row.name),
+    number('measured', row => row.measured_calls),
+    { name: 'µs a command', number: true, value: row => share(row.usec, row.measured_calls), show: row => row.usec === 0 ? 'below 1' : Format.plain(share(row.usec, row.measured_calls)) },
+    number('median up to, µs', row => row.p50_usec),
+    number('99 % up to, µs', row => row.p99_usec),
+  ], -2);
   const keyOf = key => key === null ? '' : key.text !== undefined ? JSON.stringify(key.text).slice(1, -1) : `base64: ${key.base64}`;
   table('slow-table', 'Commands that took long (SLOWLOG), without their values', [
     number('number', row => row.id),
@@ -625,7 +632,10 @@
     showAges(await get('/api/v1/ages'));
     showClasses((await get('/api/v1/classes')).classes);
     showConnections(await get('/api/v1/connections?max=1024'), await get('/api/v1/clients?max=256'));
-    tables['commands-table'].show(Object.entries((await get('/api/v1/commands')).commands).map(([name, row]) => ({ name, ...row })));
+    const called = await get('/api/v1/commands');
+    for (const [id, rows] of [['commands-table', called.commands], ['memcached-table', called.memcached]]) {
+      tables[id].show(Object.entries(rows).map(([name, row]) => ({ name, ...row })));
+    }
     showSlow(await get('/api/v1/slow'));
   };
 

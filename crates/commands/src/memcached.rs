@@ -3,7 +3,7 @@
 //! - `login`: who speaks; `rules`: what their rules allow; `session`: the conversation; `shared`: what all share; `batch`: what it reads ahead; `upload`: values that are not whole yet
 //! - `table`: the rows; `verbs`: what commands on items mean; `classic`, `meta`: their words; `admin`: all other
 //!   commands; `binary`: a conversation in frames; `dump`: long replies; `form`: text or frames; `sizes`: one of them
-//! - `told`: keyspace events; `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell;
+//! - `told`: keyspace events; `times`: how long commands take; `text`: what they answer; `stats`, `class_stats`, `slabs`, `tuning`: what they tell;
 //!   `metrics`: what scrapers are told
 
 mod admin;
@@ -29,6 +29,7 @@ pub mod stats;
 pub mod table;
 mod text;
 mod time;
+mod times;
 mod told;
 pub(crate) mod tuning;
 mod verbs;

@@ -10,6 +10,7 @@ mod shown;
 
 use larder_store::{ClassTotals, Ledger, Millis, Point, Store};
 
+use crate::core::calls::RowSum;
 use crate::core::counters::{ClassCounter, Counter};
 use crate::core::exposition::{Exposition, Sample};
 use crate::core::figures::series::{self, Reading};
@@ -96,6 +97,8 @@ enum Source {
     Share(fn(&figures::Figures) -> f64),
     /// Of what was evicted, how long ago its last access was.
     EvictedIdle,
+    /// Of each of memcached's commands, how long it took.
+    Commands,
     /// Of each part of what is there by time; none before something was looked at.
     Ages(fn(&Ages) -> &[AgeShare]),
     /// Of each type of values of which it is known.
@@ -171,6 +174,12 @@ const METRICS: &[Metric] = &[
     metric("larder_ghost_hits_total", Grows, Source::Figure(Figure::GhostHits)),
     metric("larder_out_of_memory_total", Grows, Source::Figure(Figure::OutOfMemory)),
     metric("larder_type_misses_total", Grows, Source::Counter(Counter::TypeMisses)),
+    labelled(
+        "larder_memcached_command_seconds",
+        Histogram,
+        "How long memcached's commands took, of those that came with a receive that was measured: one in sixteen.",
+        Source::Commands,
+    ),
     metric("larder_stalls_total", Grows, Source::Counter(Counter::Stalls)),
     metric("larder_upkeep_seconds_total", Grows, Source::Counter(Counter::Upkeep)),
     metric(
@@ -292,6 +301,8 @@ const EXPIRED: &[(&str, Read)] = &[
 /// What metrics are told from.
 struct Told<'a> {
     figures: &'a figures::Figures,
+    /// What was measured of memcached's commands.
+    commands: &'a [RowSum],
     classes: &'a [ClassTotals],
     findings: &'a [Finding],
     ledger: &'a Ledger,
@@ -312,6 +323,7 @@ impl Metric {
             | Source::Ledger
             | Source::Share(_)
             | Source::EvictedIdle
+            | Source::Commands
             | Source::Ages(_)
             | Source::Types(_)
             | Source::Forecast(_) => self.help,
@@ -329,11 +341,12 @@ impl Metric {
             Source::Forecast(_) => vec!["memory"],
             Source::Ages(_) => vec!["within"],
             Source::Types(_) => vec!["type"],
+            Source::Commands => vec!["command"],
         }
     }
 
     fn tell(&self, told: &Told<'_>, page: &mut Exposition<'_>) {
-        let Told { figures, classes, findings, ledger, ages, types } = *told;
+        let Told { figures, commands, classes, findings, ledger, ages, types } = *told;
         page.family(self.name, self.kind, self.help(), |family| match &self.from {
             Source::Figure(figure) => family.put(&[], Sample::of(figure.row().unit, figure.of(figures))),
             Source::Counter(counter) => {
@@ -375,6 +388,17 @@ impl Metric {
                 let bounds = (0..).map(|power| 4f64.powi(power));
                 let sum = Sample::Micros(totals.evicted_idle_s.saturating_mul(1_000_000));
                 family.put_histogram(&[], bounds.zip(parts.iter().copied()), *beyond, sum);
+            }
+            Source::Commands => {
+                for (command, sum) in memcached::table::measured(commands) {
+                    // Doublings, two by two behind the first.
+                    let [first, others @ .., beyond] = &sum.steps;
+                    let others = others.chunks(2).map(|two| two.iter().sum::<u64>());
+                    let bounds = (0..).map(|power| 4f64.powi(power) / 1e6);
+                    let parts = bounds.zip(std::iter::once(*first).chain(others));
+                    let took = Sample::Micros(sum.measured_us);
+                    family.put_histogram(&[("command", command.name)], parts, *beyond, took);
+                }
             }
             Source::Ages(parts) => {
                 let bytes = Figure::ItemBytes.of(figures) as f64;
@@ -423,9 +447,11 @@ impl Shared {
             (common, findings) = findings::find_in(place, common);
             let ledger = scene.store.ledger();
             let ages = self.ages();
+            let commands = figures::all_memcached_sums(scene.host);
             let types = self.types(scene.store);
             let told = Told {
                 figures: &common,
+                commands: &commands,
                 classes: of_classes,
                 findings: &findings,
                 ledger: &ledger,
@@ -524,6 +550,15 @@ impl Shared {
         for (row, sum) in redis::table::in_use(&figures::all_row_sums(scene.host)) {
             let took_us = (sum.us_per_call() * sum.calls as f64).round() as u64;
             visit(row.name, [sum.calls, sum.measured, took_us, sum.refused, sum.failed]);
+        }
+    }
+
+    /// Calls `visit` with each of memcached's commands of which some were measured: its name, how many, what these took
+    /// in microseconds, and which time half of them, and 99 of 100, did not exceed: the next power of two.
+    pub fn each_memcached_command(&self, scene: Scene<'_>, visit: &mut dyn FnMut(&'static str, [u64; 4])) {
+        for (row, sum) in memcached::table::measured(&figures::all_memcached_sums(scene.host)) {
+            let within = |percent| sum.percentile_us(percent);
+            visit(row.name, [sum.measured, sum.measured_us, within(50.0), within(99.0)]);
         }
     }
 

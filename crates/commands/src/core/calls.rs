@@ -12,6 +12,9 @@
 //! One receive in [`RECEIVES_PER_MEASURED`] is measured, all while `latency-monitor-threshold` is set: a
 //! look at the clock for each command would be a good part of what a GET costs. What is reported as
 //! `usec` is the mean of what was measured, times the calls.
+//!
+//! Of memcached's commands (`memcached/times.rs`) measured receives alone are counted: what became of their keys is
+//! counted elsewhere.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -23,6 +26,9 @@ pub(crate) type RowId = u32;
 
 /// Most commands of a protocol, subcommands among them.
 pub(crate) const ROWS_MAX: usize = 512;
+
+/// Most commands of memcached's protocols.
+pub(crate) const MEMCACHED_ROWS_MAX: usize = 48;
 
 /// One receive in so many is measured.
 const RECEIVES_PER_MEASURED: u64 = 16;
@@ -61,14 +67,13 @@ pub(crate) struct Rows {
     receives: AtomicU64,
 }
 
-impl Default for Rows {
-    fn default() -> Rows {
-        let rows = (0..ROWS_MAX).map(|_| Row::default()).collect();
+impl Rows {
+    /// So many rows, of which nothing is counted.
+    pub fn new(rows_max: usize) -> Rows {
+        let rows = (0..rows_max).map(|_| Row::default()).collect();
         Rows { rows, receives: AtomicU64::new(0) }
     }
-}
 
-impl Rows {
     fn row(&self, id: RowId) -> &Row {
         &self.rows[id as usize]
     }
@@ -178,10 +183,18 @@ impl RowSum {
 }
 
 /// The counts of all commands since the counts `before`, which may be none: by their numbers, up to the last command
-/// of which anything is counted.
-pub(crate) fn sums(each: impl FnOnce(&mut dyn FnMut(&Counters)), before: &[RowSum]) -> Vec<RowSum> {
-    let mut sums = vec![RowSum::default(); ROWS_MAX];
-    each(&mut |counters| sums.iter_mut().zip(&counters.rows.rows).for_each(|(sum, row)| sum.add(row)));
+/// of which anything is counted. `rows`: those of a protocol.
+pub(crate) fn sums(
+    each: impl FnOnce(&mut dyn FnMut(&Counters)),
+    rows: fn(&Counters) -> &Rows,
+    before: &[RowSum],
+) -> Vec<RowSum> {
+    let mut sums = Vec::new();
+    each(&mut |counters| {
+        let rows = &rows(counters).rows;
+        sums.resize(rows.len(), RowSum::default());
+        sums.iter_mut().zip(rows).for_each(|(sum, row)| sum.add(row));
+    });
     sums.iter_mut().for_each(RowSum::at_least_zero);
     sums.iter_mut().zip(before).for_each(|(sum, before)| sum.since(before));
     let end = sums.iter().rposition(RowSum::any).map_or(0, |last| last + 1);
@@ -297,20 +310,21 @@ mod tests {
         }
         assert_eq!(meter.settle(&counters.rows, None, || 150), Some((set, 20)));
         counters.rows.failed(set);
-        let sums = sums(|visit| visit(&counters), &[]);
+        let sums = sums(|visit| visit(&counters), |counters| &counters.rows, &[]);
         let found: Vec<_> =
             sums.iter().map(|sum| (sum.calls, sum.failed)).filter(|sum| *sum != (0, 0)).collect();
         assert_eq!((found, sums.len()), (vec![(3, 0), (1, 1)], 8));
         let set = &sums[set as usize];
         assert_eq!(set.us_per_call(), 20.0);
         assert_eq!((set.percentile_us(50.0), set.percentile_us(99.9)), (32, 32));
-        assert!(super::sums(|visit| visit(&counters), &sums).is_empty());
+        assert!(super::sums(|visit| visit(&counters), |counters| &counters.rows, &sums).is_empty());
+        assert!(super::sums(|visit| visit(&counters), |counters| &counters.memcached, &[]).is_empty());
     }
 
     #[test]
     fn a_call_without_memory_is_refused_and_taken_back() {
         let counters = Counters::default();
-        let sum = || super::sums(|visit| visit(&counters), &[]).pop().unwrap_or_default();
+        let sum = || super::sums(|visit| visit(&counters), |of| &of.rows, &[]).pop().unwrap_or_default();
         counters.rows.refused_late(7);
         assert_eq!((sum().calls, sum().refused, sum().failed), (0, 1, 0), "not below none");
         counters.rows.called(7, 1);
@@ -324,6 +338,9 @@ mod tests {
     fn the_last_row_has_a_place() {
         let counters = Counters::default();
         counters.rows.called(ROWS_MAX as RowId - 1, 1);
-        assert_eq!(super::sums(|visit| visit(&counters), &[]).len(), ROWS_MAX);
+        assert_eq!(super::sums(|visit| visit(&counters), |counters| &counters.rows, &[]).len(), ROWS_MAX);
+        counters.memcached.called(MEMCACHED_ROWS_MAX as RowId - 1, 1);
+        let sums = super::sums(|visit| visit(&counters), |counters| &counters.memcached, &[]);
+        assert_eq!(sums.len(), MEMCACHED_ROWS_MAX);
     }
 }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use larder_store::CLASSES_END;
 
+use super::calls::{MEMCACHED_ROWS_MAX, ROWS_MAX, Rows};
+
 macro_rules! counters {
     ($($(#[doc = $help:literal])+ $name:ident = $text:literal,)*) => {
         /// What is counted; memcached's statistics of the same name unless the text says otherwise.
@@ -183,7 +185,9 @@ pub struct Counters {
     classes: Classes<AtomicU64>,
     values: [AtomicU64; Counter::ALL.len()],
     /// Of each RESP command.
-    pub(crate) rows: super::calls::Rows,
+    pub(crate) rows: Rows,
+    /// Of each of memcached's commands.
+    pub(crate) memcached: Rows,
 }
 
 impl Default for Counters {
@@ -191,7 +195,8 @@ impl Default for Counters {
         Counters {
             classes: [const { [const { AtomicU64::new(0) }; _] }; _],
             values: [const { AtomicU64::new(0) }; Counter::ALL.len()],
-            rows: super::calls::Rows::default(),
+            rows: Rows::new(ROWS_MAX),
+            memcached: Rows::new(MEMCACHED_ROWS_MAX),
         }
     }
 }

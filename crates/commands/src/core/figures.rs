@@ -18,7 +18,7 @@ use super::host::{Host, Process};
 use super::shared::Shared;
 use super::system::System;
 use super::traffic;
-use super::work::{CALLS_NS, CLASSES_NS, COUNTERS_NS, FIGURES_NS, RULES_NS, TYPES_NS};
+use super::work::{CALLS_NS, CLASSES_NS, COUNTERS_NS, FIGURES_NS, MEMCACHED_CALLS_NS, RULES_NS, TYPES_NS};
 use types::{OfType, TYPES};
 
 /// Where figures are gathered: what all workers share, the server, and the time.
@@ -116,8 +116,10 @@ pub(crate) struct Base {
     totals: Totals,
     /// Every class, or none.
     classes: Vec<ClassTotals>,
-    /// Commands, by their numbers.
+    /// RESP's commands, by their numbers.
     rows: Vec<RowSum>,
+    /// memcached's.
+    memcached: Vec<RowSum>,
 }
 
 /// Spends so much, and so much for each worker.
@@ -175,7 +177,7 @@ pub(crate) fn classes(cx: &Context<'_, '_>) -> Vec<ClassTotals> {
 /// Counts anew: workers, commands, errors, connections, the store, prefixes. Those who count own their counters, so
 /// what they are now is remembered and taken away. Spends what that takes.
 pub(crate) fn reset(cx: &Context<'_, '_>) {
-    spend_each(cx, FIGURES_NS + CLASSES_NS, COUNTERS_NS + CALLS_NS);
+    spend_each(cx, FIGURES_NS + CLASSES_NS, COUNTERS_NS + CALLS_NS + MEMCACHED_CALLS_NS);
     let Place { shared, host, store, now } = Place::of(cx);
     *shared.base.lock().unwrap_or_else(PoisonError::into_inner) = Base {
         process: host.process(),
@@ -183,20 +185,33 @@ pub(crate) fn reset(cx: &Context<'_, '_>) {
         totals: store.totals(),
         classes: store.all_classes(now),
         rows: all_row_sums(host),
+        memcached: all_memcached_sums(host),
     };
     shared.prefixes.clear();
     shared.errors.reset();
     shared.access.log.reset_counts();
 }
 
-/// What was counted of each command since the last reset. Spends what that takes.
+/// What was counted of each RESP command since the last reset. Spends what that takes.
 pub(crate) fn row_sums(cx: &Context<'_, '_>) -> Vec<RowSum> {
     spend_each(cx, 0, CALLS_NS);
     let base = cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner);
-    calls::sums(|visit| cx.host.counters(visit), &base.rows)
+    calls::sums(|visit| cx.host.counters(visit), |counters| &counters.rows, &base.rows)
 }
 
-/// What was counted of each command since the server was started.
+/// What was counted of each RESP command since the server was started.
 pub(crate) fn all_row_sums(host: &dyn Host) -> Vec<RowSum> {
-    calls::sums(|visit| host.counters(visit), &[])
+    calls::sums(|visit| host.counters(visit), |counters| &counters.rows, &[])
+}
+
+/// What was measured of each of memcached's commands since the last reset. Spends what that takes.
+pub(crate) fn memcached_sums(cx: &Context<'_, '_>) -> Vec<RowSum> {
+    spend_each(cx, 0, MEMCACHED_CALLS_NS);
+    let base = cx.shared.base.lock().unwrap_or_else(PoisonError::into_inner);
+    calls::sums(|visit| cx.host.counters(visit), |counters| &counters.memcached, &base.memcached)
+}
+
+/// What was measured of each of memcached's commands since the server was started.
+pub(crate) fn all_memcached_sums(host: &dyn Host) -> Vec<RowSum> {
+    calls::sums(|visit| host.counters(visit), |counters| &counters.memcached, &[])
 }

@@ -34,6 +34,8 @@ use super::join::Joining;
 use super::pause::{self, Pace};
 use super::rules;
 use super::shared::Shared;
+use super::table::Command;
+use super::times::{self, Times};
 use crate::core::access::{Standing, Users};
 use crate::core::batch::prefetch_items;
 use crate::core::context::Context;
@@ -85,8 +87,27 @@ struct Turn<'x, 'a, 'c, 'w> {
     out: &'x mut Output,
     reader: Reader<'a>,
     tally: Tally,
+    times: Times,
     /// Where the frame begins that is to be asked again.
     again_at: usize,
+}
+
+impl Turn<'_, '_, '_, '_> {
+    /// The commands of batches so far have ended: they are counted, if this receive is measured.
+    #[inline(always)]
+    fn end_batches(&mut self) {
+        if self.times.measures() {
+            self.times.end_batch(self.cx);
+        }
+    }
+
+    /// A command ends that was in no batch: it is counted, if this receive is measured.
+    #[inline(always)]
+    fn end_one(&mut self, row: &Command) {
+        if self.times.measures() {
+            self.times.end_one(self.cx, row);
+        }
+    }
 }
 
 impl Conversation {
@@ -131,9 +152,11 @@ impl Conversation {
             }
         }
         let reader = Reader { input, at: 0, left };
-        let mut turn = Turn { cx, shared, out, reader, tally: Tally::default(), again_at: 0 };
+        let times = Times::begin(cx);
+        let mut turn = Turn { cx, shared, out, reader, tally: Tally::default(), times, again_at: 0 };
         let next = self.steps(&mut turn);
         let next = if turn.out.take_end() { self.end_turn(&mut turn, next) } else { next };
+        turn.end_batches();
         turn.tally.settle(turn.cx.counters);
         turn.cx.shared.tell_events(&mut turn.cx.guard, turn.cx.host);
         Progress { consumed: turn.reader.at, next }
@@ -255,6 +278,9 @@ impl Conversation {
                 put_status(turn.out, staged.frame.head, Status::Auth);
                 continue;
             }
+            if turn.times.measures() {
+                turn.times.call(turn.cx, times::of_frame(&staged.frame));
+            }
             turn.execute(staged);
             turn.cx.spend_beside(turn.out);
             if turn.cx.room.is_again() {
@@ -271,6 +297,7 @@ impl Conversation {
             Stop::Full => None,
             Stop::NeedMore => Some(Next::Receive),
             Stop::Event(event) => {
+                turn.end_batches();
                 // What is not staged is not asked again.
                 let (room, again) = (turn.cx.room, turn.cx.guard.ask_again(false));
                 let next = room.for_the_last_time(|| self.event(turn, event));

@@ -37,8 +37,9 @@ use super::meta;
 use super::pause::{self, Pace};
 use super::rules;
 use super::shared::Shared;
-use super::table::{line_command, row_of_meta};
+use super::table::{Command, line_command, row_of_meta};
 use super::text::{END, ERROR};
+use super::times::{self, Times};
 use super::told::Before;
 use super::watch;
 use crate::core::access::{Standing, Users};
@@ -100,6 +101,7 @@ struct Turn<'x, 'a, 'c, 'w> {
     out: &'x mut Output,
     reader: Reader<'a>,
     tally: Tally,
+    times: Times,
     /// So far the input was a run of plain requests.
     runs: bool,
     /// Where the replies to the current line of keys begin, if it began in this turn.
@@ -117,6 +119,22 @@ impl Turn<'_, '_, '_, '_> {
         let done = room.for_the_last_time(|| f(self));
         self.cx.guard.ask_again(again);
         done
+    }
+
+    /// The commands of batches so far have ended: they are counted, if this receive is measured.
+    #[inline(always)]
+    fn end_batches(&mut self) {
+        if self.times.measures() {
+            self.times.end_batch(self.cx);
+        }
+    }
+
+    /// A command ends that was in no batch: it is counted, if this receive is measured.
+    #[inline(always)]
+    fn end_one(&mut self, row: &Command) {
+        if self.times.measures() {
+            self.times.end_one(self.cx, row);
+        }
     }
 
     /// A key was asked for: it may be sampled.
@@ -202,12 +220,14 @@ impl Conversation {
         }
         runs &= !rules::asks(self.standing.as_ref());
         let reader = Reader { input, at: 0, keys: None, left };
+        let times = Times::begin(cx);
         let mut turn = Turn {
             cx,
             shared,
             out,
             reader,
             tally: Tally::default(),
+            times,
             runs,
             line_mark: None,
             skips: false,
@@ -215,6 +235,7 @@ impl Conversation {
         };
         let next = self.steps(&mut turn);
         let next = if turn.out.take_end() { self.end_turn(&mut turn, next) } else { next };
+        turn.end_batches();
         turn.tally.settle(turn.cx.counters);
         turn.cx.shared.tell_events(&mut turn.cx.guard, turn.cx.host);
         Progress { consumed: turn.reader.at, next }
@@ -411,11 +432,15 @@ impl Conversation {
         if turn.out.is_full() {
             return Some(Next::Flush);
         }
-        if keys.is_none()
-            && turn.runs
-            && let Some(next) = self.run(turn)
-        {
-            return Some(next);
+        if keys.is_none() && turn.runs {
+            turn.end_batches();
+            let next = self.run(turn);
+            if turn.times.measures() {
+                turn.times.end_run(turn.cx);
+            }
+            if next.is_some() {
+                return next;
+            }
         }
         let asks = rules::asks(self.standing.as_ref());
         let mut batch = Batch::new();
@@ -442,6 +467,9 @@ impl Conversation {
             if asks && !self.permits(turn, staged) {
                 continue;
             }
+            if turn.times.measures() && staged.first {
+                turn.times.call(turn.cx, times::of_request(&staged.request));
+            }
             turn.execute(staged);
             turn.cx.spend_beside(turn.out);
             turn.pass_key(&staged.key, || staged.verb());
@@ -467,6 +495,7 @@ impl Conversation {
             Stop::Full => None,
             Stop::NeedMore => Some(Next::Receive),
             Stop::Event(event) => {
+                turn.end_batches();
                 // What is not staged is not asked again.
                 let next = turn.once(|turn| self.event(turn, event));
                 turn.again_at = turn.reader.at;
@@ -527,7 +556,7 @@ impl Conversation {
         let found = line_command(name);
         let answers_always = found.is_some_and(|(_, row)| row.answers_always);
         let noreply = ends_in_noreply(text) && !answers_always;
-        let Some((command, _)) = found else {
+        let Some((command, row)) = found else {
             if last_token(text).is_some_and(|token| token.starts_with(b"HTTP/")) {
                 return self.close();
             }
@@ -547,6 +576,7 @@ impl Conversation {
         let replied_bytes = turn.out.own_bytes().saturating_sub(before);
         let words_ns = copying_ns(text.len() as u64);
         turn.cx.spend(turn.out, COMMAND_NS + words_ns + REPLY_BYTE_NS * replied_bytes);
+        turn.end_one(row);
         if noreply && !matches!(flow, Flow::Dump(_)) {
             turn.out.rewind(mark);
         }
@@ -568,7 +598,8 @@ impl Conversation {
     /// A meta command with an encoded key, a block that is not simply there, or mn.
     fn meta(&mut self, turn: &mut Turn<'_, '_, '_, '_>, meta: &Meta<'_>, block: Block<'_>) {
         if meta.verb == MetaVerb::Noop {
-            return turn.out.put(b"MN\r\n");
+            turn.out.put(b"MN\r\n");
+            return turn.end_one(row_of_meta(meta.verb));
         }
         let block_bytes = if meta.verb == MetaVerb::Set { u64::from(meta.value_bytes) + 2 } else { 0 };
         let mut room = [0; KEY_BYTES_MAX];
@@ -591,6 +622,7 @@ impl Conversation {
             let hint = turn.cx.guard.prefetch_bucket(&key);
             let before = Before::look(turn.cx, key.bytes());
             turn.meta(&key, &hint, meta, &[]);
+            turn.end_one(row_of_meta(meta.verb));
             turn.done_key(&key, || verb_of_meta(meta.verb));
             return before.tell(turn.cx, row_of_meta(meta.verb), key.bytes());
         }

@@ -9,6 +9,7 @@ use larder_protocol::meta::Verb;
 use super::admin::{self, Line};
 use super::flow::Flow;
 use super::watch;
+use crate::core::calls::{MEMCACHED_ROWS_MAX, RowId, RowSum};
 use crate::core::events::Change;
 
 /// How a command is run.
@@ -268,7 +269,7 @@ const CLASSIC_ROWS: &[Command] = &[
     )),
     reads(answered(line(
         "stats",
-        "[settings|items|slabs|sizes|conns|memory|types|doctor|hotkeys|prefixes|forecast|latency|reset|detail on|off|dump|cachedump <class> <items>]",
+        "[settings|items|slabs|sizes|conns|memory|types|doctor|hotkeys|prefixes|forecast|latency|commands|reset|detail on|off|dump|cachedump <class> <items>]",
         "Figures of the server, its store and its connections.",
         &["STAT", "END", "RESET", "OK", "PREFIX", "ITEM", "CLIENT_ERROR", "ERROR"],
         admin::stats,
@@ -344,22 +345,47 @@ const META_ROWS: &[Command] = &[
     item("me", "<key> <flag>*", Effect::Reads, "An item's internals; flag b.", &["ME", "EN"]),
 ];
 
-/// The row of this name, which there is.
-const fn row(rows: &'static [Command], name: &str) -> &'static Command {
+const _: () = assert!(CLASSIC_ROWS.len() + META_ROWS.len() <= MEMCACHED_ROWS_MAX);
+
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let (mut byte, mut same) = (0, one.len() == other.len());
+    while same && byte < one.len() {
+        same = one[byte] == other[byte];
+        byte += 1;
+    }
+    same
+}
+
+/// The place of the row of this name among these; how many there are: none is called so.
+const fn place(rows: &[Command], name: &str) -> usize {
     let mut at = 0;
-    while at < rows.len() {
-        let (other, mut same) = (rows[at].name.as_bytes(), rows[at].name.len() == name.len());
-        let mut byte = 0;
-        while same && byte < other.len() {
-            same = other[byte] == name.as_bytes()[byte];
-            byte += 1;
-        }
-        if same {
-            return &rows[at];
-        }
+    while at < rows.len() && !is_same(rows[at].name, name) {
         at += 1;
     }
-    panic!("no command of this name")
+    at
+}
+
+/// The row of this name, which there is.
+const fn row(rows: &'static [Command], name: &str) -> &'static Command {
+    let at = place(rows, name);
+    assert!(at < rows.len(), "no command of this name");
+    &rows[at]
+}
+
+/// The number of the command of this name, which there is: its place among the classic and then the meta commands.
+pub(crate) const fn number(name: &str) -> RowId {
+    let mut at = place(CLASSIC_ROWS, name);
+    if at == CLASSIC_ROWS.len() {
+        at += place(META_ROWS, name);
+        assert!(at < CLASSIC_ROWS.len() + META_ROWS.len(), "no command of this name");
+    }
+    at as RowId
+}
+
+/// The commands of which something was measured, and what.
+pub(crate) fn measured(sums: &[RowSum]) -> impl Iterator<Item = (&'static Command, &RowSum)> {
+    CLASSIC.iter().chain(META).zip(sums).filter(|(_, sum)| sum.measured > 0)
 }
 
 /// The row of a request that names an item: of verbs that differ in nothing that a row says of keys, one of them.
@@ -449,6 +475,19 @@ mod tests {
                 assert_eq!(found.asks(), row.asks(), "{}", row.name);
             }
         }
+    }
+
+    #[test]
+    fn numbers_are_places_in_the_table() {
+        for (place, row) in CLASSIC.iter().chain(META).enumerate() {
+            assert_eq!(number(row.name) as usize, place, "{}", row.name);
+        }
+        let mut sums = vec![RowSum::default(); CLASSIC.len() + META.len()];
+        for name in ["set", "me"] {
+            sums[number(name) as usize].measured = 1;
+        }
+        assert_eq!(measured(&sums).map(|(row, _)| row.name).collect::<Vec<_>>(), ["set", "me"]);
+        assert_eq!(measured(&sums[..3]).count(), 1, "sums end with the last that is not 0");
     }
 
     #[test]

@@ -40,6 +40,7 @@ fn a_line_of_text_spends_what_it_takes() {
         ("stats types", 10_000),
         ("stats doctor", 30_000),
         ("stats latency", 20_000),
+        ("stats commands", 6_000),
         ("stats reset", 90_000),
         ("stats conns", 250_000),
         ("stats detail on", 500),

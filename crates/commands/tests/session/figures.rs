@@ -1,7 +1,9 @@
 //! What is counted and told: stats, dumps, slab classes.
 
+use crate::binary::{NOOP, frame, get, set};
 use crate::{Bench, bench, talk};
 use larder_commands::{Counter, Session, Settings, StageTimes};
+use std::sync::atomic::Ordering::Relaxed;
 
 #[test]
 fn dumps_are_made_in_pieces_and_name_every_key() {
@@ -304,4 +306,79 @@ fn times_of_stages_are_told_by_protocol() {
     }
     let all = String::from_utf8_lossy(&bench.reply("INFO everything")).into_owned();
     assert!(!all.contains("latency_memcached_queue"), "{all}");
+}
+
+/// What `stats commands` says of a command of which so many were measured, all in this step.
+fn timed(name: &str, measured: u64, mean_us: &str, within_us: u64) -> String {
+    format!(
+        "STAT {name}:measured {measured}\r\nSTAT {name}:mean_us {mean_us}\r\n\
+         STAT {name}:p50_us {within_us}\r\nSTAT {name}:p99_us {within_us}\r\n\
+         STAT {name}:p999_us {within_us}\r\nSTAT {name}:within_{within_us}_us {measured}\r\n"
+    )
+}
+
+/// The first receive of a worker is measured, and each look at the clock takes 10 µs.
+#[test]
+fn times_of_memcacheds_commands_are_told_by_command() {
+    let mut bench = bench();
+    bench.host.look_us.store(10, Relaxed);
+    bench.ask(
+        "set a 0 0 1\r\nx\r\nget a\r\nget a b\r\ndelete a\r\nversion\r\nms Zm9v 1 b\r\nx\r\n\
+         mn\r\nno command\r\n",
+    );
+    // Two in a row have equal parts, a line of keys is one command, and a line that is no command is none.
+    let told = [
+        timed("get", 2, "5.00", 8),
+        timed("set", 1, "10.00", 16),
+        timed("delete", 1, "10.00", 16),
+        timed("version", 1, "10.00", 16),
+        timed("ms", 1, "10.00", 16),
+        timed("mn", 1, "10.00", 16),
+    ];
+    assert_eq!(bench.ask("stats commands\r\n"), told.concat() + "END\r\n");
+    assert_eq!(bench.ask("stats reset\r\n"), "RESET\r\n");
+    assert_eq!(bench.ask("stats commands\r\n"), "END\r\n");
+}
+
+#[test]
+fn commands_of_a_run_are_measured_in_equal_parts() {
+    let mut bench = bench();
+    bench.host.look_us.store(400, Relaxed);
+    let pair = "set a 0 0 1\r\nx\r\nget a\r\n";
+    bench.ask(&format!("{}get a a a\r\nmg a v\r\n", pair.repeat(19)));
+    let told = [timed("get", 20, "10.00", 16), timed("set", 19, "10.00", 16), timed("mg", 1, "10.00", 16)];
+    assert_eq!(bench.ask("stats commands\r\n"), told.concat() + "END\r\n");
+}
+
+#[test]
+fn a_line_that_turns_out_to_be_none_for_a_run_is_measured_once() {
+    let mut bench = bench();
+    let keys = " a".repeat(40);
+    bench.ask(&format!("{}get{keys} {}\r\n", "get a\r\n".repeat(40), "k".repeat(251)));
+    assert!(bench.ask("stats commands\r\n").contains("STAT get:measured 41\r\n"));
+}
+
+#[test]
+fn commands_in_frames_are_measured_by_the_names_of_the_texts() {
+    let mut bench = bench();
+    bench.host.look_us.store(10, Relaxed);
+    let all = [set(0x01, "a", b"x"), get(0x00, "a"), frame(NOOP, b"", "", b"")].concat();
+    bench.run(&mut Session::new(), &all, usize::MAX);
+    let told = [timed("get", 1, "10.00", 16), timed("set", 1, "10.00", 16), timed("mn", 1, "10.00", 16)];
+    assert_eq!(bench.ask("stats commands\r\n"), told.concat() + "END\r\n");
+}
+
+#[test]
+fn a_value_that_comes_in_parts_is_measured_with_its_last() {
+    let mut bench = bench();
+    bench.host.look_us.store(10, Relaxed);
+    let input = format!("set a 0 0 9000\r\n{}\r\n", "v".repeat(9000));
+    let mut session = Session::new();
+    // Receives that are measured are the first, and then some: one in sixteen ends a value.
+    for _ in 0..200 {
+        bench.run(&mut session, &input.as_bytes()[..5000], usize::MAX);
+        bench.run(&mut session, &input.as_bytes()[5000..], usize::MAX);
+    }
+    let told = bench.ask("stats commands\r\n");
+    assert!(told.starts_with("STAT set:measured ") && told.contains("STAT set:mean_us 10.00\r\n"), "{told}");
 }

@@ -356,7 +356,9 @@ fn each_figure_has_a_key_and_is_no_longer_than_clients_read() {
     let dump = replies(&bench.run(&mut Session::new(), &get(0x10, "detail dump"), usize::MAX).0);
     let keys: Vec<&[u8]> = dump.iter().map(|reply| &reply.key[..]).collect();
     assert_eq!(keys, [&b":"[..], b"k", longest.as_bytes(), b""]);
-    for group in ["", "settings", "items", "slabs", "conns", "memory", "doctor", "forecast", "latency"] {
+    for group in
+        ["", "settings", "items", "slabs", "conns", "memory", "doctor", "forecast", "latency", "commands"]
+    {
         let figures = replies(&bench.run(&mut Session::new(), &get(0x10, group), usize::MAX).0);
         let (_, figures) = figures.split_last().expect("an end");
         for figure in figures {

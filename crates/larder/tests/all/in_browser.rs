@@ -161,11 +161,18 @@ fn numbers_on_the_page_are_the_servers() {
                 grouped(whole(&class["items"])),
             );
         }
-        let commands = data(&web, "commands")["commands"].clone();
+        let called = data(&web, "commands");
+        let commands = called["commands"].clone();
         let shown = rows(&mut browser, "commands-table");
         for (name, row) in commands.as_object().expect("commands") {
             let found = shown.iter().find(|row| row[0] == *name);
             hold(name, found.map_or(String::new(), |row| row[1].clone()), grouped(whole(&row["calls"])));
+        }
+        let shown = rows(&mut browser, "memcached-table");
+        for (name, row) in called["memcached"].as_object().expect("commands") {
+            let found = shown.iter().find(|row| row[0] == *name);
+            let measured = grouped(whole(&row["measured_calls"]));
+            hold(&format!("memcached's {name}"), found.map_or(String::new(), |row| row[1].clone()), measured);
         }
         let spans: u64 = rows(&mut browser, "map-owners")
             .iter()

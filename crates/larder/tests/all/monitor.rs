@@ -262,6 +262,14 @@ fn every_place_answers_and_the_data_is_json() {
     assert_eq!(called("set", "calls"), 21);
     assert!(called("set", "measured_calls") <= 21);
     assert_eq!((called("info", "calls"), called("info", "measured_calls")), (1, 1));
+    // Of memcached's one receive in sixteen is measured, the first of a worker among them.
+    let sets = &commands["memcached"]["set"];
+    let of_sets = |what: &str| sets[what].as_u64().expect("a number");
+    assert!((1..=200).contains(&of_sets("measured_calls")), "{sets}");
+    assert!(of_sets("p50_usec") <= of_sets("p99_usec"), "{sets}");
+    let page = web.metrics("?family=larder");
+    let count = page.series["larder_memcached_command_seconds_count{command=\"set\"}"];
+    assert_eq!(count, of_sets("measured_calls") as f64);
     assert_eq!(of("/api/v1/settings")["settings"]["num_threads"], "1");
     let mut held: Vec<_> = (0..5).map(|_| web.text()).collect();
     // They are connections when they have been answered.

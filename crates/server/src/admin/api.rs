@@ -142,7 +142,7 @@ pub fn classes(routes: &Routes) -> Answer {
     answer(&json!({ "classes": classes }))
 }
 
-/// RESP commands that were called.
+/// RESP commands that were called, and what memcached's took that were measured.
 pub fn commands(routes: &Routes) -> Answer {
     let mut commands = Map::new();
     routes.hub.shared.each_command(
@@ -158,7 +158,20 @@ pub fn commands(routes: &Routes) -> Answer {
             commands.insert(name.to_owned(), command);
         },
     );
-    answer(&json!({ "commands": commands }))
+    let mut memcached = Map::new();
+    routes.hub.shared.each_memcached_command(
+        routes.scene(),
+        &mut |name, [measured, took_us, p50_us, p99_us]| {
+            let command = json!({
+                "measured_calls": measured,
+                "usec": took_us,
+                "p50_usec": p50_us,
+                "p99_usec": p99_us,
+            });
+            memcached.insert(name.to_owned(), command);
+        },
+    );
+    answer(&json!({ "commands": commands, "memcached": memcached }))
 }
 
 /// What an operator should know.

@@ -82,7 +82,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/commands",
-        help: "calls and times of RESP commands",
+        help: "calls and times of RESP commands, times of memcached's",
         tell: |routes, _| Ok(api::commands(routes)),
     },
     Route {

@@ -17,10 +17,11 @@ use crate::memcached::flow::Flow;
 use crate::memcached::form::Form;
 use crate::memcached::slabs::{CLASSES_END, PAGE_BYTES, SPANS_PER_PAGE, Slab};
 use crate::memcached::stats::{Figures, KEYS};
+use crate::memcached::table::{self, Command};
 use crate::memcached::text::ERROR;
 
-/// stats [settings | items | slabs | sizes | conns | memory | types | doctor | hotkeys | prefixes | forecast | latency | reset | detail |
-/// cachedump]
+/// stats [settings | items | slabs | sizes | conns | memory | types | doctor | hotkeys | prefixes | forecast | latency | commands | reset |
+/// detail | cachedump]
 pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
     match line.tokens.first().copied() {
         None => general(line),
@@ -47,6 +48,7 @@ pub(crate) fn stats(line: &mut Line<'_, '_, '_, '_>) -> Flow {
         Some(b"prefixes") => shares(line, "prefixes", line.cx.prefix_shares()),
         Some(b"forecast") => forecast(line),
         Some(b"latency") => latency(line),
+        Some(b"commands") => commands(line),
         Some(b"conns") => return Flow::Dump(Dump::connections(line.form)),
         Some(b"reset") => {
             figures::reset(line.cx);
@@ -147,6 +149,25 @@ fn latency(line: &mut Line<'_, '_, '_, '_>) {
             form.put(out, &format_args!("{protocol}:{stage}:{name}"), &format_args!("{us:.1}"));
         });
     });
+}
+
+/// How long memcached's commands took, of those that were measured: of each how many, the mean, which time so many percent
+/// did not exceed, and how many did not exceed each power of two with which there come more, up to 4 s.
+fn commands(line: &mut Line<'_, '_, '_, '_>) {
+    let sums = figures::memcached_sums(line.cx);
+    for (Command { name, .. }, sum) in table::measured(&sums) {
+        put_stat(line, &format_args!("{name}:measured"), &sum.measured);
+        put_stat(line, &format_args!("{name}:mean_us"), &format_args!("{:.2}", sum.us_per_call()));
+        for (percent, shown) in [(50.0, "p50_us"), (99.0, "p99_us"), (99.9, "p999_us")] {
+            put_stat(line, &format_args!("{name}:{shown}"), &sum.percentile_us(percent));
+        }
+        let [steps @ .., _] = &sum.steps;
+        let mut within: u64 = 0;
+        for (step, calls) in steps.iter().enumerate().filter(|(_, calls)| **calls > 0) {
+            within += calls;
+            put_stat(line, &format_args!("{name}:within_{}_us", 1u64 << step), &within);
+        }
+    }
 }
 
 fn items(line: &mut Line<'_, '_, '_, '_>) {

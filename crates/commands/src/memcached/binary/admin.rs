@@ -3,6 +3,7 @@
 use larder_protocol::Tokens;
 use larder_protocol::binary::{Frame, Request, Status};
 
+use super::read::row_of;
 use super::reply::{put_done, put_status, put_text};
 use super::{Conversation, Next, State, Turn};
 use crate::core::counters::Counter;
@@ -46,6 +47,11 @@ impl Conversation {
         };
         let replied_bytes = turn.out.own_bytes().saturating_sub(before);
         turn.cx.spend(turn.out, COMMAND_NS + REPLY_BYTE_NS * replied_bytes);
+        if turn.times.measures()
+            && let Some(row) = row_of(frame.opcode.verb)
+        {
+            turn.end_one(row);
+        }
         next
     }
 

@@ -90,6 +90,7 @@ impl Conversation {
         }
         if let State::Upload { upload, value_bytes, purpose, .. } = std::mem::take(&mut self.state) {
             publish(turn.cx, turn.out, &mut turn.tally, upload, value_bytes, &purpose);
+            turn.end_one(purpose.row());
         }
         None
     }
@@ -120,10 +121,12 @@ impl Conversation {
             }
         }
         if let State::Gather(gathering) = std::mem::take(&mut self.state) {
+            let row = gathering.purpose.row();
             // What was gathered is not asked again.
             let (room, again) = (turn.cx.room, turn.cx.guard.ask_again(false));
             room.for_the_last_time(|| gathering.finish(turn.cx, turn.out, &mut turn.tally));
             turn.cx.guard.ask_again(again);
+            turn.end_one(row);
             turn.again_at = turn.reader.at;
         }
         None

@@ -18,6 +18,7 @@ use crate::core::traffic::{self, READ_NS, Seen, Verb, WRITE_NS};
 use crate::core::usual::add;
 use crate::memcached::classic;
 use crate::memcached::text::{END, META_MISS, NO_MEMORY_FOR_REPLY};
+use crate::memcached::times::InRun;
 use crate::memcached::verbs::{fitting_value_bytes, string};
 
 /// Longer values are received into their items rather than read ahead.
@@ -383,6 +384,24 @@ impl Turn<'_, '_, '_, '_> {
         if self.cx.room.tap().pass(group.len()) || followed != 0 {
             self.sample(group, followed);
         }
+        if self.times.measures() {
+            self.time(group);
+        }
+    }
+
+    /// These were answered in a receive that is measured.
+    #[cold]
+    #[inline(never)]
+    fn time(&mut self, group: &[Staged<'_, '_>]) {
+        for staged in group.iter().filter(|staged| staged.part.is_first()) {
+            self.times.count_in_run(match staged.ask {
+                Ask::Get => InRun::Get,
+                Ask::Set(_) | Ask::SetWith(_) => InRun::Set,
+                Ask::MetaGet => InRun::MetaGet,
+                Ask::MetaSet(_) => InRun::MetaSet,
+                Ask::Add(_) => InRun::Incr,
+            });
+        }
     }
 
     #[cold]
@@ -417,6 +436,7 @@ impl Turn<'_, '_, '_, '_> {
         self.cx.counters.add(Counter::GetMisses, u64::from(misses).wrapping_neg());
         self.out.rewind(mark);
         self.tally = tally;
+        self.times.take_back_get();
     }
 }
 

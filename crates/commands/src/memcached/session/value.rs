@@ -87,6 +87,7 @@ impl Conversation {
                 }
                 let asked = purpose.asked(cx.now(), key, u64::from(value_bytes));
                 before.tell_stored(cx, purpose.row(), key.bytes(), Some(asked));
+                turn.end_one(purpose.row());
             }
             Block::Bad => {
                 turn.reader.at += left as usize;
@@ -129,6 +130,7 @@ impl Conversation {
             Err(next) => return next,
             Ok(State::Upload { upload, value_bytes, purpose, .. }) => {
                 publish(turn.cx, turn.out, &mut turn.tally, upload, value_bytes, &purpose);
+                turn.end_one(purpose.row());
             }
             Ok(_) => {}
         }
@@ -160,8 +162,10 @@ impl Conversation {
         match self.end_block(turn) {
             Err(next) => return next,
             Ok(State::Gather(gathering)) => {
+                let row = gathering.purpose.row();
                 // What was gathered is not asked again.
                 turn.once(|turn| gathering.finish(turn.cx, turn.out, &mut turn.tally));
+                turn.end_one(row);
                 turn.again_at = turn.reader.at;
             }
             Ok(_) => {}

@@ -17,6 +17,7 @@ const LINES: &[&str] = &[
     "stats doctor",
     "stats hotkeys",
     "stats latency",
+    "stats commands",
     "stats prefixes",
     "stats",
     "stats slabs",

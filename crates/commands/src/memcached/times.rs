@@ -1,0 +1,195 @@
+//! How long commands take, of the receives that are measured: one in sixteen, as RESP's (`core/calls.rs`).
+//!
+//! ```text
+//! a batch             commands of a row together, each an equal part of the time until another row's comes
+//! a run               all its commands together, each an equal part: their waits for memory overlap
+//! one at a time       lines that name no item, values that are not at hand
+//! several turns       the last turn of a value that comes in parts, the first of anything else
+//! ```
+//!
+//! A line of keys is one command. A command that is asked again because there was no memory counts each time.
+//!
+//! A receive that is not measured pays for a count of receives and for a comparison a command, a run for one a group.
+
+use larder_protocol::binary::{self, Frame};
+use larder_protocol::classic::{Fetch, Request, StoreVerb};
+use larder_protocol::meta;
+
+use super::table::{Command, number};
+use crate::core::calls::{Meter, RowId};
+use crate::core::context::Context;
+
+const GET: RowId = number("get");
+const GETS: RowId = number("gets");
+const GAT: RowId = number("gat");
+const GATS: RowId = number("gats");
+const SET: RowId = number("set");
+const ADD: RowId = number("add");
+const REPLACE: RowId = number("replace");
+const APPEND: RowId = number("append");
+const PREPEND: RowId = number("prepend");
+const CAS: RowId = number("cas");
+const DELETE: RowId = number("delete");
+const INCR: RowId = number("incr");
+const DECR: RowId = number("decr");
+const TOUCH: RowId = number("touch");
+const MG: RowId = number("mg");
+const MS: RowId = number("ms");
+const MD: RowId = number("md");
+const MA: RowId = number("ma");
+const MN: RowId = number("mn");
+const ME: RowId = number("me");
+
+/// What a run is made of.
+#[derive(Clone, Copy, Debug)]
+#[repr(usize)]
+pub(super) enum InRun {
+    Get,
+    Set,
+    MetaGet,
+    MetaSet,
+    Incr,
+}
+
+/// The rows of these, in their order.
+const RUN_ROWS: [RowId; 5] = [GET, SET, MG, MS, INCR];
+
+/// The commands of one receive.
+#[derive(Debug)]
+pub(super) struct Times {
+    meter: Meter,
+    /// Of the run at work, how many of each of [`InRun`] there were.
+    run: [u32; RUN_ROWS.len()],
+}
+
+impl Times {
+    /// At the beginning of a receive.
+    #[inline]
+    pub fn begin(cx: &Context<'_, '_>) -> Times {
+        let meter = Meter::begin(&cx.counters.memcached, false, || cx.host.clock_us());
+        Times { meter, run: [0; RUN_ROWS.len()] }
+    }
+
+    /// This receive is measured: only then the others are to be called.
+    #[inline(always)]
+    pub fn measures(&self) -> bool {
+        self.meter.measures()
+    }
+
+    /// A command of a batch comes.
+    #[cold]
+    #[inline(never)]
+    pub fn call(&mut self, cx: &Context<'_, '_>, row: RowId) {
+        if self.meter.call(row) {
+            self.settle(cx, Some(row));
+        }
+    }
+
+    /// The commands of batches so far have ended.
+    #[cold]
+    #[inline(never)]
+    pub fn end_batch(&mut self, cx: &Context<'_, '_>) {
+        self.settle(cx, None);
+    }
+
+    fn settle(&mut self, cx: &Context<'_, '_>, next: Option<RowId>) {
+        self.meter.settle(&cx.counters.memcached, next, || cx.host.clock_us());
+    }
+
+    /// A command ends that was neither in a batch nor in a run: what has passed since these ended is its own.
+    #[cold]
+    #[inline(never)]
+    pub fn end_one(&mut self, cx: &Context<'_, '_>, row: &Command) {
+        if let Some(us) = self.meter.lap(cx.host) {
+            let row = number(row.name);
+            cx.counters.memcached.called(row, 1);
+            cx.counters.memcached.took(row, 1, us);
+        }
+    }
+
+    /// A command of a run was answered.
+    pub fn count_in_run(&mut self, what: InRun) {
+        self.run[what as usize] += 1;
+    }
+
+    /// The last `get` of a run turned out to be none for a run.
+    pub fn take_back_get(&mut self) {
+        let gets = &mut self.run[InRun::Get as usize];
+        *gets = gets.saturating_sub(1);
+    }
+
+    /// A run has ended.
+    #[cold]
+    #[inline(never)]
+    pub fn end_run(&mut self, cx: &Context<'_, '_>) {
+        let Some(us) = self.meter.lap(cx.host) else { return };
+        let counts = std::mem::take(&mut self.run);
+        let all: u64 = counts.iter().map(|calls| u64::from(*calls)).sum();
+        for (row, calls) in RUN_ROWS.into_iter().zip(counts).filter(|(_, calls)| *calls > 0) {
+            cx.counters.memcached.called(row, calls);
+            cx.counters.memcached.took(row, calls, us * u64::from(calls) / all);
+        }
+    }
+}
+
+/// The row of a request of a key.
+pub(super) fn of_request(request: &Request<'_>) -> RowId {
+    match request {
+        Request::Fetch(Fetch { cas: false, touch: None }) => GET,
+        Request::Fetch(Fetch { cas: true, touch: None }) => GETS,
+        Request::Fetch(Fetch { cas: false, touch: Some(_) }) => GAT,
+        Request::Fetch(Fetch { cas: true, touch: Some(_) }) => GATS,
+        Request::Store(store) => of_store(store.verb),
+        Request::Delete { .. } => DELETE,
+        Request::Arithmetic { decrement: false, .. } => INCR,
+        Request::Arithmetic { decrement: true, .. } => DECR,
+        Request::Touch { .. } => TOUCH,
+        Request::Meta(meta) => of_meta(meta.verb),
+        Request::Line(_) | Request::Fault { .. } => unreachable!("these come as events"),
+    }
+}
+
+fn of_store(verb: StoreVerb) -> RowId {
+    match verb {
+        StoreVerb::Set => SET,
+        StoreVerb::Add => ADD,
+        StoreVerb::Replace => REPLACE,
+        StoreVerb::Append => APPEND,
+        StoreVerb::Prepend => PREPEND,
+        StoreVerb::Cas => CAS,
+    }
+}
+
+fn of_meta(verb: meta::Verb) -> RowId {
+    match verb {
+        meta::Verb::Get => MG,
+        meta::Verb::Set => MS,
+        meta::Verb::Delete => MD,
+        meta::Verb::Arithmetic => MA,
+        meta::Verb::Noop => MN,
+        meta::Verb::Debug => ME,
+    }
+}
+
+/// The row of a frame of a key: that of the text's command which does the same.
+pub(super) fn of_frame(frame: &Frame<'_>) -> RowId {
+    match frame.opcode.verb {
+        binary::Verb::Get => GET,
+        binary::Verb::GetAndTouch => GAT,
+        binary::Verb::Touch => TOUCH,
+        binary::Verb::Store(_) if frame.cas != 0 => CAS,
+        binary::Verb::Store(verb) | binary::Verb::Concat(verb) => of_store(verb),
+        binary::Verb::Delete => DELETE,
+        binary::Verb::Increment => INCR,
+        binary::Verb::Decrement => DECR,
+        binary::Verb::Flush
+        | binary::Verb::Noop
+        | binary::Verb::Version
+        | binary::Verb::Stat
+        | binary::Verb::Verbosity
+        | binary::Verb::Quit
+        | binary::Verb::SaslList
+        | binary::Verb::SaslAuth
+        | binary::Verb::SaslStep => unreachable!("these come as events"),
+    }
+}
