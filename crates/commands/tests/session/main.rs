@@ -7,6 +7,7 @@ mod closed;
 mod collections;
 mod commandlog;
 mod dear;
+mod ends;
 mod exec;
 mod fields;
 mod figures;
