@@ -18,7 +18,7 @@
 //! | `sanitize` | store and session tests under AddressSanitizer |
 //! | `soak [--minutes N] [--seed S] [--attackers]` | the released server in real time, under everything at once |
 //! | `vectors` | `clients/vectors.txt`, made by the libraries whose placement the clients have |
-//! | `attack [name…]` | the released server, under requests that try to take more memory, work or time than they may |
+//! | `attack [name…]` | the released server, under requests that try to take more memory, work or time than they may; `--write` writes down what came of all |
 
 #![forbid(unsafe_code)]
 

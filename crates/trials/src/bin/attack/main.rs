@@ -45,6 +45,8 @@ fn attack() -> Result<bool, String> {
     let print = |cells: [&str; 8]| {
         let [name, rss, bound, longest, excess, own, verdict, said] = cells;
         if markdown {
+            // What was said may be anything that a server replies.
+            let cells = cells.map(|cell| cell.replace('|', "\\|").replace(['\r', '\n'], " "));
             println!("| {} |", cells.join(" | "));
         } else {
             println!(
