@@ -2,6 +2,7 @@
 
 use super::{Bench, START};
 use crate::binary::{NOOP, get as get_frame, lines, set as set_frame};
+use crate::pairs::{pairs, waits};
 use crate::survey::command;
 use larder_commands::{Next, Room, Session, Settings, Shared};
 use larder_store::{Attributes, Config, Expect, Store};
@@ -280,5 +281,53 @@ fn behind_a_flush_of_a_full_store_nothing_is_refused() {
         }
         assert_eq!(refused, 0, "{value}");
         assert!(most <= 20, "{value}: {most} looks");
+    }
+}
+
+/// An MSET in steps waits for its memory with its keys held, and others of its worker are served meanwhile: its memory comes,
+/// or does not.
+#[test]
+fn pairs_in_steps_wait_for_their_memory_and_others_are_served_meanwhile() {
+    for comes in [true, false] {
+        let (mut bench, store) = full();
+        let mut stuck = store.worker().unwrap();
+        let mut session = Session::new();
+        let (mut next, ..) = bench.call(&mut session, &pairs("MSET", 3000, &"v".repeat(200)));
+        while !session.must_end() {
+            assert_eq!(next, Next::Yield);
+            (next, ..) = bench.call(&mut session, b"");
+        }
+        // It has waited for requests of before, and begun to write.
+        for _ in 0..2 {
+            (next, ..) = bench.call(&mut session, b"");
+        }
+        let batch = stuck.enter(START);
+        for turn in 0.. {
+            if next != Next::Yield {
+                break;
+            }
+            assert!(turn < 100 && session.must_end(), "there was memory");
+            (next, ..) = bench.call(&mut session, b"");
+        }
+        assert!(matches!(next, Next::Await(Some(_))), "{next:?}");
+        for _ in 0..9 {
+            assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
+            waits(&mut bench, &mut Session::new(), &command(&["GET", "k0"]), "a key that is held");
+            bench.system += 10;
+            let (next, said, _) = bench.call(&mut session, b"");
+            assert!(said.is_empty() && matches!(next, Next::Await(Some(_))), "{next:?}");
+        }
+        let batch = (!comes).then_some(batch);
+        let (mut said, mut looks) = (Vec::new(), 0);
+        while session.must_end() {
+            bench.system += 10;
+            said.extend(bench.call(&mut session, b"").1);
+            looks += 1;
+            assert!(looks < 100, "it asks for ever");
+        }
+        let expected = if comes { "+OK\r\n" } else { "-OOM command not allowed" };
+        assert!(String::from_utf8_lossy(&said).starts_with(expected), "{said:?}");
+        drop(batch);
+        drop(stuck);
     }
 }

@@ -6,15 +6,19 @@
 //! ```
 //!
 //! In scripts, and in an EXEC of one step, all of it is one step. A command that has begun to hold its keys is done to its end, also where
-//! its client has gone. Before the first write it ends where the rules of its client's user have changed.
+//! its client has gone. Before the first write it ends where the rules of its client's user have changed. A pair for which memory is
+//! on its way is written when that has come, and others of the worker are served meanwhile.
 
 use std::sync::Arc;
 
 use larder_protocol::resp::Args;
+use larder_store::Millis;
 
 use crate::core::access::Snapshot;
 use crate::core::events::{Change, Seen, seen};
 use crate::core::hold::{self, Hold, Keys};
+use crate::core::input::Asked;
+use crate::core::progress::Next;
 use crate::core::work::{STEP_NS_MIN, copying_ns};
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
@@ -100,10 +104,21 @@ pub(super) fn telling(
 }
 
 /// Writes these pairs.
-pub(super) fn store_pairs(call: &mut Call<'_, '_, '_>, expiry: Expiry, mut args: Args<'_>) -> Done {
+pub(super) fn store_pairs(call: &mut Call<'_, '_, '_>, expiry: Expiry, args: Args<'_>) -> Done {
+    store_counted(call, expiry, args, &mut 0)
+}
+
+/// Writes these pairs, and counts those that are written.
+fn store_counted(
+    call: &mut Call<'_, '_, '_>,
+    expiry: Expiry,
+    mut args: Args<'_>,
+    written: &mut usize,
+) -> Done {
     while let (Some(key), Some(value)) = (args.next(), args.next()) {
         let key = call.key(key);
         put_pair(call, &key, value, expiry)?;
+        *written += 1;
     }
     Ok(())
 }
@@ -153,6 +168,8 @@ struct Pairs {
     user: Snapshot,
     /// Some of them are written.
     begun: bool,
+    /// How often the next of them was asked again, for which there was no memory.
+    asked: Asked,
     stage: Stage,
     _held: Heap,
 }
@@ -188,7 +205,7 @@ pub(super) fn begin(call: &mut Call<'_, '_, '_>, plan: Plan, args: Args<'_>) -> 
         (true, None) => Stage::Writes(None),
     };
     let user = call.client.standing.snapshot();
-    call.go_on_with(Pairs { plan, kept, user, begun: false, stage, _held: held });
+    call.go_on_with(Pairs { plan, kept, user, begun: false, asked: Asked::default(), stage, _held: held });
     Ok(())
 }
 
@@ -276,9 +293,12 @@ impl Pairs {
                     // The turn before has written nothing.
                     self.still_may(call)?;
                 }
-                self.write(call)?;
-                self.begun = true;
+                // In EXEC, whose next step comes at once, to ask again would be no wait.
+                let awaits_ms = self.write(call, hold.is_some())?;
                 step_of(hold.as_ref(), call);
+                if let Some(ms) = awaits_ms {
+                    return Ok((Stage::Writes(hold), Step::Await(Some(ms))));
+                }
                 if self.left() > 0 {
                     return Ok((Stage::Writes(hold), Step::More));
                 }
@@ -315,12 +335,26 @@ impl Pairs {
         (self.kept.left() - self.plan.behind) / 2
     }
 
-    /// Writes as many pairs as what is left of the slice is for, one at least.
-    fn write(&mut self, call: &mut Call<'_, '_, '_>) -> Done {
+    /// Writes as many pairs as what is left of the slice is for, one at least. `asks`: where memory is on its way and others
+    /// wait for the worker, it does not sleep, and the next pair is to be written in so many milliseconds.
+    fn write(&mut self, call: &mut Call<'_, '_, '_>, asks: bool) -> Result<Option<Millis>, Fail> {
+        let (written, done) = self.write_some(call, asks);
+        if !asks || !done.as_ref().is_err_and(Fail::is_no_memory) || !call.cx.guard.memory_comes() {
+            return done.map(|()| None);
+        }
+        if let Some(Next::Sleep(ms)) = self.asked.again(call.cx, written) {
+            return Ok(Some(ms));
+        }
+        call.cx.guard.memory_did_not_come();
+        self.write_some(call, false).1.map(|()| None)
+    }
+
+    /// Writes as many, up to one that fails: how many, and why no more. What is not written is left.
+    fn write_some(&mut self, call: &mut Call<'_, '_, '_>, asks: bool) -> (usize, Done) {
         let until_ns = call.step_ns();
         let Plan { expiry, behind, .. } = self.plan;
         let events_ns = if call.cx.shared.events.any() { EVENTS_NS } else { 0 };
-        self.kept.take(|words| {
+        let done = self.kept.take(|words| {
             let (from, mut spent_ns, mut count) = (*words, 0, 0);
             while words.len() > behind && spent_ns + count as u64 / 2 * events_ns < until_ns {
                 let (Some(_), Some(value)) = (words.next(), words.next()) else { break };
@@ -329,8 +363,21 @@ impl Pairs {
             }
             let some = Args::rest(from.encoded(), count);
             call.spend(spent_ns);
-            telling_some(call, expiry, some, |call| store_pairs(call, expiry, some))
-        })
+            let (again, mut written) = (call.cx.guard.ask_again(asks), 0);
+            let done = telling_some(call, expiry, some, |call| {
+                store_counted(call, expiry, some, &mut written)
+            });
+            call.cx.guard.ask_again(again);
+            if done.is_err() {
+                *words = from;
+                if written > 0 {
+                    words.nth(2 * written - 1);
+                }
+            }
+            (written, done)
+        });
+        self.begun |= done.0 > 0;
+        done
     }
 }
 
