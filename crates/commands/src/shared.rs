@@ -187,6 +187,12 @@ impl Shared {
         self.common.traffic.items.step(guard, now);
     }
 
+    /// Looks for keys of databases of few beside many of others, for RANDOMKEY. From one worker's upkeep, at a time of the
+    /// server's own clock.
+    pub fn look_for_rare_keys(&self, guard: &mut Guard<'_>, now: Millis) {
+        self.redis.rare.step(guard, now);
+    }
+
     /// How long what is there has left, and how long it was not read; none if nobody looks, or nothing was seen.
     pub fn ages(&self) -> Option<Ages> {
         self.common.traffic.items.ages()

@@ -11,6 +11,7 @@ use crate::core::host::Host;
 use crate::redis::collections::block::Waiters;
 use crate::redis::connection::client::Clients;
 use crate::redis::connection::limits::Limits;
+use crate::redis::keys::rare::Rare;
 use crate::redis::keys::scan::Sample;
 use crate::redis::scripts::cache::Scripts;
 use crate::redis::scripts::library::Libraries;
@@ -45,6 +46,8 @@ pub struct Shared {
     pub(crate) run_id: u128,
     /// How many keys expire, found out a little at a time while somebody scrapes.
     pub(crate) census: Census,
+    /// Keys of databases of few, which upkeep looks for.
+    pub(crate) rare: Rare,
     random: AtomicU64,
 }
 
@@ -101,6 +104,7 @@ impl Shared {
             starved_bytes: AtomicU64::new(0),
             run_id: u128::from(random()) << 64 | u128::from(random()),
             census: Census::default(),
+            rare: Rare::default(),
             random: AtomicU64::new(random()),
             queued_bytes: Arc::default(),
         }

@@ -343,6 +343,36 @@ fn random_key_of_a_database_costs_nothing_for_the_keys_of_others() {
     assert!(seen.len() >= 8, "{} of twenty", seen.len());
 }
 
+/// Rounds of upkeep, a tenth of a second each.
+fn upkeep(bench: &mut Bench, rounds: u64) {
+    let mut guard = bench.worker.enter(START);
+    (0..rounds).for_each(|round| bench.shared.look_for_rare_keys(&mut guard, 100 * round));
+}
+
+#[test]
+fn upkeep_knows_old_keys_of_a_database_beside_many_of_others_before_somebody_asks() {
+    let mut bench = bench();
+    bench.fill(5, 1000, 3);
+    bench.fill(0, KEYS, 8);
+    let mut session = Session::new();
+    bench.turn(&mut session, &command(&["SELECT", "5"]));
+    // All that were new lately are gone, and two that are older are left.
+    for n in (0..1000).filter(|n| ![17, 18].contains(n)) {
+        bench.turn(&mut session, &command(&["DEL", &format!("{n:03}")]));
+    }
+    upkeep(&mut bench, 16 + KEYS / 256);
+    let ask = command(&["RANDOMKEY"]);
+    for _ in 0..50 {
+        let (reply, yields) = bench.turns(&mut session, &ask);
+        assert_eq!(yields, 0, "nothing is looked for");
+        assert!([&b"$3\r\n017\r\n"[..], b"$3\r\n018\r\n"].contains(&&reply[..]), "{reply:?}");
+    }
+    // One that is gone is none.
+    bench.turn(&mut session, &command(&["DEL", "017", "018"]));
+    upkeep(&mut bench, 300);
+    assert_eq!(bench.turns(&mut session, &ask), (b"$-1\r\n".to_vec(), 0));
+}
+
 #[test]
 fn random_keys_are_of_all_keys() {
     let mut bench = bench();

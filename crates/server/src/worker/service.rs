@@ -236,6 +236,7 @@ impl Service {
         self.hub.shared.serve_left(&mut guard, &*self.hub);
         if self.index == 0 {
             self.hub.shared.take_census(&mut guard);
+            self.hub.shared.look_for_rare_keys(&mut guard, self.now);
             self.hub.shared.sample_items(&mut guard, self.now);
             if self.hub.shared.counts_samples() {
                 self.hub.shared.count_samples(&self.hub.store, self.now);

@@ -312,9 +312,9 @@ pub(crate) enum Goal {
 }
 
 /// Keys of a database that RANDOMKEY looks for among those of others, so that it need not look again soon.
-const RANDOM_KEYS: usize = 16;
+pub(super) const RANDOM_KEYS: usize = 16;
 /// They are noted on the way, for which they are no longer than this.
-const RANDOM_KEY_BYTES: usize = 4 << 10;
+pub(super) const RANDOM_KEY_BYTES: usize = 4 << 10;
 
 /// A survey under way.
 #[derive(Debug)]
