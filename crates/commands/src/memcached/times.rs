@@ -123,12 +123,7 @@ impl Times {
     #[inline(never)]
     pub fn end_run(&mut self, cx: &Context<'_, '_>) {
         let Some(us) = self.meter.lap(cx.host) else { return };
-        let counts = std::mem::take(&mut self.run);
-        let all: u64 = counts.iter().map(|calls| u64::from(*calls)).sum();
-        for (row, calls) in RUN_ROWS.into_iter().zip(counts).filter(|(_, calls)| *calls > 0) {
-            cx.counters.memcached.called(row, calls);
-            cx.counters.memcached.took(row, calls, us * u64::from(calls) / all);
-        }
+        cx.counters.memcached.ran(RUN_ROWS, std::mem::take(&mut self.run), Some(us));
     }
 }
 

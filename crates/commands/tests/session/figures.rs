@@ -350,6 +350,16 @@ fn commands_of_a_run_are_measured_in_equal_parts() {
     assert_eq!(bench.ask("stats commands\r\n"), told.concat() + "END\r\n");
 }
 
+/// Of 3 µs that 40 commands took, one row has one and the other two: not one each.
+#[test]
+fn what_a_run_took_is_lost_to_none_of_its_commands() {
+    let mut bench = bench();
+    bench.host.look_us.store(3, Relaxed);
+    bench.ask(&"set a 0 0 1\r\nx\r\nget a\r\n".repeat(20));
+    let told = [timed("get", 20, "0.05", 1), timed("set", 20, "0.10", 1)];
+    assert_eq!(bench.ask("stats commands\r\n"), told.concat() + "END\r\n");
+}
+
 #[test]
 fn a_line_that_turns_out_to_be_none_for_a_run_is_measured_once() {
     let mut bench = bench();

@@ -200,15 +200,10 @@ impl<'a, 'c, 'w> Turn<'_, 'a, 'c, 'w> {
             return;
         }
         let took_us = self.meter.lap(self.cx.host);
-        let sets = all - gets - incrs - decrs;
-        for (row, calls) in [(GET, gets), (SET, sets), (INCR, incrs), (DECR, decrs)] {
-            if calls > 0 {
-                self.row = row;
-                self.cx.counters.rows.called(row, calls);
-                if let Some(us) = took_us {
-                    self.cx.counters.rows.took(row, calls, us * u64::from(calls) / u64::from(all));
-                }
-            }
+        let (ids, calls) = ([GET, SET, INCR, DECR], [gets, all - gets - incrs - decrs, incrs, decrs]);
+        self.cx.counters.rows.ran(ids, calls, took_us);
+        if let Some((row, _)) = ids.into_iter().zip(calls).rfind(|(_, calls)| *calls > 0) {
+            self.row = row;
         }
         if let Some(us) = took_us {
             self.shared.latency.note(FAST_COMMAND, self.cx.now() / 1000, us);
