@@ -16,7 +16,8 @@
 //! Of memcached's commands (`memcached/times.rs`) measured receives alone are counted: what became of their keys is
 //! counted elsewhere.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::counters::Counters;
 use super::host::Host;
@@ -27,7 +28,7 @@ pub(crate) type RowId = u32;
 /// Most commands of a protocol, subcommands among them.
 pub(crate) const ROWS_MAX: usize = 512;
 
-/// Most commands of memcached's protocols.
+/// Most commands of memcached's protocols, whose table holds itself to that.
 pub(crate) const MEMCACHED_ROWS_MAX: usize = 48;
 
 /// One receive in so many is measured.
@@ -47,16 +48,20 @@ pub(crate) struct Row {
     calls: AtomicU64,
     measured: AtomicU64,
     measured_us: AtomicU64,
-    refused: AtomicU32,
-    failed: AtomicU32,
-    steps: [AtomicU32; STEPS],
+    refused: AtomicU64,
+    failed: AtomicU64,
+    /// Measured calls by their time; none before the first: most commands are never called, and 24 counts for each of them
+    /// would take 100 KiB a worker. (Counts of 32 bits would be full of `get` after some hours.)
+    steps: OnceLock<Box<[AtomicU64; STEPS]>>,
 }
+
+// As docs/operating.md says, were all of them measured.
+const _: () = {
+    let row_bytes = size_of::<Row>() + STEPS * size_of::<AtomicU64>();
+    assert!((ROWS_MAX + MEMCACHED_ROWS_MAX) * row_bytes <= 140 << 10);
+};
 
 fn raise(counter: &AtomicU64, n: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
-}
-
-fn raise_short(counter: &AtomicU32, n: u32) {
     counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
@@ -105,7 +110,8 @@ impl Rows {
         let row = self.row(id);
         raise(&row.measured, u64::from(calls));
         raise(&row.measured_us, us);
-        raise_short(&row.steps[step(us / u64::from(calls.max(1)))], calls);
+        let steps = row.steps.get_or_init(Box::default);
+        raise(&steps[step(us / u64::from(calls.max(1)))], u64::from(calls));
     }
 
     /// So many calls of each of these rows, whose requests were answered together: an equal part of the time for each call,
@@ -123,13 +129,13 @@ impl Rows {
 
     /// A call was refused before it ran.
     pub fn refused(&self, id: RowId) {
-        raise_short(&self.row(id).refused, 1);
+        raise(&self.row(id).refused, 1);
     }
 
     /// A call that is counted ran, and answered with an error.
     #[cold]
     pub fn failed(&self, id: RowId) {
-        raise_short(&self.row(id).failed, 1);
+        raise(&self.row(id).failed, 1);
     }
 
     /// A call that is counted found no memory.
@@ -165,10 +171,11 @@ impl RowSum {
         self.calls = self.calls.wrapping_add(row.calls.load(Relaxed));
         self.measured += row.measured.load(Relaxed);
         self.measured_us += row.measured_us.load(Relaxed);
-        self.refused += u64::from(row.refused.load(Relaxed));
-        self.failed += u64::from(row.failed.load(Relaxed));
-        for (sum, step) in self.steps.iter_mut().zip(&row.steps) {
-            *sum += u64::from(step.load(Relaxed));
+        self.refused += row.refused.load(Relaxed);
+        self.failed += row.failed.load(Relaxed);
+        let Some(steps) = row.steps.get() else { return };
+        for (sum, step) in self.steps.iter_mut().zip(&steps[..]) {
+            *sum += step.load(Relaxed);
         }
     }
 
@@ -326,6 +333,19 @@ mod tests {
         {
             assert_eq!(step(us), at, "{us}");
         }
+    }
+
+    #[test]
+    fn counts_go_on_beyond_those_of_32_bits() {
+        let counters = Counters::default();
+        for _ in 0..2 {
+            counters.memcached.called(3, u32::MAX);
+            counters.memcached.took(3, u32::MAX, 5);
+        }
+        let sums = sums(|visit| visit(&counters), |counters| &counters.memcached, &[]);
+        let sum = &sums[3];
+        assert_eq!((sum.measured, sum.steps[0]), (0x1_ffff_fffe, 0x1_ffff_fffe));
+        assert_eq!((sum.measured_us, sum.percentile_us(99.0)), (10, 1));
     }
 
     #[test]
