@@ -259,6 +259,13 @@ impl Guard<'_> {
         self.local.note_vain(self.store);
     }
 
+    /// As [`Guard::memory_did_not_come`], of a request that is refused without another look: counted as one for which memory ran
+    /// out, of no class.
+    pub fn memory_ran_out(&mut self) {
+        self.memory_did_not_come();
+        self.counters.out_of_memory.add(1);
+    }
+
     /// Runs `f`, which does not ask again: it sleeps for memory, some milliseconds if others wait for this worker.
     pub fn asking_once<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
         let asked_again = std::mem::replace(&mut self.local.asked_again, false);

@@ -331,3 +331,46 @@ fn pairs_in_steps_wait_for_their_memory_and_others_are_served_meanwhile() {
         drop(stuck);
     }
 }
+
+/// Memory that comes for some pairs each 120 ms, so that no pair waits for too long: the command waits for 2 s in all.
+#[test]
+fn pairs_in_steps_wait_for_memory_no_longer_than_two_seconds_in_all() {
+    let (mut bench, store) = full();
+    let mut stuck = store.worker().unwrap();
+    let mut session = Session::new();
+    let (mut next, ..) = bench.call(&mut session, &pairs("MSET", 12_000, &"v".repeat(200)));
+    while !session.must_end() {
+        assert_eq!(next, Next::Yield);
+        (next, ..) = bench.call(&mut session, b"");
+    }
+    // It has waited for requests of before, and begun to write.
+    (0..2).for_each(|_| drop(bench.call(&mut session, b"")));
+    let (mut said, mut waited_ms) = (Vec::new(), 0);
+    // Whether it is over, and whether it waits. The slice is spent soon, so that steps are short.
+    let mut look = || {
+        let (next, more, _) = bench.call_on(&mut session, b"");
+        said.extend(more);
+        if let Next::Await(Some(ms)) = next {
+            waited_ms += ms;
+            bench.system += ms;
+        }
+        (!session.must_end(), matches!(next, Next::Await(_)))
+    };
+    let mut is_over = false;
+    while !is_over {
+        let mut waits = true;
+        while waits && !is_over {
+            (is_over, waits) = look();
+        }
+        let batch = stuck.enter(START);
+        let mut looks = 0;
+        while looks < 12 && !is_over {
+            (is_over, waits) = look();
+            looks += usize::from(waits);
+        }
+        drop(batch);
+    }
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.starts_with("-OOM command not allowed"), "{said}, {waited_ms} ms");
+    assert_eq!(waited_ms, 2_000);
+}

@@ -7,7 +7,8 @@
 //!
 //! In scripts, and in an EXEC of one step, all of it is one step. A command that has begun to hold its keys is done to its end, also where
 //! its client has gone. Before the first write it ends where the rules of its client's user have changed. A pair for which memory is
-//! on its way is written when that has come, and others of the worker are served meanwhile.
+//! on its way is written when that has come, and others of the worker are served meanwhile. The keys are held, so that the command
+//! is refused when it has waited for 2 s in all.
 
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ pub(crate) const PAIR_NS: u64 = 2_000;
 pub(crate) const NOTE_NS: u64 = 100;
 /// What it takes to tell keyspace events of one, which is spent where they are told.
 const EVENTS_NS: u64 = 2_000;
+/// A command waits for memory for so long in all, while its keys are held: as long as an EXEC in steps may work.
+const WAITS_MS_MAX: Millis = 2_000;
 
 /// Whether a command of so many pairs, and with these arguments, is done in steps, outside of a transaction.
 pub(super) fn in_steps(pairs: usize, args: Args<'_>) -> bool {
@@ -170,6 +173,8 @@ struct Pairs {
     begun: bool,
     /// How often the next of them was asked again, for which there was no memory.
     asked: Asked,
+    /// How long the command has waited for memory, for all of them.
+    waited_ms: Millis,
     stage: Stage,
     _held: Heap,
 }
@@ -205,7 +210,8 @@ pub(super) fn begin(call: &mut Call<'_, '_, '_>, plan: Plan, args: Args<'_>) -> 
         (true, None) => Stage::Writes(None),
     };
     let user = call.client.standing.snapshot();
-    call.go_on_with(Pairs { plan, kept, user, begun: false, asked: Asked::default(), stage, _held: held });
+    let asked = Asked::default();
+    call.go_on_with(Pairs { plan, kept, user, begun: false, asked, waited_ms: 0, stage, _held: held });
     Ok(())
 }
 
@@ -337,16 +343,27 @@ impl Pairs {
 
     /// Writes as many pairs as what is left of the slice is for, one at least. `asks`: where memory is on its way and others
     /// wait for the worker, it does not sleep, and the next pair is to be written in so many milliseconds.
+    ///
+    /// # Errors
+    /// A pair found no memory, also after it was asked again for long enough: it is not looked at once more, for which the worker
+    /// would sleep.
     fn write(&mut self, call: &mut Call<'_, '_, '_>, asks: bool) -> Result<Option<Millis>, Fail> {
         let (written, done) = self.write_some(call, asks);
+        if done.is_ok() {
+            // The next pair has not been asked yet.
+            self.asked = Asked::default();
+        }
         if !asks || !done.as_ref().is_err_and(Fail::is_no_memory) || !call.cx.guard.memory_comes() {
             return done.map(|()| None);
         }
-        if let Some(Next::Sleep(ms)) = self.asked.again(call.cx, written) {
+        if self.waited_ms < WAITS_MS_MAX
+            && let Some(Next::Sleep(ms)) = self.asked.again(call.cx, written)
+        {
+            self.waited_ms += ms;
             return Ok(Some(ms));
         }
-        call.cx.guard.memory_did_not_come();
-        self.write_some(call, false).1.map(|()| None)
+        call.cx.guard.memory_ran_out();
+        done.map(|()| None)
     }
 
     /// Writes as many, up to one that fails: how many, and why no more. What is not written is left.
