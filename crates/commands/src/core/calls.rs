@@ -273,6 +273,11 @@ impl Meter {
         !same
     }
 
+    /// Begins with this row, of which a call comes. What has passed since the last look at the clock is theirs.
+    pub fn begin_row(&mut self, row: RowId) {
+        (self.row, self.calls, self.go_on) = (Some(row), 1, 0);
+    }
+
     /// The last call goes on in later turns: what it takes is counted when it ends.
     #[cold]
     pub fn last_goes_on(&mut self) {

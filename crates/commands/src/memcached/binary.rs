@@ -101,6 +101,14 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
+    /// What was done since the last command ended is no command's, or that of one that is counted.
+    #[inline(always)]
+    fn pass_time(&mut self) {
+        if self.times.measures() {
+            self.times.pass(self.cx);
+        }
+    }
+
     /// A command ends that was in no batch: it is counted, if this receive is measured.
     #[inline(always)]
     fn end_one(&mut self, row: &Command) {
@@ -236,6 +244,7 @@ impl Conversation {
                     return Some(Next::Receive);
                 }
                 self.state = State::Ready;
+                turn.pass_time();
                 None
             }
             State::Upload { .. } => self.upload(turn),
@@ -245,11 +254,13 @@ impl Conversation {
                     return Some(Next::Yield);
                 }
                 self.state = State::Ready;
+                turn.pass_time();
                 None
             }
             State::Dump(dump) => match dump.step(turn.shared, turn.cx, turn.out) {
                 Step::Done => {
                     self.state = State::Ready;
+                    turn.pass_time();
                     None
                 }
                 Step::Full => Some(Next::Flush),
@@ -302,6 +313,7 @@ impl Conversation {
                 let (room, again) = (turn.cx.room, turn.cx.guard.ask_again(false));
                 let next = room.for_the_last_time(|| self.event(turn, event));
                 turn.cx.guard.ask_again(again);
+                turn.pass_time();
                 turn.again_at = turn.reader.at;
                 next
             }

@@ -129,6 +129,14 @@ impl Turn<'_, '_, '_, '_> {
         }
     }
 
+    /// What was done since the last command ended is no command's, or that of one that is counted.
+    #[inline(always)]
+    fn pass_time(&mut self) {
+        if self.times.measures() {
+            self.times.pass(self.cx);
+        }
+    }
+
     /// A command ends that was in no batch: it is counted, if this receive is measured.
     #[inline(always)]
     fn end_one(&mut self, row: &Command) {
@@ -362,6 +370,7 @@ impl Conversation {
                     Some(feed) => {
                         turn.reader.at += feed + 1;
                         self.state = State::Ready;
+                        turn.pass_time();
                         None
                     }
                     None => {
@@ -380,6 +389,7 @@ impl Conversation {
                 }
                 turn.out.put(reply.unwrap_or_default());
                 self.state = State::Ready;
+                turn.pass_time();
                 None
             }
             State::Upload { .. } => self.upload(turn),
@@ -389,11 +399,13 @@ impl Conversation {
                     return Some(Next::Yield);
                 }
                 self.state = State::Ready;
+                turn.pass_time();
                 None
             }
             State::Dump(dump) => match dump.step(turn.shared, turn.cx, turn.out) {
                 Step::Done => {
                     self.state = State::Ready;
+                    turn.pass_time();
                     None
                 }
                 Step::Full => Some(Next::Flush),
@@ -467,8 +479,12 @@ impl Conversation {
             if asks && !self.permits(turn, staged) {
                 continue;
             }
-            if turn.times.measures() && staged.first {
-                turn.times.call(turn.cx, times::of_request(&staged.request));
+            if turn.times.measures() {
+                if staged.first {
+                    turn.times.call(turn.cx, times::of_request(&staged.request));
+                } else {
+                    turn.times.key(turn.cx);
+                }
             }
             turn.execute(staged);
             turn.cx.spend_beside(turn.out);
@@ -498,6 +514,7 @@ impl Conversation {
                 turn.end_batches();
                 // What is not staged is not asked again.
                 let next = turn.once(|turn| self.event(turn, event));
+                turn.pass_time();
                 turn.again_at = turn.reader.at;
                 next
             }

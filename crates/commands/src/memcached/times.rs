@@ -1,7 +1,8 @@
 //! How long commands take, of the receives that are measured: one in sixteen, as RESP's (`core/calls.rs`).
 //!
 //! ```text
-//! a batch             commands of a row together, each an equal part of the time until another row's comes
+//! a batch             commands of a row together, each an equal part of the time until another row's comes; the
+//!                     first of a receive from its beginning: with reading it, and with waiting for memory
 //! a run               all its commands together, each an equal part: their waits for memory overlap
 //! one at a time       lines that name no item, values that are not at hand
 //! several turns       the last turn of a value that comes in parts, the first of anything else
@@ -80,8 +81,12 @@ impl Times {
     #[cold]
     #[inline(never)]
     pub fn call(&mut self, cx: &Context<'_, '_>, row: RowId) {
-        if self.meter.call(row) {
-            self.settle(cx, Some(row));
+        if self.meter.has_calls() {
+            if self.meter.call(row) {
+                self.settle(cx, Some(row));
+            }
+        } else {
+            self.meter.begin_row(row);
         }
     }
 
@@ -89,7 +94,25 @@ impl Times {
     #[cold]
     #[inline(never)]
     pub fn end_batch(&mut self, cx: &Context<'_, '_>) {
-        self.settle(cx, None);
+        if self.meter.has_calls() {
+            self.settle(cx, None);
+        }
+    }
+
+    /// A further key of a line comes: that of a line that began in another receive is no command of this one.
+    #[cold]
+    #[inline(never)]
+    pub fn key(&mut self, cx: &Context<'_, '_>) {
+        if !self.meter.has_calls() {
+            self.pass(cx);
+        }
+    }
+
+    /// What has passed since the last look at the clock is no command's, or that of one that is counted.
+    #[cold]
+    #[inline(never)]
+    pub fn pass(&mut self, cx: &Context<'_, '_>) {
+        let _ = self.meter.lap(cx.host);
     }
 
     fn settle(&mut self, cx: &Context<'_, '_>, next: Option<RowId>) {

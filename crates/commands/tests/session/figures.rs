@@ -340,6 +340,21 @@ fn times_of_memcacheds_commands_are_told_by_command() {
     assert_eq!(bench.ask("stats commands\r\n"), "END\r\n");
 }
 
+/// From the beginning of the receive to the reply, with reading it and with waiting for its item: there is no look at the
+/// clock between.
+#[test]
+fn a_lone_get_is_measured_from_the_beginning_of_its_receive() {
+    let mut bench = bench();
+    bench.host.look_us.store(10, Relaxed);
+    bench.ask("get a\r\n");
+    assert_eq!(bench.host.clock_us.load(Relaxed), 20, "two looks");
+    assert_eq!(bench.ask("stats commands\r\n"), timed("get", 1, "10.00", 16) + "END\r\n");
+    let mut bench = crate::bench();
+    bench.host.look_us.store(10, Relaxed);
+    bench.run(&mut Session::new(), &get(0x00, "a"), usize::MAX);
+    assert_eq!(bench.host.clock_us.load(Relaxed), 20, "two looks at a frame");
+}
+
 #[test]
 fn commands_of_a_run_are_measured_in_equal_parts() {
     let mut bench = bench();
