@@ -137,6 +137,20 @@ fn a_long_value_that_is_refused_is_passed_over() {
     assert_eq!(say(&mut bench, &mut admin, "EXISTS secret app:1 app:2"), ":2");
 }
 
+/// As lines that are refused. One of 40 receives at least is measured.
+#[test]
+fn a_frame_that_is_refused_is_none_of_the_measured_commands() {
+    let (mut bench, _admin) = asked("~app:* +get");
+    let (mut frames, mut text) = (sasl(&mut bench, "app"), login(&mut bench, "root"));
+    for (input, reply) in [(get(0x08, ""), "08 32 Auth failure."), (get(NOOP, ""), "0a 0")] {
+        for _ in 0..40 {
+            assert_eq!(told(&mut bench, &mut frames, &input), [reply]);
+        }
+    }
+    let said = say(&mut bench, &mut text, "stats commands");
+    assert!(said.contains("STAT mn:measured ") && !said.contains("STAT flush_all:"), "{said}");
+}
+
 #[test]
 fn frames_are_asked_for_as_the_commands_that_do_the_same() {
     let (mut bench, mut admin) = asked("~app:* %R~ro:* +get +getex +set +incrby +info");

@@ -38,7 +38,13 @@ impl Conversation {
             _ => {
                 turn.reader.at = end;
                 if self.permits(turn, frame) {
-                    self.run(turn, frame)
+                    let next = self.run(turn, frame);
+                    if turn.times.measures()
+                        && let Some(row) = row_of(frame.opcode.verb)
+                    {
+                        turn.end_one(row);
+                    }
+                    next
                 } else {
                     put_status(turn.out, frame.head, Status::Auth);
                     None
@@ -47,11 +53,6 @@ impl Conversation {
         };
         let replied_bytes = turn.out.own_bytes().saturating_sub(before);
         turn.cx.spend(turn.out, COMMAND_NS + REPLY_BYTE_NS * replied_bytes);
-        if turn.times.measures()
-            && let Some(row) = row_of(frame.opcode.verb)
-        {
-            turn.end_one(row);
-        }
         next
     }
 

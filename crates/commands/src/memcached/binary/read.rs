@@ -198,6 +198,8 @@ pub(super) fn row_of(verb: Verb) -> Option<&'static Command> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memcached::table::number;
+    use crate::memcached::times::of_frame;
     use larder_protocol::binary::OPCODES;
 
     #[test]
@@ -206,5 +208,44 @@ mod tests {
             let is_login = matches!(opcode.verb, Verb::SaslList | Verb::SaslAuth | Verb::SaslStep);
             assert_eq!(row_of(opcode.verb).is_none(), is_login, "{}", opcode.name);
         }
+    }
+
+    /// Rules and events know a frame by the row of the text that does the same, times by its name, which differ where they
+    /// must: with a token it is `cas` to times, and to rules what may make a number is `ma`.
+    #[test]
+    fn rows_and_times_agree_on_each_frame_of_a_key() {
+        let mut differ = Vec::new();
+        for opcode in OPCODES.iter().filter(|opcode| !opcode.quiet) {
+            let request = match opcode.verb {
+                Verb::Store(verb) => Request::Store { verb, flags: 0, exptime: 0 },
+                Verb::Concat(verb) => Request::Concat { verb },
+                Verb::Get
+                | Verb::GetAndTouch
+                | Verb::Touch
+                | Verb::Delete
+                | Verb::Increment
+                | Verb::Decrement => Request::Get,
+                Verb::Flush
+                | Verb::Noop
+                | Verb::Version
+                | Verb::Stat
+                | Verb::Verbosity
+                | Verb::Quit
+                | Verb::SaslList
+                | Verb::SaslAuth
+                | Verb::SaslStep => continue,
+            };
+            for cas in [0, 1] {
+                let head = Head { code: opcode.code, opaque: [0; 4] };
+                let frame = Frame { head, opcode, request, key: b"k", cas, value_bytes: 0 };
+                let row = row_of(opcode.verb).expect("it names a key");
+                if of_frame(&frame) != number(row.name) {
+                    differ.push((opcode.name, cas));
+                }
+            }
+        }
+        let numbers = ["increment", "decrement"].map(|name| [(name, 0u64), (name, 1)]).concat();
+        let stores = ["set", "add", "replace"].map(|name| (name, 1u64));
+        assert_eq!(differ, [&stores[..], &numbers].concat());
     }
 }
