@@ -181,6 +181,21 @@ fn a_set_is_refused_when_its_memory_does_not_come_and_the_next_at_once() {
     }
 }
 
+/// The first receive of a worker is measured. The set that is asked again counts each time.
+#[test]
+fn sets_of_a_run_that_ends_for_memory_are_measured_with_it() {
+    let (mut bench, store) = full();
+    let mut stuck = store.worker().unwrap();
+    let batch = stuck.enter(START);
+    let (next, said, _) = bench.call_on(&mut Session::new(), &sets(false));
+    assert!(matches!(next, Next::Sleep(_)), "{next:?}");
+    let stored = said.len() / "STORED\r\n".len();
+    let told = bench.ask("stats commands\r\n");
+    assert!(told.starts_with(&format!("STAT set:measured {}\r\n", stored + 1)), "{stored}: {told}");
+    drop(batch);
+    drop(stuck);
+}
+
 /// The same of frames, whose memory comes, or does not.
 #[test]
 fn a_frame_without_memory_is_asked_again_in_its_place_or_refused() {

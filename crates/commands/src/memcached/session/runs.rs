@@ -112,14 +112,13 @@ impl Conversation {
             }
             let Turn { cx, out, tally, .. } = &mut *turn;
             if out.is_full() {
-                if cx.room.is_again() {
-                    return Some(Next::Flush);
+                if !cx.room.is_again() {
+                    if !part.is_first() {
+                        let fetch = Fetch { cas: false, touch: None };
+                        self.state = State::Keys(Keys { fetch, first: false, resumed: true });
+                    }
+                    turn.reader.at = at;
                 }
-                if !part.is_first() {
-                    let fetch = Fetch { cas: false, touch: None };
-                    self.state = State::Keys(Keys { fetch, first: false, resumed: true });
-                }
-                turn.reader.at = at;
                 turn.pass(&group[..group.len() - rest.len()], followed);
                 return Some(Next::Flush);
             }
