@@ -5,9 +5,10 @@
 //!      └─ yes ─► some of all keys each 100 ms, until 16 of its are known as if they were new, or all were seen
 //! ```
 //!
-//! A million keys take three to eight minutes. Until then RANDOMKEY looks itself, in steps.
+//! A million keys take three to eight minutes, a hundred million half a day, for one database at a time. Until then RANDOMKEY
+//! looks itself, in steps. A database in which a search has found none is searched ever more rarely, once an hour in the end.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, TryLockError};
 
 use larder_store::{DATABASES, Database, Guard, Millis};
 
@@ -15,14 +16,17 @@ use super::survey::{RANDOM_KEY_BYTES, RANDOM_KEYS};
 
 /// Where fewer than one in so many of all keys are the database's, RANDOMKEY may find none at a random place.
 const FEW: u64 = 64;
-/// There is a round this often at most. One without a search looks at the next database: some 6 µs for each worker.
+/// There is a round this often at most. One without a search looks at the next database: reckoned as 6 µs for each worker.
 const LOOK_MS: Millis = 100;
-/// Behind a search there is none for so long: what it has not found may be keys whose time has passed.
+/// A database is searched again no sooner than so long behind a search that has found some keys.
 const REST_MS: Millis = 10_000;
-/// Keys that a round looks at: some 80 µs.
+/// Behind a search that has found none the rest is twice as long as before, up to this: the keys are too long to be noted, or
+/// their time has passed, and each search reads the header of each item of the store.
+const REST_MS_MAX: Millis = 3_600_000;
+/// Keys that a round looks at: reckoned as 80 µs. Where a transaction holds a part of the index, the round waits for it.
 const ITEMS: usize = 512;
 
-/// The search that upkeep is at; one worker's.
+/// The search that upkeep is at. Upkeep of a second worker meanwhile does nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Rare(Mutex<Looking>);
 
@@ -33,11 +37,30 @@ struct Looking {
     /// When the next round is due.
     at: Millis,
     search: Option<Search>,
+    /// By the name that a database had when the search began.
+    rests: [Rest; DATABASES as usize],
+}
+
+/// How long a database is not searched.
+#[derive(Debug, Default)]
+struct Rest {
+    ms: Millis,
+    until: Millis,
+}
+
+impl Rest {
+    /// A search has ended.
+    fn begin(&mut self, now: Millis, has_found: bool) {
+        self.ms = if has_found { REST_MS } else { (2 * self.ms).clamp(REST_MS, REST_MS_MAX) };
+        self.until = now + self.ms;
+    }
 }
 
 /// Goes through all keys for those of a database.
 #[derive(Debug)]
 struct Search {
+    /// Its name when the search began.
+    name: u8,
     database: Database,
     cursor: u64,
     found: usize,
@@ -46,21 +69,29 @@ struct Search {
 impl Rare {
     /// A round, at a time of the server's own clock. From one worker's upkeep.
     pub fn step(&self, guard: &mut Guard<'_>, now: Millis) {
-        let mut looking = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Looking { name, at, search } = &mut *looking;
+        let mut looking = match self.0.try_lock() {
+            Ok(looking) => looking,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let Looking { name, at, search, rests } = &mut *looking;
         if now < *at {
             return;
         }
         *at = now + LOOK_MS;
+        // A walk would clean up what was flushed, which takes several times as long.
+        if guard.store().is_cleaning() {
+            return;
+        }
         if let Some(under_way) = search {
             if under_way.go_on(guard) {
+                rests[usize::from(under_way.name)].begin(now, under_way.found > 0);
                 *search = None;
-                *at = now + REST_MS;
             }
             return;
         }
-        if is_unknown(guard, *name) {
-            *search = Some(Search { database: guard.database(*name), cursor: 0, found: 0 });
+        if now >= rests[usize::from(*name)].until && is_unknown(guard, *name) {
+            *search = Some(Search { name: *name, database: guard.database(*name), cursor: 0, found: 0 });
         }
         *name = (*name + 1) % DATABASES;
     }
@@ -94,5 +125,115 @@ impl Search {
         some.iter().for_each(|key| guard.note_recent(database, key));
         self.found += some.len();
         self.cursor == 0 || self.found >= RANDOM_KEYS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_store::{Attributes, Config, Expect, Store};
+
+    const START: Millis = 1_700_000_000_000;
+
+    /// Keys of database 0 in which database 5 has a single one, of so many bytes, that is not known: some that were newer are
+    /// gone.
+    fn fill(guard: &mut Guard<'_>, key_bytes: usize) {
+        let mut store = |name: u8, key: &[u8]| {
+            let key = guard.key_in(name, key);
+            guard.store_value(&key, b"value", &Attributes::default(), Expect::Any).expect("there is room");
+        };
+        store(5, &vec![b'k'; key_bytes]);
+        (0..1000u32).for_each(|n| store(5, &n.to_be_bytes()));
+        (0..20_000u32).for_each(|n| store(0, &n.to_be_bytes()));
+        for n in 0..1000u32 {
+            let name = n.to_be_bytes();
+            let key = guard.key_in(5, &name);
+            guard.delete(&key, Expect::Present).expect("it is there");
+        }
+    }
+
+    /// Where the search is, if there is one.
+    fn cursor(rare: &Rare) -> Option<u64> {
+        rare.0.lock().expect("no holder panics").search.as_ref().map(|search| search.cursor)
+    }
+
+    /// Goes on until there is a search, or is none: when that is.
+    fn until(rare: &Rare, guard: &mut Guard<'_>, now: &mut Millis, searches: bool) -> Millis {
+        for _ in 0..100_000 {
+            rare.step(guard, *now);
+            if cursor(rare).is_some() == searches {
+                return *now;
+            }
+            *now += LOOK_MS;
+        }
+        panic!("searches: {}", !searches);
+    }
+
+    #[test]
+    fn a_database_of_which_no_key_can_be_known_is_searched_ever_more_rarely() {
+        let store = Store::new(Config::default()).expect("a store");
+        let mut worker = store.worker().expect("a worker");
+        let mut guard = worker.enter(START);
+        fill(&mut guard, RANDOM_KEY_BYTES + 1);
+        let (rare, mut now) = (Rare::default(), 0);
+        until(&rare, &mut guard, &mut now, true);
+        for rest_ms in [REST_MS, 2 * REST_MS, 4 * REST_MS, 8 * REST_MS] {
+            let ended = until(&rare, &mut guard, &mut now, false);
+            let waited_ms = until(&rare, &mut guard, &mut now, true) - ended;
+            // Each database has its turn.
+            let turns_ms = LOOK_MS * u64::from(DATABASES);
+            assert!((rest_ms..=rest_ms + turns_ms).contains(&waited_ms), "{waited_ms}, not {rest_ms}");
+        }
+        let mut rest = Rest::default();
+        (0..9).for_each(|_| rest.begin(0, false));
+        assert_eq!(rest.ms, 256 * REST_MS);
+        (0..9).for_each(|_| rest.begin(0, false));
+        assert_eq!((rest.ms, rest.until), (REST_MS_MAX, REST_MS_MAX));
+        rest.begin(7, true);
+        assert_eq!((rest.ms, rest.until), (REST_MS, REST_MS + 7));
+    }
+
+    #[test]
+    fn what_a_search_has_found_is_known_by_the_name_that_its_database_has_then() {
+        let store = Store::new(Config::default()).expect("a store");
+        let mut worker = store.worker().expect("a worker");
+        let mut guard = worker.enter(START);
+        fill(&mut guard, RANDOM_KEY_BYTES);
+        let (rare, mut now) = (Rare::default(), 0);
+        until(&rare, &mut guard, &mut now, true);
+        guard.swap_databases(5, 6);
+        until(&rare, &mut guard, &mut now, false);
+        for (name, keys) in [(5, 0), (6, 1)] {
+            let (database, mut known) = (guard.database(name), 0);
+            guard.visit_recent(database, &mut |item| {
+                known += usize::from(item.key().len() == RANDOM_KEY_BYTES);
+            });
+            assert_eq!(known, keys, "database {name}");
+        }
+        // It is known, and not looked for again.
+        for _ in 0..2 * REST_MS / LOOK_MS {
+            now += LOOK_MS;
+            rare.step(&mut guard, now);
+            assert_eq!(cursor(&rare), None);
+        }
+    }
+
+    #[test]
+    fn nothing_is_looked_at_while_what_was_flushed_is_cleaned_up() {
+        let store = Store::new(Config::default()).expect("a store");
+        let mut worker = store.worker().expect("a worker");
+        let mut guard = worker.enter(START);
+        fill(&mut guard, 3);
+        let (rare, mut now) = (Rare::default(), 0);
+        until(&rare, &mut guard, &mut now, true);
+        let mut goes_on = |guard: &mut Guard<'_>| {
+            let before = cursor(&rare);
+            now += LOOK_MS;
+            rare.step(guard, now);
+            cursor(&rare) != before
+        };
+        assert!(goes_on(&mut guard) && goes_on(&mut guard));
+        guard.flush_database(5);
+        assert!(guard.store().is_cleaning() && !goes_on(&mut guard));
     }
 }
