@@ -18,18 +18,20 @@ pub fn attack(arguments: &[String]) -> Outcome {
     if writes && arguments.len() > 1 {
         return Err("attack --write stages all attacks: it takes no names".to_owned());
     }
+    // What is attacked is told by what is there before: the attacks take minutes.
+    let circumstances = if writes { Some(circumstances()?) } else { None };
     run(cargo(&["build", "--release", "--package", "larder"]))?;
     let mut command = cargo(&["run", "--quiet", "--package", "larder-trials", "--bin", "attack", "--"]);
     command.env("LARDER_BIN", target().join("release/larder"));
-    if writes {
-        return write(command);
+    if let Some(circumstances) = circumstances {
+        return write(command, &circumstances);
     }
     command.args(arguments);
     run(command)
 }
 
 /// Runs it, and writes the document.
-fn write(mut attacks: Command) -> Outcome {
+fn write(mut attacks: Command, circumstances: &str) -> Outcome {
     let failed = |error: std::io::Error| format!("attack --markdown: {error}");
     let mut child = attacks.arg("--markdown").stdout(Stdio::piped()).spawn().map_err(failed)?;
     let mut lines = Vec::new();
@@ -41,16 +43,17 @@ fn write(mut attacks: Command) -> Outcome {
             lines.push(line);
         }
     }
-    let held = child.wait().map_err(failed)?.success();
-    let text = document(&lines, &circumstances()?)?;
+    let status = child.wait().map_err(failed)?;
+    let text = document(&lines, circumstances).map_err(|error| format!("{error}: {status}"))?;
     fs::write(root().join(DOCUMENT), text).map_err(|error| format!("{DOCUMENT}: {error}"))?;
-    if held { Ok(()) } else { Err(format!("{DOCUMENT} tells of bounds that did not hold")) }
+    if status.success() { Ok(()) } else { Err(format!("{DOCUMENT} tells of bounds that did not hold")) }
 }
 
 /// When, of what, and on which machine.
 fn circumstances() -> Outcome<String> {
     let date = said(command("date", &["-u", "+%-d %B %Y"]))?;
-    let commit = said(command("git", &["rev-parse", "--short=12", "HEAD"]))?;
+    let describe = ["describe", "--always", "--exclude=*", "--dirty", "--abbrev=12"];
+    let commit = said(command("git", &describe))?;
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let (cpuinfo, meminfo) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
     let machine = machine(&cpuinfo, &meminfo, &read("/proc/sys/kernel/osrelease"));

@@ -28,6 +28,12 @@ fn main() -> ExitCode {
     larder_testkit::exit(attack())
 }
 
+/// A cell of a table in Markdown. What an attack has said may be anything that a server replies.
+fn cell(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;");
+    text.replace(['\r', '\n'], " ")
+}
+
 fn attack() -> Result<bool, String> {
     let (options, names): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|word| word.starts_with('-'));
@@ -45,9 +51,7 @@ fn attack() -> Result<bool, String> {
     let print = |cells: [&str; 8]| {
         let [name, rss, bound, longest, excess, own, verdict, said] = cells;
         if markdown {
-            // What was said may be anything that a server replies.
-            let cells = cells.map(|cell| cell.replace('|', "\\|").replace(['\r', '\n'], " "));
-            println!("| {} |", cells.join(" | "));
+            println!("| {} |", cells.map(cell).join(" | "));
         } else {
             println!(
                 "{name:<22} {rss:>6} {bound:>9} {longest:>11} {excess:>11} {own:>8} {verdict:>8}  {said}"
@@ -78,4 +82,12 @@ fn attack() -> Result<bool, String> {
     }
     println!("{failed} failed; a canary may wait {} ms more than the machine takes", EXCESS_US_MAX / 1000);
     Ok(failed == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn no_text_ends_its_cell() {
+        assert_eq!(super::cell("a\\|b|c <d>\r\n"), "a\\\\\\|b\\|c &lt;d>  ");
+    }
 }
