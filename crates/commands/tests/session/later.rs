@@ -353,10 +353,12 @@ fn pairs_in_steps_wait_for_their_memory_and_others_are_served_meanwhile() {
 /// Memory that comes for some pairs each 120 ms, so that no pair waits for too long: the command waits for 2 s in all.
 #[test]
 fn pairs_in_steps_wait_for_memory_no_longer_than_two_seconds_in_all() {
-    let (mut bench, store) = full();
+    let config = Config { memory_bytes: 32 << 20, workers_max: 2, evict: true, ..Config::default() };
+    let mut bench = full_with(config, 2 * KEYS, 1000);
+    let store = Arc::clone(bench.worker.store());
     let mut stuck = store.worker().unwrap();
     let mut session = Session::new();
-    let (mut next, ..) = bench.call(&mut session, &pairs("MSET", 12_000, &"v".repeat(200)));
+    let (mut next, ..) = bench.call(&mut session, &pairs("MSET", 18_000, &"v".repeat(200)));
     while !session.must_end() {
         assert_eq!(next, Next::Yield);
         (next, ..) = bench.call(&mut session, b"");

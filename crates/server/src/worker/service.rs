@@ -286,7 +286,12 @@ impl Service {
             if connection.session.holds() {
                 // It has each slice until it is done: the others may wait for what it holds.
                 self.unfinished.push_front(connection);
-                return Some(if progress.next == Next::Yield { 0 } else { LOOK_MS });
+                return Some(match progress.next {
+                    Next::Yield => 0,
+                    // It counts its looks for memory, and how long it has waited.
+                    Next::Sleep(ms) | Next::Await(Some(ms)) => ms,
+                    _ => LOOK_MS,
+                });
             }
             if connection.session.must_end() {
                 goes_on |= progress.next == Next::Yield;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use larder_commands::Speaks;
 use larder_eventloop::sim::{Peer, Sim, Weather};
 use larder_eventloop::socket::Address;
-use larder_store::{Lookup, Store, Value};
+use larder_store::{Attributes, Expect, Lookup, Store, Value};
 
 use super::on_sim::resp;
 use super::{DRAIN_MS, Worker};
@@ -27,7 +27,10 @@ struct World {
 
 impl World {
     fn new(config: Config) -> World {
-        let config = Config { threads: 1, memory_bytes: 256 << 20, ..config };
+        World::of(Config { threads: 1, memory_bytes: 256 << 20, ..config })
+    }
+
+    fn of(config: Config) -> World {
         let store = Store::new(crate::store_config(&config)).expect("a store");
         let of_store = store.worker().expect("a worker of the store");
         let sim = Sim::new(1, Weather { window: usize::MAX, ..Weather::FAIR });
@@ -176,4 +179,37 @@ fn a_server_whose_time_is_over_ends_behind_all_that_was_begun() {
     world.worker.events.backend().time().pass_us(DRAIN_MS * 1000);
     while world.turn() {}
     assert_eq!((world.counted(), world.worker.events.len()), ("4".into(), 0));
+}
+
+/// Its looks are 10 ms apart, as they are beside a client, and those of a pair are 24.
+#[test]
+fn pairs_whose_client_has_gone_wait_for_their_memory_as_long_as_beside_it() {
+    let mut world = World::of(Config { threads: 2, memory_bytes: 16 << 20, ..Config::default() });
+    let wall = world.worker.service.wall;
+    let mut stuck = world.worker.hub.store.worker().expect("a worker of the store");
+    for n in 0..20_000_u32 {
+        let (mut guard, name) = (stuck.enter(wall), n.to_be_bytes());
+        let key = guard.key(&name);
+        guard.store_value(&key, &[1; 1000], &Attributes::default(), Expect::Any).expect("others give way");
+    }
+    let (peer, value) = (world.connect(), "v".repeat(200));
+    let names: Vec<String> = std::iter::once("k".into()).chain((1..6_000).map(|n| format!("k{n}"))).collect();
+    let words = names.iter().flat_map(|name| [&name[..], &value[..]]);
+    peer.send(resp(&std::iter::once("MSET").chain(words).collect::<Vec<_>>()).as_bytes());
+    while peer.untaken() > 0 {
+        world.turn();
+    }
+    // It holds its keys, and is not alone with its worker, which would sleep for memory.
+    let waits = [world.waits(), world.connect()];
+    let batch = stuck.enter(wall);
+    peer.reset();
+    world.turn();
+    assert_eq!(world.worker.service.unfinished.len(), 1);
+    let began = world.worker.events.now();
+    while !world.worker.service.unfinished.is_empty() {
+        world.turn();
+    }
+    let waited = world.worker.events.now() - began;
+    assert!((200..300).contains(&waited), "{waited} ms");
+    drop((batch, waits));
 }

@@ -126,28 +126,29 @@ fn store_counted(
     Ok(())
 }
 
-/// As [`telling`], of some pairs of a command. Their keys are held, so that none of them goes but by its time.
+/// As [`telling`], of some pairs of a command: of those that `run` has written, which it counts. Their keys are held, but others
+/// of the command may have given way to them: that is told where it is done.
 fn telling_some(
     call: &mut Call<'_, '_, '_>,
     expiry: Expiry,
     some: Args<'_>,
-    run: impl FnOnce(&mut Call<'_, '_, '_>) -> Done,
-) -> Done {
+    run: impl FnOnce(&mut Call<'_, '_, '_>) -> (usize, Done),
+) -> (usize, Done) {
     if !call.cx.shared.events.any() {
         return run(call);
     }
     let db = call.client.db;
     let change = if matches!(expiry, Expiry::At(_)) { Change::SET_LATE } else { Change::SET };
     let before: Vec<Seen> = some.step_by(2).map(|key| seen(&mut call.cx.guard, db, key)).collect();
-    let done = run(call);
-    for (key, was) in some.step_by(2).zip(before) {
+    let (written, done) = run(call);
+    for (key, was) in some.step_by(2).zip(before).take(written) {
         let is = seen(&mut call.cx.guard, db, key);
         if was != is {
             call.cx.tell_change(&change, db, key, was, is);
         }
     }
     call.cx.go_on_telling();
-    done
+    (written, done)
 }
 
 /// What is done with pairs.
@@ -379,9 +380,11 @@ impl Pairs {
                 count += 2;
             }
             let some = Args::rest(from.encoded(), count);
-            let (again, mut written) = (call.cx.guard.ask_again(asks), 0);
-            let done = telling_some(call, expiry, some, |call| {
-                store_counted(call, expiry, some, &mut written)
+            let again = call.cx.guard.ask_again(asks);
+            let (written, done) = telling_some(call, expiry, some, |call| {
+                let mut written = 0;
+                let done = store_counted(call, expiry, some, &mut written);
+                (written, done)
             });
             call.cx.guard.ask_again(again);
             if done.is_err() {
