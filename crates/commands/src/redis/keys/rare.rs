@@ -84,8 +84,10 @@ impl Rare {
             return;
         }
         if let Some(under_way) = search {
-            if under_way.go_on(guard) {
-                rests[usize::from(under_way.name)].begin(now, under_way.found > 0);
+            // Others may have made some known: what it has found itself is known, too, and it goes on.
+            let by_others = under_way.found == 0 && is_known(guard, under_way.database);
+            if by_others || under_way.go_on(guard) {
+                rests[usize::from(under_way.name)].begin(now, by_others || under_way.found > 0);
                 *search = None;
             }
             return;
@@ -108,9 +110,15 @@ fn is_unknown(guard: &mut Guard<'_>, name: u8) -> bool {
     if own.saturating_mul(FEW) >= all {
         return false;
     }
-    let (database, mut known) = (guard.database(name), false);
+    let database = guard.database(name);
+    !is_known(guard, database)
+}
+
+/// Keys of this database are known.
+fn is_known(guard: &mut Guard<'_>, database: Database) -> bool {
+    let mut known = false;
     guard.visit_recent(database, &mut |_| known = true);
-    !known
+    known
 }
 
 impl Search {
