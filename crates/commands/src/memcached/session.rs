@@ -498,6 +498,7 @@ impl Conversation {
             return Some(Next::Flush);
         }
         if std::mem::take(&mut turn.skips) {
+            turn.end_batches();
             let ended = turn.reader.keys.is_none() && matches!(stop, Stop::Event(Event::EndOfKeys));
             self.state = if ended { State::Ready } else { State::Skip };
             return None;
