@@ -214,7 +214,7 @@ impl<B: Backend, C> EventLoop<B, C> {
 
     /// Memory for replies is short, or is so no more. While it is, a connection is read and its requests
     /// are taken only when none of its replies wait and its stream has room for more, and no more is
-    /// received at a time than can be kept.
+    /// received at a time than can be kept. What others wait for goes on ([`Handler::holds_up_others`]).
     pub fn set_short<H: Handler<Connection = C>>(&mut self, handler: &mut H, short: bool) {
         if self.short == short {
             return;
@@ -454,7 +454,8 @@ impl<B: Backend, C> EventLoop<B, C> {
         // One that stopped for want of room goes on while less than the limit waits, so that a
         // client that writes everything before it reads has all of it read.
         let room = (connection.unsent < max || connection.unsent == 0) && !connection.blocked;
-        if connection.again && connection.closing.is_none() && room && !connection.queued {
+        let goes_on = || room || handler.holds_up_others(&connection.state);
+        if connection.again && connection.closing.is_none() && !connection.queued && goes_on() {
             connection.queued = true;
             self.queue.push_back(id);
         }

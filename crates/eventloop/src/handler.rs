@@ -196,6 +196,13 @@ pub trait Handler {
         false
     }
 
+    /// Other connections wait for what this one is at. It goes on while memory for replies is short, and when its stream has
+    /// no room: it makes no reply before it has let others go on.
+    fn holds_up_others(&self, connection: &Self::Connection) -> bool {
+        let _ = connection;
+        false
+    }
+
     /// There may be connections of whom [`Handler::stranger_since`] says a time.
     fn has_strangers(&self) -> bool {
         false

@@ -157,7 +157,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         let mut rounds = 0;
         let before = handler.spent_ns();
         let wait = loop {
-            if self.short && is_blocked(connection) {
+            if self.short && !handler.holds_up_others(&connection.state) && is_blocked(connection) {
                 break Wait::Room;
             }
             let taken = handler.received(&mut connection.state, &self.buffer[at..len]);

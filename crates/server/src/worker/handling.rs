@@ -229,6 +229,10 @@ impl Handler for Service {
         connection.session.awaits_rest()
     }
 
+    fn holds_up_others(&self, connection: &Connection) -> bool {
+        connection.session.holds()
+    }
+
     fn has_strangers(&self) -> bool {
         self.hub.shared.common.strangers.any()
     }

@@ -271,6 +271,10 @@ impl Handler for Timed<'_> {
         self.service.awaits_rest(connection)
     }
 
+    fn holds_up_others(&self, connection: &Connection) -> bool {
+        self.service.holds_up_others(connection)
+    }
+
     fn has_strangers(&self) -> bool {
         self.service.has_strangers()
     }

@@ -150,6 +150,26 @@ fn one_that_holds_keys_is_in_front_of_one_that_notes_its_own() {
 }
 
 #[test]
+fn one_that_holds_keys_and_reads_nothing_goes_on_while_memory_for_replies_is_short() {
+    let mut world = World::new(Config::default());
+    let holds = world.executes(4 * WORDS);
+    let waits = world.waits();
+    // What it was told before fills its window, and others hold all that connections may.
+    holds.narrow(1);
+    let store = Arc::clone(&world.worker.hub.store);
+    let max = store.held_bytes_max() as i64;
+    store.hold(max);
+    world.turn();
+    assert!(world.worker.service.short);
+    let (said, turns) = world.answer(&waits);
+    assert!(said == "$-1\r\n" && turns < 100, "{said:?} in {turns} turns");
+    assert_eq!(world.counted(), "2");
+    // Its replies wait for room, as others' do.
+    assert!(!holds.closed());
+    store.hold(-max);
+}
+
+#[test]
 fn a_server_that_ends_goes_on_for_those_who_wait_for_one_who_has_gone() {
     let mut world = World::new(Config::default());
     let gone = world.executes(4 * WORDS);
