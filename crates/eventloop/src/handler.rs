@@ -203,6 +203,13 @@ pub trait Handler {
         false
     }
 
+    /// What the connection is at comes to its end whether the connection stays or not. While the loop is drained it stays for
+    /// that, also where it waits to be woken, and has its reply.
+    fn must_end(&self, connection: &Self::Connection) -> bool {
+        let _ = connection;
+        false
+    }
+
     /// There may be connections of whom [`Handler::stranger_since`] says a time.
     fn has_strangers(&self) -> bool {
         false

@@ -45,9 +45,11 @@ impl<B: Backend, C> EventLoop<B, C> {
             // What the system had come to other bytes, or to none that are whole.
             connection.owed = connection.owed.min(connection.stream.pending());
         }
-        // What one waits for that is to be woken may never come, but one whose time has come goes on in the next turn.
+        // What one waits for that is to be woken may never come, but one whose time has come goes on in the next turn, and
+        // what must come to its end does.
         let now = self.backend.now();
-        let awaits = connection.awaits && connection.sleeps.is_none_or(|at| at > now);
+        let sleeps_on = connection.sleeps.is_none_or(|at| at > now);
+        let awaits = connection.awaits && sleeps_on && !handler.must_end(&connection.state);
         if connection.owed == 0 && !connection.again || awaits {
             let why = *connection.closing.get_or_insert(Closed::Drained);
             if connection.unsent == 0 {

@@ -233,6 +233,10 @@ impl Handler for Service {
         connection.session.holds()
     }
 
+    fn must_end(&self, connection: &Connection) -> bool {
+        connection.session.must_end()
+    }
+
     fn has_strangers(&self) -> bool {
         self.hub.shared.common.strangers.any()
     }

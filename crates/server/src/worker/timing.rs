@@ -275,6 +275,10 @@ impl Handler for Timed<'_> {
         self.service.holds_up_others(connection)
     }
 
+    fn must_end(&self, connection: &Connection) -> bool {
+        self.service.must_end(connection)
+    }
+
     fn has_strangers(&self) -> bool {
         self.service.has_strangers()
     }

@@ -185,6 +185,21 @@ fn a_server_that_ends_goes_on_for_those_who_wait_for_one_who_has_gone() {
     assert_eq!(world.counted(), "2");
 }
 
+/// One of two waits for the other when the server ends: both are carried out, and both are told.
+#[test]
+fn a_server_that_ends_tells_who_waits_to_hold_keys_what_became_of_them() {
+    let mut world = World::new(Config::default());
+    let peers = [world.executes(12 * WORDS), world.executes(WORDS)];
+    let _waits = world.waits();
+    world.stop();
+    while world.turn() {}
+    let mut said = peers.map(|peer| String::from_utf8(peer.read(usize::MAX)).expect("text"));
+    said.sort();
+    let queued = format!("+OK\r\n{}", "+QUEUED\r\n".repeat(3));
+    assert_eq!(said, [1, 3].map(|n| format!("{queued}*3\r\n:{n}\r\n:0\r\n:{}\r\n", n + 1)));
+    assert!(world.worker.events.now() < 2_000);
+}
+
 #[test]
 fn a_server_whose_time_is_over_ends_behind_all_that_was_begun() {
     let mut world = World::new(Config::default());
