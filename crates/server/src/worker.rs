@@ -163,7 +163,10 @@ impl<B: Backend> Worker<B> {
             Some(at) => (!self.events.is_empty()).then_some(at),
             None => self.tick_at,
         };
-        let due = [until, self.finish_at].into_iter().flatten().min();
+        // Upkeep closes connections, too, and what they were at is looked at in the next turn.
+        let is_new = self.finish_at.is_none() && !self.service.unfinished.is_empty();
+        let finish_at = if is_new { Some(0) } else { self.finish_at };
+        let due = [until, finish_at].into_iter().flatten().min();
         due.map(|at| Duration::from_millis(at.saturating_sub(self.events.now())))
     }
 

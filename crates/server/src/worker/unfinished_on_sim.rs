@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use larder_commands::Speaks;
+use larder_eventloop::Closed;
 use larder_eventloop::sim::{Peer, Sim, Weather};
 use larder_eventloop::socket::Address;
 use larder_store::{Attributes, Expect, Lookup, Store, Value};
@@ -167,6 +169,21 @@ fn one_that_holds_keys_and_reads_nothing_goes_on_while_memory_for_replies_is_sho
     // Its replies wait for room, as others' do.
     assert!(!holds.closed());
     store.hold(-max);
+}
+
+/// Nothing else may happen for long at a worker that is not the first.
+#[test]
+fn what_a_connection_was_at_that_upkeep_has_closed_is_looked_at_in_the_next_turn() {
+    let mut world = World::new(Config::default());
+    let _executes = world.executes(WORDS);
+    assert_ne!(world.worker.before_wait(), Some(Duration::ZERO));
+    let Worker { events, service, .. } = &mut world.worker;
+    service.shed_one(events, 0, Closed::Shed);
+    assert_eq!(world.worker.service.unfinished.len(), 1);
+    assert_eq!(world.worker.before_wait(), Some(Duration::ZERO));
+    while world.counted() != "2" {
+        world.turn();
+    }
 }
 
 #[test]
