@@ -257,7 +257,7 @@ impl Conversation {
             return Some(Next::Sleep(LOOK_MS));
         }
         let State::Job(mut under_way) = std::mem::replace(&mut self.state, State::Ready) else { return None };
-        let (mark, replied) = (turn.out.mark(), turn.out.len());
+        let (mark, replied, held) = (turn.out.mark(), turn.out.len(), under_way.job.holds());
         let began_us = turn.cx.host.clock_us();
         let again = turn.cx.guard.ask_again(false);
         let mut call = turn.call(&mut self.client);
@@ -282,8 +282,8 @@ impl Conversation {
         // The next command does not pay for it.
         turn.cx.spend_beside(turn.out);
         turn.serve_called();
-        if execs && !under_way.job.must_end() {
-            // Those who waited for what it held.
+        if held && !under_way.job.holds() || execs && !under_way.job.must_end() {
+            // Those who waited for what it held: it is through, or holds its keys anew where databases were swapped.
             turn.serve_left();
         }
         under_way.took_us += turn.cx.host.clock_us().saturating_sub(began_us);
