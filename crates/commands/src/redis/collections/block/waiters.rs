@@ -440,3 +440,35 @@ impl Waiters {
         taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines of these kinds at `k` of the first database.
+    fn lined(kinds: [Type; 2]) -> Waiters {
+        let waiters = Waiters::default();
+        let line = |kind| Line { db: 0, kind, is_left: false, waiting: BTreeMap::new() };
+        waiters.shard(b"k").insert(Box::from(&b"k"[..]), kinds.map(line).into());
+        waiters
+    }
+
+    #[test]
+    fn a_key_that_is_held_is_left_once_however_often_it_is_written() {
+        let waiters = lined([Type::List, Type::SortedSet]);
+        let left = || waiters.left_count.load(Relaxed);
+        for round in 0..3 {
+            for _ in 0..100 {
+                waiters.leave_held(0, b"k");
+                assert_eq!((left(), lock(&waiters.left).len()), (1, 1), "{round}");
+            }
+            // It was looked at, and is held still.
+            assert_eq!(waiters.take_left(64, 0).len(), 1);
+            assert!(!waiters.has_left());
+        }
+        for (db, key) in [(1, &b"k"[..]), (0, &b"other"[..])] {
+            waiters.leave_held(db, key);
+            assert_eq!(left(), 0, "nobody stands in line there");
+        }
+    }
+}
