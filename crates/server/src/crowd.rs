@@ -3,7 +3,7 @@
 //! ```text
 //! received bytes that are kept   ─┐
 //! requests that are gathered      ├─ Store::input_bytes ≤ 1/8 of the limit and a sixteenth of that, strangers' bytes ≤ 1/4 of that
-//! values that are uploaded       ─┘
+//! values that are uploaded       ─┘  (9/64 of the limit while another worker sleeps whose connections were told to go)
 //! ```
 //!
 //! Kept bytes are there already: beyond the share the connection goes whose request did not go on for longest, at
@@ -111,12 +111,16 @@ impl Service {
         } else {
             ((rest / hub.connections().max(1) as u64).min(BYTES_MIN), stands_ms)
         };
-        let (chosen, largest) = hub.table.half_open(of_strangers, only, bytes_min, CHOSEN_MAX);
-        // One that may be larger than the share is no reason to close the others.
+        let (mut chosen, largest) = hub.table.half_open(of_strangers, only, bytes_min, CHOSEN_MAX);
+        // One that may be larger than the share is no reason to close the others, nor to pass strangers over.
         let alone = 2 * (all - largest.min(all)) <= max;
         if at_once && !of_strangers && alone {
             self.crowd.calm_to = all + room;
-            return;
+            over = strangers.saturating_sub(max / STRANGERS_SHARE);
+            if over == 0 {
+                return;
+            }
+            chosen = hub.table.half_open(true, None, bytes_min, CHOSEN_MAX).0;
         }
         let now = self.now();
         for HalfOpen { worker: of, index, since, bytes } in chosen {

@@ -292,7 +292,7 @@ fn run<S: Stream + AsFd + Send + 'static>(
     // Nobody says anything: it is closed when the last of them has ended.
     if ended.recv_timeout(STOP) == Err(RecvTimeoutError::Timeout) {
         tracing::warn!(
-            "a worker is still running 35 s after the order to stop, probably in an endless script: the process ends without it"
+            "a worker is still running 35 s after the order to stop, in a script or in what clients have begun: the process ends without it"
         );
     } else {
         for worker in workers {

@@ -314,6 +314,38 @@ fn strangers_that_hold_more_than_their_quarter_go_where_those_who_move_hold_the_
     assert!(strangers[7].closed() && uploads.iter().all(|peer| !peer.closed()));
 }
 
+/// A value that may be larger than the share hides nobody who has not said who it is.
+#[test]
+fn strangers_that_hold_more_than_their_quarter_go_beside_a_value_that_is_larger_than_the_share() {
+    const VALUE: usize = 20 << 20;
+    let password = Some("secret".into());
+    let mut world = world(Config { password, item_bytes_max: Some(24 << 20), ..config() });
+    let max = world.service.hub().store.input_bytes_max();
+    let large = world.connect();
+    world.exchange(&large, "set login 0 0 14\r\ndefault secret\r\n", "STORED\r\n");
+    large.send(format!("set large 0 0 {VALUE}\r\n").as_bytes());
+    let send = |world: &mut World, bytes: usize| {
+        large.send(&vec![b'v'; bytes]);
+        world.settle();
+    };
+    (0..24).for_each(|_| send(&mut world, 500_000));
+    let short = format!("*2\r\n$4\r\nECHO\r\n$16000\r\n{}", "x".repeat(15_000));
+    let strangers: Vec<Peer> = (0..200).map(|_| world.connect_to(1)).collect();
+    for (number, peer) in strangers.iter().enumerate() {
+        peer.send(short.as_bytes());
+        world.settle();
+        world.pass(1);
+        let held = world.service.hub().shared.common.strangers.bytes();
+        assert!(held <= max / 4 + (64 << 10), "{held} bytes of strangers at {number}");
+    }
+    let gone = strangers.iter().filter(|peer| peer.closed()).count();
+    assert!(strangers[..gone].iter().all(Peer::closed), "the oldest have gone, and no others");
+    assert!((40..150).contains(&gone), "{gone} have gone");
+    send(&mut world, VALUE - 24 * 500_000);
+    large.send(b"\r\n");
+    assert_eq!(world.read_all(&large), "STORED\r\n");
+}
+
 /// A receive buffer has as much memory as is known of its connection, twice as much at most.
 #[test]
 fn what_a_long_request_had_is_given_back_where_little_of_the_next_has_come() {
