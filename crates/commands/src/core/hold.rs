@@ -7,10 +7,11 @@
 //!
 //! Requests look whether one of their keys is held before they begin, and wait in their connection if it is: no worker
 //! waits. Nothing looks while nothing is held, but for what looks at [`Pause`](super::pause::Pause) anyway. Of all
-//! commands one holds keys at a time; the next one waits a little, so that others have their turn between.
+//! commands one holds keys at a time; the next one waits a little, so that others have their turn between. Of those that
+//! wait to hold keys the one that has waited for longest is the next.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use larder_store::Millis;
 
@@ -19,9 +20,14 @@ pub(crate) const LOOK_MS: Millis = 2;
 /// Between two that hold keys is so much time: everybody who waited has looked, and begun.
 const BETWEEN_MS: Millis = 3 * LOOK_MS;
 
+/// One that waits to hold keys and was not seen for so long lets others go before it: its client may have to read first.
+const ABSENT_MS: Millis = 8 * LOOK_MS;
+
 /// The hashes of keys, as a table that is filled step by step.
 #[derive(Debug)]
 pub(crate) struct Keys {
+    /// The number of their turn to be held; 0 before it was asked for.
+    turn: AtomicU64,
     /// 0 where there is none; a power of two, half of which is free at least.
     places: Box<[u64]>,
 }
@@ -29,7 +35,7 @@ pub(crate) struct Keys {
 impl Keys {
     /// Room for the hashes of so many keys.
     pub fn of(count: usize) -> Keys {
-        Keys { places: vec![0; Keys::places(count)].into_boxed_slice() }
+        Keys { turn: AtomicU64::new(0), places: vec![0; Keys::places(count)].into_boxed_slice() }
     }
 
     fn places(count: usize) -> usize {
@@ -79,6 +85,43 @@ struct Now {
     free_at: Millis,
     /// The time when it was looked at last.
     seen_at: Millis,
+    /// Turns that were given.
+    turns: u64,
+    /// The first of those that wait for their turn.
+    next: Option<First>,
+}
+
+/// Keys that are to be held next.
+#[derive(Debug)]
+struct First {
+    turn: u64,
+    /// When that was asked for last.
+    seen_at: Millis,
+    /// They are gone with the command that waits.
+    keys: Weak<Keys>,
+}
+
+impl First {
+    /// It is in front of whoever asks for this turn.
+    fn comes_before(&self, turn: u64, at: Millis) -> bool {
+        self.turn < turn && at.abs_diff(self.seen_at) <= ABSENT_MS && self.keys.strong_count() > 0
+    }
+}
+
+impl Now {
+    /// These keys are to be held next, as far as is known.
+    fn is_next(&mut self, keys: &Arc<Keys>, at: Millis) -> bool {
+        if keys.turn.load(Relaxed) == 0 {
+            self.turns += 1;
+            keys.turn.store(self.turns, Relaxed);
+        }
+        let turn = keys.turn.load(Relaxed);
+        if self.next.as_ref().is_some_and(|first| first.comes_before(turn, at)) {
+            return false;
+        }
+        self.next = Some(First { turn, seen_at: at, keys: Arc::downgrade(keys) });
+        true
+    }
 }
 
 impl Holds {
@@ -98,14 +141,17 @@ impl Holds {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds these keys, unless others are held or were a moment ago.
+    /// Holds these keys, unless others are held or were a moment ago, or somebody has waited for longer to hold some. Who was
+    /// refused asks again every [`LOOK_MS`].
     pub fn take(self: &Arc<Self>, keys: &Arc<Keys>, at: Millis) -> Option<Hold> {
         let mut now = self.now();
+        let is_next = now.is_next(keys, at);
         // The clock may have been set back.
         let since_free = at.checked_sub(now.free_at);
-        if now.keys.is_some() || since_free.is_none() && at + BETWEEN_MS >= now.free_at {
+        if now.keys.is_some() || !is_next || since_free.is_none() && at + BETWEEN_MS >= now.free_at {
             return None;
         }
+        now.next = None;
         now.keys = Some(Arc::clone(keys));
         now.seen_at = at;
         self.any.store(true, Relaxed);
@@ -157,5 +203,46 @@ mod tests {
         assert!(holds.take(&keys, 200 + BETWEEN_MS - 1).is_none());
         assert!(holds.take(&keys, 200 + BETWEEN_MS).is_some());
         assert!(holds.take(&keys, 10).is_some(), "the clock was set back");
+    }
+
+    /// However many ask behind it, and however often, whoever has waited for longest is the next.
+    #[test]
+    fn those_that_wait_hold_their_keys_in_the_order_in_which_they_came() {
+        let holds = Arc::new(Holds::default());
+        let wants: Vec<Arc<Keys>> = (0..20).map(|_| Arc::new(Keys::of(1))).collect();
+        let mut hold = holds.take(&wants[0], 0);
+        let mut at = 0;
+        for next in 1..wants.len() {
+            // Others look before it, and others look more often; some come while it waits.
+            let come = wants.len().min(next + 5);
+            for _ in 0..10 {
+                at += 1;
+                assert!(wants[next..come].iter().all(|keys| holds.take(keys, at).is_none()));
+                hold.as_ref().expect("they are held").step(at);
+            }
+            drop(hold.take());
+            at += BETWEEN_MS;
+            assert!(wants[next + 1..come].iter().rev().all(|keys| holds.take(keys, at).is_none()));
+            hold = holds.take(&wants[next], at);
+            assert!(hold.is_some(), "{next}");
+        }
+    }
+
+    #[test]
+    fn one_that_does_not_ask_again_or_has_gone_keeps_nobody_from_holding_keys() {
+        let holds = Arc::new(Holds::default());
+        let mut wants: Vec<Arc<Keys>> = (0..3).map(|_| Arc::new(Keys::of(1))).collect();
+        let hold = holds.take(&wants[0], 100);
+        assert!(holds.take(&wants[1], 100).is_none() && holds.take(&wants[2], 100).is_none());
+        drop(hold);
+        assert!(holds.take(&wants[2], 100 + ABSENT_MS).is_none(), "it may come yet");
+        assert!(holds.take(&wants[2], 101 + ABSENT_MS).is_some());
+        // It has its turn when it comes again, also where the clock was set back.
+        assert!(holds.take(&wants[1], 50).is_some());
+        let hold = holds.take(&wants[0], 200);
+        assert!(holds.take(&wants[1], 200).is_none() && holds.take(&wants[2], 200).is_none());
+        drop(hold);
+        drop(wants.remove(1));
+        assert!(holds.take(&wants[1], 200 + BETWEEN_MS).is_some());
     }
 }
