@@ -106,6 +106,15 @@ fn what_is_listened_to_and_who_is_told_weighs_in_exec() {
         assert!(!runs(&mut Session::new(), &vec![sent.clone(); 500]), "{kind}");
         drop(listeners);
     }
+    // Beside a thousand who listen to something else by a pattern.
+    let mut listeners: Vec<Session> = (0..1_000).map(|_| Session::new()).collect();
+    for listener in &mut listeners {
+        assert!(runs(listener, &[command(&["PSUBSCRIBE", "other*"])]));
+    }
+    let sent = |channel: &str| vec![of("PUBLISH", &[channel.to_owned(), "text".to_owned()]); 500];
+    assert!(runs(&mut Session::new(), &sent("c")));
+    assert!(!runs(&mut Session::new(), &sent("other")));
+    drop(listeners);
     for name in ["PUBSUB NUMSUB", "PUBSUB SHARDNUMSUB"] {
         assert!(runs(&mut Session::new(), &vec![of(name, &names(1_000)); 150]), "{name}");
         assert!(!runs(&mut Session::new(), &vec![of(name, &names(1_000)); 210]), "{name}");

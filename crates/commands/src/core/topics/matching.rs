@@ -77,6 +77,15 @@ impl Topics {
         ns
     }
 
+    /// Clients that listen to patterns which match a channel, each as often as it does, and what it took to look.
+    pub fn pattern_listeners(&self, channel: &[u8]) -> (usize, u64) {
+        let mut matching = Matching::default();
+        let ns = self.match_on(&mut matching, channel, u64::MAX);
+        let patterns = self.patterns();
+        let listeners = matching.found.iter().filter_map(|pattern| patterns.get(pattern));
+        (listeners.map(|listeners| listeners.targets.len()).sum(), ns)
+    }
+
     /// Sends a message to the subscribers of a channel and of the patterns that match it; how many.
     pub fn publish(&self, host: &dyn Host, channel: &[u8], text: &[u8]) -> usize {
         let mut matching = Matching::default();
