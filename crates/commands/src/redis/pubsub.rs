@@ -230,6 +230,20 @@ impl Subscriptions {
         }
     }
 
+    /// Nothing more is sent by a name; whether the client listened to it. It is still told what was sent before, until it
+    /// forgets the name.
+    fn leave(&self, kind: Kind, name: &[u8]) -> bool {
+        let listens = self.names_of(kind).contains(name);
+        if listens {
+            self.topics.remove(&self.store, kind, name, self.target);
+        }
+        listens
+    }
+
+    fn forget(&mut self, kind: Kind, name: &[u8]) {
+        self.names(kind).remove(name);
+    }
+
     fn takes(&self, message: &Message) -> bool {
         match &message.topic {
             Topic::Channel => self.channels.contains(&*message.channel),

@@ -114,6 +114,31 @@ fn names_of_a_request_that_comes_in_parts_are_listened_to() {
     }
 }
 
+/// Who is counted by a PUBLISH is told, also between two steps in which it leaves very many names.
+#[test]
+fn what_is_published_to_a_name_is_told_before_it_is_left() {
+    for kind in ["", "P"] {
+        let mut bench = bench();
+        let names: Vec<String> = (0..12_000).map(|n| format!("{n:x}")).collect();
+        let (mut listens, mut publishes) = (Session::new(), Session::new());
+        let subscribe = format!("{kind}SUBSCRIBE");
+        let words = std::iter::once(&subscribe[..]).chain(names.iter().map(|name| &name[..]));
+        let words: Vec<&str> = words.collect();
+        bench.turns(&mut listens, &command(&words));
+        let (next, ..) = bench.call(&mut listens, &command(&[&format!("{kind}UNSUBSCRIBE")]));
+        assert_eq!(next, Next::Yield);
+        let mut said = bench.call(&mut listens, b"").1;
+        // The last of them by name.
+        assert_eq!(bench.turns(&mut publishes, &command(&["PUBLISH", "fff", "hi"])).0, b":1\r\n");
+        said.extend(bench.turns(&mut listens, b"").0);
+        let said = String::from_utf8(said).unwrap();
+        let message = said.find("\r\n$3\r\nfff\r\n$2\r\nhi\r\n").expect("it was counted");
+        let left = said.find("unsubscribe\r\n$3\r\nfff\r\n:0\r\n").expect("the last of them");
+        assert!(message < left, "{kind}");
+        assert_eq!(said.matches("unsubscribe").count(), names.len(), "{kind}");
+    }
+}
+
 /// However many are asked for, no more are taken than there were.
 #[test]
 fn what_is_added_while_many_elements_are_taken_stays() {

@@ -11,6 +11,7 @@ use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_bulk, put_integer, put_null};
+use crate::redis::session::late;
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
 
@@ -148,8 +149,30 @@ impl Call<'_, '_, '_> {
 
     /// Listens to a name no more, and answers that.
     fn listen_no_more(&mut self, kind: Kind, name: &[u8]) {
-        self.subscriptions().remove(kind, name);
+        if self.subscriptions().leave(kind, name) {
+            // Whoever published before has counted this client.
+            self.tell_published();
+            self.subscriptions().forget(kind, name);
+        }
         self.answer_change(kind, false, name);
+    }
+
+    /// Writes what was published to the client until now: between two of its pushes, or, in EXEC, for behind that.
+    fn tell_published(&mut self) {
+        let Some(subscriptions) = &self.client.subscriptions else { return };
+        let deliveries = self.cx.host.fetch(self.client.facts.place, self.client.facts.id);
+        if !self.client.executes
+            && let Some(late) = self.client.late.take()
+        {
+            self.out.put(late.contiguous().expect("messages have no values spliced in"));
+        }
+        if deliveries.is_empty() {
+            return;
+        }
+        let out = if self.client.executes { late(&mut self.client.late, self.out) } else { &mut *self.out };
+        for delivery in deliveries {
+            subscriptions.deliver(self.client.resp3, &delivery.message, out);
+        }
     }
 
     /// Answers for one name; how many names there are now.
