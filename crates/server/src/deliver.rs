@@ -33,8 +33,8 @@ fn bytes_ns(bytes: usize) -> u64 {
 }
 
 impl Service {
-    /// Delivers some of what waits in this worker's outbox; the rest after the next turn.
-    pub(crate) fn deliver<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) {
+    /// Delivers some of what waits in this worker's outbox; true if there is more, which is delivered after the next turn.
+    pub(crate) fn deliver<B: Backend>(&mut self, events: &mut EventLoop<B, Connection>) -> bool {
         let hub = Arc::clone(self.hub());
         let handle = &hub.handles[self.index()];
         let (mut listeners, mut ns, mut copies) = (HashSet::new(), 0, 0);
@@ -52,7 +52,7 @@ impl Service {
         let missed = self.close_pending(events);
         self.wake_waiting(events);
         if deliveries.is_empty() {
-            return;
+            return more;
         }
         // Charged for as many copies as these are to be: items give way to them first.
         hub.store.hold(copies as i64);
@@ -97,6 +97,7 @@ impl Service {
         for id in told {
             self.push_deliveries(events, id, bytes_max);
         }
+        more
     }
 
     /// Closes some of those whom others want closed; the rest after the next turn, if this says that there are more.

@@ -65,6 +65,9 @@ const DRAIN_STALL_MS: Millis = 5_000;
 /// A connection that has to authenticate itself is closed if it has not done so within this time.
 const STRANGER_MS: Millis = 10_000;
 
+/// When the server stops, what was published before is delivered first. Clients that go on publishing have no longer than this.
+const DELIVERS_MS: Millis = 1_000;
+
 /// When the server stops, connections are closed after this time, even if their clients are still reading replies.
 const DRAIN_MS: Millis = 30_000;
 
@@ -200,11 +203,12 @@ impl<B: Backend> Worker<B> {
             let stops = handle.stop.load(SeqCst);
             self.take_mail();
             self.service.make_room_for_handshakes(&mut self.events);
-            self.service.deliver(&mut self.events);
+            let delivers = self.service.deliver(&mut self.events);
             self.service.close_removed(&mut self.events);
-            if stops && self.stops_at.is_none() {
+            let stopped_at = self.hub.stopped_at.load(SeqCst);
+            if stops && self.stops_at.is_none() && (!delivers || turn.now >= stopped_at + DELIVERS_MS) {
                 // Not from now on: a worker that was in a script has as much less time as that took.
-                self.stops_at = Some(self.hub.stopped_at.load(SeqCst) + DRAIN_MS);
+                self.stops_at = Some(stopped_at + DRAIN_MS);
                 self.events.drain(&mut self.service, DRAIN_STALL_MS);
             }
         }

@@ -1,4 +1,5 @@
-//! EXEC in steps over the simulated network: what becomes of it when its client has gone, or the server ends, and beside others.
+//! EXEC in steps over the simulated network: what becomes of it when its client has gone, or the server ends, and beside others;
+//! and what becomes of messages that are on their way then.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -215,6 +216,29 @@ fn a_server_that_ends_tells_who_waits_to_hold_keys_what_became_of_them() {
     let queued = format!("+OK\r\n{}", "+QUEUED\r\n".repeat(3));
     assert_eq!(said, [1, 3].map(|n| format!("{queued}*3\r\n:{n}\r\n:0\r\n:{}\r\n", n + 1)));
     assert!(world.worker.events.now() < 2_000);
+}
+
+/// It takes several turns to deliver it to all who were counted.
+#[test]
+fn what_was_published_when_a_server_ends_is_delivered() {
+    const LISTENERS: usize = 200;
+    let mut world = World::new(Config::default());
+    let text = "x".repeat(50_000);
+    let listeners: Vec<Peer> = (0..LISTENERS).map(|_| world.connect()).collect();
+    for peer in &listeners {
+        peer.send(resp(&["SUBSCRIBE", "c"]).as_bytes());
+        world.answer(peer);
+    }
+    let publishes = world.connect();
+    publishes.send(resp(&["PUBLISH", "c", &text]).as_bytes());
+    assert_eq!(world.answer(&publishes).0, ":200\r\n");
+    world.stop();
+    while world.turn() {
+        // As the worker's own waker does where more is to be delivered.
+        world.worker.events.backend().wake();
+    }
+    let message = resp(&["message", "c", &text]);
+    assert!(listeners.iter().all(|peer| peer.read(usize::MAX) == message.as_bytes()));
 }
 
 #[test]
