@@ -20,7 +20,7 @@ use super::table::flag::{
 };
 use super::table::{Channels, Command, NO_KEYS, Weighs};
 use crate::core::output::Output;
-use crate::core::topics::{Kind, Message, Names, Space, Target, Topic, Topics, subscription_bytes};
+use crate::core::topics::{Kind, Message, Names, Target, Topic, Topics, subscription_bytes};
 use crate::core::work::copying_ns;
 use crate::redis::call::bounded;
 use channels::channels;
@@ -82,11 +82,9 @@ pub(crate) const ROWS: &[Command] = &[
             })
             .weighs(Weighs::Channels)
             .doc("2.8.0", "[pattern]", "Channels that somebody listens to."),
-            Command::args("pubsub|numsub", -2, ASKS, NO_KEYS, |call, args| {
-                counts(call, args, |topics| &topics.channels)
-            })
-            .weighs(Weighs::Counts)
-            .doc("2.8.0", "[channel [channel ...]]", "How many listen to channels."),
+            Command::args("pubsub|numsub", -2, ASKS, NO_KEYS, |call, args| counts(call, args, Kind::Channel))
+                .weighs(Weighs::Counts)
+                .doc("2.8.0", "[channel [channel ...]]", "How many listen to channels."),
             Command::args("pubsub|numpat", 2, ASKS | WEIGHTLESS | REPLIES_A_WORD, NO_KEYS, |call, _| {
                 let patterns = call.cx.shared.topics.pattern_count();
                 call.length(patterns)
@@ -98,7 +96,7 @@ pub(crate) const ROWS: &[Command] = &[
             .weighs(Weighs::Channels)
             .doc("7.0.0", "[pattern]", "Sharded channels that somebody listens to."),
             Command::args("pubsub|shardnumsub", -2, ASKS, NO_KEYS, |call, args| {
-                counts(call, args, |topics| &topics.shards)
+                counts(call, args, Kind::Shard)
             })
             .weighs(Weighs::Counts)
             .doc(
@@ -346,15 +344,47 @@ fn bounded_name(kind: Kind, name: &[u8]) -> Result<&[u8], Fail> {
     }
 }
 
-fn counts(call: &mut Call<'_, '_, '_>, args: Args<'_>, space: fn(&Topics) -> &Space) -> Done {
-    call.spend(args.len() as u64 * LOOK_NS);
-    call.make_room(answers_bytes(args))?;
-    put_array(call.out, 2 * args.len());
-    for name in args {
-        put_bulk(call.out, name);
-        put_integer(call.out, space(&call.cx.shared.topics).count(name) as i64);
+/// Names of which one step tells how many listen to them, where there are no more.
+const COUNTED_AT_ONCE: usize = 1 << 10;
+
+/// PUBSUB NUMSUB, SHARDNUMSUB
+fn counts(call: &mut Call<'_, '_, '_>, args: Args<'_>, kind: Kind) -> Done {
+    if args.len() <= COUNTED_AT_ONCE || call.cx.guard.in_transaction() {
+        call.spend(args.len() as u64 * LOOK_NS);
+        call.make_room(answers_bytes(args))?;
+        put_array(call.out, 2 * args.len());
+        args.for_each(|name| put_count(call, name, kind));
+        return Ok(());
     }
-    Ok(())
+    let mark = call.out.mark();
+    put_array(call.out, 2 * args.len());
+    call.in_pieces(mark, args, if kind == Kind::Shard { count_shards } else { count_channels })
+}
+
+fn put_count(call: &mut Call<'_, '_, '_>, name: &[u8], kind: Kind) {
+    let count = call.cx.shared.topics.listeners(kind, name);
+    put_bulk(call.out, name);
+    put_integer(call.out, count as i64);
+}
+
+fn count_channels(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
+    count_some(call, args, Kind::Channel);
+}
+
+fn count_shards(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>) {
+    count_some(call, args, Kind::Shard);
+}
+
+/// Tells of as many names as a step is for, one at least.
+fn count_some(call: &mut Call<'_, '_, '_>, args: &mut Args<'_>, kind: Kind) {
+    let (piece, ns_max, mut ns) = (call.piece(), call.step_ns(), 0);
+    while (ns == 0 || ns < ns_max && call.goes_on(piece))
+        && let Some(name) = args.next()
+    {
+        put_count(call, name, kind);
+        ns += LOOK_NS + copying_ns(name.len() as u64);
+    }
+    call.spend(ns);
 }
 
 fn monitor(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {

@@ -376,6 +376,9 @@ fn names_by_the_hundred_thousand_are_looked_through_in_turns_or_refused() {
     assert!(reply.starts_with(b"*1904\r\n"), "{}", String::from_utf8_lossy(&reply[..9]));
     let (reply, _) = bench.turns(&mut session, &command(&["PUBSUB", "CHANNELS"]));
     assert!(reply.starts_with(b"*6000\r\n"));
+    let (reply, said) = bench.turns(&mut session, &of(&["PUBSUB", "NUMSUB"], 300_000));
+    assert!(reply.starts_with(b"*600000\r\n$1\r\n0\r\n:1\r\n") && said >= 15, "{said} turns");
+    assert!(reply.ends_with(b"$5\r\n493df\r\n:0\r\n"));
     drop(listener);
     while bench.shared.forget_subscriptions(bench.worker.store()) {}
     listens_to_thousands_in_steps(&mut bench, &of);

@@ -332,10 +332,16 @@ fn commands_that_look_at_names_in_one_step_take_65536() {
     const MOST: usize = 64 << 10;
     let mut talk = Talk::new(&["-m", "256"]);
     assert_eq!(talk.say(0, "SET k v"), "+OK");
-    let heads: [&[&[u8]]; 4] =
-        [&[b"LATENCY", b"RESET"], &[b"LATENCY", b"HISTOGRAM"], &[b"INFO"], &[b"MEMORY", b"USAGE", b"k"]];
+    let heads: [&[&[u8]]; 6] = [
+        &[b"LATENCY", b"RESET"],
+        &[b"LATENCY", b"HISTOGRAM"],
+        &[b"INFO"],
+        &[b"MEMORY", b"USAGE", b"k"],
+        &[b"COMMAND", b"GETKEYS", b"MGET"],
+        &[b"COMMAND", b"GETKEYSANDFLAGS", b"MGET"],
+    ];
     for head in heads {
-        let own = if head[0] == b"MEMORY" { 1 } else { 0 };
+        let own = if matches!(head[0], b"MEMORY" | b"COMMAND") { 1 } else { 0 };
         for count in around(MOST) {
             let more: Vec<&[u8]> = [&b"SAMPLES"[..], b"0"].into_iter().cycle().take(count - own).collect();
             let reply = talk.send(0, &encode(&[head, &more[..]].concat()));

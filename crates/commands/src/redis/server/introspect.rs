@@ -3,7 +3,7 @@
 use larder_protocol::resp::Args;
 
 use crate::core::glob::Pattern;
-use crate::redis::call::{Call, NAME_NS, NAMES_AT_ONCE, is, next};
+use crate::redis::call::{Call, NAME_NS, NAMES_AT_ONCE, few_names, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_set, put_simple};
 use crate::redis::steps::job::{Job, Step};
@@ -425,6 +425,7 @@ fn list(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
 }
 
 fn get_keys(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    few_names(args)?;
     call.spend(args.len() as u64 * NAME_NS);
     let _held = Heap::take(call, args.len() * size_of::<&[u8]>())?;
     call.make_room(args.encoded().len())?;
@@ -438,6 +439,7 @@ fn get_keys(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
 const ACCESS_BYTES: usize = 64;
 
 fn get_keys_and_flags(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
+    few_names(args)?;
     call.spend(2 * args.len() as u64 * NAME_NS);
     let _held = Heap::take(call, args.len() * size_of::<&[u8]>())?;
     call.make_room(args.encoded().len() + args.len() * ACCESS_BYTES)?;

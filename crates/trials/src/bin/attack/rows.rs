@@ -91,7 +91,6 @@ pub const ROWS: &[Row] = &[
     Row { prepare: told::items, ..row("monitors-500", told::monitors) },
     row("exec-of-publish", told::exec_of_publish),
     heap("words", work::words),
-    Row { megabytes: 256, one_step: true, ..row("words-at-once", work::words_at_once) },
     Row { megabytes: 1024, prepare: work::patterns, ..row("publish-1mb", work::publish_1mb) },
     Row { prepare: slice::prepare, ..row("bitcount", slice::bitcount) },
     Row { prepare: slice::prepare, ..row("append", slice::append) },

@@ -203,15 +203,13 @@ pub(super) fn words(stage: &Stage) -> Result<String, String> {
             ("COMMAND INFO", "*300000\r\n"),
             ("LATENCY HISTOGRAM", "-ERR too many arguments"),
             ("INFO", "-ERR too many arguments"),
+            ("COMMAND GETKEYS MGET", "-ERR too many arguments"),
+            ("PUBSUB NUMSUB", "*600000\r\n"),
             ("SADD set", ":300000\r\n"),
             ("HSET hash", ":150000\r\n"),
             ("SREM set", ":300000\r\n"),
         ],
     )
-}
-
-pub(super) fn words_at_once(stage: &Stage) -> Result<String, String> {
-    of_words(stage, &[("COMMAND GETKEYS MGET", "*300000\r\n"), ("PUBSUB NUMSUB", "*600000\r\n")])
 }
 
 pub(super) fn patterns(stage: &Stage) -> Result<(), String> {
