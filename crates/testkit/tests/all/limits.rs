@@ -351,6 +351,36 @@ fn commands_that_look_at_names_in_one_step_take_65536() {
 }
 
 #[test]
+fn commands_that_look_at_several_keys_as_one_take_16384() {
+    const MOST: usize = 16 << 10;
+    let mut talk = Talk::new(&["-m", "256"]);
+    let names: Vec<String> = (0..=MOST).map(|n| format!("{n:x}")).collect();
+    // The words before the keys, whether their number is said, and the words behind them.
+    let rows = [
+        ("SINTER", false, ""),
+        ("SUNIONSTORE to", false, ""),
+        ("PFCOUNT", false, ""),
+        ("PFMERGE", false, ""),
+        ("BLPOP", false, "0.001"),
+        ("SINTERCARD", true, ""),
+        ("ZUNION", true, ""),
+        ("LMPOP", true, "LEFT"),
+        ("BZMPOP 0.001", true, "MIN"),
+    ];
+    for (head, counts, tail) in rows {
+        for count in around(MOST) {
+            let number = count.to_string();
+            let mut words: Vec<&[u8]> = head.split(' ').map(str::as_bytes).collect();
+            words.extend(counts.then_some(number.as_bytes()));
+            words.extend(names[..count].iter().map(|name| name.as_bytes()));
+            words.extend(tail.split_whitespace().map(str::as_bytes));
+            let reply = talk.send(0, &encode(&words));
+            assert_eq!(reply == "-ERR too many keys", count > MOST, "{head} {count}: {reply:.80}");
+        }
+    }
+}
+
+#[test]
 fn a_request_on_its_way_in_has_the_bytes_of_the_parameter() {
     let server = server(&[]);
     let limit = encode(&[b"CONFIG", b"SET", b"client-query-buffer-limit", b"1048576"]);

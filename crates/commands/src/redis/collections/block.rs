@@ -41,7 +41,7 @@ use super::mpop::{self, Asked};
 use super::sorted::{self, Which, which};
 use super::taking::{Form, take_first};
 use super::{Call, ELEMENT_ROOM, PRESENT_NS, peek_as};
-use crate::redis::call::next;
+use crate::redis::call::{few_keys, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_null, put_null_array};
 use crate::redis::table::flag::{BLOCKING, DENYOOM, FAST, MOVABLEKEYS, WRITE};
@@ -253,6 +253,7 @@ pub(crate) fn wait(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, time
 
 /// Takes what is wanted of the first of the keys that has it, unless others stand in line there; whether it did.
 fn take(call: &mut Call<'_, '_, '_>, want: &Want, keys: Args<'_>) -> Result<bool, Fail> {
+    few_keys(keys)?;
     // A client that cannot wait stands in no line.
     let waits = !call.cx.guard.in_transaction();
     if let Some((Form { kind, end, .. }, count)) = want.counted(call.client.resp3) {

@@ -25,7 +25,7 @@ use super::members::{MEMBER_BYTES, Members, ROW_BYTES, RUN, Rows, Sorted};
 use super::{Call, ELEMENT_NS, LOOK_NS, MEMBER_NS, PRESENT_NS, STORED_NS, Shown, counted};
 use crate::core::output::Mark;
 use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
-use crate::redis::call::{integer, is, next};
+use crate::redis::call::{few_keys, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_double, put_set};
 use crate::redis::session::execute::KEY_HASH_BYTES;
@@ -211,6 +211,7 @@ pub(crate) fn combine(
     target: Option<&[u8]>,
     keys: Args<'_>,
 ) -> Done {
+    few_keys(keys)?;
     let noted = Heap::take(call, sources_bytes(keys))?;
     let mut combining = Combining::new(call, plan, target, keys, noted);
     combining.prepare(call, false)?;

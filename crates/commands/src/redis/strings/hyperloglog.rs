@@ -12,7 +12,7 @@ use super::rewrite::Heap;
 use super::source::Name;
 use crate::core::events::Change;
 use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
-use crate::redis::call::{Call, find, is, next, peek};
+use crate::redis::call::{Call, few_keys, find, is, next, peek};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{copy_value, each_part, put_array, put_bulk, put_integer, put_simple};
 use crate::redis::steps::again::{Again, Leave};
@@ -322,6 +322,7 @@ impl Gathered {
 
 /// PFCOUNT of several keys, PFMERGE
 fn gather(call: &mut Call<'_, '_, '_>, name: &'static str, keys: Args<'_>, stores: bool) -> Done {
+    few_keys(keys)?;
     let mut ns = 2 * REGISTERS_NS;
     for name in keys {
         let key = call.key(name);

@@ -150,7 +150,7 @@ fn sets_of_very_many_names() {
     let ones = vec![&b"1"[..]; names.len()];
     for events in [&b""[..], b"KEA"] {
         attacker.ask(&[b"CONFIG", b"SET", b"notify-keyspace-events", events]);
-        for count in [120_000, 200_000, 300_000, 400_000, 500_000] {
+        for count in [8_000, 16_000, 120_000, 500_000] {
             let keys = count.to_string();
             let (some, weights) = (&names[..count], &ones[..count]);
             attacker.ask(&[&[&b"SUNION"[..]], some].concat());
