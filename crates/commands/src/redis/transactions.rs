@@ -48,7 +48,7 @@ const QUEUE_SHARE: u64 = 16;
 /// … and those of up to so many bytes as much again: whoever fills the share leaves them room.
 const SHORT_QUEUE_BYTES: u64 = 4 << 10;
 /// Keys that one client watches at most.
-pub(crate) const WATCHED_KEYS_MAX: usize = 64 << 10;
+pub(crate) const WATCHED_KEYS_MAX: usize = 16 << 10;
 /// Items give way to watches when so many have come.
 const WATCHES_AT_ONCE: usize = 1 << 10;
 /// What an item takes beside its key and value, at least.
