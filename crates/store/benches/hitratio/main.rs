@@ -16,6 +16,11 @@
 //!
 //! `cargo bench -p larder-store --bench hitratio -- patterns|turns [MB,… [BYTES,… [PATTERN…]]]`
 //!
+//! With `cold` each from its first request on, behind a memory and a half of keys that nobody reads: the share of hits in each memory
+//! that is written. That has no bound: what a store is to learn it learns there.
+//!
+//! `cargo bench -p larder-store --bench hitratio -- cold [MB,… [BYTES,… [PATTERN…]]]`
+//!
 //! With `forecast` it is what the store's forecast says of half to twice the memory, against stores that have it.
 //!
 //! `cargo bench -p larder-store --bench hitratio -- forecast [STREAM…]`
@@ -214,12 +219,40 @@ fn main_patterns(wanted: &[String], turns: bool) -> ExitCode {
     if worst == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Memories that are written of a pattern that begins cold.
+const COLD_MEMORIES: usize = 8;
+
+/// Patterns from their first request on; prints what they come to in each memory.
+fn main_cold(wanted: &[String]) -> ExitCode {
+    for megabytes in numbers(wanted.first(), &[64]) {
+        for value_bytes in numbers(wanted.get(1), &[1_000]) {
+            let memory_bytes = megabytes << 20;
+            let names = wanted.get(2..).filter(|names| !names.is_empty());
+            let chosen = PATTERNS.iter().filter(|row| match names {
+                Some(names) => names.iter().any(|name| name == row.name),
+                None => row.name == "twice-0.5",
+            });
+            for pattern in chosen {
+                let (mut stored, fits) = race::Stored::full(memory_bytes, value_bytes as usize);
+                let store = race::by_memory(&mut stored, pattern.shape, fits, COLD_MEMORIES);
+                let lru = race::lru_by_memory(pattern.shape, fits, COLD_MEMORIES);
+                println!("{}, {megabytes} MB, values of {value_bytes} B, {fits} fit", pattern.name);
+                for (memory, (store, lru)) in store.iter().zip(&lru).enumerate() {
+                    println!("memory {}: {store:7.4}, LRU {lru:7.4}", memory + 1);
+                }
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     match wanted.first().map(String::as_str) {
         Some("patterns") => return main_patterns(&wanted[1..], false),
         Some("forecast") => return main_forecast(&wanted[1..]),
         Some("turns") => return main_patterns(&wanted[1..], true),
+        Some("cold") => return main_cold(&wanted[1..]),
         _ => {}
     }
     let lab = streams::lab();
