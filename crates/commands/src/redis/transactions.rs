@@ -120,6 +120,8 @@ struct Queued {
     end: usize,
     words: usize,
     name: usize,
+    /// Bytes of the longest of them.
+    longest: u64,
     /// [`item_bytes`] of its arguments.
     item_bytes: usize,
     /// Where a full store refuses writes it is refused.
@@ -127,16 +129,14 @@ struct Queued {
 }
 
 impl Queued {
-    /// The words behind the name, which are not looked through: the longest is not known.
+    /// The words behind the name.
     fn args<'q>(&self, bytes: &'q [u8]) -> Args<'q> {
-        let mut args = Args::rest(&bytes[self.at..self.end], self.words);
-        args.nth(self.name - 1);
-        args
+        self.words(bytes).1
     }
 
-    /// All words, and those behind the name.
+    /// All words, and those behind the name. They are not looked through: they may be very many.
     fn words<'q>(&self, bytes: &'q [u8]) -> (Args<'q>, Args<'q>) {
-        let words = Args::decode(&bytes[self.at..self.end], self.words);
+        let words = Args::kept(&bytes[self.at..self.end], self.words, self.longest);
         let mut args = words;
         args.nth(self.name - 1);
         (words, args)
@@ -337,6 +337,11 @@ impl Call<'_, '_, '_> {
             queue.in_steps &=
                 !row.has(ADMIN | NO_AUTH | EMPTIES) && !row.runs_script() && !row.takes_all(args);
             let name = words.len() - args.len();
+            // A request that was decoded has a name, which has bytes.
+            let longest = match words.longest() {
+                0 => Args::decode(bytes, words.len()).longest(),
+                longest => longest,
+            };
             queue.commands.push(Queued {
                 row,
                 id,
@@ -344,6 +349,7 @@ impl Call<'_, '_, '_> {
                 end: queue.bytes.len(),
                 words: words.len(),
                 name,
+                longest,
                 item_bytes: item_bytes(args),
                 needs_memory,
             });

@@ -376,6 +376,25 @@ fn commands_of_very_many_words_go_through_their_own_steps() {
     assert_eq!(asked(&mut bench, &["DBSIZE"]), ":3\r\n");
 }
 
+/// They are looked at some at a time, also when the command that has them begins, and when it ends.
+#[test]
+fn no_turn_looks_through_all_of_very_many_words() {
+    const WORDS: usize = 400_000;
+    let mut bench = Bench::of(Settings::default(), 256 << 20);
+    let words: Vec<&str> = std::iter::once("DEL").chain(std::iter::repeat_n("k", WORDS)).collect();
+    let mut session = queued(&mut bench, &[command(&words)]);
+    assert_eq!(bench.call(&mut session, &command(&["EXEC"])).0, Next::Yield);
+    let (mut most, mut all) = (0, 0);
+    while session.must_end() {
+        let before = words_read();
+        bench.call(&mut session, b"");
+        let read = words_read() - before;
+        (most, all) = (most.max(read), all + read);
+    }
+    assert!(most < 3 * WORDS as u64 / 4 && all > 2 * WORDS as u64, "{most} of {all} in a turn");
+    assert_eq!(bench.turns(&mut session, b"").0, b"*1\r\n:0\r\n");
+}
+
 #[test]
 fn what_takes_long_in_one_step_is_refused_before_any_is_run() {
     let mut bench = bench();
