@@ -37,6 +37,8 @@ pub(crate) enum Flow {
     Sleep { ms: Millis, says: bool },
     /// Goes on with [`crate::redis::connection::client::Client::job`] in the next turn.
     Job,
+    /// Reads the request again, of which nothing was done: memory is on its way.
+    Again,
     /// Sends what waits, then closes.
     Close,
 }

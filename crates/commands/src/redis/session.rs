@@ -587,14 +587,14 @@ impl Conversation {
             Stop::NeedMore(partial) => self.wait(turn, partial),
             Stop::Single(args) => match self.waits_to_log_in(turn, args) {
                 Some(ms) => Self::wait_to_log_in(turn, ms),
-                None => self.single(turn, args),
+                None => self.single_again(turn, args),
             },
             Stop::Inline(line) if begins_tls(line, 0) => self.hear_tls(turn),
             Stop::Inline(line) => match split(line) {
                 Some(words) if words.args().is_empty() => None,
                 Some(words) => match self.waits_to_log_in(turn, words.args()) {
                     Some(ms) => Self::wait_to_log_in(turn, ms),
-                    None => self.single(turn, words.args()),
+                    None => self.single_again(turn, words.args()),
                 },
                 None => self.fault(turn, Fault::UnbalancedQuotes),
             },
@@ -609,10 +609,32 @@ impl Conversation {
         self.close()
     }
 
+    /// A request of its own, which lies in the input still: where memory for it is on its way it is read again, as one is that
+    /// was read ahead.
+    fn single_again(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
+        let asks_again = self.may_ask_again(turn, args);
+        self.alone(turn, args, asks_again)
+    }
+
+    /// What finds no memory has done nothing, and nobody is told that it was tried.
+    fn may_ask_again(&self, turn: &Turn<'_, '_, '_, '_>, mut args: Args<'_>) -> bool {
+        let found = args.next().and_then(table::find).map(|(row, _)| row);
+        found.is_some_and(|row| matches!(row.run, table::Run::Key(_)) && row.has(flag::WRITE))
+            && !self.client.transaction.is_open()
+            && turn.shared.starved_bytes.load(Relaxed) == 0
+            && !turn.cx.shared.topics.monitored()
+            && !turn.cx.shared.watches_keys(turn.cx.guard.store())
+    }
+
     /// A request of its own.
     pub(crate) fn single(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
+        self.alone(turn, args, false)
+    }
+
+    fn alone(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>, asks_again: bool) -> Option<Next> {
         let again = turn.cx.guard.ask_again(false);
-        let flow = turn.dispatch(&mut self.client, args);
+        turn.cx.guard.ask_again(again && asks_again);
+        let flow = turn.dispatch(&mut self.client, args, asks_again);
         turn.cx.guard.ask_again(again);
         turn.cx.spend_beside(turn.out);
         turn.serve_called();
@@ -632,6 +654,10 @@ impl Conversation {
             Flow::Job => {
                 let rest = turn.at;
                 self.begin_job(turn, rest)
+            }
+            Flow::Again => {
+                turn.again_at = turn.stopped_at;
+                Some(Next::Flush)
             }
             Flow::Close => self.close(),
         }

@@ -117,6 +117,54 @@ impl Bench {
 
 const NO_MEMORY: &str = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
 
+/// Requests that are each looked at alone, since keyspace events are told: for memory that is on its way the worker does not
+/// sleep either.
+#[test]
+fn a_write_that_is_told_is_asked_again_while_others_are_served() {
+    const SETS: usize = 3_000;
+    let store = Store::new(Config { memory_bytes: 16 << 20, workers_max: 2, ..Config::default() }).unwrap();
+    let (mut worker, mut stuck) = (store.worker().unwrap(), store.worker().unwrap());
+    fill(&mut worker.enter(START), true, false);
+    worker.set_patient(false);
+    worker.set_asked_again(true);
+    let mut bench = Bench {
+        worker,
+        shared: Shared::new(Settings::default()),
+        host: LocalHost::default(),
+        room: Room::default(),
+        system: START,
+        limit: 1 << 20,
+    };
+    let mut session = Session::new();
+    bench.turns(&mut session, &command(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]));
+    let batch = stuck.enter(START);
+    let value = "v".repeat(1_000);
+    let sets = (0..SETS).flat_map(|n| command(&["SET", &format!("{n:08}"), &value]));
+    let (mut left, mut said) = (sets.collect::<Vec<u8>>(), Vec::new());
+    let mut go_on = |bench: &mut Bench| {
+        let (next, more, consumed) = bench.call(&mut session, &left);
+        left.drain(..consumed);
+        said.extend(more);
+        (next, said.len())
+    };
+    let answered = loop {
+        match go_on(&mut bench) {
+            (Next::Sleep(_), answered) => break answered,
+            (Next::Flush | Next::Yield, _) => {}
+            (next, _) => panic!("there was memory: {next:?}"),
+        }
+    };
+    // Another connection, and the same again: nothing was done of its request.
+    for _ in 0..9 {
+        assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
+        let (next, replies) = go_on(&mut bench);
+        assert!(matches!(next, Next::Sleep(_)) && replies == answered, "{next:?}");
+    }
+    drop(batch);
+    while go_on(&mut bench).0 != Next::Receive {}
+    assert_eq!(String::from_utf8(said).unwrap(), "+OK\r\n".repeat(SETS));
+}
+
 #[test]
 fn what_takes_something_out_runs_in_a_full_store_that_evicts_nothing() {
     let mut bench = full(false, true);

@@ -16,8 +16,8 @@ use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::table::{self, Command, RowId, Run, flag};
 
 impl Turn<'_, '_, '_, '_> {
-    /// Runs one request with all that it has to pass first.
-    pub(crate) fn dispatch(&mut self, client: &mut Client, args: Args<'_>) -> Flow {
+    /// Runs one request with all that it has to pass first. `asks_again`: it may be read again where memory is on its way.
+    pub(crate) fn dispatch(&mut self, client: &mut Client, args: Args<'_>, asks_again: bool) -> Flow {
         self.tally.commands += 1;
         let named = args.clone().next().and_then(table::find);
         let found = named.map(|(row, _)| row);
@@ -33,6 +33,11 @@ impl Turn<'_, '_, '_, '_> {
         let started_us = slow.then(|| self.cx.host.clock_us());
         let mut call = self.call(client);
         let done = call.run(args, named);
+        let finds_none = asks_again && done.as_ref().is_err_and(Fail::is_no_memory);
+        if finds_none && call.cx.asks_again(call.out) {
+            self.tally.commands -= 1;
+            return Flow::Again;
+        }
         // What it is told of its subscriptions is a push, which comes whatever the replies.
         let told = done.is_ok()
             && found.is_some_and(|row| row.has(flag::SUBSCRIBES))
