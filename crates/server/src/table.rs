@@ -107,6 +107,10 @@ impl ConnectionFacts {
     }
 }
 
+/// Of those whose replies stand the ones that have for so much longer than they have to go before the others: a client on a
+/// bad line reads again by then, one that never reads does not.
+const LONGER_MS: Millis = 250;
+
 type Rows = Vec<Option<Arc<ConnectionFacts>>>;
 
 /// A connection whose replies wait, and have for a while.
@@ -125,7 +129,7 @@ pub struct Standing {
 /// What is found of connections whose replies wait.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Stood {
-    /// Of those that have stood for long enough the ones that hold most, the largest first.
+    /// Of those that have stood for long enough the ones that hold most, in the order in which they are to go.
     pub largest: Vec<Standing>,
     /// What all of them hold that have stood for so long.
     pub bytes: u64,
@@ -181,10 +185,11 @@ impl Table {
             .map_or(MOVES, |facts| facts.stands_since.load(Relaxed))
     }
 
-    /// The connections whose replies have not moved since `until`, `most` at most, those that hold most first, of equal ones
-    /// those that have stood for longer; of these that hold less than `bytes_min` none is listed or counted, but all are
-    /// part of the sum.
+    /// The connections whose replies have not moved since `until`, `most` at most: those that have not for [`LONGER_MS`] more come
+    /// first, then those that hold most, then those that have stood for longer. Of these that hold less than `bytes_min` none is
+    /// listed or counted, but all are part of the sum.
     pub fn standing(&self, until: Millis, bytes_min: u64, most: usize) -> Stood {
+        let longer = until.checked_sub(LONGER_MS);
         let mut stood = Stood { largest: Vec::with_capacity(most + 1), ..Stood::default() };
         for worker in 0..self.workers.len() {
             for (index, facts) in self.rows(worker).iter().enumerate() {
@@ -201,8 +206,9 @@ impl Table {
                     continue;
                 }
                 let largest = &mut stood.largest;
-                let rank = (bytes, Reverse(since));
-                let at = largest.partition_point(|one| (one.bytes, Reverse(one.since)) >= rank);
+                let is_long = |since| longer.is_some_and(|longer| since <= longer);
+                let rank = |bytes, since| (is_long(since), bytes, Reverse(since));
+                let at = largest.partition_point(|one| rank(one.bytes, one.since) >= rank(bytes, since));
                 if at < most {
                     largest.insert(at, Standing { worker, index, since, bytes });
                     largest.truncate(most);
@@ -335,6 +341,25 @@ mod tests {
         }
         let largest = table.standing(9, 0, 2).largest;
         assert_eq!(largest.iter().map(|one| one.since).collect::<Vec<_>>(), [4, 5]);
+    }
+
+    #[test]
+    fn those_that_have_stood_for_much_longer_are_before_those_that_hold_more() {
+        let table = Table::new(1);
+        let standing = [(400, 900), (100, 10), (150, 20), (151, 800)];
+        for (index, (since, bytes)) in standing.into_iter().enumerate() {
+            let facts = Arc::new(ConnectionFacts::new(Address::Unix("/x".into()), 0, 0));
+            facts.stands(false, since, bytes);
+            table.enter(0, index, facts);
+        }
+        let bytes = |until| {
+            let Stood { largest, .. } = table.standing(until, 0, 3);
+            largest.iter().map(|one| one.bytes).collect::<Vec<_>>()
+        };
+        assert_eq!(bytes(400), [20, 10, 900]);
+        assert_eq!(bytes(401), [800, 20, 10]);
+        assert_eq!(bytes(350), [10, 800, 20]);
+        assert_eq!(bytes(200), [800, 20, 10], "nobody has stood for that long");
     }
 
     #[test]
