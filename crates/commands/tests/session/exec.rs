@@ -395,6 +395,22 @@ fn no_turn_looks_through_all_of_very_many_words() {
     assert_eq!(bench.turns(&mut session, b"").0, b"*1\r\n:0\r\n");
 }
 
+/// They are copied when their command begins, in one step.
+#[test]
+fn very_many_words_are_no_more_bytes_than_are_copied_in_one_step() {
+    let mut bench = Bench::of(Settings::default(), 1 << 30);
+    // Each has 1,309 bytes with its head; up to 20 MB are copied.
+    for (words, is_refused) in [(15_200, false), (15_300, true)] {
+        let names: Vec<String> = (0..words).map(|n| format!("{n:0>1300}")).collect();
+        let del: Vec<&str> = std::iter::once("DEL").chain(names.iter().map(String::as_str)).collect();
+        let mut session = queued(&mut bench, &[command(&del)]);
+        let (said, _) = bench.turns(&mut session, &command(&["EXEC"]));
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let expected = if is_refused { "-EXECABORT Transaction discarded: its" } else { "*1\r\n:0\r\n" };
+        assert!(said.starts_with(expected), "{words}: {said}");
+    }
+}
+
 #[test]
 fn what_takes_long_in_one_step_is_refused_before_any_is_run() {
     let mut bench = bench();

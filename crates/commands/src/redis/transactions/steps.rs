@@ -268,6 +268,10 @@ impl Executing {
         while ns < until_ns && *at < commands.len() {
             let queued = &commands[*at];
             let args = queued.args(&self.queue.bytes);
+            // Its words are copied when it begins.
+            if queued.row.has(IN_PARTS) && copying_ns(args.encoded().len() as u64) > EXEC_NS_MAX {
+                return Err(TOO_LONG);
+            }
             let Some(step) = step_of_keys(queued.row) else {
                 if words_ns(queued.row, args) > EXEC_NS_MAX && !queued.row.has(IN_PARTS) {
                     return Err(TOO_LONG);
