@@ -502,7 +502,7 @@ fn exec(call: &mut Call<'_, '_, '_>, _: Args<'_>) -> Done {
     }
     if queue.in_steps && !queue.is_looked_through() && call.cx.shared.pause.holds.any() {
         call.client.transaction = Transaction { queue: Some(queue), watches };
-        call.go_on_with(Behind);
+        call.go_on_with(Waiting { flushes: 0 });
         return Ok(());
     }
     if ns > EXEC_NS_MAX {
@@ -583,7 +583,8 @@ fn run(call: &mut Call<'_, '_, '_>, queue: Box<Queue>, watches: Option<Box<Watch
     Ok(())
 }
 
-/// EXEC with flushes behind very many others: it begins when what they left is cleaned up.
+/// EXEC of one step that has to wait before it begins: until no keys are held, where nobody has looked whether they are its own;
+/// and, with flushes behind very many others, until what these left is cleaned up.
 #[derive(Debug)]
 struct Waiting {
     flushes: usize,
@@ -591,33 +592,18 @@ struct Waiting {
 
 impl Job for Waiting {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
+        if call.cx.shared.pause.holds.any() {
+            return Ok(Step::Await(Some(LOOK_MS)));
+        }
         let until_ns = call.step_ns();
         let mut spent_ns = 0;
-        while !call.cx.guard.store().may_flush(self.flushes) {
+        while self.flushes > 0 && !call.cx.guard.store().may_flush(self.flushes) {
             if spent_ns >= until_ns {
                 return Ok(Step::More);
             }
             call.cx.guard.maintain();
             call.spend(CLEANING_NS);
             spent_ns += CLEANING_NS;
-        }
-        exec(call, Args::decode(&[], 0))?;
-        Ok(Step::Done)
-    }
-
-    fn asks_itself(&self) -> bool {
-        true
-    }
-}
-
-/// EXEC of one step of which nobody has looked whether others hold its keys: it begins when none are held.
-#[derive(Debug)]
-struct Behind;
-
-impl Job for Behind {
-    fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
-        if call.cx.shared.pause.holds.any() {
-            return Ok(Step::Await(Some(LOOK_MS)));
         }
         exec(call, Args::decode(&[], 0))?;
         Ok(Step::Done)

@@ -900,6 +900,8 @@ fn a_transaction_that_waits_for_flushes_ends_as_any_other() {
             replies.extend(more);
             input.drain(..consumed);
             turns += 1;
+            // Who sends EXEC and goes has it carried out, also where it waits.
+            assert!(turns > 1 || session.must_end() == delayed);
             if turns == 1 && delayed {
                 bench.turns(&mut other, &command(&["PUBLISH", "ch", "second"]));
             }
