@@ -5,7 +5,7 @@ use crate::survey::command;
 use crate::{Bench, START, bench};
 use larder_commands::{Context, Next, Output, Room, Session, Settings, Shared};
 use larder_protocol::resp::words_read;
-use larder_store::{Attributes, Config, End, Expect, Guard, ScoreRule, Store};
+use larder_store::{Attributes, Config, End, Expect, Guard, ScoreRule, Store, Worker};
 use larder_testkit::host::LocalHost;
 use larder_testkit::timing::{at_most, timed};
 use std::time::Duration;
@@ -117,17 +117,14 @@ impl Bench {
 
 const NO_MEMORY: &str = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
 
-/// Requests that are each looked at alone, since keyspace events are told: for memory that is on its way the worker does not
-/// sleep either.
-#[test]
-fn a_write_that_is_told_is_asked_again_while_others_are_served() {
-    const SETS: usize = 3_000;
+/// A full store that evicts, and a worker for which others wait; another worker may hold memory back.
+fn pressed() -> (Bench, Worker) {
     let store = Store::new(Config { memory_bytes: 16 << 20, workers_max: 2, ..Config::default() }).unwrap();
-    let (mut worker, mut stuck) = (store.worker().unwrap(), store.worker().unwrap());
+    let (mut worker, other) = (store.worker().unwrap(), store.worker().unwrap());
     fill(&mut worker.enter(START), true, false);
     worker.set_patient(false);
     worker.set_asked_again(true);
-    let mut bench = Bench {
+    let bench = Bench {
         worker,
         shared: Shared::new(Settings::default()),
         host: LocalHost::default(),
@@ -135,6 +132,15 @@ fn a_write_that_is_told_is_asked_again_while_others_are_served() {
         system: START,
         limit: 1 << 20,
     };
+    (bench, other)
+}
+
+/// Requests that are each looked at alone, since keyspace events are told: for memory that is on its way the worker does not
+/// sleep either.
+#[test]
+fn a_write_that_is_told_is_asked_again_while_others_are_served() {
+    const SETS: usize = 3_000;
+    let (mut bench, mut stuck) = pressed();
     let mut session = Session::new();
     bench.turns(&mut session, &command(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]));
     let batch = stuck.enter(START);
@@ -163,6 +169,52 @@ fn a_write_that_is_told_is_asked_again_while_others_are_served() {
     drop(batch);
     while go_on(&mut bench).0 != Next::Receive {}
     assert_eq!(String::from_utf8(said).unwrap(), "+OK\r\n".repeat(SETS));
+}
+
+/// So does a command in steps: a step is made once more, and what the steps before it have written is counted once.
+#[test]
+fn a_step_is_made_once_more_while_others_are_served() {
+    const MEMBERS: usize = 8_000;
+    let (mut bench, mut stuck) = pressed();
+    let mut session = Session::new();
+    let mut batch = stuck.enter(START);
+    for set in 0..40 {
+        let members: Vec<String> = (0..MEMBERS).map(|n| format!("{set}-{n:0>100}")).collect();
+        let name = format!("set{set}");
+        let words = ["SADD", &name].into_iter().chain(members.iter().map(String::as_str));
+        let input = command(&words.collect::<Vec<_>>());
+        let (mut next, mut said, consumed) = bench.call(&mut session, &input);
+        if matches!(next, Next::Sleep(_)) {
+            // Of this one nothing was done yet.
+            assert_eq!((consumed, said.len()), (0, 0));
+            drop(batch);
+            batch = stuck.enter(START);
+            continue;
+        }
+        assert_eq!(consumed, input.len());
+        while next == Next::Yield {
+            let (then, more, _) = bench.call(&mut session, b"");
+            (next, said) = (then, [said, more].concat());
+        }
+        if next == Next::Receive {
+            assert_eq!(said, format!(":{MEMBERS}\r\n").into_bytes());
+            continue;
+        }
+        for _ in 0..9 {
+            assert_eq!(bench.call(&mut Session::new(), b"get nothing\r\n").1, b"END\r\n");
+            let (next, said, _) = bench.call(&mut session, b"");
+            assert!(matches!(next, Next::Sleep(_)) && said.is_empty(), "{next:?}");
+        }
+        drop(batch);
+        let mut said = Vec::new();
+        while next != Next::Receive {
+            let (then, more, _) = bench.call(&mut session, b"");
+            (next, said) = (then, [said, more].concat());
+        }
+        assert_eq!(said, format!(":{MEMBERS}\r\n").into_bytes());
+        return;
+    }
+    panic!("no step found the memory held back");
 }
 
 #[test]

@@ -328,7 +328,8 @@ impl Job for Writing {
         let timely = call.moment_of(*write, write.moment().0);
         let some = first(&mut kept.words(), timely * write.words());
         let words = timely.min(call.at_once(*write, &key, some)) * write.words();
-        kept.take(|rest| {
+        let place = kept.place();
+        let done = kept.take(|rest| {
             let all_bytes = rest.encoded().len();
             let some = first(rest, words);
             call.spend((some.len() / write.words()) as u64 * write.moment().1);
@@ -337,7 +338,9 @@ impl Job for Writing {
                 *count = write.counted(*count, write.run(call, &key, some)?);
                 Ok(())
             })
-        })?;
+        });
+        // Nothing was written then, and it is written when there is memory.
+        done.inspect_err(|_| self.kept.go_back(place))?;
         if self.kept.left() > 0 {
             return Ok(Step::More);
         }
@@ -347,6 +350,11 @@ impl Job for Writing {
             call.length(self.count)?
         }
         Ok(Step::Done)
+    }
+
+    /// A step is one moment.
+    fn asks_again(&self) -> bool {
+        true
     }
 
     fn kept(&mut self) -> Option<&mut Kept> {

@@ -79,6 +79,12 @@ pub(crate) trait Job: std::fmt::Debug + Send {
         false
     }
 
+    /// A step that found no memory has done nothing, and is made once more where some is on its way: its worker serves others
+    /// meanwhile.
+    fn asks_again(&self) -> bool {
+        false
+    }
+
     /// Bytes that it holds until its client has taken the reply, and that count with it: where connections hold too much,
     /// those that stand are closed.
     fn held_bytes(&self) -> u64 {
@@ -259,10 +265,23 @@ impl Conversation {
         let State::Job(mut under_way) = std::mem::replace(&mut self.state, State::Ready) else { return None };
         let (mark, replied, held) = (turn.out.mark(), turn.out.len(), under_way.job.holds());
         let began_us = turn.cx.host.clock_us();
+        let asks_again = under_way.job.asks_again();
         let again = turn.cx.guard.ask_again(false);
+        turn.cx.guard.ask_again(again && asks_again);
         let mut call = turn.call(&mut self.client);
         call.row = under_way.row;
-        let done = under_way.job.step(&mut call);
+        let mut done = under_way.job.step(&mut call);
+        let finds_none = asks_again && done.as_ref().is_err_and(Fail::is_no_memory);
+        if finds_none && call.cx.guard.memory_comes() {
+            if let Some(next) = self.asked.again(call.cx, 0) {
+                call.cx.guard.ask_again(again);
+                self.state = State::Job(under_way);
+                return Some(next);
+            }
+            call.cx.guard.memory_did_not_come();
+            call.cx.guard.ask_again(false);
+            done = under_way.job.step(&mut call);
+        }
         call.cx.guard.ask_again(again);
         let flow = call.flow;
         // EXEC keeps or drops the reply of each of its commands itself, but not that it has failed.

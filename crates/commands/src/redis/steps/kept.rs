@@ -70,6 +70,11 @@ impl Kept {
         found
     }
 
+    /// Has the words from a place on left once more.
+    pub fn go_back(&mut self, to: Place) {
+        (self.rest, self.left) = (to.rest, to.left);
+    }
+
     /// How many are left.
     pub fn left(&self) -> usize {
         self.left
