@@ -27,7 +27,7 @@ use crate::due::Agenda;
 use crate::numbers::{GROUP, Numbers};
 use crate::sync::Apart;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use free::Free;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::NonNull;
@@ -89,6 +89,8 @@ pub(crate) struct Arena {
     agenda: Agenda,
     /// The thread that maps memory ahead.
     preparer: OnceLock<Thread>,
+    /// It is to have the heap's free pages given back, too.
+    trims_heap: AtomicBool,
     /// Nothing has an expiry, as far as eviction knows.
     pub(crate) barren: Barren,
 }
@@ -167,6 +169,7 @@ impl Arena {
             }),
             agenda: Agenda::new(spans_max),
             preparer: OnceLock::new(),
+            trims_heap: AtomicBool::new(false),
             barren: Barren::default(),
         })
     }
@@ -542,6 +545,20 @@ mod tests {
         while arena.make_ready() {}
         assert_eq!((resident(), arena.spans_used()), (2 * GROUP, u64::from(GROUP)));
         arena.check(|_, _| {});
+    }
+
+    #[test]
+    fn the_heap_is_trimmed_by_the_thread_that_makes_memory_ready() {
+        let arena = Arena::new(16 << 20, 64 << 20).unwrap();
+        let waits = || arena.trims_heap.load(Ordering::Relaxed);
+        assert!(!arena.hand_over_trim() && !waits(), "there is no such thread");
+        arena.is_made_ready_by(std::thread::current());
+        assert!(arena.hand_over_trim() && waits());
+        while arena.make_ready() {}
+        assert!(!waits());
+        // Also where enough is ready.
+        assert!(arena.hand_over_trim());
+        assert!(!arena.make_ready() && !waits());
     }
 
     #[test]

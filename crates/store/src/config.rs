@@ -140,6 +140,15 @@ impl Store {
         set
     }
 
+    /// Has the allocator give its free pages back to the system. What many connections held in small blocks is full of holes when
+    /// some of them have ended, and the allocator gives back only its end. It takes some microseconds for each hole, so it is done
+    /// by the thread that makes memory ready, if there is one; else at once.
+    pub fn trim_heap(&self) {
+        if !self.arena.hand_over_trim() {
+            crate::held::trim_heap();
+        }
+    }
+
     /// Wakes `thread` from now on whenever [`Store::make_memory_ready`] has something to do. The first thread stays.
     pub fn memory_is_made_ready_by(&self, thread: Thread) {
         self.arena.is_made_ready_by(thread);

@@ -34,10 +34,8 @@ pub fn return_freed_blocks() {
     }
 }
 
-/// Gives the allocator's free pages back to the system. What many connections held in small blocks is
-/// full of holes when some of them have ended, and the allocator gives back only its end. Some
-/// microseconds for each hole.
-pub fn trim_heap() {
+/// Gives the allocator's free pages back to the system, at once.
+pub(crate) fn trim_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: only touches memory that is free, under the allocator's own locks.
     unsafe {

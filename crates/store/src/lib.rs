@@ -128,7 +128,7 @@ pub use event::{Event, Gone};
 pub use expect::{Expect, Refusal, Seen, Stored};
 pub use flush::{FLUSHES_TOGETHER_MAX, Moment};
 pub use forecast::{Curve, FACTORS, Forecast, Happened, Judging, Kept, Memory, NOW, Point, SIZES};
-pub use held::{FREED_BLOCK_BYTES, HELD_SHARE, INPUT_SHARE, return_freed_blocks, trim_heap};
+pub use held::{FREED_BLOCK_BYTES, HELD_SHARE, INPUT_SHARE, return_freed_blocks};
 pub use key::{KEY_BYTES_MAX, Key};
 pub use ledger::Ledger;
 pub use map::{SPAN_SEEN_BYTES, SpanOwner, SpanSeen};

@@ -10,7 +10,7 @@ use crate::access;
 use crate::bucket::SLOTS;
 use crate::compact::Compaction;
 use crate::drain::LINGERING_MAX;
-use crate::held::{PEAK_MS, trim_heap};
+use crate::held::PEAK_MS;
 use crate::sync::atomic::Ordering;
 use crate::wait::Wait;
 use crate::worker::Guard;
@@ -200,7 +200,7 @@ impl Guard<'_> {
             upkeep.look_at = if shrunk { 0 } else { self.now + LOOK_PAUSE_MS };
             if store.index.halve(&Rebuild { store, local: self.local }) {
                 // Longer directories and rebuildings have left holes.
-                trim_heap();
+                store.trim_heap();
             }
             store.all_clean(upkeep.stamp, self.now);
             return upkeep.hurried || store.stamp_count() != upkeep.stamp;

@@ -311,7 +311,7 @@ impl Service {
         self.heap_most = self.heap_most.max(bytes);
         if self.heap_most - bytes >= self.hub.config.memory_bytes / TRIM_SHARE {
             self.heap_most = bytes;
-            larder_store::trim_heap();
+            self.hub.store.trim_heap();
         }
     }
 

@@ -15,7 +15,9 @@
 use super::free::Free;
 use super::{Arena, HUGE_PAGE_BYTES};
 use crate::class::SPAN_BYTES;
+use crate::held::trim_heap;
 use crate::numbers::GROUP;
+use crate::sync::atomic::Ordering;
 use rustix::mm::{Advice, madvise};
 use std::ops::Range;
 use std::thread::Thread;
@@ -29,6 +31,16 @@ impl Arena {
     /// The calling thread is woken from now on when there is something for [`Arena::make_ready`] to do.
     pub(crate) fn is_made_ready_by(&self, thread: Thread) {
         let _ = self.preparer.set(thread);
+    }
+
+    /// Has the thread that makes memory ready have the heap trimmed, which takes as long as the heap has holes; false if there
+    /// is no such thread.
+    pub(crate) fn hand_over_trim(&self) -> bool {
+        let Some(thread) = self.preparer.get() else { return false };
+        // It sees this when it has been woken.
+        self.trims_heap.store(true, Ordering::Relaxed);
+        thread.unpark();
+        true
     }
 
     /// Wakes the thread that makes memory ready, if there is one and little is ready.
@@ -48,6 +60,9 @@ impl Arena {
     /// Has the system map memory of spans that will be handed out next, if few have any and the limit allows more; false if
     /// there is nothing to do. Takes as long as the system does, milliseconds at times: for a thread that nobody waits for.
     pub(crate) fn make_ready(&self) -> bool {
+        if self.trims_heap.swap(false, Ordering::Relaxed) {
+            trim_heap();
+        }
         let (gone, ahead) = {
             let mut free = self.free.lock().expect("no panic under the lock");
             let ready = free.back.len() as u32 + free.ahead();
