@@ -177,6 +177,19 @@ pub fn waited() -> (u64, Duration) {
     RUNNING.with(|running| (running.waits.get(), Duration::from_nanos(running.slept_ns.get())))
 }
 
+/// What `work` gives, and how many turns it would have had: accesses to shared words, fences and locks. No schedule may run.
+///
+/// # Panics
+/// When one does.
+pub fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    RUNNING.with(|running| {
+        assert!(running.yielder.get().is_null(), "the turns of a schedule are its own");
+        running.left.set(u64::MAX);
+    });
+    let result = work();
+    (result, RUNNING.with(|running| u64::MAX - running.left.get()))
+}
+
 /// Ends the run: the thread that runs has seen what may not be. All threads say where they stand.
 pub fn fail(why: String) {
     RUNNING.with(|running| pause(running, Pause::Failed(why)));
@@ -187,11 +200,11 @@ fn pause(running: &Running, why: Pause) {
     let yielder = running.yielder.get();
     if yielder.is_null() {
         // No schedule: tests of one thread, and what a test does before and after its schedule.
-        running.left.set(u64::MAX);
         match why {
             Pause::Failed(why) => panic!("{why}"),
             Pause::Wait | Pause::Sleep(_) => std::thread::yield_now(),
-            Pause::Turn | Pause::Told(_) => {}
+            Pause::Turn => running.left.set(u64::MAX),
+            Pause::Told(_) => {}
         }
         return;
     }

@@ -1,5 +1,6 @@
 //! How long one call keeps its worker, in the cases that were slow: in the CPU time of its thread, so that what else runs
-//! does not count. The bench `pauses` has the figures of the usual ones.
+//! does not count. The bench `pauses` has the figures of the usual ones; what a step of upkeep does is counted in
+//! `tests/schedules/upkeep.rs`.
 
 use larder_store::{Attributes, Config, Eviction, Expect, Guard, Refusal, Store, Worker};
 use std::cell::Cell;

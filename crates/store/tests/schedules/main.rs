@@ -5,6 +5,8 @@
 //! has said that it was evicted, or a flush explains it; the books are right, no lock is held, and all memory comes
 //! back. `LARDER_SCHEDULE_SEED=n` replays one schedule of a scenario, `LARDER_SCHEDULE_RUNS=n` tries so many, from
 //! `LARDER_SCHEDULE_FIRST` on.
+//!
+//! `upkeep` plays no schedule: it counts what a step takes.
 
 mod adder;
 mod aside;
@@ -19,6 +21,7 @@ mod publishing;
 mod short;
 mod stage;
 mod together;
+mod upkeep;
 mod watcher;
 
 use larder_store::{Config, Eviction};

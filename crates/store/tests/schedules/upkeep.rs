@@ -1,0 +1,90 @@
+//! What a step of upkeep takes: accesses to shared words, fences and locks of the one worker that there is, counted. Most take a
+//! nanosecond, those that find their word in no cache a hundred. No schedule runs.
+
+use crate::stage::NOW;
+use larder_store::schedule::counted;
+use larder_store::{Attributes, Config, Eviction, Expect, Refusal, Store, Worker};
+use std::sync::Arc;
+
+/// A rebuilding of a segment of the index is some 30,000; most steps are far shorter.
+const STEP_MAX: u64 = 100_000;
+/// Twice upkeep passes the whole index within this.
+const PASSES_MS: u64 = 220_000;
+/// Upkeep is asked for so often, and for so many steps in a row.
+const TICK_MS: usize = 20;
+const STEPS: usize = 16;
+/// When what has a time expires.
+const EXPIRES_AT: u64 = NOW + 1_000;
+/// Of items that are deleted one in so many stays.
+const LEFT: u64 = 16;
+
+fn set(worker: &mut Worker, n: u64, expires_at: u64) -> Result<(), Refusal> {
+    let mut guard = worker.enter(NOW);
+    let name = n.to_be_bytes();
+    let key = guard.key(&name);
+    let attributes = Attributes { expires_at, ..Attributes::default() };
+    guard.store_value(&key, &[7; 20], &attributes, Expect::Any).map(drop)
+}
+
+fn delete(worker: &mut Worker, n: u64) {
+    let mut guard = worker.enter(NOW);
+    let name = n.to_be_bytes();
+    let key = guard.key(&name);
+    guard.delete(&key, Expect::Present).expect("it was stored, and nothing is evicted");
+}
+
+/// A store that is full of small items, and how many they are.
+fn full(mebibytes: u64, expires_at: u64) -> (Arc<Store>, Worker, u64) {
+    let config = Config { memory_bytes: mebibytes << 20, workers_max: 1, evict: false, ..Config::default() };
+    let store = Store::new(config).expect("there is memory");
+    let mut worker = store.worker().expect("a worker");
+    let items = (0..).take_while(|&n| set(&mut worker, n, expires_at).is_ok()).count();
+    (store, worker, items as u64)
+}
+
+/// Upkeep from then on: the most that a step of it took, and how many steps there were.
+fn upkeep(worker: &mut Worker, from: u64) -> (u64, u64) {
+    let (mut most, mut steps) = (0, 0);
+    for now in (from..from + PASSES_MS).step_by(TICK_MS) {
+        for _ in 0..STEPS {
+            let (more, accesses) = counted(|| worker.enter(now).maintain());
+            (most, steps) = (most.max(accesses), steps + 1);
+            if !more {
+                break;
+            }
+        }
+    }
+    (most, steps)
+}
+
+/// Whatever there is to do: in a store of eight times the items there are more steps, and none is beyond the bound.
+#[test]
+fn a_step_of_upkeep_takes_so_many_accesses_however_large_the_store_is() {
+    for way in ["nothing", "expiry", "flush", "deletes", "limit"] {
+        for mebibytes in [4, 32] {
+            let (store, mut worker, items) = full(mebibytes, if way == "expiry" { EXPIRES_AT } else { 0 });
+            match way {
+                "flush" => worker.enter(NOW).flush(),
+                "deletes" => (0..items).filter(|n| n % LEFT != 0).for_each(|n| delete(&mut worker, n)),
+                "limit" => {
+                    store.set_eviction(Eviction::All);
+                    assert!(store.set_memory_bytes(mebibytes << 19));
+                }
+                _ => {}
+            }
+            let (most, steps) = upkeep(&mut worker, EXPIRES_AT);
+            println!("{way}, {mebibytes} MiB: {most} accesses in the longest of {steps} steps");
+            // A segment was looked at, and no step went on for as long as there was something to do.
+            assert!((1_000..=STEP_MAX).contains(&most), "{way}, {mebibytes} MiB: {most}");
+            let left = store.totals().items;
+            match way {
+                "expiry" | "flush" => assert_eq!(left, 0, "{way}"),
+                "deletes" => assert_eq!(left, items.div_ceil(LEFT)),
+                "limit" => assert!(!store.is_over_limit() && left > 0),
+                _ => assert_eq!(left, items),
+            }
+            drop(worker);
+            store.check();
+        }
+    }
+}
