@@ -20,6 +20,9 @@ impl Client {
         {
             return asking;
         }
+        if scene.plan.has_queues() && scene.random.one_in(4) {
+            return self.ask_queue(scene);
+        }
         match scene.random.below(24) {
             0..14 => {
                 let (bytes, part) = self.command(scene);

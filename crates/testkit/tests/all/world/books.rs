@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::world::bank::Bank;
+use crate::world::queues::Queues;
 
 /// A number that many add to.
 #[derive(Debug, Default)]
@@ -79,6 +80,8 @@ pub struct Books {
     pub contests: Vec<Counter>,
     /// Money that scripts move.
     pub bank: Bank,
+    /// Lists that are pushed to and waited for.
+    pub queues: Queues,
     /// By owner.
     pub channels: Vec<Channel>,
     /// Values that were gone for no other reason than that they were evicted.

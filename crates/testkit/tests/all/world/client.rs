@@ -218,6 +218,8 @@ impl Client {
         let line = self.line.take().expect("it is connected");
         let killed = scene.may_be_killed.contains(&line.address);
         let answered = line.requests.iter().all(|request| request.end > line.sent);
+        // Who waits for a list is not waited for.
+        let answered = answered || line.requests.front().is_some_and(Request::awaits);
         let fine = match line.ending {
             Ending::Reset => true,
             Ending::Ended => answered,
@@ -264,6 +266,10 @@ impl Client {
                     }
                     Part::Count { counter, by, .. } => scene.books.counters[counter].unsure += by,
                     Part::Contest { key, what: Contest::Write } => scene.books.contests[key].unsure += 1,
+                    Part::Pushed { first, count } => {
+                        scene.books.queues.left_push(first..first + count as u64, sent);
+                    }
+                    Part::Popped { .. } => scene.books.queues.left_pop(sent),
                     Part::Published(number) => scene.books.channels[self.index].left(number),
                     Part::Bank { told: Told::Moved(order), .. } => scene.books.bank.left(order, sent),
                     Part::ScriptsKilled => scene.books.bank.kills_done += 1,

@@ -113,6 +113,19 @@ impl Client {
                 }
                 Ok(Match::Is(end))
             }
+            Part::Pushed { first, count } => {
+                let Some(end) = line_end(rest) else { return Ok(Match::More) };
+                let line = text(end)?;
+                let length = line.trim_end().strip_prefix(':').and_then(|length| length.parse().ok());
+                if length.is_none_or(|length: usize| length < *count) {
+                    return Err(format!("this is no length of a list with {count} more: {line}"));
+                }
+                scene.books.queues.pushed(*first..*first + *count as u64);
+                Ok(Match::Is(end))
+            }
+            Part::Popped { lists, waits, asked } => {
+                Ok(self.judge_pop(scene, (lists, *waits, *asked), rest)?.map_or(Match::More, Match::Is))
+            }
             Part::Published(number) => {
                 let Some(end) = line_end(rest) else { return Ok(Match::More) };
                 if rest[0] != b':' {

@@ -23,6 +23,13 @@ pub struct Request {
     pub text: String,
 }
 
+impl Request {
+    /// It is answered when somebody pushes, or its time is over.
+    pub fn awaits(&self) -> bool {
+        matches!(self.parts.front(), Some(Part::Popped { waits: true, .. }))
+    }
+}
+
 /// How a connection is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
@@ -159,7 +166,8 @@ impl Line {
     /// Waits for a reply whose request was sent, and reads. Something has to move.
     pub fn waits_too_long(&mut self, scene: &Scene) -> bool {
         let now = (self.sent, self.peer.untaken(), self.received);
-        let waits = self.requests.front().is_some_and(|request| request.end <= self.sent);
+        let waits =
+            self.requests.front().is_some_and(|request| request.end <= self.sent && !request.awaits());
         if now != self.seen || !waits || self.ending == Ending::Reset || scene.now() < self.rests_until {
             self.seen = now;
             self.moved_us = scene.fair_us;

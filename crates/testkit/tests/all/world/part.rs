@@ -53,6 +53,10 @@ pub enum Part {
     Contest { key: usize, what: Contest },
     /// The names of the client's keys, in any order.
     Names { doubtful: bool, asked_at: u64 },
+    /// How long a list is to which so many elements were pushed, from this number on.
+    Pushed { first: u64, count: usize },
+    /// An element of the first of these lists that has one; `waits`: for one, if there is none.
+    Popped { lists: Vec<usize>, waits: bool, asked: u64 },
     /// To how many a message went.
     Published(u64),
     /// One line, whatever it says.

@@ -55,6 +55,8 @@ pub struct Plan {
     /// Clients of RESP have scripts run; an administrator has them ended.
     pub scripts: bool,
     pub script_kills: bool,
+    /// Clients of RESP push to lists, pop from them and wait for them.
+    pub queues: bool,
 }
 
 impl Plan {
@@ -87,6 +89,7 @@ impl Plan {
             crowd: random.one_in(6),
             scripts: random.one_in(2),
             script_kills: some(random),
+            queues: some(random),
         }
     }
 
@@ -98,6 +101,11 @@ impl Plan {
     /// Scripts move money, whose sum is exact.
     pub fn moves_money(&self) -> bool {
         self.scripts && self.contends()
+    }
+
+    /// Elements of lists are pushed and popped, each of which is known: nothing may take them away.
+    pub fn has_queues(&self) -> bool {
+        self.queues && self.contends()
     }
 
     /// Scripts carry commands on their clients' keys out: where there is memory for them, and for their values in Lua.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use larder_commands::{Counter, Host, Sums};
 use larder_eventloop::Millis;
-use larder_store::{Lookup, Store, Value};
+use larder_store::{DIGITS_MAX, Lookup, Store, Value};
 
 use crate::world::asking::Asking;
 use crate::world::bank::{ACCOUNTS, LEDGER, account_name};
@@ -14,6 +14,7 @@ use crate::world::client::Role;
 use crate::world::model::Verb;
 use crate::world::part::{Dialect, Form, Part, words};
 use crate::world::plan::Memory;
+use crate::world::queues::{LISTS, list_name};
 use crate::world::simulation::World;
 
 /// Everybody has all answers within this.
@@ -36,6 +37,8 @@ pub struct Outcome {
     pub replies: u64,
     /// Moves of money that scripts have made and told of.
     pub moves: u64,
+    /// Elements of lists that were given to clients.
+    pub pops: u64,
 }
 
 /// Runs the world of a seed.
@@ -49,7 +52,8 @@ pub fn run(seed: u64, pulse: &Arc<AtomicU64>) -> Result<Outcome, String> {
     match result {
         Ok(()) => {
             let books = &world.scene.books;
-            Ok(Outcome { digest: journal.digest, replies: books.replies, moves: books.bank.moves() })
+            let (moves, pops) = (books.bank.moves(), books.queues.pops());
+            Ok(Outcome { digest: journal.digest, replies: books.replies, moves, pops })
         }
         Err(wrong) => Err(format!("{:?}\n{}{wrong}", world.scene.plan, journal.shown())),
     }
@@ -142,6 +146,7 @@ fn end(world: &mut World) -> Result<(), String> {
         return Err("a connection is left in the server's books".into());
     }
     balance(world)?;
+    balance_queues(world)?;
     balance_bank(world)
 }
 
@@ -173,6 +178,27 @@ fn balance(world: &World) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Each element was given to one client, or is in its list.
+fn balance_queues(world: &World) -> Result<(), String> {
+    if !world.scene.plan.has_queues() {
+        return Ok(());
+    }
+    let lists: Vec<_> = (0..LISTS).map(|list| elements(&world.store, &list_name(list))).collect();
+    world.scene.books.queues.agrees(&lists)
+}
+
+/// The elements of a list, which are short.
+fn elements(store: &Arc<Store>, name: &str) -> Vec<Vec<u8>> {
+    let mut worker = store.worker().expect("those of the server are gone");
+    let mut guard = worker.enter(1_800_000_000_000);
+    let key = guard.key(name.as_bytes());
+    let Some(Value::Collection(there)) = guard.peek(&key).hit().map(|item| item.value()) else {
+        return Vec::new();
+    };
+    let list = there.elements();
+    list.entries(0..list.len()).map(|entry| entry.name.text(&mut [0; DIGITS_MAX]).to_vec()).collect()
 }
 
 /// All money is there, where the ledger says.
