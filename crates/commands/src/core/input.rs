@@ -80,7 +80,7 @@ impl Looks {
 /// So long after it has looked in vain, it is another request that does: the one before has found some, or is refused.
 const ASKED_MS: Millis = 100;
 
-/// How often the first of a connection's requests was asked again.
+/// How often the first of a connection's requests, or a step of one, was asked again.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     looks: Looks,

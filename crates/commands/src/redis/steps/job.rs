@@ -17,6 +17,7 @@ use larder_store::Millis;
 
 use crate::core::access::{Snapshot, Standing};
 use crate::core::hold::LOOK_MS;
+use crate::core::input::Asked;
 use crate::core::progress::Next;
 pub(crate) use crate::core::work::STEP_NS_MIN;
 use crate::core::work::Work;
@@ -229,6 +230,8 @@ impl Conversation {
     pub(crate) fn begin_job(&mut self, turn: &mut Turn<'_, '_, '_, '_>, rest: usize) -> Option<Next> {
         let job = self.client.job.take()?;
         turn.at = rest;
+        // What its steps wait for is not what its beginning has waited for.
+        self.asked = Asked::default();
         let waits = job.job.waits();
         self.state = State::Job(job);
         if waits { self.job(turn) } else { Some(Next::Yield) }
@@ -281,6 +284,10 @@ impl Conversation {
             call.cx.guard.memory_did_not_come();
             call.cx.guard.ask_again(false);
             done = under_way.job.step(&mut call);
+        }
+        if asks_again {
+            // The next step, or request, has not been asked yet.
+            self.asked = Asked::default();
         }
         call.cx.guard.ask_again(again);
         let flow = call.flow;
