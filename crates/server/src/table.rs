@@ -107,8 +107,8 @@ impl ConnectionFacts {
     }
 }
 
-/// Of those whose replies stand the ones that have for so much longer than they have to go before the others: a client on a
-/// bad line reads again by then, one that never reads does not.
+/// Of those whose replies stand the ones that hold much and have stood for so much longer than they have to go before the others:
+/// a client on a bad line reads again by then, one that never reads does not.
 const LONGER_MS: Millis = 250;
 
 type Rows = Vec<Option<Arc<ConnectionFacts>>>;
@@ -185,10 +185,10 @@ impl Table {
             .map_or(MOVES, |facts| facts.stands_since.load(Relaxed))
     }
 
-    /// The connections whose replies have not moved since `until`, `most` at most: those that have not for [`LONGER_MS`] more come
-    /// first, then those that hold most, then those that have stood for longer. Of these that hold less than `bytes_min` none is
-    /// listed or counted, but all are part of the sum.
-    pub fn standing(&self, until: Millis, bytes_min: u64, most: usize) -> Stood {
+    /// The connections whose replies have not moved since `until`, `most` at most: those that hold `long_bytes` and have not for
+    /// [`LONGER_MS`] more come first, then those that hold most, then those that have stood for longer. Of these that hold less than
+    /// `bytes_min` none is listed or counted, but all are part of the sum.
+    pub fn standing(&self, until: Millis, bytes_min: u64, long_bytes: u64, most: usize) -> Stood {
         let longer = until.checked_sub(LONGER_MS);
         let mut stood = Stood { largest: Vec::with_capacity(most + 1), ..Stood::default() };
         for worker in 0..self.workers.len() {
@@ -206,8 +206,10 @@ impl Table {
                     continue;
                 }
                 let largest = &mut stood.largest;
-                let is_long = |since| longer.is_some_and(|longer| since <= longer);
-                let rank = |bytes, since| (is_long(since), bytes, Reverse(since));
+                let is_long = |bytes: u64, since: Millis| {
+                    bytes >= long_bytes && longer.is_some_and(|longer| since <= longer)
+                };
+                let rank = |bytes, since| (is_long(bytes, since), bytes, Reverse(since));
                 let at = largest.partition_point(|one| rank(one.bytes, one.since) >= rank(bytes, since));
                 if at < most {
                     largest.insert(at, Standing { worker, index, since, bytes });
@@ -307,7 +309,7 @@ mod tests {
     fn those_that_hold_most_are_found_wherever_they_are_once_they_have_stood() {
         let table = Table::new(2);
         let standing = |until, bytes_min| {
-            let Stood { largest, bytes, count } = table.standing(until, bytes_min, 2);
+            let Stood { largest, bytes, count } = table.standing(until, bytes_min, 0, 2);
             let places: Vec<_> = largest.iter().map(|one| (one.worker, one.index, one.bytes)).collect();
             (places, bytes, count)
         };
@@ -339,12 +341,12 @@ mod tests {
             facts.stands(false, since, 10);
             table.enter(0, index, facts);
         }
-        let largest = table.standing(9, 0, 2).largest;
+        let largest = table.standing(9, 0, 0, 2).largest;
         assert_eq!(largest.iter().map(|one| one.since).collect::<Vec<_>>(), [4, 5]);
     }
 
     #[test]
-    fn those_that_have_stood_for_much_longer_are_before_those_that_hold_more() {
+    fn those_that_hold_much_and_have_stood_for_much_longer_are_before_those_that_hold_more() {
         let table = Table::new(1);
         let standing = [(400, 900), (100, 10), (150, 20), (151, 800)];
         for (index, (since, bytes)) in standing.into_iter().enumerate() {
@@ -352,14 +354,17 @@ mod tests {
             facts.stands(false, since, bytes);
             table.enter(0, index, facts);
         }
-        let bytes = |until| {
-            let Stood { largest, .. } = table.standing(until, 0, 3);
+        let bytes = |until, long_bytes| {
+            let Stood { largest, .. } = table.standing(until, 0, long_bytes, 3);
             largest.iter().map(|one| one.bytes).collect::<Vec<_>>()
         };
-        assert_eq!(bytes(400), [20, 10, 900]);
-        assert_eq!(bytes(401), [800, 20, 10]);
-        assert_eq!(bytes(350), [10, 800, 20]);
-        assert_eq!(bytes(200), [800, 20, 10], "nobody has stood for that long");
+        assert_eq!(bytes(400, 0), [20, 10, 900]);
+        assert_eq!(bytes(401, 0), [800, 20, 10]);
+        assert_eq!(bytes(350, 0), [10, 800, 20]);
+        assert_eq!(bytes(200, 0), [800, 20, 10], "nobody has stood for that long");
+        // Those that hold little are where they would be.
+        assert_eq!(bytes(400, 20), [20, 900, 800]);
+        assert_eq!(bytes(400, 21), [900, 800, 20]);
     }
 
     #[test]

@@ -81,6 +81,27 @@ fn who_holds_most_goes_first_and_no_more_go_than_others_need() {
     reads(&mut world, &small, 10);
 }
 
+/// Of those that have stood for much longer than others only who holds much goes before these.
+#[test]
+fn who_holds_little_goes_behind_those_who_hold_most_however_long_it_has_stood() {
+    let (mut world, store) = world();
+    let small: Vec<Peer> = (0..10).map(|_| who_stands(&mut world, 10)).collect();
+    let long = who_stands(&mut world, 30);
+    world.pass(300);
+    let large: Vec<Peer> = (0..6).map(|_| who_stands(&mut world, 430)).collect();
+    assert!(store.held_bytes() >= store.held_bytes_max(), "{}", store.held_bytes());
+    world.pass(300);
+    world.service.shed(&mut world.events);
+    assert!(long.closed(), "it holds 300 KB");
+    let gone = closed(&large) as u64;
+    assert!((1..=2).contains(&gone), "{gone} have gone");
+    assert_eq!((closed(&small), shed(&world)), (0, gone + 1));
+    for peer in &small {
+        peer.narrow(usize::MAX);
+        reads(&mut world, peer, 10);
+    }
+}
+
 #[test]
 fn who_holds_little_stays_where_what_is_missing_is_held_by_those_who_do_not_stand() {
     let (mut world, store) = world();

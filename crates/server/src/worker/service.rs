@@ -368,7 +368,7 @@ impl Service {
         let connections = hub.connections().max(1) as u64;
         let bytes_min = (max / SHED_REST_SHARE / connections).min(SHED_BYTES_MIN);
         let Stood { largest, bytes: mut left, count } = match now.checked_sub(SHED_AFTER_MS) {
-            Some(until) if wanted > 0 => hub.table.standing(until, bytes_min, wanted),
+            Some(until) if wanted > 0 => hub.table.standing(until, bytes_min, SHED_BYTES_SMALL, wanted),
             Some(_) | None => Stood::default(),
         };
         for (nth, Standing { worker, index, since, bytes }) in largest.into_iter().enumerate() {
