@@ -171,6 +171,48 @@ fn a_write_that_is_told_is_asked_again_while_others_are_served() {
     assert_eq!(String::from_utf8(said).unwrap(), "+OK\r\n".repeat(SETS));
 }
 
+/// For those who count what is asked for it is asked for once.
+#[test]
+fn a_write_that_is_asked_again_is_sampled_when_it_is_done() {
+    let (mut bench, mut stuck) = pressed();
+    let store = std::sync::Arc::clone(bench.worker.store());
+    bench.shared.show_traffic(&store, 1, 0);
+    let mut session = Session::new();
+    bench.turns(&mut session, &command(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]));
+    let batch = stuck.enter(START);
+    let (value, mut number) = ("v".repeat(1_000), 0);
+    let input = loop {
+        let input = command(&["SET", &format!("{number:08}"), &value]);
+        match bench.call(&mut session, &input) {
+            (Next::Sleep(_), ..) => break input,
+            (_, said, _) => assert_eq!(said, b"+OK\r\n"),
+        }
+        number += 1;
+        assert!(number < 3_000, "there was memory");
+    };
+    // From here on each key is sampled.
+    bench.shared.tend_samples(&bench.room, &store, 0);
+    let asked_for = |bench: &Bench, now| {
+        bench.shared.count_samples(&store, now);
+        bench.shared.hot_keys(&store, 9).expect("traffic is sampled").all
+    };
+    for _ in 0..9 {
+        let (next, said, consumed) = bench.call(&mut session, &input);
+        assert!(matches!(next, Next::Sleep(_)), "{next:?}");
+        assert_eq!((said.len(), consumed), (0, 0));
+    }
+    assert_eq!(asked_for(&bench, 10), 0);
+    drop(batch);
+    let said = loop {
+        let (next, said, _) = bench.call(&mut session, &input);
+        if !matches!(next, Next::Sleep(_)) {
+            break said;
+        }
+    };
+    assert_eq!(said, b"+OK\r\n");
+    assert_eq!(asked_for(&bench, 20), 1);
+}
+
 /// So does a command in steps: each step is made once more as often as a write is asked again, however often those before it
 /// were, and what they have written is counted once.
 #[test]

@@ -79,10 +79,15 @@ impl Call<'_, '_, '_> {
         tap.take_mark();
         let is_sampled = keys > 0 && tap.pass(keys);
         let done = if is_sampled { self.sampled(row, args, keys) } else { self.execute_unsampled(row, args) };
-        if tap.take_mark() && !row.runs_script() {
+        if tap.take_mark() && !row.runs_script() && !self.comes_again(&done) {
             self.follow_keys(row, args);
         }
         done
+    }
+
+    /// It found no memory, and is tried once more where that is on its way: then it is told, and not before.
+    fn comes_again(&self, done: &Done) -> bool {
+        done.as_ref().is_err_and(Fail::is_no_memory) && self.cx.guard.memory_comes()
     }
 
     /// One of its keys is followed, or was looked at beside them. What has several tries tells of each.
@@ -110,6 +115,9 @@ impl Call<'_, '_, '_> {
         let Some(mut next) = tap.next(keys) else { return self.execute_unsampled(row, args) };
         let (began_us, replied) = (self.cx.host.clock_us(), self.out.len());
         let done = self.execute_unsampled(row, args);
+        if self.comes_again(&done) {
+            return done;
+        }
         let all_ns = self.cx.host.clock_us().saturating_sub(began_us) * 1000;
         let replied = self.out.len().saturating_sub(replied);
         let all_bytes = (row.name.len() + 16 + args.encoded().len()) as u64 + replied;
