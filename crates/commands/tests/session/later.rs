@@ -394,3 +394,70 @@ fn pairs_in_steps_wait_for_memory_no_longer_than_two_seconds_in_all() {
     assert!(said.starts_with("-OOM command not allowed"), "{said}, {waited_ms} ms");
     assert_eq!(waited_ms, 2_000);
 }
+
+fn is_there(bench: &mut Bench, name: &str) -> bool {
+    let mut guard = bench.worker.enter(START);
+    let key = guard.key(name.as_bytes());
+    guard.peek(&key).hit().is_some()
+}
+
+/// The keys of an MSET that others of it have taken the memory of were not deleted: each pair is told as set, once, whether its
+/// key was there still, was evicted before it was written, or went to one behind it.
+#[test]
+fn keys_of_pairs_that_give_way_to_others_of_them_are_not_told_as_deleted() {
+    const PAIRS: usize = 3_000;
+    let config = Config { memory_bytes: 16 << 20, workers_max: 2, evict: true, ..Config::default() };
+    let mut bench = full_with(config, 0, 0);
+    let store = Arc::clone(bench.worker.store());
+    let mut stuck = store.worker().unwrap();
+    // More than there is room for, all of one length. What was there first goes first now.
+    bench.worker.set_patient(true);
+    let value = "v".repeat(200);
+    let names: Vec<String> = (0..80_000).map(|n| format!("k{n:05}")).collect();
+    for name in &names {
+        let mut guard = bench.worker.enter(START);
+        let key = guard.key(name.as_bytes());
+        guard.store_value(&key, value.as_bytes(), &Attributes::default(), Expect::Any).expect("others go");
+    }
+    bench.worker.set_patient(false);
+    let names: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| is_there(&mut bench, name)).take(PAIRS).collect();
+    let (mut listens, mut session) = (Session::new(), Session::new());
+    bench.turns(&mut Session::new(), &command(&["CONFIG", "SET", "notify-keyspace-events", "E$g"]));
+    bench.turns(&mut listens, &command(&["SUBSCRIBE", "__keyevent@0__:del", "__keyevent@0__:set"]));
+    let words = names.iter().flat_map(|name| [*name, &value[..]]);
+    let input = command(&std::iter::once("MSET").chain(words).collect::<Vec<_>>());
+    let (mut next, ..) = bench.call(&mut session, &input);
+    while !session.must_end() {
+        assert_eq!(next, Next::Yield);
+        (next, ..) = bench.call(&mut session, b"");
+    }
+    // It has waited for requests of before, and begun to write.
+    (0..2).for_each(|_| drop(bench.call(&mut session, b"")));
+    let (mut said, mut round, mut gone) = (Vec::new(), 0, 0);
+    while session.must_end() {
+        // Its memory is held back twenty times, up to a look in vain, and then it comes.
+        let batch = if round < 20 { Some(stuck.enter(START)) } else { None };
+        loop {
+            let (next, more, _) = bench.call(&mut session, b"");
+            said.extend(more);
+            if let Next::Await(Some(ms)) = next {
+                bench.system += ms;
+                break;
+            }
+            if !session.must_end() {
+                break;
+            }
+        }
+        drop(batch);
+        gone = gone.max(names.iter().filter(|name| !is_there(&mut bench, name)).count());
+        round += 1;
+    }
+    assert_eq!(String::from_utf8_lossy(&said), "+OK\r\n");
+    assert!(round > 1 && gone > 0, "{gone} of them have given way in {round} rounds");
+    assert!(!bench.shared.go_on_telling(&bench.host, &store, 1 << 40), "all is told");
+    let told = bench.turns(&mut listens, &command(&["PING"])).0;
+    let told = String::from_utf8_lossy(&told);
+    let times = |event: &str| told.matches(&format!("__keyevent@0__:{event}\r\n")).count();
+    assert_eq!([times("del"), times("set")], [0, PAIRS]);
+}

@@ -126,8 +126,11 @@ fn store_counted(
     Ok(())
 }
 
+/// A token that no item has: that of a pair which was written, and has given way since.
+const GONE: u64 = u64::MAX;
+
 /// As [`telling`], of some pairs of a command: of those that `run` has written, which it counts. Their keys are held, but others
-/// of the command may have given way to them: that is told where it is done.
+/// of the command may have given way to them, and the first of them to those behind: that is told where it is done.
 fn telling_some(
     call: &mut Call<'_, '_, '_>,
     expiry: Expiry,
@@ -138,11 +141,17 @@ fn telling_some(
         return run(call);
     }
     let db = call.client.db;
-    let change = if matches!(expiry, Expiry::At(_)) { Change::SET_LATE } else { Change::SET };
+    let is_late = matches!(expiry, Expiry::At(at) if at <= call.cx.now());
+    let change = if is_late { Change::SET_LATE } else { Change::SET };
     let before: Vec<Seen> = some.step_by(2).map(|key| seen(&mut call.cx.guard, db, key)).collect();
     let (written, done) = run(call);
     for (key, was) in some.step_by(2).zip(before).take(written) {
-        let is = seen(&mut call.cx.guard, db, key);
+        let wrote = match expiry {
+            Expiry::None => 0,
+            Expiry::At(at) => at,
+            Expiry::Keep => was.map_or(0, |(_, at)| at),
+        };
+        let is = seen(&mut call.cx.guard, db, key).or((!is_late).then_some((GONE, wrote)));
         if was != is {
             call.cx.tell_change(&change, db, key, was, is);
         }
