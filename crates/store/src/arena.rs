@@ -554,6 +554,7 @@ mod tests {
         assert!(!arena.hand_over_trim() && !waits(), "there is no such thread");
         arena.is_made_ready_by(std::thread::current());
         assert!(arena.hand_over_trim() && waits());
+        assert!(arena.make_ready() && waits(), "memory that workers will want comes first");
         while arena.make_ready() {}
         assert!(!waits());
         // Also where enough is ready.

@@ -57,12 +57,19 @@ impl Arena {
         if self.preparer.get().is_some() { READY_SPANS.saturating_sub(free.ahead()) as usize } else { 0 }
     }
 
-    /// Has the system map memory of spans that will be handed out next, if few have any and the limit allows more; false if
-    /// there is nothing to do. Takes as long as the system does, milliseconds at times: for a thread that nobody waits for.
+    /// Has the system map memory of spans that will be handed out next, if few have any and the limit allows more; where there is
+    /// none to map, has the heap trimmed, if that was handed over. False if there is nothing more to do. Takes as long as the
+    /// system does, milliseconds at times: for a thread that nobody waits for.
     pub(crate) fn make_ready(&self) -> bool {
-        if self.trims_heap.swap(false, Ordering::Relaxed) {
+        let more = self.map_some();
+        if !more && self.trims_heap.swap(false, Ordering::Relaxed) {
             trim_heap();
         }
+        more
+    }
+
+    /// Has the system map some; false if there is nothing to map.
+    fn map_some(&self) -> bool {
         let (gone, ahead) = {
             let mut free = self.free.lock().expect("no panic under the lock");
             let ready = free.back.len() as u32 + free.ahead();
