@@ -612,15 +612,13 @@ impl Conversation {
     /// A request of its own, which lies in the input still: where memory for it is on its way it is read again, as one is that
     /// was read ahead.
     fn single_again(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>) -> Option<Next> {
-        let asks_again = self.may_ask_again(turn, args);
+        let asks_again = self.may_ask_again(turn);
         self.alone(turn, args, asks_again)
     }
 
-    /// What finds no memory has done nothing, and nobody is told that it was tried.
-    fn may_ask_again(&self, turn: &Turn<'_, '_, '_, '_>, mut args: Args<'_>) -> bool {
-        let found = args.next().and_then(table::find).map(|(row, _)| row);
-        found.is_some_and(|row| matches!(row.run, table::Run::Key(_)) && row.has(flag::WRITE))
-            && !self.client.transaction.is_open()
+    /// Nobody is told that a request was tried which found no memory.
+    fn may_ask_again(&self, turn: &Turn<'_, '_, '_, '_>) -> bool {
+        !self.client.transaction.is_open()
             && turn.shared.starved_bytes.load(Relaxed) == 0
             && !turn.cx.shared.topics.monitored()
             && !turn.cx.shared.watches_keys(turn.cx.guard.store())
@@ -633,8 +631,7 @@ impl Conversation {
 
     fn alone(&mut self, turn: &mut Turn<'_, '_, '_, '_>, args: Args<'_>, asks_again: bool) -> Option<Next> {
         let again = turn.cx.guard.ask_again(false);
-        turn.cx.guard.ask_again(again && asks_again);
-        let flow = turn.dispatch(&mut self.client, args, asks_again);
+        let flow = turn.dispatch(&mut self.client, args, again && asks_again);
         turn.cx.guard.ask_again(again);
         turn.cx.spend_beside(turn.out);
         turn.serve_called();

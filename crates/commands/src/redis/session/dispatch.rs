@@ -16,11 +16,15 @@ use crate::redis::server::commandlog::{Measured, request_bytes};
 use crate::redis::table::{self, Command, RowId, Run, flag};
 
 impl Turn<'_, '_, '_, '_> {
-    /// Runs one request with all that it has to pass first. `asks_again`: it may be read again where memory is on its way.
+    /// Runs one request with all that it has to pass first. `asks_again`: it may be read again where memory is on its way, if it
+    /// writes one key: what finds no memory has done nothing then.
     pub(crate) fn dispatch(&mut self, client: &mut Client, args: Args<'_>, asks_again: bool) -> Flow {
         self.tally.commands += 1;
         let named = args.clone().next().and_then(table::find);
         let found = named.map(|(row, _)| row);
+        let writes_one = |row: &Command| matches!(row.run, Run::Key(_)) && row.has(flag::WRITE);
+        let asks_again = asks_again && found.is_some_and(writes_one);
+        self.cx.guard.ask_again(asks_again);
         if client.subscriptions.is_some() && found.is_some_and(|row| row.has(flag::ENDS_LISTENING)) {
             self.fetch_deliveries(client);
         }
