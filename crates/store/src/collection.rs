@@ -17,8 +17,9 @@
 //! - No collection is empty: the last element takes the key with it.
 //! - Fields of a hash may expire, each at its own time ([`fields`]).
 //! - Expiry stays when elements change; each change is a new version, which watches hear of.
-//! - No member, name of a field or entry is larger than a chunk, and no element of a list or value of a field larger than
-//!   [`Store::element_bytes_max`]: what would be is refused ([`Declined::TooLarge`]), and nothing is changed.
+//! - No member of a sorted set, name of a field or entry is larger than a chunk, and no element of a list, member of a set or value
+//!   of a field larger than [`Store::element_bytes_max`]: what would be is refused ([`Declined::TooLarge`]), and nothing is
+//!   changed.
 //!
 //! `element.rs`, `scores.rs`, `leaf.rs` and `build.rs` know bytes and nothing of the store; `hash.rs`, `set.rs`, `sorted.rs`,
 //! `list.rs`, `stream.rs`, `whole.rs` and `load.rs` are the verbs; `change.rs` is what all that write have in common; `tree.rs`
@@ -64,6 +65,7 @@ pub use whole::{COPIED_BYTES_MAX, Made};
 
 use crate::item::{Header, RawItem};
 use crate::{Millis, Store};
+use build::LEAF_BYTES_MAX;
 use leaf::{Backwards, InOrder};
 use std::ops::Range;
 use tree::{Tree, settled_at};
@@ -225,6 +227,8 @@ impl<'g> Collection<'g> {
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         assert!(self.kind().has_tags(), "elements of a list have no names");
         match &self.body {
+            // What is longer than a leaf is in none.
+            Body::Leaf(_) if name.len() > LEAF_BYTES_MAX => None,
             Body::Leaf(leaf) => leaf.find_live(name, self.store.tag_of(name), self.now),
             Body::Tree(tree) if tree.kind() == Type::SortedSet => tree.member(name).map(|(rank, _)| rank),
             Body::Tree(tree) => tree.find_live(name, self.now),

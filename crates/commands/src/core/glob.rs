@@ -110,6 +110,8 @@ pub(crate) struct Weight {
     pub read_ns: u64,
     /// To look at a byte of a text.
     pub byte_ns: u64,
+    /// The same of a text that is so long that what begins a search for letters counts by itself.
+    long_byte_ns: u64,
 }
 
 impl Weight {
@@ -124,7 +126,7 @@ impl Weight {
     }
 
     fn of_bytes(pattern_bytes: usize) -> Weight {
-        Weight { read_ns: pattern_bytes as u64 * READ_NS, byte_ns: 1 }
+        Weight { read_ns: pattern_bytes as u64 * READ_NS, byte_ns: 1, long_byte_ns: 1 }
     }
 
     /// And of one of its parts.
@@ -137,12 +139,24 @@ impl Weight {
             // The text is as long at least.
             Kind::Long => 1 + places / 64 + NOTE_NS * if part.has_class { Set::NOTED_MAX } else { 8 },
         };
-        Weight { byte_ns: self.byte_ns.max(byte_ns), ..self }
+        let long_byte_ns = if matches!(part.kind(), Kind::Letters) { 1 } else { byte_ns };
+        Weight {
+            byte_ns: self.byte_ns.max(byte_ns),
+            long_byte_ns: self.long_byte_ns.max(long_byte_ns),
+            ..self
+        }
     }
 
     /// What it takes to match so many texts of so many bytes together once it is read, in nanoseconds.
     pub fn ns(self, texts: u64, bytes: u64) -> u64 {
         texts.saturating_mul(TEXT_NS).saturating_add(bytes.saturating_mul(self.byte_ns))
+    }
+
+    /// What it takes to match one text that is far longer than the pattern, once it is read: of letters there are as many searches
+    /// as parts, and no more of these than bytes.
+    pub fn long_ns(self, text_bytes: u64) -> u64 {
+        let searches_ns = self.read_ns / READ_NS * SEARCH_NS;
+        TEXT_NS + searches_ns.saturating_add(text_bytes.saturating_mul(self.long_byte_ns))
     }
 
     /// What it takes to match one text and no more.

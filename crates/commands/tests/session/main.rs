@@ -20,6 +20,7 @@ mod hyperloglog;
 mod later;
 mod lines_ruled;
 mod lists;
+mod long_members;
 mod meta;
 mod named;
 mod pairs;

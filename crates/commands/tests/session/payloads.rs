@@ -9,7 +9,7 @@ use larder_testkit::redis::frame::Frame;
 use larder_testkit::talk::encode;
 
 const BAD: &str = "-ERR Bad data format\r\n";
-const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list or a value 4 MiB)\r\n";
+const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set or a value 4 MiB)\r\n";
 const MEBIBYTE: usize = 1 << 20;
 
 fn texts(reply: &[u8]) -> Vec<Vec<u8>> {
@@ -251,7 +251,13 @@ fn what_is_no_collection_is_told_so() {
             plain(18, 1, &[&b"\x01"[..], &long_element].concat()),
             "+OK\r\n",
         ),
-        ("a long member", plain(2, 1, &long_element), TOO_LARGE),
+        ("a long member", plain(2, 1, &long_element), "+OK\r\n"),
+        ("a long member twice", plain(2, 2, &long_element.repeat(2)), BAD),
+        (
+            "a long member with a score",
+            plain(5, 1, &[&long_element[..], &1.0_f64.to_le_bytes()].concat()),
+            TOO_LARGE,
+        ),
         ("a long element, compressed", plain(1, 1, &[0xc3, 0x40, 0x80, 0x80, 0, 0, 0x80, 0]), BAD),
         ("elements that are compressed", plain(1, 1, &zeros), "+OK\r\n"),
         ("a blob that is billions", [&[16][..], &a_lot].concat(), BAD),

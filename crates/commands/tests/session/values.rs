@@ -5,12 +5,12 @@ use crate::{Bench, START, bench};
 use larder_commands::{Next, Session, Settings};
 
 /// A bench with more memory, where what is left of long requests may be kept.
-fn large_bench() -> Bench {
+pub(crate) fn large_bench() -> Bench {
     Bench::of(Settings { append_bytes_max: 64 << 20, ..Settings::default() }, 512 << 20)
 }
 
 /// A reply, without more of it than is shown where it is another.
-fn is(bench: &mut Bench, command: &str, expected: &str) {
+pub(crate) fn is(bench: &mut Bench, command: &str, expected: &str) {
     let reply = bench.reply(command);
     let (start, wanted) = (&command[..command.len().min(60)], &expected[..expected.len().min(80)]);
     assert!(
@@ -116,7 +116,7 @@ fn long_values_are_set_read_changed_and_removed() {
 #[test]
 fn a_value_has_four_mebibytes_and_no_byte_more() {
     let mut bench = large_bench();
-    let too_large = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list or a value 4 MiB)\r\n";
+    let too_large = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set or a value 4 MiB)\r\n";
     let most = 4 << 20;
     for (bytes, fits) in [(most - 1, true), (most, true), (most + 1, false)] {
         let job = job(bytes);

@@ -9,7 +9,7 @@
 //! steady state building one allocates nothing.
 
 use super::Type;
-use super::element::{APART_BYTES, LENGTH_BYTES, LONG, Packed, bytes_by, extent};
+use super::element::{APART, APART_BYTES, LENGTH_BYTES, LONG, Packed, bytes_by, extent};
 use super::leaf::{BASE_BYTES, Entry, HEAD_BYTES, Head, Leaf};
 use super::scores::{Packing, Scores, word_of};
 use super::times::{self, NEVER};
@@ -27,6 +27,10 @@ pub(super) const STRING_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_B
 /// What a field and its value may have together to lie in one leaf of a tree, even alone and with a time.
 pub(super) const FIELD_BYTES_MAX: usize =
     CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES - BASE_BYTES - 3 - 2 * LENGTH_BYTES;
+
+/// A member of a set that is longer than this has no place in a leaf of a tree, even alone: its tag, its code and its length are
+/// there, too. So it lies apart.
+pub(super) const MEMBER_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES - 2 - LENGTH_BYTES;
 
 /// A leaf is as long as it may be, or a string has to lie apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +58,16 @@ pub(super) fn is_apart(text: &[u8]) -> bool {
     text.len() > STRING_BYTES_MAX
 }
 
-/// A field's value lies apart: beside its name it is too long for a leaf, and the name is not.
+/// A field's value lies apart: beside its name it is too long for a leaf, and the name is not. Or a member of a set does.
 #[inline]
 pub(super) fn lies_apart(kind: Type, name: &[u8], value: &[u8]) -> bool {
-    kind == Type::Hash
-        && name.len() + value.len() > FIELD_BYTES_MAX
-        && name.len() + APART_BYTES <= FIELD_BYTES_MAX
+    match kind {
+        Type::Hash => {
+            name.len() + value.len() > FIELD_BYTES_MAX && name.len() + APART_BYTES <= FIELD_BYTES_MAX
+        }
+        Type::Set => name.len() > MEMBER_BYTES_MAX,
+        Type::SortedSet | Type::List | Type::Stream => false,
+    }
 }
 
 /// An entry to be.
@@ -250,12 +258,13 @@ impl Builder {
         self.insert(self.codes.len(), NewEntry { tag: 0, name, value: &[], score: 0.0 })
     }
 
-    /// What the strings of an entry may have together, at most: what is longer of a list or a hash lies apart.
+    /// What the strings of an entry may have together, at most: what is longer of a list, a hash or a set lies apart.
     fn strings_bytes_max(&self) -> usize {
         match self.kind {
             Type::List => STRING_BYTES_MAX,
             Type::Hash => FIELD_BYTES_MAX,
-            Type::Set | Type::SortedSet | Type::Stream => LEAF_BYTES_MAX,
+            Type::Set => MEMBER_BYTES_MAX,
+            Type::SortedSet | Type::Stream => LEAF_BYTES_MAX,
         }
     }
 
@@ -326,6 +335,23 @@ impl Builder {
         } else if !self.words.is_empty() {
             self.words.insert(i, NEVER);
         }
+        Ok(())
+    }
+
+    /// Puts a member that lies apart behind all others of a set, as [`LongText::packed`] names it.
+    ///
+    /// # Errors
+    /// [`Full`], and nothing done.
+    ///
+    /// [`LongText::packed`]: super::LongText::packed
+    pub(super) fn push_apart(&mut self, tag: u8, packed: &[u8; APART_BYTES]) -> Result<(), Full> {
+        debug_assert!(self.kind == Type::Set, "of a hash values do");
+        if self.loose_bytes() + 2 + APART_BYTES > self.room {
+            return Err(Full);
+        }
+        self.tags.push(tag);
+        self.codes.push(APART);
+        self.payload.extend_from_slice(packed);
         Ok(())
     }
 

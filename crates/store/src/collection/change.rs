@@ -7,7 +7,7 @@
 //!    it begins again. An empty one is not published: the key is deleted, on the same condition. What was long to make
 //!    and came too late twice holds the key for its third attempt: else it might never be in time.
 
-use super::build::{Builder, Full, NewEntry, lies_apart};
+use super::build::{Builder, Full, LEAF_BYTES_MAX, NewEntry, lies_apart};
 use super::element::Element;
 use super::leaf::{Leaf, Removed};
 use super::stream::rows::Op;
@@ -103,10 +103,11 @@ impl<'c> Workpiece<'c> {
         matches!(self.state, State::Tree)
     }
 
-    /// Where a member is. Of a collection that is no tree.
+    /// Where a member is. Of a collection that is no tree: what is longer than a leaf is in none.
     #[inline]
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
-        self.leaf()?.find(name, self.hand.store.tag_of(name))
+        let leaf = self.leaf().filter(|_| name.len() <= LEAF_BYTES_MAX)?;
+        leaf.find(name, self.hand.store.tag_of(name))
     }
 
     /// Calls `read` with the leaf and the place in it of a field or member, if it is there.
@@ -115,10 +116,9 @@ impl<'c> Workpiece<'c> {
             State::Tree if self.edit.elements == 0 => None,
             State::Tree => self.edit.with(self.hand.store, (name, self.hand.local.now), read),
             State::Item(_) | State::Built => {
-                let leaf = self.leaf()?;
                 // Nothing in it is due: that was taken out before.
-                let i = leaf.find(name, self.hand.store.tag_of(name))?;
-                Some(read(&leaf, i))
+                let i = self.find(name)?;
+                Some(read(&self.leaf()?, i))
             }
         }
     }
@@ -206,8 +206,8 @@ impl<'c> Workpiece<'c> {
         Scratch::none(self.hand.store)
     }
 
-    /// Sets a field of a hash, which does not expire then, or puts a member into a set that does not have it; whether it is
-    /// new.
+    /// Sets a field of a hash, which does not expire then, or puts a member into a set that does not have it
+    /// ([`Workpiece::add`]); whether it is new.
     pub(super) fn put(&mut self, name: &[u8], value: &[u8]) -> Result<bool, Declined> {
         self.put_lasting(name, value, Lasting::Never)
     }
@@ -219,6 +219,11 @@ impl<'c> Workpiece<'c> {
         value: &[u8],
         lasting: Lasting,
     ) -> Result<bool, Declined> {
+        if !self.is_tree() && lies_apart(self.kind, name, value) {
+            // It has no room in any leaf.
+            self.write();
+            self.plant()?;
+        }
         if !matches!(self.state, State::Tree) {
             let there = self.find(name);
             let (tag, builder) = (self.hand.store.tag_of(name), self.write());
@@ -234,14 +239,22 @@ impl<'c> Workpiece<'c> {
                     }
                     return Ok(there.is_none());
                 }
-                Err(Full) if end == 0 && !lies_apart(self.kind, name, value) => {
-                    return Err(Declined::TooLarge);
-                }
+                Err(Full) if end == 0 => return Err(Declined::TooLarge),
                 Err(Full) => self.plant()?,
             }
         }
         self.written = true;
         self.edit.put(&mut self.hand, self.kind, (name, value), lasting)
+    }
+
+    /// Puts a member into a set, if it is not there; whether it was not.
+    pub(super) fn add(&mut self, member: &[u8]) -> Result<bool, Declined> {
+        if self.is_tree() {
+            let new = self.edit.put(&mut self.hand, self.kind, (member, &[]), Lasting::Never)?;
+            self.written |= new;
+            return Ok(new);
+        }
+        if self.has(member) { Ok(false) } else { self.put(member, &[]) }
     }
 
     /// Says when a field, which is there, expires; 0: never.

@@ -24,7 +24,7 @@
 //!
 //! [`Builder`]: super::build::Builder
 
-use super::element::{self, APART, APART_BYTES, Element, LONG, Packed, bytes_by, extent};
+use super::element::{self, APART, APART_BYTES, Element, LONG, LongText, Packed, bytes_by, extent};
 use super::scores::{Packing, Scores, score_of, word_of};
 use super::times::{self, time_of};
 use super::{Collection, Entries, EntriesBack, Type};
@@ -139,7 +139,16 @@ pub struct Entry<'a> {
     pub expires_at: Millis,
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    /// What lies apart of it: its name or its value, if one of them does.
+    #[inline]
+    pub fn apart(&self) -> Option<LongText<'a>> {
+        match (self.name, self.value) {
+            (Element::Apart(apart), _) | (_, Element::Apart(apart)) => Some(apart),
+            (Element::Text(_) | Element::Number(_), Element::Text(_) | Element::Number(_)) => None,
+        }
+    }
+
     /// It is there at this time.
     #[inline]
     pub fn is_live(&self, now: Millis) -> bool {
@@ -248,9 +257,13 @@ impl<'a> Leaf<'a> {
         self.codes.first().is_none_or(|&code| code == APART && self.kind == Type::List)
     }
 
-    /// A value of a field lies apart.
+    /// A value of a field, or a member of a set, lies apart.
     pub(super) fn has_apart(&self) -> bool {
-        self.value_codes.contains(&APART)
+        match self.kind {
+            Type::Hash => self.value_codes.contains(&APART),
+            Type::Set => self.codes.contains(&APART),
+            Type::SortedSet | Type::List | Type::Stream => false,
+        }
     }
 
     /// A field of the hash expires.
@@ -325,7 +338,8 @@ impl<'a> Leaf<'a> {
         self.entry_at(i, self.offset(i)).0
     }
 
-    /// Which entry has this field or member, whose tag is `tag`. Not in a list.
+    /// Which entry has this field or member, whose tag is `tag`. Not in a list. Of what lies apart none is found
+    /// ([`Leaf::find_apart`]).
     #[inline]
     pub(crate) fn find(&self, name: &[u8], tag: u8) -> Option<usize> {
         debug_assert!(self.kind.has_tags(), "a list has no tags");
@@ -344,6 +358,17 @@ impl<'a> Leaf<'a> {
             }
         }
         None
+    }
+
+    /// Which member of a set with this tag lies apart and is the one: `is` says that of each.
+    pub(super) fn find_apart(&self, tag: u8, mut is: impl FnMut(&LongText<'a>) -> bool) -> Option<usize> {
+        matches(self.tags, tag).find(|&i| {
+            self.codes[i] == APART
+                && match self.entry(i).name {
+                    Element::Apart(apart) => is(&apart),
+                    Element::Text(_) | Element::Number(_) => false,
+                }
+        })
     }
 
     /// These entries, in order.
@@ -394,7 +419,7 @@ impl<'a> Leaf<'a> {
         self.scores.at(i)
     }
 
-    /// As [`Leaf::check_form`], and no member is there twice.
+    /// As [`Leaf::check_form`], and no member is there twice, but for those that lie apart.
     ///
     /// # Panics
     /// If it is not so.
@@ -402,6 +427,9 @@ impl<'a> Leaf<'a> {
         self.check_form(tag_of);
         if self.kind.has_tags() {
             for (i, entry) in self.entries(0..self.len()).enumerate() {
+                if matches!(entry.name, Element::Apart(_)) {
+                    continue;
+                }
                 let name = &mut [0; element::DIGITS_MAX];
                 assert_eq!(self.find(entry.name.text(name), self.tags[i]), Some(i), "a member twice");
             }
@@ -423,6 +451,7 @@ impl<'a> Leaf<'a> {
             assert!(n == 1 && self.payload.len() == APART_BYTES, "beside a string that lies apart");
             return;
         }
+        let lies_apart = |code: u8, bytes: &[u8]| code == APART && bytes.len() >= APART_BYTES;
         let with = |has: bool| if has { n } else { 0 };
         assert_eq!(self.tags.len(), with(self.kind.has_tags()), "tags");
         assert_eq!(self.value_codes.len(), with(self.kind == Type::Hash), "codes of values");
@@ -432,12 +461,16 @@ impl<'a> Leaf<'a> {
         let mut before: Option<Entry<'_>> = None;
         for i in 0..n {
             let payload = &self.payload[at..];
+            if self.kind == Type::Set && lies_apart(self.codes[i], payload) {
+                // Who has its parts checks its tag.
+                at += APART_BYTES;
+                continue;
+            }
             assert!(element::is_canonical(self.codes[i], payload), "entry {i} is not in its one form");
             if let Some(&code) = self.value_codes.get(i) {
                 let value = &payload[extent(self.codes[i], payload).1..];
-                let is_apart = code == APART && value.len() >= APART_BYTES;
                 assert!(
-                    is_apart || element::is_canonical(code, value),
+                    lies_apart(code, value) || element::is_canonical(code, value),
                     "the value of entry {i} is not in its one form"
                 );
             }

@@ -154,7 +154,9 @@ impl Guard<'_> {
         let BulkLoad { kind, builder, planted, .. } = &mut *load;
         let mut entries = entries.peekable();
         if !*planted {
-            while let Some(&Made { name, value, score, expires_at }) = entries.peek() {
+            while let Some(&Made { name, value, score, expires_at }) = entries.peek()
+                && !lies_apart(*kind, name, value)
+            {
                 let leaf = builder.leaf();
                 let tag = if *kind == Type::List { 0 } else { self.store.tag_of(name) };
                 if *kind != Type::List && leaf.find(name, tag).is_some() {
@@ -168,11 +170,7 @@ impl Guard<'_> {
                         }
                         entries.next();
                     }
-                    Err(Full)
-                        if builder.is_empty() && *kind != Type::List && !lies_apart(*kind, name, value) =>
-                    {
-                        return Err(Declined::TooLarge);
-                    }
+                    Err(Full) if builder.is_empty() && *kind != Type::List => return Err(Declined::TooLarge),
                     Err(Full) => break,
                 }
             }

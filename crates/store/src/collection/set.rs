@@ -18,10 +18,7 @@ impl Guard<'_> {
         let changed = self.change_collection(key, Type::Set, |set| {
             let mut new = 0;
             for member in members.clone() {
-                if !set.has(member) {
-                    set.put(member, &[])?;
-                    new += 1;
-                }
+                new += usize::from(set.add(member)?);
             }
             Ok::<_, Declined>(new)
         })?;

@@ -28,8 +28,8 @@
 //!    (`members.rs`). One root has both: a reader has both of one moment.
 //! 5. Of a hash in which fields expire inner nodes say when the first field below each child does (`timed.rs`).
 //! 6. Rows of a stream are in order, too, and keys are what 64 bits say of where they are (`rows.rs`).
-//! 7. An element of a list or a value of a field that is too long for a leaf lies in leaves without elements, behind one
-//!    that says how long it is (`apart.rs`, `strings.rs`).
+//! 7. An element of a list, a member of a set or a value of a field that is too long for a leaf lies in leaves without elements,
+//!    behind one that says how long it is (`apart.rs`, `strings.rs`).
 //! 8. A root that is retired without a successor takes its nodes with it, in steps (`fell.rs`).
 
 mod apart;
@@ -44,6 +44,8 @@ mod late;
 mod list_tests;
 #[cfg(all(test, not(feature = "loom")))]
 mod load_tests;
+#[cfg(all(test, not(feature = "loom")))]
+mod long_members_tests;
 mod many;
 mod members;
 mod own;
@@ -76,8 +78,9 @@ pub(crate) use own::{first_leaf, moves_of, owner_of_node, word_of};
 pub(super) use places::Growth;
 pub(super) use scoring::Move;
 
+use super::build::MEMBER_BYTES_MAX;
 use super::leaf::{HEAD_BYTES, Leaf, leaf_bytes};
-use super::{Collection, Type};
+use super::{Collection, DIGITS_MAX, Element, LongText, Type};
 use crate::arena::Arena;
 use crate::item::{Header, RawItem};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -118,7 +121,8 @@ pub(crate) struct Root {
     height: u8,
     /// Those of the members tree of a sorted set, at least 1; 0 of others.
     members_height: u8,
-    /// Of a hash what the longest value has that lies apart, in units of `strings.rs`; 0 if none does.
+    /// Of a hash what the longest value has that lies apart, of a set what the longest such member has, in units of `strings.rs`;
+    /// 0 if none does.
     apart: u16,
     pub(crate) elements: u64,
     /// Bytes of all nodes.
@@ -191,6 +195,15 @@ impl Store {
 #[inline]
 fn key_by(hash: u64) -> u64 {
     hash >> ORDER_SHIFT << ORDER_SHIFT
+}
+
+/// What leads to a field or a member: one that lies apart says it.
+#[inline]
+fn key_of_name(store: &Store, name: &Element<'_>) -> u64 {
+    match name {
+        Element::Apart(apart) => key_by(apart.label()),
+        name => key_by(store.member_hash(name.text(&mut [0; DIGITS_MAX]))),
+    }
 }
 
 #[inline]
@@ -349,7 +362,7 @@ pub(super) struct Tree<'g> {
     /// Of the members tree of a sorted set.
     members: u64,
     members_height: usize,
-    /// What lies apart of a list (`apart.rs`) or a hash (`strings.rs`); 0 if nothing does.
+    /// What lies apart of a list (`apart.rs`), a hash or a set (`strings.rs`); 0 if nothing does.
     apart: u64,
     /// When the first field of a hash expires; 0 for never.
     soonest: Millis,
@@ -424,12 +437,38 @@ impl<'g> Tree<'g> {
         self.leaf(location)
     }
 
+    /// A name may be there: one that is longer than a leaf only where something lies apart. It is not hashed for that.
+    #[inline]
+    fn may_have(&self, name: &[u8]) -> bool {
+        name.len() <= MEMBER_BYTES_MAX || self.apart > 0
+    }
+
+    /// Where a name with this hash is in its leaf, if it is there at this time.
+    #[inline]
+    fn find_in(&self, leaf: &Leaf<'_>, (name, hash): (&[u8], u64), now: Millis) -> Option<usize> {
+        if name.len() <= MEMBER_BYTES_MAX {
+            leaf.find_live(name, hash as u8, now)
+        } else {
+            self.find_long(leaf, (name, hash))
+        }
+    }
+
+    /// The same of one that lies apart: its order, its tag and its length are as they should be before any byte is compared.
+    #[cold]
+    fn find_long(&self, leaf: &Leaf<'_>, (name, hash): (&[u8], u64)) -> Option<usize> {
+        let is = |apart: &LongText<'_>| key_by(apart.label()) == key_by(hash) && self.is_text(apart, name);
+        leaf.find_apart(hash as u8, is)
+    }
+
     /// The entry of a name, if it is there at this time: its leaf, and its place there.
     #[inline]
     pub(super) fn entry_of(&self, name: &[u8], now: Millis) -> Option<(Leaf<'g>, usize)> {
+        if !self.may_have(name) {
+            return None;
+        }
         let hash = self.store.member_hash(name);
         let leaf = self.leaf_of(key_by(hash));
-        leaf.find_live(name, hash as u8, now).map(|i| (leaf, i))
+        self.find_in(&leaf, (name, hash), now).map(|i| (leaf, i))
     }
 
     /// Where the leaf for elements with this key is among all elements, the leaf, and the least key that is behind it.
@@ -447,9 +486,12 @@ impl<'g> Tree<'g> {
 
     /// Where an element is among all, if it is there at this time.
     pub(super) fn find_live(&self, name: &[u8], now: Millis) -> Option<usize> {
+        if !self.may_have(name) {
+            return None;
+        }
         let hash = self.store.member_hash(name);
         let (before, leaf, _) = self.place_of(key_by(hash));
-        leaf.find_live(name, hash as u8, now).map(|i| before + i)
+        self.find_in(&leaf, (name, hash), now).map(|i| before + i)
     }
 
     /// The leaf that has element `i`, and where it begins among all.

@@ -44,7 +44,9 @@ impl Guard<'_> {
         self.with_builder(|guard, builder| {
             builder.start(kind);
             let mut entries = entries.peekable();
-            while let Some(&Made { name, value, score, expires_at }) = entries.peek() {
+            while let Some(&Made { name, value, score, expires_at }) = entries.peek()
+                && !lies_apart(kind, name, value)
+            {
                 let tag = if kind == Type::List { 0 } else { guard.store.tag_of(name) };
                 debug_assert!(kind == Type::List || builder.leaf().find(name, tag).is_none(), "a name twice");
                 let end = builder.leaf().len();
@@ -55,9 +57,7 @@ impl Guard<'_> {
                         }
                         entries.next();
                     }
-                    Err(Full) if end == 0 && kind != Type::List && !lies_apart(kind, name, value) => {
-                        return Err(Declined::TooLarge);
-                    }
+                    Err(Full) if end == 0 && kind != Type::List => return Err(Declined::TooLarge),
                     Err(Full) => break,
                 }
             }

@@ -11,6 +11,7 @@ mod expiry_first;
 mod fields;
 mod impatient_worker;
 mod large_values;
+mod long_members;
 mod long_values;
 mod mixed_sizes;
 mod moving;

@@ -20,14 +20,15 @@ use std::ops::Range;
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, DIGITS_MAX, Entry, Item, Key, Made, Type, Value};
 
+use super::copied::run_of;
 use super::making::Making;
 use super::members::{MEMBER_BYTES, Members, ROW_BYTES, RUN, Rows, Sorted};
 use super::{Call, ELEMENT_NS, LOOK_NS, MEMBER_NS, PRESENT_NS, STORED_NS, Shown, counted};
 use crate::core::output::Mark;
 use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
-use crate::redis::call::{few_keys, integer, is, next};
+use crate::redis::call::{ELEMENT_BYTES, few_keys, integer, is, next};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{put_array, put_bulk, put_double, put_set};
+use crate::redis::reply::{put_array, put_bulk, put_double, put_head, put_set};
 use crate::redis::session::execute::KEY_HASH_BYTES;
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
@@ -255,6 +256,8 @@ struct Combining {
     sorted: Sorted,
     /// How many of them were sorted, or replied where there is none.
     at: usize,
+    /// The member that is being replied, and how many bytes of it were.
+    partly: Option<(usize, usize)>,
     /// All is read.
     read: bool,
     /// The head of the reply is written.
@@ -276,6 +279,8 @@ struct Source {
     version: Option<u64>,
     len: usize,
     bytes: usize,
+    /// Bytes of the longest member that lies apart, at most; 0 if none does.
+    longest: usize,
 }
 
 impl Source {
@@ -320,11 +325,11 @@ impl Way {
 
     /// Bytes that it takes, which are twice what is there: vectors grow so.
     fn bytes(&self) -> usize {
-        let (rows, each) = match self {
-            Way::Gather { members, .. } => (&members.rows, MEMBER_BYTES),
-            Way::Sieve(sieve) => (&sieve.rows, ROW_BYTES),
+        let (rows, each, batch) = match self {
+            Way::Gather { members, .. } => (&members.rows, MEMBER_BYTES, 0),
+            Way::Sieve(sieve) => (&sieve.rows, ROW_BYTES, sieve.long_bytes()),
         };
-        2 * (rows.text_bytes() + rows.len() * each)
+        2 * (rows.text_bytes() + rows.len() * each + batch)
     }
 }
 
@@ -341,8 +346,8 @@ impl Combining {
     ) -> Combining {
         let db = call.client.db;
         let name = |call: &Call<'_, '_, '_>, name| Name::of(call, db, &call.key(name));
-        let sources: Vec<Source> =
-            keys.map(|key| Source { name: name(call, key), version: None, len: 0, bytes: 0 }).collect();
+        let source = |key| Source { name: name(call, key), version: None, len: 0, bytes: 0, longest: 0 };
+        let sources: Vec<Source> = keys.map(source).collect();
         let target = target.map(|target| name(call, target));
         Combining {
             plan,
@@ -352,6 +357,7 @@ impl Combining {
             way: Way::Sieve(Sieve::default()),
             sorted: Sorted::default(),
             at: 0,
+            partly: None,
             read: false,
             headed: false,
             making: None,
@@ -374,7 +380,8 @@ impl Combining {
             let item = call.cx.guard.peek(&key).hit();
             source.version = item.map(|item| item.cas());
             let there = self.plan.source(item)?;
-            (source.len, source.bytes) = there.map_or((0, 0), |there| (there.len(), there.bytes()));
+            (source.len, source.bytes, source.longest) =
+                there.map_or((0, 0, 0), |there| (there.len(), there.bytes(), there.longest_apart()));
         }
         let sources = &self.sources;
         let len = |nth: &u32| sources[*nth as usize].len;
@@ -436,8 +443,10 @@ impl Combining {
     /// Bytes that may be put together, at most.
     fn room(&self) -> usize {
         let first = std::slice::from_ref(self.first());
+        // One is copied before it is known whether it is to be added.
+        let longest = self.sources.iter().map(|source| source.longest).max().unwrap_or(0);
         let (adds, each) = match &self.way {
-            Way::Sieve(sieve) if sieve.counts() => return 0,
+            Way::Sieve(sieve) if sieve.counts() => return 2 * longest,
             Way::Sieve(_) => (first, ROW_BYTES),
             Way::Gather { .. } if self.is_diff() => (first, MEMBER_BYTES),
             Way::Gather { .. } => (&self.sources[..], MEMBER_BYTES),
@@ -445,7 +454,7 @@ impl Combining {
         let members: usize = adds.iter().map(|source| source.len).sum();
         // A number is a longer text than it lies there.
         let bytes: usize = adds.iter().map(|source| source.bytes + source.len * DIGITS_MAX).sum();
-        2 * (bytes + members * each + Sorted::bytes(members))
+        2 * (bytes + members * each + Sorted::bytes(members) + longest)
     }
 
     /// The collection of the source that comes at this place; an error if it is another one by now.
@@ -499,11 +508,12 @@ impl Combining {
             Ok(there) => there,
             Err(changed) => return Ok(Err(changed)),
         };
-        let (mut bytes, mut places, mut len) = (0, at..at, 0);
+        let (mut bytes, mut places, mut len, mut longest) = (0, at..at, 0, 0);
         if let Some(there) = &there {
             len = there.len();
             for entry in there.entries(at.min(len)..len.min(at + MEMBERS_AT_ONCE)) {
                 (bytes, places.end) = (bytes + entry.name.len(), places.end + 1);
+                longest = longest.max(entry.apart().map_or(0, |apart| apart.len()));
                 if bytes >= BYTES_AT_ONCE {
                     break;
                 }
@@ -514,8 +524,10 @@ impl Combining {
             if self.way.rows().len() > MEMBERS_MAX {
                 return Err(Fail::HELD);
             }
-            let more = 2 * (bytes + places.len() * MEMBER_BYTES);
+            let more = 2 * (bytes + places.len() * MEMBER_BYTES) + longest;
             self.charge(call, self.way.bytes() + more)?;
+        } else if longest > 0 {
+            self.charge(call, self.way.bytes() + longest)?;
         }
         // Items may have given way to that.
         let there = match self.source(call, place)? {
@@ -530,7 +542,7 @@ impl Combining {
             }
             Some(_) | None => {}
         }
-        *ns += places.len() as u64 * MEMBER_NS + copying_ns(bytes as u64);
+        *ns += places.len() as u64 * MEMBER_NS + copying_ns((bytes + longest) as u64);
         *at = places.end;
         if *at >= len {
             (*next, *at) = (*next + 1, 0);
@@ -698,18 +710,33 @@ impl Combining {
             if !whole && ns >= ns_max {
                 break Step::More;
             }
-            let next = next_left(&self.plan, &self.way, &mut self.sorted, &mut self.at);
-            let Some(number) = next else { break Step::Done };
-            let (text, score) = self.way.rows().at(number);
-            if with_score && resp3 {
+            let Combining { plan, way, sorted, at, partly, .. } = self;
+            let next = partly.take().or_else(|| Some((next_left(plan, way, sorted, at)?, 0)));
+            let Some((number, from)) = next else { break Step::Done };
+            let (text, score) = way.rows().at(number);
+            // What is long goes as there is room for it.
+            let to = if whole { text.len() } else { text.len().min(from + ELEMENT_BYTES) };
+            ns += ELEMENT_NS + copying_ns((to - from) as u64);
+            if from == 0 && with_score && resp3 {
                 put_array(call.out, 2);
             }
-            put_bulk(call.out, text);
+            if to - from == text.len() {
+                put_bulk(call.out, text);
+            } else {
+                if from == 0 {
+                    put_head(call.out, b'$', text.len() as u64);
+                }
+                call.out.put(&text[from..to]);
+                if to < text.len() {
+                    *partly = Some((number, to));
+                    continue;
+                }
+                call.out.put(b"\r\n");
+            }
             if with_score {
                 put_double(call.out, resp3, score);
                 ns += super::SCORE_NS;
             }
-            ns += ELEMENT_NS + copying_ns(text.len() as u64);
         };
         call.spend(ns);
         step
@@ -736,9 +763,9 @@ fn add(
     places: Range<usize>,
 ) {
     let kind = collection.kind();
-    let mut room = [0; DIGITS_MAX];
+    let (mut room, mut long) = ([0; DIGITS_MAX], Vec::new());
     for entry in collection.entries(places) {
-        let text = entry.name.text(&mut room);
+        let text = run_of(collection, &entry.name, &mut room, &mut long);
         if plan.operation == Operation::Diff && !first {
             if let Some(i) = members.find(text) {
                 members.mark(i);

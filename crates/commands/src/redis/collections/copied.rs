@@ -2,6 +2,24 @@
 
 use larder_store::{Collection, DIGITS_MAX, Element};
 
+/// The bytes of an element of a collection in one run: those of one that lies apart are copied to `long`.
+pub(crate) fn run_of<'a: 'r, 'r>(
+    there: &Collection<'_>,
+    element: &Element<'a>,
+    room: &'r mut [u8; DIGITS_MAX],
+    long: &'r mut Vec<u8>,
+) -> &'r [u8] {
+    match element {
+        Element::Apart(apart) => {
+            long.clear();
+            long.reserve_exact(apart.len());
+            there.parts(apart).for_each(|part| long.extend_from_slice(part));
+            long.as_slice()
+        }
+        element => element.text(room),
+    }
+}
+
 /// Some strings, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Copied {
@@ -29,13 +47,13 @@ impl Copied {
         self.ends.push(self.bytes.len());
     }
 
-    /// Adds an element of a list.
-    pub fn push_element_of(&mut self, list: &Collection<'_>, element: &Element<'_>) {
+    /// Adds an element of a collection.
+    pub fn push_element_of(&mut self, there: &Collection<'_>, element: &Element<'_>) {
         match element {
             Element::Apart(apart) => {
                 self.push_made(|bytes| {
                     bytes.reserve(apart.len());
-                    list.parts(apart).for_each(|part| bytes.extend_from_slice(part));
+                    there.parts(apart).for_each(|part| bytes.extend_from_slice(part));
                 });
             }
             element => self.push_element(element),

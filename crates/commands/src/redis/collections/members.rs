@@ -8,6 +8,8 @@
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
 
+use larder_store::{Collection, Element};
+
 use super::copied::Copied;
 
 /// Bytes that a member takes beside its text: its end and score, its mark, its hash, the next of its bucket, and a bucket.
@@ -31,6 +33,12 @@ pub(crate) struct Rows {
 impl Rows {
     pub fn push(&mut self, text: &[u8], score: f64) {
         self.texts.push(text);
+        self.scores.push(score);
+    }
+
+    /// The same of an element of a collection.
+    pub fn push_element_of(&mut self, there: &Collection<'_>, element: &Element<'_>, score: f64) {
+        self.texts.push_element_of(there, element);
         self.scores.push(score);
     }
 

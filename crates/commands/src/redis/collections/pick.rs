@@ -11,9 +11,10 @@ use larder_protocol::resp::Args;
 use larder_store::{Collection, Entry, Hint, Key, Type};
 
 use super::listing::{Form, Listed, Which};
-use super::{Call, Shown, read_as, symmetric};
-use crate::redis::call::is;
+use super::{Call, Shown, read_as, shown_bytes_max, symmetric};
+use crate::redis::call::{ELEMENT_BYTES, has_room, is};
 use crate::redis::fail::{Done, Fail};
+use crate::redis::reply::put_null;
 
 /// So many picks are looked for at once.
 pub(crate) const PICKS_DIRECT: usize = 1 << 10;
@@ -88,6 +89,22 @@ pub(crate) fn each_of_some<'r>(
     there.entries(0..len).filter(|_| drawing.takes(len)).for_each(|entry| visit(&entry));
 }
 
+/// The same of so many places that are no more than there are, in an order that says nothing.
+pub(crate) fn some_places(len: usize, count: usize, mut random: Random) -> Vec<usize> {
+    let mut places: Vec<usize> = few_places(len, count, random).into_iter().collect();
+    // Other numbers than those by which they were drawn.
+    random.0 = random.0.rotate_left(32) | 1;
+    for last in (1..places.len()).rev() {
+        places.swap(last, random.below(last + 1));
+    }
+    places
+}
+
+/// An entry of a collection at random.
+fn any_entry<'r>(there: &Collection<'r>, mut random: Random) -> Entry<'r> {
+    there.entry(random.below(there.len()))
+}
+
 /// So many different places of `len`, ascending. Floyd's: of the last places each is as likely as one of those before it,
 /// or takes the place of one that was taken.
 fn few_places(len: usize, count: usize, mut random: Random) -> BTreeSet<usize> {
@@ -101,6 +118,25 @@ fn few_places(len: usize, count: usize, mut random: Random) -> BTreeSet<usize> {
     taken
 }
 
+/// Replies the name of an entry at random, for which room is made.
+fn one_with_room(
+    call: &mut Call<'_, '_, '_>,
+    key: &Key<'_>,
+    kind: Type,
+    bytes: usize,
+    random: Random,
+) -> Done {
+    let measure = |there: &Collection<'_>| shown_bytes_max(&any_entry(there, random), (kind, Shown::Names));
+    call.reply_with_room(key, kind, bytes, measure, |out, resp3, there| {
+        match &there {
+            Some(there) => Shown::Names.put(out, resp3, (there, &any_entry(there, random))),
+            // It went to make room.
+            None => put_null(out, resp3),
+        }
+        Ok(())
+    })
+}
+
 /// HRANDFIELD, SRANDMEMBER, ZRANDMEMBER. `name`: the command's; `pairs`: how the word is called with which `Shown::Names`
 /// become pairs.
 pub(crate) fn random(
@@ -112,7 +148,7 @@ pub(crate) fn random(
     kind: Type,
     pairs: Option<(&str, Shown)>,
 ) -> Done {
-    let mut random = Random::new(call.shared.random());
+    let random = Random::new(call.shared.random());
     let Some(count) = args.at(0) else {
         return match read_as(call.cx, call.tally, key, hint, kind)? {
             Some(there) if there.is_due() => {
@@ -122,7 +158,11 @@ pub(crate) fn random(
                 self::random(call, name, key, hint, args, kind, pairs)
             }
             Some(there) => {
-                let entry = there.entry(random.below(there.len()));
+                let entry = any_entry(&there, random);
+                let bytes = shown_bytes_max(&entry, (kind, Shown::Names));
+                if bytes > ELEMENT_BYTES && !has_room(call.out, bytes) {
+                    return one_with_room(call, key, kind, bytes, random);
+                }
                 Shown::Names.put(call.out, false, (&there, &entry));
                 Ok(())
             }

@@ -3,15 +3,15 @@
 //! ```text
 //! all of a small set, or few ─▶ one step
 //! all of a large one         ─▶ copied as it is of one version, and removed with the last step (listing.rs)
-//! many                       ─▶ some │ some │ … ─▶ the reply, of as many as there were
+//! many, or long ones         ─▶ some │ some │ … ─▶ the reply, of as many as there were
 //! ```
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
-use larder_store::{Collection, Expect, Guard, Hint, Key, Type};
+use larder_store::{Collection, Entry, Expect, Guard, Hint, Key, Type};
 use smallvec::SmallVec;
 
 use super::listing::{Form, Listed, Which, send};
-use super::pick::{Random, each_of_some};
+use super::pick::{Random, each_of_some, some_places};
 use super::{Call, LOOK_NS, Shown, WRITE_NS, entry_bytes_max, is_large, peek_as};
 use crate::core::output::Output;
 use crate::redis::call::{has_room, integer};
@@ -23,6 +23,8 @@ use crate::redis::table::{self, Command};
 
 /// Members that are taken at a time.
 const POPS_AT_ONCE: usize = 256;
+/// Bytes of members behind which no more are taken in one moment where some may lie apart: with the last, 8 MiB.
+const POPPED_BYTES: usize = 4 << 20;
 /// What it takes to pick a member, measure it, reply it, and take it out.
 const POP_NS: u64 = 2 * LOOK_NS + WRITE_NS;
 
@@ -36,10 +38,10 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
     let Some(count) = args.at(0) else {
         return call.as_one_with_room([name], |call| {
             let key = call.key(name);
-            match take(&mut call.cx.guard, call.out, &key, 1, random, None)? {
+            match take(&mut call.cx.guard, call.out, &key, (1, usize::MAX), random, None)? {
                 Taken::Needs(bytes) => return Ok(Some(bytes)),
-                Taken::Members(0) => call.null()?,
-                Taken::Members(_) => {}
+                Taken::Members(0, _) => call.null()?,
+                Taken::Members(..) => {}
             }
             Ok(None)
         });
@@ -47,9 +49,15 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
     let count =
         integer(count).ok().and_then(|count| usize::try_from(count).ok()).ok_or(Fail::NOT_POSITIVE)?;
     let resp3 = call.client.resp3;
-    if count > POPS_AT_ONCE && !call.cx.guard.in_transaction() {
+    if !call.cx.guard.in_transaction() {
         let set = peek_as(&mut call.cx.guard, key, Type::Set)?;
-        let (len, large) = set.map_or((0, false), |set| (set.len(), is_large(&set)));
+        let (len, large, longest) =
+            set.map_or((0, false, 0), |set| (set.len(), is_large(&set), set.longest_apart()));
+        // As far as is known before any of them is looked at.
+        let may_be_long = longest.saturating_mul(count.min(len)) > 2 * POPPED_BYTES;
+        if count <= POPS_AT_ONCE && !may_be_long {
+            return pop_at_once(call, key, count, random);
+        }
         if large && count >= len {
             let (kind, shown, form) = (Type::Set, Shown::Names, Form::Set);
             return call.list(
@@ -70,11 +78,17 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
             return Ok(());
         }
     }
+    pop_at_once(call, key, count, random)
+}
+
+/// SPOP of so many in one step.
+fn pop_at_once(call: &mut Call<'_, '_, '_>, key: &Key<'_>, count: usize, random: Random) -> Done {
+    let (name, resp3) = (key.bytes(), call.client.resp3);
     call.as_one_with_room([name], |call| {
         let key = call.key(name);
-        match take(&mut call.cx.guard, call.out, &key, count, random, Some(resp3))? {
+        match take(&mut call.cx.guard, call.out, &key, (count, usize::MAX), random, Some(resp3))? {
             Taken::Needs(bytes) => return Ok(Some(bytes)),
-            Taken::Members(taken) => call.spend(taken as u64 * POP_NS),
+            Taken::Members(taken, _) => call.spend(taken as u64 * POP_NS),
         }
         Ok(None)
     })
@@ -82,27 +96,72 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
 
 /// What came of taking members.
 enum Taken {
-    /// So many were.
-    Members(usize),
+    /// So many were, whose replies have so many bytes, about.
+    Members(usize, usize),
     /// None was: so many bytes are needed for their replies.
     Needs(usize),
 }
 
-/// Takes members of a set at random, no more than `count`, and replies them; with `head` as a set of RESP3 or RESP2.
+/// Which members are taken.
+enum Picked {
+    /// So many at random.
+    Some(usize, Random),
+    /// Those at these places.
+    Places(Vec<usize>),
+}
+
+impl Picked {
+    /// So many at random, but none behind those that have so many bytes: of long ones few. In what order they are looked at says
+    /// nothing of them, so that each is as likely as any other.
+    fn of(set: &Collection<'_>, (count, bytes_max): (usize, usize), random: Random) -> Picked {
+        if set.longest_apart().saturating_mul(count) <= bytes_max {
+            return Picked::Some(count, random);
+        }
+        let (mut places, mut bytes) = (some_places(set.len(), count, random), 0);
+        let enough = places.iter().position(|place| {
+            bytes += set.entry(*place).name.len();
+            bytes >= bytes_max
+        });
+        places.truncate(enough.map_or(count, |last| last + 1));
+        Picked::Places(places)
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Picked::Some(count, _) => *count,
+            Picked::Places(places) => places.len(),
+        }
+    }
+
+    /// Calls `visit` with each, always in one order.
+    fn each<'r>(&self, set: &Collection<'r>, visit: &mut dyn FnMut(&Entry<'r>)) {
+        match self {
+            Picked::Some(count, random) => each_of_some(set, *count, *random, visit),
+            Picked::Places(places) => places.iter().for_each(|place| visit(&set.entry(*place))),
+        }
+    }
+}
+
+/// Takes members of a set at random, no more than `count`, and none behind those that have so many bytes, and replies them; with
+/// `head` as a set of RESP3 or RESP2.
 fn take(
     guard: &mut Guard<'_>,
     out: &mut Output,
     key: &Key<'_>,
-    count: usize,
+    (count, bytes_max): (usize, usize),
     random: Random,
     head: Option<bool>,
 ) -> Result<Taken, Fail> {
     let set = peek_as(guard, key, Type::Set)?;
     let there = set.as_ref().map_or(0, Collection::len);
-    let taken = count.min(there);
+    let picked = match &set {
+        Some(set) => Picked::of(set, (count.min(there), bytes_max), random),
+        None => Picked::Some(0, random),
+    };
+    let taken = picked.len();
     let mut bytes = 2 * HEAD_BYTES_MAX;
     if let Some(set) = &set {
-        each_of_some(set, taken, random, &mut |entry| bytes += entry_bytes_max(entry, Type::Set));
+        picked.each(set, &mut |entry| bytes += entry_bytes_max(entry, Type::Set));
     }
     if !has_room(out, bytes) {
         return Ok(Taken::Needs(bytes));
@@ -114,7 +173,7 @@ fn take(
     // Where their names end among the replies, in front of a line end, and how long they are.
     let mut names = SmallVec::<[(usize, usize); 8]>::new();
     if let Some(set) = &set {
-        each_of_some(set, taken, random, &mut |entry| {
+        picked.each(set, &mut |entry| {
             Shown::Names.put(out, false, (set, entry));
             if taken < there {
                 names.push((out.end() - 2, entry.name.len()));
@@ -128,7 +187,7 @@ fn take(
         _ => guard.remove_named(key, Type::Set, names).map(drop).map_err(Fail::from),
     };
     match done {
-        Ok(()) => Ok(Taken::Members(taken)),
+        Ok(()) => Ok(Taken::Members(taken, bytes)),
         Err(fail) => {
             out.rewind(mark);
             Err(fail)
@@ -152,20 +211,20 @@ struct Popping {
 }
 
 impl Popping {
-    /// Takes some; none if there are none left.
-    fn take_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<usize, Fail> {
+    /// Takes some; none if there are none left. With the bytes of their replies.
+    fn take_some(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(usize, usize), Fail> {
         let Popping { row, name, left, random, kept, .. } = self;
         let count = (*left).min(((call.step_ns() / POP_NS) as usize).clamp(1, POPS_AT_ONCE));
         loop {
             let key = name.key(call);
-            let mut taken = Taken::Members(0);
+            let mut taken = Taken::Members(0, 0);
+            let most = (count, POPPED_BYTES);
             call.tell_around_key(row, key.bytes(), |call| {
-                taken =
-                    call.as_one([key], |call| take(&mut call.cx.guard, kept, &key, count, *random, None))?;
+                taken = call.as_one([key], |call| take(&mut call.cx.guard, kept, &key, most, *random, None))?;
                 Ok(())
             })?;
             match taken {
-                Taken::Members(taken) => return Ok(taken),
+                Taken::Members(taken, bytes) => return Ok((taken, bytes)),
                 Taken::Needs(bytes) => call.make_room_in(kept, bytes)?,
             }
         }
@@ -175,13 +234,14 @@ impl Popping {
 impl Job for Popping {
     fn step(&mut self, call: &mut Call<'_, '_, '_>) -> Result<Step, Fail> {
         if self.left > 0 {
-            let taken = match self.take_some(call) {
+            let (taken, bytes) = match self.take_some(call) {
                 Ok(taken) => taken,
                 // It tells of those that are gone by then.
-                Err(_) if self.popped > 0 => 0,
+                Err(_) if self.popped > 0 => (0, 0),
                 Err(fail) => return Err(fail),
             };
             call.spend(taken.max(1) as u64 * POP_NS);
+            call.spend_on_bytes(bytes);
             self.random.below(2);
             self.popped += taken;
             self.left = if taken == 0 { 0 } else { self.left - taken };

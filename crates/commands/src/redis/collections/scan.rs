@@ -7,7 +7,8 @@ use larder_protocol::number::{U64_BYTES_MAX, write_u64};
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, DIGITS_MAX, Element, Entry, Hint, Key, Type};
 
-use super::{Call, ELEMENT_NS, LOOK_NS, Shown, shown_bytes_max, shown_places_bytes_max};
+use super::copied::run_of;
+use super::{Call, ELEMENT_NS, LOOK_NS, Shown, peek_as, shown_bytes_max, shown_places_bytes_max};
 use crate::core::glob::Pattern;
 use crate::core::output::Output;
 use crate::core::work::copying_ns;
@@ -34,6 +35,12 @@ const COUNT: usize = 10;
 pub(crate) const SCAN_NS: u64 = 400_000;
 /// What takes less is not spent.
 const FEW_NS: u64 = 2_000;
+/// A member that lies apart is not matched with a pattern for longer.
+pub(crate) const LONG_MATCH_NS: u64 = 6_000_000;
+
+/// A member is so long that it would be.
+const TOO_LONG_TO_MATCH: Fail =
+    Fail::of("ERR pattern takes too long for a member that is longer than 16384 bytes");
 
 impl<'a> Wanted<'a> {
     fn parse(call: &mut Call<'_, '_, '_>, kind: Type, mut args: Args<'a>) -> Result<Wanted<'a>, Fail> {
@@ -82,6 +89,7 @@ impl<'a> Wanted<'a> {
                 // Here the average says little.
                 let bytes = |range: &Range<usize>| self.bytes_max(collection, range.clone()) as u64;
                 long_ns += copying_ns(places[before..].iter().map(bytes).sum());
+                long_ns += self.long_names(collection, &places[before..]).0;
             }
             if cursor == 0 || count >= self.count || self.ns(collection, count) + long_ns >= SCAN_NS {
                 return (places, cursor);
@@ -90,16 +98,36 @@ impl<'a> Wanted<'a> {
     }
 
     /// It is replied.
-    fn wants(&self, entry: &Entry<'_>) -> bool {
-        let name = &mut [0; DIGITS_MAX];
-        self.pattern.as_ref().is_none_or(|pattern| pattern.matches(entry.name.text(name)))
+    fn wants(&self, there: &Collection<'_>, entry: &Entry<'_>) -> bool {
+        let Some(pattern) = &self.pattern else { return true };
+        pattern.matches(run_of(there, &entry.name, &mut [0; DIGITS_MAX], &mut Vec::new()))
     }
 
-    /// Bytes of a reply of the fields at these places, at most; long values are there only if they are replied.
+    /// What it takes to match members at these places that lie apart, each of which is copied for that; and whether one of them
+    /// would take too long.
+    fn long_names(&self, there: &Collection<'_>, places: &[Range<usize>]) -> (u64, bool) {
+        let (mut ns, mut too_long) = (0, false);
+        let Some(pattern) = &self.pattern else { return (ns, too_long) };
+        if there.kind() != Type::Set || there.longest_apart() == 0 {
+            return (ns, too_long);
+        }
+        for entry in places.iter().flat_map(|range| there.entries(range.clone())) {
+            if let Element::Apart(apart) = entry.name {
+                let bytes = apart.len() as u64;
+                let matching_ns = pattern.weight().long_ns(bytes);
+                too_long |= matching_ns > LONG_MATCH_NS;
+                ns += copying_ns(bytes) + matching_ns;
+            }
+        }
+        (ns, too_long)
+    }
+
+    /// Bytes of a reply of the entries at these places, at most; long values are there only if they are replied. For a long member
+    /// there is room in any case: it is matched once.
     fn bytes_max(&self, hash: &Collection<'_>, range: Range<usize>) -> usize {
         let entries = hash.entries(range).filter(|entry| {
             let is_long = matches!(entry.value, Element::Apart(_));
-            !is_long || self.wants(entry)
+            !is_long || self.wants(hash, entry)
         });
         entries.map(|entry| shown_bytes_max(&entry, (hash.kind(), self.shown))).sum()
     }
@@ -124,10 +152,15 @@ impl<'a> Wanted<'a> {
 
     /// Replies elements of these places, and where to go on.
     fn put(&self, out: &mut Output, collection: &Collection<'_>, (places, next): (Vec<Range<usize>>, u64)) {
-        let entries = || {
-            let entries = places.iter().flat_map(|range| collection.entries(range.clone()));
-            entries.filter(|entry| self.wants(entry))
+        let all = || places.iter().flat_map(|range| collection.entries(range.clone()));
+        // Where some may be long each is matched once.
+        let matched: Option<Vec<bool>> = (self.pattern.is_some() && collection.longest_apart() > 0)
+            .then(|| all().map(|entry| self.wants(collection, &entry)).collect());
+        let wants = |(i, entry): &(usize, Entry<'_>)| match &matched {
+            Some(matched) => matched[*i],
+            None => self.wants(collection, entry),
         };
+        let entries = || all().enumerate().filter(wants).map(|(_, entry)| entry);
         let each = if self.shown == Shown::Names { 1 } else { 2 };
         put_array(out, 2);
         let mut room = [0; U64_BYTES_MAX];
@@ -140,7 +173,7 @@ impl<'a> Wanted<'a> {
 }
 
 /// How often a name is compared with a pattern: where it is counted and where it is replied; and beside long values in front of
-/// that three times more, where room is made for those alone that are replied.
+/// that three times more, where room is made for those alone that are replied. A member that lies apart is once.
 pub(crate) const fn names_matched(has_long: bool) -> u64 {
     if has_long { 5 } else { 2 }
 }
@@ -157,6 +190,11 @@ pub(crate) fn scan(
     let cursor = cursor(next(&mut args)?)?;
     // Where there is nothing the options say nothing.
     let (wanted, mut ns, mut due) = (Wanted::parse(call, kind, args), 0, false);
+    let matches = kind == Type::Set && wanted.as_ref().is_ok_and(|wanted| wanted.pattern.is_some());
+    let set = if matches { peek_as(&mut call.cx.guard, key, kind).unwrap_or(None) } else { None };
+    // A long member is copied to be matched.
+    let longest = set.map_or(0, |set| set.longest_apart());
+    let copied = if longest > 0 { Some(Heap::take(call, longest)?) } else { None };
     let free = free_room(call.out);
     let measure = |collection: &Collection<'_>| {
         let Ok(wanted) = &wanted else { return 0 };
@@ -185,10 +223,15 @@ pub(crate) fn scan(
             return Ok(());
         }
         let (places, next) = wanted.places(&collection, cursor);
-        ns = wanted.ns(&collection, places.iter().map(Range::len).sum()) + wanted.read_ns();
+        let (long_ns, too_long) = wanted.long_names(&collection, &places);
+        if too_long {
+            return Err(TOO_LONG_TO_MATCH);
+        }
+        ns = long_ns + wanted.ns(&collection, places.iter().map(Range::len).sum()) + wanted.read_ns();
         wanted.put(out, &collection, (places, next));
         Ok(())
     })?;
+    drop(copied);
     if due {
         // Only fields of hashes are.
         return if call.take_due("hscan", key, words)? { Ok(()) } else { scan(call, key, hint, words, kind) };

@@ -38,6 +38,7 @@ pub(crate) const ROWS: &[Command] = &[
         "All members.",
     ),
     Command::of_collection("sismember", 3, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
+        call.spend_on_bytes(args.encoded().len());
         let is = look(call, key, hint, Type::Set, |set| set.has(args.at(0).unwrap_or_default()))?;
         call.integer(i64::from(is.unwrap_or(false)))
     })
@@ -157,6 +158,8 @@ fn members(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, args: Ar
 fn go(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
     let (from, to, member) = (next(&mut args)?, next(&mut args)?, next(&mut args)?);
     let (from, to) = (call.key(from), call.key(to));
+    // It is looked for, put in, looked for again and taken out.
+    call.spend_on_bytes(2 * member.len());
     let member = std::iter::once(member);
     let moved = call.as_one([from, to], |call| {
         let guard = &mut call.cx.guard;

@@ -37,14 +37,14 @@ pub(crate) const PUSHES_AT_ONCE: usize = 4 << 10;
 /// … and bytes of them, about, of a command that has more in all than are one moment: some 0.5 ms.
 const PUSHED_BYTES: usize = 256 << 10;
 const PUSHED_BYTES_MAX: usize = MOMENT_BYTES as usize;
-/// Bytes of fields that are set or told in one moment, at most, of a command that has more in all: as many as 512 of the longest
-/// have that lie in leaves, some 4 ms.
+/// Bytes of fields that are set or told in one moment, and of members that are put in, taken out or asked for, at most, of a
+/// command that has more in all: as many as 512 of the longest have that lie in leaves, some 4 ms.
 pub(super) const SET_BYTES_MAX: usize = 8 << 20;
 /// Bytes of values that may be given back in one moment, at most: 4,096 parts, some 0.5 ms.
 const DROPPED_BYTES_MAX: usize = 64 << 20;
 /// What it takes to come to a leaf that has something due.
 pub(crate) const DUE_LEAF_NS: u64 = 100;
-/// Fields that are set or told in one moment, however long their values are.
+/// Fields that are set or told in one moment, however long their values are, and members, however long they are.
 pub(super) const FIELDS_FEW: usize = 2;
 /// What it takes to put an element to an end of a list, beside others.
 pub(crate) const PUSH_NS: u64 = 100;
@@ -171,6 +171,15 @@ fn fit(sizes: impl Iterator<Item = usize>, bytes_max: usize) -> usize {
     beyond.unwrap_or(WRITES_AT_ONCE)
 }
 
+/// How many members of a set are put in or taken out in one moment, at most, from the first of these words on; or, of up to
+/// `most`, asked for.
+fn members_at_once(words: Args<'_>, most: usize) -> usize {
+    match words.encoded().len() {
+        few if few <= SET_BYTES_MAX => most,
+        _ => fit(words.map(<[u8]>::len), SET_BYTES_MAX).clamp(FIELDS_FEW, most),
+    }
+}
+
 /// How many of `count` fields of a hash, from the first on, have values of no more bytes together: where none can be longer
 /// they are not looked at. [`WRITES_AT_ONCE`] at most.
 pub(super) fn values_at_once<'p>(
@@ -238,9 +247,8 @@ impl Call<'_, '_, '_> {
         match write {
             Write::Set => self.sets_at_once(key, words),
             Write::Drop => self.drops_at_once(key, words, words.len()),
-            Write::Add | Write::Score(..) | Write::Place(..) | Write::Remove(_) | Write::Push { .. } => {
-                write.moment().0
-            }
+            Write::Add | Write::Remove(Type::Set) => members_at_once(words, write.moment().0),
+            Write::Score(..) | Write::Place(..) | Write::Remove(_) | Write::Push { .. } => write.moment().0,
         }
     }
 
@@ -478,11 +486,17 @@ impl Call<'_, '_, '_> {
     /// Answers some words, as they are at one moment, and takes them out: one at least.
     fn answer_words(&mut self, key: &Key<'_>, words: &mut Args<'_>, ask: Ask, piece: Piece) -> Done {
         let looks = (self.step_ns() / LOOK_NS) as usize;
-        let (most, mut bytes_max) = match piece {
+        let (mut most, mut bytes_max) = match piece {
             Piece::Whole => (usize::MAX, usize::MAX),
             Piece::First { .. } => (LOOKS_AT_ONCE, MOMENT_BYTES.min(self.reply_bytes_max()) as usize),
             Piece::Later => (looks.clamp(FEW_ELEMENTS, LOOKS_AT_ONCE), PIECE_BYTES),
         };
+        let is_members = ask == Ask::IsThere;
+        if is_members && !matches!(piece, Piece::Whole) {
+            // Long ones are compared with what is as long.
+            most = members_at_once(*words, most);
+        }
+        let words_bytes = words.encoded().len();
         let mut refused = false;
         loop {
             let (resp3, now) = (self.client.resp3, self.cx.now());
@@ -505,6 +519,9 @@ impl Call<'_, '_, '_> {
                 let written = self.out.own_bytes().saturating_sub(before);
                 self.spend_on_looks(count);
                 self.spend_on_bytes(written as usize);
+                if is_members {
+                    self.spend_on_bytes(words_bytes - words.encoded().len());
+                }
                 return Ok(());
             }
             if let Err(fail) = self.make_room(bytes) {

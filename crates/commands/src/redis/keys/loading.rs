@@ -38,7 +38,7 @@ use crate::redis::strings::rewrite::Heap;
 
 /// No field expires later.
 const TIME_MAX: u64 = (1 << 48) - 1;
-/// No element has more bytes, but one of a list: what is longer goes into that by itself.
+/// No element has more bytes, but one of a list, a member of a set or a value: what is longer goes in by itself.
 const ELEMENT_BYTES_MAX: usize = 16 << 10;
 /// Bytes of entries that are put in at a time, but for the last.
 const BYTES_AT_ONCE: usize = 16 << 10;
@@ -247,7 +247,7 @@ impl Node {
 /// The longest element that a payload of so many bytes, unpacked, may come to.
 pub(crate) fn longest(payload: &[u8], bytes: u64) -> u64 {
     match payload.first().map(|kind| form_of(*kind)) {
-        Some(Ok((Type::List | Type::Hash, ..))) => bytes,
+        Some(Ok((Type::List | Type::Set | Type::Hash, ..))) => bytes,
         Some(_) | None => bytes.min(ELEMENT_BYTES_MAX as u64),
     }
 }
@@ -261,7 +261,7 @@ struct Reading {
     cursor: Option<Cursor>,
 }
 
-/// An element of a list or a value that is too long to be put in with others, which is being read.
+/// An element of a list, a member of a set or a value that is too long to be put in with others, which is being read.
 #[derive(Debug)]
 struct Whole {
     node: Node,
@@ -542,7 +542,9 @@ impl Loading {
             },
         };
         match packing {
-            None if self.kind == Type::List => self.read_element(call, &mut reader, body)?,
+            None if matches!(self.kind, Type::List | Type::Set) => {
+                self.read_element(call, &mut reader, body)?;
+            }
             None if self.kind == Type::Hash => self.read_field(call, &mut reader, body)?,
             None => self.read_plain(&mut reader)?,
             Some(packing) => {
@@ -560,7 +562,7 @@ impl Loading {
         Ok(false)
     }
 
-    /// Reads an element of a list that is kept as it is.
+    /// Reads an element of a list or a member of a set that is kept as it is.
     fn read_element(
         &mut self,
         call: &mut Call<'_, '_, '_>,
@@ -650,7 +652,8 @@ impl Loading {
     /// Unpacks some of the string that is being read, or reads an entry of it.
     fn read_packed(&mut self, call: &mut Call<'_, '_, '_>, body: &[u8], ns: &mut u64) -> Result<(), Fail> {
         let most = call.cx.guard.store().element_bytes_max();
-        let bytes_max = if self.kind == Type::List { most } else { ELEMENT_BYTES_MAX };
+        let may_be_long = matches!(self.kind, Type::List | Type::Set);
+        let bytes_max = if may_be_long { most } else { ELEMENT_BYTES_MAX };
         let Some(Reading { node, packing, cursor }) = &mut self.reading else { return Ok(()) };
         let Some(cursor) = cursor else {
             if !node.unpack(body, ns)? {

@@ -133,7 +133,7 @@ struct Size {
     elements: u64,
     /// Of those that are there now so many are left, at least.
     least: u64,
-    /// Bytes of the longest one that is added, or of the longest of a list or a hash, if that is longer than a leaf.
+    /// Bytes of the longest one that is added, or of the longest of a list, a set or a hash, if that is longer than a leaf.
     longest: u64,
     /// Of a hash: bytes of the longest value that commands before may have given any of its fields, whatever these have now.
     given: u64,

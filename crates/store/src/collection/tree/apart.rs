@@ -1,5 +1,5 @@
-//! Elements of a list that are too long for a leaf: they lie *apart*, in leaves of their own. So do values of fields
-//! (`strings.rs`).
+//! Elements of a list that are too long for a leaf: they lie *apart*, in leaves of their own. So do members of sets and values of
+//! fields (`strings.rs`).
 //!
 //! ```text
 //! … leaf │ its own leaf: bytes, label │ part │ part │ … │ part │ leaf …
@@ -375,24 +375,27 @@ impl<'g> Tree<'g> {
         path
     }
 
-    fn parts(&self, apart: &LongText<'_>) -> Parts<'g> {
+    pub(super) fn parts(&self, apart: &LongText<'_>) -> Parts<'g> {
         Parts { tree: *self, path: self.path_to(apart.label()), left: apart.len() }
     }
 
     /// An element of it is this string.
     pub(super) fn is(&self, element: &Element<'_>, wanted: &Element<'_>) -> bool {
         match (element, wanted) {
-            (Element::Apart(apart), Element::Text(text)) => {
-                let mut rest = text.bytes();
-                apart.len() == rest.len()
-                    && self.parts(apart).all(|part| {
-                        let same = rest.starts_with(part);
-                        rest = &rest[part.len().min(rest.len())..];
-                        same
-                    })
-            }
+            (Element::Apart(apart), Element::Text(text)) => self.is_text(apart, text.bytes()),
             _ => element == wanted,
         }
+    }
+
+    /// What lies apart is this string: it is compared where it lies.
+    pub(super) fn is_text(&self, apart: &LongText<'_>, text: &[u8]) -> bool {
+        let mut rest = text;
+        apart.len() == rest.len()
+            && self.parts(apart).all(|part| {
+                let same = rest.starts_with(part);
+                rest = &rest[part.len().min(rest.len())..];
+                same
+            })
     }
 }
 
@@ -426,8 +429,8 @@ impl<'g> Collection<'g> {
         self.tree().expect("nothing lies apart beside one leaf").parts(apart)
     }
 
-    /// Bytes that an element of this list, or a value of this hash, which lies apart has, at most: the longest of those that
-    /// there were since there was none, and for a hash no more than all has. 0 if none does.
+    /// Bytes that an element of this list, a member of this set or a value of this hash which lies apart has, at most: the longest
+    /// of those that there were since there was none, and but for a list no more than all has. 0 if none does.
     pub fn longest_apart(&self) -> usize {
         match self.tree() {
             Some(tree) if tree.kind == Type::List => Count(tree.apart).longest(),
@@ -455,7 +458,7 @@ impl<'g> Collection<'g> {
 }
 
 impl Store {
-    /// Bytes that an element of a list or a value of a field may have.
+    /// Bytes that an element of a list, a member of a set or a value of a field may have.
     pub fn element_bytes_max(&self) -> usize {
         (self.memory_bytes() / 2).min(ELEMENT_BYTES_MAX) as usize
     }

@@ -20,8 +20,7 @@
 //! [`Edit::beside`] it.
 
 use super::super::Lasting;
-use super::super::build::lies_apart;
-use super::super::build::{Builder, Full, NewEntry};
+use super::super::build::{Builder, Full, MEMBER_BYTES_MAX, NewEntry, lies_apart};
 use super::super::change::Declined;
 use super::super::leaf::Leaf;
 use super::super::times::{NEVER, word_of as word_of_time};
@@ -29,15 +28,15 @@ use super::fell::CHUNK_NS;
 use super::labels::prefetch_labels;
 use super::members::MembersBuilder;
 use super::places::{Growth, PartEnd};
-use super::strings::{apart_units, behind_parts};
+use super::strings::{apart_units, behind_parts, long_text};
 use super::timed::{children_of, put_time, says_time, soonest_below};
 use super::{
     BEGUN, CHILDREN_MAX, ELEMENTS_MAX, HEIGHT_MAX, INNER_BYTES, Inner, LEAF_BYTES, NODE_BYTES, Path,
-    ROOT_BYTES, Root, TIMES, elements_of, header_of, key_by, leaf_at, location_of, moves_of, node_word,
-    settled_at, word,
+    ROOT_BYTES, Root, TIMES, elements_of, header_of, key_by, key_of_name, leaf_at, location_of, moves_of,
+    node_word, settled_at, word,
 };
 use crate::class::{CHUNK_BYTES_MAX, ClassId};
-use crate::collection::{DIGITS_MAX, Element, Type};
+use crate::collection::Type;
 use crate::item::{Header, RawItem, Shape};
 use crate::read::{Find, seen};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -389,6 +388,28 @@ impl Edit {
         unsafe { leaf_at(&store.arena, path.leaf) }
     }
 
+    /// As [`super::Tree::may_have`].
+    #[inline]
+    fn may_have(&self, name: &[u8]) -> bool {
+        name.len() <= MEMBER_BYTES_MAX || self.apart > 0
+    }
+
+    /// Where a field or a member with this hash is in its leaf, if it is there at this time.
+    #[inline]
+    fn find_in(
+        &self,
+        store: &Store,
+        leaf: &Leaf<'_>,
+        (name, hash): (&[u8], u64),
+        now: Millis,
+    ) -> Option<usize> {
+        if name.len() <= MEMBER_BYTES_MAX {
+            leaf.find_live(name, hash as u8, now)
+        } else {
+            self.tree(store, leaf.kind()).find_long(leaf, (name, hash))
+        }
+    }
+
     /// Calls `read` with the leaf and place of an element, if it is there at this time.
     pub(in crate::collection) fn with<R>(
         &self,
@@ -396,13 +417,18 @@ impl Edit {
         (name, now): (&[u8], Millis),
         read: impl FnOnce(&Leaf<'_>, usize) -> R,
     ) -> Option<R> {
+        if !self.may_have(name) {
+            return None;
+        }
         let hash = store.member_hash(name);
         let path = self.path(store, key_by(hash));
         let leaf = self.leaf(store, &path);
-        leaf.find_live(name, hash as u8, settled_at(now, self.settled)).map(|i| read(&leaf, i))
+        let now = settled_at(now, self.settled);
+        self.find_in(store, &leaf, (name, hash), now).map(|i| read(&leaf, i))
     }
 
-    /// Gives a field a value, or puts a member in; whether it is new. Fields of the same leaf whose time has passed go.
+    /// Gives a field a value, or puts a member in; whether it is new: nothing is done with a member that is there. Fields of the
+    /// same leaf whose time has passed go.
     pub(in crate::collection) fn put(
         &mut self,
         hand: &mut Hand<'_>,
@@ -412,18 +438,23 @@ impl Edit {
     ) -> Result<bool, Declined> {
         let hash = hand.store.member_hash(name);
         if self.height == 0 {
-            return self.put_first(hand, kind, (name, value), lasting);
+            return self.put_first(hand, (kind, hash), (name, value), lasting);
         }
         let mut path = self.path(hand.store, key_by(hash));
+        if kind == Type::Set {
+            let leaf = self.leaf(hand.store, &path);
+            if self.find_in(hand.store, &leaf, (name, hash), hand.local.now).is_some() {
+                return Ok(false);
+            }
+        }
         let mut builder = std::mem::take(&mut self.builder);
         self.load_live(hand, &path, &mut builder);
         let end = builder.leaf().len();
-        let there = builder.leaf().find(name, hash as u8);
+        let there = if kind == Type::Set { None } else { builder.leaf().find(name, hash as u8) };
         if let Some(i) = there {
             self.loosen(&builder, i);
         }
         let built = match there {
-            Some(_) if kind == Type::Set => Ok(None),
             Some(i) => builder.set_value(i, name.len(), value).map(|()| None),
             None => builder.insert(end, NewEntry { tag: hash as u8, name, value, score: 0.0 }).map(|()| None),
         };
@@ -444,7 +475,10 @@ impl Edit {
                 self.elements += u64::from(new);
                 self.settle(hand, &mut path)
                     .and_then(|()| self.store_leaf(hand, &path, &mut builder))
-                    .and_then(|()| label.map_or(Ok(()), |label| self.put_parts(hand, label, value)))
+                    .and_then(|()| match label {
+                        Some(label) => self.put_parts(hand, (kind, label), long_text(kind, name, value)),
+                        None => Ok(()),
+                    })
             }
         };
         self.builder = builder;
@@ -453,15 +487,21 @@ impl Edit {
 
     /// Takes an element out; whether it was there.
     pub(in crate::collection) fn take(&mut self, hand: &mut Hand<'_>, name: &[u8]) -> Result<bool, Declined> {
+        if !self.may_have(name) {
+            return Ok(false);
+        }
         let hash = hand.store.member_hash(name);
         let mut path = self.path(hand.store, key_by(hash));
         let leaf = self.leaf(hand.store, &path);
-        if leaf.find_live(name, hash as u8, self.now(hand.local)).is_none() {
+        let there = self.find_in(hand.store, &leaf, (name, hash), self.now(hand.local));
+        if there.is_none() {
             return Ok(false);
         }
         let mut builder = std::mem::take(&mut self.builder);
         self.load_live(hand, &path, &mut builder);
-        let there = builder.leaf().find(name, hash as u8);
+        // Where fields have gone meanwhile it is somewhere else.
+        let is_whole = builder.leaf().len() == leaf.len();
+        let there = if is_whole { there } else { builder.leaf().find(name, hash as u8) };
         let i = there.expect("it was found, and its time has not passed");
         self.loosen(&builder, i);
         builder.remove(i..i + 1);
@@ -547,8 +587,7 @@ impl Edit {
         let mut at = 0;
         for i in 0..leaf.len() {
             let (entry, bytes) = leaf.entry_at(i, at);
-            let key = key_by(hand.store.member_hash(entry.name.text(&mut [0; DIGITS_MAX])));
-            let has_parts = matches!(entry.value, Element::Apart(_));
+            let (key, has_parts) = (key_of_name(hand.store, &entry.name), entry.apart().is_some());
             cuts.push(Cut { key, i: i as u32, at: at as u32, bytes: bytes as u32, has_parts });
             at += bytes;
         }

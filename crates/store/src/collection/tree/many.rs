@@ -221,11 +221,14 @@ impl Edit {
         asks: bool,
     ) -> Result<(), Declined> {
         let now = hand.local.now;
-        if asks && self.elements > 0 && self.with(hand.store, (made.name, now), |_, _| ()).is_some() {
+        // Nothing is done with a member that is there.
+        let asks_first = asks && kind != Type::Set && self.elements > 0;
+        if asks_first && self.with(hand.store, (made.name, now), |_, _| ()).is_some() {
             return Err(Declined::Twice);
         }
         let lasting = if made.expires_at == 0 { Lasting::Never } else { Lasting::Until(made.expires_at) };
-        self.put(hand, kind, (made.name, made.value), lasting).map(drop)
+        let new = self.put(hand, kind, (made.name, made.value), lasting)?;
+        if asks && !new { Err(Declined::Twice) } else { Ok(()) }
     }
 
     /// Puts members behind all others into the scores tree.

@@ -14,7 +14,7 @@
 use super::members::{ALIKE_MAX, Members, key_of};
 use super::ranked::child_with;
 use super::rows::child_with_row;
-use super::{Inner, Root, Tree, header_of, key_by, leaf_at, location_of, node_word, word};
+use super::{Inner, Root, Tree, header_of, key_of_name, leaf_at, location_of, node_word, word};
 use crate::Store;
 use crate::arena::Arena;
 use crate::collection::stream::rows::{Rows, first_key};
@@ -314,7 +314,7 @@ impl Store {
                     // The order of a list is that of its leaves.
                     Type::List | Type::Stream => break,
                     Type::SortedSet => leaf.word(i),
-                    Type::Hash | Type::Set => key_by(self.member_hash(entry.name.text(&mut [0; DIGITS_MAX]))),
+                    Type::Hash | Type::Set => key_of_name(self, &entry.name),
                 };
                 assert!(within(order), "an element in another leaf than its order says");
             }

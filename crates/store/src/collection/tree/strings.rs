@@ -1,30 +1,35 @@
-//! Values of fields that are too long for a leaf: they lie *apart*, in leaves of a hash's tree that have no fields.
+//! Values of fields and members of sets that are too long for a leaf: they lie *apart*, in leaves of the tree that have no
+//! entries.
 //!
 //! ```text
-//! key     63 … 16 order of a name │ 15 … 0 number of a part; 0 of a leaf with fields
+//! key     63 … 16 order of a name │ 15 … 0 number of a part; 0 of a leaf with entries
 //!
-//! … leaf │ leaf: …, field of order o: bytes, label o.0 │ part o.1 │ part o.2 │ … │ leaf …
+//! … leaf │ leaf: …, field of order o: bytes, label o.0 │ part o.1 │ part o.2 │ … │ leaf …        or member of order o
 //! ```
 //!
-//! All of them are leaves of the tree, which are moved, copied, counted and taken apart as others are. What is different:
+//! All of them are leaves of the tree, which are moved, copied, counted and taken apart as others are. What is different, said of
+//! fields, and so of members:
 //!
 //! 1. A leaf with a field whose value lies apart has no field behind the order of that one: its parts are next to the leaf. So
 //!    one that is put in cuts the leaf there, and all other fields of the leaf may be short ones.
 //! 2. What a field says of its value is how long it is, and the *label*: the key before that of the first part. Where
-//!    several fields have one order, parts of each are numbered behind each other. No key changes, and no label.
+//!    several fields have one order, parts of each are numbered behind each other. No key changes, and no label. A member says the
+//!    same of itself: so its order is known without a look at its parts.
 //! 3. A field whose order is behind the parts and before the next leaf belongs to no leaf. The way to it ends at a part,
 //!    where nothing is found; the first such field that is put in gets a leaf behind the parts.
 //! 4. Parts go before the leaf that named them is made anew, and come after it. No key of theirs is left above the leaves then.
+//! 5. A member is found by its order, its tag and its length; of what has these the parts are compared with it where they lie.
 
-use super::super::build::{Builder, FIELD_BYTES_MAX, NewEntry, fits_alone, lies_apart};
+use super::super::build::{Builder, FIELD_BYTES_MAX, MEMBER_BYTES_MAX, NewEntry, fits_alone, lies_apart};
 use super::super::change::Declined;
 use super::super::element::LongText;
 use super::super::leaf::Leaf;
 use super::apart::{ELEMENT_BYTES_MAX, PART_BYTES};
-use super::{Edit, Growth, Hand, ORDER_SHIFT, Path, Root, Tree, key_by, location_of, node_word};
+use super::{Edit, Growth, Hand, ORDER_SHIFT, Path, Root, Tree, key_by, key_of_name, location_of, node_word};
 use crate::Store;
-use crate::collection::{DIGITS_MAX, Element, Entry, Lasting, Type};
+use crate::collection::{Element, Entry, Lasting, Type};
 use crate::sync::atomic::Ordering;
+use std::collections::HashSet;
 
 /// Parts of strings of one order, at most.
 pub(super) const PARTS_MAX: u64 = (1 << ORDER_SHIFT) - 1;
@@ -43,6 +48,11 @@ pub(super) fn apart_units(longest: u64, bytes: u64) -> u16 {
 pub(super) fn behind_parts(key: u64) -> u64 {
     // No order is behind the last one, so that nothing is put behind its parts.
     (key | PARTS_MAX).wrapping_add(1)
+}
+
+/// What lies apart of an entry of a hash or a set, where something does: its value, or its name.
+pub(super) fn long_text<'p>(kind: Type, name: &'p [u8], value: &'p [u8]) -> &'p [u8] {
+    if kind == Type::Set { name } else { value }
 }
 
 /// Parts of a string.
@@ -73,7 +83,7 @@ impl Edit {
     }
 
     fn note_loose(&mut self, entry: &Entry<'_>) {
-        if let Element::Apart(apart) = entry.value {
+        if let Some(apart) = entry.apart() {
             self.loose.push((apart.label(), apart.len()));
         }
     }
@@ -117,8 +127,8 @@ impl Edit {
         Ok(())
     }
 
-    /// Has the leaf that is built name a value that lies apart, of the field that is `there` or of a new one at the end. Its
-    /// label.
+    /// Has the leaf that is built name a value that lies apart, of the field that is `there` or of a new one at the end, or a new
+    /// member that does. Its label.
     #[cold]
     pub(super) fn put_reference(
         &mut self,
@@ -127,56 +137,66 @@ impl Edit {
         (there, hash): (Option<usize>, u64),
         (name, value): (&[u8], &[u8]),
     ) -> Result<u64, Declined> {
-        if value.len() > hand.store.element_bytes_max() {
+        let (kind, end) = (builder.kind(), builder.leaf().len());
+        let bytes = long_text(kind, name, value).len();
+        if bytes > hand.store.element_bytes_max() {
             return Err(Declined::TooLarge);
         }
-        let i = match there {
-            Some(i) => {
-                // Its labels are free again.
-                builder.set_value(i, name.len(), b"")?;
-                i
-            }
-            None => {
-                let end = builder.leaf().len();
-                builder.insert(end, NewEntry { tag: hash as u8, name, value: b"", score: 0.0 })?;
-                end
-            }
-        };
-        let label = free_label(&builder.leaf(), key_by(hash), value.len()).ok_or(Declined::TooLarge)?;
-        builder.set_value_apart(i, &LongText::packed(value.len(), label))?;
-        self.apart = self.apart.max(value.len() as u64);
+        match there {
+            // Its labels are free again.
+            Some(i) => builder.set_value(i, name.len(), b"")?,
+            None if kind == Type::Set => {}
+            None => builder.insert(end, NewEntry { tag: hash as u8, name, value: b"", score: 0.0 })?,
+        }
+        let label = free_label(&builder.leaf(), key_by(hash), bytes).ok_or(Declined::TooLarge)?;
+        let packed = LongText::packed(bytes, label);
+        if kind == Type::Set {
+            builder.push_apart(hash as u8, &packed)?;
+        } else {
+            builder.set_value_apart(there.unwrap_or(end), &packed)?;
+        }
+        self.apart = self.apart.max(bytes as u64);
         Ok(label)
     }
 
     /// Makes the parts of a string, behind the leaf that its label leads to.
     #[cold]
-    pub(super) fn put_parts(&mut self, hand: &mut Hand<'_>, label: u64, text: &[u8]) -> Result<(), Declined> {
+    pub(super) fn put_parts(
+        &mut self,
+        hand: &mut Hand<'_>,
+        (kind, label): (Type, u64),
+        text: &[u8],
+    ) -> Result<(), Declined> {
         let path = self.path(hand.store, label);
         let depth = self.height - 1;
         let behind = path.steps[depth].1 + 1;
         debug_assert!(self.news.is_empty());
-        self.write_parts(hand, label, text)?;
+        self.write_parts(hand, (kind, label), text)?;
         self.growth = Growth::Within;
         self.climb(hand, &path, depth, behind..behind)
     }
 
-    fn write_parts(&mut self, hand: &mut Hand<'_>, label: u64, text: &[u8]) -> Result<(), Declined> {
+    fn write_parts(
+        &mut self,
+        hand: &mut Hand<'_>,
+        (kind, label): (Type, u64),
+        text: &[u8],
+    ) -> Result<(), Declined> {
         let keys = label + 1..;
         keys.zip(text.chunks(PART_BYTES))
-            .try_for_each(|(key, part)| self.write_part(hand, (Type::Hash, key), 0, [part, &[]]))
+            .try_for_each(|(key, part)| self.write_part(hand, (kind, key), 0, [part, &[]]))
     }
 
-    /// Puts the first field into a tree that has none.
+    /// Puts the first field or member, which has this hash, into a tree that has none.
     #[cold]
     pub(super) fn put_first(
         &mut self,
         hand: &mut Hand<'_>,
-        kind: Type,
+        (kind, hash): (Type, u64),
         (name, value): (&[u8], &[u8]),
         lasting: Lasting,
     ) -> Result<bool, Declined> {
         debug_assert!(self.elements == 0 && self.news.is_empty());
-        let hash = hand.store.member_hash(name);
         let mut builder = std::mem::take(&mut self.builder);
         builder.start(kind);
         let label = if lies_apart(kind, name, value) {
@@ -192,7 +212,9 @@ impl Edit {
             self.elements = 1;
             self.unmarked = true;
             self.write_leaf(hand, &builder, 0)?;
-            label.map_or(Ok(()), |label| self.write_parts(hand, label, value))?;
+            if let Some(label) = label {
+                self.write_parts(hand, (kind, label), long_text(kind, name, value))?;
+            }
             self.write_top(hand, 1)
         });
         self.builder = builder;
@@ -201,16 +223,13 @@ impl Edit {
 }
 
 /// The first label behind which there are numbers for the parts of a string of so many bytes, of an order whose first key is
-/// `key`, and all of whose fields are in a leaf.
+/// `key`, and all of whose fields or members are in a leaf.
 pub(super) fn free_label(leaf: &Leaf<'_>, key: u64, bytes: usize) -> Option<u64> {
     let mut taken: Vec<(u64, u64)> = leaf
         .entries(0..leaf.len())
-        .filter_map(|entry| match entry.value {
-            Element::Apart(apart) if key_by(apart.label()) == key => {
-                Some((apart.label(), parts_of(apart.len()) as u64))
-            }
-            _ => None,
-        })
+        .filter_map(|entry| entry.apart())
+        .filter(|apart| key_by(apart.label()) == key)
+        .map(|apart| (apart.label(), parts_of(apart.len()) as u64))
         .collect();
     taken.sort_unstable();
     let parts = parts_of(bytes) as u64;
@@ -229,12 +248,14 @@ impl Store {
     pub fn element_fits(&self, kind: Type, name: &[u8], value: &[u8]) -> bool {
         match kind {
             Type::List => name.len() <= self.element_bytes_max(),
-            Type::Hash if lies_apart(kind, name, value) => value.len() <= self.element_bytes_max(),
+            Type::Hash | Type::Set if lies_apart(kind, name, value) => {
+                long_text(kind, name, value).len() <= self.element_bytes_max()
+            }
             Type::Hash | Type::Set | Type::SortedSet | Type::Stream => fits_alone(kind, name, value),
         }
     }
 
-    /// Checks that behind each leaf are all parts of what lies apart of its fields, and no others anywhere.
+    /// Checks that behind each leaf are all parts of what lies apart of its entries, and no others anywhere.
     ///
     /// # Panics
     /// If it is not so.
@@ -261,10 +282,11 @@ impl Store {
                     owed = self.parts_owed(tree, &leaf);
                     let last = key_by(owed[0].0);
                     for entry in leaf.entries(0..leaf.len()) {
-                        let key = key_by(self.member_hash(entry.name.text(&mut [0; DIGITS_MAX])));
-                        let is_apart = matches!(entry.value, Element::Apart(_));
-                        assert!(key == last || key < last && !is_apart, "a field behind one with parts");
+                        let key = key_of_name(self, &entry.name);
+                        let is_apart = entry.apart().is_some();
+                        assert!(key == last || key < last && !is_apart, "an entry behind one with parts");
                     }
+                    self.check_members_apart(tree, &leaf);
                 }
             }
             let Some(word) = path.go_on(&self.arena, tree.height - 1) else { break };
@@ -273,13 +295,27 @@ impl Store {
         assert!(owed.is_empty(), "a string without its parts");
     }
 
-    /// Keys and bytes of the parts of what lies apart of the fields of a leaf, the last first.
+    /// Checks that members of a leaf that lie apart have the tags and the orders that are said, and that none is there twice.
+    fn check_members_apart(&self, tree: &Tree<'_>, leaf: &Leaf<'_>) {
+        let mut there = HashSet::new();
+        for (entry, tag) in leaf.entries(0..leaf.len()).zip(leaf.tags) {
+            let Element::Apart(apart) = entry.name else { continue };
+            let text: Vec<u8> = tree.parts(&apart).flatten().copied().collect();
+            let hash = self.member_hash(&text);
+            assert_eq!((key_by(hash), hash as u8), (key_by(apart.label()), *tag), "another member's parts");
+            assert!(text.len() > MEMBER_BYTES_MAX, "what fits a leaf lies in one");
+            assert!(there.insert(text), "a member twice");
+        }
+    }
+
+    /// Keys and bytes of the parts of what lies apart of the entries of a leaf, the last first.
     fn parts_owed(&self, tree: &Tree<'_>, leaf: &Leaf<'_>) -> Vec<(u64, usize)> {
         let mut owed = Vec::new();
         for entry in leaf.entries(0..leaf.len()) {
-            let Element::Apart(apart) = entry.value else { continue };
+            let Some(apart) = entry.apart() else { continue };
             assert!((1..=tree.apart as usize).contains(&apart.len()), "a string longer than the root says");
-            assert!(entry.name.len() + apart.len() > FIELD_BYTES_MAX, "what fits a leaf lies in one");
+            let bytes = entry.name.len() + entry.value.len();
+            assert!(bytes > FIELD_BYTES_MAX, "what fits a leaf lies in one");
             let mut left = apart.len();
             for key in apart.label() + 1.. {
                 let bytes = left.min(PART_BYTES);

@@ -1,5 +1,7 @@
 //! Members of one source that go through all others: some at a time, those that are left through the next.
 
+use larder_store::Collection;
+
 use super::{Changed, Combining, MEMBERS_AT_ONCE, Operation, Way};
 use crate::core::work::{KEY_NS, copying_ns};
 use crate::redis::call::Call;
@@ -11,6 +13,23 @@ use crate::redis::fail::Fail;
 const BATCH: usize = MEMBERS_AT_ONCE / 2;
 /// Bytes of them, but for the last, about.
 const BATCH_BYTES: usize = 64 << 10;
+/// Some that have more bytes end with a long one: they are charged, and looked at byte by byte in each source.
+const LONG_BATCH_BYTES: usize = 2 * BATCH_BYTES;
+
+/// Bytes of the members of a source that go together from a place on, if there is a long one among them; else 0.
+fn long_batch_bytes(there: &Collection<'_>, at: usize) -> usize {
+    if there.longest_apart() == 0 || at >= there.len() {
+        return 0;
+    }
+    let mut bytes = 0;
+    for entry in there.entries(at..there.len().min(at + BATCH)) {
+        bytes += entry.name.len();
+        if bytes >= BATCH_BYTES {
+            break;
+        }
+    }
+    if bytes > LONG_BATCH_BYTES { bytes } else { 0 }
+}
 
 /// How far members have come.
 #[derive(Debug, Default)]
@@ -41,6 +60,11 @@ impl Sieve {
         (self.batch, self.alive) = (Rows::default(), Vec::new());
     }
 
+    /// Bytes of those that are on their way, if there is a long one among them; else 0.
+    pub fn long_bytes(&self) -> usize {
+        if self.batch.text_bytes() > LONG_BATCH_BYTES { self.batch.text_bytes() } else { 0 }
+    }
+
     /// They are counted only.
     pub fn counts(&self) -> bool {
         self.counts
@@ -61,20 +85,37 @@ impl Combining {
             return self.let_through(call).map(Ok);
         }
         let place = if sieve.alive.is_empty() { 0 } else { place };
+        let (long_ns, from) = (copying_ns(sieve.long_bytes() as u64), sieve.at);
         *ns += KEY_NS;
-        let there = match self.source(call, place)? {
+        let mut there = match self.source(call, place)? {
             Ok(there) => there,
             Err(changed) => return Ok(Err(changed)),
         };
+        if place == 0 {
+            let bytes = there.as_ref().map_or(0, |there| long_batch_bytes(there, from));
+            if let Way::Sieve(sieve) = &mut self.way
+                && sieve.long_bytes() > 0
+            {
+                // What it took is given back.
+                sieve.batch = Rows::default();
+            }
+            if bytes > 0 {
+                self.charge(call, self.way.bytes() + 2 * bytes)?;
+                // Items may have given way to that.
+                there = match self.source(call, place)? {
+                    Ok(there) => there,
+                    Err(changed) => return Ok(Err(changed)),
+                };
+            }
+        }
         let nth = self.order[place] as usize;
         let (plan, keeps) = (&self.plan, self.plan.operation == Operation::Inter);
         let Way::Sieve(Sieve { batch, alive, at, next, .. }) = &mut self.way else { return Ok(Ok(true)) };
-        let mut room = [0; larder_store::DIGITS_MAX];
         if place == 0 {
             batch.clear();
             let Some(there) = there.filter(|there| *at < there.len()) else { return Ok(Ok(true)) };
             for entry in there.entries(*at..there.len().min(*at + BATCH)) {
-                batch.push(entry.name.text(&mut room), plan.score(nth, there.kind(), &entry));
+                batch.push_element_of(&there, &entry.name, plan.score(nth, there.kind(), &entry));
                 if batch.text_bytes() >= BATCH_BYTES {
                     break;
                 }
@@ -86,7 +127,7 @@ impl Combining {
             return Ok(Ok(false));
         }
         *next += 1;
-        *ns += alive.len() as u64 * LOOK_NS;
+        *ns += alive.len() as u64 * LOOK_NS + long_ns;
         let Some(there) = there else {
             if keeps {
                 alive.clear();

@@ -3,14 +3,14 @@
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{Type, Value};
 
-use super::{COLLECTION_BYTES_MAX, EXEC_NS_MAX, Scale, Size, count_of, number_behind, pattern_behind};
+use super::{COLLECTION_BYTES_MAX, EXEC_NS_MAX, Scale, Size, behind, count_of, number_behind, pattern_behind};
 use crate::core::glob::Weight;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
 use crate::redis::collections::bounds::By;
 use crate::redis::collections::geo::PLACE_NS;
 use crate::redis::collections::ranging::meant;
-use crate::redis::collections::scan::names_matched;
+use crate::redis::collections::scan::{LONG_MATCH_NS, names_matched};
 use crate::redis::collections::sorting;
 use crate::redis::collections::stream::reading::DELIVERED_NS;
 use crate::redis::collections::stream::trimming::{ID_NS, PENDING_NS};
@@ -157,13 +157,20 @@ impl Size {
     }
 }
 
-/// What it takes to write words of a list or a hash that are longer than a leaf.
+/// What it takes to write, or to look for, words that are longer than a leaf.
 fn written_ns(words: Args<'_>) -> u64 {
     if words.encoded().len() <= ELEMENT_BYTES {
         return 0;
     }
     let long = words.map(|word| word.len() as u64).filter(|bytes| *bytes > ELEMENT_BYTES as u64);
     copying_ns(long.sum())
+}
+
+/// What SSCAN takes with a member of so many bytes: it is copied, and once more to be matched.
+fn long_member_ns<'a>(bytes: u64, options: impl Iterator<Item = &'a [u8]>) -> u64 {
+    let patterns = behind("MATCH", options).map(|pattern| Weight::of(pattern).long_ns(bytes));
+    let matched_ns = patterns.max().map_or(0, |ns| copying_ns(bytes) + ns.min(LONG_MATCH_NS));
+    copying_ns(bytes) + matched_ns
 }
 
 /// The fields that a command on a hash names.
@@ -254,7 +261,9 @@ impl Scale {
                     * weight.ns(there.elements.min(LEAF_ENTRIES), there.bytes.min(COLLECTION_BYTES_MAX));
                 let due_ns =
                     if which == Elements::ScanFields { self.due_ns(call, first, usize::MAX) } else { 0 };
-                (weight.read_ns + looked_ns + leaf_ns + due_ns, looked)
+                let is_long = which == Elements::Scan && there.longest > ELEMENT_BYTES as u64;
+                let long_ns = if is_long { long_member_ns(there.longest, args.skip(2)) } else { 0 };
+                (weight.read_ns + looked_ns + leaf_ns + due_ns + long_ns, looked)
             }
             Elements::ListRange => {
                 let (some, look_ns) = self.placed(call, first, there, args);
@@ -393,9 +402,11 @@ impl Scale {
                 let lost_ns = look_ns + due_ns + dropping_ns(lost.bytes.min(there.bytes));
                 (lost_ns + if row.has(DENYOOM) { written_ns(args) } else { 0 }, none)
             }
-            Elements::NamedScores => (0, Size { elements: args.len() as u64, ..none }),
+            Elements::NamedScores => (written_ns(args), Size { elements: args.len() as u64, ..none }),
             Elements::One => (0, there.some(1)),
-            Elements::Few | Elements::MoveMember => (0, none),
+            Elements::Few => (written_ns(args), none),
+            // It is looked for, put in, and taken out.
+            Elements::MoveMember => (2 * written_ns(args), none),
         };
         self.told_bytes = self.told_bytes.saturating_add(told.told_bytes());
         if row.has(WRITE) {
@@ -532,7 +543,7 @@ impl Scale {
             | Elements::StoreRange
             | Elements::StorePlaces => {
                 let Size { bytes, elements, .. } = self.sum(call, row, args);
-                let longest = bytes.min(ELEMENT_BYTES as u64);
+                let longest = self.longest_of(call, row, args).min(bytes);
                 (args.at(0), Size { bytes, elements, longest, ..Size::default() })
             }
             Elements::Places => {
@@ -610,6 +621,13 @@ impl Scale {
         sum
     }
 
+    /// Bytes of the longest element of all keys of a command, at most.
+    fn longest_of(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'_>) -> u64 {
+        let (db, mut longest) = (self.db, 0);
+        row.each_key(args, &mut |key| longest = longest.max(self.size(call, db, key).longest()));
+        longest
+    }
+
     /// What it takes to have the members of one key, the first or the smallest, go through all others; and that key.
     fn sieved(
         &mut self,
@@ -635,8 +653,12 @@ impl Scale {
             }
         });
         let first = first.unwrap_or_default();
-        let looks = first.elements.saturating_mul(LOOK_NS).saturating_mul(others);
-        (first.combined_ns().saturating_add(looks), first)
+        let mut look_ns = first.elements.saturating_mul(LOOK_NS);
+        if first.longest > ELEMENT_BYTES as u64 {
+            // Long ones are compared with what is as long.
+            look_ns = look_ns.saturating_add(copying_ns(first.bytes));
+        }
+        (first.combined_ns().saturating_add(look_ns.saturating_mul(others)), first)
     }
 
     /// As large as each of the keys of a command is, at most.

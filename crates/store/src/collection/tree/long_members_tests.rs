@@ -1,0 +1,430 @@
+//! Members that lie apart, in sets in trees, against a set. Leaves, nodes and parts are small here: a member of 17,000 bytes has
+//! 25 parts, below several nodes.
+
+use super::tests::{NOW, height, move_all, store};
+use crate::collection::build::{Builder, MEMBER_BYTES_MAX, NewEntry};
+use crate::collection::element::LongText;
+use crate::collection::{BulkLoad, Collection, Copied, Declined, Element, Made, Type};
+use crate::worker::Guard;
+use crate::{Attributes, Config, Expect, Key, Store};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+type Set = BTreeSet<Vec<u8>>;
+
+fn text(there: &Collection<'_>, element: &Element<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    there.each_part(element, |part| text.extend_from_slice(part));
+    assert_eq!(text.len(), element.len());
+    text
+}
+
+/// A member of so many bytes, which only at its end is another than others of its length.
+fn member_of(n: usize, bytes: usize) -> Vec<u8> {
+    let end = format!("m{n}").into_bytes();
+    [vec![b'x'; bytes.saturating_sub(end.len())], end].concat()
+}
+
+/// The nth member: of a third of them the bytes are apart.
+fn member(n: usize) -> Vec<u8> {
+    let bytes = match n % 9 {
+        0 => 17_000,
+        1 => MEMBER_BYTES_MAX,
+        2 => MEMBER_BYTES_MAX + 1,
+        3 => 30 * 700,
+        4 => 300,
+        _ => 0,
+    };
+    member_of(n, bytes)
+}
+
+/// All that can be asked of the set is as is known.
+fn compare(guard: &mut Guard<'_>, key: &Key<'_>, set: &Set) {
+    guard.check_tree(key);
+    let Some(there) = guard.collection(key, Type::Set).unwrap() else {
+        assert!(set.is_empty());
+        return;
+    };
+    assert_eq!(there.len(), set.len());
+    let all: Vec<Vec<u8>> = there.entries(0..there.len()).map(|entry| text(&there, &entry.name)).collect();
+    assert_eq!(all.iter().cloned().collect::<Set>(), *set);
+    let back: Vec<Vec<u8>> =
+        there.entries_back(0..there.len()).map(|entry| text(&there, &entry.name)).collect();
+    assert!(back.iter().rev().eq(&all));
+    for (i, member) in all.iter().enumerate() {
+        assert_eq!(there.find(member), Some(i));
+        assert!(there.has(member));
+        let found = there.entry_named(member).expect("it is there").name;
+        assert!(there.is(&found, &Element::of(member)));
+        // Of the same length, and of one that is like it.
+        let mut other = member.clone();
+        *other.last_mut().expect("none is empty") ^= 1;
+        assert_eq!(there.has(&other), set.contains(&other));
+        other.push(b'x');
+        assert_eq!(there.find(&other).is_some(), set.contains(&other));
+    }
+    for stranger in [member_of(usize::MAX, 17_000), member_of(usize::MAX, 70_000), b"nobody's".to_vec()] {
+        assert!(there.find(&stranger).is_none() && there.entry_named(&stranger).is_none());
+    }
+    let longest = set.iter().map(Vec::len).max().unwrap_or(0);
+    assert!(longest <= MEMBER_BYTES_MAX || there.longest_apart() >= longest);
+    let (mut cursor, mut scanned) = (0, 0);
+    loop {
+        let mut places = Vec::new();
+        let next = there.scan(cursor, &mut places);
+        scanned += places.into_iter().map(|range| range.len()).sum::<usize>();
+        assert!(next == 0 || next > cursor && next < 1 << 48);
+        cursor = next;
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!(scanned, set.len(), "each once");
+}
+
+fn add(guard: &mut Guard<'_>, key: &Key<'_>, members: &[Vec<u8>]) -> Result<usize, Declined> {
+    guard.set_add(key, members.iter().map(Vec::as_slice))
+}
+
+fn remove(guard: &mut Guard<'_>, key: &Key<'_>, members: &[Vec<u8>]) -> Result<usize, Declined> {
+    guard.remove_named(key, Type::Set, members.iter().map(Vec::as_slice))
+}
+
+fn made(member: &[u8]) -> Made<'_> {
+    Made { name: member, value: &[], score: 0.0, expires_at: 0 }
+}
+
+fn publish(guard: &mut Guard<'_>, mut load: BulkLoad, to: &Key<'_>) {
+    while !guard.load_finish(&mut load, to).unwrap() {}
+    guard.load_publish(load, to, &Attributes::default(), Expect::Any).unwrap().unwrap();
+}
+
+fn copy_some(store: &Arc<Store>, guard: &mut Guard<'_>, from: &Key<'_>, to: &Key<'_>) {
+    let version = guard.peek(from).hit().unwrap().cas();
+    let mut load = BulkLoad::new(store, Type::Set);
+    while guard.load_copy(&mut load, (from, version), to).unwrap() == Copied::More {}
+    publish(guard, load, to);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add { from: usize, count: usize },
+    Take { from: usize, count: usize },
+    Copy,
+    CopySome,
+    Carry,
+    Move,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..60_usize, 1..7_usize).prop_map(|(from, count)| Step::Add { from, count }),
+        6 => (0..60_usize, 1..12_usize).prop_map(|(from, count)| Step::Take { from, count }),
+        1 => Just(Step::Copy),
+        1 => Just(Step::CopySome),
+        1 => Just(Step::Carry),
+        2 => Just(Step::Move),
+    ]
+}
+
+fn is_as_a_set(steps: &[Step]) {
+    let (store, mut worker) = store(32);
+    let mut set = Set::new();
+    for step in steps {
+        let mut guard = worker.enter(NOW);
+        let (key, other) = (guard.key(b"key"), guard.key(b"other, with a longer name"));
+        match *step {
+            Step::Add { from, count } => {
+                let members: Vec<Vec<u8>> = (from..from + count).map(member).collect();
+                let new = members.iter().filter(|member| set.insert((*member).clone())).count();
+                let before = guard.peek(&key).hit().map(|item| item.cas());
+                assert_eq!(add(&mut guard, &key, &members), Ok(new));
+                let is_written = guard.peek(&key).hit().map(|item| item.cas()) != before;
+                assert_eq!(is_written, new > 0);
+            }
+            Step::Take { from, count } => {
+                let members: Vec<Vec<u8>> = (from..from + count).map(member).collect();
+                let gone = members.iter().filter(|member| set.remove(*member)).count();
+                assert_eq!(remove(&mut guard, &key, &members), Ok(gone));
+            }
+            Step::Copy | Step::CopySome => {
+                if matches!(step, Step::CopySome) && height(&mut guard, &key) > 0 {
+                    copy_some(&store, &mut guard, &key, &other);
+                } else {
+                    let copied = guard.collection_copy(&key, &other, Expect::Any).unwrap();
+                    assert_eq!(copied.is_ok(), !set.is_empty());
+                }
+                if !set.is_empty() {
+                    compare(&mut guard, &other, &set);
+                }
+            }
+            Step::Carry => {
+                guard.begin([key, other]);
+                if guard.peek(&key).hit().is_some() {
+                    assert!(guard.collection_carry(&key, &other, Expect::Any).unwrap().is_ok());
+                    assert!(guard.collection_carry(&other, &key, Expect::Absent).unwrap().is_ok());
+                }
+                guard.finish();
+            }
+            Step::Move => move_all(&store, &mut guard),
+        }
+        compare(&mut guard, &key, &set);
+        drop(guard);
+        worker.rest();
+    }
+    drop(worker);
+    store.check();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_set_with_members_apart_is_as_a_set(steps in proptest::collection::vec(step(), 1..30)) {
+        is_as_a_set(&steps);
+    }
+}
+
+/// One that is named several times is put in once, and goes once.
+#[test]
+fn a_long_member_is_there_once_however_often_it_is_named() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    for others in [0, 5, 200] {
+        let others: Vec<Vec<u8>> = (0..others).map(|n| format!("s{n}").into_bytes()).collect();
+        assert_eq!(add(&mut guard, &key, &others), Ok(others.len()));
+        let long = member_of(1, 20_000);
+        let twice = [long.clone(), member_of(2, 20_000), long.clone()];
+        assert_eq!(add(&mut guard, &key, &twice), Ok(2));
+        assert_eq!(add(&mut guard, &key, &twice), Ok(0));
+        let set: Set = others.iter().cloned().chain(twice.clone()).collect();
+        compare(&mut guard, &key, &set);
+        assert_eq!(remove(&mut guard, &key, &twice), Ok(2));
+        assert_eq!(remove(&mut guard, &key, &twice), Ok(0));
+        compare(&mut guard, &key, &others.iter().cloned().collect());
+        assert_eq!(remove(&mut guard, &key, &others), Ok(others.len()));
+        assert!(guard.peek(&key).hit().is_none());
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn a_change_with_members_apart_of_which_any_allocation_is_refused_has_done_nothing() {
+    let (store, mut worker) = store(16);
+    let mut set: Set = (0..20).map(member).collect();
+    {
+        let mut guard = worker.enter(NOW);
+        let key = guard.key(b"key");
+        let members: Vec<Vec<u8>> = set.iter().cloned().collect();
+        assert_eq!(add(&mut guard, &key, &members), Ok(20));
+    }
+    let mut refused = 0;
+    for change in 0..4 {
+        for budget in 0.. {
+            let mut guard = worker.enter(NOW);
+            let (key, other) = (guard.key(b"key"), guard.key(b"other"));
+            let before = guard.peek(&key).hit().unwrap().cas();
+            let new = [member_of(50, 18_000), b"short".to_vec(), member_of(51, 40_000)];
+            let (old, late) = ([member(0)], [member_of(60, 18_000)]);
+            guard.local.refuse_after = Some(budget);
+            let done = match change {
+                0 => add(&mut guard, &key, &new).map(drop),
+                1 => remove(&mut guard, &key, &old).map(drop),
+                2 => guard
+                    .collection_copy(&key, &other, Expect::Any)
+                    .map(|done| done.map(drop))
+                    .and_then(|done| done.map_err(|_| Declined::NoMemory)),
+                _ => add(&mut guard, &other, &late).map(drop),
+            };
+            guard.local.refuse_after = None;
+            if done.is_ok() {
+                match change {
+                    0 => set.extend(new),
+                    1 => _ = set.remove(&old[0]),
+                    2 => compare(&mut guard, &other, &set),
+                    _ => compare(&mut guard, &other, &set.iter().chain(&late).cloned().collect()),
+                }
+                compare(&mut guard, &key, &set);
+                break;
+            }
+            assert_eq!(done, Err(Declined::NoMemory));
+            refused += 1;
+            assert_eq!(guard.peek(&key).hit().unwrap().cas(), before);
+            compare(&mut guard, &key, &set);
+        }
+    }
+    assert!(refused > 100, "{refused}");
+    drop(worker);
+    store.check();
+}
+
+/// What is made at once, and what comes over several batches, has them, as its first member, too; and each once.
+#[test]
+fn sets_that_are_made_have_members_apart() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    for from in [0, 2, 5] {
+        for len in 1..14 {
+            let all: Vec<Vec<u8>> = (from..from + len).map(member).collect();
+            let set: Set = all.iter().cloned().collect();
+            let entries = || all.iter().map(|member| made(member));
+            let stored =
+                guard.collection_store(&key, Type::Set, entries(), &Attributes::default(), Expect::Any);
+            assert!(stored.unwrap().is_ok());
+            compare(&mut guard, &key, &set);
+            let mut load = BulkLoad::new(&store, Type::Set);
+            for entry in entries() {
+                guard.load_fill(&mut load, &key, std::iter::once(entry)).unwrap();
+            }
+            publish(&mut guard, load, &key);
+            compare(&mut guard, &key, &set);
+            for again in &all {
+                let mut load = BulkLoad::new(&store, Type::Set);
+                guard.load_fill(&mut load, &key, entries()).unwrap();
+                let twice = guard.load_fill(&mut load, &key, std::iter::once(made(again)));
+                assert_eq!(twice, Err(Declined::Twice));
+            }
+        }
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn a_member_has_the_bytes_that_it_may_have_and_no_more() {
+    let (store, mut worker) = store(64);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let most = store.element_bytes_max();
+    assert_eq!(most, 4 << 20);
+    for (bytes, fits, apart) in [
+        (MEMBER_BYTES_MAX - 1, true, false),
+        (MEMBER_BYTES_MAX, true, false),
+        (MEMBER_BYTES_MAX + 1, true, true),
+        (1 << 16, true, true),
+        ((1 << 16) + 1, true, true),
+        (most - 1, true, true),
+        (most, true, true),
+        (most + 1, false, false),
+    ] {
+        for others in [0, 60] {
+            let _ = guard.delete(&key, Expect::Present);
+            let mut set: Set = (0..others).map(|n| format!("s{n}").into_bytes()).collect();
+            let short: Vec<Vec<u8>> = set.iter().cloned().collect();
+            assert_eq!(add(&mut guard, &key, &short), Ok(others));
+            let member = member_of(1, bytes);
+            let done = add(&mut guard, &key, std::slice::from_ref(&member));
+            assert_eq!(done, if fits { Ok(1) } else { Err(Declined::TooLarge) }, "{bytes}");
+            assert_eq!(store.element_fits(Type::Set, &member, b""), fits);
+            if fits {
+                set.insert(member);
+                let there = guard.collection(&key, Type::Set).unwrap().unwrap();
+                assert_eq!(there.longest_apart() >= bytes, apart, "{bytes}");
+            }
+            compare(&mut guard, &key, &set);
+        }
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// A store that evicts nothing is filled to the last chunk: whatever is in it can be taken out, and all comes back.
+#[test]
+fn members_apart_are_taken_out_of_a_full_store() {
+    let store = Store::new(Config { memory_bytes: 8 << 20, evict: false, ..Config::default() });
+    let store = store.unwrap();
+    let mut worker = store.worker().unwrap();
+    for _ in 0..2 {
+        let mut set = Set::new();
+        loop {
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            let new = member_of(set.len(), 20_000);
+            match add(&mut guard, &key, std::slice::from_ref(&new)) {
+                Ok(count) => assert_eq!((count, set.insert(new)), (1, true)),
+                Err(declined) => {
+                    assert_eq!(declined, Declined::NoMemory);
+                    break;
+                }
+            }
+        }
+        assert!(set.len() > 300, "{}", set.len());
+        while let Some(member) = set.pop_first() {
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            assert_eq!(remove(&mut guard, &key, &[member]), Ok(1));
+            if set.len().is_multiple_of(100) {
+                compare(&mut guard, &key, &set);
+            }
+            drop(guard);
+            worker.rest();
+        }
+        for _ in 0..2_000 {
+            worker.enter(NOW).maintain();
+        }
+        assert_eq!(store.trees.count(), 0);
+    }
+    drop(worker);
+    store.check();
+}
+
+/// Bytes are given back, and with them that something lies apart.
+#[test]
+fn a_set_forgets_what_lay_apart() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let short: Vec<Vec<u8>> = (0..200).map(|n| format!("s{n}").into_bytes()).collect();
+    assert_eq!(add(&mut guard, &key, &short), Ok(200));
+    let bytes = |guard: &mut Guard<'_>| guard.peek(&key).hit().unwrap().value_bytes();
+    let before = bytes(&mut guard);
+    let long = [member_of(1, 100_000)];
+    assert_eq!(add(&mut guard, &key, &long), Ok(1));
+    assert!(guard.collection(&key, Type::Set).unwrap().unwrap().longest_apart() >= 100_000);
+    assert!(bytes(&mut guard) - before > 100_000);
+    assert_eq!(remove(&mut guard, &key, &long), Ok(1));
+    let after = bytes(&mut guard);
+    assert!(after.abs_diff(before) < 400, "{before} {after}");
+    assert_eq!(guard.collection(&key, Type::Set).unwrap().unwrap().longest_apart(), 0);
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// Of members with one tag each that lies apart is asked, and no other.
+#[test]
+fn who_looks_for_a_long_member_is_asked_of_those_with_its_tag() {
+    let mut builder = Builder::default();
+    builder.start(Type::Set);
+    for (tag, label) in [(7, Some(1 << 16)), (9, Some(2 << 16)), (7, None), (7, Some(3 << 16))] {
+        let end = builder.leaf().len();
+        match label {
+            Some(label) => builder.push_apart(tag, &LongText::packed(20_000, label)).unwrap(),
+            None => builder.insert(end, NewEntry { tag, name: b"short", value: b"", score: 0.0 }).unwrap(),
+        }
+    }
+    let leaf = builder.leaf();
+    assert!(leaf.has_apart() && !leaf.is_apart());
+    let looks = [
+        (7, 3, Some(3), vec![1, 3]),
+        (7, 1, Some(0), vec![1]),
+        (7, 2, None, vec![1, 3]),
+        (8, 1, None, vec![]),
+    ];
+    for (tag, wanted, found, asked) in looks {
+        let mut labels = Vec::new();
+        let place = leaf.find_apart(tag, |apart| {
+            labels.push(apart.label() >> 16);
+            apart.label() >> 16 == wanted
+        });
+        assert_eq!((place, labels), (found, asked));
+    }
+    assert_eq!(leaf.find(b"short", 7), Some(2));
+}

@@ -1,0 +1,141 @@
+//! Sets that are mostly members that lie apart: two workers put them in, ask for them, take them out and to another set in a store
+//! that evicts sets, moves what is left and has its limit changed. Each is whole or gone, in one set at most, and the books are right
+//! afterwards.
+
+use larder_store::{Config, Declined, Expect, Guard, Store, Type, Worker};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+const NOW: u64 = 1_700_000_000_000;
+const SETS: u64 = 12;
+const MEMBERS: u64 = 24;
+const STEPS: u64 = 1_500;
+/// The limit moves between these.
+const MEBIBYTES: [u64; 3] = [8, 12, 16];
+
+/// Random numbers, the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) % n
+    }
+}
+
+/// The member with a number: most lie apart, some of one length, and each says at its end which it is.
+fn member(number: u64) -> Vec<u8> {
+    let bytes = match number % 8 {
+        0 => 8,
+        1 => 16_356,
+        2 => 16_357,
+        3 => 200_000,
+        _ => 17_000 + (number % 3) as usize * 30_000,
+    };
+    let word = (number + 1).to_be_bytes();
+    let mut all = vec![b'x'; bytes - word.len()];
+    all.extend(word);
+    all
+}
+
+/// All that is listed is whole, there once, and found.
+fn look(guard: &mut Guard<'_>, name: &[u8]) {
+    let key = guard.key(name);
+    let Some(there) = guard.collection(&key, Type::Set).expect("a set") else { return };
+    let mut known = HashSet::new();
+    for entry in there.entries(0..there.len()) {
+        let mut all = Vec::new();
+        // Others may write while it is read.
+        there.each_part(&entry.name, |part| {
+            all.extend_from_slice(part);
+            std::thread::yield_now();
+        });
+        let number = u64::from_be_bytes(*all.last_chunk().expect("eight bytes")) - 1;
+        assert!(all == member(number), "a torn member");
+        assert!(known.insert(number), "{number} is there twice");
+        assert!(there.has(&all), "{number} is not found");
+    }
+    assert_eq!(known.len(), there.len());
+    for number in 0..MEMBERS {
+        assert_eq!(there.has(&member(number)), known.contains(&number), "{number}");
+    }
+}
+
+/// Does something; true if there was no memory for it.
+fn step(worker: &mut Worker, dice: &mut Dice) -> bool {
+    let number = dice.below(SETS);
+    let names = [format!("set {number}"), format!("set {}", (number + 1) % SETS)];
+    let mut guard = worker.enter(NOW);
+    if dice.below(8) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if dice.below(60) == 0 {
+        guard.store().set_memory_bytes(MEBIBYTES[dice.below(3) as usize] << 20);
+    }
+    let keys = [guard.key(names[0].as_bytes()), guard.key(names[1].as_bytes())];
+    let members: Vec<Vec<u8>> = (0..1 + dice.below(3)).map(|_| member(dice.below(MEMBERS))).collect();
+    let words = || members.iter().map(Vec::as_slice);
+    let done = match dice.below(9) {
+        0..4 => guard.set_add(&keys[0], words()).map(drop),
+        4 => guard.remove_named(&keys[0], Type::Set, words()).map(drop),
+        5 | 6 => {
+            // Taken to the other set, as one: it is in one of them afterwards.
+            guard.begin(keys);
+            let there = guard.collection(&keys[0], Type::Set).expect("a set").map(|set| set.has(&members[0]));
+            let mut done = Ok(());
+            if there == Some(true) {
+                let one = || std::iter::once(&members[0][..]);
+                done = guard.set_add(&keys[1], one()).map(drop);
+                if done.is_ok() && guard.remove_named(&keys[0], Type::Set, one()).is_ok() {
+                    let left = guard.collection(&keys[0], Type::Set).expect("a set");
+                    assert!(!left.is_some_and(|set| set.has(&members[0])), "it was taken out");
+                }
+            }
+            guard.finish();
+            done
+        }
+        7 if dice.below(6) == 0 => {
+            let _ = guard.delete(&keys[0], Expect::Present);
+            Ok(())
+        }
+        _ => {
+            look(&mut guard, names[0].as_bytes());
+            Ok(())
+        }
+    };
+    let refused = done == Err(Declined::NoMemory);
+    assert!(refused || done.is_ok(), "{done:?}");
+    for _ in 0..4 {
+        guard.maintain();
+    }
+    refused
+}
+
+#[test]
+fn sets_of_long_members_are_evicted_as_a_whole_beside_two_workers() {
+    let most = MEBIBYTES[2] << 20;
+    let config = Config { memory_bytes: most, memory_bytes_max: most, workers_max: 3, ..Config::default() };
+    let store = Store::new(config).unwrap();
+    let refused: u64 = std::thread::scope(|scope| {
+        let workers = [1, 2].map(|seed| {
+            let store = Arc::clone(&store);
+            scope.spawn(move || {
+                let mut worker = store.worker().unwrap();
+                let mut dice = Dice(seed);
+                (0..STEPS).map(|_| u64::from(step(&mut worker, &mut dice))).sum::<u64>()
+            })
+        });
+        workers.map(|worker| worker.join().expect("it has ended")).iter().sum()
+    });
+    // A write finds no room while another worker's batch holds back what was evicted.
+    assert!(refused < STEPS / 4, "{refused}");
+    let mut worker = store.worker().unwrap();
+    for n in 0..SETS {
+        look(&mut worker.enter(NOW), format!("set {n}").as_bytes());
+    }
+    assert!(store.totals().evictions > 0);
+    while worker.enter(NOW).maintain() {}
+    drop(worker);
+    store.check();
+}
