@@ -17,9 +17,9 @@
 //! - No collection is empty: the last element takes the key with it.
 //! - Fields of a hash may expire, each at its own time ([`fields`]).
 //! - Expiry stays when elements change; each change is a new version, which watches hear of.
-//! - No member of a sorted set, name of a field or entry is larger than a chunk, and no element of a list, member of a set or value
-//!   of a field larger than [`Store::element_bytes_max`]: what would be is refused ([`Declined::TooLarge`]), and nothing is
-//!   changed.
+//! - No name of a field or entry is larger than a chunk, no element of a list, member of a set or value of a field larger than
+//!   [`Store::element_bytes_max`], and no member of a sorted set larger than [`Store::scored_bytes_max`]: what would be is
+//!   refused ([`Declined::TooLarge`]), and nothing is changed.
 //!
 //! `element.rs`, `scores.rs`, `leaf.rs` and `build.rs` know bytes and nothing of the store; `hash.rs`, `set.rs`, `sorted.rs`,
 //! `list.rs`, `stream.rs`, `whole.rs` and `load.rs` are the verbs; `change.rs` is what all that write have in common; `tree.rs`

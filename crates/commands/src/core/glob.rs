@@ -152,8 +152,8 @@ impl Weight {
         texts.saturating_mul(TEXT_NS).saturating_add(bytes.saturating_mul(self.byte_ns))
     }
 
-    /// What it takes to match one text that is far longer than the pattern, once it is read: of letters there are as many searches
-    /// as parts, and no more of these than bytes.
+    /// What it takes to match one text that is far longer than the pattern, once it is read: of letters there are as many
+    /// searches as parts, and no more of these than bytes.
     pub fn long_ns(self, text_bytes: u64) -> u64 {
         let searches_ns = self.read_ns / READ_NS * SEARCH_NS;
         TEXT_NS + searches_ns.saturating_add(text_bytes.saturating_mul(self.long_byte_ns))

@@ -1,4 +1,4 @@
-//! Members of sets that are longer than a leaf, by every command that has to do with one.
+//! Members of sets and sorted sets that are longer than a leaf, by every command that has to do with one.
 
 use crate::apart::{array, bulk, is_dumped_restored_and_told_apart, job};
 use crate::named::exec;
@@ -9,7 +9,7 @@ use larder_testkit::redis::frame::Frame;
 
 const NONE: &str = "*2\r\n$1\r\n0\r\n*0\r\n";
 
-/// What SSCAN replies of a set that it has come through.
+/// What SSCAN or ZSCAN replies of a set that it has come through.
 fn scanned(members: &[&str]) -> String {
     format!("*2\r\n{}{}", bulk("0"), array(members))
 }
@@ -131,7 +131,7 @@ fn long_members_are_put_in_and_taken_out_in_exec() {
 #[test]
 fn a_member_has_four_mebibytes_and_no_byte_more() {
     let mut bench = large_bench();
-    let too_large = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set or a value 4 MiB)\r\n";
+    let too_large = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set or a value 4 MiB, of a sorted set 1 MiB)\r\n";
     let most = 4 << 20;
     for (bytes, fits) in [(most - 1, true), (most, true), (most + 1, false)] {
         let job = job(bytes);
@@ -145,8 +145,8 @@ fn a_member_has_four_mebibytes_and_no_byte_more() {
         is(&mut bench, "SCARD s", if fits { ":701\r\n" } else { ":0\r\n" });
         is(&mut bench, "DEL s", answer(fits));
     }
-    // A sorted set has none that is longer than a leaf, whichever command would put it there.
-    let long = job(20_000);
+    // A sorted set has none that is so long, whichever command would put it there.
+    let long = job((1 << 20) + 1);
     is(&mut bench, &format!("SADD s {long} a"), ":2\r\n");
     is(&mut bench, "ZUNIONSTORE z 1 s", too_large);
     is(&mut bench, &format!("ZADD z 1 {long}"), too_large);
@@ -167,6 +167,74 @@ fn sets_of_long_members_are_dumped_restored_and_told_apart() {
         is(bench, "SCARD m", ":5\r\n");
     };
     is_dumped_restored_and_told_apart(bench, "s", shows, &format!("SREM m {other}"));
+}
+
+#[test]
+fn long_members_of_sorted_sets_have_scores_ranks_and_places() {
+    let mut bench = bench();
+    for bytes in [16_300, 16_341, 16_342, 17_000, 20_000, 100_000, 1 << 20] {
+        // Of one length, and alike but for the last byte: the other one is before it.
+        let (job, other) = (job(bytes), job(bytes - 1) + "!");
+        let bench = &mut bench;
+        is(bench, &format!("ZADD z 1 {job}"), ":1\r\n");
+        is(bench, &format!("ZADD z 1 {job}"), ":0\r\n");
+        is(bench, &format!("ZADD z CH 2 {job}"), ":1\r\n");
+        is(bench, &format!("ZSCORE z {job}"), &bulk("2"));
+        is(bench, &format!("ZSCORE z {other}"), "$-1\r\n");
+        is(bench, &format!("ZADD z 2 a 3 b 2 {other}"), ":3\r\n");
+        is(bench, "ZRANGE z 0 -1", &array(&[&other, &job, "a", "b"]));
+        is(bench, "ZREVRANGE z 1 2", &array(&["a", &job]));
+        is(bench, &format!("ZRANK z {job}"), ":1\r\n");
+        is(bench, &format!("ZREVRANK z {job}"), ":2\r\n");
+        let scores = format!("*3\r\n{}$-1\r\n{}", bulk("2"), bulk("3"));
+        is(bench, &format!("ZMSCORE z {other} none b"), &scores);
+        is(bench, &format!("ZREMRANGEBYLEX z [{job} [{job}"), ":1\r\n");
+        is(bench, &format!("ZADD z 2 {job}"), ":1\r\n");
+        is(bench, "ZRANGE z 0 -1", &array(&[&other, &job, "a", "b"]));
+        is(bench, &format!("ZINCRBY z 5 {job}"), &bulk("7"));
+        is(bench, "ZRANGE z -1 -1 WITHSCORES", &array(&[&job, "7"]));
+        is(bench, "ZRANGEBYSCORE z (3 +inf", &array(&[&job]));
+        is(bench, "ZRANGESTORE d z 0 -1", ":4\r\n");
+        is(bench, "ZRANGE d 0 -1", &array(&[&other, "a", "b", &job]));
+        is(bench, "ZUNIONSTORE u 2 z d", ":4\r\n");
+        is(bench, "ZINTERCARD 2 z u", ":4\r\n");
+        is(bench, "ZDIFF 2 z d", "*0\r\n");
+        is(bench, &format!("ZREM d nosuch {other}"), ":1\r\n");
+        is(bench, "ZREMRANGEBYRANK d 2 2", ":1\r\n");
+        is(bench, "ZRANGE d 0 -1", &array(&["a", "b"]));
+        is(bench, "ZINTER 2 z u", &array(&[&other, "a", "b", &job]));
+        is(bench, "ZPOPMAX z", &array(&[&job, "7"]));
+        is(bench, "ZPOPMIN z 1", &array(&[&other, "2"]));
+        is(bench, "ZREM z a b", ":2\r\n");
+        is(bench, "COPY u c", ":1\r\n");
+        is(bench, "RENAME c z", "+OK\r\n");
+        is(bench, "ZREMRANGEBYSCORE z 0 6", ":3\r\n");
+        is(bench, &format!("ZSCORE z {job}"), &bulk("14"));
+        is(bench, "ZRANDMEMBER z", &bulk(&job));
+        is(bench, "ZSCAN z 0", &scanned(&[&job, "14"]));
+        is(bench, "ZSCAN z 0 MATCH 0,*", &scanned(&[&job, "14"]));
+        is(bench, "ZSCAN z 0 MATCH *!", NONE);
+        is(bench, "SORT z BY nosort", &array(&[&job]));
+        is(bench, "BZPOPMIN z 0", &array(&["z", &job, "14"]));
+        is(bench, "EXISTS z", ":0\r\n");
+        is(bench, &format!("GEOADD g 13 38 {job} 20 20 b"), ":2\r\n");
+        is(bench, &format!("GEOSEARCH g FROMMEMBER {job} BYRADIUS 1 km"), &array(&[&job]));
+        is(bench, "GEOSEARCHSTORE g g FROMLONLAT 13 38 BYRADIUS 1 km", ":1\r\n");
+        is(bench, &format!("ZREM g {job}"), ":1\r\n");
+        is(bench, "EXISTS g", ":0\r\n");
+        bench.reply("FLUSHALL");
+    }
+    check(bench);
+}
+
+/// Sorted sets with long members are dumped and restored, have one digest, and say what they take.
+#[test]
+fn sorted_sets_of_long_members_are_dumped_restored_and_told_apart() {
+    let mut bench = bench();
+    let (long, longer, other) = (job(20_000), job(300_000), job(299_999) + "!");
+    bench.reply(&format!("ZADD z 1 a 2 {long} 3 7 3 {longer} 3 {other}"));
+    let shows = |bench: &mut Bench| is(bench, "ZRANGE m 0 -1", &array(&["a", &long, &other, &longer, "7"]));
+    is_dumped_restored_and_told_apart(bench, "z", shows, &format!("ZADD m 4 {other}"));
 }
 
 /// The reply, how many turns it takes, and how long the longest is reckoned to be.

@@ -9,7 +9,7 @@ use larder_testkit::redis::frame::Frame;
 use larder_testkit::talk::encode;
 
 const BAD: &str = "-ERR Bad data format\r\n";
-const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set or a value 4 MiB)\r\n";
+const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set or a value 4 MiB, of a sorted set 1 MiB)\r\n";
 const MEBIBYTE: usize = 1 << 20;
 
 fn texts(reply: &[u8]) -> Vec<Vec<u8>> {
@@ -256,7 +256,21 @@ fn what_is_no_collection_is_told_so() {
         (
             "a long member with a score",
             plain(5, 1, &[&long_element[..], &1.0_f64.to_le_bytes()].concat()),
-            TOO_LARGE,
+            "+OK\r\n",
+        ),
+        (
+            "a long member twice, with two scores",
+            plain(
+                5,
+                2,
+                &[&long_element[..], &1.0_f64.to_le_bytes(), &long_element, &2.0_f64.to_le_bytes()].concat(),
+            ),
+            BAD,
+        ),
+        (
+            "a long member whose score is no number",
+            plain(5, 1, &[&long_element[..], &f64::NAN.to_le_bytes()].concat()),
+            BAD,
         ),
         ("a long element, compressed", plain(1, 1, &[0xc3, 0x40, 0x80, 0x80, 0, 0, 0x80, 0]), BAD),
         ("elements that are compressed", plain(1, 1, &zeros), "+OK\r\n"),

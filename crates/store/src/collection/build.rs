@@ -32,6 +32,10 @@ pub(super) const FIELD_BYTES_MAX: usize =
 /// there, too. So it lies apart.
 pub(super) const MEMBER_BYTES_MAX: usize = CHUNK_BYTES_MAX - NODE_BYTES - HEAD_BYTES - 2 - LENGTH_BYTES;
 
+/// The same of a member of a sorted set, whose name a leaf of its members tree may come to have.
+pub(super) const SCORED_BYTES_MAX: usize =
+    CHUNK_BYTES_MAX - NODE_BYTES - MEMBERS_HEAD_BYTES - 1 - LENGTH_BYTES;
+
 /// A leaf is as long as it may be, or a string has to lie apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
@@ -58,7 +62,7 @@ pub(super) fn is_apart(text: &[u8]) -> bool {
     text.len() > STRING_BYTES_MAX
 }
 
-/// A field's value lies apart: beside its name it is too long for a leaf, and the name is not. Or a member of a set does.
+/// A field's value lies apart: beside its name it is too long for a leaf, and the name is not. Or a member does.
 #[inline]
 pub(super) fn lies_apart(kind: Type, name: &[u8], value: &[u8]) -> bool {
     match kind {
@@ -66,7 +70,8 @@ pub(super) fn lies_apart(kind: Type, name: &[u8], value: &[u8]) -> bool {
             name.len() + value.len() > FIELD_BYTES_MAX && name.len() + APART_BYTES <= FIELD_BYTES_MAX
         }
         Type::Set => name.len() > MEMBER_BYTES_MAX,
-        Type::SortedSet | Type::List | Type::Stream => false,
+        Type::SortedSet => name.len() > SCORED_BYTES_MAX,
+        Type::List | Type::Stream => false,
     }
 }
 
@@ -258,13 +263,14 @@ impl Builder {
         self.insert(self.codes.len(), NewEntry { tag: 0, name, value: &[], score: 0.0 })
     }
 
-    /// What the strings of an entry may have together, at most: what is longer of a list, a hash or a set lies apart.
+    /// What the strings of an entry may have together, at most: what is longer lies apart, but for rows of streams.
     fn strings_bytes_max(&self) -> usize {
         match self.kind {
             Type::List => STRING_BYTES_MAX,
             Type::Hash => FIELD_BYTES_MAX,
             Type::Set => MEMBER_BYTES_MAX,
-            Type::SortedSet | Type::Stream => LEAF_BYTES_MAX,
+            Type::SortedSet => SCORED_BYTES_MAX,
+            Type::Stream => LEAF_BYTES_MAX,
         }
     }
 
@@ -346,12 +352,31 @@ impl Builder {
     /// [`LongText::packed`]: super::LongText::packed
     pub(super) fn push_apart(&mut self, tag: u8, packed: &[u8; APART_BYTES]) -> Result<(), Full> {
         debug_assert!(self.kind == Type::Set, "of a hash values do");
+        self.insert_apart(self.codes.len(), tag, packed, 0.0)
+    }
+
+    /// Puts such a member in front of entry `i` of a set or a sorted set, or at the end.
+    ///
+    /// # Errors
+    /// [`Full`], and nothing done.
+    pub(super) fn insert_apart(
+        &mut self,
+        i: usize,
+        tag: u8,
+        packed: &[u8; APART_BYTES],
+        score: f64,
+    ) -> Result<(), Full> {
         if self.loose_bytes() + 2 + APART_BYTES > self.room {
             return Err(Full);
         }
-        self.tags.push(tag);
-        self.codes.push(APART);
-        self.payload.extend_from_slice(packed);
+        let at = if i == self.codes.len() { self.payload.len() } else { self.leaf().offset(i) };
+        resize(&mut self.payload, at..at, APART_BYTES);
+        self.payload[at..at + APART_BYTES].copy_from_slice(packed);
+        self.tags.insert(i, tag);
+        self.codes.insert(i, APART);
+        if self.kind == Type::SortedSet {
+            self.words.insert(i, word_of(score));
+        }
         Ok(())
     }
 

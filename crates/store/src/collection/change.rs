@@ -166,6 +166,11 @@ impl<'c> Workpiece<'c> {
         mut old: Option<f64>,
         score: f64,
     ) -> Result<(), Declined> {
+        if !self.is_tree() && lies_apart(self.kind, name, &[]) {
+            // It has no room in any leaf.
+            self.write();
+            self.plant()?;
+        }
         if !self.is_tree() {
             if let Some(i) = old.and_then(|_| self.find(name)) {
                 self.remove(i..i + 1);

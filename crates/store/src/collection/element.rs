@@ -123,6 +123,16 @@ impl<'a> LongText<'a> {
         u64::from_le_bytes(all) as usize
     }
 
+    /// Reads what [`LongText::packed`] has made.
+    pub(super) fn read_packed(packed: &'a [u8; APART_BYTES]) -> LongText<'a> {
+        LongText(packed)
+    }
+
+    /// What [`LongText::packed`] has made.
+    pub(super) fn as_packed(&self) -> [u8; APART_BYTES] {
+        *self.0
+    }
+
     /// The label of the leaf before its parts.
     pub(super) fn label(&self) -> u64 {
         u64::from_le_bytes(*self.0.last_chunk().expect("eight bytes"))

@@ -266,6 +266,11 @@ impl<'a> Leaf<'a> {
         }
     }
 
+    /// A member of a sorted set lies apart.
+    pub(super) fn names_apart(&self) -> bool {
+        self.kind == Type::SortedSet && self.codes.contains(&APART)
+    }
+
     /// A field of the hash expires.
     #[inline]
     pub(crate) fn is_timed(&self) -> bool {
@@ -401,10 +406,15 @@ impl<'a> Leaf<'a> {
         self.scores.partition(self.len(), |word| word < wanted || also_equal && word == wanted)
     }
 
-    /// Where a member with this score is or belongs.
+    /// Where a member with this score is or belongs. Of a leaf in which none lies apart.
     pub(super) fn place(&self, score: f64, name: &[u8]) -> usize {
+        self.place_by(score, |other| other.compare(name))
+    }
+
+    /// The same, where `compare` says how another with this score is to the member.
+    pub(super) fn place_by(&self, score: f64, compare: impl Fn(&Element<'a>) -> Ordering) -> usize {
         let equal = self.below(score, false)..self.below(score, true);
-        self.partition(equal, |entry| entry.name.compare(name) == Ordering::Less)
+        self.partition(equal, |entry| compare(&entry.name) == Ordering::Less)
     }
 
     /// The score of member `i`.
@@ -461,9 +471,9 @@ impl<'a> Leaf<'a> {
         let mut before: Option<Entry<'_>> = None;
         for i in 0..n {
             let payload = &self.payload[at..];
-            if self.kind == Type::Set && lies_apart(self.codes[i], payload) {
-                // Who has its parts checks its tag.
-                at += APART_BYTES;
+            if matches!(self.kind, Type::Set | Type::SortedSet) && lies_apart(self.codes[i], payload) {
+                // Who has its parts checks its tag, and its place.
+                (at, before) = (at + APART_BYTES, None);
                 continue;
             }
             assert!(element::is_canonical(self.codes[i], payload), "entry {i} is not in its one form");

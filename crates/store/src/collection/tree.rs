@@ -29,7 +29,7 @@
 //! 5. Of a hash in which fields expire inner nodes say when the first field below each child does (`timed.rs`).
 //! 6. Rows of a stream are in order, too, and keys are what 64 bits say of where they are (`rows.rs`).
 //! 7. An element of a list, a member of a set or a value of a field that is too long for a leaf lies in leaves without elements,
-//!    behind one that says how long it is (`apart.rs`, `strings.rs`).
+//!    behind one that says how long it is (`apart.rs`, `strings.rs`); a member of a sorted set in such of the members tree.
 //! 8. A root that is retired without a successor takes its nodes with it, in steps (`fell.rs`).
 
 mod apart;
@@ -46,6 +46,8 @@ mod list_tests;
 mod load_tests;
 #[cfg(all(test, not(feature = "loom")))]
 mod long_members_tests;
+#[cfg(all(test, not(feature = "loom")))]
+mod long_scored_tests;
 mod many;
 mod members;
 mod own;

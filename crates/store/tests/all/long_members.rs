@@ -1,6 +1,6 @@
-//! Sets that are mostly members that lie apart: two workers put them in, ask for them, take them out and to another set in a store
-//! that evicts sets, moves what is left and has its limit changed. Each is whole or gone, in one set at most, and the books are right
-//! afterwards.
+//! Sets that are mostly members that lie apart: two workers put them in, ask for them, take them out and to another set in a
+//! store that evicts sets, moves what is left and has its limit changed. Each is whole or gone, in one set at most, and the
+//! books are right afterwards.
 
 use larder_store::{Config, Declined, Expect, Guard, Store, Type, Worker};
 use std::collections::HashSet;

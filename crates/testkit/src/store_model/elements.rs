@@ -95,7 +95,7 @@ impl Plan {
             let n = (op.bytes * 7 + i * 13 + writes as usize) % 60;
             match n % 5 {
                 // About as long as a leaf may be, and longer.
-                _ if matches!(kind, Type::List | Type::Set) && n % 20 == 13 => {
+                _ if kind != Type::Hash && n % 20 == 13 => {
                     vec![n as u8; 16_355 + n / 20 * 2 + i % 2 * 20_000]
                 }
                 0 => (n as i64 * 1_000_003 - 20_000_000).to_string().into_bytes(),

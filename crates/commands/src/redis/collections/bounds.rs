@@ -72,7 +72,7 @@ impl<'a> Lex<'a> {
         match self {
             Lex::First => 0,
             Lex::Last => set.len(),
-            Lex::Member { text, .. } => set.partition(|entry| match entry.name.compare(text) {
+            Lex::Member { text, .. } => set.partition(|entry| match set.compare(&entry.name, text) {
                 Ordering::Less => true,
                 Ordering::Equal => with_itself,
                 Ordering::Greater => false,

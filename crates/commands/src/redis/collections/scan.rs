@@ -108,7 +108,7 @@ impl<'a> Wanted<'a> {
     fn long_names(&self, there: &Collection<'_>, places: &[Range<usize>]) -> (u64, bool) {
         let (mut ns, mut too_long) = (0, false);
         let Some(pattern) = &self.pattern else { return (ns, too_long) };
-        if there.kind() != Type::Set || there.longest_apart() == 0 {
+        if there.kind() == Type::Hash || there.longest_apart() == 0 {
             return (ns, too_long);
         }
         for entry in places.iter().flat_map(|range| there.entries(range.clone())) {
@@ -122,8 +122,8 @@ impl<'a> Wanted<'a> {
         (ns, too_long)
     }
 
-    /// Bytes of a reply of the entries at these places, at most; long values are there only if they are replied. For a long member
-    /// there is room in any case: it is matched once.
+    /// Bytes of a reply of the entries at these places, at most; long values are there only if they are replied. For a long
+    /// member there is room in any case: it is matched once.
     fn bytes_max(&self, hash: &Collection<'_>, range: Range<usize>) -> usize {
         let entries = hash.entries(range).filter(|entry| {
             let is_long = matches!(entry.value, Element::Apart(_));
@@ -190,7 +190,7 @@ pub(crate) fn scan(
     let cursor = cursor(next(&mut args)?)?;
     // Where there is nothing the options say nothing.
     let (wanted, mut ns, mut due) = (Wanted::parse(call, kind, args), 0, false);
-    let matches = kind == Type::Set && wanted.as_ref().is_ok_and(|wanted| wanted.pattern.is_some());
+    let matches = kind != Type::Hash && wanted.as_ref().is_ok_and(|wanted| wanted.pattern.is_some());
     let set = if matches { peek_as(&mut call.cx.guard, key, kind).unwrap_or(None) } else { None };
     // A long member is copied to be matched.
     let longest = set.map_or(0, |set| set.longest_apart());

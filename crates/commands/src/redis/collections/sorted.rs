@@ -13,7 +13,9 @@ use super::scan::scan;
 use super::storing;
 use super::taking::{self, MEMBERS_AT_ONCE};
 use super::words::{Ask, Write};
-use super::{Call, Pairs, SCORED_NS, Shown, block, counted, len, look, mpop, places_bytes_max, ranging};
+use super::{
+    Call, Pairs, SCORED_NS, Shown, block, counted, len, look, mpop, peek_as, places_bytes_max, ranging,
+};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
 use crate::redis::call::{free_room, integer, is, next};
@@ -456,7 +458,18 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which)
         }
         None => None,
     };
-    if count.is_some_and(|count| count > MEMBERS_AT_ONCE) && !call.cx.guard.in_transaction() {
+    let is_long = |set: Collection<'_>, count: usize| {
+        set.longest_apart().saturating_mul(count.min(set.len())) > taking::TAKEN_BYTES
+    };
+    let goes_on = match count {
+        Some(count) if count > MEMBERS_AT_ONCE => true,
+        Some(count) => {
+            let set = peek_as(&mut call.cx.guard, key, Type::SortedSet)?;
+            set.is_some_and(|set| is_long(set, count))
+        }
+        None => false,
+    };
+    if goes_on && !call.cx.guard.in_transaction() {
         return taking::take(call, key, (Type::SortedSet, which.end()), count.unwrap_or(1));
     }
     let places = |set: &Collection<'_>| end_places(set, which, count.unwrap_or(1));

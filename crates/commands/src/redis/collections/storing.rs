@@ -85,7 +85,7 @@ struct Members {
 impl Members {
     fn add(&mut self, set: &Collection<'_>, places: Range<usize>) {
         for entry in set.entries(places) {
-            self.names.push_element(&entry.name);
+            self.names.push_element_of(set, &entry.name);
             self.scores.push(entry.score);
         }
     }

@@ -171,12 +171,15 @@ fn fit(sizes: impl Iterator<Item = usize>, bytes_max: usize) -> usize {
     beyond.unwrap_or(WRITES_AT_ONCE)
 }
 
-/// How many members of a set are put in or taken out in one moment, at most, from the first of these words on; or, of up to
-/// `most`, asked for.
-fn members_at_once(words: Args<'_>, most: usize) -> usize {
+/// How many members are put in or taken out in one moment, at most, from the first of these words on, of which each is the
+/// last of so many; or, of up to `most`, asked for.
+fn members_at_once(words: Args<'_>, each: usize, most: usize) -> usize {
     match words.encoded().len() {
         few if few <= SET_BYTES_MAX => most,
-        _ => fit(words.map(<[u8]>::len), SET_BYTES_MAX).clamp(FIELDS_FEW, most),
+        _ => {
+            let sizes = words.skip(each - 1).step_by(each).map(<[u8]>::len);
+            fit(sizes, SET_BYTES_MAX).clamp(FIELDS_FEW, most)
+        }
     }
 }
 
@@ -247,8 +250,10 @@ impl Call<'_, '_, '_> {
         match write {
             Write::Set => self.sets_at_once(key, words),
             Write::Drop => self.drops_at_once(key, words, words.len()),
-            Write::Add | Write::Remove(Type::Set) => members_at_once(words, write.moment().0),
-            Write::Score(..) | Write::Place(..) | Write::Remove(_) | Write::Push { .. } => write.moment().0,
+            Write::Add | Write::Score(..) | Write::Place(..) | Write::Remove(_) => {
+                members_at_once(words, write.words(), write.moment().0)
+            }
+            Write::Push { .. } => write.moment().0,
         }
     }
 
@@ -491,10 +496,10 @@ impl Call<'_, '_, '_> {
             Piece::First { .. } => (LOOKS_AT_ONCE, MOMENT_BYTES.min(self.reply_bytes_max()) as usize),
             Piece::Later => (looks.clamp(FEW_ELEMENTS, LOOKS_AT_ONCE), PIECE_BYTES),
         };
-        let is_members = ask == Ask::IsThere;
+        let is_members = matches!(ask, Ask::IsThere | Ask::Score);
         if is_members && !matches!(piece, Piece::Whole) {
             // Long ones are compared with what is as long.
-            most = members_at_once(*words, most);
+            most = members_at_once(*words, 1, most);
         }
         let words_bytes = words.encoded().len();
         let mut refused = false;

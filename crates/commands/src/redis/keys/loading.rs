@@ -247,8 +247,8 @@ impl Node {
 /// The longest element that a payload of so many bytes, unpacked, may come to.
 pub(crate) fn longest(payload: &[u8], bytes: u64) -> u64 {
     match payload.first().map(|kind| form_of(*kind)) {
-        Some(Ok((Type::List | Type::Set | Type::Hash, ..))) => bytes,
-        Some(_) | None => bytes.min(ELEMENT_BYTES_MAX as u64),
+        Some(Ok(_)) => bytes,
+        Some(Err(_)) | None => bytes.min(ELEMENT_BYTES_MAX as u64),
     }
 }
 
@@ -267,6 +267,8 @@ struct Whole {
     node: Node,
     /// The field whose value it is, and when that expires; 0 for never.
     field: Option<(Vec<u8>, Millis)>,
+    /// That of a member of a sorted set.
+    score: f64,
     /// It is unpacked.
     read: bool,
 }
@@ -490,11 +492,11 @@ impl Loading {
         if !self.is_whole() {
             return Ok(());
         }
-        let Some(Whole { node, field, .. }) = self.whole.take() else { return Ok(()) };
+        let Some(Whole { node, field, score, .. }) = self.whole.take() else { return Ok(()) };
         let (text, now) = (node.bytes(body), call.cx.now());
         *ns += each + copying_ns(text.len() as u64);
         let made = match &field {
-            None => Some(Made { name: text, value: &[], score: 0.0, expires_at: 0 }),
+            None => Some(Made { name: text, value: &[], score, expires_at: 0 }),
             // Its time has passed.
             Some((_, at)) if *at != 0 && *at <= now => None,
             Some((name, at)) => Some(Made { name, value: text, score: 0.0, expires_at: *at }),
@@ -546,6 +548,7 @@ impl Loading {
                 self.read_element(call, &mut reader, body)?;
             }
             None if self.kind == Type::Hash => self.read_field(call, &mut reader, body)?,
+            None if self.kind == Type::SortedSet => self.read_member(call, &mut reader, body)?,
             None => self.read_plain(&mut reader)?,
             Some(packing) => {
                 let node = Node::read(&mut reader, body.len()).ok_or(BAD_FORMAT)?;
@@ -570,7 +573,7 @@ impl Loading {
         body: &[u8],
     ) -> Result<(), Fail> {
         let Some(node) = read_long(call, reader, body)? else { return self.read_plain(reader) };
-        self.whole = Some(Whole { node, field: None, read: false });
+        self.whole = Some(Whole { node, field: None, score: 0.0, read: false });
         // Before anything is unpacked.
         self.charge(call)
     }
@@ -594,9 +597,47 @@ impl Loading {
         }
         let field = Some((name.into_owned(), at));
         *reader = ahead;
-        self.whole = Some(Whole { node, field, read: false });
+        self.whole = Some(Whole { node, field, score: 0.0, read: false });
         // Before anything is unpacked.
         self.charge(call)
+    }
+
+    /// Reads a member of a sorted set with its score that are kept as they are.
+    fn read_member(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        reader: &mut Reader<'_>,
+        body: &[u8],
+    ) -> Result<(), Fail> {
+        let mut ahead = Reader(reader.0);
+        let Some(node) = read_long(call, &mut ahead, body)? else { return self.read_plain(reader) };
+        if node.len() > call.cx.guard.store().scored_bytes_max() {
+            return Err(Fail::COLLECTION_TOO_LARGE);
+        }
+        let score = self.read_score(&mut ahead)?;
+        *reader = ahead;
+        self.whole = Some(Whole { node, field: None, score, read: false });
+        // Before anything is unpacked.
+        self.charge(call)
+    }
+
+    /// Reads the score behind a member.
+    fn read_score(&self, reader: &mut Reader<'_>) -> Result<f64, Fail> {
+        let score = match self.form {
+            Form::ScoreTexts => match reader.array::<1>().ok_or(BAD_FORMAT)?[0] {
+                253 => f64::NAN,
+                254 => f64::INFINITY,
+                255 => f64::NEG_INFINITY,
+                bytes => score_of(reader.take(bytes.into()).ok_or(BAD_FORMAT)?)?,
+            },
+            Form::Plain
+            | Form::Packed(_)
+            | Form::Contained
+            | Form::Timed
+            | Form::TimedBehind
+            | Form::TimedPacked => f64::from_le_bytes(reader.array().ok_or(BAD_FORMAT)?),
+        };
+        if score.is_nan() { Err(BAD_FORMAT) } else { Ok(score) }
     }
 
     /// Reads how long behind the first field one expires: when it does, 0 for never.
@@ -622,23 +663,7 @@ impl Loading {
         match self.kind {
             Type::Hash => string(reader)?,
             Type::SortedSet => {
-                let score = match self.form {
-                    Form::ScoreTexts => match reader.array::<1>().ok_or(BAD_FORMAT)?[0] {
-                        253 => f64::NAN,
-                        254 => f64::INFINITY,
-                        255 => f64::NEG_INFINITY,
-                        bytes => score_of(reader.take(bytes.into()).ok_or(BAD_FORMAT)?)?,
-                    },
-                    Form::Plain
-                    | Form::Packed(_)
-                    | Form::Contained
-                    | Form::Timed
-                    | Form::TimedBehind
-                    | Form::TimedPacked => f64::from_le_bytes(reader.array().ok_or(BAD_FORMAT)?),
-                };
-                if score.is_nan() {
-                    return Err(BAD_FORMAT);
-                }
+                let score = self.read_score(reader)?;
                 self.batch.scores.push(score);
             }
             Type::Set | Type::List | Type::Stream => {}
@@ -652,8 +677,11 @@ impl Loading {
     /// Unpacks some of the string that is being read, or reads an entry of it.
     fn read_packed(&mut self, call: &mut Call<'_, '_, '_>, body: &[u8], ns: &mut u64) -> Result<(), Fail> {
         let most = call.cx.guard.store().element_bytes_max();
-        let may_be_long = matches!(self.kind, Type::List | Type::Set);
-        let bytes_max = if may_be_long { most } else { ELEMENT_BYTES_MAX };
+        let bytes_max = match self.kind {
+            Type::List | Type::Set => most,
+            Type::SortedSet => call.cx.guard.store().scored_bytes_max(),
+            Type::Hash | Type::Stream => ELEMENT_BYTES_MAX,
+        };
         let Some(Reading { node, packing, cursor }) = &mut self.reading else { return Ok(()) };
         let Some(cursor) = cursor else {
             if !node.unpack(body, ns)? {
@@ -668,12 +696,9 @@ impl Loading {
             return Ok(());
         };
         self.batch.push(name, bytes_max)?;
-        if matches!(name, Packed::Text(text) if text.len() > ELEMENT_BYTES_MAX) {
-            self.charge(call)?;
-            return Ok(());
-        }
+        let has_long_name = matches!(name, Packed::Text(text) if text.len() > ELEMENT_BYTES_MAX);
         if matches!(self.kind, Type::Set | Type::List) {
-            return Ok(());
+            return if has_long_name { self.charge(call) } else { Ok(()) };
         }
         let Element::Entry(value) = cursor.next(bytes).ok_or(BAD_FORMAT)? else { return Err(BAD_FORMAT) };
         match (self.kind, value) {
@@ -681,7 +706,7 @@ impl Loading {
             (Type::SortedSet, Packed::Text(text)) => self.batch.scores.push(score_of(text)?),
             (_, value) => self.batch.push(value, most)?,
         }
-        let is_long = matches!(value, Packed::Text(text) if text.len() > ELEMENT_BYTES_MAX);
+        let is_long = has_long_name || matches!(value, Packed::Text(text) if text.len() > ELEMENT_BYTES_MAX);
         if self.form == Form::TimedPacked {
             let Element::Entry(Packed::Number(at)) = cursor.next(bytes).ok_or(BAD_FORMAT)? else {
                 return Err(BAD_FORMAT);

@@ -1,5 +1,5 @@
-//! Elements of a list that are too long for a leaf: they lie *apart*, in leaves of their own. So do members of sets and values of
-//! fields (`strings.rs`).
+//! Elements of a list that are too long for a leaf: they lie *apart*, in leaves of their own. So do members of sets and of
+//! sorted sets and values of fields (`strings.rs`).
 //!
 //! ```text
 //! … leaf │ its own leaf: bytes, label │ part │ part │ … │ part │ leaf …
@@ -376,7 +376,16 @@ impl<'g> Tree<'g> {
     }
 
     pub(super) fn parts(&self, apart: &LongText<'_>) -> Parts<'g> {
-        Parts { tree: *self, path: self.path_to(apart.label()), left: apart.len() }
+        let tree = self.texts();
+        Parts { tree, path: tree.path_to(apart.label()), left: apart.len() }
+    }
+
+    /// The tree that has parts: of a sorted set that of its members.
+    pub(super) fn texts(&self) -> Tree<'g> {
+        match self.kind {
+            Type::SortedSet => Tree { top: self.members, height: self.members_height, ..*self },
+            Type::Hash | Type::Set | Type::List | Type::Stream => *self,
+        }
     }
 
     /// An element of it is this string.
@@ -429,8 +438,8 @@ impl<'g> Collection<'g> {
         self.tree().expect("nothing lies apart beside one leaf").parts(apart)
     }
 
-    /// Bytes that an element of this list, a member of this set or a value of this hash which lies apart has, at most: the longest
-    /// of those that there were since there was none, and but for a list no more than all has. 0 if none does.
+    /// Bytes that an element of this list, a member of this set or sorted set or a value of this hash which lies apart has, at
+    /// most: the longest of those that there were since there was none, and but for a list no more than all has. 0 if none does.
     pub fn longest_apart(&self) -> usize {
         match self.tree() {
             Some(tree) if tree.kind == Type::List => Count(tree.apart).longest(),

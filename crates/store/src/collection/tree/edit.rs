@@ -213,7 +213,11 @@ impl Edit {
         builder: &Builder,
     ) -> Result<(), Declined> {
         self.plant_elements(hand, builder)?;
-        if builder.kind() == Type::SortedSet { self.plant_members(hand, &builder.leaf()) } else { Ok(()) }
+        if builder.kind() == Type::SortedSet && !builder.is_empty() {
+            self.plant_members(hand, &builder.leaf())
+        } else {
+            Ok(())
+        }
     }
 
     /// The same without the members tree of a sorted set.
@@ -896,7 +900,8 @@ impl Edit {
         }
         // SAFETY: as above.
         let leaf: Leaf<'g> = unsafe { leaf_at(&store.arena, inner.location(0)) };
-        (leaf.whole_bytes() <= super::ITEM_LEAF_BYTES / 2).then_some(leaf)
+        // What lies apart of a sorted set is in the other tree.
+        (leaf.whole_bytes() <= super::ITEM_LEAF_BYTES / 2 && !leaf.names_apart()).then_some(leaf)
     }
 
     /// Bytes of all nodes by now.

@@ -8,10 +8,11 @@
 //! ```
 //!
 //! Nodes of a load do not move, so that a note has the place of its member's leaf. What is noted lies on the heap: of large
-//! sets there are several parts, for each of which the scores tree is gone through once.
+//! sets there are several parts, for each of which the scores tree is gone through once. Members that lie apart are put into the
+//! members tree when they come: others go between them.
 
 use super::super::change::Declined;
-use super::members::{ALIKE_MAX, HASH_BITS, MembersBuilder, hash_of};
+use super::members::{ALIKE_MAX, HASH_BITS, MembersBuilder, hash_by, hash_of, key_of};
 use super::{Edit, Growth, Hand, leaf_at};
 use crate::Store;
 use crate::collection::{DIGITS_MAX, Element};
@@ -191,8 +192,11 @@ impl Edit {
             let at = self.place_of(store, place);
             let (leaf, location) = (self.leaf(store, &at.path), at.path.leaf);
             for (i, entry) in leaf.entries(0..leaf.len()).enumerate() {
-                let order = store.order_of(entry.name.text(&mut [0; DIGITS_MAX]));
-                let (hash, word) = (hash_of(order), leaf.word(i));
+                let hash = match &entry.name {
+                    Element::Apart(apart) => hash_by(apart.label()),
+                    name => hash_of(store.order_of(name.text(&mut [0; DIGITS_MAX]))),
+                };
+                let word = leaf.word(i);
                 late.note(Note { hash, word, location, i: i as u16, is_named: false });
             }
             place = at.start + leaf.len();
@@ -205,22 +209,30 @@ impl Edit {
         let Some(first) = notes.get(from) else { return Ok(from) };
         // Where the scores grew says nothing of these.
         self.growth = Growth::Within;
-        let (store, mut to) = (hand.store, from);
-        let mut put = |members: &mut MembersBuilder| {
+        let (store, has_apart, mut to) = (hand.store, self.apart > 0, from);
+        let mut put = |members: &mut MembersBuilder, high: Option<u64>| {
             let names = members.payload_bytes() + NAMES_AT_ONCE;
             while let Some(note) = notes.get(to).filter(|_| to - from < MEMBERS_AT_ONCE)
                 && (to == from || members.payload_bytes() < names)
+                && high.is_none_or(|high| key_of(note.hash) < high)
             {
+                to += 1;
+                if has_apart && matches!(note.name(store), Element::Apart(_)) {
+                    // It is there since it came.
+                    continue;
+                }
                 let name = note.is_named.then(|| note.name(store));
                 let room = &mut [0; DIGITS_MAX];
                 members.push(note.hash, note.word, name.as_ref().map(|name| name.text(room)));
-                to += 1;
+            }
+            if has_apart {
+                members.sort();
             }
         };
         if self.beside == (0, 0) {
-            self.plant_members_of(hand, put)?;
+            self.plant_members_of(hand, |members| put(members, None))?;
         } else {
-            self.change_members(hand, first.hash, |members, _| put(members))?;
+            self.change_members(hand, first.hash, put)?;
         }
         Ok(to)
     }

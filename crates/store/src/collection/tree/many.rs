@@ -1,7 +1,7 @@
 //! Many entries that are put into a tree which has none of them, or is asked whether it has: in the order of the tree, so
 //! that each leaf is made anew once for all that come into it.
 
-use super::super::build::{Full, NewEntry, lies_apart};
+use super::super::build::{Full, NewEntry, SCORED_BYTES_MAX, lies_apart};
 use super::super::change::Declined;
 use super::super::scores::word_of;
 use super::members::{ALIKE_MAX, ENTRY_BYTES, MembersBuilder, key_of};
@@ -82,8 +82,16 @@ impl Edit {
             }
             match kind {
                 Type::SortedSet => {
-                    self.append_scores(hand, &some)?;
-                    self.add_members(hand, &some)?;
+                    let is_long = |(_, made): &(u64, Made<'_>)| made.name.len() > SCORED_BYTES_MAX;
+                    for alike in some.chunk_by(|one, other| is_long(one) == is_long(other)) {
+                        if is_long(&alike[0]) {
+                            let mut long = alike.iter().map(|(_, made)| made);
+                            long.try_for_each(|made| self.put_score(hand, made.name, None, made.score))?;
+                        } else {
+                            self.append_scores(hand, alike)?;
+                            self.add_members(hand, alike)?;
+                        }
+                    }
                 }
                 Type::Hash | Type::Set | Type::List | Type::Stream => {
                     some.sort_unstable_by_key(|(hash, _)| *hash);
@@ -134,8 +142,18 @@ impl Edit {
 
     /// The same of members of a sorted set, of which the members tree is made later ([`super::late`]): what has a member's
     /// name with another score is found there.
-    fn put_scores_once(&mut self, hand: &mut Hand<'_>, some: &mut [(u64, Made<'_>)]) -> Result<(), Declined> {
-        debug_assert_eq!(self.beside, (0, 0), "the members tree is made later");
+    fn put_scores_once(
+        &mut self,
+        hand: &mut Hand<'_>,
+        some: &mut Vec<(u64, Made<'_>)>,
+    ) -> Result<(), Declined> {
+        debug_assert!(self.beside == (0, 0) || self.apart > 0, "the members tree is made later");
+        if some.iter().any(|(_, made)| made.name.len() > SCORED_BYTES_MAX) {
+            for (_, made) in some.iter().filter(|(_, made)| made.name.len() > SCORED_BYTES_MAX) {
+                self.put_long_once(hand, made.name, made.score)?;
+            }
+            some.retain(|(_, made)| made.name.len() <= SCORED_BYTES_MAX);
+        }
         some.sort_unstable_by(|(_, one), (_, other)| {
             word_of(one.score).cmp(&word_of(other.score)).then_with(|| one.name.cmp(other.name))
         });
@@ -148,16 +166,41 @@ impl Edit {
         let (Some((_, first)), Some((_, last))) = (some.first(), some.last()) else { return Ok(()) };
         let tree = self.tree(hand.store, Type::SortedSet);
         let (end, start) = tree.leaf_with(self.elements as usize - 1);
-        if end.place(first.score, first.name) == self.elements as usize - start {
+        let place = end.place_by(first.score, |other| tree.compare(other, first.name));
+        if place == self.elements as usize - start {
             return self.append_scores(hand, some);
         }
         let front = tree.leaf_with(0).0;
-        let is_in_front = front.place(last.score, last.name) == 0
-            && find_in(&front, word_of(last.score), last.name).is_none();
+        let is_in_front = front.place_by(last.score, |other| tree.compare(other, last.name)) == 0
+            && find_in(&tree, &front, word_of(last.score), last.name).is_none();
         if is_in_front {
             return self.prepend_scores(hand, some);
         }
         some.iter().try_for_each(|(_, made)| self.put_score_once(hand, made.name, made.score))
+    }
+
+    /// Puts a member that lies apart into a sorted set of which the members tree is made later, but for such members: it comes
+    /// into that at once, since its parts lie there.
+    ///
+    /// # Errors
+    /// [`Declined::Twice`]: it is there.
+    fn put_long_once(&mut self, hand: &mut Hand<'_>, name: &[u8], score: f64) -> Result<(), Declined> {
+        if self.tree(hand.store, Type::SortedSet).long_member(name).is_some() {
+            return Err(Declined::Twice);
+        }
+        let (member, word) = (self.new_member(hand, name)?, word_of(score));
+        if self.height == 0 {
+            return self.put_first_member(hand, &member, score);
+        }
+        self.elements += 1;
+        self.insert_member(hand, word, &member)?;
+        let hash = hand.store.hash_of_member(name);
+        if self.beside == (0, 0) {
+            self.plant_members_of(hand, |members| member.insert_into(members, hash, word, true))?;
+        } else {
+            self.change_members(hand, hash, |members, _| member.insert_into(members, hash, word, true))?;
+        }
+        self.put_parts_of(hand, &member)
     }
 
     /// Puts as many entries of a hash or a set as come into the leaf of the first of them; `asks`: unless one of them is

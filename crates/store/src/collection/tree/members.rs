@@ -7,14 +7,16 @@
 //! shape   31 … 15 spare │ 14 named │ 13 whole │ 12 … 10 width of hashes │ 9 … 4 shift of scores │ 3 … 0 width of scores
 //! ```
 //!
-//! 1. A hash is 40 bits of the member's seeded one: keys of this tree are orders as those of a hash's, without their last
-//!    8 bits.
+//! 1. A hash is 40 bits of the member's seeded one. Keys of this tree are hashes, with 24 bits behind, of which the last 16
+//!    number parts: a member that is too long for a leaf lies apart (`strings.rs`), and the leaf before its parts ends with its hash.
 //! 2. Scores are whole numbers, if all of the leaf are, or words in their order (`scores.rs`); neighbours here are strangers.
 //! 3. Members are not here: with a hash's score a reader looks whether the set has this member with it. Of a score that more
 //!    than [`ALIKE_MAX`] members have had at once each has its name here, too, as a leaf of a set would have it: so of
-//!    one without a name a walk through the hashes looks at no more than that many (`ranked.rs`).
+//!    one without a name a walk through the hashes looks at no more than that many (`ranked.rs`). One that lies apart is always
+//!    named, here and in the scores tree by the same bytes: its length, and the label of its parts, which has its hash.
 
-use super::super::element::{self, Element, LONG, Packed, extent};
+use super::super::element::{self, APART, APART_BYTES, Element, LONG, Packed, extent};
+use super::super::leaf::leaf_entries;
 use super::super::scores::{Packing, Scores, score_of, word_of};
 use super::{NODE_BYTES, ORDER_SHIFT};
 use crate::arena::Arena;
@@ -45,10 +47,15 @@ pub(super) fn hash_of(order: u64) -> u64 {
     order >> HASH_SHIFT
 }
 
-/// The least order of a hash.
+/// The least key of a hash.
 #[inline]
 pub(super) fn key_of(hash: u64) -> u64 {
-    hash << HASH_SHIFT
+    hash << (HASH_SHIFT + ORDER_SHIFT)
+}
+
+/// The hash of a member whose parts have keys behind this label.
+pub(super) fn hash_by(label: u64) -> u64 {
+    label >> (HASH_SHIFT + ORDER_SHIFT)
 }
 
 /// A score as a whole number, in order; none if it is not whole.
@@ -140,18 +147,27 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// The leaf of a leaf node of a members tree.
+    /// The leaf of a leaf node of a members tree; without entries, if it is a part of a member that lies apart.
     ///
     /// # Safety
     /// Such a node of this epoch is at the location.
     #[inline]
     pub(super) unsafe fn at(arena: &Arena, location: u64) -> Members<'a> {
-        // SAFETY: the caller's obligation; its head says how long it is, and it never changes.
+        // SAFETY: the caller's obligation; its head says how long it is, and it never changes. That of a part is shorter.
         unsafe {
             let at = arena.at(location).add(NODE_BYTES);
+            if leaf_entries(at.cast::<[u8; 8]>().read()) == 0 {
+                return Members::none();
+            }
             let bytes = Head::read(at.cast::<[u8; HEAD_BYTES]>().read()).leaf_bytes();
             Members::of(std::slice::from_raw_parts(at.as_ptr(), bytes))
         }
+    }
+
+    /// That of a part.
+    pub(super) fn none() -> Members<'a> {
+        let none = Scores::Plain(&[]);
+        Members { len: 0, whole: false, hashes: none, scores: none, codes: &[], payload: &[], bytes: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -222,8 +238,9 @@ impl<'a> Members<'a> {
         assert_eq!(built.bytes(0..self.len), self.bytes, "a leaf as narrow as it can be");
         for entry in &built.entries {
             let name = &built.payload[entry.at as usize..];
+            let is_apart = entry.code == APART && entry.bytes as usize == APART_BYTES;
             assert!(
-                entry.code == UNNAMED || element::is_canonical(entry.code, name),
+                entry.code == UNNAMED || is_apart || element::is_canonical(entry.code, name),
                 "a name in its one form"
             );
         }
@@ -332,6 +349,25 @@ impl MembersBuilder {
         }
     }
 
+    /// Adds the entry of a member that lies apart behind those of its hash.
+    pub(super) fn insert_apart(&mut self, hash: u64, word: u64, packed: &[u8; APART_BYTES]) {
+        let i = self.entries.partition_point(|entry| entry.hash <= hash);
+        let entry = self.apart(hash, word, packed);
+        self.entries.insert(i, entry);
+    }
+
+    /// The same behind all, whose order is made later.
+    pub(super) fn push_apart(&mut self, hash: u64, word: u64, packed: &[u8; APART_BYTES]) {
+        let entry = self.apart(hash, word, packed);
+        self.entries.push(entry);
+    }
+
+    fn apart(&mut self, hash: u64, word: u64, packed: &[u8; APART_BYTES]) -> Entry {
+        let at = self.payload.len() as u32;
+        self.payload.extend_from_slice(packed);
+        Entry { hash, word, code: APART, at, bytes: APART_BYTES as u32 }
+    }
+
     /// Puts entries that were pushed in order.
     pub(super) fn sort(&mut self) {
         self.entries.sort_by_key(|entry| entry.hash);
@@ -341,6 +377,16 @@ impl MembersBuilder {
     pub(super) fn find(&self, hash: u64, word: u64, name: &[u8]) -> Option<usize> {
         let name = Packed::of(name);
         self.find_by(hash, word, |code, payload| name.is_at(code, payload))
+    }
+
+    /// The entry of a member that lies apart.
+    pub(super) fn find_apart(&self, hash: u64, packed: &[u8; APART_BYTES]) -> Option<usize> {
+        let start = self.entries.partition_point(|entry| entry.hash < hash);
+        let is_it = |entry: &Entry| {
+            entry.code == APART && self.payload[entry.at as usize..].first_chunk() == Some(packed)
+        };
+        let found = self.entries[start..].iter().take_while(|entry| entry.hash == hash).position(is_it);
+        found.map(|i| start + i)
     }
 
     /// The same, given which name is the member's.
@@ -417,20 +463,21 @@ impl MembersBuilder {
     }
 
     /// Where the leaves end that it is cut into, which are about equally long and no longer than `bytes_max`, if hashes let
-    /// them. `head`: of one leaf of all.
+    /// them. One with a hash that has parts ends with it. `head`: of one leaf of all.
     pub(super) fn cut(&self, head: &Head, bytes_max: usize, ends: &mut Vec<usize>) {
         ends.clear();
         let all = head.leaf_bytes();
         let each = head.hashes.width + head.scores.width + usize::from(head.named);
         let most = if all <= bytes_max { all } else { all.div_ceil(all.div_ceil(bytes_max * 3 / 4).max(2)) };
-        let mut sum = HEAD_BYTES;
+        let (mut sum, mut parts_follow) = (HEAD_BYTES, false);
         for (i, entry) in self.entries.iter().enumerate() {
             let more = each + entry.bytes as usize;
-            if i > 0 && sum + more > most && entry.hash != self.entries[i - 1].hash {
+            if i > 0 && (parts_follow || sum + more > most) && entry.hash != self.entries[i - 1].hash {
                 ends.push(i);
-                sum = HEAD_BYTES;
+                (sum, parts_follow) = (HEAD_BYTES, false);
             }
             sum += more;
+            parts_follow |= entry.code == APART;
         }
         ends.push(self.len());
     }

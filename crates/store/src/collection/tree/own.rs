@@ -11,14 +11,15 @@
 //! behind the header stays as it is for this epoch, since a worker that takes a node out says so in the header before the
 //! node goes to limbo. Then the tree says whether it has the node.
 
-use super::members::{ALIKE_MAX, Members, key_of};
+use super::members::{ALIKE_MAX, Members, hash_by, key_of};
 use super::ranked::child_with;
 use super::rows::child_with_row;
+use super::strings::keys_of_parts;
 use super::{Inner, Root, Tree, header_of, key_of_name, leaf_at, location_of, node_word, word};
 use crate::Store;
 use crate::arena::Arena;
 use crate::collection::stream::rows::{Rows, first_key};
-use crate::collection::{DIGITS_MAX, Type};
+use crate::collection::{DIGITS_MAX, Element, Type};
 use crate::item::RawItem;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
@@ -112,10 +113,14 @@ pub(crate) unsafe fn word_of(store: &Store, item: RawItem, location: u64) -> Opt
             // A leaf is where its first member is.
             let leaf = leaf_at(arena, location);
             let (room, first) = (&mut [0; DIGITS_MAX], leaf.entry(0));
-            let name = first.name.text(room);
+            if matches!(first.name, Element::Apart(_)) {
+                // Of a leaf that was replaced the parts may be gone: it is looked for as inner nodes are.
+                return word_among(arena, (at, height), (location, 0), least);
+            }
+            let (name, tree) = (first.name.text(room), Tree::of(store, item));
             for above in (1..=height).rev() {
                 let inner = Inner::at(arena, at);
-                let i = child_with(arena, &inner, above, leaf.word(0), name);
+                let i = child_with(&tree, &inner, above, leaf.word(0), name);
                 at = inner.location(i);
                 if above == 1 {
                     return (at == location).then_some(&inner.words[i]);
@@ -169,6 +174,14 @@ unsafe fn word_among(
     None
 }
 
+/// The bytes of a name in one of the trees of a sorted set.
+fn text_of(tree: &Tree<'_>, name: &Element<'_>) -> Vec<u8> {
+    match name {
+        Element::Apart(apart) => tree.parts(apart).flatten().copied().collect(),
+        name => name.text(&mut [0; DIGITS_MAX]).to_vec(),
+    }
+}
+
 impl Store {
     /// Checks that a tree is what it says: nodes of its number and of their levels, children in order, elements within
     /// the keys, counts and bytes that add up, one first leaf, and leaves that are what they say.
@@ -203,8 +216,9 @@ impl Store {
             let mut there = There::new();
             let members = word(root.elements, members);
             let level = usize::from(root.members_height);
-            self.check_members(root, members, (level, 0, u64::MAX), &mut bytes, &mut there);
+            self.check_members((root, &tree), members, (level, 0, u64::MAX), &mut bytes, &mut there);
             self.check_both(&tree, there);
+            self.check_parts_of_members(&tree);
         }
         assert_eq!(root.bytes, bytes, "bytes of the nodes");
         self.each_node(item, &mut |node, _| {
@@ -219,9 +233,9 @@ impl Store {
         for place in 0..tree.len() {
             let (leaf, start) = tree.leaf_with(place);
             let (entry, word) = (leaf.entry(place - start), leaf.word(place - start));
-            let room = &mut [0; DIGITS_MAX];
-            let name = entry.name.text(room);
+            let name = &text_of(tree, &entry.name)[..];
             let hash = self.hash_of_member(name);
+            assert_eq!(leaf.tags[place - start], self.tag_of(name), "the tag of a member");
             let alike = tree.below(entry.score, true) - tree.below(entry.score, false);
             let others = there.get_mut(&(hash, word)).expect("a member is in the other tree with its score");
             let at = others.iter().position(|other| other.as_deref() == Some(name));
@@ -235,7 +249,7 @@ impl Store {
 
     fn check_members(
         &self,
-        root: &Root,
+        (root, tree): (&Root, &Tree<'_>),
         named: u64,
         (level, low, high): (usize, u64, u64),
         bytes: &mut u64,
@@ -252,10 +266,13 @@ impl Store {
         let elements = if level == 0 {
             // SAFETY: as above, a leaf.
             let leaf = unsafe { Members::at(arena, location) };
-            leaf.check();
+            // Parts are checked behind each other.
+            if leaf.len() > 0 {
+                leaf.check();
+            }
             for i in 0..leaf.len() {
                 assert!((low..high).contains(&key_of(leaf.hash(i))), "a hash in another leaf than it says");
-                let name = leaf.name(i).map(|name| name.text(&mut [0; DIGITS_MAX]).to_vec());
+                let name = leaf.name(i).map(|name| text_of(tree, &name));
                 there.entry((leaf.hash(i), leaf.word(i))).or_default().push(name);
             }
             leaf.len()
@@ -267,11 +284,47 @@ impl Store {
                 let low = if i == 0 { low } else { inner.keys[i] };
                 let high = inner.keys.get(i + 1).copied().unwrap_or(high);
                 assert!(low < high, "keys of children ascend");
-                self.check_members(root, inner.word(i), (level - 1, low, high), bytes, there);
+                self.check_members((root, tree), inner.word(i), (level - 1, low, high), bytes, there);
             }
             inner.before(inner.len())
         };
         assert_eq!(elements, super::elements_of(named), "a count of elements");
+    }
+
+    /// Checks that behind each leaf of a members tree are all parts of its members that lie apart, and no others anywhere.
+    fn check_parts_of_members(&self, tree: &Tree<'_>) {
+        let texts = tree.texts();
+        let mut path = texts.path_to(0);
+        let mut at = path.leaf;
+        // Keys and bytes of the parts that are to come, the last first.
+        let mut owed: Vec<(u64, usize)> = Vec::new();
+        loop {
+            // SAFETY: the store is at rest, and the tree names a leaf there.
+            let (leaf, own) = unsafe {
+                (Members::at(&self.arena, at), node_word(&self.arena, at, 8).load(Ordering::Relaxed))
+            };
+            if leaf.len() == 0 {
+                let (key, bytes) = owed.pop().expect("a part of no member");
+                let there = (hash_by(own), texts.leaf(at).payload.len());
+                assert_eq!(there, (hash_by(key), bytes), "a part of another member");
+                assert!(own <= key, "a part is not found by its key");
+            } else {
+                assert!(owed.is_empty(), "a member without its parts");
+                for i in 0..leaf.len() {
+                    let Some(Element::Apart(apart)) = leaf.name(i) else { continue };
+                    let most = tree.apart as usize;
+                    assert!((1..=most).contains(&apart.len()), "a member longer than the root says");
+                    assert_eq!(hash_by(apart.label()), leaf.hash(i), "a label of another hash");
+                    assert_eq!(leaf.hash(leaf.len() - 1), leaf.hash(i), "a hash behind one with parts");
+                    owed.extend(keys_of_parts(apart.label(), apart.len()));
+                }
+                owed.sort_unstable_by(|one, other| other.cmp(one));
+                assert!(owed.windows(2).all(|two| two[0].0 > two[1].0), "a part of two members");
+            }
+            let Some(word) = path.go_on(&self.arena, texts.height - 1) else { break };
+            at = location_of(word);
+        }
+        assert!(owed.is_empty(), "a member without its parts");
     }
 
     fn check_node(

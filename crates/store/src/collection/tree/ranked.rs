@@ -10,14 +10,15 @@
 //! A key of the scores tree says nothing of the member that a child begins with. Where children have the score that is looked
 //! for as their key, it is the first entries below them that say which of them goes on: they are read then.
 
-use super::super::element::Packed;
+use super::super::build::SCORED_BYTES_MAX;
+use super::super::element::{APART_BYTES, Element, Packed};
 use super::super::leaf::{Entry, Leaf};
 use super::super::scores::{score_of, word_of};
 use super::members::{Members, hash_of, key_of};
-use super::{Inner, Tree, leaf_at};
+use super::{Inner, ORDER_SHIFT, Tree, leaf_at};
 use crate::Store;
 use crate::arena::Arena;
-use crate::collection::DIGITS_MAX;
+use crate::collection::{Collection, DIGITS_MAX};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -40,7 +41,7 @@ pub(super) unsafe fn first_leaf_below<'g>(arena: &Arena, mut location: u64, leve
 /// # Safety
 /// The node is one of a scores tree of this epoch.
 pub(super) unsafe fn child_with(
-    arena: &Arena,
+    tree: &Tree<'_>,
     inner: &Inner<'_>,
     level: usize,
     word: u64,
@@ -53,8 +54,8 @@ pub(super) unsafe fn child_with(
     while low < high {
         let middle = (low + high).div_ceil(2);
         // SAFETY: the caller's obligation.
-        let leaf = unsafe { first_leaf_below(arena, inner.location(middle), level - 1) };
-        if compare(&leaf, 0, word, name).is_gt() {
+        let leaf = unsafe { first_leaf_below(&tree.store.arena, inner.location(middle), level - 1) };
+        if compare(tree, &leaf, 0, word, name).is_gt() {
             high = middle - 1;
         } else {
             low = middle;
@@ -64,23 +65,43 @@ pub(super) unsafe fn child_with(
 }
 
 /// How an entry of a leaf is to a member with this score.
-fn compare(leaf: &Leaf<'_>, i: usize, word: u64, name: &[u8]) -> Ordering {
-    leaf.word(i).cmp(&word).then_with(|| leaf.entry(i).name.compare(name))
+fn compare(tree: &Tree<'_>, leaf: &Leaf<'_>, i: usize, word: u64, name: &[u8]) -> Ordering {
+    leaf.word(i).cmp(&word).then_with(|| tree.compare(&leaf.entry(i).name, name))
 }
 
-/// Where a member with this score is in a leaf, if it is there.
-pub(super) fn find_in(leaf: &Leaf<'_>, word: u64, name: &[u8]) -> Option<usize> {
-    let i = leaf.place(score_of(word), name);
-    (i < leaf.len() && compare(leaf, i, word, name).is_eq()).then_some(i)
+/// Where a member with this score is in a leaf of a scores tree, if it is there.
+pub(super) fn find_in(tree: &Tree<'_>, leaf: &Leaf<'_>, word: u64, name: &[u8]) -> Option<usize> {
+    let i = leaf.place_by(score_of(word), |other| tree.compare(other, name));
+    (i < leaf.len() && compare(tree, leaf, i, word, name).is_eq()).then_some(i)
 }
 
 impl<'g> Tree<'g> {
-    /// The leaf of the members tree for a hash, and the least key behind it.
-    fn members_of(&self, order: u64) -> (Members<'g>, Option<u64>) {
+    /// Compares a member with a string, byte by byte: one that lies apart where it lies.
+    #[inline]
+    pub(in crate::collection) fn compare(&self, name: &Element<'_>, text: &[u8]) -> Ordering {
+        let Element::Apart(apart) = name else { return name.compare(text) };
+        let mut rest = text;
+        for part in self.parts(apart) {
+            let (here, behind) = rest.split_at(part.len().min(rest.len()));
+            let order = part.cmp(here);
+            if order.is_ne() {
+                return order;
+            }
+            rest = behind;
+        }
+        if rest.is_empty() { Ordering::Equal } else { Ordering::Less }
+    }
+
+    /// The leaf of the members tree for a key, and the least key behind it. Without entries, if a part is there.
+    pub(super) fn members_of(&self, key: u64) -> (Members<'g>, Option<u64>) {
+        if self.members_height == 0 {
+            // It is not made yet.
+            return (Members::none(), None);
+        }
         let (mut location, mut next) = (self.members, None);
         for _ in 0..self.members_height {
             let inner = self.inner(location);
-            let i = inner.child_of(order);
+            let i = inner.child_of(key);
             next = inner.keys.get(i + 1).copied().or(next);
             location = inner.location(i);
         }
@@ -94,7 +115,7 @@ impl<'g> Tree<'g> {
         for level in (1..=self.height).rev() {
             let inner = self.inner(location);
             // SAFETY: a node of this tree, of the epoch that `'g` ends before.
-            let i = unsafe { child_with(&self.store.arena, &inner, level, word, name) };
+            let i = unsafe { child_with(self, &inner, level, word, name) };
             if counts {
                 before += inner.before(i);
             }
@@ -105,8 +126,8 @@ impl<'g> Tree<'g> {
 
     /// The word of a member's score.
     pub(super) fn word_of_member(&self, name: &[u8]) -> Option<u64> {
-        if name.len() > usize::from(u16::MAX) {
-            return None;
+        if name.len() > SCORED_BYTES_MAX {
+            return self.long_member(name).map(|(word, _)| word);
         }
         let hash = hash_of(self.store.order_of(name));
         let (members, _) = self.members_of(key_of(hash));
@@ -119,9 +140,26 @@ impl<'g> Tree<'g> {
             let word = members.word(i);
             let is_it = members.is_named(i, &packed).unwrap_or_else(|| {
                 let (leaf, _) = self.leaf_with_score(word, name, false);
-                find_in(&leaf, word, name).is_some()
+                find_in(self, &leaf, word, name).is_some()
             });
             is_it.then_some(word)
+        })
+    }
+
+    /// The word of the score of a member that lies apart, and what leaves have of it. It is found by its hash and its length, and
+    /// compared then. Where none lies apart it is not even hashed.
+    #[cold]
+    pub(super) fn long_member(&self, name: &[u8]) -> Option<(u64, [u8; APART_BYTES])> {
+        if self.apart == 0 {
+            return None;
+        }
+        let hash = hash_of(self.store.order_of(name));
+        let (members, _) = self.members_of(key_of(hash));
+        members.with_hash(hash).find_map(|i| match members.name(i) {
+            Some(Element::Apart(apart)) if self.is_text(&apart, name) => {
+                Some((members.word(i), apart.as_packed()))
+            }
+            _ => None,
         })
     }
 
@@ -134,7 +172,7 @@ impl<'g> Tree<'g> {
     pub(in crate::collection) fn member(&self, name: &[u8]) -> Option<(usize, Entry<'g>)> {
         let word = self.word_of_member(name)?;
         let (leaf, before) = self.leaf_with_score(word, name, true);
-        let i = find_in(&leaf, word, name).expect("both trees have the same members");
+        let i = find_in(self, &leaf, word, name).expect("both trees have the same members");
         Some((before + i, leaf.entry(i)))
     }
 
@@ -179,15 +217,21 @@ impl<'g> Tree<'g> {
     /// Adds the places of the members whose hashes are in one leaf of the members tree, that with this order, to `places`;
     /// the least order behind it.
     pub(super) fn scan_members(&self, order: u64, places: &mut Vec<Range<usize>>) -> Option<u64> {
-        let (members, next) = self.members_of(order);
+        let (members, next) = self.members_of(order << ORDER_SHIFT);
         let mut found = Vec::with_capacity(members.len());
         let room = &mut [0; DIGITS_MAX];
         for i in 0..members.len() {
             let (hash, word) = (members.hash(i), members.word(i));
             if let Some(name) = members.name(i) {
-                let name = name.text(room);
+                let long: Vec<u8>;
+                let name = if let Element::Apart(apart) = &name {
+                    long = self.parts(apart).flatten().copied().collect();
+                    &long[..]
+                } else {
+                    name.text(room)
+                };
                 let (leaf, before) = self.leaf_with_score(word, name, true);
-                found.extend(find_in(&leaf, word, name).map(|i| before + i));
+                found.extend(find_in(self, &leaf, word, name).map(|i| before + i));
                 continue;
             }
             // They are few.
@@ -198,6 +242,10 @@ impl<'g> Tree<'g> {
                 let (leaf, start) = self.leaf_with(at);
                 let here = at - start..leaf.len().min(alike.end - start);
                 for (place, entry) in here.clone().zip(leaf.entries(here.clone())) {
+                    if matches!(entry.name, Element::Apart(_)) {
+                        // It has its name.
+                        continue;
+                    }
                     if hash_of(self.store.order_of(entry.name.text(&mut [0; DIGITS_MAX]))) == hash {
                         found.push(start + place);
                     }
@@ -213,7 +261,15 @@ impl<'g> Tree<'g> {
                 None => places.push(place..place + 1),
             }
         }
-        next
+        // Parts have the hash of the member before them: what follows them has one of its own.
+        next.map(|key| key.div_ceil(1 << ORDER_SHIFT)).filter(|order| *order < 1 << (u64::BITS - ORDER_SHIFT))
+    }
+}
+
+impl Collection<'_> {
+    /// Compares an element of this collection with a string, byte by byte.
+    pub fn compare(&self, element: &Element<'_>, text: &[u8]) -> Ordering {
+        self.tree().map_or_else(|| element.compare(text), |tree| tree.compare(element, text))
     }
 }
 

@@ -1,15 +1,17 @@
 //! Writing to a sorted set in two trees: each member is put into, moved in, or taken out of the scores tree, and then the
 //! members tree says the same. Both are one edit, and one root is published.
 
-use super::super::build::{Builder, NewEntry, fits_alone};
+use super::super::build::{Builder, NewEntry, SCORED_BYTES_MAX};
 use super::super::change::Declined;
+use super::super::element::{APART_BYTES, Element, LongText};
 use super::super::leaf::Leaf;
 use super::super::scores::{score_of, word_of};
 use super::edit::{Child, LEAF_BYTES_FEW, LEAF_BYTES_JOINED};
-use super::members::{ALIKE_MAX, Head, Members, MembersBuilder, key_of};
+use super::members::{ALIKE_MAX, Head, Members, MembersBuilder, hash_by, key_of};
 use super::places::Growth;
 use super::ranked::{child_with, find_in};
-use super::{ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, NODE_BYTES, Path, node_word, word};
+use super::strings::{behind_parts, first_gap, parts_of};
+use super::{ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, NODE_BYTES, Path, Tree, node_word, word};
 use crate::class::CHUNK_BYTES_MAX;
 use crate::collection::{DIGITS_MAX, Type};
 use crate::sync::atomic::Ordering;
@@ -20,15 +22,53 @@ use std::ops::Range;
 const DOOMED: usize = 16 << 10;
 const DOOMED_BYTES: usize = 1 << 20;
 
+/// A member as it is put into leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member<'p> {
+    pub(super) text: &'p [u8],
+    /// What leaves have of one that lies apart.
+    apart: Option<[u8; APART_BYTES]>,
+}
+
+impl<'p> Member<'p> {
+    /// One that lies in its leaf.
+    pub(super) fn in_leaf(text: &'p [u8]) -> Member<'p> {
+        Member { text, apart: None }
+    }
+
+    /// Adds its entry to a leaf of a members tree; with its name, if that `is_named`, and in any case if it lies apart.
+    pub(super) fn insert_into(&self, members: &mut MembersBuilder, hash: u64, word: u64, is_named: bool) {
+        match &self.apart {
+            Some(packed) => members.insert_apart(hash, word, packed),
+            None => members.insert(hash, word, is_named.then_some(self.text)),
+        }
+    }
+
+    /// Takes its entry out of such a leaf.
+    fn remove_from(&self, members: &mut MembersBuilder, hash: u64, word: u64) {
+        let there = match &self.apart {
+            Some(packed) => members.find_apart(hash, packed),
+            None => members.find(hash, word, self.text),
+        };
+        members.remove(there.expect("both trees have the same members"));
+    }
+}
+
 impl Edit {
+    /// The scores tree with that of its members, to be read before anything else is allocated.
+    fn sorted<'g>(&self, store: &'g Store) -> Tree<'g> {
+        self.tree(store, Type::SortedSet)
+    }
+
     /// The way to the leaf that has a member with this score, or would have it.
     fn path_to(&self, store: &Store, word: u64, name: &[u8]) -> Path {
+        let tree = self.sorted(store);
         let mut path = Path { steps: [(0, 0); HEIGHT_MAX], leaf: self.top };
         for depth in 0..self.height {
             // SAFETY: inner nodes of this edit, or of a tree that is as it was; so is what is below them.
             let (inner, i) = unsafe {
                 let inner = Inner::at(&store.arena, path.leaf);
-                (inner, child_with(&store.arena, &inner, self.height - depth, word, name))
+                (inner, child_with(&tree, &inner, self.height - depth, word, name))
             };
             path.steps[depth] = (path.leaf, i);
             path.leaf = inner.location(i);
@@ -50,31 +90,103 @@ impl Edit {
         score: f64,
     ) -> Result<(), Declined> {
         let word = word_of(score);
+        let member = match old {
+            None => self.new_member(hand, name)?,
+            Some(_) => self.member_there(hand.store, name),
+        };
+        if self.height == 0 {
+            return self.put_first_member(hand, &member, score);
+        }
         let alike = match old {
-            None if self.elements + 1 >= ELEMENTS_MAX || !fits_alone(Type::SortedSet, name, &[]) => {
-                return Err(Declined::TooLarge);
-            }
             None => {
                 self.elements += 1;
-                self.insert_member(hand, word, name)?
+                self.insert_member(hand, word, &member)?
             }
-            Some(old) => self.move_member(hand, word_of(old), word, name)?,
+            Some(old) => self.move_member(hand, word_of(old), word, &member)?,
         };
         // Of those alike but one all have their names if they were too many before.
         let alike = alike.unwrap_or_else(|| self.with_score(hand, score).len());
         let hash = hand.store.hash_of_member(name);
         self.change_members(hand, hash, |members, _| {
             if let Some(old) = old {
-                let i = members.find(hash, word_of(old), name).expect("both trees have the same members");
-                members.remove(i);
+                member.remove_from(members, hash, word_of(old));
             }
-            members.insert(hash, word, (alike > ALIKE_MAX).then_some(name));
+            member.insert_into(members, hash, word, alike > ALIKE_MAX);
         })?;
+        if old.is_none() {
+            self.put_parts_of(hand, &member)?;
+        }
         if alike == ALIKE_MAX + 1 {
             let alike = self.with_score(hand, score);
             return self.name_ranks(hand, score, alike);
         }
         Ok(())
+    }
+
+    /// A member that is not there, as leaves will have it.
+    ///
+    /// # Errors
+    /// It is too long, or there are too many.
+    pub(super) fn new_member<'p>(&self, hand: &Hand<'_>, text: &'p [u8]) -> Result<Member<'p>, Declined> {
+        if self.elements + 1 >= ELEMENTS_MAX {
+            return Err(Declined::TooLarge);
+        }
+        if text.len() <= SCORED_BYTES_MAX {
+            return Ok(Member::in_leaf(text));
+        }
+        if text.len() > hand.store.scored_bytes_max() {
+            return Err(Declined::TooLarge);
+        }
+        let hash = hand.store.hash_of_member(text);
+        let (members, _) = self.sorted(hand.store).members_of(key_of(hash));
+        let taken = members.with_hash(hash).filter_map(|i| match members.name(i) {
+            Some(Element::Apart(apart)) => Some((apart.label(), parts_of(apart.len()) as u64)),
+            _ => None,
+        });
+        let label = first_gap(taken.collect(), key_of(hash), text.len()).ok_or(Declined::TooLarge)?;
+        Ok(Member { text, apart: Some(LongText::packed(text.len(), label)) })
+    }
+
+    /// A member that is there, as leaves have it.
+    pub(super) fn member_there<'p>(&self, store: &Store, text: &'p [u8]) -> Member<'p> {
+        let is_long = text.len() > SCORED_BYTES_MAX;
+        let there = if is_long { self.sorted(store).long_member(text) } else { None };
+        debug_assert_eq!(there.is_some(), is_long, "it was found");
+        Member { text, apart: there.map(|(_, packed)| packed) }
+    }
+
+    /// Makes the parts of a new member, if it lies apart, behind the leaf of the members tree that names it by now.
+    pub(super) fn put_parts_of(&mut self, hand: &mut Hand<'_>, member: &Member<'_>) -> Result<(), Declined> {
+        let Some(label) = member.apart.map(|packed| LongText::read_packed(&packed).label()) else {
+            return Ok(());
+        };
+        self.apart = self.apart.max(member.text.len() as u64);
+        self.turn();
+        let done = self.put_parts(hand, (Type::Set, label), member.text);
+        self.turn();
+        done
+    }
+
+    /// Puts the first member into a set that has none.
+    pub(super) fn put_first_member(
+        &mut self,
+        hand: &mut Hand<'_>,
+        member: &Member<'_>,
+        score: f64,
+    ) -> Result<(), Declined> {
+        debug_assert!(self.elements == 0 && self.news.is_empty());
+        let (word, hash) = (word_of(score), hand.store.hash_of_member(member.text));
+        let (tree, tag) = (self.sorted(hand.store), hand.store.tag_of(member.text));
+        let mut builder = std::mem::take(&mut self.builder);
+        builder.start(Type::SortedSet);
+        let built = put(&tree, &mut builder, word, member, tag);
+        let done = built.and_then(|_| self.write_leaf(hand, &builder, 0));
+        self.builder = builder;
+        done?;
+        (self.elements, self.unmarked) = (1, true);
+        self.write_top(hand, 1)?;
+        self.plant_members_of(hand, |members| member.insert_into(members, hash, word, false))?;
+        self.put_parts_of(hand, member)
     }
 
     /// Puts a member into the scores tree, unless it is there with this score.
@@ -89,9 +201,10 @@ impl Edit {
     ) -> Result<(), Declined> {
         let word = word_of(score);
         let path = self.path_to(hand.store, word, name);
-        let put_once = |builder: &mut Builder, tag| match find_in(&builder.leaf(), word, name) {
+        let tree = self.sorted(hand.store);
+        let put_once = |builder: &mut Builder, tag| match find_in(&tree, &builder.leaf(), word, name) {
             Some(_) => Err(Declined::Twice),
-            None => put(builder, word, name, tag),
+            None => put(&tree, builder, word, &Member::in_leaf(name), tag),
         };
         self.elements += 1;
         self.change_scores(hand, &path, put_once, word, name).map(drop)
@@ -104,10 +217,11 @@ impl Edit {
         name: &[u8],
     ) -> Result<bool, Declined> {
         let Some(score) = self.score_of(hand.store, name) else { return Ok(false) };
-        let word = word_of(score);
+        let (word, member) = (word_of(score), self.member_there(hand.store, name));
         self.elements -= 1;
+        // Its parts go last: it is compared with others until then.
         self.remove_member(hand, word, name)?;
-        self.forget_member(hand, word, name)?;
+        self.forget_member(hand, word, &member)?;
         Ok(true)
     }
 
@@ -128,6 +242,12 @@ impl Edit {
                 at = start + here.end;
                 for entry in leaf.entries(here) {
                     let (room, word) = (&mut [0; DIGITS_MAX], word_of(entry.score));
+                    if let Element::Apart(apart) = entry.name {
+                        // Its parts go with it; by places none is compared.
+                        self.loose.push((apart.label(), apart.len()));
+                        doomed.push_apart(hash_by(apart.label()), word, &apart.as_packed());
+                        continue;
+                    }
                     let name = entry.name.text(room);
                     doomed.push(hand.store.hash_of_member(name), word, Some(name));
                 }
@@ -157,17 +277,18 @@ impl Edit {
         &mut self,
         hand: &mut Hand<'_>,
         word: u64,
-        name: &[u8],
+        member: &Member<'_>,
     ) -> Result<Option<usize>, Declined> {
-        let path = self.path_to(hand.store, word, name);
-        self.change_scores(hand, &path, |builder, tag| put(builder, word, name, tag), word, name)
+        let (path, tree) = (self.path_to(hand.store, word, member.text), self.sorted(hand.store));
+        let put_in = |builder: &mut Builder, tag| put(&tree, builder, word, member, tag);
+        self.change_scores(hand, &path, put_in, word, member.text)
     }
 
     /// Takes a member out of the scores tree.
     fn remove_member(&mut self, hand: &mut Hand<'_>, word: u64, name: &[u8]) -> Result<(), Declined> {
-        let path = self.path_to(hand.store, word, name);
+        let (path, tree) = (self.path_to(hand.store, word, name), self.sorted(hand.store));
         let take_out = |builder: &mut Builder, _| {
-            let i = find_in(&builder.leaf(), word, name).expect("both trees have the same members");
+            let i = find_in(&tree, &builder.leaf(), word, name).expect("both trees have the same members");
             builder.remove(i..i + 1);
             Ok(None)
         };
@@ -180,19 +301,21 @@ impl Edit {
         hand: &mut Hand<'_>,
         old: u64,
         word: u64,
-        name: &[u8],
+        member: &Member<'_>,
     ) -> Result<Option<usize>, Declined> {
+        let name = member.text;
         let (from, to) = (self.path_to(hand.store, old, name), self.path_to(hand.store, word, name));
         if from.leaf != to.leaf {
             // The new one first: no tree is empty meanwhile.
-            let alike = self.insert_member(hand, word, name)?;
+            let alike = self.insert_member(hand, word, member)?;
             self.remove_member(hand, old, name)?;
             return Ok(alike);
         }
+        let tree = self.sorted(hand.store);
         let change = |builder: &mut Builder, tag| {
-            let i = find_in(&builder.leaf(), old, name).expect("both trees have the same members");
+            let i = find_in(&tree, &builder.leaf(), old, name).expect("both trees have the same members");
             builder.remove(i..i + 1);
-            put(builder, word, name, tag)
+            put(&tree, builder, word, member, tag)
         };
         self.change_scores(hand, &to, change, word, name)
     }
@@ -231,13 +354,13 @@ impl Edit {
         done
     }
 
-    /// Takes a member out of the members tree.
-    fn forget_member(&mut self, hand: &mut Hand<'_>, word: u64, name: &[u8]) -> Result<(), Declined> {
-        let hash = hand.store.hash_of_member(name);
-        self.change_members(hand, hash, |members, _| {
-            let i = members.find(hash, word, name).expect("both trees have the same members");
-            members.remove(i);
-        })
+    /// Takes a member out of the members tree, with its parts, if it lies apart.
+    fn forget_member(&mut self, hand: &mut Hand<'_>, word: u64, member: &Member<'_>) -> Result<(), Declined> {
+        let hash = hand.store.hash_of_member(member.text);
+        if let Some(packed) = &member.apart {
+            self.loose.push((LongText::read_packed(packed).label(), member.text.len()));
+        }
+        self.change_members(hand, hash, |members, _| member.remove_from(members, hash, word))
     }
 
     /// Gives the members at some places, which have this score, their names in the members tree.
@@ -251,8 +374,13 @@ impl Edit {
         let mut name = Vec::new();
         for place in ranks {
             let (leaf, start) = self.tree(hand.store, Type::SortedSet).leaf_with(place);
+            let there = leaf.entry(place - start).name;
+            if matches!(there, Element::Apart(_)) {
+                // It has had it from the beginning.
+                continue;
+            }
             name.clear();
-            name.extend_from_slice(leaf.entry(place - start).name.text(&mut [0; DIGITS_MAX]));
+            name.extend_from_slice(there.text(&mut [0; DIGITS_MAX]));
             let hash = hand.store.hash_of_member(&name);
             self.change_members(hand, hash, |members, _| {
                 let i = members.find(hash, word, &name).expect("both trees have the same members");
@@ -315,19 +443,19 @@ impl Edit {
         }
         let mut members = std::mem::take(&mut self.members);
         self.turn();
-        let path = self.path(hand.store, key_of(hash));
+        let mut path = self.path(hand.store, key_of(hash));
         let high = path.high(&hand.store.arena, self.height - 1);
         // SAFETY: a leaf of this edit, or of a tree that is as it was.
         members.load(&unsafe { Members::at(&hand.store.arena, path.leaf) });
         change(&mut members, high);
-        let done = self.store_members(hand, &path, &mut members);
+        let done = self.settle(hand, &mut path).and_then(|()| self.store_members(hand, &path, &mut members));
         self.turn();
         members.shrink();
         self.members = members;
         done
     }
 
-    /// Puts what is in `members` in the place of the leaf at the end of a path.
+    /// Puts what is in `members` in the place of the leaf at the end of a path, or behind it, if that is a part.
     fn store_members(
         &mut self,
         hand: &mut Hand<'_>,
@@ -338,16 +466,20 @@ impl Edit {
         let (parent, i) = path.steps[self.height - 1];
         // SAFETY: an inner node of this edit, or of a tree that is as it was; so its children.
         let inner = unsafe { Inner::at(arena, parent) };
-        let mut range = i..i + 1;
-        self.drop_node(hand, path.leaf);
+        // SAFETY: a leaf of this edit, or of a tree that is as it was.
+        let behind = self.apart > 0 && unsafe { Members::at(arena, path.leaf) }.len() == 0;
+        let mut range = i + usize::from(behind)..i + 1;
+        if !behind {
+            self.drop_node(hand, path.leaf);
+        }
         let mut head = members.head(0..members.len());
         let bytes = head.leaf_bytes();
-        if !members.is_empty() && bytes < LEAF_BYTES_FEW {
+        if !behind && !members.is_empty() && bytes < LEAF_BYTES_FEW {
             for j in [i + 1, i.wrapping_sub(1)].into_iter().filter(|j| *j < inner.len()) {
                 let location = inner.location(j);
                 // SAFETY: as above, a leaf.
                 let neighbour = unsafe { Members::at(&hand.store.arena, location) };
-                if bytes + neighbour.bytes() <= LEAF_BYTES_JOINED {
+                if neighbour.len() > 0 && bytes + neighbour.bytes() <= LEAF_BYTES_JOINED {
                     members.append(&neighbour);
                     head = members.head(0..members.len());
                     range = i.min(j)..i.max(j) + 1;
@@ -356,7 +488,10 @@ impl Edit {
                 }
             }
         }
-        let low = path.low(&hand.store.arena, self.height - 1, range.start);
+        let low = match behind {
+            false => path.low(&hand.store.arena, self.height - 1, range.start),
+            true => behind_parts(path.low(&hand.store.arena, self.height - 1, i)),
+        };
         if !members.is_empty() {
             self.write_members(hand, members, &head, low)?;
         }
@@ -418,11 +553,20 @@ impl Edit {
     }
 }
 
-/// Puts a member into a leaf that does not have it; where.
-fn put(builder: &mut Builder, word: u64, name: &[u8], tag: u8) -> Result<Option<usize>, Declined> {
+/// Puts a member into a leaf that does not have it; where. The tree is the one that the leaf is of.
+fn put(
+    tree: &Tree<'_>,
+    builder: &mut Builder,
+    word: u64,
+    member: &Member<'_>,
+    tag: u8,
+) -> Result<Option<usize>, Declined> {
     let score = score_of(word);
-    let i = builder.leaf().place(score, name);
-    builder.insert(i, NewEntry { tag, name, value: &[], score })?;
+    let i = builder.leaf().place_by(score, |other| tree.compare(other, member.text));
+    match &member.apart {
+        Some(packed) => builder.insert_apart(i, tag, packed, score)?,
+        None => builder.insert(i, NewEntry { tag, name: member.text, value: &[], score })?,
+    }
     Ok(Some(i))
 }
 

@@ -8,12 +8,13 @@
 //! A leaf of the members tree has some 150 members, and one is made in microseconds: of 60,000 members in one command
 //! these leaves took nine tenths of the time when each member was put into its leaf by itself.
 
-use super::super::build::fits_alone;
+use super::super::build::SCORED_BYTES_MAX;
 use super::super::change::Declined;
 use super::super::scores::word_of;
 use super::members::{ALIKE_MAX, key_of};
-use super::{ELEMENTS_MAX, Edit, Hand};
-use crate::collection::{DIGITS_MAX, Type};
+use super::scored::Member;
+use super::{Edit, Hand};
+use crate::collection::{DIGITS_MAX, Element, Type};
 use std::ops::Range;
 
 /// Members that come into a leaf of the members tree at a time, at most: each moves those behind it.
@@ -61,17 +62,21 @@ impl Edit {
     ) -> Result<(), Declined> {
         let mut dues = Dues { some: Vec::with_capacity(moves.len()), copied: Vec::new() };
         for &Move { hash, member, old, score } in moves {
+            if member.len() > SCORED_BYTES_MAX {
+                // Both trees are to say the same before one is put in that lies apart.
+                self.pay(hand, &mut dues)?;
+                self.put_score(hand, member, old, score)?;
+                continue;
+            }
             let word = word_of(score);
             let old = old.map(word_of);
             let alike = match old {
-                None if self.elements + 1 >= ELEMENTS_MAX || !fits_alone(Type::SortedSet, member, &[]) => {
-                    return Err(Declined::TooLarge);
-                }
                 None => {
+                    let new = self.new_member(hand, member)?;
                     self.elements += 1;
-                    self.insert_member(hand, word, member)?
+                    self.insert_member(hand, word, &new)?
                 }
-                Some(old) => self.move_member(hand, old, word, member)?,
+                Some(old) => self.move_member(hand, old, word, &Member::in_leaf(member))?,
             };
             let alike = alike.unwrap_or_else(|| self.with_score(hand, score).len());
             dues.some.push((hash, word, Due::Put { old, member, named: alike > ALIKE_MAX }));
@@ -91,7 +96,12 @@ impl Edit {
         for place in self.with_score(hand, score) {
             let (leaf, start) = self.tree(hand.store, Type::SortedSet).leaf_with(place);
             let (from, room) = (dues.copied.len(), &mut [0; DIGITS_MAX]);
-            dues.copied.extend_from_slice(leaf.entry(place - start).name.text(room));
+            let name = leaf.entry(place - start).name;
+            if matches!(name, Element::Apart(_)) {
+                // It has had it from the beginning.
+                continue;
+            }
+            dues.copied.extend_from_slice(name.text(room));
             let hash = hand.store.hash_of_member(&dues.copied[from..]);
             dues.some.push((hash, word_of(score), Due::Name(from..dues.copied.len())));
         }

@@ -1,5 +1,5 @@
-//! Values of fields and members of sets that are too long for a leaf: they lie *apart*, in leaves of the tree that have no
-//! entries.
+//! Values of fields and members of sets and sorted sets that are too long for a leaf: they lie *apart*, in leaves of the tree
+//! that have no entries.
 //!
 //! ```text
 //! key     63 … 16 order of a name │ 15 … 0 number of a part; 0 of a leaf with entries
@@ -13,12 +13,14 @@
 //! 1. A leaf with a field whose value lies apart has no field behind the order of that one: its parts are next to the leaf. So
 //!    one that is put in cuts the leaf there, and all other fields of the leaf may be short ones.
 //! 2. What a field says of its value is how long it is, and the *label*: the key before that of the first part. Where
-//!    several fields have one order, parts of each are numbered behind each other. No key changes, and no label. A member says the
-//!    same of itself: so its order is known without a look at its parts.
+//!    several fields have one order, parts of each are numbered behind each other. No key changes, and no label. A member says
+//!    the same of itself: so its order is known without a look at its parts.
 //! 3. A field whose order is behind the parts and before the next leaf belongs to no leaf. The way to it ends at a part,
 //!    where nothing is found; the first such field that is put in gets a leaf behind the parts.
 //! 4. Parts go before the leaf that named them is made anew, and come after it. No key of theirs is left above the leaves then.
 //! 5. A member is found by its order, its tag and its length; of what has these the parts are compared with it where they lie.
+//! 6. Parts of members of a sorted set are in its members tree, where keys are hashes (`members.rs`), and leaves of both trees
+//!    name them.
 
 use super::super::build::{Builder, FIELD_BYTES_MAX, MEMBER_BYTES_MAX, NewEntry, fits_alone, lies_apart};
 use super::super::change::Declined;
@@ -33,6 +35,8 @@ use std::collections::HashSet;
 
 /// Parts of strings of one order, at most.
 pub(super) const PARTS_MAX: u64 = (1 << ORDER_SHIFT) - 1;
+/// What a member of a sorted set may have that lies apart, if memory is large enough.
+const SCORED_APART_BYTES_MAX: usize = 1 << 20;
 /// What the longest string is counted in by a root.
 const APART_UNIT: u64 = 128;
 
@@ -56,7 +60,7 @@ pub(super) fn long_text<'p>(kind: Type, name: &'p [u8], value: &'p [u8]) -> &'p 
 }
 
 /// Parts of a string.
-fn parts_of(bytes: usize) -> usize {
+pub(super) fn parts_of(bytes: usize) -> usize {
     bytes.div_ceil(PART_BYTES)
 }
 
@@ -114,6 +118,7 @@ impl Edit {
         let low = path.low(&hand.store.arena, depth, path.steps[depth].1);
         // Else keys of theirs would lead behind those that come in their place.
         self.leads_back = true;
+        let unmarked = self.unmarked;
         let mut done = Ok(());
         while let Some((label, bytes)) = self.loose.pop()
             && done.is_ok()
@@ -122,6 +127,8 @@ impl Edit {
             done = self.remove_run(hand, first, parts_of(bytes));
         }
         self.leads_back = false;
+        // Those of a members tree say nothing of the first leaf of the other.
+        self.unmarked = if self.in_members { unmarked } else { self.unmarked };
         done?;
         *path = self.path(hand.store, low);
         Ok(())
@@ -222,15 +229,25 @@ impl Edit {
     }
 }
 
+/// Keys and bytes of the parts of a string.
+pub(super) fn keys_of_parts(label: u64, bytes: usize) -> impl Iterator<Item = (u64, usize)> {
+    let starts = (0..bytes).step_by(PART_BYTES);
+    (label + 1..).zip(starts.map(move |start| PART_BYTES.min(bytes - start)))
+}
+
 /// The first label behind which there are numbers for the parts of a string of so many bytes, of an order whose first key is
 /// `key`, and all of whose fields or members are in a leaf.
 pub(super) fn free_label(leaf: &Leaf<'_>, key: u64, bytes: usize) -> Option<u64> {
-    let mut taken: Vec<(u64, u64)> = leaf
+    let taken = leaf
         .entries(0..leaf.len())
         .filter_map(|entry| entry.apart())
         .filter(|apart| key_by(apart.label()) == key)
-        .map(|apart| (apart.label(), parts_of(apart.len()) as u64))
-        .collect();
+        .map(|apart| (apart.label(), parts_of(apart.len()) as u64));
+    first_gap(taken.collect(), key, bytes)
+}
+
+/// The same, given the labels that are taken, and how many parts each has.
+pub(super) fn first_gap(mut taken: Vec<(u64, u64)>, key: u64, bytes: usize) -> Option<u64> {
     taken.sort_unstable();
     let parts = parts_of(bytes) as u64;
     let mut label = key;
@@ -251,8 +268,14 @@ impl Store {
             Type::Hash | Type::Set if lies_apart(kind, name, value) => {
                 long_text(kind, name, value).len() <= self.element_bytes_max()
             }
+            Type::SortedSet if lies_apart(kind, name, value) => name.len() <= self.scored_bytes_max(),
             Type::Hash | Type::Set | Type::SortedSet | Type::Stream => fits_alone(kind, name, value),
         }
+    }
+
+    /// Bytes that a member of a sorted set may have: of those with one score each that comes is compared with some twenty.
+    pub fn scored_bytes_max(&self) -> usize {
+        self.element_bytes_max().min(SCORED_APART_BYTES_MAX)
     }
 
     /// Checks that behind each leaf are all parts of what lies apart of its entries, and no others anywhere.
@@ -316,15 +339,7 @@ impl Store {
             assert!((1..=tree.apart as usize).contains(&apart.len()), "a string longer than the root says");
             let bytes = entry.name.len() + entry.value.len();
             assert!(bytes > FIELD_BYTES_MAX, "what fits a leaf lies in one");
-            let mut left = apart.len();
-            for key in apart.label() + 1.. {
-                let bytes = left.min(PART_BYTES);
-                owed.push((key, bytes));
-                left -= bytes;
-                if left == 0 {
-                    break;
-                }
-            }
+            owed.extend(keys_of_parts(apart.label(), apart.len()));
         }
         owed.sort_unstable();
         owed.windows(2).for_each(|two| assert!(two[0].0 < two[1].0, "a part of two strings"));

@@ -162,8 +162,9 @@ fn run(local: &mut Local, form: &str, key_bytes: usize, value_bytes: usize) -> R
     }
     // Two short strings and a key have room in any collection.
     let must_fit = key_bytes + 2 * value_bytes + 200 < 16_384;
-    // Members of sets are as long as elements may be; but there is a bound on what SORT goes by.
-    if refused && (must_fit || form.starts_with("sadd") && !form.contains("sort")) {
+    // Members are as long as elements may be; but there is a bound on what SORT goes by.
+    let is_of_members = form.starts_with("sadd") || form.starts_with("zadd") || form.starts_with("geoadd");
+    if refused && (must_fit || is_of_members && !form.contains("sort")) {
         return Err("it is said to be too large, and is not".to_owned());
     }
     let reply = frames.last().ok_or("no reply")?;

@@ -200,7 +200,7 @@ impl Want {
                 if let Some(taken) = taken {
                     taken.whence = Whence::SortedSet;
                     for entry in popped.entries() {
-                        taken.names.push_element(&entry.name);
+                        taken.names.push_element_of(popped.collection(), &entry.name);
                         taken.scores.push(entry.score);
                     }
                 }

@@ -19,7 +19,7 @@ use super::grid::{Extent, Place, Shape};
 use super::{double, place, put_distance, put_place, unit};
 use crate::core::output::Mark;
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
-use crate::redis::call::{Call, find, integer, is, next};
+use crate::redis::call::{Call, ELEMENT_BYTES, find, integer, is, next};
 use crate::redis::collections::copied::Copied;
 use crate::redis::collections::making::Making;
 use crate::redis::collections::members::{RUN, Sorted};
@@ -37,6 +37,8 @@ pub(crate) const PLACE_NS: u64 = 300;
 const AT_ONCE_NS: u64 = 400_000;
 /// Members that are looked at, at a time.
 const MEMBERS_AT_ONCE: usize = 256;
+/// Bytes of them, but for the last, about.
+const BYTES_AT_ONCE: usize = 1 << 20;
 /// Bytes that a found member takes beside its name: where that ends, its score, how far it is, and its places in two orders.
 const FOUND_BYTES: usize = 3 * 8 + 2 * 4;
 /// What a sorted member costs in a run, beside what it costs to merge.
@@ -380,7 +382,7 @@ impl Searching {
         let Some(shape) = self.shape else { return };
         for entry in there.entries(ranks) {
             if let Some(metres) = shape.distance(Place::of_score(entry.score)) {
-                self.names.push_element(&entry.name);
+                self.names.push_element_of(there, &entry.name);
                 self.scores.push(entry.score);
                 self.metres.push(metres);
                 if self.is_enough() {
@@ -503,9 +505,15 @@ impl Searching {
         if self.names.len() > FOUND_MAX - MEMBERS_AT_ONCE {
             return Err(Fail::HELD);
         }
-        let some = ranks.start..ranks.end.min(ranks.start + MEMBERS_AT_ONCE);
+        let mut some = ranks.start..ranks.end.min(ranks.start + MEMBERS_AT_ONCE);
         let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
-        let bytes: usize = there.entries(some.clone()).map(|entry| entry.name.len() + FOUND_BYTES).sum();
+        let mut bytes = 0;
+        // Of long ones fewer.
+        let enough = there.entries(some.clone()).position(|entry| {
+            bytes += entry.name.len() + FOUND_BYTES;
+            bytes > BYTES_AT_ONCE
+        });
+        some.end = enough.map_or(some.end, |last| some.start + last + 1);
         self.held.set(call, self.bytes() + 2 * bytes)?;
         // Items may have given way to that.
         let Some(there) = self.there(call)? else { return Ok(Looked::Changed) };
@@ -662,6 +670,9 @@ impl Searching {
             }
             let Some(i) = self.next() else { break Step::Done };
             let name = self.names.at(i);
+            if whole && name.len() > ELEMENT_BYTES {
+                call.make_room(name.len())?;
+            }
             if options > 0 {
                 put_array(call.out, options + 1);
             }

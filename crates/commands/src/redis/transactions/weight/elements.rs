@@ -290,7 +290,8 @@ impl Scale {
                 let some = there.some(ranged(which, args));
                 (some.told_ns() + if scored { some.elements * SCORE_NS } else { 0 }, some)
             }
-            Elements::SortedWrite => (there.sorted_ns(), none),
+            // Of one score it is compared with some others.
+            Elements::SortedWrite => (there.sorted_ns() + 4 * written_ns(args), none),
             Elements::RemoveRange(by) => {
                 let gone = self.removed(call, by, first, there, args.skip(1));
                 (there.sorted_ns() + gone.saturating_mul(SCORED_NS), none)
@@ -553,7 +554,7 @@ impl Scale {
                     return;
                 }
                 let from = self.size(call, db, args.at(0).unwrap_or_default());
-                (target, Size { least: 0, longest: from.bytes.min(ELEMENT_BYTES as u64), ..from })
+                (target, Size { least: 0, longest: from.bytes.min(from.longest()), ..from })
             }
             Elements::Sort => {
                 let (mut target, mut keys) = (None, 0);
