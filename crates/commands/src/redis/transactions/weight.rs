@@ -334,7 +334,8 @@ impl Scale {
             Weighs::Dump => self.dumped(call, at(0)),
             Weighs::Restore if is_collection(at(2)) => {
                 let Weight { entries, bytes, ns } = loading::weigh(at(2));
-                let longest = loading::longest(at(2), bytes);
+                let scored_max = call.cx.guard.store().scored_bytes_max() as u64;
+                let longest = loading::longest(at(2), bytes, scored_max);
                 let size = Size { bytes, elements: entries, least: 0, longest, given: longest };
                 self.note(call, db, at(0), size);
                 ns
