@@ -348,6 +348,37 @@ fn a_long_member_is_matched_if_that_takes_no_longer_than_others_wait() {
     check(bench);
 }
 
+/// For a long member that is matched there has to be room; that there was one asks for none.
+#[test]
+fn a_long_member_that_has_gone_takes_no_room() {
+    let mut bench = bench();
+    let (long, longer) = (job(2 << 20), job((1 << 20) - 1) + "!");
+    let short: String = (1_000..5_000).map(|n| format!(" m{n:0300}")).collect();
+    is(&mut bench, &format!("SADD s{short} {long}"), ":4001\r\n");
+    let pairs: String = (1_000..5_000).map(|n| format!(" {n} m{n:0300}")).collect();
+    is(&mut bench, &format!("ZADD z{pairs} 1 {longer}"), ":4001\r\n");
+    is(&mut bench, &format!("SREM s {long}"), ":1\r\n");
+    is(&mut bench, &format!("ZREM z {longer}"), ":1\r\n");
+    is(&mut bench, &format!("SADD t {long}"), ":1\r\n");
+    is(&mut bench, &format!("ZADD u 1 {longer}"), ":1\r\n");
+    let store = bench.worker.store();
+    let taken = (store.held_bytes_max() - store.held_bytes() - (256 << 10)) as i64;
+    store.hold(taken);
+    for command in ["SSCAN s 0 MATCH m*", "ZSCAN z 0 MATCH m*"] {
+        let reply = bench.reply(command);
+        assert!(reply.starts_with(b"*2\r\n"), "{}", String::from_utf8_lossy(&reply[..reply.len().min(60)]));
+    }
+    let held = "-OOM connections hold as much memory as they may\r\n";
+    for command in ["SSCAN t 0 MATCH m*", "ZSCAN u 0 MATCH m*"] {
+        is(&mut bench, command, held);
+    }
+    bench.worker.store().hold(-taken);
+    for command in ["SSCAN t 0 MATCH m*", "ZSCAN u 0 MATCH m*"] {
+        is(&mut bench, command, NONE);
+    }
+    check(bench);
+}
+
 /// What replies of long members take is charged, and where that is too much an error stands in their place and all stays.
 #[test]
 fn members_for_which_there_is_no_room_stay() {

@@ -122,6 +122,15 @@ impl<'a> Wanted<'a> {
         (ns, too_long)
     }
 
+    /// Bytes of the longest member at these places that is copied to be matched; 0 if none is.
+    fn longest_copied(&self, there: &Collection<'_>, places: &[Range<usize>]) -> usize {
+        if self.pattern.is_none() || there.kind() == Type::Hash || there.longest_apart() == 0 {
+            return 0;
+        }
+        let entries = places.iter().flat_map(|range| there.entries(range.clone()));
+        entries.filter_map(|entry| entry.apart()).map(|apart| apart.len()).max().unwrap_or(0)
+    }
+
     /// Bytes of a reply of the entries at these places, at most; long values are there only if they are replied. For a long
     /// member there is room in any case: it is matched once.
     fn bytes_max(&self, hash: &Collection<'_>, range: Range<usize>) -> usize {
@@ -189,11 +198,16 @@ pub(crate) fn scan(
     let words = args;
     let cursor = cursor(next(&mut args)?)?;
     // Where there is nothing the options say nothing.
-    let (wanted, mut ns, mut due) = (Wanted::parse(call, kind, args), 0, false);
-    let matches = kind != Type::Hash && wanted.as_ref().is_ok_and(|wanted| wanted.pattern.is_some());
-    let set = if matches { peek_as(&mut call.cx.guard, key, kind).unwrap_or(None) } else { None };
-    // A long member is copied to be matched.
-    let longest = set.map_or(0, |set| set.longest_apart());
+    let (wanted, mut ns, mut due, mut longer) = (Wanted::parse(call, kind, args), 0, false, false);
+    // A long member is copied to be matched. That there was one somewhere says nothing of those that are looked at.
+    let longest = match &wanted {
+        Ok(wanted) if kind != Type::Hash && wanted.pattern.is_some() => {
+            let set = peek_as(&mut call.cx.guard, key, kind).unwrap_or(None);
+            let set = set.filter(|set| set.longest_apart() > 0);
+            set.map_or(0, |set| wanted.longest_copied(&set, &wanted.places(&set, cursor).0))
+        }
+        Ok(_) | Err(_) => 0,
+    };
     let copied = if longest > 0 { Some(Heap::take(call, longest)?) } else { None };
     let free = free_room(call.out);
     let measure = |collection: &Collection<'_>| {
@@ -223,6 +237,11 @@ pub(crate) fn scan(
             return Ok(());
         }
         let (places, next) = wanted.places(&collection, cursor);
+        if wanted.longest_copied(&collection, &places) > longest {
+            // It was put in meanwhile.
+            longer = true;
+            return Ok(());
+        }
         let (long_ns, too_long) = wanted.long_names(&collection, &places);
         if too_long {
             return Err(TOO_LONG_TO_MATCH);
@@ -232,6 +251,9 @@ pub(crate) fn scan(
         Ok(())
     })?;
     drop(copied);
+    if longer {
+        return scan(call, key, hint, words, kind);
+    }
     if due {
         // Only fields of hashes are.
         return if call.take_due("hscan", key, words)? { Ok(()) } else { scan(call, key, hint, words, kind) };
