@@ -348,19 +348,40 @@ fn a_long_member_is_matched_if_that_takes_no_longer_than_others_wait() {
     check(bench);
 }
 
+/// Makes sets `s` and `z` of 4,000 short members, which have had a long one.
+fn make_without_long_ones(bench: &mut Bench) {
+    let (long, longer) = (job(2 << 20), job((1 << 20) - 1) + "!");
+    let short: String = (1_000..5_000).map(|n| format!(" m{n:0300}")).collect();
+    is(bench, &format!("SADD s{short} {long}"), ":4001\r\n");
+    let pairs: String = (1_000..5_000).map(|n| format!(" {n} m{n:0300}")).collect();
+    is(bench, &format!("ZADD z{pairs} 1 {longer}"), ":4001\r\n");
+    is(bench, &format!("SREM s {long}"), ":1\r\n");
+    is(bench, &format!("ZREM z {longer}"), ":1\r\n");
+}
+
+/// Of short members as many go in one moment as of sets that never had a long one.
+#[test]
+fn short_members_are_popped_at_once_where_a_long_one_has_gone() {
+    let mut bench = large_bench();
+    make_without_long_ones(&mut bench);
+    for (command, strings) in [("SPOP s 256", 256), ("ZPOPMIN z 256", 512), ("ZPOPMAX z 256", 512)] {
+        let sent = bench.asked(command);
+        // All is replied in the first turn.
+        let (_, reply, _) = bench.call(&mut Session::new(), &sent);
+        assert_eq!(texts(&reply).len(), strings, "{command}");
+    }
+    is(&mut bench, "SCARD s", ":3744\r\n");
+    is(&mut bench, "ZCARD z", ":3488\r\n");
+    check(bench);
+}
+
 /// For a long member that is matched there has to be room; that there was one asks for none.
 #[test]
 fn a_long_member_that_has_gone_takes_no_room() {
-    let mut bench = bench();
-    let (long, longer) = (job(2 << 20), job((1 << 20) - 1) + "!");
-    let short: String = (1_000..5_000).map(|n| format!(" m{n:0300}")).collect();
-    is(&mut bench, &format!("SADD s{short} {long}"), ":4001\r\n");
-    let pairs: String = (1_000..5_000).map(|n| format!(" {n} m{n:0300}")).collect();
-    is(&mut bench, &format!("ZADD z{pairs} 1 {longer}"), ":4001\r\n");
-    is(&mut bench, &format!("SREM s {long}"), ":1\r\n");
-    is(&mut bench, &format!("ZREM z {longer}"), ":1\r\n");
-    is(&mut bench, &format!("SADD t {long}"), ":1\r\n");
-    is(&mut bench, &format!("ZADD u 1 {longer}"), ":1\r\n");
+    let mut bench = large_bench();
+    make_without_long_ones(&mut bench);
+    is(&mut bench, &format!("SADD t {}", job(2 << 20)), ":1\r\n");
+    is(&mut bench, &format!("ZADD u 1 {}", job(1 << 20)), ":1\r\n");
     let store = bench.worker.store();
     let taken = (store.held_bytes_max() - store.held_bytes() - (256 << 10)) as i64;
     store.hold(taken);

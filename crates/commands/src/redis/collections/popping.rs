@@ -41,7 +41,7 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
             match take(&mut call.cx.guard, call.out, &key, (1, usize::MAX), random, None)? {
                 Taken::Needs(bytes) => return Ok(Some(bytes)),
                 Taken::Members(0, _) => call.null()?,
-                Taken::Members(..) => {}
+                Taken::Members(_, bytes) => call.spend_on_bytes(bytes),
             }
             Ok(None)
         });
@@ -51,11 +51,8 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
     let resp3 = call.client.resp3;
     if !call.cx.guard.in_transaction() {
         let set = peek_as(&mut call.cx.guard, key, Type::Set)?;
-        let (len, large, longest) =
-            set.map_or((0, false, 0), |set| (set.len(), is_large(&set), set.longest_apart()));
-        // As far as is known before any of them is looked at.
-        let may_be_long = longest.saturating_mul(count.min(len)) > 2 * POPPED_BYTES;
-        if count <= POPS_AT_ONCE && !may_be_long {
+        let (len, large) = set.as_ref().map_or((0, false), |set| (set.len(), is_large(set)));
+        if count <= POPS_AT_ONCE && !set.is_some_and(|set| are_long(&set, count, random)) {
             return pop_at_once(call, key, count, random);
         }
         if large && count >= len {
@@ -81,6 +78,17 @@ pub(crate) fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, a
     pop_at_once(call, key, count, random)
 }
 
+/// So many members of a set that `random` picks have more bytes than are taken in one moment. They are looked at only where any
+/// may be as long: the longest that there was may have gone.
+fn are_long(set: &Collection<'_>, count: usize, random: Random) -> bool {
+    if set.longest_apart().saturating_mul(count.min(set.len())) <= 2 * POPPED_BYTES {
+        return false;
+    }
+    let mut bytes = 0;
+    each_of_some(set, count, random, &mut |entry| bytes += entry.name.len());
+    bytes > 2 * POPPED_BYTES
+}
+
 /// SPOP of so many in one step.
 fn pop_at_once(call: &mut Call<'_, '_, '_>, key: &Key<'_>, count: usize, random: Random) -> Done {
     let (name, resp3) = (key.bytes(), call.client.resp3);
@@ -88,7 +96,10 @@ fn pop_at_once(call: &mut Call<'_, '_, '_>, key: &Key<'_>, count: usize, random:
         let key = call.key(name);
         match take(&mut call.cx.guard, call.out, &key, (count, usize::MAX), random, Some(resp3))? {
             Taken::Needs(bytes) => return Ok(Some(bytes)),
-            Taken::Members(taken, _) => call.spend(taken as u64 * POP_NS),
+            Taken::Members(taken, bytes) => {
+                call.spend(taken as u64 * POP_NS);
+                call.spend_on_bytes(bytes);
+            }
         }
         Ok(None)
     })

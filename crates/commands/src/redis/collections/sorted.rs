@@ -446,6 +446,14 @@ pub(super) fn each_popped<'r>(
     }
 }
 
+/// So many members at an end have more bytes than are taken in one moment. They are looked at only where any may be as long: the
+/// longest that there was may have gone.
+fn are_long(set: &Collection<'_>, which: Which, count: usize) -> bool {
+    let places = end_places(set, which, count);
+    set.longest_apart().saturating_mul(places.len()) > taking::TAKEN_BYTES
+        && set.entries(places).map(|entry| entry.name.len()).sum::<usize>() > taking::TAKEN_BYTES
+}
+
 /// ZPOPMIN, ZPOPMAX
 fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which) -> Done {
     if args.len() > 1 {
@@ -458,14 +466,11 @@ fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, args: Args<'_>, which: Which)
         }
         None => None,
     };
-    let is_long = |set: Collection<'_>, count: usize| {
-        set.longest_apart().saturating_mul(count.min(set.len())) > taking::TAKEN_BYTES
-    };
     let goes_on = match count {
         Some(count) if count > MEMBERS_AT_ONCE => true,
         Some(count) => {
             let set = peek_as(&mut call.cx.guard, key, Type::SortedSet)?;
-            set.is_some_and(|set| is_long(set, count))
+            set.is_some_and(|set| are_long(&set, which, count))
         }
         None => false,
     };
