@@ -472,8 +472,8 @@ impl<'a> Leaf<'a> {
         for i in 0..n {
             let payload = &self.payload[at..];
             if matches!(self.kind, Type::Set | Type::SortedSet) && lies_apart(self.codes[i], payload) {
-                // Who has its parts checks its tag, and its place.
-                (at, before) = (at + APART_BYTES, None);
+                // Its tag, and its place between the others, are checked where its parts are known.
+                at += APART_BYTES;
                 continue;
             }
             assert!(element::is_canonical(self.codes[i], payload), "entry {i} is not in its one form");

@@ -2,12 +2,14 @@
 //! alike without a name: a member of 17,000 bytes has 25 parts, below several nodes of the members tree.
 
 use super::tests::{NOW, height, move_all, store};
-use crate::collection::build::SCORED_BYTES_MAX;
+use crate::collection::build::{Builder, NewEntry, SCORED_BYTES_MAX};
+use crate::collection::element::LongText;
 use crate::collection::{BulkLoad, Collection, Copied, Declined, Element, Made, ScoreRule, Type};
 use crate::worker::Guard;
 use crate::{Attributes, Expect, Key, Store};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Members with their scores.
@@ -260,6 +262,23 @@ fn long_members_of_one_score_are_in_the_order_of_their_bytes() {
     drop(guard);
     drop(worker);
     store.check();
+}
+
+/// The check of a leaf compares the short members on both sides of a long one, which it knows nothing of.
+#[test]
+fn a_leaf_is_out_of_order_if_short_members_about_a_long_one_are() {
+    let is_sound = |before: &[u8], behind: &[u8]| {
+        let mut builder = Builder::default();
+        builder.start(Type::SortedSet);
+        let short = |name| NewEntry { tag: 7, name, value: b"", score: 1.0 };
+        builder.insert(0, short(before)).unwrap();
+        builder.insert_apart(1, 7, &LongText::packed(20_000, 1 << 16), 1.0).unwrap();
+        builder.insert(2, short(behind)).unwrap();
+        catch_unwind(AssertUnwindSafe(|| builder.leaf().check_form(&|_| 7))).is_ok()
+    };
+    assert!(is_sound(b"a", b"b"));
+    assert!(!is_sound(b"b", b"a"));
+    assert!(!is_sound(b"a", b"a"));
 }
 
 #[test]
