@@ -302,6 +302,37 @@ fn no_turn_copies_more_than_some_mebibytes_of_members() {
     check(bench);
 }
 
+/// Members of sorted sets are compared with others of their score: two of the longest are one moment.
+#[test]
+fn no_turn_compares_more_than_two_of_the_longest_members() {
+    const COUNT: usize = 16;
+    let mut bench = large_bench();
+    // They are alike but for their ends.
+    let job = job((1 << 20) - 2);
+    let members: Vec<String> = (0..COUNT).map(|n| format!("{job}{}", n + 10)).collect();
+    let with = |score: &str| members.iter().map(|member| format!(" {score} {member}")).collect::<String>();
+    let remove = format!("ZREM z {}", members.join(" "));
+    for put in [format!("ZADD z{}", with("1")), format!("GEOADD z{}", with("13 38"))] {
+        for command in [&put, &put, &remove] {
+            let (reply, count, ns_max) = turns(&mut bench, command);
+            let start = &command[..command.len().min(20)];
+            assert!(count >= COUNT / 2 && ns_max < 10_000_000, "{start} {count} {ns_max}");
+            assert!(reply.starts_with(b":"), "{start} {}", String::from_utf8_lossy(&reply));
+        }
+        is(&mut bench, "EXISTS z", ":0\r\n");
+    }
+    // Two are one moment, and what looks for one spends what it takes.
+    let two = format!("ZADD z 1 {} 1 {}", members[0], members[1]);
+    let (reply, _, _) = turns(&mut bench, &two);
+    assert_eq!(reply, b":2\r\n");
+    let (rank, score) = (format!("ZRANK z {}", members[1]), format!("ZSCORE z {}", members[1]));
+    for (command, wanted, ns_min) in [(rank, ":1\r\n".to_owned(), 2 << 20), (score, bulk("1"), 1 << 19)] {
+        let (reply, _, ns) = turns(&mut bench, &command);
+        assert!(reply == wanted.as_bytes() && ns >= ns_min, "{} {ns}", &command[..6]);
+    }
+    check(bench);
+}
+
 /// Short members are picked and popped beside long ones, each as often as it is there.
 #[test]
 fn members_are_popped_beside_long_ones_each_once() {

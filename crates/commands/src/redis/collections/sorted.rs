@@ -56,6 +56,7 @@ pub(crate) const ROWS: &[Command] = &[
     .weighs(Weighs::Elements(Elements::SortedWrite))
     .doc("1.2.0", "key member [member ...]", "Removes members; how many were there."),
     Command::of_collection("zscore", 3, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
+        call.spend_on_bytes(args.encoded().len());
         let score = look(call, key, hint, Type::SortedSet, |set| set.score(args.at(0).unwrap_or_default()))?;
         put_score(call.out, call.client.resp3, score.flatten());
         Ok(())
@@ -323,6 +324,7 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
 
 /// Gives one member a score, and replies which it has then.
 fn give(call: &mut Call<'_, '_, '_>, key: &Key<'_>, rule: ScoreRule, score: f64, member: &[u8]) -> Done {
+    call.spend_on_comparing(member);
     let scored = call.cx.guard.sorted_add(key, rule, std::iter::once((score, member)))?;
     put_score(call.out, call.client.resp3, scored.score);
     Ok(())
@@ -330,7 +332,12 @@ fn give(call: &mut Call<'_, '_, '_>, key: &Key<'_>, rule: ScoreRule, score: f64,
 
 /// ZCOUNT, ZLEXCOUNT
 fn count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>, by: By) -> Done {
-    let bounds = Bounds::parse(by, next(&mut args)?, next(&mut args)?)?;
+    let (from, to) = (next(&mut args)?, next(&mut args)?);
+    let bounds = Bounds::parse(by, from, to)?;
+    if by == By::Lex {
+        call.spend_on_comparing(from);
+        call.spend_on_comparing(to);
+    }
     let members = look(call, key, hint, Type::SortedSet, |set| bounds.ranks(set).len())?;
     call.length(members.unwrap_or(0))
 }
@@ -344,6 +351,7 @@ fn rank(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: A
         (Some(_), None) => return Err(Fail::SYNTAX),
         (Some(_), Some(_)) => return Err(Fail::arity(if back { "zrevrank" } else { "zrank" })),
     };
+    call.spend_on_comparing(member);
     let found = look(call, key, hint, Type::SortedSet, |set| {
         let rank = set.find(member)?;
         Some((if back { set.len() - 1 - rank } else { rank }, set.entry(rank).score))

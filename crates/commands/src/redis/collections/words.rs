@@ -40,6 +40,10 @@ const PUSHED_BYTES_MAX: usize = MOMENT_BYTES as usize;
 /// Bytes of fields that are set or told in one moment, and of members that are put in, taken out or asked for, at most, of a
 /// command that has more in all: as many as 512 of the longest have that lie in leaves, some 4 ms.
 pub(super) const SET_BYTES_MAX: usize = 8 << 20;
+/// As often a byte of a long member of a sorted set counts where it is put in or taken out: it is compared with others of its
+/// score, with some twenty of a million, which takes 0.1 ms each where a mebibyte is alike. So two of the longest are one moment,
+/// some 8 ms at worst.
+pub(crate) const COMPARED_TIMES: usize = 4;
 /// Bytes of values that may be given back in one moment, at most: 4,096 parts, some 0.5 ms.
 const DROPPED_BYTES_MAX: usize = 64 << 20;
 /// What it takes to come to a leaf that has something due.
@@ -143,6 +147,22 @@ impl Write {
         }
     }
 
+    /// As often as each byte of a long element counts.
+    fn times(self) -> usize {
+        match self {
+            Write::Score(..) | Write::Place(..) | Write::Remove(Type::SortedSet) => COMPARED_TIMES,
+            Write::Add | Write::Set | Write::Remove(_) | Write::Drop | Write::Push { .. } => 1,
+        }
+    }
+
+    /// Bytes that these words count beside their own.
+    fn compared_bytes(self, words: Args<'_>) -> usize {
+        if self.times() == 1 || words.encoded().len() <= ELEMENT_BYTES {
+            return 0;
+        }
+        words.map(|word| counted_bytes(word.len(), self.times()) - word.len()).sum()
+    }
+
     /// None of the elements is too long for any collection.
     ///
     /// # Errors
@@ -171,13 +191,18 @@ fn fit(sizes: impl Iterator<Item = usize>, bytes_max: usize) -> usize {
     beyond.unwrap_or(WRITES_AT_ONCE)
 }
 
+/// What so many bytes of a member count where each of a long one does so often.
+fn counted_bytes(bytes: usize, times: usize) -> usize {
+    if bytes > ELEMENT_BYTES { bytes.saturating_mul(times) } else { bytes }
+}
+
 /// How many members are put in or taken out in one moment, at most, from the first of these words on, of which each is the
-/// last of so many; or, of up to `most`, asked for.
-fn members_at_once(words: Args<'_>, each: usize, most: usize) -> usize {
+/// last of so many; or, of up to `most`, asked for. `times`: as often as a byte of a long one counts.
+pub(super) fn members_at_once(words: Args<'_>, each: usize, most: usize, times: usize) -> usize {
     match words.encoded().len() {
-        few if few <= SET_BYTES_MAX => most,
+        few if few.saturating_mul(times) <= SET_BYTES_MAX => most,
         _ => {
-            let sizes = words.skip(each - 1).step_by(each).map(<[u8]>::len);
+            let sizes = words.skip(each - 1).step_by(each).map(|word| counted_bytes(word.len(), times));
             fit(sizes, SET_BYTES_MAX).clamp(FIELDS_FEW, most)
         }
     }
@@ -226,7 +251,7 @@ impl Call<'_, '_, '_> {
         if elements <= most || self.cx.guard.in_transaction() {
             let count = write.run(self, key, words)?;
             self.spend_on(elements, each_ns);
-            self.spend_on_bytes(words.encoded().len());
+            self.spend_on_bytes(words.encoded().len() + write.compared_bytes(words));
             return if says_ok { self.ok() } else { self.length(count) };
         }
         let Some((row, _)) = table::find(name.as_bytes()) else { return Ok(()) };
@@ -234,7 +259,7 @@ impl Call<'_, '_, '_> {
         write.look(words, self.cx.guard.store())?;
         let all_bytes = words.encoded().len();
         let some = first(&mut words, self.moment_of(write, most) * write.words());
-        let some_bytes = all_bytes - words.encoded().len();
+        let some_bytes = all_bytes - words.encoded().len() + write.compared_bytes(some);
         let kept = Kept::new(self, words)?;
         let name = Name::kept(self, key.bytes())?;
         let key = name.key(self);
@@ -251,7 +276,7 @@ impl Call<'_, '_, '_> {
             Write::Set => self.sets_at_once(key, words),
             Write::Drop => self.drops_at_once(key, words, words.len()),
             Write::Add | Write::Score(..) | Write::Place(..) | Write::Remove(_) => {
-                members_at_once(words, write.words(), write.moment().0)
+                members_at_once(words, write.words(), write.moment().0, write.times())
             }
             Write::Push { .. } => write.moment().0,
         }
@@ -310,6 +335,11 @@ impl Call<'_, '_, '_> {
         }
     }
 
+    /// Spends what it takes to look for a member of a sorted set among others of its score, if it is long.
+    pub(super) fn spend_on_comparing(&mut self, member: &[u8]) {
+        self.spend_on_bytes(counted_bytes(member.len(), COMPARED_TIMES));
+    }
+
     /// How many writes what is left of the slice is for.
     pub(super) fn writes_of_a_step(&self) -> usize {
         ((self.step_ns() / WRITE_NS) as usize).clamp(FEW_ELEMENTS, WRITES_AT_ONCE)
@@ -346,7 +376,7 @@ impl Job for Writing {
             let all_bytes = rest.encoded().len();
             let some = first(rest, words);
             call.spend((some.len() / write.words()) as u64 * write.moment().1);
-            call.spend_on_bytes(all_bytes - rest.encoded().len());
+            call.spend_on_bytes(all_bytes - rest.encoded().len() + write.compared_bytes(some));
             call.tell_around_key(row, key.bytes(), |call| {
                 *count = write.counted(*count, write.run(call, &key, some)?);
                 Ok(())
@@ -499,7 +529,7 @@ impl Call<'_, '_, '_> {
         let is_members = matches!(ask, Ask::IsThere | Ask::Score);
         if is_members && !matches!(piece, Piece::Whole) {
             // Long ones are compared with what is as long.
-            most = members_at_once(*words, 1, most);
+            most = members_at_once(*words, 1, most, 1);
         }
         let words_bytes = words.encoded().len();
         let mut refused = false;

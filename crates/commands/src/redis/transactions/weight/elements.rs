@@ -14,7 +14,7 @@ use crate::redis::collections::scan::{LONG_MATCH_NS, names_matched};
 use crate::redis::collections::sorting;
 use crate::redis::collections::stream::reading::DELIVERED_NS;
 use crate::redis::collections::stream::trimming::{ID_NS, PENDING_NS};
-use crate::redis::collections::words::DUE_LEAF_NS;
+use crate::redis::collections::words::{COMPARED_TIMES, DUE_LEAF_NS};
 use crate::redis::collections::{
     self, COMPARE_NS, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS,
     SCORED_NS, SORTED_NS, STORED_NS, WRITE_NS,
@@ -291,7 +291,7 @@ impl Scale {
                 (some.told_ns() + if scored { some.elements * SCORE_NS } else { 0 }, some)
             }
             // Of one score it is compared with some others.
-            Elements::SortedWrite => (there.sorted_ns() + 4 * written_ns(args), none),
+            Elements::SortedWrite => (there.sorted_ns() + COMPARED_TIMES as u64 * written_ns(args), none),
             Elements::RemoveRange(by) => {
                 let gone = self.removed(call, by, first, there, args.skip(1));
                 (there.sorted_ns() + gone.saturating_mul(SCORED_NS), none)
