@@ -276,6 +276,8 @@ impl<'g> Collection<'g> {
     pub fn score(&self, name: &[u8]) -> Option<f64> {
         debug_assert_eq!(self.kind(), Type::SortedSet);
         match &self.body {
+            // As above.
+            Body::Leaf(_) if name.len() > LEAF_BYTES_MAX => None,
             Body::Leaf(leaf) => leaf.find(name, self.store.tag_of(name)).map(|i| leaf.score(i)),
             Body::Tree(tree) => tree.score_of_member(name),
         }

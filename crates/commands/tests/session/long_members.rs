@@ -321,6 +321,13 @@ fn no_turn_compares_more_than_two_of_the_longest_members() {
         }
         is(&mut bench, "EXISTS z", ":0\r\n");
     }
+    // What is asked of them all goes by their bytes, too.
+    let all = members.join(" ");
+    for command in ["GEOPOS", "GEOHASH", "ZMSCORE"] {
+        let (reply, count, ns_max) = turns(&mut bench, &format!("{command} z {all} {all}"));
+        assert!(count >= 2 * COUNT / 8 && ns_max < 10_000_000, "{command} {count} {ns_max}");
+        assert!(reply.starts_with(format!("*{}\r\n", 2 * COUNT).as_bytes()), "{command}");
+    }
     // Two are one moment, and what looks for one spends what it takes.
     let two = format!("ZADD z 1 {} 1 {}", members[0], members[1]);
     let (reply, _, _) = turns(&mut bench, &two);

@@ -7,7 +7,7 @@ mod search;
 use larder_protocol::resp::{Args, parse_double};
 use larder_store::{Collection, Hint, Key, ScoreRule, Type};
 
-use super::words::Write;
+use super::words::{Write, first, members_at_once};
 use super::{Call, ELEMENT_FRAME, LOOK_NS, look, peek_as, read_as};
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
@@ -193,6 +193,7 @@ fn distance(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut arg
         Some(_) => return Err(Fail::SYNTAX),
         None => 1.0,
     };
+    call.spend_on_bytes(one.len() + two.len());
     let scores = look(call, key, hint, Type::SortedSet, |set| Some((set.score(one)?, set.score(two)?)))?;
     match scores.flatten() {
         Some((one, two)) => {
@@ -240,7 +241,7 @@ fn tell(
     read_as(call.cx, call.tally, key, hint, Type::SortedSet)?;
     put_array(call.out, words.len());
     let whole = call.cx.guard.in_transaction();
-    let most = if whole { usize::MAX } else { TOLD_AT_ONCE };
+    let most = if whole { usize::MAX } else { members_at_once(words, 1, TOLD_AT_ONCE, 1) };
     call.make_room(words.len().min(most) * TOLD_BYTES).inspect_err(|_| call.out.rewind(mark))?;
     tell_some(call, key, &mut words, told, most);
     if words.is_empty() {
@@ -254,7 +255,9 @@ fn tell(
 
 /// Tells of some members, as they are at one moment, and takes them out.
 fn tell_some(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: &mut Args<'_>, told: Told, most: usize) {
-    let some = super::words::first(words, most);
+    let all_bytes = words.encoded().len();
+    let some = first(words, most);
+    let some_bytes = all_bytes - words.encoded().len();
     let resp3 = call.client.resp3;
     // What is of another type by now has none of them.
     let there: Option<Collection<'_>> = peek_as(&mut call.cx.guard, key, Type::SortedSet).unwrap_or(None);
@@ -268,6 +271,7 @@ fn tell_some(call: &mut Call<'_, '_, '_>, key: &Key<'_>, words: &mut Args<'_>, t
         }
     }
     call.spend_on(some.len(), LOOK_NS);
+    call.spend_on_bytes(some_bytes);
 }
 
 /// A command that has told of some members.
@@ -283,7 +287,10 @@ impl Job for Telling {
         let Telling { name, told, kept } = self;
         let key = name.key(call);
         let most = ((call.step_ns() / LOOK_NS) as usize).clamp(16, TOLD_AT_ONCE);
-        kept.take(|words| tell_some(call, &key, words, *told, most));
+        kept.take(|words| {
+            let most = members_at_once(*words, 1, most, 1);
+            tell_some(call, &key, words, *told, most);
+        });
         Ok(if self.kept.left() == 0 { Step::Done } else { Step::Full })
     }
 

@@ -338,7 +338,7 @@ impl Scale {
             }
             Elements::NamedPlaces => {
                 let elements = args.len() as u64;
-                (0, Size { bytes: elements.saturating_mul(PLACE_BYTES), elements, ..none })
+                (written_ns(args), Size { bytes: elements.saturating_mul(PLACE_BYTES), elements, ..none })
             }
             Elements::Union => {
                 let all = self.sum(call, row, args);
