@@ -185,20 +185,20 @@ impl Edit {
     /// # Errors
     /// [`Declined::Twice`]: it is there.
     fn put_long_once(&mut self, hand: &mut Hand<'_>, name: &[u8], score: f64) -> Result<(), Declined> {
-        if self.tree(hand.store, Type::SortedSet).long_member(name).is_some() {
+        let (member, word) = (self.new_member(hand, name)?, word_of(score));
+        let tree = self.tree(hand.store, Type::SortedSet);
+        if self.apart > 0 && tree.long_member_with(member.hash(), name).is_some() {
             return Err(Declined::Twice);
         }
-        let (member, word) = (self.new_member(hand, name)?, word_of(score));
         if self.height == 0 {
             return self.put_first_member(hand, &member, score);
         }
         self.elements += 1;
         self.insert_member(hand, word, &member)?;
-        let hash = hand.store.hash_of_member(name);
         if self.beside == (0, 0) {
-            self.plant_members_of(hand, |members| member.insert_into(members, hash, word, true))?;
+            self.plant_members_of(hand, |members| member.insert_into(members, word, true))?;
         } else {
-            self.change_members(hand, hash, |members, _| member.insert_into(members, hash, word, true))?;
+            self.change_members(hand, member.hash(), |members, _| member.insert_into(members, word, true))?;
         }
         self.put_parts_of(hand, &member)
     }

@@ -153,7 +153,11 @@ impl<'g> Tree<'g> {
         if self.apart == 0 {
             return None;
         }
-        let hash = hash_of(self.store.order_of(name));
+        self.long_member_with(self.store.hash_of_member(name), name)
+    }
+
+    /// The same, given its hash in the members tree.
+    pub(super) fn long_member_with(&self, hash: u64, name: &[u8]) -> Option<(u64, [u8; APART_BYTES])> {
         let (members, _) = self.members_of(key_of(hash));
         members.with_hash(hash).find_map(|i| match members.name(i) {
             Some(Element::Apart(apart)) if self.is_text(&apart, name) => {

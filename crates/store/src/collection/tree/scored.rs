@@ -7,11 +7,14 @@ use super::super::element::{APART_BYTES, Element, LongText};
 use super::super::leaf::Leaf;
 use super::super::scores::{score_of, word_of};
 use super::edit::{Child, LEAF_BYTES_FEW, LEAF_BYTES_JOINED};
-use super::members::{ALIKE_MAX, Head, Members, MembersBuilder, hash_by, key_of};
+use super::members::{ALIKE_MAX, Head, Members, MembersBuilder, hash_by, hash_of, key_of};
 use super::places::Growth;
 use super::ranked::{child_with, find_in};
 use super::strings::{behind_parts, first_gap, parts_of};
-use super::{ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, NODE_BYTES, Path, Tree, node_word, word};
+use super::{
+    ELEMENTS_MAX, Edit, HEIGHT_MAX, Hand, Inner, LEAF_BYTES, NODE_BYTES, ORDER_SHIFT, Path, Tree, node_word,
+    word,
+};
 use crate::class::CHUNK_BYTES_MAX;
 use crate::collection::{DIGITS_MAX, Type};
 use crate::sync::atomic::Ordering;
@@ -26,29 +29,40 @@ const DOOMED_BYTES: usize = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member<'p> {
     pub(super) text: &'p [u8],
+    /// Its seeded hash: of a mebibyte it is not made again for its tag, and for each of the trees.
+    seeded: u64,
     /// What leaves have of one that lies apart.
     apart: Option<[u8; APART_BYTES]>,
 }
 
 impl<'p> Member<'p> {
     /// One that lies in its leaf.
-    pub(super) fn in_leaf(text: &'p [u8]) -> Member<'p> {
-        Member { text, apart: None }
+    pub(super) fn in_leaf(store: &Store, text: &'p [u8]) -> Member<'p> {
+        Member { text, seeded: store.member_hash(text), apart: None }
+    }
+
+    /// Its hash in the members tree.
+    pub(super) fn hash(&self) -> u64 {
+        hash_of(self.seeded >> ORDER_SHIFT)
+    }
+
+    fn tag(&self) -> u8 {
+        self.seeded as u8
     }
 
     /// Adds its entry to a leaf of a members tree; with its name, if that `is_named`, and in any case if it lies apart.
-    pub(super) fn insert_into(&self, members: &mut MembersBuilder, hash: u64, word: u64, is_named: bool) {
+    pub(super) fn insert_into(&self, members: &mut MembersBuilder, word: u64, is_named: bool) {
         match &self.apart {
-            Some(packed) => members.insert_apart(hash, word, packed),
-            None => members.insert(hash, word, is_named.then_some(self.text)),
+            Some(packed) => members.insert_apart(self.hash(), word, packed),
+            None => members.insert(self.hash(), word, is_named.then_some(self.text)),
         }
     }
 
     /// Takes its entry out of such a leaf.
-    fn remove_from(&self, members: &mut MembersBuilder, hash: u64, word: u64) {
+    fn remove_from(&self, members: &mut MembersBuilder, word: u64) {
         let there = match &self.apart {
-            Some(packed) => members.find_apart(hash, packed),
-            None => members.find(hash, word, self.text),
+            Some(packed) => members.find_apart(self.hash(), packed),
+            None => members.find(self.hash(), word, self.text),
         };
         members.remove(there.expect("both trees have the same members"));
     }
@@ -106,12 +120,11 @@ impl Edit {
         };
         // Of those alike but one all have their names if they were too many before.
         let alike = alike.unwrap_or_else(|| self.with_score(hand, score).len());
-        let hash = hand.store.hash_of_member(name);
-        self.change_members(hand, hash, |members, _| {
+        self.change_members(hand, member.hash(), |members, _| {
             if let Some(old) = old {
-                member.remove_from(members, hash, word_of(old));
+                member.remove_from(members, word_of(old));
             }
-            member.insert_into(members, hash, word, alike > ALIKE_MAX);
+            member.insert_into(members, word, alike > ALIKE_MAX);
         })?;
         if old.is_none() {
             self.put_parts_of(hand, &member)?;
@@ -132,27 +145,31 @@ impl Edit {
             return Err(Declined::TooLarge);
         }
         if text.len() <= SCORED_BYTES_MAX {
-            return Ok(Member::in_leaf(text));
+            return Ok(Member::in_leaf(hand.store, text));
         }
         if text.len() > hand.store.scored_bytes_max() {
             return Err(Declined::TooLarge);
         }
-        let hash = hand.store.hash_of_member(text);
+        let new = Member::in_leaf(hand.store, text);
+        let hash = new.hash();
         let (members, _) = self.sorted(hand.store).members_of(key_of(hash));
         let taken = members.with_hash(hash).filter_map(|i| match members.name(i) {
             Some(Element::Apart(apart)) => Some((apart.label(), parts_of(apart.len()) as u64)),
             _ => None,
         });
         let label = first_gap(taken.collect(), key_of(hash), text.len()).ok_or(Declined::TooLarge)?;
-        Ok(Member { text, apart: Some(LongText::packed(text.len(), label)) })
+        Ok(Member { apart: Some(LongText::packed(text.len(), label)), ..new })
     }
 
     /// A member that is there, as leaves have it.
     pub(super) fn member_there<'p>(&self, store: &Store, text: &'p [u8]) -> Member<'p> {
-        let is_long = text.len() > SCORED_BYTES_MAX;
-        let there = if is_long { self.sorted(store).long_member(text) } else { None };
-        debug_assert_eq!(there.is_some(), is_long, "it was found");
-        Member { text, apart: there.map(|(_, packed)| packed) }
+        let member = Member::in_leaf(store, text);
+        if text.len() <= SCORED_BYTES_MAX {
+            return member;
+        }
+        let there = self.sorted(store).long_member_with(member.hash(), text);
+        debug_assert!(there.is_some(), "it was found");
+        Member { apart: there.map(|(_, packed)| packed), ..member }
     }
 
     /// Makes the parts of a new member, if it lies apart, behind the leaf of the members tree that names it by now.
@@ -175,17 +192,16 @@ impl Edit {
         score: f64,
     ) -> Result<(), Declined> {
         debug_assert!(self.elements == 0 && self.news.is_empty());
-        let (word, hash) = (word_of(score), hand.store.hash_of_member(member.text));
-        let (tree, tag) = (self.sorted(hand.store), hand.store.tag_of(member.text));
+        let (word, tree) = (word_of(score), self.sorted(hand.store));
         let mut builder = std::mem::take(&mut self.builder);
         builder.start(Type::SortedSet);
-        let built = put(&tree, &mut builder, word, member, tag);
+        let built = put(&tree, &mut builder, word, member);
         let done = built.and_then(|_| self.write_leaf(hand, &builder, 0));
         self.builder = builder;
         done?;
         (self.elements, self.unmarked) = (1, true);
         self.write_top(hand, 1)?;
-        self.plant_members_of(hand, |members| member.insert_into(members, hash, word, false))?;
+        self.plant_members_of(hand, |members| member.insert_into(members, word, false))?;
         self.put_parts_of(hand, member)
     }
 
@@ -201,13 +217,13 @@ impl Edit {
     ) -> Result<(), Declined> {
         let word = word_of(score);
         let path = self.path_to(hand.store, word, name);
-        let tree = self.sorted(hand.store);
-        let put_once = |builder: &mut Builder, tag| match find_in(&tree, &builder.leaf(), word, name) {
+        let (tree, member) = (self.sorted(hand.store), Member::in_leaf(hand.store, name));
+        let put_once = |builder: &mut Builder| match find_in(&tree, &builder.leaf(), word, name) {
             Some(_) => Err(Declined::Twice),
-            None => put(&tree, builder, word, &Member::in_leaf(name), tag),
+            None => put(&tree, builder, word, &member),
         };
         self.elements += 1;
-        self.change_scores(hand, &path, put_once, word, name).map(drop)
+        self.change_scores(hand, &path, put_once, word).map(drop)
     }
 
     /// Takes a member out; whether it was there.
@@ -280,19 +296,18 @@ impl Edit {
         member: &Member<'_>,
     ) -> Result<Option<usize>, Declined> {
         let (path, tree) = (self.path_to(hand.store, word, member.text), self.sorted(hand.store));
-        let put_in = |builder: &mut Builder, tag| put(&tree, builder, word, member, tag);
-        self.change_scores(hand, &path, put_in, word, member.text)
+        self.change_scores(hand, &path, |builder| put(&tree, builder, word, member), word)
     }
 
     /// Takes a member out of the scores tree.
     fn remove_member(&mut self, hand: &mut Hand<'_>, word: u64, name: &[u8]) -> Result<(), Declined> {
         let (path, tree) = (self.path_to(hand.store, word, name), self.sorted(hand.store));
-        let take_out = |builder: &mut Builder, _| {
+        let take_out = |builder: &mut Builder| {
             let i = find_in(&tree, &builder.leaf(), word, name).expect("both trees have the same members");
             builder.remove(i..i + 1);
             Ok(None)
         };
-        self.change_scores(hand, &path, take_out, word, name).map(drop)
+        self.change_scores(hand, &path, take_out, word).map(drop)
     }
 
     /// Gives a member of the scores tree another score; how many have that then, as far as its leaf tells.
@@ -312,12 +327,12 @@ impl Edit {
             return Ok(alike);
         }
         let tree = self.sorted(hand.store);
-        let change = |builder: &mut Builder, tag| {
+        let change = |builder: &mut Builder| {
             let i = find_in(&tree, &builder.leaf(), old, name).expect("both trees have the same members");
             builder.remove(i..i + 1);
-            put(&tree, builder, word, member, tag)
+            put(&tree, builder, word, member)
         };
-        self.change_scores(hand, &to, change, word, name)
+        self.change_scores(hand, &to, change, word)
     }
 
     /// Changes a copy of the leaf at the end of a path, and puts it in the place of the leaf. What `change` says is where a
@@ -326,17 +341,15 @@ impl Edit {
         &mut self,
         hand: &mut Hand<'_>,
         path: &Path,
-        change: impl FnOnce(&mut Builder, u8) -> Result<Option<usize>, Declined>,
+        change: impl FnOnce(&mut Builder) -> Result<Option<usize>, Declined>,
         word: u64,
-        name: &[u8],
     ) -> Result<Option<usize>, Declined> {
-        let tag = hand.store.tag_of(name);
         let mut builder = std::mem::take(&mut self.builder);
         builder.load(&self.leaf(hand.store, path));
         builder.make_roomy();
         let first = path.is_first(self.height);
         let last = path.high(&hand.store.arena, self.height - 1).is_none();
-        let done = match change(&mut builder, tag) {
+        let done = match change(&mut builder) {
             Err(declined) => Err(declined),
             Ok(place) => {
                 let leaf = builder.leaf();
@@ -356,11 +369,10 @@ impl Edit {
 
     /// Takes a member out of the members tree, with its parts, if it lies apart.
     fn forget_member(&mut self, hand: &mut Hand<'_>, word: u64, member: &Member<'_>) -> Result<(), Declined> {
-        let hash = hand.store.hash_of_member(member.text);
         if let Some(packed) = &member.apart {
             self.loose.push((LongText::read_packed(packed).label(), member.text.len()));
         }
-        self.change_members(hand, hash, |members, _| member.remove_from(members, hash, word))
+        self.change_members(hand, member.hash(), |members, _| member.remove_from(members, word))
     }
 
     /// Gives the members at some places, which have this score, their names in the members tree.
@@ -559,9 +571,8 @@ fn put(
     builder: &mut Builder,
     word: u64,
     member: &Member<'_>,
-    tag: u8,
 ) -> Result<Option<usize>, Declined> {
-    let score = score_of(word);
+    let (score, tag) = (score_of(word), member.tag());
     let i = builder.leaf().place_by(score, |other| tree.compare(other, member.text));
     match &member.apart {
         Some(packed) => builder.insert_apart(i, tag, packed, score)?,

@@ -76,7 +76,10 @@ impl Edit {
                     self.elements += 1;
                     self.insert_member(hand, word, &new)?
                 }
-                Some(old) => self.move_member(hand, old, word, &Member::in_leaf(member))?,
+                Some(old) => {
+                    let there = Member::in_leaf(hand.store, member);
+                    self.move_member(hand, old, word, &there)?
+                }
             };
             let alike = alike.unwrap_or_else(|| self.with_score(hand, score).len());
             dues.some.push((hash, word, Due::Put { old, member, named: alike > ALIKE_MAX }));
