@@ -1,6 +1,8 @@
 //! Members that lie apart, in sets in trees, against a set. Leaves, nodes and parts are small here: a member of 17,000 bytes has
 //! 25 parts, below several nodes.
 
+use super::apart::PART_BYTES;
+use super::strings::{PARTS_MAX, free_label};
 use super::tests::{NOW, height, move_all, store};
 use crate::collection::build::{Builder, MEMBER_BYTES_MAX, NewEntry};
 use crate::collection::element::LongText;
@@ -396,6 +398,34 @@ fn a_set_forgets_what_lay_apart() {
     drop(guard);
     drop(worker);
     store.check();
+}
+
+/// Parts of members of one order are numbered behind each other, and numbers that are free again are taken again.
+#[test]
+fn members_of_one_order_have_parts_of_their_own() {
+    let order = 5 << 16;
+    let mut builder = Builder::default();
+    builder.start(Type::Set);
+    let put = |builder: &mut Builder, parts: u64| {
+        let bytes = parts as usize * PART_BYTES;
+        let label = free_label(&builder.leaf(), order, bytes).unwrap();
+        builder.push_apart(7, &LongText::packed(bytes, label)).unwrap();
+        label - order
+    };
+    assert_eq!([25, 25, 30].map(|parts| put(&mut builder, parts)), [0, 25, 50]);
+    // What has another order says nothing.
+    builder.push_apart(7, &LongText::packed(20_000, 6 << 16)).unwrap();
+    builder.remove(1..2);
+    let free =
+        |builder: &Builder, bytes| free_label(&builder.leaf(), order, bytes).map(|label| label - order);
+    assert_eq!(free(&builder, 25 * PART_BYTES), Some(25));
+    assert_eq!(free(&builder, 25 * PART_BYTES + 1), Some(80));
+    assert_eq!(put(&mut builder, 25), 25);
+    assert_eq!(free(&builder, 1), Some(80));
+    // There are so many numbers, and no more.
+    let left = PARTS_MAX as usize - 80;
+    assert_eq!(free(&builder, left * PART_BYTES), Some(80));
+    assert_eq!(free(&builder, left * PART_BYTES + 1), None);
 }
 
 /// Of members with one tag each that lies apart is asked, and no other.

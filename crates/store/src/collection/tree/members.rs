@@ -516,6 +516,7 @@ impl Entry {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
+    use crate::collection::LongText;
 
     const SCORES: [f64; 14] = [
         f64::NEG_INFINITY,
@@ -616,5 +617,45 @@ mod tests {
             joined.write(all.clone(), &joined.head(all), &mut again);
             assert_eq!(again, bytes, "seed {seed}");
         }
+    }
+
+    /// Members that lie apart and have one hash are told apart by their labels, whatever their scores; a leaf ends behind the
+    /// last that has their hash.
+    #[test]
+    fn members_apart_of_one_hash_are_found_by_their_labels_and_end_a_leaf() {
+        let (one, other) = (word_of(1.0), word_of(2.5));
+        let packed = |part: u64| LongText::packed(20_000, key_of(6) + part);
+        let mut builder = MembersBuilder::default();
+        builder.insert(9, one, None);
+        builder.insert_apart(6, one, &packed(0));
+        builder.insert(6, one, None);
+        builder.insert_apart(6, other, &packed(29));
+        builder.insert(5, other, Some(&b"named"[..]));
+        let found = [0, 29, 58].map(|part| builder.find_apart(6, &packed(part)));
+        assert_eq!(found, [Some(1), Some(3), None]);
+        assert_eq!(builder.find_apart(5, &packed(0)), None);
+        // One without a name is none of them.
+        assert_eq!(builder.find(6, one, b"short"), Some(2));
+        assert_eq!(builder.find(6, other, b"short"), None);
+        let (all, mut ends) = (0..builder.len(), Vec::new());
+        builder.cut(&builder.head(all.clone()), 1_000, &mut ends);
+        assert_eq!(ends, [4, 5]);
+        let mut bytes = vec![0; builder.bytes(all.clone())];
+        builder.write(all.clone(), &builder.head(all), &mut bytes);
+        let leaf = Members::of(&bytes);
+        leaf.check();
+        let label = |i| match leaf.name(i) {
+            Some(Element::Apart(apart)) => Some(apart.label()),
+            Some(Element::Text(_) | Element::Number(_)) | None => None,
+        };
+        let labels: Vec<Option<u64>> = leaf.with_hash(6).map(label).collect();
+        assert_eq!(labels, [Some(key_of(6)), None, Some(key_of(6) + 29)]);
+        let mut doomed = MembersBuilder::default();
+        doomed.push_apart(6, other, &packed(29));
+        doomed.push_apart(6, other, &packed(58));
+        assert!(builder.remove_one_of(&doomed, 0));
+        assert!(!builder.remove_one_of(&doomed, 1));
+        let found = [0, 29].map(|part| builder.find_apart(6, &packed(part)));
+        assert_eq!((found, builder.len()), ([Some(1), None], 4));
     }
 }
