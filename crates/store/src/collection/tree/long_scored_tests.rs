@@ -144,7 +144,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (0..60_usize, 1..20_usize, 0..4_u8)
             .prop_map(|(from, count, spread)| Step::Put { from, count, spread }),
         5 => (0..60_usize, 1..12_usize).prop_map(|(from, count)| Step::Take { from, count }),
-        3 => (0..60_usize, 0..12_usize).prop_map(|(from, count)| Step::RemoveRanks { from, count }),
+        3 => (0..60_usize, 0..40_usize).prop_map(|(from, count)| Step::RemoveRanks { from, count }),
         1 => Just(Step::Copy),
         1 => Just(Step::CopySome),
         1 => Just(Step::Carry),
@@ -260,6 +260,32 @@ fn long_members_of_one_score_are_in_the_order_of_their_bytes() {
     }
     compare(&mut guard, &key, &map);
     drop(guard);
+    drop(worker);
+    store.check();
+}
+
+/// Members that are taken out by rank at once are in several leaves of the members tree: the parts of all go with the first, and
+/// leaves that have few members left are joined with others.
+#[test]
+fn ranks_with_members_apart_go_from_many_leaves_at_once() {
+    let (store, mut worker) = store(32);
+    for (from, count) in [(0, 59), (1, 59), (10, 40), (0, 30), (30, 30), (7, 3), (59, 1)] {
+        for spread in 0..4 {
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            let mut map: Map = (0..60).map(|n| (member(n), score(n, spread))).collect();
+            assert_eq!(add(&mut guard, &key, &ranked(&map)), Ok(60));
+            for (_, name) in &ranked(&map)[from..from + count] {
+                assert!(map.remove(name).is_some());
+            }
+            let removed = guard.sorted_remove(&key, |_| from..from + count).unwrap();
+            assert_eq!(removed.map(|removed| removed.len()), Some(count));
+            compare(&mut guard, &key, &map);
+            assert!(guard.delete(&key, Expect::Present).is_ok());
+            drop(guard);
+            worker.rest();
+        }
+    }
     drop(worker);
     store.check();
 }
