@@ -503,7 +503,8 @@ impl Edit {
         }
         let mut builder = std::mem::take(&mut self.builder);
         self.load_live(hand, &path, &mut builder);
-        // Where fields have gone meanwhile it is somewhere else.
+        // Where fields were due and are gone it is somewhere else. From a set none goes so: a long member, which a leaf does not
+        // find by its name, is where it was.
         let is_whole = builder.leaf().len() == leaf.len();
         let there = if is_whole { there } else { builder.leaf().find(name, hash as u8) };
         let i = there.expect("it was found, and its time has not passed");

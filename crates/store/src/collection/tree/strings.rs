@@ -82,6 +82,8 @@ impl Edit {
     #[inline]
     pub(super) fn loosen(&mut self, builder: &Builder, i: usize) {
         if self.apart > 0 {
+            // Of a sorted set the members tree has the parts, and notes them.
+            debug_assert_ne!(builder.kind(), Type::SortedSet, "its parts would go twice");
             self.note_loose(&builder.leaf().entry(i));
         }
     }
@@ -97,6 +99,7 @@ impl Edit {
         if leaf.len() == 0 {
             return builder.start(leaf.kind());
         }
+        debug_assert_ne!(leaf.kind(), Type::SortedSet, "its parts are in the other tree");
         let now = self.now(hand.local);
         if leaf.soonest() != 0 && leaf.soonest() <= now {
             let due = leaf.entries(0..leaf.len()).filter(|entry| !entry.is_live(now));
@@ -273,7 +276,8 @@ impl Store {
         }
     }
 
-    /// Bytes that a member of a sorted set may have: of those with one score each that comes is compared with some twenty.
+    /// Bytes that a member of a sorted set may have. One that is put in is compared with some twenty others of its score, each
+    /// from the first byte on, so that it has less than a member of a set may have.
     pub fn scored_bytes_max(&self) -> usize {
         self.element_bytes_max().min(SCORED_APART_BYTES_MAX)
     }
