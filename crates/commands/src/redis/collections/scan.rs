@@ -131,6 +131,20 @@ impl<'a> Wanted<'a> {
         entries.filter_map(|entry| entry.apart()).map(|apart| apart.len()).max().unwrap_or(0)
     }
 
+    /// Bytes of the longest member that is copied to be matched from `cursor` on, at most: of the longest that the set may have
+    /// anywhere, or, where there is no room for so much, of the longest that is there.
+    fn copied_max(&self, call: &mut Call<'_, '_, '_>, (key, kind): (&Key<'_>, Type), cursor: u64) -> usize {
+        if self.pattern.is_none() || kind == Type::Hash {
+            return 0;
+        }
+        let store = call.cx.guard.store();
+        let free = store.held_bytes_max().saturating_sub(store.held_bytes());
+        let set = peek_as(&mut call.cx.guard, key, kind).unwrap_or(None);
+        let Some(set) = set.filter(|set| set.longest_apart() > 0) else { return 0 };
+        let most = set.longest_apart();
+        if most as u64 <= free { most } else { self.longest_copied(&set, &self.places(&set, cursor).0) }
+    }
+
     /// Bytes of a reply of the entries at these places, at most; long values are there only if they are replied. For a long
     /// member there is room in any case: it is matched once.
     fn bytes_max(&self, hash: &Collection<'_>, range: Range<usize>) -> usize {
@@ -199,15 +213,8 @@ pub(crate) fn scan(
     let cursor = cursor(next(&mut args)?)?;
     // Where there is nothing the options say nothing.
     let (wanted, mut ns, mut due, mut longer) = (Wanted::parse(call, kind, args), 0, false, false);
-    // A long member is copied to be matched. That there was one somewhere says nothing of those that are looked at.
-    let longest = match &wanted {
-        Ok(wanted) if kind != Type::Hash && wanted.pattern.is_some() => {
-            let set = peek_as(&mut call.cx.guard, key, kind).unwrap_or(None);
-            let set = set.filter(|set| set.longest_apart() > 0);
-            set.map_or(0, |set| wanted.longest_copied(&set, &wanted.places(&set, cursor).0))
-        }
-        Ok(_) | Err(_) => 0,
-    };
+    // A long member is copied to be matched.
+    let longest = wanted.as_ref().map_or(0, |wanted| wanted.copied_max(call, (key, kind), cursor));
     let copied = if longest > 0 { Some(Heap::take(call, longest)?) } else { None };
     let free = free_room(call.out);
     let measure = |collection: &Collection<'_>| {
