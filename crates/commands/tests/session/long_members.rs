@@ -127,6 +127,28 @@ fn long_members_are_put_in_and_taken_out_in_exec() {
     check(bench);
 }
 
+/// EXEC weighs that what is looked for among members of one score is compared with some of them.
+#[test]
+fn exec_weighs_that_long_members_are_compared() {
+    let mut bench = large_bench();
+    let job = job(1 << 20);
+    is(&mut bench, &format!("ZADD z 1 {job} 1 a"), ":2\r\n");
+    let (rank, between) = (format!("ZRANK z {job}"), format!("ZLEXCOUNT z [{job} +"));
+    let score = format!("ZSCORE z {job}");
+    for (command, times, answer) in
+        [(&rank, 3, Some(":0\r\n")), (&rank, 4, None), (&between, 3, Some(":2\r\n")), (&between, 4, None)]
+    {
+        let reply = exec(&mut bench, &vec![command.as_str(); times]);
+        match answer {
+            Some(answer) => assert_eq!(reply, format!("*{times}\r\n{}", answer.repeat(times))),
+            None => assert!(reply.starts_with("-EXECABORT "), "{} {times}", &command[..6]),
+        }
+    }
+    // It is compared with one that is as long.
+    assert_eq!(exec(&mut bench, &[score.as_str(); 4]), format!("*4\r\n{}", bulk("1").repeat(4)));
+    check(bench);
+}
+
 /// Up to the limit a member is taken, at once and in steps, and above it refused before anything is done.
 #[test]
 fn a_member_has_four_mebibytes_and_no_byte_more() {

@@ -76,17 +76,20 @@ pub(crate) const ROWS: &[Command] = &[
         count(call, key, hint, args, By::Score)
     })
     .doc("2.0.0", "key min max", "How many members have such scores."),
-    Command::of_collection("zlexcount", 4, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
+    Command::of_collection("zlexcount", 4, READONLY | FAST, |call, key, hint, args| {
         count(call, key, hint, args, By::Lex)
     })
+    .weighs(Weighs::Elements(Elements::Compared))
     .doc("2.8.9", "key min max", "How many members lie between two, where all have one score."),
-    Command::of_collection("zrank", -3, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
+    Command::of_collection("zrank", -3, READONLY | FAST, |call, key, hint, args| {
         rank(call, key, hint, args, false)
     })
+    .weighs(Weighs::Elements(Elements::Compared))
     .doc("2.0.0", "key member [WITHSCORE]", "How many members come before this one."),
-    Command::of_collection("zrevrank", -3, READONLY | FAST | WEIGHTLESS, |call, key, hint, args| {
+    Command::of_collection("zrevrank", -3, READONLY | FAST, |call, key, hint, args| {
         rank(call, key, hint, args, true)
     })
+    .weighs(Weighs::Elements(Elements::Compared))
     .doc("2.0.0", "key member [WITHSCORE]", "How many members come behind this one."),
     Command::of_collection("zrange", -4, READONLY, |call, key, hint, args| {
         range(call, "zrange", key, hint, args, None)

@@ -116,8 +116,10 @@ impl Weighs {
 /// Which elements of collections a command works at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Elements {
-    /// Those that it names, and it replies none.
+    /// Those that it names, and it replies none. Long words are copied once more, or hashed and compared, of any collection.
     Few,
+    /// The same of a sorted set, in which it looks for them among members of one score.
+    Compared,
     /// Those that it names, which it replies.
     Named,
     /// The same of fields, which are behind options, the word `FIELDS` and their number.

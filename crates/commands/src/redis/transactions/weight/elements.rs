@@ -166,6 +166,11 @@ fn written_ns(words: Args<'_>) -> u64 {
     copying_ns(long.sum())
 }
 
+/// What it takes to look for such words among members of a sorted set that have one score: each is compared with some.
+fn comparing_ns(words: Args<'_>) -> u64 {
+    COMPARED_TIMES as u64 * written_ns(words)
+}
+
 /// What SSCAN takes with a member of so many bytes: it is copied, and once more to be matched.
 fn long_member_ns<'a>(bytes: u64, options: impl Iterator<Item = &'a [u8]>) -> u64 {
     let patterns = behind("MATCH", options).map(|pattern| Weight::of(pattern).long_ns(bytes));
@@ -288,13 +293,13 @@ impl Scale {
             Elements::Range | Elements::RankRange | Elements::LimitedRange => {
                 let scored = args.skip(3).any(|word| is(word, "WITHSCORES"));
                 let some = there.some(ranged(which, args));
-                (some.told_ns() + if scored { some.elements * SCORE_NS } else { 0 }, some)
+                let score_ns = if scored { some.elements * SCORE_NS } else { 0 };
+                (comparing_ns(args) + some.told_ns() + score_ns, some)
             }
-            // Of one score it is compared with some others.
-            Elements::SortedWrite => (there.sorted_ns() + COMPARED_TIMES as u64 * written_ns(args), none),
+            Elements::SortedWrite => (there.sorted_ns() + comparing_ns(args), none),
             Elements::RemoveRange(by) => {
                 let gone = self.removed(call, by, first, there, args.skip(1));
-                (there.sorted_ns() + gone.saturating_mul(SCORED_NS), none)
+                (comparing_ns(args) + there.sorted_ns() + gone.saturating_mul(SCORED_NS), none)
             }
             Elements::PopScored => {
                 let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
@@ -315,7 +320,7 @@ impl Scale {
             }
             Elements::StoreRange => {
                 let from = self.size(call, db, args.at(1).unwrap_or_default());
-                (from.combined_ns() + from.stored_ns(), none)
+                (comparing_ns(args) + from.combined_ns() + from.stored_ns(), none)
             }
             Elements::Sort => {
                 let stores = row.has(WRITE);
@@ -406,6 +411,7 @@ impl Scale {
             Elements::NamedScores => (written_ns(args), Size { elements: args.len() as u64, ..none }),
             Elements::One => (0, there.some(1)),
             Elements::Few => (written_ns(args), none),
+            Elements::Compared => (comparing_ns(args), none),
             // It is looked for, put in, and taken out.
             Elements::MoveMember => (2 * written_ns(args), none),
         };
