@@ -112,11 +112,8 @@ fn long_members_are_put_in_and_taken_out_in_exec() {
     let mut bench = large_bench();
     for bytes in [16_357, 20_000, 400_000, 1 << 20] {
         let (job, other) = (job(bytes), job(bytes - 1) + "!");
-        let [add, asks, remove] = [
-            format!("SADD s {job} {other}"),
-            format!("SISMEMBER s {job}"),
-            format!("SREM s {other}"),
-        ];
+        let [add, asks, remove] =
+            [format!("SADD s {job} {other}"), format!("SISMEMBER s {job}"), format!("SREM s {other}")];
         let commands = [&*add, &*asks, &*remove, "SRANDMEMBER s", "SMEMBERS s", "SSCAN s 0", "SPOP s 2"];
         let reply = exec(&mut bench, &commands);
         let (one, all, scanned) = (bulk(&job), array(&[&job]), scanned(&[&job]));

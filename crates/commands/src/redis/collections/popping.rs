@@ -231,7 +231,8 @@ impl Popping {
             let mut taken = Taken::Members(0, 0);
             let most = (count, POPPED_BYTES);
             call.tell_around_key(row, key.bytes(), |call| {
-                taken = call.as_one([key], |call| take(&mut call.cx.guard, kept, &key, most, *random, None))?;
+                taken =
+                    call.as_one([key], |call| take(&mut call.cx.guard, kept, &key, most, *random, None))?;
                 Ok(())
             })?;
             match taken {

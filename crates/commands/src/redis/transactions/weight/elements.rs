@@ -3,7 +3,9 @@
 use larder_protocol::resp::{Args, parse_integer};
 use larder_store::{Type, Value};
 
-use super::{COLLECTION_BYTES_MAX, EXEC_NS_MAX, Scale, Size, behind, count_of, number_behind, pattern_behind};
+use super::{
+    COLLECTION_BYTES_MAX, EXEC_NS_MAX, Scale, Size, behind, count_of, number_behind, pattern_behind,
+};
 use crate::core::glob::Weight;
 use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
