@@ -14,7 +14,7 @@ use super::super::build::SCORED_BYTES_MAX;
 use super::super::element::{APART_BYTES, Element, Packed};
 use super::super::leaf::{Entry, Leaf};
 use super::super::scores::{score_of, word_of};
-use super::members::{Members, hash_of, key_of};
+use super::members::{Members, hash_by, hash_of, key_of};
 use super::{Inner, ORDER_SHIFT, Tree, leaf_at};
 use crate::Store;
 use crate::arena::Arena;
@@ -269,7 +269,14 @@ impl<'g> Tree<'g> {
                 None => places.push(place..place + 1),
             }
         }
-        // Parts have the hash of the member before them: what follows them has one of its own.
+        // Parts have the hash of the member before them, and nothing may follow them.
+        let last = members.len().checked_sub(1).map(|last| members.hash(last));
+        let next = match last {
+            Some(hash) if next.is_some_and(|key| hash_by(key) == hash) => {
+                self.members_of(key_of(hash) | (key_of(1) - 1)).1
+            }
+            _ => next,
+        };
         next.map(|key| key.div_ceil(1 << ORDER_SHIFT)).filter(|order| *order < 1 << (u64::BITS - ORDER_SHIFT))
     }
 }
