@@ -8,7 +8,7 @@ use larder_commands::{Next, SLICE_NS, Session};
 /// Bytes of a value that takes many steps.
 pub const LARGE: usize = 6 << 20;
 /// What a turn may do beyond its slice: the last of its steps.
-pub const STEP_NS: u64 = 150_000;
+pub const STEP_NS: u64 = 170_000;
 
 pub fn bytes(n: usize, seed: u8) -> Vec<u8> {
     (0..n).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0] ^ seed).collect()
