@@ -22,7 +22,7 @@ fn texts(reply: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// Ends with a look at all that is in the store.
-fn check(bench: Bench) {
+pub(crate) fn check(bench: Bench) {
     let store = std::sync::Arc::clone(bench.worker.store());
     drop(bench);
     store.check();
@@ -257,7 +257,7 @@ fn sorted_sets_of_long_members_are_dumped_restored_and_told_apart() {
 }
 
 /// The reply, how many turns it takes, and how long the longest is reckoned to be.
-fn turns(bench: &mut Bench, words: &str) -> (Vec<u8>, usize, u64) {
+pub(crate) fn turns(bench: &mut Bench, words: &str) -> (Vec<u8>, usize, u64) {
     let (sent, mut session, mut at) = (bench.asked(words), Session::new(), 0);
     let (mut replies, mut count, mut ns_max) = (Vec::new(), 0, 0);
     loop {

@@ -21,6 +21,7 @@ mod later;
 mod lines_ruled;
 mod lists;
 mod long_members;
+mod long_order;
 mod meta;
 mod named;
 mod pairs;

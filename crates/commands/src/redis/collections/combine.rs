@@ -22,7 +22,7 @@ use larder_store::{Collection, DIGITS_MAX, Entry, Item, Key, Made, Type, Value};
 
 use super::copied::run_of;
 use super::making::Making;
-use super::members::{MEMBER_BYTES, Members, ROW_BYTES, RUN, Rows, Sorted};
+use super::members::{COMPARES, MEMBER_BYTES, Members, ROW_BYTES, RUN_BYTES, Rows, Sorted};
 use super::{Call, ELEMENT_NS, LOOK_NS, MEMBER_NS, PRESENT_NS, STORED_NS, Shown, counted};
 use crate::core::output::Mark;
 use crate::core::work::{KEY_NS, Lane, STEPS_BYTES_MIN, copying_ns};
@@ -454,7 +454,7 @@ impl Combining {
         let members: usize = adds.iter().map(|source| source.len).sum();
         // A number is a longer text than it lies there.
         let bytes: usize = adds.iter().map(|source| source.bytes + source.len * DIGITS_MAX).sum();
-        2 * (bytes + members * each + Sorted::bytes(members) + longest)
+        2 * (bytes + members * each + Sorted::bytes_of(members, bytes) + longest)
     }
 
     /// The collection of the source that comes at this place; an error if it is another one by now.
@@ -559,10 +559,10 @@ impl Combining {
             return Ok(true);
         }
         if self.at == 0 {
-            self.charge(call, self.way.bytes() + 2 * Sorted::bytes(rows))?;
+            self.charge(call, self.way.bytes() + self.sorted_bytes())?;
         }
-        let some = self.at..rows.min(self.at + RUN);
-        *ns += some.len() as u64 * MEMBER_NS;
+        let (some, bytes) = self.way.rows().run_from(self.at);
+        *ns += some.len() as u64 * MEMBER_NS + comparing_ns(bytes);
         self.at = some.end;
         let way = &self.way;
         let compare = |one, other| way.rows().compare(one, other);
@@ -570,11 +570,22 @@ impl Combining {
         Ok(self.at == rows)
     }
 
+    /// Bytes that the order of what is left takes, at most.
+    fn sorted_bytes(&self) -> usize {
+        let rows = self.way.rows();
+        2 * Sorted::bytes_of(rows.len(), rows.text_bytes())
+    }
+
+    /// The slice is used up, and long members may be compared next: that has a turn of its own.
+    fn is_over(&self, ns: u64, ns_max: u64) -> bool {
+        ns >= ns_max && merges(&self.plan, &self.way)
+    }
+
     /// Makes some of what is stored; true when all of it is.
     fn make_some(
         &mut self,
         call: &mut Call<'_, '_, '_>,
-        ns: (&mut u64, u64),
+        (ns, ns_max): (&mut u64, u64),
     ) -> Result<Result<bool, Changed>, Fail> {
         let Some(target) = self.target.as_ref().filter(|_| self.plan.then == Then::Store) else {
             return Ok(Ok(true));
@@ -584,8 +595,14 @@ impl Combining {
         }
         let target = target.key(call);
         let making = self.making.get_or_insert_with(|| Making::new(call, self.plan.kind));
-        let mut made = made(&self.plan, &self.way, &mut self.sorted, &mut self.at);
-        Ok(Ok(making.go_on(call, &target, &mut made, ns)?))
+        let compared = std::cell::Cell::new(0);
+        let made = made(&self.plan, &self.way, &mut self.sorted, &mut self.at);
+        let mut made = made.inspect(|made| compared.set(compared.get() + made.name.len()));
+        let done = making.go_on(call, &target, &mut made, (&mut *ns, ns_max))?;
+        if merges(&self.plan, &self.way) {
+            *ns += comparing_ns(compared.get());
+        }
+        Ok(Ok(done))
     }
 
     /// Reads all, and sorts it.
@@ -618,19 +635,24 @@ impl Combining {
         let (mark, mut sorted) = (call.out.mark(), std::mem::take(&mut self.sorted));
         self.headed = self.end(call, &mut sorted, None)?;
         self.sorted = sorted;
-        if self.headed && self.reply_or_keep(call, mark)? != Step::Done {
+        if self.headed && self.reply_or_keep(call, mark, false)? != Step::Done {
             call.go_on_with(self);
         }
         Ok(())
     }
 
     /// Replies what there is room for, behind the head; what is left is kept until there is more, and charged however
-    /// short it is: many clients may keep some.
+    /// short it is: many clients may keep some. `is_over`: the slice is, and all is kept.
     ///
     /// # Errors
     /// Connections hold as much as they may; nothing is replied behind `mark`.
-    fn reply_or_keep(&mut self, call: &mut Call<'_, '_, '_>, mark: Mark) -> Result<Step, Fail> {
-        let step = self.reply(call);
+    fn reply_or_keep(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        mark: Mark,
+        is_over: bool,
+    ) -> Result<Step, Fail> {
+        let step = if is_over { Step::More } else { self.reply(call) };
         if step != Step::Done {
             // All that is needed yet is members.
             (self.sources, self.order) = (Vec::new(), Vec::new());
@@ -639,8 +661,7 @@ impl Combining {
             if let Way::Sieve(sieve) = &mut self.way {
                 sieve.forget_batch();
             }
-            let rows = self.way.rows().len();
-            let bytes = size_of::<Combining>() + self.way.bytes() + 2 * Sorted::bytes(rows);
+            let bytes = size_of::<Combining>() + self.way.bytes() + self.sorted_bytes();
             self.held.set(call, bytes).inspect_err(|_| call.out.rewind(mark))?;
         }
         Ok(step)
@@ -717,6 +738,9 @@ impl Combining {
             // What is long goes as there is room for it.
             let to = if whole { text.len() } else { text.len().min(from + ELEMENT_BYTES) };
             ns += ELEMENT_NS + copying_ns((to - from) as u64);
+            if from == 0 && merges(plan, way) {
+                ns += comparing_ns(text.len());
+            }
             if from == 0 && with_score && resp3 {
                 put_array(call.out, 2);
             }
@@ -741,6 +765,16 @@ impl Combining {
         call.spend(ns);
         step
     }
+}
+
+/// What it takes to bring so many bytes of members into their order, or to find the next in it.
+fn comparing_ns(bytes: usize) -> u64 {
+    COMPARES * copying_ns(bytes as u64)
+}
+
+/// They have an order, and are of several runs for their bytes alone.
+fn merges(plan: &Plan, way: &Way) -> bool {
+    plan.kind == Type::SortedSet && way.rows().text_bytes() > RUN_BYTES
 }
 
 /// The next of what is left: by its score, or as they came.
@@ -802,6 +836,7 @@ impl Job for Combining {
         let (ns_max, mut ns) = (call.step_ns(), 0);
         let read = loop {
             let read = match self.read_some(call, &mut ns)? {
+                Ok(true) if self.is_over(ns, ns_max) => Ok(false),
                 Ok(true) if self.sort_some(call, &mut ns)? => self.make_some(call, (&mut ns, ns_max))?,
                 Ok(true) => Ok(false),
                 read => read.map(|_| false),
@@ -842,7 +877,8 @@ impl Job for Combining {
             Some(false) => Ok(Step::Done),
             Some(true) => {
                 self.headed = true;
-                self.reply_or_keep(call, mark)
+                let is_over = self.is_over(ns, ns_max);
+                self.reply_or_keep(call, mark, is_over)
             }
         }
     }

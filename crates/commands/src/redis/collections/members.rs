@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 
 use larder_store::{Collection, Element};
 
@@ -20,8 +21,12 @@ pub(crate) const ROW_BYTES: usize = 8 + 8;
 const NONE: u32 = u32::MAX;
 /// Buckets at first.
 const HEADS_MIN: usize = 16;
-/// Members that are sorted at a time.
+/// Members that are sorted at a time, …
 pub(crate) const RUN: usize = 512;
+/// … and bytes of them, or one: where they are alike these are compared some ten times, which takes 1 ms.
+pub(crate) const RUN_BYTES: usize = 1 << 20;
+/// So often the bytes of a member are compared, about, against what it takes to copy them.
+pub(crate) const COMPARES: u64 = 4;
 
 /// Members with their scores, in the order in which they came.
 #[derive(Debug, Default)]
@@ -58,6 +63,19 @@ impl Rows {
 
     pub fn score_mut(&mut self, i: usize) -> &mut f64 {
         &mut self.scores[i]
+    }
+
+    /// The members from one on that are sorted beside each other, and bytes of them.
+    pub fn run_from(&self, start: usize) -> (Range<usize>, usize) {
+        let (mut end, mut bytes) = (start, 0);
+        while end < self.len().min(start + RUN) {
+            let more = self.texts.at(end).len();
+            if end > start && bytes + more > RUN_BYTES {
+                break;
+            }
+            (end, bytes) = (end + 1, bytes + more);
+        }
+        (start..end, bytes)
     }
 
     /// Forgets all.
@@ -184,7 +202,7 @@ impl Members {
 pub(crate) struct Sorted {
     numbers: Vec<u32>,
     /// What is left of each run.
-    runs: Vec<std::ops::Range<usize>>,
+    runs: Vec<Range<usize>>,
     /// A heap of runs, the one that goes on with the least member on top.
     heap: Vec<u32>,
 }
@@ -192,7 +210,13 @@ pub(crate) struct Sorted {
 impl Sorted {
     /// Bytes that so many members take.
     pub fn bytes(members: usize) -> usize {
-        4 * members + members.div_ceil(RUN) * (size_of::<std::ops::Range<usize>>() + 4)
+        4 * members + members.div_ceil(RUN) * (size_of::<Range<usize>>() + 4)
+    }
+
+    /// The same of members that have so many bytes together, of which runs have no more than [`RUN_BYTES`], or one: any two
+    /// that end for that have more.
+    pub fn bytes_of(members: usize, bytes: usize) -> usize {
+        Sorted::bytes(members) + Sorted::bytes(1) * (2 * bytes / RUN_BYTES)
     }
 
     /// Adds members, no more than [`RUN`] at a time.
@@ -271,6 +295,47 @@ mod tests {
         members.mark(5);
         assert!(members.is_marked(5) && !members.is_marked(6));
         assert_eq!(members.unmarked(), 999);
+    }
+
+    /// A run ends with its last member, with the last for which there is room, or with one that is longer than that.
+    #[test]
+    fn a_run_has_a_mebibyte_of_members_or_one() {
+        let run = |lens: &[usize], start: usize| {
+            let mut rows = Rows::default();
+            lens.iter().for_each(|len| rows.push(&vec![b'x'; *len], 1.0));
+            rows.run_from(start)
+        };
+        let most = RUN_BYTES;
+        assert_eq!(run(&[], 0), (0..0, 0));
+        for (third, end, bytes) in [(most - 3, 4, most), (most - 2, 3, most), (most - 1, 2, 2)] {
+            assert_eq!(run(&[1, 1, third, 1], 0), (0..end, bytes), "{third}");
+        }
+        for len in [most - 1, most, most + 1, 4 * most] {
+            assert_eq!(run(&[len, 2, 2], 0), (0..1, len), "{len}");
+            assert_eq!(run(&[2, len, 2], 0), (0..1, 2), "{len}");
+            assert_eq!(run(&[2, len, 2], 1), (1..2, len), "{len}");
+        }
+        for (count, end) in [(RUN - 1, RUN - 1), (RUN, RUN), (RUN + 1, RUN)] {
+            assert_eq!(run(&vec![3; count], 0), (0..end, 3 * end));
+        }
+    }
+
+    /// However long members are, their order takes no more than is charged for it.
+    #[test]
+    fn runs_of_long_members_are_charged() {
+        let mixed: Vec<usize> = (0..60).map(|n| if n % 2 == 0 { 1 } else { RUN_BYTES }).collect();
+        for lens in [vec![3; 2 * RUN], vec![RUN_BYTES; 40], vec![RUN_BYTES / 2 + 1; 41], mixed] {
+            let mut rows = Rows::default();
+            lens.iter().for_each(|len| rows.push(&vec![b'x'; *len], 1.0));
+            let (mut sorted, mut at) = (Sorted::default(), 0);
+            while at < rows.len() {
+                let (run, _) = rows.run_from(at);
+                at = run.end;
+                sorted.add_run(run.map(|i| i as u32), &|one, other| rows.compare(one, other));
+            }
+            let bytes = 4 * lens.len() + sorted.runs.len() * (size_of::<Range<usize>>() + 4);
+            assert!(bytes <= Sorted::bytes_of(lens.len(), rows.text_bytes()), "{} runs", sorted.runs.len());
+        }
     }
 
     #[test]

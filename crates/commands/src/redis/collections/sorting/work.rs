@@ -13,7 +13,7 @@ use crate::core::work::{Lane, copying_ns};
 use crate::redis::call::{Call, ELEMENT_BYTES, has_room};
 use crate::redis::collections::copied::Copied;
 use crate::redis::collections::making::Making;
-use crate::redis::collections::members::Sorted;
+use crate::redis::collections::members::{COMPARES, Sorted};
 use crate::redis::collections::{ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, SORTED_NS, put_element_of};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{copy_value, put_array, put_bulk, put_fail, put_head, put_null, put_value};
@@ -45,8 +45,6 @@ const RUN: usize = 256;
 const RUN_NS: u64 = 400;
 /// What is passed over at a time.
 const PASSED_NS: u64 = 50_000;
-/// So often the bytes of an element are compared, about, against what it takes to copy them.
-const COMPARES: u64 = 4;
 /// In front of a weight, so that one that is empty comes behind none.
 const THERE: u8 = 1;
 
