@@ -36,3 +36,28 @@ fn no_turn_sorts_or_merges_more_than_a_mebibyte_of_members() {
     is(&mut bench, "ZRANGE d 0 -1", &all);
     check(bench);
 }
+
+/// Members of one place are found, sorted by their bytes and put in as few at a time, though they are not many.
+#[test]
+fn no_turn_of_a_search_copies_or_sorts_more_than_a_mebibyte_of_members() {
+    let mut bench = large_bench();
+    let members = members();
+    let texts: Vec<&str> = members.iter().map(String::as_str).collect();
+    let (all, count) = (array(&texts), format!(":{COUNT}\r\n"));
+    let places: String = members.iter().map(|member| format!(" 13 38 {member}")).collect();
+    is(&mut bench, &format!("GEOADD g{places}"), &count);
+    for (command, wanted, turns_min) in [
+        ("GEOSEARCH g FROMLONLAT 13 38 BYRADIUS 1 km", &all, 3 * COUNT / 2),
+        ("GEOSEARCHSTORE d g FROMLONLAT 13 38 BYRADIUS 1 km", &count, 5 * COUNT / 2),
+        ("GEOSEARCHSTORE d g FROMLONLAT 13 38 BYRADIUS 1 km ASC STOREDIST", &count, 5 * COUNT / 2),
+        ("GEORADIUS g 13 38 1 km STORE d", &count, 5 * COUNT / 2),
+    ] {
+        let (reply, turned, ns_max) = turns(&mut bench, command);
+        assert!(turned >= turns_min && ns_max < 10_000_000, "{command} {turned} {ns_max}");
+        assert!(reply == wanted.as_bytes(), "{command} {}", reply.len());
+        if turns_min > 2 * COUNT {
+            is(&mut bench, "ZRANGE d 0 -1", &all);
+        }
+    }
+    check(bench);
+}

@@ -9,6 +9,7 @@
 //! What takes long is done in steps, and begun anew if the key has changed until all cells are looked through, or until the
 //! result is stored, three times; then it is looked through, and stored, in one step.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -22,7 +23,7 @@ use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{Call, ELEMENT_BYTES, find, integer, is, next};
 use crate::redis::collections::copied::Copied;
 use crate::redis::collections::making::Making;
-use crate::redis::collections::members::{RUN, Sorted};
+use crate::redis::collections::members::{COMPARES, RUN, RUN_BYTES, Sorted};
 use crate::redis::collections::{ELEMENT_NS, SCORE_NS, SORTED_NS, STORED_NS, of_type};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_integer};
@@ -245,7 +246,10 @@ pub(super) fn search(call: &mut Call<'_, '_, '_>, name: &'static str, kind: Kind
     let cells = there.as_ref().map_or(Vec::new(), |set| ranks(set, asked.shape));
     let members: usize = cells.iter().map(Range::len).sum();
     let stored = if asked.store.is_some() { STORED_NS } else { 0 };
-    let is_long = members as u64 * (PLACE_NS + SORTED_NS + stored) >= AT_ONCE_NS;
+    // Each of them may be one of the long ones.
+    let long = |set: &Collection<'_>| set.longest_apart().saturating_mul(members).min(set.bytes());
+    let copied = copying_ns(there.as_ref().map_or(0, long) as u64);
+    let is_long = members as u64 * (PLACE_NS + SORTED_NS + stored) + copied >= AT_ONCE_NS;
     let mut searching = Searching::new(call, &asked)?;
     match call.leave(if is_long { STEPS_BYTES_MIN } else { 0 }, name, None, args)? {
         Leave::Later => Ok(()),
@@ -369,7 +373,8 @@ impl Searching {
     /// Bytes that it takes, which are twice what is there: vectors grow so.
     fn bytes(&self) -> usize {
         let found = self.names.len();
-        2 * (self.names.bytes() + found * FOUND_BYTES + 2 * Sorted::bytes(found))
+        let orders = Sorted::bytes(found) + Sorted::bytes_of(found, self.names.bytes());
+        2 * (self.names.bytes() + found * FOUND_BYTES + orders)
     }
 
     /// As many are found as are wanted, whichever they are.
@@ -462,7 +467,7 @@ impl Searching {
                         self.look(there, ranks);
                     }
                 }
-                break ns;
+                break ns + copying_ns(self.names.bytes() as u64);
             }
             // Items may give way to that, and others write meanwhile.
             (self.held, room) = (Heap::take(call, bytes)?, bytes);
@@ -565,12 +570,16 @@ impl Searching {
                 };
             }
             Stage::Pick => {
-                let some = self.left.min(RUN / 2);
-                let mut run = Vec::with_capacity(some);
-                for _ in 0..some {
-                    run.extend(self.next().map(|i| i as u32));
+                let (mut run, mut bytes) = (Vec::with_capacity(self.left.min(RUN / 2)), 0);
+                // Of one score they are compared by their names.
+                while run.len() < RUN / 2
+                    && bytes < RUN_BYTES
+                    && let Some(i) = self.next()
+                {
+                    bytes += self.names.at(i).len();
+                    run.push(i as u32);
                 }
-                *ns += some as u64 * (RUN_NS + SORTED_NS / 4);
+                *ns += run.len() as u64 * (RUN_NS + SORTED_NS / 4) + COMPARES * copying_ns(bytes as u64);
                 let mut stored = std::mem::take(&mut self.stored);
                 stored.add_run(run.iter().copied(), &|one, other| self.compare_stored(one, other));
                 self.stored = stored;
@@ -628,12 +637,22 @@ impl Searching {
     }
 
     /// Makes some of what is stored, if something is; true when all of it is made.
-    fn make_some(&mut self, call: &mut Call<'_, '_, '_>, ns: (&mut u64, u64)) -> Result<bool, Fail> {
+    fn make_some(
+        &mut self,
+        call: &mut Call<'_, '_, '_>,
+        (ns, ns_max): (&mut u64, u64),
+    ) -> Result<bool, Fail> {
         let Some(target) = self.target.as_ref().map(Name::for_now) else { return Ok(true) };
         let target = target.key(call);
         let mut making = self.making.take().unwrap_or_else(|| Making::new(call, Type::SortedSet));
         let mut stored = std::mem::take(&mut self.stored);
-        let done = making.go_on(call, &target, &mut self.made(&mut stored), ns);
+        let compared = Cell::new(0);
+        let note = |made: &Made<'_>| compared.set(compared.get() + made.name.len());
+        let done = making.go_on(call, &target, &mut self.made(&mut stored).inspect(note), (&mut *ns, ns_max));
+        if self.names.bytes() > RUN_BYTES {
+            // They are merged.
+            *ns += COMPARES * copying_ns(compared.get() as u64);
+        }
         (self.making, self.stored) = (Some(making), stored);
         done
     }
