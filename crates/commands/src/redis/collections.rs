@@ -11,7 +11,7 @@ pub(crate) mod hash;
 pub(crate) mod list;
 mod listing;
 pub(crate) mod making;
-mod members;
+pub(crate) mod members;
 mod mpop;
 pub(crate) mod payload;
 mod pick;

@@ -2,6 +2,7 @@
 
 use crate::apart::{array, job};
 use crate::long_members::{check, turns};
+use crate::named::exec;
 use crate::values::{is, large_bench};
 
 const MEBIBYTE: usize = 1 << 20;
@@ -59,5 +60,45 @@ fn no_turn_of_a_search_copies_or_sorts_more_than_a_mebibyte_of_members() {
             is(&mut bench, "ZRANGE d 0 -1", &all);
         }
     }
+    check(bench);
+}
+
+/// EXEC weighs that members which no word names are compared, too: where they are sorted, looked for, put in or scanned.
+#[test]
+fn exec_weighs_that_members_are_sorted_and_looked_for() {
+    let mut bench = large_bench();
+    // A megabyte in all, which is copied in 0.5 ms: each time that it is compared is 2 ms.
+    let long = job(50_000 - 2);
+    let members: Vec<String> = (10..30).map(|n| format!("{long}{n}")).collect();
+    let texts: Vec<&str> = members.iter().map(String::as_str).collect();
+    let all = array(&texts);
+    let pairs: String = members.iter().map(|member| format!(" 1 {member}")).collect();
+    for key in ["y", "z"] {
+        is(&mut bench, &format!("ZADD {key}{pairs}"), ":20\r\n");
+    }
+    is(&mut bench, &format!("ZADD w 1 {}", job(MEBIBYTE / 2)), ":1\r\n");
+    for (command, answer, passes, fails) in [
+        ("ZUNION 1 z", Some(&*all), 3, 5),
+        ("ZUNIONSTORE d 1 z", Some(":20\r\n"), 1, 2),
+        ("ZINTER 2 z y", Some(&*all), 1, 3),
+        ("ZINTERCARD 2 z y", Some(":20\r\n"), 3, 5),
+        ("ZDIFF 2 z y", Some("*0\r\n"), 2, 4),
+        ("ZRANGESTORE d z 0 -1", Some(":20\r\n"), 3, 5),
+        ("GEOSEARCHSTORE d z FROMLONLAT 13 38 BYRADIUS 1 km", Some(":0\r\n"), 1, 3),
+        ("GEORADIUS z 13 38 1 km STORE d", Some(":0\r\n"), 1, 3),
+        ("ZSCAN w 0", None, 3, 5),
+    ] {
+        let reply = exec(&mut bench, &vec![command; passes]);
+        assert!(reply.starts_with(&format!("*{passes}\r\n")), "{command} {}", &reply[..reply.len().min(60)]);
+        if let Some(answer) = answer {
+            assert!(reply == format!("*{passes}\r\n{}", answer.repeat(passes)), "{command}");
+        }
+        let reply = exec(&mut bench, &vec![command; fails]);
+        assert!(reply.starts_with("-EXECABORT "), "{command} {}", &reply[..reply.len().min(60)]);
+        bench.reply("DEL d");
+    }
+    // What is not sorted by its names is not compared, and sets have no order.
+    let near = "GEORADIUS_RO z 13 38 1 km";
+    assert_eq!(exec(&mut bench, &[near; 10]), format!("*10\r\n{}", "*0\r\n".repeat(10)));
     check(bench);
 }

@@ -11,6 +11,7 @@ use crate::core::work::copying_ns;
 use crate::redis::call::{Call, ELEMENT_BYTES, is};
 use crate::redis::collections::bounds::By;
 use crate::redis::collections::geo::PLACE_NS;
+use crate::redis::collections::members::RUN_BYTES;
 use crate::redis::collections::ranging::meant;
 use crate::redis::collections::scan::{LONG_MATCH_NS, names_matched};
 use crate::redis::collections::sorting;
@@ -148,6 +149,14 @@ impl Size {
         self.list_ns()
     }
 
+    /// What it takes to bring its members into the order of one score, or to look for each of them there, if some are long.
+    fn ordered_ns(self) -> u64 {
+        if self.longest <= ELEMENT_BYTES as u64 {
+            return 0;
+        }
+        copying_ns(self.bytes).saturating_mul(COMPARED_TIMES as u64)
+    }
+
     /// What it takes to store all of it at once.
     fn stored_ns(self) -> u64 {
         self.elements.saturating_mul(STORED_NS)
@@ -223,6 +232,9 @@ impl Scale {
         self.words = self.words.saturating_add(args.len());
         let (db, first) = (self.db, args.at(0).unwrap_or_default());
         let there = self.size(call, db, first);
+        // Its members have an order, by which they are looked for: it is at sorted sets, or at places.
+        let is_sorted = row.name.starts_with(['z', 'g']);
+        let ordered_ns = |size: Size| if is_sorted { size.ordered_ns() } else { 0 };
         // What it takes, and which elements are replied.
         let none = Size::default();
         let (ns, told) = match which {
@@ -270,7 +282,10 @@ impl Scale {
                     if which == Elements::ScanFields { self.due_ns(call, first, usize::MAX) } else { 0 };
                 let is_long = which == Elements::Scan && there.longest > ELEMENT_BYTES as u64;
                 let long_ns = if is_long { long_member_ns(there.longest, args.skip(2)) } else { 0 };
-                (weight.read_ns + looked_ns + leaf_ns + due_ns + long_ns, looked)
+                // It is looked for where room is made, and where it is replied.
+                let longest = Size { bytes: there.longest, ..there };
+                let place_ns = if is_long { ordered_ns(longest).saturating_mul(2) } else { 0 };
+                (weight.read_ns + looked_ns + leaf_ns + due_ns + long_ns + place_ns, looked)
             }
             Elements::ListRange => {
                 let (some, look_ns) = self.placed(call, first, there, args);
@@ -322,7 +337,8 @@ impl Scale {
             }
             Elements::StoreRange => {
                 let from = self.size(call, db, args.at(1).unwrap_or_default());
-                (comparing_ns(args) + from.combined_ns() + from.stored_ns(), none)
+                let stored_ns = from.stored_ns().saturating_add(ordered_ns(from));
+                (comparing_ns(args) + from.combined_ns().saturating_add(stored_ns), none)
             }
             Elements::Sort => {
                 let stores = row.has(WRITE);
@@ -338,33 +354,36 @@ impl Scale {
                 let from = self.size(call, db, from);
                 // All that lie in cells are looked at, sorted, and told with all that there is of them.
                 let each_ns = PLACE_NS + SORTED_NS + 8 * SCORE_NS;
-                let stored_ns = if row.has(WRITE) { from.stored_ns() } else { 0 };
+                let mut keys = 0;
+                row.each_key(args, &mut |_| keys += 1);
+                // What is replied is sorted by how far it is alone; what is stored by its names, too.
+                let left_ns = if keys > 1 { left_ns(row, from, ordered_ns(from)) } else { 0 };
                 let ns = from.told_ns().saturating_add(from.elements.saturating_mul(each_ns));
                 let told = Size { bytes: from.bytes.saturating_add(from.elements * PLACE_BYTES), ..from };
-                (ns.saturating_add(stored_ns), told)
+                (ns.saturating_add(left_ns), told)
             }
             Elements::NamedPlaces => {
                 let elements = args.len() as u64;
                 (written_ns(args), Size { bytes: elements.saturating_mul(PLACE_BYTES), elements, ..none })
             }
             Elements::Union => {
-                let all = self.sum(call, row, args);
-                if row.has(WRITE) {
-                    (all.combined_ns() + all.stored_ns(), none)
-                } else {
-                    (all.combined_ns(), all)
-                }
+                let longest = self.longest_of(call, row, args);
+                let all = Size { longest, ..self.sum(call, row, args) };
+                let ns = all.combined_ns().saturating_add(left_ns(row, all, ordered_ns(all)));
+                (ns, if row.has(WRITE) { none } else { all })
             }
             Elements::Intersection => {
-                let (ns, least) = self.sieved(call, row, args, true);
-                if row.has(WRITE) { (ns + least.stored_ns(), none) } else { (ns, least) }
+                let (ns, least) = self.sieved(call, row, args, true, is_sorted);
+                let ns = ns.saturating_add(left_ns(row, least, ordered_ns(least)));
+                (ns, if row.has(WRITE) { none } else { least })
             }
-            Elements::IntersectionCount => (self.sieved(call, row, args, true).0, none),
+            Elements::IntersectionCount => (self.sieved(call, row, args, true, is_sorted).0, none),
             Elements::Difference => {
                 let gathered = self.sum(call, row, args).combined_ns();
-                let (ns, first) = self.sieved(call, row, args, false);
-                let stored_ns = if row.has(WRITE) { first.stored_ns() } else { 0 };
-                (ns.min(gathered) + stored_ns, if row.has(WRITE) { none } else { first })
+                // Whether one is there its hash says: it is looked for at no score.
+                let (ns, first) = self.sieved(call, row, args, false, false);
+                let ns = ns.min(gathered).saturating_add(left_ns(row, first, ordered_ns(first)));
+                (ns, if row.has(WRITE) { none } else { first })
             }
             Elements::AddEntry | Elements::TrimEntries => {
                 let trims = which == Elements::TrimEntries
@@ -638,12 +657,14 @@ impl Scale {
     }
 
     /// What it takes to have the members of one key, the first or the smallest, go through all others; and that key.
+    /// `is_sorted`: they are sorted sets.
     fn sieved(
         &mut self,
         call: &mut Call<'_, '_, '_>,
         row: &Command,
         args: Args<'_>,
         smallest: bool,
+        is_sorted: bool,
     ) -> (u64, Size) {
         let (db, mut first, mut others) = (self.db, None, 0);
         // What it stores to is not read.
@@ -664,8 +685,9 @@ impl Scale {
         let first = first.unwrap_or_default();
         let mut look_ns = first.elements.saturating_mul(LOOK_NS);
         if first.longest > ELEMENT_BYTES as u64 {
-            // Long ones are compared with what is as long.
-            look_ns = look_ns.saturating_add(copying_ns(first.bytes));
+            // Long ones are compared with what is as long, or with others of its score.
+            let long_ns = if is_sorted { first.ordered_ns() } else { copying_ns(first.bytes) };
+            look_ns = look_ns.saturating_add(long_ns);
         }
         (first.combined_ns().saturating_add(look_ns.saturating_mul(others)), first)
     }
@@ -683,6 +705,15 @@ impl Scale {
         });
         most
     }
+}
+
+/// What a command takes with members that it has put together. `ordered_ns`: to bring them into their order, if they have one.
+/// They are sorted, merged where they are more than one run, and put in if they are stored.
+fn left_ns(row: &Command, members: Size, ordered_ns: u64) -> u64 {
+    let (is_merged, is_stored) = (members.bytes > RUN_BYTES as u64, row.has(WRITE));
+    let times = 1 + u64::from(is_merged) + u64::from(is_stored);
+    let stored_ns = if is_stored { members.stored_ns() } else { 0 };
+    stored_ns.saturating_add(ordered_ns.saturating_mul(times))
 }
 
 /// How many members a range of a sorted set has, at most.
