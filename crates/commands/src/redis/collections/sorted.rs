@@ -327,7 +327,7 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, mut args: Args<'_>) -> Done {
 
 /// Gives one member a score, and replies which it has then.
 fn give(call: &mut Call<'_, '_, '_>, key: &Key<'_>, rule: ScoreRule, score: f64, member: &[u8]) -> Done {
-    call.spend_on_comparing(member);
+    call.spend_on_moving(member);
     let scored = call.cx.guard.sorted_add(key, rule, std::iter::once((score, member)))?;
     put_score(call.out, call.client.resp3, scored.score);
     Ok(())

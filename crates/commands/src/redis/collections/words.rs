@@ -40,15 +40,19 @@ const PUSHED_BYTES_MAX: usize = MOMENT_BYTES as usize;
 /// Bytes of fields that are set or told in one moment, and of members that are put in, taken out or asked for, at most, of a
 /// command that has more in all: as many as 512 of the longest have that lie in leaves, some 4 ms.
 pub(super) const SET_BYTES_MAX: usize = 8 << 20;
-/// As often a byte of a long member of a sorted set counts where it is put in or taken out: it is compared with others of its
-/// score, with some twenty of a million, which takes 0.1 ms each where a mebibyte is alike. So two of the longest are one moment,
-/// some 8 ms at worst.
+/// As often a byte of a long member of a sorted set counts where it is looked for or taken out: it is compared with others of its
+/// score, with some twenty of a million, which takes 0.1 ms each where a mebibyte is alike. So two of the longest that are taken
+/// out are one moment, some 8 ms at worst.
 pub(crate) const COMPARED_TIMES: usize = 4;
+/// The same where it is put in: it may be there with another score, and is compared with others of both, with some forty. So one
+/// of the longest is one moment, some 8 ms at worst.
+pub(crate) const MOVED_TIMES: usize = 2 * COMPARED_TIMES;
 /// Bytes of values that may be given back in one moment, at most: 4,096 parts, some 0.5 ms.
 const DROPPED_BYTES_MAX: usize = 64 << 20;
 /// What it takes to come to a leaf that has something due.
 pub(crate) const DUE_LEAF_NS: u64 = 100;
-/// Fields that are set or told in one moment, however long their values are, and members, however long they are.
+/// Fields that are set or told in one moment, however long their values are, and members, however long they are, but for those
+/// that are put into a sorted set: of these one is.
 pub(super) const FIELDS_FEW: usize = 2;
 /// What it takes to put an element to an end of a list, beside others.
 pub(crate) const PUSH_NS: u64 = 100;
@@ -150,7 +154,8 @@ impl Write {
     /// As often as each byte of a long element counts.
     fn times(self) -> usize {
         match self {
-            Write::Score(..) | Write::Place(..) | Write::Remove(Type::SortedSet) => COMPARED_TIMES,
+            Write::Score(..) | Write::Place(..) => MOVED_TIMES,
+            Write::Remove(Type::SortedSet) => COMPARED_TIMES,
             Write::Add | Write::Set | Write::Remove(_) | Write::Drop | Write::Push { .. } => 1,
         }
     }
@@ -203,7 +208,7 @@ pub(super) fn members_at_once(words: Args<'_>, each: usize, most: usize, times: 
         few if few.saturating_mul(times) <= SET_BYTES_MAX => most,
         _ => {
             let sizes = words.skip(each - 1).step_by(each).map(|word| counted_bytes(word.len(), times));
-            fit(sizes, SET_BYTES_MAX).clamp(FIELDS_FEW, most)
+            fit(sizes, SET_BYTES_MAX).clamp(if times > COMPARED_TIMES { 1 } else { FIELDS_FEW }, most)
         }
     }
 }
@@ -338,6 +343,11 @@ impl Call<'_, '_, '_> {
     /// Spends what it takes to look for a member of a sorted set among others of its score, if it is long.
     pub(super) fn spend_on_comparing(&mut self, member: &[u8]) {
         self.spend_on_bytes(counted_bytes(member.len(), COMPARED_TIMES));
+    }
+
+    /// The same of one that gets a score, which may be another than it has.
+    pub(super) fn spend_on_moving(&mut self, member: &[u8]) {
+        self.spend_on_bytes(counted_bytes(member.len(), MOVED_TIMES));
     }
 
     /// How many writes what is left of the slice is for.

@@ -147,6 +147,9 @@ pub(crate) struct Edit {
     /// Leaves of members trees that were made anew, in all.
     #[cfg(all(test, not(feature = "loom")))]
     pub(super) members_leaves: usize,
+    /// Ways to members of scores trees that were looked for, in all.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub(super) ways: std::cell::Cell<usize>,
     /// The leaf that is being changed.
     pub(super) builder: Builder,
 }

@@ -264,6 +264,38 @@ fn long_members_of_one_score_are_in_the_order_of_their_bytes() {
     store.check();
 }
 
+/// Each way to a member compares it with some twenty others, if these are many: one that moves is looked for at its old score and
+/// at its new one, and at its old one again where that is in another leaf, since the tree is another by then.
+#[test]
+fn a_member_that_moves_is_looked_for_no_more_than_three_times() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let mut map: Map = (0..60).map(|n| (member(n), score(n, 2))).collect();
+    assert_eq!(add(&mut guard, &key, &ranked(&map)), Ok(60));
+    for name in [member(0), member(5)] {
+        // To the end, and there, and back to the beginning.
+        for (score, ways) in [(60.0, 3), (61.0, 2), (-1.0, 3), (-1.0, 0)] {
+            let before = guard.local.edit.ways.get();
+            assert_eq!(add(&mut guard, &key, &[(score, name.clone())]), Ok(0));
+            assert_eq!(guard.local.edit.ways.get() - before, ways, "{} {score}", name.len());
+            map.insert(name.clone(), score);
+            compare(&mut guard, &key, &map);
+        }
+        // One that is new is looked for once, and so is one that goes.
+        let before = guard.local.edit.ways.get();
+        assert_eq!(remove(&mut guard, &key, std::slice::from_ref(&name)), Ok(1));
+        assert_eq!(guard.local.edit.ways.get() - before, 1);
+        assert_eq!(add(&mut guard, &key, &[(7.5, name.clone())]), Ok(1));
+        assert_eq!(guard.local.edit.ways.get() - before, 2);
+        map.insert(name, 7.5);
+        compare(&mut guard, &key, &map);
+    }
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
 /// Members that are taken out by rank at once are in several leaves of the members tree: the parts of all go with the first, and
 /// leaves that have few members left are joined with others.
 #[test]

@@ -76,6 +76,10 @@ impl Edit {
 
     /// The way to the leaf that has a member with this score, or would have it.
     fn path_to(&self, store: &Store, word: u64, name: &[u8]) -> Path {
+        #[cfg(all(test, not(feature = "loom")))]
+        {
+            self.ways.set(self.ways.get() + 1);
+        }
         let tree = self.sorted(store);
         let mut path = Path { steps: [(0, 0); HEIGHT_MAX], leaf: self.top };
         for depth in 0..self.height {
@@ -320,13 +324,13 @@ impl Edit {
     ) -> Result<Option<usize>, Declined> {
         let name = member.text;
         let (from, to) = (self.path_to(hand.store, old, name), self.path_to(hand.store, word, name));
+        let tree = self.sorted(hand.store);
         if from.leaf != to.leaf {
-            // The new one first: no tree is empty meanwhile.
-            let alike = self.insert_member(hand, word, member)?;
+            // The new one first: no tree is empty meanwhile. The way to it is known; that to the old one is another by then.
+            let alike = self.change_scores(hand, &to, |builder| put(&tree, builder, word, member), word)?;
             self.remove_member(hand, old, name)?;
             return Ok(alike);
         }
-        let tree = self.sorted(hand.store);
         let change = |builder: &mut Builder| {
             let i = find_in(&tree, &builder.leaf(), old, name).expect("both trees have the same members");
             builder.remove(i..i + 1);

@@ -17,7 +17,7 @@ use crate::redis::collections::scan::{LONG_MATCH_NS, names_matched};
 use crate::redis::collections::sorting;
 use crate::redis::collections::stream::reading::DELIVERED_NS;
 use crate::redis::collections::stream::trimming::{ID_NS, PENDING_NS};
-use crate::redis::collections::words::{COMPARED_TIMES, DUE_LEAF_NS};
+use crate::redis::collections::words::{COMPARED_TIMES, DUE_LEAF_NS, MOVED_TIMES};
 use crate::redis::collections::{
     self, COMPARE_NS, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS,
     SCORED_NS, SORTED_NS, STORED_NS, WRITE_NS,
@@ -313,7 +313,11 @@ impl Scale {
                 let score_ns = if scored { some.elements * SCORE_NS } else { 0 };
                 (comparing_ns(args) + some.told_ns() + score_ns, some)
             }
-            Elements::SortedWrite => (there.sorted_ns() + comparing_ns(args), none),
+            Elements::SortedWrite => {
+                // What gets a score may be there with another.
+                let times = if row.has(DENYOOM) { MOVED_TIMES } else { COMPARED_TIMES };
+                (there.sorted_ns() + times as u64 * written_ns(args), none)
+            }
             Elements::RemoveRange(by) => {
                 let gone = self.removed(call, by, first, there, args.skip(1));
                 (comparing_ns(args) + there.sorted_ns() + gone.saturating_mul(SCORED_NS), none)
