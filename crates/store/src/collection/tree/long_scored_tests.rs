@@ -6,7 +6,7 @@ use crate::collection::build::{Builder, NewEntry, SCORED_BYTES_MAX};
 use crate::collection::element::LongText;
 use crate::collection::{BulkLoad, Collection, Copied, Declined, Element, Made, ScoreRule, Type};
 use crate::worker::Guard;
-use crate::{Attributes, Expect, Key, Store};
+use crate::{Attributes, Config, Expect, Key, Store};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -317,6 +317,56 @@ fn ranks_with_members_apart_go_from_many_leaves_at_once() {
             drop(guard);
             worker.rest();
         }
+    }
+    drop(worker);
+    store.check();
+}
+
+/// A store that evicts nothing is filled: whatever is in it can be taken out, by name and by rank, and all comes back.
+#[test]
+fn members_of_sorted_sets_apart_are_taken_out_of_a_full_store() {
+    let store = Store::new(Config { memory_bytes: 8 << 20, evict: false, ..Config::default() });
+    let store = store.unwrap();
+    let mut worker = store.worker().unwrap();
+    for by_rank in [false, true] {
+        let mut map = Map::new();
+        loop {
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            let (score, new) = (score(map.len(), 1), member_of(map.len(), 20_000));
+            match add(&mut guard, &key, &[(score, new.clone())]) {
+                Ok(count) => assert_eq!((count, map.insert(new, score)), (1, None)),
+                Err(declined) => {
+                    assert_eq!(declined, Declined::NoMemory);
+                    break;
+                }
+            }
+        }
+        assert!(map.len() > 250, "{}", map.len());
+        let names: Vec<Vec<u8>> = match by_rank {
+            false => map.keys().cloned().collect(),
+            true => ranked(&map).into_iter().map(|(_, name)| name).collect(),
+        };
+        for name in names {
+            let mut guard = worker.enter(NOW);
+            let key = guard.key(b"key");
+            if by_rank {
+                let gone = guard.sorted_remove(&key, |_| 0..1).unwrap();
+                assert_eq!(gone.map(|gone| gone.len()), Some(1));
+            } else {
+                assert_eq!(remove(&mut guard, &key, std::slice::from_ref(&name)), Ok(1));
+            }
+            map.remove(&name);
+            if map.len().is_multiple_of(100) {
+                compare(&mut guard, &key, &map);
+            }
+            drop(guard);
+            worker.rest();
+        }
+        for _ in 0..2_000 {
+            worker.enter(NOW).maintain();
+        }
+        assert_eq!(store.trees.count(), 0);
     }
     drop(worker);
     store.check();
