@@ -102,3 +102,49 @@ fn exec_weighs_that_members_are_sorted_and_looked_for() {
     assert_eq!(exec(&mut bench, &[near; 10]), format!("*10\r\n{}", "*0\r\n".repeat(10)));
     check(bench);
 }
+
+/// A bound that is long is compared with members, by every command that takes one: that is spent, and looked for once.
+#[test]
+fn what_long_bounds_are_compared_with_is_spent() {
+    let mut bench = large_bench();
+    let members = members();
+    let (first, last) = (&members[0], &members[1]);
+    is(&mut bench, &format!("ZADD z 1 {first} 1 {last} 1 short"), ":3\r\n");
+    let one = array(&[last]);
+    // A bound of a mebibyte counts four times, of which two bytes take a nanosecond.
+    for (command, wanted, ns_min) in [
+        (format!("ZLEXCOUNT z [{last} ({last}"), ":0\r\n", 4 << 20),
+        (format!("ZLEXCOUNT z [{last} [{last}"), ":1\r\n", 4 << 20),
+        (format!("ZRANGEBYLEX z [{last} (short"), &*one, 2 << 20),
+        (format!("ZREVRANGEBYLEX z (short ({first}"), &*one, 2 << 20),
+        (format!("ZRANGE z ({first} [{last} BYLEX"), &*one, 4 << 20),
+        (format!("ZRANGESTORE d z ({first} [{last} BYLEX"), ":1\r\n", 4 << 20),
+        (format!("ZREMRANGEBYLEX z ({last} ({last}"), ":0\r\n", 4 << 20),
+        (format!("ZREMRANGEBYLEX z ({first} [{last}"), ":1\r\n", 4 << 20),
+        (format!("ZREMRANGEBYLEX z - ({last}"), ":1\r\n", 2 << 20),
+    ] {
+        let (reply, _, ns) = turns(&mut bench, &command);
+        let start = &command[..command.len().min(20)];
+        let shown = String::from_utf8_lossy(&reply[..reply.len().min(60)]);
+        assert!(reply == wanted.as_bytes(), "{start} {shown}");
+        assert!((ns_min..10_000_000).contains(&ns), "{start} {ns}");
+    }
+    is(&mut bench, "ZRANGE d 0 -1", &one);
+    is(&mut bench, "ZRANGE z 0 -1", &array(&["short"]));
+    check(bench);
+}
+
+/// Of a range of many some are taken out at a time, from the bound on.
+#[test]
+fn a_range_of_many_behind_a_long_bound_is_taken_out_in_steps() {
+    let mut bench = large_bench();
+    let long = members().swap_remove(0);
+    let short: String = (0..5_000).map(|n| format!(" 1 m{n:05}")).collect();
+    is(&mut bench, &format!("ZADD z{short}"), ":5000\r\n");
+    is(&mut bench, &format!("ZADD z 1 {long} 1 0"), ":2\r\n");
+    let (reply, count, ns) = turns(&mut bench, &format!("ZREMRANGEBYLEX z [{long} +"));
+    assert_eq!(String::from_utf8_lossy(&reply), ":5001\r\n");
+    assert!(count > 5 && ns < 10_000_000, "{count} {ns}");
+    is(&mut bench, "ZRANGE z 0 -1", &array(&["0"]));
+    check(bench);
+}

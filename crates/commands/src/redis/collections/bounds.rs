@@ -6,6 +6,7 @@ use std::ops::Range;
 use larder_protocol::resp::{Args, parse_double_or_zero};
 use larder_store::Collection;
 
+use super::words::{COMPARED_TIMES, counted_bytes};
 use super::{Shown, places};
 use crate::redis::call::{integer, is, next};
 use crate::redis::fail::Fail;
@@ -109,6 +110,16 @@ impl<'a> Bounds<'a> {
         })
     }
 
+    /// Bytes that are compared with members, where these are looked for once.
+    pub fn compared_bytes(&self) -> usize {
+        let Bounds::Lex(LexBounds(min, max)) = *self else { return 0 };
+        let bytes = |end: Lex<'_>| match end {
+            Lex::First | Lex::Last => 0,
+            Lex::Member { text, .. } => counted_bytes(text.len(), COMPARED_TIMES),
+        };
+        bytes(min) + bytes(max)
+    }
+
     /// The ranks of those that are meant.
     pub fn ranks(&self, set: &Collection<'_>) -> Range<usize> {
         let (start, end) = match *self {
@@ -193,6 +204,11 @@ impl<'a> Chosen<'a> {
         } else {
             start + offset..start + offset + len
         }
+    }
+
+    /// As [`Bounds::compared_bytes`].
+    pub fn compared_bytes(&self) -> usize {
+        self.bounds.compared_bytes()
     }
 
     /// The highest first.

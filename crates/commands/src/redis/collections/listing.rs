@@ -9,6 +9,7 @@
 //! What is copied is charged before it is made, as what connections hold, and refused beyond that. Where picks, each any
 //! of all, are many beside the entries, it is the entries that are copied, once, and they are picked of the copy.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
@@ -280,11 +281,16 @@ impl Call<'_, '_, '_> {
             if bytes <= self.out.free_bytes() {
                 listed.write(self.out, resp3, Some(&there));
             } else {
-                let chosen = |there: &Collection<'_>| listed.of(there, choose);
-                let measure = |there: &Collection<'_>| chosen(there).bytes(there, free);
+                // What is written is what was measured last.
+                let chosen = Cell::new(listed);
+                let measure = |there: &Collection<'_>| {
+                    chosen.set(listed.of(there, choose));
+                    chosen.get().bytes(there, free)
+                };
                 self.reply_with_room(key, listed.kind, bytes, measure, |out, resp3, there| {
                     let none = Listed { which: Which::All, ..listed };
-                    there.as_ref().map_or(none, chosen).write(out, resp3, there.as_ref());
+                    let listed = if there.is_some() { chosen.get() } else { none };
+                    listed.write(out, resp3, there.as_ref());
                     Ok(())
                 })?;
             }

@@ -26,12 +26,17 @@ pub(crate) fn remove(
 ) -> Done {
     let words = [next(&mut args)?, next(&mut args)?];
     let bounds = Bounds::parse(by, words[0], words[1])?;
-    let (meant, len) = peek_as(&mut call.cx.guard, key, Type::SortedSet)?
-        .map_or((0..0, 0), |set| (bounds.ranks(&set), set.len()));
-    // All of a set go with its root.
-    if meant.len() <= MEMBERS_AT_ONCE || meant.len() == len || call.cx.guard.in_transaction() {
-        let gone = call.cx.guard.sorted_remove(key, |set| bounds.ranks(set))?;
-        let gone = gone.map_or(0, |gone| gone.len());
+    let (whole, mut meant, mut len) = (call.cx.guard.in_transaction(), 0..0, 0);
+    // They are looked for once: long bounds are compared with many.
+    let gone = call.cx.guard.sorted_remove(key, |set| {
+        (meant, len) = (bounds.ranks(set), set.len());
+        // All of a set go with its root.
+        let at_once = whole || meant.len() <= MEMBERS_AT_ONCE || meant.len() == len;
+        if at_once { meant.clone() } else { 0..0 }
+    })?;
+    let gone = gone.map_or(0, |gone| gone.len());
+    call.spend_on_bytes(bounds.compared_bytes());
+    if gone == meant.len() {
         call.spend_on(if gone == len { 1 } else { gone }, SCORED_NS);
         return call.length(gone);
     }
@@ -79,6 +84,7 @@ impl Removing {
     fn remove_some(&self, call: &mut Call<'_, '_, '_>, key: &Key<'_>, most: usize) -> Result<usize, Fail> {
         let most = most.min(self.left);
         let bounds = Bounds::parse(self.by, &self.words[0], &self.words[1])?;
+        call.spend_on_bytes(bounds.compared_bytes());
         let gone = call.cx.guard.sorted_remove(key, |set| {
             let meant = match self.by {
                 By::Rank => self.start..set.len(),

@@ -337,10 +337,7 @@ fn give(call: &mut Call<'_, '_, '_>, key: &Key<'_>, rule: ScoreRule, score: f64,
 fn count(call: &mut Call<'_, '_, '_>, key: &Key<'_>, hint: &Hint<'_>, mut args: Args<'_>, by: By) -> Done {
     let (from, to) = (next(&mut args)?, next(&mut args)?);
     let bounds = Bounds::parse(by, from, to)?;
-    if by == By::Lex {
-        call.spend_on_comparing(from);
-        call.spend_on_comparing(to);
-    }
+    call.spend_on_bytes(bounds.compared_bytes());
     let members = look(call, key, hint, Type::SortedSet, |set| bounds.ranks(set).len())?;
     call.length(members.unwrap_or(0))
 }
@@ -386,6 +383,7 @@ fn range(
     fixed: Option<(By, bool)>,
 ) -> Done {
     let chosen = Chosen::parse(args, fixed, false)?;
+    call.spend_on_bytes(chosen.compared_bytes());
     let which = |set: &Collection<'_>| {
         let Range { start, end } = chosen.ranks(set);
         listing::Which::Ranks { start, end, back: chosen.is_back() }

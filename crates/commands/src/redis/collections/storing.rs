@@ -44,11 +44,14 @@ pub(super) fn store_range(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let version = item.map_or(0, |item| item.cas());
     let there = of_type(item, Type::SortedSet)?;
     let places = there.as_ref().map_or(0..0, |set| chosen.ranks(set));
-    let mut ns = places.len() as u64 * (MEMBER_NS + STORED_NS);
+    // Once more where it is stored in one step.
+    let compared_ns = copying_ns(chosen.compared_bytes() as u64);
+    let mut ns = places.len() as u64 * (MEMBER_NS + STORED_NS) + compared_ns;
     if let Some(set) = there.as_ref().filter(|_| ns < AT_ONCE_NS) {
         ns += copying_ns(copied_bytes(set, places.clone()) as u64);
     }
     let bytes = if ns >= AT_ONCE_NS { STEPS_BYTES_MIN } else { 0 };
+    call.spend(compared_ns);
     match call.leave(bytes, "zrangestore", None, args)? {
         Leave::Later => Ok(()),
         Leave::Yes(again, lane) => {
@@ -121,6 +124,7 @@ fn at_once(call: &mut Call<'_, '_, '_>, to: &[u8], from: &[u8], chosen: &Chosen<
                 members.add(&set, places);
             }
             call.spend(members.scores.len() as u64 * MEMBER_NS);
+            call.spend_on_bytes(2 * chosen.compared_bytes());
             call.store_elements(&to, Type::SortedSet, members.scores.len(), members.made(0))
         })?;
         if !grown {

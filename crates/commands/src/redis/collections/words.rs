@@ -197,7 +197,7 @@ fn fit(sizes: impl Iterator<Item = usize>, bytes_max: usize) -> usize {
 }
 
 /// What so many bytes of a member count where each of a long one does so often.
-fn counted_bytes(bytes: usize, times: usize) -> usize {
+pub(super) fn counted_bytes(bytes: usize, times: usize) -> usize {
     if bytes > ELEMENT_BYTES { bytes.saturating_mul(times) } else { bytes }
 }
 
