@@ -1,10 +1,12 @@
 //! Sets that are mostly members that lie apart: two workers put them in, ask for them, take them out and to another set in a
-//! store that evicts sets, moves what is left and has its limit changed. Each is whole or gone, in one set at most, and the
-//! books are right afterwards.
+//! store that evicts sets, moves what is left and has its limit changed. Each is whole or gone, and the books are right
+//! afterwards.
 
+use crate::long_values::wait_for;
 use larder_store::{Config, Declined, Expect, Guard, Store, Type, Worker};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const NOW: u64 = 1_700_000_000_000;
@@ -80,7 +82,7 @@ fn step(worker: &mut Worker, dice: &mut Dice) -> bool {
         0..4 => guard.set_add(&keys[0], words()).map(drop),
         4 => guard.remove_named(&keys[0], Type::Set, words()).map(drop),
         5 | 6 => {
-            // Taken to the other set, as one: it is in one of them afterwards.
+            // Taken to the other set, as one: it is in both afterwards if there is no memory to take it out.
             guard.begin(keys);
             let there = guard.collection(&keys[0], Type::Set).expect("a set").map(|set| set.has(&members[0]));
             let mut done = Ok(());
@@ -117,18 +119,27 @@ fn sets_of_long_members_are_evicted_as_a_whole_beside_two_workers() {
     let most = MEBIBYTES[2] << 20;
     let config = Config { memory_bytes: most, memory_bytes_max: most, workers_max: 3, ..Config::default() };
     let store = Store::new(config).unwrap();
+    let ended = [AtomicU64::new(0), AtomicU64::new(0)];
     let refused: u64 = std::thread::scope(|scope| {
-        let workers = [1, 2].map(|seed| {
-            let store = Arc::clone(&store);
+        let workers = [0, 1].map(|nth| {
+            let (store, own, other) = (Arc::clone(&store), &ended[nth], &ended[1 - nth]);
             scope.spawn(move || {
                 let mut worker = store.worker().unwrap();
-                let mut dice = Dice(seed);
-                (0..STEPS).map(|_| u64::from(step(&mut worker, &mut dice))).sum::<u64>()
+                let (mut dice, mut refused) = (Dice(1 + nth as u64), 0_u64);
+                for _ in 0..STEPS {
+                    let is_refused = step(&mut worker, &mut dice);
+                    own.fetch_add(1, Ordering::Relaxed);
+                    if is_refused {
+                        refused += 1;
+                        wait_for(other);
+                    }
+                }
+                refused
             })
         });
         workers.map(|worker| worker.join().expect("it has ended")).iter().sum()
     });
-    // A write finds no room while another worker's batch holds back what was evicted.
+    // A write finds no room while another worker's batch holds back what was evicted; once, for it waits then.
     assert!(refused < STEPS / 4, "{refused}");
     let mut worker = store.worker().unwrap();
     for n in 0..SETS {
