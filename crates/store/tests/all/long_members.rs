@@ -1,9 +1,9 @@
-//! Sets that are mostly members that lie apart: two workers put them in, ask for them, take them out and to another set in a
-//! store that evicts sets, moves what is left and has its limit changed. Each is whole or gone, and the books are right
-//! afterwards.
+//! Sets and sorted sets that are mostly members that lie apart: two workers put them in, ask for them, give them other scores,
+//! take them out and to another set in a store that evicts sets, moves what is left and has its limit changed. Each is whole or
+//! gone, and where it belongs, and the books are right afterwards.
 
 use crate::long_values::wait_for;
-use larder_store::{Config, Declined, Expect, Guard, Store, Type, Worker};
+use larder_store::{Config, Declined, Expect, Guard, Key, ScoreRule, Store, Type, Worker};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,12 +41,13 @@ fn member(number: u64) -> Vec<u8> {
     all
 }
 
-/// All that is listed is whole, there once, and found.
-fn look(guard: &mut Guard<'_>, name: &[u8]) {
+/// All that is listed is whole, there once, and found; of a sorted set in its order, and where it is there.
+fn look(guard: &mut Guard<'_>, name: &[u8], kind: Type) {
     let key = guard.key(name);
-    let Some(there) = guard.collection(&key, Type::Set).expect("a set") else { return };
+    let Some(there) = guard.collection(&key, kind).expect("a set") else { return };
     let mut known = HashSet::new();
-    for entry in there.entries(0..there.len()) {
+    let mut before: Option<(f64, Vec<u8>)> = None;
+    for (rank, entry) in there.entries(0..there.len()).enumerate() {
         let mut all = Vec::new();
         // Others may write while it is read.
         there.each_part(&entry.name, |part| {
@@ -57,6 +58,12 @@ fn look(guard: &mut Guard<'_>, name: &[u8]) {
         assert!(all == member(number), "a torn member");
         assert!(known.insert(number), "{number} is there twice");
         assert!(there.has(&all), "{number} is not found");
+        if kind == Type::SortedSet {
+            assert_eq!((there.find(&all), there.score(&all)), (Some(rank), Some(entry.score)), "{number}");
+            let this = (entry.score, all);
+            assert!(before.is_none_or(|before| before < this), "{number} is out of order");
+            before = Some(this);
+        }
     }
     assert_eq!(known.len(), there.len());
     for number in 0..MEMBERS {
@@ -64,8 +71,23 @@ fn look(guard: &mut Guard<'_>, name: &[u8]) {
     }
 }
 
+/// Puts members in; into a sorted set with scores that many have.
+fn put(
+    guard: &mut Guard<'_>,
+    (key, kind): (&Key<'_>, Type),
+    members: &[Vec<u8>],
+    dice: &mut Dice,
+) -> Result<(), Declined> {
+    if kind == Type::Set {
+        return guard.set_add(key, members.iter().map(Vec::as_slice)).map(drop);
+    }
+    let pairs: Vec<(f64, &[u8])> =
+        members.iter().map(|member| (dice.below(3) as f64, member.as_slice())).collect();
+    guard.sorted_add(key, ScoreRule::default(), pairs.iter().copied()).map(drop)
+}
+
 /// Does something; true if there was no memory for it.
-fn step(worker: &mut Worker, dice: &mut Dice) -> bool {
+fn step(worker: &mut Worker, dice: &mut Dice, kind: Type) -> bool {
     let number = dice.below(SETS);
     let names = [format!("set {number}"), format!("set {}", (number + 1) % SETS)];
     let mut guard = worker.enter(NOW);
@@ -79,18 +101,21 @@ fn step(worker: &mut Worker, dice: &mut Dice) -> bool {
     let members: Vec<Vec<u8>> = (0..1 + dice.below(3)).map(|_| member(dice.below(MEMBERS))).collect();
     let words = || members.iter().map(Vec::as_slice);
     let done = match dice.below(9) {
-        0..4 => guard.set_add(&keys[0], words()).map(drop),
-        4 => guard.remove_named(&keys[0], Type::Set, words()).map(drop),
+        0..4 => put(&mut guard, (&keys[0], kind), &members, dice),
+        4 if kind == Type::SortedSet && dice.below(2) == 0 => {
+            guard.sorted_remove(&keys[0], |set| 1..set.len().min(4)).map(drop)
+        }
+        4 => guard.remove_named(&keys[0], kind, words()).map(drop),
         5 | 6 => {
             // Taken to the other set, as one: it is in both afterwards if there is no memory to take it out.
             guard.begin(keys);
-            let there = guard.collection(&keys[0], Type::Set).expect("a set").map(|set| set.has(&members[0]));
+            let there = guard.collection(&keys[0], kind).expect("a set").map(|set| set.has(&members[0]));
             let mut done = Ok(());
             if there == Some(true) {
                 let one = || std::iter::once(&members[0][..]);
-                done = guard.set_add(&keys[1], one()).map(drop);
-                if done.is_ok() && guard.remove_named(&keys[0], Type::Set, one()).is_ok() {
-                    let left = guard.collection(&keys[0], Type::Set).expect("a set");
+                done = put(&mut guard, (&keys[1], kind), &members[..1], dice);
+                if done.is_ok() && guard.remove_named(&keys[0], kind, one()).is_ok() {
+                    let left = guard.collection(&keys[0], kind).expect("a set");
                     assert!(!left.is_some_and(|set| set.has(&members[0])), "it was taken out");
                 }
             }
@@ -102,7 +127,7 @@ fn step(worker: &mut Worker, dice: &mut Dice) -> bool {
             Ok(())
         }
         _ => {
-            look(&mut guard, names[0].as_bytes());
+            look(&mut guard, names[0].as_bytes(), kind);
             Ok(())
         }
     };
@@ -116,6 +141,15 @@ fn step(worker: &mut Worker, dice: &mut Dice) -> bool {
 
 #[test]
 fn sets_of_long_members_are_evicted_as_a_whole_beside_two_workers() {
+    are_evicted_as_a_whole(Type::Set);
+}
+
+#[test]
+fn sorted_sets_of_long_members_are_evicted_as_a_whole_beside_two_workers() {
+    are_evicted_as_a_whole(Type::SortedSet);
+}
+
+fn are_evicted_as_a_whole(kind: Type) {
     let most = MEBIBYTES[2] << 20;
     let config = Config { memory_bytes: most, memory_bytes_max: most, workers_max: 3, ..Config::default() };
     let store = Store::new(config).unwrap();
@@ -127,7 +161,7 @@ fn sets_of_long_members_are_evicted_as_a_whole_beside_two_workers() {
                 let mut worker = store.worker().unwrap();
                 let (mut dice, mut refused) = (Dice(1 + nth as u64), 0_u64);
                 for _ in 0..STEPS {
-                    let is_refused = step(&mut worker, &mut dice);
+                    let is_refused = step(&mut worker, &mut dice, kind);
                     own.fetch_add(1, Ordering::Relaxed);
                     if is_refused {
                         refused += 1;
@@ -143,7 +177,7 @@ fn sets_of_long_members_are_evicted_as_a_whole_beside_two_workers() {
     assert!(refused < STEPS / 4, "{refused}");
     let mut worker = store.worker().unwrap();
     for n in 0..SETS {
-        look(&mut worker.enter(NOW), format!("set {n}").as_bytes());
+        look(&mut worker.enter(NOW), format!("set {n}").as_bytes(), kind);
     }
     assert!(store.totals().evictions > 0);
     while worker.enter(NOW).maintain() {}

@@ -105,10 +105,10 @@ fn store(
     guard.store_value_hinted(key, value, attributes, Expect::Any, hint).map(drop)
 }
 
-/// The text of an element of a list, which may lie apart.
-fn string_of(list: &Collection<'_>, element: &Element<'_>) -> String {
+/// The text of an element, which may lie apart.
+fn string_of(there: &Collection<'_>, element: &Element<'_>) -> String {
     let mut text = Vec::new();
-    list.each_part(element, |part| text.extend_from_slice(part));
+    there.each_part(element, |part| text.extend_from_slice(part));
     String::from_utf8(text).expect("text was written")
 }
 
@@ -425,14 +425,18 @@ impl Storm<'_> {
             .map(|_| {
                 let part = if self.random.below(3) == 0 { 7.0 } else { 1.0 };
                 let score = self.random.below(scores) as f64 / part;
-                (score, format!("member {}", self.random.below(members)))
+                let number = self.random.below(members);
+                // Some lie apart.
+                let is_long = number < 1_000 && number % 100 == 35;
+                let member = format!("member {number}");
+                (score, if is_long { format!("{member:.<17000}") } else { member })
             })
             .collect();
         let rule = ScoreRule { added: self.random.below(2) == 0, ..ScoreRule::default() };
         guard.sorted_add(&key, rule, pairs.iter().map(|(score, member)| (*score, member.as_bytes())))?;
         if let Some(set) = guard.collection(&key, Type::SortedSet)? {
-            let all: Vec<_> =
-                set.entries(0..set.len()).map(|entry| (entry.score, string(entry.name))).collect();
+            let entries = set.entries(0..set.len());
+            let all: Vec<_> = entries.map(|entry| (entry.score, string_of(&set, &entry.name))).collect();
             assert!(all.is_sorted_by(|a, b| a < b), "{name} is out of order");
             // What is found by name is what is there in order.
             let rank = self.random.below(all.len() as u64) as usize;
