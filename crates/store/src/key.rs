@@ -8,6 +8,12 @@ use rapidhash::v3::rapidhash_v3_micro_inline;
 /// The longest key.
 pub const KEY_BYTES_MAX: usize = 64 << 10;
 
+#[cfg(all(test, not(feature = "loom")))]
+thread_local! {
+    /// Bytes of names of fields and members that this thread has hashed.
+    pub(crate) static HASHED_BYTES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// A key with its hash: computed once a request, used by every step of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
@@ -63,6 +69,10 @@ impl Store {
     /// The hash of a field or member of a collection.
     #[inline]
     pub(crate) fn member_hash(&self, name: &[u8]) -> u64 {
+        #[cfg(all(test, not(feature = "loom")))]
+        {
+            HASHED_BYTES.set(HASHED_BYTES.get() + name.len());
+        }
         self.hash(name)
     }
 

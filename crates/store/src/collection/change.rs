@@ -7,7 +7,7 @@
 //!    it begins again. An empty one is not published: the key is deleted, on the same condition. What was long to make
 //!    and came too late twice holds the key for its third attempt: else it might never be in time.
 
-use super::build::{Builder, Full, LEAF_BYTES_MAX, NewEntry, lies_apart};
+use super::build::{Builder, Full, LEAF_BYTES_MAX, MEMBER_BYTES_MAX, NewEntry, lies_apart};
 use super::element::Element;
 use super::leaf::{Leaf, Removed};
 use super::stream::rows::Op;
@@ -224,6 +224,10 @@ impl<'c> Workpiece<'c> {
         value: &[u8],
         lasting: Lasting,
     ) -> Result<bool, Declined> {
+        if name.len() > MEMBER_BYTES_MAX && !self.hand.store.element_fits(self.kind, name, value) {
+            // It is not even hashed.
+            return Err(Declined::TooLarge);
+        }
         if !self.is_tree() && lies_apart(self.kind, name, value) {
             // It has no room in any leaf.
             self.write();

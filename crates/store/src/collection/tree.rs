@@ -123,8 +123,8 @@ pub(crate) struct Root {
     height: u8,
     /// Those of the members tree of a sorted set, at least 1; 0 of others.
     members_height: u8,
-    /// Of a hash what the longest value has that lies apart, of a set what the longest such member has, in units of `strings.rs`;
-    /// 0 if none does.
+    /// Of a hash what the longest value has that lies apart, of a set or a sorted set what the longest such member has, in units
+    /// of `strings.rs`; 0 if none does.
     apart: u16,
     pub(crate) elements: u64,
     /// Bytes of all nodes.
@@ -364,7 +364,7 @@ pub(super) struct Tree<'g> {
     /// Of the members tree of a sorted set.
     members: u64,
     members_height: usize,
-    /// What lies apart of a list (`apart.rs`), a hash or a set (`strings.rs`); 0 if nothing does.
+    /// What lies apart of a list (`apart.rs`), a hash, a set or a sorted set (`strings.rs`); 0 if nothing does.
     apart: u64,
     /// When the first field of a hash expires; 0 for never.
     soonest: Millis,
@@ -439,10 +439,10 @@ impl<'g> Tree<'g> {
         self.leaf(location)
     }
 
-    /// A name may be there: one that is longer than a leaf only where something lies apart. It is not hashed for that.
+    /// A name may be there: one that is longer than a leaf only where something as long lies apart. It is not hashed for that.
     #[inline]
     fn may_have(&self, name: &[u8]) -> bool {
-        name.len() <= MEMBER_BYTES_MAX || self.apart > 0
+        name.len() <= MEMBER_BYTES_MAX || name.len() as u64 <= self.apart
     }
 
     /// Where a name with this hash is in its leaf, if it is there at this time.

@@ -398,7 +398,7 @@ impl Edit {
     /// As [`super::Tree::may_have`].
     #[inline]
     fn may_have(&self, name: &[u8]) -> bool {
-        name.len() <= MEMBER_BYTES_MAX || self.apart > 0
+        name.len() <= MEMBER_BYTES_MAX || name.len() as u64 <= self.apart
     }
 
     /// Where a field or a member with this hash is in its leaf, if it is there at this time.
@@ -443,6 +443,9 @@ impl Edit {
         (name, value): (&[u8], &[u8]),
         lasting: Lasting,
     ) -> Result<bool, Declined> {
+        if !self.may_have(name) && !hand.store.element_fits(kind, name, value) {
+            return Err(Declined::TooLarge);
+        }
         let hash = hand.store.member_hash(name);
         if self.height == 0 {
             return self.put_first(hand, (kind, hash), (name, value), lasting);

@@ -7,6 +7,7 @@ use super::tests::{NOW, height, move_all, store};
 use crate::collection::build::{Builder, MEMBER_BYTES_MAX, NewEntry};
 use crate::collection::element::LongText;
 use crate::collection::{BulkLoad, Collection, Copied, Declined, Element, Made, Type};
+use crate::key::HASHED_BYTES;
 use crate::worker::Guard;
 use crate::{Attributes, Config, Expect, Key, Store};
 use proptest::prelude::*;
@@ -373,6 +374,40 @@ fn members_apart_are_taken_out_of_a_full_store() {
         }
         assert_eq!(store.trees.count(), 0);
     }
+    drop(worker);
+    store.check();
+}
+
+/// What is longer than all that is there, or than anything may be, is not even hashed: half of the memory may be asked for.
+#[test]
+fn members_that_cannot_be_there_are_not_hashed() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    assert_eq!(add(&mut guard, &key, &[member_of(1, 20_000), b"short".to_vec()]), Ok(2));
+    let set = guard.collection(&key, Type::Set).unwrap().unwrap();
+    let longest = set.longest_apart();
+    assert!((20_000..20_200).contains(&longest), "{longest}");
+    for (bytes, is_hashed) in [(longest - 1, true), (longest, true), (longest + 1, false), (4 << 20, false)] {
+        let (stranger, before) = (member_of(2, bytes), HASHED_BYTES.get());
+        assert!(!set.has(&stranger) && set.find(&stranger).is_none());
+        assert_eq!(HASHED_BYTES.get() > before, is_hashed, "{bytes}");
+    }
+    let most = store.element_bytes_max();
+    let (long, longer, before) = (member_of(2, longest + 1), member_of(2, most + 1), HASHED_BYTES.get());
+    assert_eq!(remove(&mut guard, &key, &[long]), Ok(0));
+    let other = guard.key(b"other");
+    for key in [key, other] {
+        assert_eq!(add(&mut guard, &key, std::slice::from_ref(&longer)), Err(Declined::TooLarge));
+        let pairs = [(&longer[..], &b"value"[..])];
+        let hash = guard.key(b"hash");
+        assert_eq!(guard.hash_set(&hash, pairs.into_iter()).map(drop), Err(Declined::TooLarge));
+    }
+    assert_eq!(HASHED_BYTES.get(), before);
+    // What fits is put in, though nothing as long was there.
+    assert_eq!(add(&mut guard, &key, &[member_of(2, 100_000)]), Ok(1));
+    compare(&mut guard, &key, &[member_of(1, 20_000), b"short".to_vec(), member_of(2, 100_000)].into());
+    drop(guard);
     drop(worker);
     store.check();
 }

@@ -5,6 +5,7 @@ use super::tests::{NOW, height, move_all, store};
 use crate::collection::build::{Builder, NewEntry, SCORED_BYTES_MAX};
 use crate::collection::element::LongText;
 use crate::collection::{BulkLoad, Collection, Copied, Declined, Element, Made, ScoreRule, Type};
+use crate::key::HASHED_BYTES;
 use crate::worker::Guard;
 use crate::{Attributes, Config, Expect, Key, Store};
 use proptest::prelude::*;
@@ -318,6 +319,34 @@ fn ranks_with_members_apart_go_from_many_leaves_at_once() {
             worker.rest();
         }
     }
+    drop(worker);
+    store.check();
+}
+
+/// What is longer than all that is there, or than any may be, is not even hashed.
+#[test]
+fn members_of_sorted_sets_that_cannot_be_there_are_not_hashed() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let mut map: Map = [(member_of(1, 20_000), 1.0), (b"short".to_vec(), 2.0)].into();
+    assert_eq!(add(&mut guard, &key, &ranked(&map)), Ok(2));
+    let set = guard.collection(&key, Type::SortedSet).unwrap().unwrap();
+    let longest = set.longest_apart();
+    for (bytes, is_hashed) in [(longest - 1, true), (longest, true), (longest + 1, false), (1 << 20, false)] {
+        let (stranger, before) = (member_of(2, bytes), HASHED_BYTES.get());
+        assert!(set.score(&stranger).is_none() && set.find(&stranger).is_none());
+        assert_eq!(HASHED_BYTES.get() > before, is_hashed, "{bytes}");
+    }
+    let most = store.scored_bytes_max();
+    let (long, longer, before) = (member_of(2, longest + 1), member_of(2, most + 1), HASHED_BYTES.get());
+    assert_eq!(remove(&mut guard, &key, &[long]), Ok(0));
+    assert_eq!(add(&mut guard, &key, &[(1.0, longer)]), Err(Declined::TooLarge));
+    assert_eq!(HASHED_BYTES.get(), before);
+    assert_eq!(add(&mut guard, &key, &[(1.0, member_of(2, 100_000))]), Ok(1));
+    map.insert(member_of(2, 100_000), 1.0);
+    compare(&mut guard, &key, &map);
+    drop(guard);
     drop(worker);
     store.check();
 }

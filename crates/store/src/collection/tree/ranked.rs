@@ -148,10 +148,10 @@ impl<'g> Tree<'g> {
     }
 
     /// The word of the score of a member that lies apart, and what leaves have of it. It is found by its hash and its length, and
-    /// compared then. Where none lies apart it is not even hashed.
+    /// compared then. Where none that is as long lies apart it is not even hashed.
     #[cold]
     pub(super) fn long_member(&self, name: &[u8]) -> Option<(u64, [u8; APART_BYTES])> {
-        if self.apart == 0 {
+        if self.apart < name.len() as u64 {
             return None;
         }
         self.long_member_with(self.store.hash_of_member(name), name)
