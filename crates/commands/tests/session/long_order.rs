@@ -148,3 +148,18 @@ fn a_range_of_many_behind_a_long_bound_is_taken_out_in_steps() {
     is(&mut bench, "ZRANGE z 0 -1", &array(&["0"]));
     check(bench);
 }
+
+/// What is put into a sorted set, or looked for in one, is compared with others of its score, whoever asks for it.
+#[test]
+fn what_long_members_are_compared_with_is_reckoned() {
+    let mut bench = large_bench();
+    let pairs: String = members().iter().map(|member| format!(" 1 {member}")).collect();
+    let count = format!(":{COUNT}\r\n");
+    is(&mut bench, &format!("ZADD z{pairs}"), &count);
+    for command in ["ZRANGESTORE d z 0 -1", "ZINTERCARD 2 z d"] {
+        let (reply, turned, ns) = turns(&mut bench, command);
+        assert_eq!(String::from_utf8_lossy(&reply), count, "{command}");
+        assert!(turned > COUNT && (2 << 20..10_000_000).contains(&ns), "{command} {turned} {ns}");
+    }
+    check(bench);
+}

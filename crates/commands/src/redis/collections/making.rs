@@ -3,8 +3,9 @@
 
 use larder_store::{Attributes, BulkLoad, Expect, Key, Made, Type};
 
+use super::words::COMPARED_TIMES;
 use crate::core::work::copying_ns;
-use crate::redis::call::Call;
+use crate::redis::call::{Call, ELEMENT_BYTES};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::strings::rewrite::Heap;
 
@@ -35,6 +36,15 @@ pub(crate) fn entry_ns(kind: Type, in_tree: bool) -> u64 {
         Type::Set | Type::Hash | Type::Stream => PUT_NS,
         Type::SortedSet => SCORED_NS,
     }
+}
+
+/// What it takes to find the place of a name that is put in, beside others: a long member of a sorted set is compared with others
+/// of its score.
+pub(crate) fn place_ns(kind: Type, name: &[u8]) -> u64 {
+    if kind != Type::SortedSet || name.len() <= ELEMENT_BYTES {
+        return 0;
+    }
+    COMPARED_TIMES as u64 * copying_ns(name.len() as u64)
 }
 
 /// What it takes to make a collection of so many entries, in all.
@@ -102,21 +112,26 @@ impl Making {
             if *ns >= ns_max {
                 return Ok(false);
             }
-            let (mut more, mut bytes, mut ended) = (0, 0, false);
+            let (mut more, mut bytes, mut places_ns, mut ended) = (0, 0, 0, false);
+            let kind = self.kind;
             let some = std::iter::from_fn(|| {
                 if more == ENTRIES_AT_ONCE || bytes >= BYTES_AT_ONCE {
                     return None;
                 }
                 let entry = entries.next();
                 match &entry {
-                    Some(made) => (more, bytes) = (more + 1, bytes + made.name.len() + made.value.len()),
+                    Some(made) => {
+                        (more, bytes) = (more + 1, bytes + made.name.len() + made.value.len());
+                        places_ns += place_ns(kind, made.name);
+                    }
                     None => ended = true,
                 }
                 entry
             });
             call.cx.guard.load_fill(&mut self.load, key, some)?;
             self.filled = ended;
-            *ns += entry_ns(self.kind, self.load.bytes() > 0) * more as u64 + copying_ns(bytes as u64);
+            let each = entry_ns(kind, self.load.bytes() > 0);
+            *ns += each * more as u64 + copying_ns(bytes as u64) + places_ns;
             self.held.set(call, self.load.heap_bytes())?;
         }
         finish(call, &mut self.load, key, (ns, ns_max))
@@ -134,5 +149,21 @@ impl Making {
         let stored = call.cx.guard.load_publish(self.load, key, &Attributes::default(), Expect::Any)?;
         stored.map_err(|_| Fail::OUT_OF_MEMORY)?;
         call.length(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_members_of_sorted_sets_are_reckoned_as_compared() {
+        let name = vec![b'x'; ELEMENT_BYTES + 1];
+        for kind in [Type::List, Type::Set, Type::Hash, Type::Stream] {
+            assert_eq!(place_ns(kind, &name), 0);
+        }
+        assert_eq!(place_ns(Type::SortedSet, &name[2..]), 0);
+        assert_eq!(place_ns(Type::SortedSet, &name[1..]), 0);
+        assert_eq!(place_ns(Type::SortedSet, &name), 4 * copying_ns(name.len() as u64));
     }
 }

@@ -27,7 +27,7 @@ use super::serialize::{
 use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::collections::copied::Copied;
-use crate::redis::collections::making::{ENTRIES_AT_ONCE, SMALL_BYTES, entry_ns, finish, making_ns};
+use crate::redis::collections::making::{ENTRIES_AT_ONCE, SMALL_BYTES, entry_ns, finish, making_ns, place_ns};
 use crate::redis::collections::payload::{
     TIME_BYTES, TYPE_HASH, TYPE_LIST, TYPE_SET, TYPE_SORTED_SET, TYPE_TIMED_HASH, TYPE_VALKEY_HASH,
 };
@@ -497,7 +497,7 @@ impl Loading {
         }
         let Some(Whole { node, field, score, .. }) = self.whole.take() else { return Ok(()) };
         let (text, now) = (node.bytes(body), call.cx.now());
-        *ns += each + copying_ns(text.len() as u64);
+        *ns += each + copying_ns(text.len() as u64) + place_ns(self.kind, text);
         let made = match &field {
             None => Some(Made { name: text, value: &[], score, expires_at: 0 }),
             // Its time has passed.

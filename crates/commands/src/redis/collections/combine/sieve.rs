@@ -1,11 +1,12 @@
 //! Members of one source that go through all others: some at a time, those that are left through the next.
 
-use larder_store::Collection;
+use larder_store::{Collection, Type};
 
 use super::{Changed, Combining, MEMBERS_AT_ONCE, Operation, Way};
 use crate::core::work::{KEY_NS, copying_ns};
 use crate::redis::call::Call;
 use crate::redis::collections::members::{ROW_BYTES, Rows};
+use crate::redis::collections::words::COMPARED_TIMES;
 use crate::redis::collections::{LOOK_NS, MEMBER_NS};
 use crate::redis::fail::Fail;
 
@@ -85,7 +86,10 @@ impl Combining {
             return self.let_through(call).map(Ok);
         }
         let place = if sieve.alive.is_empty() { 0 } else { place };
-        let (long_ns, from) = (copying_ns(sieve.long_bytes() as u64), sieve.at);
+        // Where its score is asked for it is looked for among others of that.
+        let is_ordered = self.plan.kind == Type::SortedSet && self.plan.operation == Operation::Inter;
+        let times = if is_ordered { COMPARED_TIMES as u64 } else { 1 };
+        let (long_ns, from) = (times * copying_ns(sieve.long_bytes() as u64), sieve.at);
         *ns += KEY_NS;
         let mut there = match self.source(call, place)? {
             Ok(there) => there,
