@@ -163,3 +163,18 @@ fn what_long_members_are_compared_with_is_reckoned() {
     }
     check(bench);
 }
+
+/// EXEC weighs that the parts of long members are given back where a range is taken out.
+#[test]
+fn exec_weighs_the_parts_of_a_range_that_is_taken_out() {
+    let mut bench = large_bench();
+    let long = job(MEBIBYTE - 3);
+    for n in 100..200 {
+        is(&mut bench, &format!("ZADD z 1 {n}{long}"), ":1\r\n");
+    }
+    // 0.3 ms for 99 members, and 1 ms for their parts.
+    let remove = "ZREMRANGEBYRANK z 0 98";
+    assert!(exec(&mut bench, &[remove; 9]).starts_with("-EXECABORT "));
+    assert_eq!(exec(&mut bench, &[remove; 6]), format!("*6\r\n:99\r\n:1\r\n{}", ":0\r\n".repeat(4)));
+    check(bench);
+}

@@ -320,7 +320,8 @@ impl Scale {
             }
             Elements::RemoveRange(by) => {
                 let gone = self.removed(call, by, first, there, args.skip(1));
-                (comparing_ns(args) + there.sorted_ns() + gone.saturating_mul(SCORED_NS), none)
+                let parts_ns = dropping_ns(there.some(gone).bytes);
+                (comparing_ns(args) + there.sorted_ns() + gone.saturating_mul(SCORED_NS) + parts_ns, none)
             }
             Elements::PopScored => {
                 let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
