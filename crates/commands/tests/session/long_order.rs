@@ -178,3 +178,27 @@ fn exec_weighs_the_parts_of_a_range_that_is_taken_out() {
     assert_eq!(exec(&mut bench, &[remove; 6]), format!("*6\r\n:99\r\n:1\r\n{}", ":0\r\n".repeat(4)));
     check(bench);
 }
+
+/// ZSCAN looks for each long member among others of its score: one is looked for in a turn, and that is spent.
+#[test]
+fn no_turn_of_a_scan_looks_for_more_than_some_mebibytes_of_members() {
+    let mut bench = large_bench();
+    let pairs: String = members().iter().map(|member| format!(" 1 {member}")).collect();
+    is(&mut bench, &format!("ZADD z{pairs}"), &format!(":{COUNT}\r\n"));
+    for options in ["", " MATCH 0*", " COUNT 1000"] {
+        let (mut cursor, mut bytes, mut longest_ns) = ("0".to_owned(), 0, 0);
+        loop {
+            let (reply, _, ns) = turns(&mut bench, &format!("ZSCAN z {cursor}{options}"));
+            (bytes, longest_ns) = (bytes + reply.len(), longest_ns.max(ns));
+            let start = String::from_utf8_lossy(&reply[..reply.len().min(80)]);
+            cursor = start.split("\r\n").nth(2).expect("a cursor").to_owned();
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert!((2 << 20..10_000_000).contains(&longest_ns), "{options} {longest_ns}");
+        // Each once.
+        assert!((COUNT * MEBIBYTE..(COUNT + 1) * MEBIBYTE).contains(&bytes), "{options} {bytes}");
+    }
+    check(bench);
+}

@@ -1,6 +1,7 @@
 //! HSCAN, SSCAN, ZSCAN: the elements of a collection, leaf by leaf, as many as it takes, and no more than others wait for. One
 //! that is one leaf is one piece, as Redis has it with those that are one listpack.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use larder_protocol::number::{U64_BYTES_MAX, write_u64};
@@ -8,6 +9,7 @@ use larder_protocol::resp::{Args, HEAD_BYTES_MAX};
 use larder_store::{Collection, DIGITS_MAX, Element, Entry, Hint, Key, Type};
 
 use super::copied::run_of;
+use super::words::COMPARED_TIMES;
 use super::{Call, ELEMENT_NS, LOOK_NS, Shown, peek_as, shown_bytes_max, shown_places_bytes_max};
 use crate::core::glob::Pattern;
 use crate::core::output::Output;
@@ -90,6 +92,7 @@ impl<'a> Wanted<'a> {
                 let bytes = |range: &Range<usize>| self.bytes_max(collection, range.clone()) as u64;
                 long_ns += copying_ns(places[before..].iter().map(bytes).sum());
                 long_ns += self.long_names(collection, &places[before..]).0;
+                long_ns += compared_ns(collection, &places[before..]);
             }
             if cursor == 0 || count >= self.count || self.ns(collection, count) + long_ns >= SCAN_NS {
                 return (places, cursor);
@@ -195,6 +198,17 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// What it takes to look for the members of a sorted set at these places that lie apart: they are met by their hashes, and each
+/// is compared with others of its score to know its place.
+fn compared_ns(there: &Collection<'_>, places: &[Range<usize>]) -> u64 {
+    if there.kind() != Type::SortedSet || there.longest_apart() == 0 {
+        return 0;
+    }
+    let entries = places.iter().flat_map(|range| there.entries(range.clone()));
+    let bytes: usize = entries.filter_map(|entry| entry.apart()).map(|apart| apart.len()).sum();
+    COMPARED_TIMES as u64 * copying_ns(bytes as u64)
+}
+
 /// How often a name is compared with a pattern: where it is counted and where it is replied; and beside long values in front of
 /// that three times more, where room is made for those alone that are replied. A member that lies apart is once.
 pub(crate) const fn names_matched(has_long: bool) -> u64 {
@@ -217,9 +231,11 @@ pub(crate) fn scan(
     let longest = wanted.as_ref().map_or(0, |wanted| wanted.copied_max(call, (key, kind), cursor));
     let copied = if longest > 0 { Some(Heap::take(call, longest)?) } else { None };
     let free = free_room(call.out);
+    // What was measured last, which is what is written: long members are looked for once.
+    let measured = Cell::new(None);
     let measure = |collection: &Collection<'_>| {
         let Ok(wanted) = &wanted else { return 0 };
-        let (places, _) = wanted.places(collection, cursor);
+        let (places, next) = wanted.places(collection, cursor);
         let (has_long, room) = (collection.longest_apart() > 0, (free, wanted.shown));
         let bytes = |range: Range<usize>| {
             if has_long {
@@ -229,7 +245,9 @@ pub(crate) fn scan(
             }
         };
         // In front of them the cursor.
-        places.into_iter().map(bytes).sum::<usize>() + 2 * HEAD_BYTES_MAX
+        let bytes = places.iter().cloned().map(bytes).sum::<usize>() + 2 * HEAD_BYTES_MAX;
+        measured.set(Some((places, next)));
+        bytes
     };
     call.reply_measured(key, hint, kind, measure, |out, _, collection| {
         let Some(collection) = collection else {
@@ -243,7 +261,7 @@ pub(crate) fn scan(
             due = true;
             return Ok(());
         }
-        let (places, next) = wanted.places(&collection, cursor);
+        let (places, next) = measured.take().unwrap_or_else(|| wanted.places(&collection, cursor));
         if wanted.longest_copied(&collection, &places) > longest {
             // It was put in meanwhile.
             longer = true;
@@ -253,7 +271,8 @@ pub(crate) fn scan(
         if too_long {
             return Err(TOO_LONG_TO_MATCH);
         }
-        ns = long_ns + wanted.ns(&collection, places.iter().map(Range::len).sum()) + wanted.read_ns();
+        ns = long_ns + compared_ns(&collection, &places) + wanted.read_ns();
+        ns += wanted.ns(&collection, places.iter().map(Range::len).sum());
         wanted.put(out, &collection, (places, next));
         Ok(())
     })?;
