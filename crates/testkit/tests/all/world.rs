@@ -5,7 +5,7 @@
 //! - [`plan`], [`scene`]: what a seed makes of it; what all who act share;
 //! - [`door`]: the entrance; the network is `larder_eventloop::sim`;
 //! - [`client`], [`line`]: a client and its connection; [`asking`], [`admin`], [`listener`]: what it asks for or hears;
-//! - [`model`], [`part`], [`judge`], [`books`], [`bank`], [`queues`]: what must be answered.
+//! - [`model`], [`part`], [`judge`], [`books`], [`bank`], [`queues`], [`shared`]: what must be answered.
 //!
 //! `LARDER_WORLD_SEED` runs the world of one seed, `LARDER_WORLD_RUNS` so many from it on. More: docs/internals/world.md.
 
@@ -28,6 +28,7 @@ mod queues;
 mod random;
 mod run;
 mod scene;
+mod shared;
 mod simulation;
 
 use larder_testkit::PATIENCE;
@@ -68,14 +69,16 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
     let first = first.unwrap_or(1);
     let (at, pulse) = (Arc::new(AtomicU64::new(first)), Arc::new(AtomicU64::new(0)));
     watch(&at, &pulse);
-    let (mut replies, mut moves, mut pops) = (0, 0, 0);
+    let (mut replies, mut moves, mut pops, mut shared) = (0, 0, 0, 0);
     for seed in first..first + runs {
         at.store(seed, Relaxed);
         let began = std::time::Instant::now();
         match std::panic::catch_unwind(|| run::run(seed, &pulse)) {
             Ok(Ok(outcome)) => {
-                (replies, moves) = (replies + outcome.replies, moves + outcome.moves);
+                replies += outcome.replies;
+                moves += outcome.moves;
                 pops += outcome.pops;
+                shared += outcome.shared;
             }
             Ok(Err(wrong)) => panic!("LARDER_WORLD_SEED={seed}\n{wrong}"),
             Err(panic) => {
@@ -83,12 +86,16 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
                 std::panic::resume_unwind(panic);
             }
         }
-        println!("seed {seed}: {:?}, {replies} replies, {moves} moves, {pops} pops", began.elapsed());
+        println!(
+            "seed {seed}: {:?}, {replies} replies, {moves} moves, {pops} pops, {shared} shared",
+            began.elapsed()
+        );
     }
     // Each world's own has it checked that requests are answered: that there were any is checked here.
     assert!(runs < RUNS || replies > 100 * runs, "{replies} replies in {runs} worlds");
     assert!(runs < RUNS || moves > runs, "{moves} times scripts have moved money in {runs} worlds");
     assert!(runs < RUNS || pops > runs, "{pops} elements of lists were given to clients in {runs} worlds");
+    assert!(runs < RUNS || shared > runs, "{shared} answers about shared collections in {runs} worlds");
 }
 
 #[test]

@@ -23,7 +23,7 @@ impl Client {
         if scene.plan.has_queues() && scene.random.one_in(4) {
             return self.ask_queue(scene);
         }
-        match scene.random.below(24) {
+        match scene.random.below(28) {
             0..14 => {
                 let (bytes, part) = self.command(scene);
                 Asking::new(bytes, vec![part])
@@ -66,6 +66,7 @@ impl Client {
                 Asking::new(words(&[b"INCRBY", name.as_bytes(), by.to_string().as_bytes()]), vec![part])
             }
             22 => self.contend(scene).unwrap_or_else(ping),
+            23..27 if scene.plan.contends() => self.ask_shared(scene),
             _ => ping(),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::world::bank::Bank;
 use crate::world::queues::Queues;
+use crate::world::shared::Shared;
 
 /// A number that many add to.
 #[derive(Debug, Default)]
@@ -82,6 +83,8 @@ pub struct Books {
     pub bank: Bank,
     /// Lists that are pushed to and waited for.
     pub queues: Queues,
+    /// Collections that clients write together.
+    pub shared: Shared,
     /// By owner.
     pub channels: Vec<Channel>,
     /// Values that were gone for no other reason than that they were evicted.

@@ -273,6 +273,7 @@ impl Client {
                     Part::Published(number) => scene.books.channels[self.index].left(number),
                     Part::Bank { told: Told::Moved(order), .. } => scene.books.bank.left(order, sent),
                     Part::ScriptsKilled => scene.books.bank.kills_done += 1,
+                    Part::Shared(ask) => scene.books.shared.left(ask),
                     Part::Flushed => scene.flush = Flush::None,
                     _ => {}
                 }

@@ -179,6 +179,7 @@ impl Client {
                 scene.books.bank.kills_done += 1;
                 Ok(Match::Is(end))
             }
+            Part::Shared(ask) => Ok(scene.books.shared.judge(ask, rest)?.map_or(Match::More, Match::Is)),
             Part::Subscribed { subscription, reply } => {
                 let matched = match_bytes(reply, rest)?;
                 if let (Match::Is(_), Role::Listener(subscriptions)) = (&matched, &mut self.role) {

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use crate::world::bank::{Since, Told};
 use crate::world::model::{Answer, Verb};
+use crate::world::shared::Ask;
 
 /// How a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub enum Part {
     Bank { told: Told, since: Since },
     /// Whether scripts were killed.
     ScriptsKilled,
+    /// Of a collection that others write to, too.
+    Shared(Ask),
     /// The client listens to a channel.
     Subscribed { subscription: usize, reply: Vec<u8> },
 }

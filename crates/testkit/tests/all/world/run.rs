@@ -39,6 +39,8 @@ pub struct Outcome {
     pub moves: u64,
     /// Elements of lists that were given to clients.
     pub pops: u64,
+    /// Answers about collections that clients write together.
+    pub shared: u64,
 }
 
 /// Runs the world of a seed.
@@ -52,8 +54,13 @@ pub fn run(seed: u64, pulse: &Arc<AtomicU64>) -> Result<Outcome, String> {
     match result {
         Ok(()) => {
             let books = &world.scene.books;
-            let (moves, pops) = (books.bank.moves(), books.queues.pops());
-            Ok(Outcome { digest: journal.digest, replies: books.replies, moves, pops })
+            Ok(Outcome {
+                digest: journal.digest,
+                replies: books.replies,
+                moves: books.bank.moves(),
+                pops: books.queues.pops(),
+                shared: books.shared.answers,
+            })
         }
         Err(wrong) => Err(format!("{:?}\n{}{wrong}", world.scene.plan, journal.shown())),
     }
@@ -177,7 +184,7 @@ fn balance(world: &World) -> Result<(), String> {
             return Err(format!("{name} is {number}, and {counter:?} were added"));
         }
     }
-    Ok(())
+    books.shared.agrees(&world.store)
 }
 
 /// Each element was given to one client, or is in its list.

@@ -29,9 +29,10 @@ use crate::world::part::Dialect;
 use crate::world::plan::{Memory, Plan, Steps};
 use crate::world::random::Random;
 use crate::world::scene::{Flush, Scene};
+use crate::world::shared;
 
 /// What the system's clock says when a server is started.
-const START_MS: Millis = 1_800_000_000_000;
+pub const START_MS: Millis = 1_800_000_000_000;
 
 /// Shared counters, and contended keys.
 const SHARED: usize = 3;
@@ -312,6 +313,9 @@ impl World {
 /// The items that are there before the first client comes.
 fn fill(store: &Arc<Store>, plan: &Plan) {
     let mut worker = store.worker().expect("a worker of the store");
+    if plan.contends() {
+        shared::begin(&mut worker.enter(START_MS));
+    }
     let mut put = |name: String, value: &[u8]| {
         let mut guard = worker.enter(START_MS);
         let key = guard.key(name.as_bytes());

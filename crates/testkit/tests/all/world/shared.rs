@@ -1,0 +1,380 @@
+//! Collections that clients of Redis's protocol write together: what each client is told fits what all of them have asked
+//! for, and in the end the collections hold what was done.
+//!
+//! ```text
+//! counts   hash         fields that many add to                    no two additions are answered alike
+//! board    sorted set   members to whose scores many add           the same, and its order is that of the scores
+//! queues   two lists    numbers are pushed, moved and popped       each number is popped once or is left
+//! sides    two sets     members are moved from one to the other    each is in one of them, at every moment
+//! ```
+//!
+//! The hash and the sorted set are trees, the sets become trees and leaves by turns, and the texts of some numbers lie apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use larder_store::{Collection, Element, Guard, ScoreRule, Store, Type};
+use larder_testkit::proof;
+use larder_testkit::redis::frame::Frame;
+
+use crate::world::asking::Asking;
+use crate::world::books::Counter;
+use crate::world::client::Client;
+use crate::world::judge::shown;
+use crate::world::part::{Part, words};
+use crate::world::random::Random;
+use crate::world::scene::Scene;
+use crate::world::simulation::START_MS;
+
+const COUNTS: &str = "counts";
+const BOARD: &str = "board";
+const QUEUES: [&str; 2] = ["queue-0", "queue-1"];
+const SIDES: [&str; 2] = ["left", "right"];
+
+/// Fields of the hash, members of the sorted set, and members of both sets together.
+const ELEMENTS: usize = 200;
+/// Of so many each is asked for often.
+const OFTEN: usize = 3;
+/// Numbers that are pushed or popped together, at most.
+const TOGETHER: usize = 3;
+/// Bytes of the text of one number in [`LONG_ONE_IN`], where values may be as long: it lies apart.
+const LONG_BYTES: usize = 20_000;
+const LONG_ONE_IN: u64 = 9;
+/// How long a client waits for a number, in seconds.
+const WAITS: &[u8] = b"0.05";
+
+/// What was asked for, as far as its answer depends on it.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// HINCRBY or ZINCRBY: so much is added to an element's counter, of which `before` were acknowledged.
+    Add { board: bool, element: usize, by: u64, before: u64 },
+    /// The members of the board, with their scores.
+    Board,
+    /// These numbers are pushed.
+    Push(Vec<u64>),
+    /// So many numbers at most are popped; the reply begins with the name of the queue if it was waited for.
+    Pop { most: usize, waited: bool },
+    /// A number is moved to the other queue.
+    Rotate,
+    /// A member is moved to the other side.
+    Move,
+    /// The members of both sides, of one moment.
+    Sides,
+    /// How many members are on both sides.
+    Both,
+}
+
+/// What has come of it.
+#[derive(Debug, Default)]
+pub struct Shared {
+    fields: BTreeMap<usize, Counter>,
+    scores: BTreeMap<usize, Counter>,
+    /// The next number that is pushed.
+    next: u64,
+    pushed: BTreeSet<u64>,
+    /// Pushed on connections that ended before the answer.
+    perhaps: BTreeSet<u64>,
+    popped: BTreeSet<u64>,
+    /// So many numbers may have been popped for connections that ended before the answer.
+    untold: usize,
+    /// Answers that were judged.
+    pub answers: u64,
+}
+
+/// The name of a field or a member.
+fn name(element: usize) -> String {
+    format!("element-{element:03}")
+}
+
+/// Puts the collections into an empty store: all counters are 0, all members are on one side, the queues are empty.
+pub fn begin(guard: &mut Guard<'_>) {
+    let [counts, board, side] = [COUNTS, BOARD, SIDES[0]].map(|name| guard.key(name.as_bytes()));
+    for element in 0..ELEMENTS {
+        let name = name(element);
+        let name = name.as_bytes();
+        let pair = std::iter::once((name, &b"0"[..]));
+        guard.hash_set(&counts, pair).expect("an empty store has room");
+        let scored = std::iter::once((0.0, name));
+        guard.sorted_add(&board, ScoreRule::default(), scored).expect("an empty store has room");
+        guard.set_add(&side, std::iter::once(name)).expect("an empty store has room");
+    }
+}
+
+/// The text of a number, where no value has more bytes than `most`.
+fn text_of(number: u64, most: usize) -> Vec<u8> {
+    let bytes = if number.is_multiple_of(LONG_ONE_IN) { LONG_BYTES.min(most) } else { 40 };
+    proof::value(QUEUES[0], number, bytes)
+}
+
+fn number(text: &[u8]) -> Result<u64, String> {
+    let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| format!("this is no number: {}", shown(text)))
+}
+
+/// All strings and numbers of a reply, in order.
+fn texts(frame: &Frame) -> Vec<&[u8]> {
+    if !frame.inside.is_empty() {
+        return frame.inside.iter().flat_map(texts).collect();
+    }
+    match (&frame.body, frame.line[0]) {
+        (Some(body), _) => vec![body.as_slice()],
+        // Nothing, or a list of nothing.
+        (None, b'$' | b'*' | b'~' | b'_') => Vec::new(),
+        (None, _) => vec![&frame.line[1..]],
+    }
+}
+
+impl Shared {
+    fn counters(&mut self, board: bool) -> &mut BTreeMap<usize, Counter> {
+        if board { &mut self.scores } else { &mut self.fields }
+    }
+
+    /// Something is added to an element's counter.
+    fn add(&mut self, board: bool, element: usize, by: u64) -> Ask {
+        let counter = self.counters(board).entry(element).or_default();
+        counter.asked += by;
+        Ask::Add { board, element, by, before: counter.sure }
+    }
+
+    /// A number has come out of a queue.
+    fn pop(&mut self, text: &[u8]) -> Result<(), String> {
+        let number = proof::version(QUEUES[0], text)?;
+        if number >= self.next || !self.popped.insert(number) {
+            return Err(format!("{number} was popped before, or never pushed"));
+        }
+        Ok(())
+    }
+
+    /// Judges an answer; how many bytes it takes, or none if there have to be more to tell.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn judge(&mut self, ask: &Ask, rest: &[u8]) -> Result<Option<usize>, String> {
+        let Some((frame, bytes)) = Frame::read(rest)? else { return Ok(None) };
+        let texts = texts(&frame);
+        let wrong = || format!("this is no answer to {ask:?}");
+        match ask {
+            Ask::Add { board, element, by, before } => {
+                let &[text] = texts.as_slice() else { return Err(wrong()) };
+                let counter = self.counters(*board).entry(*element).or_default();
+                counter.answered(number(text)?, *by, *before)?;
+            }
+            Ask::Board => {
+                let mut last = None;
+                for pair in texts.chunks(2) {
+                    let &[member, score] = pair else { return Err(wrong()) };
+                    let place = (number(score)?, member);
+                    if last.replace(place).is_some_and(|last| last >= place) {
+                        return Err(format!("{} is out of order", shown(member)));
+                    }
+                }
+                let members: BTreeSet<&[u8]> = texts.iter().copied().step_by(2).collect();
+                if !is_all(&members) || texts.len() != 2 * ELEMENTS {
+                    return Err(format!("the board has {} members", members.len()));
+                }
+            }
+            Ask::Push(numbers) => {
+                let &[text] = texts.as_slice() else { return Err(wrong()) };
+                if number(text)? < numbers.len() as u64 {
+                    return Err("a queue is shorter than what was just pushed".into());
+                }
+                self.pushed.extend(numbers);
+            }
+            Ask::Pop { most, waited } => {
+                let numbers = texts.get(usize::from(*waited)..).unwrap_or_default();
+                if numbers.len() > *most || *waited && texts.len() == 1 {
+                    return Err(wrong());
+                }
+                for text in numbers {
+                    self.pop(text)?;
+                }
+            }
+            Ask::Rotate => {
+                if let Some(text) = texts.first() {
+                    let number = proof::version(QUEUES[0], text)?;
+                    if number >= self.next || texts.len() > 1 {
+                        return Err(wrong());
+                    }
+                }
+            }
+            Ask::Move => {
+                if !matches!(texts.as_slice(), [b"0" | b"1"]) {
+                    return Err(wrong());
+                }
+            }
+            Ask::Sides => {
+                let members: BTreeSet<&[u8]> = texts.iter().copied().collect();
+                if !is_all(&members) || texts.len() != ELEMENTS {
+                    return Err(format!("{} members are on two sides, {} on any", texts.len(), members.len()));
+                }
+            }
+            Ask::Both => {
+                if !matches!(texts.as_slice(), [b"0"]) {
+                    return Err("a member is on both sides".into());
+                }
+            }
+        }
+        self.answers += 1;
+        Ok(Some(bytes))
+    }
+
+    /// A connection has ended before this was answered.
+    pub fn left(&mut self, ask: Ask) {
+        match ask {
+            Ask::Add { board, element, by, .. } => {
+                self.counters(board).entry(element).or_default().unsure += by;
+            }
+            Ask::Push(numbers) => self.perhaps.extend(numbers),
+            Ask::Pop { most, .. } => self.untold += most,
+            Ask::Board | Ask::Rotate | Ask::Move | Ask::Sides | Ask::Both => {}
+        }
+    }
+
+    /// What the collections must hold at the end.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn agrees(&self, store: &Arc<Store>) -> Result<(), String> {
+        let mut worker = store.worker().expect("those of the server are gone");
+        let mut guard = worker.enter(START_MS);
+        let key = guard.key(COUNTS.as_bytes());
+        let hash = guard.collection(&key, Type::Hash).ok().flatten().ok_or("the counts are gone")?;
+        for element in 0..ELEMENTS {
+            let field = hash.field(name(element).as_bytes()).ok_or("a field of the counts is gone")?;
+            counted(&self.fields, element, number(&text(&hash, &field))?)?;
+        }
+        let key = guard.key(BOARD.as_bytes());
+        let board = guard.collection(&key, Type::SortedSet).ok().flatten().ok_or("the board is gone")?;
+        let mut last = None;
+        for entry in board.entries(0..board.len()) {
+            let place = (entry.score as u64, text(&board, &entry.name));
+            let named = board.score(&place.1);
+            if named != Some(entry.score) || last.as_ref().is_some_and(|last| *last >= place) {
+                return Err(format!("the board says {entry:?} by its order, {named:?} by its name"));
+            }
+            last = Some(place);
+        }
+        for element in 0..ELEMENTS {
+            let score = board.score(name(element).as_bytes()).ok_or("a member of the board is gone")?;
+            counted(&self.scores, element, score as u64)?;
+        }
+        self.queues_agree(&mut guard)?;
+        let mut members = BTreeSet::new();
+        for side in SIDES {
+            let key = guard.key(side.as_bytes());
+            let there = guard.collection(&key, Type::Set).map_err(|error| format!("{error:?}"))?;
+            let Some(set) = there else { continue };
+            for entry in set.entries(0..set.len()) {
+                let member = text(&set, &entry.name);
+                if !members.insert(member.clone()) {
+                    return Err(format!("{} is on both sides", shown(&member)));
+                }
+            }
+        }
+        if !is_all(&members.iter().map(Vec::as_slice).collect()) {
+            return Err(format!("{} members are on the two sides", members.len()));
+        }
+        Ok(())
+    }
+
+    /// Each number that was pushed was popped once, or is left, or may have been popped for a connection that had ended.
+    fn queues_agree(&self, guard: &mut Guard<'_>) -> Result<(), String> {
+        let mut seen = self.popped.clone();
+        for queue in QUEUES {
+            let key = guard.key(queue.as_bytes());
+            let there = guard.collection(&key, Type::List).map_err(|error| format!("{error:?}"))?;
+            let Some(list) = there else { continue };
+            for entry in list.entries(0..list.len()) {
+                let number = proof::version(QUEUES[0], &text(&list, &entry.name))?;
+                if !seen.insert(number) {
+                    return Err(format!("{number} is left, and was popped or is left twice"));
+                }
+            }
+        }
+        let is_known = |number: &u64| self.pushed.contains(number) || self.perhaps.contains(number);
+        if let Some(number) = seen.iter().find(|&number| !is_known(number)) {
+            return Err(format!("{number} was never pushed"));
+        }
+        let missing = self.pushed.difference(&seen).count();
+        if missing > self.untold {
+            return Err(format!("{missing} numbers are missing, of which {} may be untold", self.untold));
+        }
+        Ok(())
+    }
+}
+
+fn is_all(members: &BTreeSet<&[u8]>) -> bool {
+    members.len() == ELEMENTS && (0..ELEMENTS).all(|element| members.contains(name(element).as_bytes()))
+}
+
+/// The string of an element, which may lie apart.
+fn text(of: &Collection<'_>, element: &Element<'_>) -> Vec<u8> {
+    let mut text = Vec::new();
+    of.each_part(element, |part| text.extend_from_slice(part));
+    text
+}
+
+/// An element's counter says what was added.
+fn counted(counters: &BTreeMap<usize, Counter>, element: usize, number: u64) -> Result<(), String> {
+    let agrees = counters.get(&element).map_or(number == 0, |counter| counter.agrees(number));
+    let counter = counters.get(&element);
+    if agrees { Ok(()) } else { Err(format!("{} is {number}, and {counter:?} were added", name(element))) }
+}
+
+/// An element, one of a few more often than others.
+fn some(random: &mut Random) -> usize {
+    let among = random.of(&[OFTEN, ELEMENTS]);
+    random.index(among)
+}
+
+impl Client {
+    /// A request on a collection that others write to, too.
+    pub fn ask_shared(&self, scene: &mut Scene) -> Asking {
+        let one = |command: &[&[u8]], ask| Asking::new(words(command), vec![Part::Shared(ask)]);
+        let (random, shared) = (&mut scene.random, &mut scene.books.shared);
+        let from = random.index(2);
+        let [queue, other] = [QUEUES[from], QUEUES[1 - from]].map(str::as_bytes);
+        let [left, right] = [SIDES[from], SIDES[1 - from]].map(str::as_bytes);
+        match random.below(12) {
+            board @ 0..4 => {
+                let (board, element, by) = (board < 2, some(random), 1 + random.below(5));
+                let (name, number) = (name(element), by.to_string());
+                let (name, number) = (name.as_bytes(), number.as_bytes());
+                let ask = shared.add(board, element, by);
+                if board {
+                    one(&[b"ZINCRBY", BOARD.as_bytes(), number, name], ask)
+                } else {
+                    one(&[b"HINCRBY", COUNTS.as_bytes(), name, number], ask)
+                }
+            }
+            4 => one(&[b"ZRANGE", BOARD.as_bytes(), b"0", b"-1", b"WITHSCORES"], Ask::Board),
+            5..7 => {
+                let numbers: Vec<u64> = (shared.next..).take(1 + random.index(TOGETHER)).collect();
+                shared.next += numbers.len() as u64;
+                let texts: Vec<Vec<u8>> =
+                    numbers.iter().map(|number| text_of(*number, scene.plan.value_max)).collect();
+                let mut push = vec![random.of(&[&b"LPUSH"[..], b"RPUSH"]), queue];
+                push.extend(texts.iter().map(Vec::as_slice));
+                one(&push, Ask::Push(numbers))
+            }
+            7 => one(&[b"LPOP", queue, b"3"], Ask::Pop { most: TOGETHER, waited: false }),
+            // A connection that waits ends without an answer where its client sends no more, or the server stops.
+            8 if !scene.plan.resets && !scene.plan.stops_early => {
+                one(&[b"BLPOP", queue, other, WAITS], Ask::Pop { most: 1, waited: true })
+            }
+            8 => one(&[b"RPOP", queue], Ask::Pop { most: 1, waited: false }),
+            9 => one(&[b"LMOVE", queue, other, b"LEFT", b"RIGHT"], Ask::Rotate),
+            10 => one(&[b"SMOVE", left, right, name(some(random)).as_bytes()], Ask::Move),
+            _ if random.one_in(2) => one(&[b"SUNION", left, right], Ask::Sides),
+            _ if self.contesting.is_none() && random.one_in(2) => {
+                let commands: [&[&[u8]]; 4] =
+                    [&[b"MULTI"], &[b"SMEMBERS", left], &[b"SMEMBERS", right], &[b"EXEC"]];
+                let known = [&b"+OK\r\n"[..], b"+QUEUED\r\n", b"+QUEUED\r\n"];
+                let mut parts: Vec<Part> = known.map(|bytes| Part::Bytes(bytes.into())).into();
+                parts.push(Part::Shared(Ask::Sides));
+                Asking::new(commands.map(words).concat(), parts)
+            }
+            _ => one(&[b"SINTERCARD", b"2", left, right], Ask::Both),
+        }
+    }
+}
