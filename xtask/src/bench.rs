@@ -7,6 +7,7 @@ const USAGE: &str = "\
 usage: cargo xtask bench server [--quick] [--rounds N] [--only get,set,…] [--peer memcached-new,valkey-new,…]
                                                                             the server beside others
        cargo xtask bench store  [options of cargo bench]                    the store's own threads
+       cargo xtask bench collections [MILLIONS]                             collections of up to so many elements (10), and streams
        cargo xtask bench instructions [--base BINARY] [KIND…]               what a request costs, by callgrind";
 
 /// Runs the benchmark that `args` (the words behind `bench`) name; what it prints goes to the
@@ -19,6 +20,9 @@ pub fn bench(args: &[String]) -> Outcome {
     if name == "instructions" {
         return instructions(rest);
     }
+    if name == "collections" {
+        return collections(rest);
+    }
     let mut command = run::cargo(match name.as_str() {
         // The generator is part of the larder binary, which starts itself as the server too.
         "server" => &["run", "--release", "--package", "larder", "--", "lab", "bench-server"],
@@ -29,6 +33,25 @@ pub fn bench(args: &[String]) -> Outcome {
     run::run(command)
 }
 
+/// Elements of the largest collections, in millions, if nothing else is said.
+const MILLIONS: &str = "10";
+
+/// Collections of all types, then streams. What misses a bound of the first does not keep the second from being measured.
+fn collections(rest: &[String]) -> Outcome {
+    let millions = match rest {
+        [] => MILLIONS,
+        [millions] if millions.parse::<f64>().is_ok_and(|n| (0.1..=100.0).contains(&n)) => millions.as_str(),
+        _ => return Err(format!("expected a number of millions from 0.1 to 100\n{USAGE}")),
+    };
+    let outcomes = [millions, "streams"].map(|what| {
+        let bench = &["bench", "--package", "larder-store", "--bench", "collections", "--"];
+        let mut command = run::cargo(bench);
+        command.arg(what);
+        run::run(command)
+    });
+    outcomes.into_iter().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +60,13 @@ mod tests {
     fn an_unknown_benchmark_is_refused_with_the_usage() {
         assert_eq!(bench(&[]), Err(USAGE.to_owned()));
         assert!(bench(&["nothing".to_owned()]).unwrap_err().contains("nothing"));
+    }
+
+    #[test]
+    fn what_is_no_number_of_millions_is_refused_before_anything_is_built() {
+        for rest in [&["many"][..], &["0.09"], &["101"], &["-1"], &["nan"], &["1", "2"]] {
+            let rest: Vec<String> = rest.iter().map(|word| (*word).to_owned()).collect();
+            assert!(collections(&rest).unwrap_err().contains("expected a number of millions"), "{rest:?}");
+        }
     }
 }

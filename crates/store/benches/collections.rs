@@ -1,11 +1,12 @@
 //! Hashes, sets, lists and sorted sets at every size: bytes an element takes above its strings, what reading and writing one
-//! costs, and the longest that one write takes of its thread's CPU while a hash grows.
+//! costs, and the longest that one write takes of its thread's CPU while a collection of each type grows.
 //!
 //! Bytes are those of all chunks of the collection, and what its classes have allocated for them. Names and values are
 //! eight bytes each, names in an order that says nothing. Everything is one thread's.
 //!
 //! `cargo bench -p larder-store --bench collections [-- MILLIONS]`, or `-- loads`: what it takes to make collections over
-//! several batches; or `-- streams`: the same of entries of streams, and of what is pending.
+//! several batches; or `-- streams`: the same of entries of streams, and of what is pending. `cargo xtask bench collections` asks
+//! for ten million elements, and for streams: both fail where a bound is missed.
 
 use larder_store::{
     Adding, Attributes, BulkLoad, Config, Copied, End, Eviction, Expect, Guard, Key, Made, NewFields, NewId,
@@ -358,18 +359,34 @@ fn touch_memory(worker: &mut Worker, bytes: u64) {
     }
 }
 
-/// The longest write while a hash grows, in µs, and the longest call and step of taking it out.
-fn pauses(elements: u64) -> [f64; 3] {
+/// Puts an element into a collection that grows: a list has it at its end, a sorted set by a score in no order.
+fn grow(guard: &mut Guard<'_>, key: &Key<'_>, kind: Type, n: u64) {
+    let member = name(n);
+    match kind {
+        Type::List => {
+            guard.list_push(key, End::Back, [&member[..]].into_iter(), false).expect("there is memory");
+        }
+        Type::SortedSet => {
+            let score = score(&mut n.wrapping_add(1), true);
+            let pair = std::iter::once((score, &member[..]));
+            guard.sorted_add(key, ScoreRule::default(), pair).expect("there is memory");
+        }
+        _ => put(guard, key, kind, n, b"in-place"),
+    }
+}
+
+/// The longest write while a collection grows, in µs, and the longest call and step of taking it out.
+fn pauses(kind: Type, elements: u64) -> [f64; 3] {
     let mut least: Vec<f32> = Vec::new();
     let (mut call, mut step) = (f64::MAX, f64::MAX);
     for _ in 0..ROUNDS {
-        let (store, mut worker) = store(64 + elements / 12_000);
-        touch_memory(&mut worker, (32 << 20) + elements * 30);
+        let (store, mut worker) = store(64 + elements / 9_000);
+        touch_memory(&mut worker, (32 << 20) + elements * 40);
         let mut at = 0;
         batches(&mut worker, 0..elements, |guard, n| {
-            let key = guard.key(b"hash");
+            let key = guard.key(b"growing");
             let started = cpu_ns();
-            put(guard, &key, Type::Hash, n, b"in-place");
+            grow(guard, &key, kind, n);
             let us = ((cpu_ns() - started) / 1e3) as f32;
             match least.get_mut(at) {
                 Some(least) => *least = least.min(us),
@@ -380,7 +397,7 @@ fn pauses(elements: u64) -> [f64; 3] {
         let started = cpu_ns();
         {
             let mut guard = worker.enter(NOW);
-            let key = guard.key(b"hash");
+            let key = guard.key(b"growing");
             guard.delete(&key, Expect::Present).expect("it is there");
         }
         call = call.min((cpu_ns() - started) / 1e3);
@@ -507,17 +524,25 @@ fn main() -> ExitCode {
         let rows = [10, 100, 300, 1_000, 10_000, 100_000, most].map(|elements| sorted_row(elements, whole));
         rows[2..].iter().copied().fold(f64::MIN, f64::max)
     });
-    let [write, call, step] = pauses(most);
-    println!(
-        "longest write while a hash grows to {most}: {write:.1} µs; its deletion: {call:.1} µs, then steps of {step:.1} µs at most"
-    );
-    let bound = [
-        (worst[0], HASH_BYTES_MAX * 1.3),
-        (worst[1], SET_BYTES_MAX * 1.3),
-        (list, LIST_BYTES_MAX * 1.3),
-        (sorted[0], SORTED_BYTES_MAX[0]),
-        (sorted[1], SORTED_BYTES_MAX[1]),
-        (write, WRITE_US_MAX),
+    let mut write = 0.0_f64;
+    for kind in [Type::Hash, Type::Set, Type::List, Type::SortedSet] {
+        let [longest, call, step] = pauses(kind, most);
+        println!(
+            "{kind:?}: longest write while it grows to {most}: {longest:.1} µs; its deletion: {call:.1} µs, then steps of {step:.1} µs at most"
+        );
+        write = write.max(longest);
+    }
+    let bounds = [
+        ("bytes of a hash", worst[0], HASH_BYTES_MAX * 1.3),
+        ("bytes of a set", worst[1], SET_BYTES_MAX * 1.3),
+        ("bytes of a list", list, LIST_BYTES_MAX * 1.3),
+        ("bytes of a sorted set, whole scores", sorted[0], SORTED_BYTES_MAX[0]),
+        ("bytes of a sorted set, any scores", sorted[1], SORTED_BYTES_MAX[1]),
+        ("µs of the longest write", write, WRITE_US_MAX),
     ];
-    if bound.iter().all(|(is, max)| is <= max) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let missed: Vec<_> = bounds.iter().filter(|(_, is, max)| is > max).collect();
+    for (what, is, max) in &missed {
+        println!("missed: {what} {is:.1}, at most {max:.1}");
+    }
+    if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
