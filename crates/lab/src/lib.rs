@@ -45,6 +45,7 @@ pub mod counted;
 pub mod dialog;
 pub mod doctor;
 pub mod driver;
+mod elements;
 pub mod endpoint;
 pub mod error;
 pub mod exit;

@@ -10,7 +10,10 @@
 //! | what stays behind | fill, overwrite all with random sizes, delete half, wait |
 //!
 //! Every value is read back and verified, and the server's count of items must be ours.
+//!
+//! With `--type` it is what elements of collections cost: `memory/collections.rs`.
 
+mod collections;
 mod measure;
 mod report;
 
@@ -19,6 +22,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::connection::Check;
+use crate::elements;
 use crate::error::Error;
 use crate::experiment::{self, Experiment, Seat};
 use crate::keys::{KEY_BYTES_MIN, Keyspace};
@@ -37,6 +41,13 @@ pub struct Options {
     /// Bytes of keys and values, as 16+32,30+400 [default: 16+32,20+8,16+100,30+400]
     #[arg(long, value_delimiter = ',', value_name = "K+V", value_parser = parse_shape)]
     sizes: Vec<Shape>,
+    /// Collections in place of keys: what an element of each of these types costs. Servers are asked in Redis's protocol,
+    /// Larder too; --items is how many elements all collections have together [default: 1,000,000; 100,000 with --quick]
+    #[arg(long = "type", value_delimiter = ',', value_name = "TYPE", value_enum, conflicts_with = "sizes")]
+    types: Vec<elements::Type>,
+    /// Elements of a collection [default: 10,100,10000,1000000; 10,10000 with --quick]
+    #[arg(long, value_delimiter = ',', value_name = "N", requires = "types", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    elements: Vec<u32>,
 }
 
 /// Bytes of a key and of its value.
@@ -119,6 +130,9 @@ struct Found {
 /// # Errors
 /// When a server cannot be started, or something did not hold: then there is no result.
 pub fn run(options: &Options) -> Result<(), Error> {
+    if !options.types.is_empty() {
+        return collections::run(options);
+    }
     let mut common = options.common.clone();
     // Memory hardly differs from round to round: one is enough for a first look.
     common.rounds = common.rounds.or(Some(common.by_effort(1, 6, 6)));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Shape;
 use crate::contender::{Contender, Setup};
 use crate::control::{Control, Family};
+use crate::elements;
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::keys::Keyspace;
@@ -91,18 +92,60 @@ impl<'e> Bench<'e> {
         );
         self.read(&server, Keys::all(space), &sizes, 1, false)?;
         let data = (space.key_bytes + space.value_bytes) as f64;
-        let (grown, stored) = (rss - rss_before, data * f64::from(space.count));
-        if !server.is_ours() {
-            self.experiment.checks.add("memory grew by what was stored at least", grown >= stored, || {
-                format!("{whose}: by {grown:.0} of {stored:.0} bytes: it had been used before, or what is small is lost in pages")
-            });
-        }
+        self.check_growth(&server, rss - rss_before, data * f64::from(space.count));
         let per_item = |bytes: f64| bytes / f64::from(space.count) - data;
         Ok(Reading {
             overhead_bytes: per_item(rss - rss_before),
             counted_bytes: per_item(counted - counted_before),
             rss_mib: rss / MIB,
         })
+    }
+
+    /// What an element of collections costs.
+    pub fn elements(&mut self, shape: elements::Shape) -> Result<Reading, Error> {
+        let server = self.fresh(shape.limit_mb())?;
+        let (rss_before, counted_before) = (self.rss(&server)?, counted(&server.control)?);
+        self.pass(&server, shape, false)?;
+        let (rss, counted) = (self.rss(&server)?, counted(&server.control)?);
+        let items = held(&server.control)?;
+        let claim = "the server holds as many collections as were made";
+        self.experiment.checks.equal(claim, shape.keys.into(), items, &server.name);
+        self.pass(&server, shape, true)?;
+        let stored = shape.bytes() as f64;
+        self.check_growth(&server, rss - rss_before, stored);
+        let per_element = |bytes: f64| (bytes - stored) / shape.all() as f64;
+        Ok(Reading {
+            overhead_bytes: per_element(rss - rss_before),
+            counted_bytes: per_element(counted - counted_before),
+            rss_mib: rss / MIB,
+        })
+    }
+
+    /// A server that was running has taken at least what was stored.
+    fn check_growth(&mut self, server: &Contender, grown: f64, stored: f64) {
+        if server.is_ours() {
+            return;
+        }
+        let whose = &server.name;
+        self.experiment.checks.add("memory grew by what was stored at least", grown >= stored, || {
+            format!("{whose}: by {grown:.0} of {stored:.0} bytes: it had been used before, or what is small is lost in pages")
+        });
+    }
+
+    /// Fills collections, or reads them back.
+    fn pass(&mut self, server: &Contender, shape: elements::Shape, reads: bool) -> Result<(), Error> {
+        let done = elements::pass(server, shape, reads, &self.experiment.generator_cores)?;
+        let claim = match reads {
+            true => "every element read back is the one written",
+            false => "every write of elements was acknowledged",
+        };
+        let right = done.wrong == 0 && done.right == shape.commands();
+        self.experiment.checks.add(claim, right, || {
+            let elements::Done { right, wrong, first } = &done;
+            let first = first.as_deref().unwrap_or_default();
+            format!("{}: {right} of {}, {wrong} wrong {first}", server.name, shape.commands())
+        });
+        Ok(())
     }
 
     /// What it costs where a key is evicted for each that is stored.

@@ -195,6 +195,10 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
         &["servers", "--value-bytes", "4294967295"],
         &["memory", "--sizes", "1+1"],
         &["memory", "--peer", "dragonfly"],
+        &["memory", "--type", "tree"],
+        &["memory", "--type", "set", "--sizes", "16+32"],
+        &["memory", "--type", "set", "--elements", "0"],
+        &["memory", "--elements", "10"],
         &["shift", "--zipf", "nan"],
         &["shift", "--after", "inf"],
         &["shift", "--working-set", "0"],
@@ -215,6 +219,37 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
         refused(&output, 64, "error: ");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
+}
+
+#[test]
+fn collections_are_asked_of_servers_that_have_them() {
+    for server in [["--peer", "redis,memcached"], ["--target", "memcached=memcached://127.0.0.1:1"]] {
+        let output = lab(&["memory", "--quick", "--type", "zset"]).args(server).output().unwrap();
+        refused(&output, 64, "memcached is asked in memcached's protocols, which have no collections");
+    }
+}
+
+#[test]
+fn elements_of_every_type_are_written_counted_and_read_back() {
+    let folder = folder("elements");
+    let json = folder.join("out.json");
+    let types = ["--type", "zset,set,list,hash", "--elements", "1200", "--items", "1200"];
+    let output = lab(&["memory", "--quick"]).args(types).arg("--json").arg(&json).output().unwrap();
+    let run = Run::read_json(&json).unwrap();
+    let failed: Vec<&str> = run.failed_at_any_time().map(|check| check.found.as_str()).collect();
+    assert!(failed.is_empty(), "{failed:?} {}", String::from_utf8_lossy(&output.stderr));
+    let [table] = run.tables.as_slice() else { panic!("{} tables", run.tables.len()) };
+    let rows: Vec<String> =
+        table.rows.iter().map(|row| format!("{}: {}", row.target, row.labels.join(" of "))).collect();
+    let all = [
+        "larder-redis: hash of 1,200",
+        "larder-redis again: hash of 1,200",
+        "larder-redis: list of 1,200",
+        "larder-redis: set of 1,200",
+        "larder-redis: zset of 1,200",
+    ];
+    assert_eq!(rows, all);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
