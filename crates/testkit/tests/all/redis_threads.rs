@@ -1,9 +1,10 @@
-//! RESP clients on several threads of a real server: exact counts under WATCH, order of messages,
+//! RESP clients on several threads of a real server: exact counts under WATCH and in collections, order of messages,
 //! slow subscribers.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use larder_testkit::talk::encode;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
@@ -82,6 +83,107 @@ fn counter_raised_under_watch_by_many_counts_exactly() {
     let mut client = Client::new(&server);
     client.send(&[b"GET", b"counter"]);
     assert_eq!(client.bulk(), Some((clients * EACH).to_string()));
+}
+
+/// What a client has added: to the field and to the member of each number.
+type Added = [BTreeMap<usize, u64>; 2];
+
+/// Adds to fields and scores, and moves members between two sets, so many times.
+fn write_collections(server: &Server, times: usize, elements: usize, mut seed: u64) -> Added {
+    let mut client = Client::new(server);
+    let mut added = Added::default();
+    // What each was told of a counter last: it only grows.
+    let mut told = Added::default();
+    let mut random = |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed >> 20) as usize % below
+    };
+    for _ in 0..times {
+        // A few elements are written by all at once.
+        let element = if random(2) == 0 { random(3) } else { random(elements) };
+        let (name, by) = (format!("e{element:03}"), 1 + random(3));
+        let (name, text) = (name.as_bytes(), by.to_string());
+        match random(5) {
+            which @ 0..4 => {
+                let board = which % 2;
+                let number = if board == 1 {
+                    client.send(&[b"ZINCRBY", b"board", text.as_bytes(), name]);
+                    client.bulk().expect("a score")
+                } else {
+                    client.ask(&[b"HINCRBY", b"counts", name, text.as_bytes()])[1..].to_owned()
+                };
+                let number: u64 = number.parse().expect("a number");
+                *added[board].entry(element).or_default() += by as u64;
+                let last = told[board].insert(element, number).unwrap_or(0);
+                assert!(number >= last + by as u64, "{number} behind {last}");
+            }
+            _ => {
+                let (from, to): (&[u8], &[u8]) =
+                    if random(2) == 0 { (b"left", b"right") } else { (b"right", b"left") };
+                assert!([":0", ":1"].contains(&client.ask(&[b"SMOVE", from, to, name]).as_str()));
+                assert_eq!(client.ask(&[b"SINTERCARD", b"2", b"left", b"right"]), ":0");
+                client.send(&[b"MULTI"]);
+                client.send(&[b"SCARD", b"left"]);
+                client.send(&[b"SCARD", b"right"]);
+                client.send(&[b"EXEC"]);
+                let lines = [(); 6].map(|()| client.line());
+                assert_eq!(lines[..4], ["+OK", "+QUEUED", "+QUEUED", "*2"]);
+                let cards = [&lines[4], &lines[5]].map(|line| line[1..].parse::<usize>().expect("a number"));
+                assert_eq!(cards[0] + cards[1], elements, "each is on one side at every moment");
+            }
+        }
+    }
+    added
+}
+
+#[test]
+fn counters_in_a_hash_and_a_sorted_set_and_members_of_two_sets_add_up() {
+    let server = server();
+    const EACH: usize = 3000;
+    const ELEMENTS: usize = 300;
+    let mut client = Client::new(&server);
+    let names: Vec<String> = (0..ELEMENTS).map(|element| format!("e{element:03}")).collect();
+    let mut fill: Vec<&[u8]> = vec![b"SADD", b"left"];
+    fill.extend(names.iter().map(|name| name.as_bytes()));
+    assert_eq!(client.ask(&fill), format!(":{ELEMENTS}"));
+    let server = &server;
+    let added: Vec<Added> = std::thread::scope(|scope| {
+        let writes = |n: u64| move || write_collections(server, EACH, ELEMENTS, 77 + 1000 * n);
+        let clients: Vec<_> = (0..6).map(|n| scope.spawn(writes(n))).collect();
+        clients.into_iter().map(|client| client.join().expect("it has written all")).collect()
+    });
+    let mut sums = Added::default();
+    for (which, sums) in sums.iter_mut().enumerate() {
+        for (element, by) in added.iter().flat_map(|added| &added[which]) {
+            *sums.entry(*element).or_default() += by;
+        }
+        // Both are trees, of some leaves.
+        assert!(sums.len() > ELEMENTS * 9 / 10, "{} of {ELEMENTS} elements were written", sums.len());
+    }
+    for (element, sum) in &sums[0] {
+        client.send(&[b"HGET", b"counts", names[*element].as_bytes()]);
+        assert_eq!(client.bulk(), Some(sum.to_string()), "field {element}");
+    }
+    // By its order the sorted set says what it says by name.
+    client.send(&[b"ZRANGE", b"board", b"0", b"-1", b"WITHSCORES"]);
+    assert_eq!(client.line(), format!("*{}", 2 * sums[1].len()));
+    let mut board: Vec<(u64, String)> = Vec::new();
+    for _ in 0..sums[1].len() {
+        let (member, score) = (client.bulk().expect("a member"), client.bulk().expect("a score"));
+        board.push((score.parse().expect("a number"), member));
+    }
+    let mut expected: Vec<(u64, String)> =
+        sums[1].iter().map(|(element, sum)| (*sum, names[*element].clone())).collect();
+    expected.sort_unstable();
+    assert_eq!(board, expected);
+    for (rank, (score, member)) in board.iter().enumerate() {
+        client.send(&[b"ZSCORE", b"board", member.as_bytes()]);
+        assert_eq!(client.bulk(), Some(score.to_string()), "{member}");
+        assert_eq!(client.ask(&[b"ZRANK", b"board", member.as_bytes()]), format!(":{rank}"));
+    }
+    assert_eq!(client.ask(&[b"SUNIONSTORE", b"all", b"left", b"right"]), format!(":{ELEMENTS}"));
 }
 
 #[test]
