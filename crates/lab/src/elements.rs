@@ -18,9 +18,12 @@ use clap::ValueEnum;
 use larder_protocol::client::{Malformed, Protocol, command};
 
 use crate::contender::Contender;
+use crate::control::Family;
 use crate::dialog::{Agent, Dialog, Step, Taken};
 use crate::error::Error;
+use crate::experiment::Options;
 use crate::keys::{Keyspace, Prefix};
+use crate::peers::Kind as Server;
 use crate::template::reply;
 
 /// A type of collections.
@@ -82,18 +85,18 @@ fn mixed(n: u32) -> u64 {
 }
 
 /// The name of element `n` of a collection: eight letters.
-fn name(n: u32) -> [u8; 8] {
+pub fn name(n: u32) -> [u8; 8] {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyzABCDEF";
     std::array::from_fn(|i| LETTERS[(mixed(n) >> (5 * i)) as usize % LETTERS.len()])
 }
 
 /// The value of a field.
-fn value(n: u32) -> [u8; 8] {
+pub fn value(n: u32) -> [u8; 8] {
     name(u32::MAX - n)
 }
 
 /// The score of a member.
-fn score(n: u32) -> Vec<u8> {
+pub fn score(n: u32) -> Vec<u8> {
     ((mixed(n) >> 12) % SCORES).to_string().into_bytes()
 }
 
@@ -193,7 +196,8 @@ impl Shape {
         format!("{} of {} × {}", self.kind.name(), self.elements, self.keys)
     }
 
-    fn space(self) -> Keyspace {
+    /// Their keys.
+    pub fn space(self) -> Keyspace {
         Keyspace::new(self.keys, 0)
     }
 
@@ -201,6 +205,27 @@ impl Shape {
     pub fn commands(self) -> u64 {
         u64::from(self.keys) * u64::from(self.elements.div_ceil(TOGETHER))
     }
+}
+
+/// What an experiment with collections is asked for, so that Larder, too, is asked in Redis's protocol.
+///
+/// # Errors
+/// [`Error::Usage`] when another server speaks memcached's protocols alone.
+pub fn asked_as_redis(options: &Options) -> Result<Options, Error> {
+    let others = options.peers.iter().map(|peer| (peer.name(), peer.family()));
+    let others = others.chain(options.targets.iter().map(|target| (target.name.as_str(), target.family)));
+    for (name, family) in others {
+        if family == Family::Memcached {
+            let why = format!("{name} is asked in memcached's protocols, which have no collections");
+            return Err(Error::Usage(why));
+        }
+    }
+    let mut options = options.clone();
+    if !options.no_larder {
+        options.peers.insert(0, Server::LarderRedis);
+        options.no_larder = true;
+    }
+    Ok(options)
 }
 
 /// Fills all collections of a server, or reads them back.

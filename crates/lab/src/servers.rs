@@ -6,8 +6,12 @@
 //! length is known, so that the generator stays ahead; the server must have counted the same hits, misses
 //! and writes. `keydb` is the case of an article that compared Redis and KeyDB (docs/lab/keydb.md):
 //! 16 connections × 200 reads of one key, 1,001,600 of them.
+//!
+//! With `--verb` it is commands on collections: `servers/collections.rs`.
 
+mod collections;
 mod report;
+mod verbs;
 
 use std::time::Duration;
 
@@ -44,6 +48,14 @@ pub struct Options {
     /// docs/lab/keydb.md) [default: all; with --quick without keydb]
     #[arg(long, value_name = "LOAD", value_delimiter = ',', value_parser = Asked::parse)]
     load: Vec<Asked>,
+    /// Commands on collections in place of loads, each on an element at random; servers are asked in Redis's protocol, Larder
+    /// too
+    #[arg(long, value_name = "VERB", value_delimiter = ',', value_enum, conflicts_with_all = ["load", "value_bytes", "meta"])]
+    verb: Vec<verbs::Verb>,
+    /// Elements of a collection, of so many that they have a million together, or a hundred thousand with --quick [default:
+    /// one collection]
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "verb", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    elements: Vec<u32>,
     /// Bytes of values [default: 32; with --full 16, 128, 1024, 8192]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     value_bytes: Vec<u32>,
@@ -168,6 +180,9 @@ pub struct Cell {
 /// # Errors
 /// When a server cannot be started or fails, or a check did not hold.
 pub fn run(options: &Options) -> Result<(), Error> {
+    if !options.verb.is_empty() {
+        return collections::run(options);
+    }
     let title = "Servers: throughput, and what a request costs them (closed loop)";
     let mut experiment = Experiment::start("servers", title, &options.common, AMPLE_MB)?;
     let visit = options.common.visit(options.visit_ms, 200, 500);

@@ -7,11 +7,9 @@ use std::time::Duration;
 
 use super::measure::{Bench, Reading};
 use super::{FULL_MB, Options, words};
-use crate::control::Family;
-use crate::elements::{Shape, TYPES, Type};
+use crate::elements::{Shape, TYPES, Type, asked_as_redis};
 use crate::error::Error;
 use crate::experiment::{Experiment, Pair, Seat};
-use crate::peers::Kind as Server;
 use crate::results::{Axis, Better, Column, Estimate, Kind, Plot, Point, Scale, Table, number};
 
 /// Elements of a collection, if nothing else is said.
@@ -35,22 +33,8 @@ struct Found {
 /// # Errors
 /// When a server speaks memcached's protocols alone or cannot be started, or something did not hold: then there is no result.
 pub fn run(options: &Options) -> Result<(), Error> {
-    let mut common = options.common.clone();
+    let mut common = asked_as_redis(&options.common)?;
     common.rounds = common.rounds.or(Some(common.by_effort(1, 6, 6)));
-    let has_none = |name: &str| {
-        Error::Usage(format!("{name} is asked in memcached's protocols, which have no collections"))
-    };
-    if let Some(peer) = common.peers.iter().find(|peer| peer.family() == Family::Memcached) {
-        return Err(has_none(peer.name()));
-    }
-    if let Some(target) = common.targets.iter().find(|target| target.family == Family::Memcached) {
-        return Err(has_none(&target.name));
-    }
-    // Larder, too, is asked in Redis's.
-    if !common.no_larder {
-        common.peers.insert(0, Server::LarderRedis);
-        common.no_larder = true;
-    }
     let title = "Memory: bytes per element of a collection above its strings";
     let mut experiment = Experiment::start("collections", title, &common, FULL_MB)?;
     let shapes = options.collections(&mut experiment);

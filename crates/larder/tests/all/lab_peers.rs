@@ -199,6 +199,9 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
         &["memory", "--type", "set", "--sizes", "16+32"],
         &["memory", "--type", "set", "--elements", "0"],
         &["memory", "--elements", "10"],
+        &["servers", "--verb", "hgetall"],
+        &["servers", "--verb", "hget", "--load", "hit"],
+        &["servers", "--elements", "10"],
         &["shift", "--zipf", "nan"],
         &["shift", "--after", "inf"],
         &["shift", "--working-set", "0"],
@@ -224,8 +227,10 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
 #[test]
 fn collections_are_asked_of_servers_that_have_them() {
     for server in [["--peer", "redis,memcached"], ["--target", "memcached=memcached://127.0.0.1:1"]] {
-        let output = lab(&["memory", "--quick", "--type", "zset"]).args(server).output().unwrap();
-        refused(&output, 64, "memcached is asked in memcached's protocols, which have no collections");
+        for asked in [["memory", "--type", "zset"], ["servers", "--verb", "zrank"]] {
+            let output = lab(&asked).args(server).output().unwrap();
+            refused(&output, 64, "memcached is asked in memcached's protocols, which have no collections");
+        }
     }
 }
 
@@ -249,6 +254,30 @@ fn elements_of_every_type_are_written_counted_and_read_back() {
         "larder-redis: zset of 1,200",
     ];
     assert_eq!(rows, all);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn every_command_on_collections_is_answered_as_it_must_be() {
+    let folder = folder("verbs");
+    let json = folder.join("out.json");
+    let named = "hget,hset,hset-new,sadd,sismember,zadd,zadd-new,zscore,zrank,zrange,lpush,lpop";
+    let verbs: Vec<&str> = named.split(',').collect();
+    let mut lab = lab(&["servers", "--quick", "--rounds", "1", "--visit-ms", "10", "--elements", "700"]);
+    lab.args(["--connections", "3", "--pipeline", "20", "--verb", named]);
+    let output = lab.arg("--json").arg(&json).output().unwrap();
+    let run = Run::read_json(&json).unwrap();
+    let failed: Vec<&str> = run.failed_at_any_time().map(|check| check.found.as_str()).collect();
+    assert!(failed.is_empty(), "{failed:?} {}", String::from_utf8_lossy(&output.stderr));
+    let judged = "every reply is one that must come";
+    assert!(run.checks.iter().any(|check| check.claim == judged && check.held));
+    let [table] = run.tables.as_slice() else { panic!("{} tables", run.tables.len()) };
+    let asked: Vec<&str> = table.rows.iter().map(|row| row.labels[0].as_str()).collect();
+    // The first server is visited twice.
+    let twice: Vec<&str> = verbs.iter().flat_map(|verb| [*verb, *verb]).collect();
+    assert_eq!(asked, twice);
+    let all_did = table.rows.iter().all(|row| row.values[0].as_ref().is_some_and(|rate| rate.median > 0.0));
+    assert!(all_did, "each command was answered some times");
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -1,0 +1,313 @@
+//! `larder lab servers --verb`: how much servers do, and what it costs them, where commands are on elements of collections.
+//!
+//! ```text
+//! visit   fill, if something else is there ─▶ warm up, but where lists are popped ─▶ measure, until all is popped at most
+//! ```
+//!
+//! All servers are asked in Redis's protocol, and every reply is judged, which the generator has time for: commands on elements
+//! take servers longer than `get`. Elements are [`crate::elements`]'s.
+
+use std::time::Duration;
+
+use super::verbs::{Asker, Counts, Verb};
+use super::{Options, Sample};
+use crate::dialog::Dialog;
+use crate::elements::{self, Shape, asked_as_redis};
+use crate::error::Error;
+use crate::experiment::{AMPLE_MB, Experiment, Seat};
+use crate::placement::Placement;
+use crate::results::{Better, Column, Estimate, Table, number};
+use crate::starvation::Waited;
+use crate::usage::Usage;
+
+/// Elements of all collections together, if one does not have more.
+const ELEMENTS: u32 = 1_000_000;
+const ELEMENTS_QUICK: u32 = 100_000;
+/// What it takes to fill a server for a visit, about, for each element.
+const FILL_NS: u64 = 1_500;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Setting {
+    verb: Verb,
+    shape: Shape,
+    connections: u32,
+    pipeline: u32,
+}
+
+impl Setting {
+    fn words(&self) -> String {
+        let Setting { verb, shape, connections, pipeline } = self;
+        format!("{} {connections}×{pipeline}, {} × {}", verb.name(), shape.elements, shape.keys)
+    }
+}
+
+/// A setting on a server, over all rounds.
+#[derive(Debug)]
+struct Cell {
+    seat: Seat,
+    setting: Setting,
+    samples: Vec<Sample>,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// When a server speaks memcached's protocols alone, cannot be started or fails, or a check did not hold.
+pub fn run(options: &Options) -> Result<(), Error> {
+    let common = asked_as_redis(&options.common)?;
+    let settings = options.settings_of_verbs();
+    let most = settings.iter().map(|setting| 2 * setting.shape.limit_mb()).max().unwrap_or(0);
+    let memory_mb = u32::try_from(most).unwrap_or(u32::MAX).max(AMPLE_MB);
+    let title = "Collections: throughput, and what a command costs servers (closed loop)";
+    let mut experiment = Experiment::start("elements", title, &common, memory_mb)?;
+    let visit = common.visit(options.visit_ms, 200, 500);
+    experiment.run.set("visit, ms", visit.as_millis());
+    let seats = experiment.seats();
+    let of = |setting: &Setting| seats.iter().map(|&seat| (seat, *setting)).collect::<Vec<_>>();
+    let cells = settings.iter().flat_map(of);
+    let mut cells: Vec<Cell> =
+        cells.map(|(seat, setting)| Cell { seat, setting, samples: Vec::new() }).collect();
+    let elements: u64 = cells.iter().map(|cell| cell.setting.shape.all()).sum();
+    let fill = Duration::from_nanos(elements / cells.len().max(1) as u64 * FILL_NS);
+    experiment.announce(cells.len(), visit.mul_f64(1.2) + fill + Duration::from_millis(100));
+    let names = experiment.names();
+    // What each server was filled with and still has.
+    let mut filled: Vec<Option<Shape>> = vec![None; names.len()];
+    experiment.rounds(
+        &mut cells,
+        |cell| format!("{}, {}", names[cell.seat.contender], cell.setting.words()),
+        |experiment, cell, round| {
+            let name = experiment.seat_name(cell.seat);
+            let sample = experiment
+                .undisturbed(&name, |experiment| visit_once(experiment, &mut filled, cell, visit, round))?;
+            cell.samples.push(sample);
+            Ok(())
+        },
+    )?;
+    experiment.without_ceiling(["commands on collections".to_owned()]);
+    report(&mut experiment, &cells);
+    experiment.finish()
+}
+
+impl Options {
+    fn settings_of_verbs(&self) -> Vec<Setting> {
+        let total = self.common.by_effort(ELEMENTS_QUICK, ELEMENTS, ELEMENTS);
+        let one = [total];
+        let sizes: &[u32] = if self.elements.is_empty() { &one } else { &self.elements };
+        let shapes: Vec<(u32, u32)> = match (self.connections.as_slice(), self.pipeline.as_slice()) {
+            ([], []) => vec![(50, 1), (16, 200)],
+            (connections, pipelines) => {
+                let connections = if connections.is_empty() { &[50][..] } else { connections };
+                let pipelines = if pipelines.is_empty() { &[1][..] } else { pipelines };
+                connections.iter().flat_map(|&c| pipelines.iter().map(move |&p| (c, p))).collect()
+            }
+        };
+        let mut settings: Vec<Setting> = Vec::new();
+        for &verb in &self.verb {
+            for &elements in sizes {
+                let shape = Shape::new(verb.kind(), elements, total);
+                let all = shapes.iter().map(|&(connections, pipeline)| Setting {
+                    verb,
+                    shape,
+                    connections,
+                    pipeline,
+                });
+                settings.extend(all);
+            }
+        }
+        settings
+    }
+}
+
+fn visit_once(
+    experiment: &mut Experiment,
+    filled: &mut [Option<Shape>],
+    cell: &Cell,
+    visit: Duration,
+    round: u32,
+) -> Result<(Sample, Waited), Error> {
+    let Setting { verb, shape, connections, pipeline } = cell.setting;
+    let contender = experiment.contender(cell.seat);
+    let name = contender.name.clone();
+    let there = &mut filled[cell.seat.contender];
+    if *there != Some(shape) {
+        contender.control.flush()?;
+        let done = elements::pass(contender, shape, false, &experiment.generator_cores)?;
+        let right = done.wrong == 0 && done.right == shape.commands();
+        experiment.checks.add("every write of elements was acknowledged", right, || {
+            format!("{name}: {} of {}, {}", done.right, shape.commands(), done.first.unwrap_or_default())
+        });
+    }
+    *there = (!verb.changes()).then_some(shape);
+    let seed = experiment.options.seed.wrapping_add(u64::from(round) << 32);
+    let asker = |at| Asker::new(verb, shape, (at, connections), pipeline, seed);
+    let contender = experiment.contender(cell.seat);
+    let agents = (0..connections).map(asker).collect();
+    let mut dialog = Dialog::connect(contender.endpoint(), agents, &experiment.generator_cores)?;
+    let mut all = Counts::default();
+    // What is popped before is not there to be measured.
+    if verb != Verb::Lpop {
+        dialog.run(visit / 5)?.tallies.iter().for_each(|counts| all.add(counts));
+    }
+    let (before, threads) = (contender.usage()?, contender.threads()?);
+    let outcome = dialog.run(visit)?;
+    let used = contender.usage()?.zip(before).map(|(after, before)| Usage::since(after, before).run);
+    let placement = contender.placement(threads.as_ref())?;
+    drop(dialog);
+    let mut counts = Counts::default();
+    outcome.tallies.iter().for_each(|tally| counts.add(tally));
+    all.add(&counts);
+    let elapsed_s = outcome.elapsed.as_secs_f64();
+    let sample = Sample {
+        rate: counts.requests as f64 / elapsed_s.max(1e-9),
+        server_us: used.map(|used| used.as_secs_f64() * 1e6 / counts.requests.max(1) as f64),
+        latency: counts.latency,
+        busy: outcome.busy,
+        elapsed_s,
+    };
+    let waited = Placement::waited(placement.as_ref(), outcome.elapsed, outcome.waited);
+    experiment.note_idle_threads(cell.seat.contender, placement.as_ref());
+    experiment.checks.add("every reply is one that must come", all.wrong == 0, || {
+        format!("{name}: {} of {}: {}", all.wrong, all.requests, all.first.unwrap_or_default())
+    });
+    Ok((sample, waited))
+}
+
+/// The generator was the limit when it worked for more than this share of the time.
+const BUSY_MAX: f64 = 0.95;
+
+fn estimate(cell: &Cell, figure: impl Fn(&Sample) -> f64) -> Option<Estimate> {
+    Estimate::of(&cell.samples.iter().map(figure).collect::<Vec<_>>())
+}
+
+fn server_us(cell: &Cell) -> Option<Estimate> {
+    Estimate::of(&cell.samples.iter().map(|sample| sample.server_us).collect::<Option<Vec<f64>>>()?)
+}
+
+/// Writes what was found into the run.
+fn report(experiment: &mut Experiment, cells: &[Cell]) {
+    let labels = ["asked", "elements of a key", "connections", "pipeline"];
+    let title = "Peaks of a closed loop on collections; latency is of a whole pipeline";
+    let mut table = Table::new("elements", title, &labels);
+    table.absent("the process of that server cannot be seen from here");
+    for (name, unit, better) in [
+        ("throughput", "1/s", Better::Higher),
+        ("server CPU", "µs", Better::Lower),
+        ("p50", "µs", Better::Lower),
+        ("p99", "µs", Better::Lower),
+        ("generator busy", "%", Better::Neither),
+    ] {
+        table.column(Column::new(name, unit, better));
+    }
+    for cell in cells {
+        let Setting { verb, shape, connections, pipeline } = cell.setting;
+        let busy = estimate(cell, |sample| 100.0 * sample.busy);
+        let limit = busy.as_ref().is_some_and(|busy| busy.median > 100.0 * BUSY_MAX);
+        let labels = [
+            verb.name().to_owned(),
+            number::text(shape.elements.into()),
+            connections.to_string(),
+            pipeline.to_string(),
+        ];
+        let values = [
+            estimate(cell, |sample| sample.rate),
+            server_us(cell),
+            estimate(cell, |sample| sample.latency.quantile_us(0.5)),
+            estimate(cell, |sample| sample.latency.quantile_us(0.99)),
+            busy,
+        ];
+        let row = table.row(&experiment.seat_name(cell.seat), labels, values);
+        if limit {
+            row.note = "throughput: the generator was the limit".to_owned();
+        }
+    }
+    experiment.run.tables.push(table);
+    compare(experiment, cells);
+    experiment.run.verdict = verdict(cells, &experiment.names());
+}
+
+/// What servers are compared by: its name, which way it is better, and what it is of a visit.
+type Figure = (&'static str, Better, fn(&Sample) -> f64);
+
+/// CPU time of a command of the first server over the others', where all their processes can be seen, and throughput.
+fn compare(experiment: &mut Experiment, cells: &[Cell]) {
+    let seen = |cell: &Cell| cell.samples.iter().all(|sample| sample.server_us.is_some());
+    let both: [Figure; 2] = [
+        ("server CPU", Better::Lower, |sample| sample.server_us.unwrap_or(f64::NAN)),
+        ("throughput", Better::Higher, |sample| sample.rate),
+    ];
+    for base in cells.iter().filter(|cell| cell.seat == Seat { contender: 0, again: false }) {
+        let others: Vec<&Cell> =
+            cells.iter().filter(|cell| cell.setting == base.setting && cell.seat != base.seat).collect();
+        let all_seen = seen(base) && others.iter().all(|cell| seen(cell));
+        let figures = if all_seen { &both[..] } else { &both[1..] };
+        for &(what, better, figure) in figures {
+            let rounds = |cell: &Cell| -> Vec<f64> { cell.samples.iter().map(figure).collect() };
+            let name = |cell: &Cell| experiment.seat_name(cell.seat);
+            let rows = others.iter().map(|cell| {
+                let claim = format!("{} / {}, {what}, {}", name(base), name(cell), base.setting.words());
+                (claim, rounds(cell), cell.seat.again)
+            });
+            let rows: Vec<_> = rows.collect();
+            experiment.compare_with(better, &rounds(base), rows);
+        }
+    }
+}
+
+/// What commands cost, of the most pipelined and the largest of each.
+fn verdict(cells: &[Cell], names: &[String]) -> String {
+    let mut verbs: Vec<Verb> = Vec::new();
+    for cell in cells {
+        if !verbs.contains(&cell.setting.verb) {
+            verbs.push(cell.setting.verb);
+        }
+    }
+    let said = verbs.into_iter().map(|verb| {
+        let of = || cells.iter().filter(|cell| cell.setting.verb == verb && !cell.seat.again);
+        let size = |cell: &Cell| {
+            let Setting { shape, connections, pipeline, .. } = cell.setting;
+            (pipeline, shape.elements, connections)
+        };
+        let most = of().map(size).max();
+        let shown = of().filter(|cell| Some(size(cell)) == most);
+        let costs = shown.filter_map(|cell| {
+            Some(format!("{} {}", names[cell.seat.contender], number::text(server_us(cell)?.median)))
+        });
+        let costs: Vec<String> = costs.collect();
+        format!("{} {}", verb.name(), if costs.is_empty() { "–".to_owned() } else { costs.join(", ") })
+    });
+    let said: Vec<String> = said.collect();
+    format!("CPU time of a command, in µs: {}.", said.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tally::Latencies;
+
+    fn cell(verb: Verb, contender: usize, again: bool, pipeline: u32, us: Option<f64>) -> Cell {
+        let shape = Shape::new(verb.kind(), 1000, 1000);
+        let latency = Latencies::default();
+        let sample = Sample { rate: 1e6, server_us: us, latency, busy: 0.5, elapsed_s: 0.5 };
+        let setting = Setting { verb, shape, connections: 16, pipeline };
+        Cell { seat: Seat { contender, again }, setting, samples: vec![sample; 6] }
+    }
+
+    #[test]
+    fn the_most_pipelined_of_each_command_is_told() {
+        let names = ["larder-redis".to_owned(), "redis-new".to_owned()];
+        let cells = [
+            cell(Verb::Hget, 0, false, 1, Some(9.0)),
+            cell(Verb::Hget, 0, false, 200, Some(0.25)),
+            cell(Verb::Hget, 0, true, 200, Some(0.75)),
+            cell(Verb::Hget, 1, false, 200, Some(1.5)),
+            cell(Verb::Lpop, 0, false, 200, None),
+        ];
+        assert_eq!(
+            verdict(&cells, &names),
+            "CPU time of a command, in µs: hget larder-redis 0.25, redis-new 1.50; lpop –."
+        );
+        assert_eq!(cells[1].setting.words(), "hget 16×200, 1000 × 1");
+    }
+}
