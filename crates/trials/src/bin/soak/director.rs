@@ -4,6 +4,7 @@ use crate::Options;
 use crate::admin::Admin;
 use crate::client::open;
 use crate::dialect::{Dialect, Reply, reply};
+use crate::group::{self, Left, Work};
 use crate::op::{Seen, Verb};
 use crate::phase::{LASTS, MEGABYTES, PHASES, Phase};
 use crate::queue::{self, Queue};
@@ -12,6 +13,7 @@ use crate::watch;
 use crate::wire::Manner;
 use crate::world::{Cause, World};
 use larder_testkit::process::Server;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -75,6 +77,10 @@ fn begin(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize) -> [
     let mut sums = world.sums.lock().expect("not poisoned");
     sums.clear();
     *world.queue.lock().expect("not poisoned") = Queue::default();
+    *world.work.lock().expect("not poisoned") = Work::default();
+    for name in group::names(world).iter().filter(|_| phase.counts) {
+        admin.resp(&["XGROUP", "CREATE", name, group::GROUP, "0", "MKSTREAM"]);
+    }
     for shared in 0..SHARED {
         if phase.counts {
             let name = format!("shared:{round}:{shared}");
@@ -98,6 +104,7 @@ fn end_phase(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize, 
     }
     if phase.counts {
         judge_queue(world, admin);
+        judge_work(world, admin);
         for (name, before) in QUIET.iter().zip(figures).take(2) {
             let now = admin.stat(name);
             if now != before {
@@ -140,6 +147,47 @@ fn judge_queue(world: &World, admin: &mut Admin<'_>) {
         drop(queue);
         thread::sleep(LOOK);
     }
+}
+
+/// Every entry that was added is there, and was acknowledged once, is pending, or was not delivered.
+fn judge_work(world: &World, admin: &mut Admin<'_>) {
+    let started = Instant::now();
+    loop {
+        let mut left = Vec::new();
+        for name in group::names(world) {
+            match stream_left(admin, &name) {
+                Some(stream) => left.push(stream),
+                None => return world.complain(&format!("{name} is not told as a stream with its group")),
+            }
+        }
+        let work = world.work.lock().expect("not poisoned");
+        let wrong = work.wrong(&left);
+        // What a connection was at that has ended is done in its worker's next turns.
+        if wrong.is_empty() || started.elapsed() > BACK {
+            world.count("streams: acknowledged", work.acknowledged() as u64);
+            return wrong.iter().for_each(|wrong| world.lost(&format!("streams: {wrong}")));
+        }
+        drop(work);
+        thread::sleep(LOOK);
+    }
+}
+
+/// A stream's entries, and what its group has pending and was delivered.
+fn stream_left(admin: &mut Admin<'_>, name: &str) -> Option<Left> {
+    let entries = group::entries(&admin.resp(&["XRANGE", name, "-", "+"])?)?;
+    let Reply::Array(Some(pending)) = admin.resp(&["XPENDING", name, group::GROUP, "-", "+", "1000000"])?
+    else {
+        return None;
+    };
+    let pending = pending.iter().map(|entry| match entry {
+        Reply::Array(Some(entry)) => group::id(entry.first()?),
+        _ => None,
+    });
+    let pending = pending.collect::<Option<BTreeSet<_>>>()?;
+    let Reply::Array(Some(groups)) = admin.resp(&["XINFO", "GROUPS", name])? else { return None };
+    let [Reply::Array(Some(group))] = groups.as_slice() else { return None };
+    let last = group.iter().position(|word| *word == Reply::Bulk(Some(b"last-delivered-id".to_vec())))?;
+    Some(Left { entries, pending, last: group::id(group.get(last + 1)?)? })
 }
 
 /// All clients have gone: the server has let go of all they had, and of all items when it is told to; the descriptors

@@ -15,6 +15,7 @@
 //! | [`ledger`] | what a key must hold, and the judge of replies |
 //! | [`client`], [`choice`], [`several`] | clients: pipelines; what they ask; many keys at once, transactions, messages, shared counters |
 //! | [`keeper`], [`queue`] | clients that own collections; lists that are pushed to, and waited for |
+//! | [`group`] | streams that the consumers of a group work off |
 //! | [`admin`], [`filler`] | verbs at random; full memory |
 //! | [`scraper`] | the HTTP listener's places |
 //! | [`attackers`] | requests that ask for much, with `--attackers` |
@@ -33,6 +34,7 @@ mod client;
 mod dialect;
 mod director;
 mod filler;
+mod group;
 mod keeper;
 mod ledger;
 mod op;
@@ -161,6 +163,12 @@ fn soak() -> Result<bool, String> {
         }
         for number in 0..queue::POPPERS {
             others.push(scope.spawn(move || queue::pop(world, seed, number)));
+        }
+        for number in 0..group::ADDERS {
+            others.push(scope.spawn(move || group::add(world, seed, number)));
+        }
+        for number in 0..group::CONSUMERS {
+            others.push(scope.spawn(move || group::consume(world, seed, number)));
         }
         others.push(scope.spawn(move || admin::Admin::new(world, seed, false).run()));
         others.push(scope.spawn(move || filler::run(world, seed)));

@@ -173,7 +173,7 @@ fn pop_some(world: &World, wire: &mut Option<Wire>, random: &mut Random) {
 }
 
 /// Asks once; nothing where the connection ended.
-fn ask(world: &World, wire: &mut Option<Wire>, words: &[&str], random: &mut Random) -> Option<Reply> {
+pub fn ask(world: &World, wire: &mut Option<Wire>, words: &[&str], random: &mut Random) -> Option<Reply> {
     if wire.is_none() {
         *wire = open(world, 1);
     }
@@ -190,7 +190,8 @@ fn ask(world: &World, wire: &mut Option<Wire>, words: &[&str], random: &mut Rand
     }
 }
 
-fn leave(world: &World, wire: Option<Wire>) {
+/// Its connection is nobody's any more.
+pub fn leave(world: &World, wire: Option<Wire>) {
     if let Some(wire) = wire {
         world.forget(wire.address);
     }

@@ -5,6 +5,7 @@
 //! client notes both before it sends and after it has the reply, and so knows for certain whether an item *may* be
 //! gone (a cause was under way at any time since the item was written) and whether a flush says that it *must* be.
 
+use crate::group::Work;
 use crate::phase::{MEGABYTES, PHASES, Phase};
 use crate::queue::Queue;
 use std::collections::{BTreeMap, HashSet};
@@ -78,6 +79,8 @@ pub struct World {
     pub sums: Mutex<BTreeMap<String, (u64, u64)>>,
     /// Numbers that were pushed and popped in the phase.
     pub queue: Mutex<Queue>,
+    /// Entries of streams that were added and acknowledged in the phase.
+    pub work: Mutex<Work>,
     /// The phase's number since the start.
     pub round: AtomicUsize,
     began: [AtomicU64; CAUSES],
@@ -101,6 +104,7 @@ impl World {
             killed: Mutex::default(),
             sums: Mutex::default(),
             queue: Mutex::default(),
+            work: Mutex::default(),
             round: AtomicUsize::new(0),
             began: Default::default(),
             over: Default::default(),

@@ -15,6 +15,9 @@ const PARTS_MAX: usize = 8;
 const SHORT_BYTES: usize = 20;
 /// … and a few long ones.
 const LONG_BYTES: usize = 2000;
+/// Elements of lists and values of fields are longer, one in [`APART_ONE_IN`]: about as long as a leaf takes, or they lie apart.
+const APART_BYTES: [usize; 2] = [16_000, 60_000];
+const APART_ONE_IN: usize = 400;
 /// Scores are whole numbers below this: many members share one.
 const SCORES: usize = 500;
 /// The shortest expiry, and how much longer it may be, in milliseconds.
@@ -78,6 +81,15 @@ fn element(made: &mut u64, random: &mut Random) -> Text {
     text
 }
 
+/// An element of a list, or the value of a field.
+fn long_element(made: &mut u64, random: &mut Random) -> Text {
+    let mut text = element(made, random);
+    if random.below(APART_ONE_IN) == 0 {
+        text.resize(random.within(APART_BYTES[0], APART_BYTES[1]), b'A' + (*made % 26) as u8);
+    }
+    text
+}
+
 /// As text, for a request.
 fn told(number: impl ToString) -> Text {
     number.to_string().into_bytes()
@@ -136,9 +148,10 @@ impl Ask {
                     Ask::HashDelete((0..MANY.min(len)).filter_map(|at| like.at(at).cloned()).collect())
                 }
                 0..40 if fills => {
-                    Ask::HashSet((0..count).map(|_| (element(made, random), element(made, random))).collect())
+                    let pair = |_| (element(made, random), long_element(made, random));
+                    Ask::HashSet((0..count).map(pair).collect())
                 }
-                0..40 => Ask::HashSet(vec![(known(made, random), element(made, random))]),
+                0..40 => Ask::HashSet(vec![(known(made, random), long_element(made, random))]),
                 40..60 => Ask::HashDelete(several(made, random)),
                 60..70 => {
                     Ask::HashAdd(format!("n{}", random.below(5)).into_bytes(), random.within(1, 9) as i64 - 5)
@@ -149,15 +162,15 @@ impl Ask {
                 _ if shrinks => Ask::Trim(0, most as i64 / 2),
                 0..35 => Ask::Push {
                     front: random.chance(50),
-                    elements: (0..count).map(|_| element(made, random)).collect(),
+                    elements: (0..count).map(|_| long_element(made, random)).collect(),
                 },
                 35..55 => Ask::Pop { front: random.chance(50), count },
                 55..60 => Ask::Trim(1, -2),
-                60..70 => Ask::SetAt(place(random), element(made, random)),
+                60..70 => Ask::SetAt(place(random), long_element(made, random)),
                 70..76 => Ask::Insert {
                     before: random.chance(50),
                     pivot: known(made, random),
-                    element: element(made, random),
+                    element: long_element(made, random),
                 },
                 76..80 => Ask::RemoveAll(known(made, random)),
                 _ => {

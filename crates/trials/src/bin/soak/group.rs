@@ -1,0 +1,314 @@
+//! Streams whose entries the consumers of a group work off: numbers are added by some, read, claimed and acknowledged by
+//! others. In a phase in which nothing may be lost each entry is acknowledged once, or is pending, or was not delivered yet.
+
+use crate::dialect::Reply;
+use crate::queue::{ask, leave};
+use crate::random::Random;
+use crate::wire::Wire;
+use crate::world::World;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread;
+use std::time::Duration;
+
+/// Clients that add, and consumers.
+pub const ADDERS: usize = 2;
+pub const CONSUMERS: usize = 3;
+/// Streams.
+pub const STREAMS: usize = 2;
+/// The group of each.
+pub const GROUP: &str = "group";
+/// How long a consumer waits for an entry, in milliseconds: no phase ends meanwhile.
+const WAITS: &str = "50";
+/// Entries that are read or claimed together.
+const TOGETHER: &str = "3";
+/// Bytes of a second field, now and then.
+const LONG_BYTES: usize = 3000;
+/// Longest pause between two entries, in microseconds.
+const PAUSE_US: usize = 3000;
+
+/// Of an entry.
+pub type Id = (u64, u64);
+/// A stream, and an entry of it.
+type Place = (usize, Id);
+
+/// What happened to the entries of a phase.
+#[derive(Debug, Default)]
+pub struct Work {
+    added: BTreeMap<Place, u64>,
+    /// Numbers that were added by a connection that ended before it was told.
+    perhaps: BTreeSet<u64>,
+    /// What consumers were told.
+    told: BTreeMap<Place, u64>,
+    acknowledged: BTreeSet<Place>,
+    /// By a connection that ended before it was told.
+    perhaps_acknowledged: BTreeSet<Place>,
+}
+
+/// A stream and its group.
+#[derive(Clone, Debug, Default)]
+pub struct Left {
+    pub entries: BTreeMap<Id, u64>,
+    pub pending: BTreeSet<Id>,
+    /// The last entry that was delivered.
+    pub last: Id,
+}
+
+impl Work {
+    /// What is wrong, if the streams are these.
+    pub fn wrong(&self, left: &[Left]) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (stream, Left { entries, pending, last }) in left.iter().enumerate() {
+            for (id, number) in entries {
+                let place = (stream, *id);
+                let known = self.added.get(&place).map_or(self.perhaps.contains(number), |n| n == number);
+                if !known {
+                    wrong.push(format!("{place:?} is {number}, which was never added there"));
+                }
+                let (is_acknowledged, is_pending) = (self.acknowledged.contains(&place), pending.contains(id));
+                let is_lost = !is_acknowledged && !is_pending && !self.perhaps_acknowledged.contains(&place);
+                if id > last && (is_acknowledged || is_pending) {
+                    wrong.push(format!("{place:?} was delivered, and {last:?} is said to be the last"));
+                } else if is_acknowledged && is_pending {
+                    wrong.push(format!("{place:?} was acknowledged, and is pending"));
+                } else if id <= last && is_lost {
+                    wrong.push(format!("{place:?} is neither pending nor acknowledged"));
+                }
+            }
+            if let Some(id) = pending.iter().find(|&id| !entries.contains_key(id)) {
+                wrong.push(format!("{id:?} of stream {stream} is pending and not there"));
+            }
+        }
+        let there = |place: &Place| left.get(place.0).and_then(|left| left.entries.get(&place.1));
+        for (place, number) in self.added.iter().chain(&self.told) {
+            if there(place) != Some(number) {
+                wrong.push(format!("{place:?} was {number}, and is {:?}", there(place)));
+            }
+        }
+        wrong
+    }
+
+    /// Entries that were acknowledged.
+    pub fn acknowledged(&self) -> usize {
+        self.acknowledged.len()
+    }
+}
+
+/// The names of the streams of this round.
+pub fn names(world: &World) -> [String; STREAMS] {
+    let round = world.round.load(SeqCst);
+    std::array::from_fn(|n| format!("stream:{round}:{n}"))
+}
+
+/// An ID as servers write it.
+pub fn id(reply: &Reply) -> Option<Id> {
+    let Reply::Bulk(Some(text)) = reply else { return None };
+    let (ms, seq) = std::str::from_utf8(text).ok()?.split_once('-')?;
+    Some((ms.parse().ok()?, seq.parse().ok()?))
+}
+
+/// Entries and their numbers, as XRANGE tells them.
+pub fn entries(reply: &Reply) -> Option<BTreeMap<Id, u64>> {
+    let Reply::Array(Some(entries)) = reply else { return None };
+    let entry = |entry: &Reply| {
+        let Reply::Array(Some(entry)) = entry else { return None };
+        let [of, Reply::Array(Some(fields))] = entry.as_slice() else { return None };
+        let Some(Reply::Bulk(Some(number))) = fields.get(1) else { return None };
+        Some((id(of)?, std::str::from_utf8(number).ok()?.parse::<u64>().ok()?))
+    };
+    entries.iter().map(entry).collect()
+}
+
+/// Adds until the end.
+pub fn add(world: &World, seed: u64, number: usize) {
+    let mut random = Random::of(seed, (7 << 32) + number as u64);
+    let mut wire: Option<Wire> = None;
+    let mut next = number as u64;
+    while world.runs() {
+        world.within(|phase| {
+            if !phase.counts {
+                return;
+            }
+            let stream = random.below(STREAMS);
+            let (name, text) = (names(world)[stream].clone(), next.to_string());
+            let more = "x".repeat(if random.chance(5) { random.below(LONG_BYTES) } else { 0 });
+            let mut words = vec!["XADD", &name, "*", "n", &text];
+            if !more.is_empty() {
+                words.extend(["more", &more]);
+            }
+            let answer = ask(world, &mut wire, &words, &mut random);
+            let mut work = world.work.lock().expect("not poisoned");
+            match answer.as_ref().map(|answer| (answer, id(answer))) {
+                None => drop(work.perhaps.insert(next)),
+                Some((_, Some(id))) => {
+                    if work.added.insert((stream, id), next).is_some() {
+                        world.complain(&format!("two entries of {name} have the ID {id:?}"));
+                    }
+                }
+                Some((answer, None)) => world.complain(&format!("XADD {name} was answered {answer:?}")),
+            }
+            next += ADDERS as u64;
+        });
+        thread::sleep(Duration::from_micros(random.below(PAUSE_US) as u64));
+    }
+    leave(world, wire);
+}
+
+/// Works off until the end.
+pub fn consume(world: &World, seed: u64, number: usize) {
+    let mut random = Random::of(seed, (8 << 32) + number as u64);
+    let mut wire: Option<Wire> = None;
+    let name = format!("consumer{number}");
+    while world.runs() {
+        let idle = world.within(|phase| {
+            if phase.counts {
+                let told = take_some(world, &name, &mut wire, &mut random);
+                acknowledge(world, told, &mut wire, &mut random);
+            }
+            !phase.counts
+        });
+        if idle {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    leave(world, wire);
+}
+
+/// Reads new entries, or claims what others have.
+fn take_some(world: &World, name: &str, wire: &mut Option<Wire>, random: &mut Random) -> Vec<Place> {
+    let streams = names(world);
+    let [one, two] = streams.each_ref().map(String::as_str);
+    let claimed = random.below(STREAMS);
+    let claims = random.chance(15);
+    let words = if claims {
+        vec!["XAUTOCLAIM", [one, two][claimed], GROUP, name, "0", "0-0", "COUNT", TOGETHER]
+    } else {
+        let of = ["STREAMS", one, two, ">", ">"];
+        [&["XREADGROUP", "GROUP", GROUP, name, "COUNT", TOGETHER, "BLOCK", WAITS][..], &of].concat()
+    };
+    // What was told to a connection that has ended is pending.
+    let Some(answer) = ask(world, wire, &words, random) else { return Vec::new() };
+    let found = if claims {
+        match &answer {
+            // Where to go on, the entries, and those that are gone.
+            Reply::Array(Some(told)) if told.len() == 3 => {
+                entries(&told[1]).map(|entries| vec![(claimed, entries)])
+            }
+            _ => None,
+        }
+    } else {
+        of_streams(&answer, &streams)
+    };
+    let Some(found) = found else {
+        world.complain(&format!("{} was answered {answer:?}", words[0]));
+        return Vec::new();
+    };
+    let mut work = world.work.lock().expect("not poisoned");
+    let mut places = Vec::new();
+    for (stream, entries) in found {
+        for (id, number) in entries {
+            let place = (stream, id);
+            if work.told.insert(place, number).is_some_and(|before| before != number) {
+                world.complain(&format!("{place:?} is {number}, and was another number before"));
+            }
+            places.push(place);
+        }
+    }
+    places
+}
+
+/// What XREADGROUP tells, by the streams' numbers.
+fn of_streams(answer: &Reply, names: &[String; STREAMS]) -> Option<Vec<(usize, BTreeMap<Id, u64>)>> {
+    let told = match answer {
+        Reply::Array(None) => return Some(Vec::new()),
+        Reply::Array(Some(told)) => told,
+        _ => return None,
+    };
+    let stream = |told: &Reply| {
+        let Reply::Array(Some(told)) = told else { return None };
+        let [Reply::Bulk(Some(name)), list] = told.as_slice() else { return None };
+        Some((names.iter().position(|have| have.as_bytes() == name)?, entries(list)?))
+    };
+    told.iter().map(stream).collect()
+}
+
+/// Acknowledges most of them, one by one.
+fn acknowledge(world: &World, places: Vec<Place>, wire: &mut Option<Wire>, random: &mut Random) {
+    let names = names(world);
+    for place in places {
+        if random.chance(10) {
+            continue;
+        }
+        let (stream, (ms, seq)) = place;
+        let answer = ask(world, wire, &["XACK", &names[stream], GROUP, &format!("{ms}-{seq}")], random);
+        let mut work = world.work.lock().expect("not poisoned");
+        match answer {
+            None => drop(work.perhaps_acknowledged.insert(place)),
+            // Somebody else has claimed it, and was faster.
+            Some(Reply::Number(0)) => {}
+            Some(Reply::Number(1)) if work.acknowledged.insert(place) => {}
+            Some(answer) => world.complain(&format!("XACK of {place:?} was answered {answer:?}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Reply {
+        Reply::Bulk(Some(text.into()))
+    }
+
+    #[test]
+    fn each_entry_is_acknowledged_once_or_pending_or_not_delivered() {
+        let work = Work {
+            added: [((0, (1, 0)), 10), ((0, (2, 0)), 11), ((0, (3, 0)), 12)].into(),
+            perhaps: [13].into(),
+            told: [((0, (1, 0)), 10), ((0, (2, 0)), 11)].into(),
+            acknowledged: [(0, (1, 0))].into(),
+            perhaps_acknowledged: BTreeSet::new(),
+        };
+        let right = Left {
+            entries: [((1, 0), 10), ((2, 0), 11), ((3, 0), 12), ((4, 0), 13)].into(),
+            pending: [(2, 0)].into(),
+            last: (2, 0),
+        };
+        let none = Left::default;
+        assert!(work.wrong(&[right.clone(), none()]).is_empty());
+        let mut more = right.entries.clone();
+        more.insert((5, 0), 14);
+        let wrong = [
+            // An entry that was added is gone, …
+            Left { entries: [((1, 0), 10), ((2, 0), 11), ((4, 0), 13)].into(), ..right.clone() },
+            // … one was never added, …
+            Left { entries: more, ..right.clone() },
+            // … what was delivered is neither pending nor acknowledged, …
+            Left { pending: BTreeSet::new(), ..right.clone() },
+            // … or both, or was not delivered.
+            Left { pending: [(1, 0), (2, 0)].into(), ..right.clone() },
+            Left { pending: [(2, 0), (3, 0)].into(), ..right.clone() },
+        ];
+        for left in wrong {
+            assert_eq!(work.wrong(&[left.clone(), none()]).len(), 1, "{left:?}");
+        }
+        let unsure = Work { perhaps_acknowledged: [(0, (2, 0))].into(), ..work };
+        assert!(unsure.wrong(&[Left { pending: BTreeSet::new(), ..right }, none()]).is_empty());
+    }
+
+    #[test]
+    fn what_servers_tell_of_streams_is_read() {
+        let entry = |id: &str, number: &str| {
+            Reply::Array(Some(vec![bulk(id), Reply::Array(Some(vec![bulk("n"), bulk(number)]))]))
+        };
+        let list = Reply::Array(Some(vec![entry("5-1", "7"), entry("5-2", "9")]));
+        let all: BTreeMap<Id, u64> = [((5, 1), 7), ((5, 2), 9)].into();
+        assert_eq!(entries(&list), Some(all.clone()));
+        let names = ["a".to_owned(), "b".to_owned()];
+        let told = Reply::Array(Some(vec![Reply::Array(Some(vec![bulk("b"), list]))]));
+        assert_eq!(of_streams(&told, &names), Some(vec![(1, all)]));
+        assert_eq!(of_streams(&Reply::Array(None), &names), Some(Vec::new()));
+        assert_eq!(of_streams(&Reply::Error("ERR".into()), &names), None);
+        assert_eq!(entries(&Reply::Array(Some(vec![entry("5", "7")]))), None);
+    }
+}
