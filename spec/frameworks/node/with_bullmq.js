@@ -65,6 +65,18 @@ const checks = {
     });
   },
 
+  async longJobs() {
+    const [long, told] = [queue("long"), events("long")];
+    await told.waitUntilReady();
+    worker("long", async ({ data }) => data.text.length);
+    const texts = [16000, 16400, 100000, 1000000].map((length) => "x".repeat(length));
+    const jobs = await long.addBulk(texts.map((text) => ({ name: "long", data: { text } })));
+    const lengths = await Promise.all(jobs.map((job) => job.waitUntilFinished(told, 60000)));
+    assert.deepEqual(lengths, texts.map((text) => text.length));
+    const kept = await Promise.all(jobs.map((job) => long.getJob(job.id)));
+    assert(kept.every((job, at) => job.data.text === texts[at]));
+  },
+
   async eventsOfAJobInTheirOrder() {
     const [one, told] = [queue("events"), events("events")];
     await told.waitUntilReady();

@@ -1,6 +1,7 @@
 """What the programs beside it share: checks that are told one by one, and workers that end with the program."""
 
 import atexit
+import hashlib
 import os
 import subprocess
 import sys
@@ -48,6 +49,16 @@ def end(process, signal=9):
     except ProcessLookupError:
         pass
     process.wait()
+
+
+def long_texts():
+    """What payloads come to, about as long as lies beside others and much longer; compressed they are half of that."""
+
+    def text(length):
+        digests = (hashlib.sha256(f"{length} {n}".encode()).hexdigest() for n in range(length // 64 + 1))
+        return "".join(digests)[:length]
+
+    return [text(length) for length in (16000, 16400, 100000, 1000000)]
 
 
 def add_unguarded(key):

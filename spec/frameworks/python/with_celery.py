@@ -5,7 +5,7 @@ from threading import Timer
 
 from celery import Celery, chain, chord, group
 
-from checks import URL, add_unguarded, check, end, equals, python, store, until
+from checks import URL, add_unguarded, check, end, equals, long_texts, python, store, until
 
 JOBS = 300
 
@@ -23,6 +23,11 @@ app.conf.update(
 def add(a, b):
     store.incr("added")
     return a + b
+
+
+@app.task
+def twice(text):
+    return text + text
 
 
 @app.task
@@ -125,6 +130,12 @@ def main():
         except KeyError as error:
             equals(error.args, ("what was asked for",))
         equals(result.state, "FAILURE")
+
+    @check
+    def long_tasks_and_results():
+        results = group(twice.s(text) for text in long_texts()).apply_async().get(timeout=120)
+        equals([len(result) for result in results], [2 * len(text) for text in long_texts()])
+        equals(results, [text + text for text in long_texts()])
 
     @check
     def tasks_for_later():

@@ -13,7 +13,7 @@ from dramatiq.rate_limits.backends import RedisBackend as LimitsBackend
 from dramatiq.results import ResultFailure, Results
 from dramatiq.results.backends import RedisBackend
 
-from checks import URL, add_unguarded, check, end, equals, python, store, until
+from checks import URL, add_unguarded, check, end, equals, long_texts, python, store, until
 
 JOBS = 300
 
@@ -29,6 +29,11 @@ dramatiq.set_broker(broker)
 def add(a, b):
     store.incr("added")
     return a + b
+
+
+@dramatiq.actor(store_results=True)
+def twice(text):
+    return text + text
 
 
 @dramatiq.actor(store_results=True, max_retries=5, min_backoff=50, max_backoff=100)
@@ -124,6 +129,11 @@ def main():
             assert "what was asked for" in str(failure), failure
         until(lambda: store.zcard("dramatiq:default.XQ") == 1)
         equals(store.hlen("dramatiq:default.XQ.msgs"), 1)
+
+    @check
+    def long_messages_and_results():
+        results = group(twice.message(text) for text in long_texts()).run().get_results(block=True, timeout=60000)
+        equals(list(results), [text + text for text in long_texts()])
 
     @check
     def messages_for_later():

@@ -12,7 +12,7 @@ from rq.rate_limit import RateLimit
 from rq.registry import FailedJobRegistry, FinishedJobRegistry, ScheduledJobRegistry
 from rq.worker import Worker
 
-from checks import URL, add_unguarded, check, equals, python, store, until
+from checks import URL, add_unguarded, check, equals, long_texts, python, store, until
 
 JOBS = 60
 
@@ -20,6 +20,10 @@ JOBS = 60
 def add(a, b):
     store.incr("added")
     return a + b
+
+
+def length(text):
+    return len(text)
 
 
 def fails_twice():
@@ -137,6 +141,12 @@ def main():
         for job in [low.enqueue(unguarded, rate_limit=one) for _ in range(20)]:
             value(job)
         equals(store.get("one at a time"), "20")
+
+    @check
+    def long_jobs():
+        jobs = [low.enqueue(length, text) for text in long_texts()]
+        equals([value(job) for job in jobs], [len(text) for text in long_texts()])
+        equals([list(Job.fetch(job.id, connection).args) for job in jobs], [[text] for text in long_texts()])
 
     @check
     def commands_to_workers():

@@ -39,6 +39,14 @@ class Note
   end
 end
 
+class Long
+  include Sidekiq::Job
+
+  def perform(name, text)
+    store { |redis| redis.set(name, text.length) }
+  end
+end
+
 class Clock
   include Sidekiq::Job
 
@@ -137,6 +145,12 @@ def main
   check("processes are told of") do
     wait_until { Sidekiq::ProcessSet.new.size == 2 }
     equals(Sidekiq::ProcessSet.new.map { |process| [process["concurrency"], process["queues"]] }.uniq, [[4, ["default"]]])
+  end
+
+  check("long jobs") do
+    lengths = [16_000, 16_400, 100_000, 1_000_000]
+    lengths.each { |length| Long.perform_async("long #{length}", "x" * length) }
+    lengths.each { |length| wait_until { store { |redis| redis.get("long #{length}") } == length.to_s } }
   end
 
   check("jobs for later") do

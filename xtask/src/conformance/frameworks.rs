@@ -62,7 +62,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         language: Language::Python,
         package: "celery",
         own_tests: &[],
-        tries: "queues by priority, results, chords, retries, tasks for later, locks, revoking, events, tasks of a killed worker",
+        tries: "queues by priority, results, chords, retries, tasks of a megabyte, tasks for later, locks, revoking, events, tasks of a killed worker",
         took_s: Some((21.4, 21.8)),
     },
     Framework {
@@ -71,7 +71,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         language: Language::Python,
         package: "rq",
         own_tests: &[],
-        tries: "queues, results, retries, jobs for later and with dependencies, locks, unique jobs, limits, commands to workers",
+        tries: "queues, results, retries, jobs of a megabyte, jobs for later and with dependencies, locks, unique jobs, limits, commands to workers",
         took_s: Some((5.1, 5.8)),
     },
     Framework {
@@ -80,7 +80,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         language: Language::Node,
         package: "bullmq",
         own_tests: &[],
-        tries: "queues, events, priorities, retries, delays, schedulers, flows, limits, jobs of a killed worker",
+        tries: "queues, events, priorities, jobs of a megabyte, retries, delays, schedulers, flows, limits, jobs of a killed worker",
         took_s: Some((7.0, 7.3)),
     },
     Framework {
@@ -89,7 +89,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         language: Language::Ruby,
         package: "ruby-sidekiq",
         own_tests: &[],
-        tries: "queues in their order, exact counts, jobs for later, retries, dead jobs, processes, jobs of one that ends",
+        tries: "queues in their order, exact counts, jobs of a megabyte, jobs for later, retries, dead jobs, processes, jobs of one that ends",
         took_s: Some((77.5, 62.6)),
     },
     Framework {
@@ -125,7 +125,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         language: Language::Python,
         package: "dramatiq",
         own_tests: &[],
-        tries: "queues, results, retries, delays, pipelines, groups, limits, barriers, messages of a killed worker",
+        tries: "queues, results, retries, messages of a megabyte, delays, pipelines, groups, limits, barriers, messages of a killed worker",
         took_s: Some((9.8, 14.0)),
     },
     Framework {
