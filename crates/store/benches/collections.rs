@@ -79,7 +79,8 @@ fn stream_row(entries: u64) -> f64 {
         let (key, value) = (guard.key(b"stream"), name(n));
         fields.set([(&b"in-place"[..], &value[..])].into_iter()).expect("it is short");
         let id = NewId::In(NOW + 7 * n);
-        let adding = Adding { id, now: NOW, fields: &fields, present: false, trim, at_once: true };
+        let adding =
+            Adding { id, now: NOW, fields: &fields, apart: &[], present: false, trim, at_once: true };
         guard.stream_add(&key, &adding).expect("there is memory");
     };
     let started = cpu_ns();

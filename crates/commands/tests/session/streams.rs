@@ -1,5 +1,6 @@
 //! Streams that are large, waited for, or come out of payloads: in steps, of one version, and nothing kept of what is refused.
 
+use crate::apart::{self, array, is_dumped_restored_and_told_apart, job};
 use crate::survey::command;
 use crate::{Bench, START, bench};
 use larder_commands::{Next, Session};
@@ -18,8 +19,15 @@ impl Bench {
             let pairs = [(&b"field"[..], &value[..]), (b"number", number.as_bytes())];
             let fields = NewFields::of(pairs.into_iter()).unwrap();
             let id = NewId::Is(StreamId { ms: n, seq: 0 });
-            let adding =
-                Adding { id, now: START, fields: &fields, present: false, trim: None, at_once: true };
+            let adding = Adding {
+                id,
+                now: START,
+                fields: &fields,
+                apart: &[],
+                present: false,
+                trim: None,
+                at_once: true,
+            };
             guard.stream_add(&key, &adding).unwrap();
         }
     }
@@ -718,4 +726,132 @@ fn a_group_that_is_removed_in_steps_is_gone_at_once() {
         assert!(reply.ends_with(b"*2\r\n:1\r\n:0\r\n"), "{}", String::from_utf8_lossy(&reply));
         assert_eq!(rows(&mut bench, "t"), 1_101, "entries, and the stream's own");
     }
+}
+
+/// What is replied of an entry.
+fn told(id: &str, words: &[&str]) -> String {
+    format!("*2\r\n{}{}", apart::bulk(id), array(words))
+}
+
+/// What is replied of some entries of a stream with a name of one letter, by those who read several.
+fn read_of(name: &str, entries: &[&str]) -> String {
+    format!("*1\r\n*2\r\n{}*{}\r\n{}", apart::bulk(name), entries.len(), entries.concat())
+}
+
+#[test]
+fn entries_longer_than_a_leaf_are_put_told_delivered_and_taken_out() {
+    let mut bench = bench();
+    let held = bench.worker.store().held_bytes();
+    for bytes in [1_000, 8_050, 16_100, 16_150, 16_200, 16_217, 16_376, 16_384, 32_433, 100_000, 1 << 20] {
+        let job = job(bytes);
+        let long = told("1-1", &["type", "a", "body", &job, "n", "7"]);
+        let twice = told("2-1", &["body", &job, "reply", &job]);
+        let short = told("3-1", &["body", "short"]);
+        let three = format!("*3\r\n{long}{twice}{short}");
+        let mut is = |command: &str, expected: &str| {
+            let reply = bench.reply(command);
+            let start = &command[..command.len().min(60)];
+            let shown = String::from_utf8_lossy(&reply[..reply.len().min(80)]);
+            assert!(reply == expected.as_bytes(), "{bytes}: {start}: {shown}");
+        };
+        is(&format!("XADD s 1-1 type a body {job} n 7"), &apart::bulk("1-1"));
+        is(&format!("XADD s 2-1 body {job} reply {job}"), &apart::bulk("2-1"));
+        is("XADD s 3-1 body short", &apart::bulk("3-1"));
+        is("XRANGE s - +", &three);
+        is("XREVRANGE s + -", &format!("*3\r\n{short}{twice}{long}"));
+        is("XRANGE s 2 2", &format!("*1\r\n{twice}"));
+        is("XREAD STREAMS s 1-1", &read_of("s", &[&twice, &short]));
+        is("XGROUP CREATE s g 0", "+OK\r\n");
+        is("XREADGROUP GROUP g alice COUNT 2 STREAMS s >", &read_of("s", &[&long, &twice]));
+        is("XREADGROUP GROUP g alice STREAMS s 0", &read_of("s", &[&long, &twice]));
+        is("XCLAIM s g bob 0 2-1", &format!("*1\r\n{twice}"));
+        is("XAUTOCLAIM s g carol 0 0", &format!("*3\r\n{}*2\r\n{long}{twice}*0\r\n", apart::bulk("0-0")));
+        is("XACK s g 1-1", ":1\r\n");
+        is("COPY s t", ":1\r\n");
+        is("XDEL s 2-1", ":1\r\n");
+        is("XRANGE s - +", &format!("*2\r\n{long}{short}"));
+        is("XRANGE t - +", &three);
+        is("XADD s MAXLEN 1 4-1 body x", &apart::bulk("4-1"));
+        is("XRANGE s - +", &format!("*1\r\n{}", told("4-1", &["body", "x"])));
+        is("XTRIM t MAXLEN 1", ":2\r\n");
+        is("XRANGE t - +", &format!("*1\r\n{short}"));
+        is(&format!("XADD t MAXLEN 2 9-1 f {job}"), &apart::bulk("9-1"));
+        is("XRANGE t 9 9", &format!("*1\r\n{}", told("9-1", &["f", &job])));
+        assert!(bench.reply("XINFO STREAM t").ends_with(told("9-1", &["f", &job]).as_bytes()));
+        assert_eq!(bench.reply("DEL s t"), b":2\r\n");
+    }
+    assert_eq!(bench.worker.store().held_bytes(), held);
+    let (name, job) = ("n".repeat(16_400), job(2_200_000));
+    for words in [format!("XADD s * {name} v"), format!("XADD s * a {job} b {job}")] {
+        assert!(bench.reply(&words).starts_with(b"-ERR collection exceeds maximum allowed size"));
+        assert_eq!(bench.reply("EXISTS s"), b":0\r\n");
+    }
+    let store = std::sync::Arc::clone(bench.worker.store());
+    drop(bench);
+    store.check();
+}
+
+#[test]
+fn who_waits_is_given_a_long_entry() {
+    let mut bench = bench();
+    let job = job(100_000);
+    bench.text_of("XGROUP CREATE s g $ MKSTREAM");
+    let mut reader = bench.waiter_of("XREAD BLOCK 0 STREAMS s $");
+    let mut one = bench.waiter_of("XREADGROUP GROUP g one BLOCK 0 STREAMS s >");
+    bench.reply(&format!("XADD s 1-1 f {job}"));
+    let expected = read_of("s", &[&told("1-1", &["f", &job])]);
+    for waiter in [&mut reader, &mut one] {
+        let (_, reply) = bench.looked(waiter);
+        assert!(reply == expected, "{}", &reply[..reply.len().min(80)]);
+    }
+}
+
+#[test]
+fn a_transaction_puts_and_reads_long_entries() {
+    let mut bench = bench();
+    let job = job(100_000);
+    let put = format!("XADD s 1-1 f {job}");
+    let words = ["MULTI", &put, "XRANGE s - +", "XDEL s 1-1", "XLEN s", "EXEC"];
+    let sent = words.map(|words| bench.asked(words)).concat();
+    let (reply, _) = bench.turns(&mut Session::new(), &sent);
+    let queued = format!("+OK\r\n{}*4\r\n{}", "+QUEUED\r\n".repeat(4), apart::bulk("1-1"));
+    let expected = format!("{queued}*1\r\n{}:1\r\n:0\r\n", told("1-1", &["f", &job]));
+    assert!(reply == expected.as_bytes(), "{}", String::from_utf8_lossy(&reply[..reply.len().min(200)]));
+}
+
+#[test]
+fn many_long_entries_go_at_once() {
+    let mut bench = bench();
+    let job = job(200_000);
+    let ids: String = (1..=100).map(|n| format!(" {n}-0")).collect();
+    for words in ["XTRIM s MAXLEN 0", "XADD s MAXLEN 1 * f v", &format!("XDEL s{ids}")] {
+        for n in 1..=100 {
+            bench.reply(&format!("XADD s {n}-0 f {job}"));
+        }
+        let (reply, _) = bench.bounded(words);
+        assert!(reply == b":100\r\n" || reply.starts_with(b"$"), "{words}");
+        assert!(bench.reply("XLEN s").len() == 4, "{words}: none, or one");
+        assert_eq!(bench.reply("DEL s"), b":1\r\n");
+        while bench.worker.enter(START).maintain() {}
+    }
+    let store = std::sync::Arc::clone(bench.worker.store());
+    drop(bench);
+    store.check();
+}
+
+#[test]
+fn streams_of_long_entries_are_dumped_restored_and_told_apart() {
+    let mut bench = bench();
+    let (long, longer) = (job(20_000), job(300_000));
+    bench.reply(&format!("XADD s 1-1 a {long} n 7"));
+    bench.reply("XADD s 1-2 a b n 8");
+    bench.reply(&format!("XADD s 2-0 a {longer} b {longer}"));
+    let entries = [
+        told("1-1", &["a", &long, "n", "7"]),
+        told("1-2", &["a", "b", "n", "8"]),
+        told("2-0", &["a", &longer, "b", &longer]),
+    ];
+    let all = format!("*3\r\n{}", entries.concat());
+    let shows = |bench: &mut Bench| assert!(bench.reply("XRANGE m - +") == all.as_bytes());
+    is_dumped_restored_and_told_apart(bench, "s", shows, "XDEL m 1-1");
 }

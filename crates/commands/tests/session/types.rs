@@ -45,8 +45,15 @@ impl Bench {
             // With the row of the stream itself there are two.
             let fields = NewFields::of([(&b"a"[..], &b"1"[..])].into_iter()).unwrap();
             let id = NewId::Is(StreamId { ms: 1, seq: 1 });
-            let adding =
-                Adding { id, now: START, fields: &fields, present: false, trim: None, at_once: true };
+            let adding = Adding {
+                id,
+                now: START,
+                fields: &fields,
+                apart: &[],
+                present: false,
+                trim: None,
+                at_once: true,
+            };
             guard.stream_add(&key, &adding).unwrap();
         } else {
             let done =

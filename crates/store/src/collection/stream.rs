@@ -28,10 +28,12 @@ use super::build::Full;
 use super::change::{Declined, Workpiece};
 use crate::worker::Guard;
 use crate::{End, Key};
-use rows::{ENTRIES, FIRST_LINE, Op, RowKey, StreamRow};
+use rows::{ENTRIES, FIRST_LINE, Op, RowKey, StreamRow, parts_of};
 
 /// Entries of which one part is trimmed as a whole, where that will do: as in a node of Redis's.
 const TRIMMED_TOGETHER: u64 = 100;
+/// Bytes of a leaf, about.
+const LEAF_BYTES: u64 = 1 << 10;
 /// Rows of a small stream are merged until they have so many bytes.
 const MERGED_BYTES: usize = 8 << 10;
 
@@ -141,6 +143,8 @@ pub struct Adding<'a> {
     pub now: u64,
     /// Its fields.
     pub fields: &'a NewFields,
+    /// Those of their values that lie apart, as [`NewFields::set_long`] has them.
+    pub apart: &'a [&'a [u8]],
     /// Only if there is a stream.
     pub present: bool,
     /// How the stream is trimmed then.
@@ -165,7 +169,7 @@ pub struct StreamTrimmed {
     pub count: u64,
     /// So many more are to go: of very many some are trimmed at a time.
     pub left: u64,
-    /// Bytes that they took.
+    /// Bytes that they took, but that a part of a value that lay apart, which goes as a whole, counts as any leaf.
     pub bytes: u64,
 }
 
@@ -204,16 +208,42 @@ impl Workpiece<'_> {
         if left.is_empty() { Ok(()) } else { self.merge_in_tree(left) }
     }
 
+    /// Puts an entry, of which values lie apart, and the stream's own row.
+    #[cold]
+    fn put_long(&mut self, entry: Op<'_>, own: Op<'_>, apart: &[&[u8]]) -> Result<(), Declined> {
+        let parts: Vec<_> = parts_of(apart.iter().copied()).collect();
+        let mut ops = vec![entry, own];
+        ops.extend(parts.iter().map(|(number, part)| Op::of_part(entry.key.id, number, part)));
+        self.merge_rows(&ops)
+    }
+
+    /// Takes out the parts of entries from one ID up to another, whose own stay, or up to the last; how many there were.
+    fn remove_parts(&mut self, from: StreamId, to: Option<StreamId>) -> Result<usize, Declined> {
+        let parts = self.stream().map_or(0..0, |stream| stream.parts_of(from, to));
+        let count = parts.len();
+        self.remove_places(parts, End::Front, true).map(|_| count)
+    }
+
     /// Trims it.
     fn trim(&mut self, trim: &Trim, at_once: bool) -> Result<StreamTrimmed, Declined> {
-        let count = self.stream().map_or(0, |stream| trim.count(&stream));
-        if count == 0 {
+        let Some(there) = self.stream() else { return Ok(StreamTrimmed::default()) };
+        let all = trim.count(&there);
+        if all == 0 {
             return Ok(StreamTrimmed::default());
         }
+        let some = if at_once { all } else { there.gone_at_once(all) };
+        let has_parts = there.may_have_parts();
         let bytes = |change: &Self| change.stream().map_or(0, |stream| stream.bytes() as u64);
         let before = bytes(self);
-        let left = self.remove_places(0..count as usize, End::Front, at_once)?.len() as u64;
-        Ok(StreamTrimmed { count: count - left, left, bytes: before.saturating_sub(bytes(self)) })
+        let left = self.remove_places(0..some as usize, End::Front, at_once)?.len() as u64;
+        let mut gone = before.saturating_sub(bytes(self));
+        if has_parts {
+            // Those of entries that went by themselves have gone with them.
+            let first = self.stream().filter(|stream| !stream.is_empty()).map(|stream| stream.first_id());
+            gone += LEAF_BYTES * self.remove_parts(StreamId::MIN, first)? as u64;
+        }
+        let count = some - left;
+        Ok(StreamTrimmed { count, left: all - count, bytes: gone })
     }
 }
 
@@ -232,7 +262,10 @@ impl Guard<'_> {
             let id = adding.id.behind(own.last, adding.now)?;
             (own.last, own.added) = (id, own.added.saturating_add(1));
             let entry = Op { key: RowKey::of_id(ENTRIES, id), data: Some(adding.fields.data()) };
-            stream.merge_rows(&[entry, own.op()])?;
+            match adding.apart {
+                [] => stream.merge_rows(&[entry, own.op()])?,
+                apart => stream.put_long(entry, own.op(), apart)?,
+            }
             let trimmed = match &adding.trim {
                 Some(trim) => stream.trim(trim, adding.at_once)?,
                 None => StreamTrimmed::default(),
@@ -309,11 +342,14 @@ impl Guard<'_> {
     ) -> Result<usize, Declined> {
         let changed = self.take_out_of_collection(key, Type::Stream, |stream| {
             let Some(there) = stream.stream() else { return Ok::<_, Declined>(0) };
-            let mut ops: Vec<Op<'_>> = ids
-                .clone()
-                .filter(|id| there.entry(*id).is_some())
-                .map(|id| Op { key: RowKey::of_id(ENTRIES, id), data: None })
-                .collect();
+            let (mut ops, mut long): (Vec<Op<'_>>, Vec<StreamId>) = Default::default();
+            for id in ids.clone() {
+                let Some(entry) = there.entry(id) else { continue };
+                ops.push(Op { key: RowKey::of_id(ENTRIES, id), data: None });
+                if entry.fields.has_apart() {
+                    long.push(id);
+                }
+            }
             ops.sort_unstable_by_key(|op| op.key);
             ops.dedup_by_key(|op| op.key);
             let count = ops.len();
@@ -324,6 +360,9 @@ impl Guard<'_> {
                 ops.push(own.op());
             }
             stream.merge_rows(&ops)?;
+            for id in long {
+                stream.remove_parts(id, id.next())?;
+            }
             Ok(count)
         })?;
         Ok(changed.answer)

@@ -81,7 +81,8 @@ fn add(guard: &mut Guard<'_>, key: &Key<'_>, n: usize) {
     let name = name(n);
     let fields = NewFields::of(std::iter::once((name.as_bytes(), name.as_bytes()))).unwrap();
     let id = NewId::Is(id(n));
-    let adding = Adding { id, now: NOW, fields: &fields, present: false, trim: None, at_once: true };
+    let adding =
+        Adding { id, now: NOW, fields: &fields, apart: &[], present: false, trim: None, at_once: true };
     guard.stream_add(key, &adding).unwrap();
 }
 

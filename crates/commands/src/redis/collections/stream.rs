@@ -21,6 +21,7 @@ use larder_store::{Adding, Hint, Key, NewFields, NewId, StreamId, StreamRefusal,
 use super::{Call, look, read_as};
 use crate::core::events::{Change, Class, seen};
 use crate::core::output::Output;
+use crate::core::work::copying_ns;
 use crate::redis::call::{integer, is, next};
 use crate::redis::fail::{Done, Fail, shown};
 use crate::redis::reply::put_null;
@@ -35,6 +36,9 @@ pub(super) const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 const FEW_TRIMMED: u64 = 100;
 /// Entries that are trimmed about, where nobody says how many: a hundred nodes of Redis's.
 const LIMIT_ABOUT: u64 = 10_000;
+
+/// So often bytes that lie apart are copied until they are in their leaves, as long as what takes them is not in the cache.
+const APART_COPIES: u64 = 3;
 
 const BAD_ID: Fail = Fail::of("ERR Invalid stream ID specified as stream command argument");
 const SMALL: Fail =
@@ -334,17 +338,23 @@ fn add(call: &mut Call<'_, '_, '_>, key: &Key<'_>, _: &Hint<'_>, mut args: Args<
         return Err(Fail::of("ERR The ID specified in XADD must be greater than 0-0"));
     }
     let mut kept = call.cx.room.take_kept::<NewFields>().unwrap_or_default();
-    let done = kept.set(FieldPairs(args)).map_err(Fail::from).and_then(|()| {
+    let (apart_max, mut apart) = (call.cx.guard.store().element_bytes_max(), Vec::new());
+    let done = kept.set_long(FieldPairs(args), apart_max, &mut apart).map_err(Fail::from).and_then(|()| {
         let at_once = call.cx.guard.in_transaction();
         let now = call.cx.now();
-        let adding = Adding { id, now, fields: &kept, present, trim, at_once };
+        let adding = Adding { id, now, fields: &kept, apart: &apart, present, trim, at_once };
         call.add_entry(key, &adding)
     });
+    if !apart.is_empty() {
+        let bytes: usize = apart.iter().map(|value| value.len()).sum();
+        call.spend(APART_COPIES * copying_ns(bytes as u64));
+    }
     call.cx.room.keep(kept);
     done
 }
 
 /// Fields with their values, of which it is known how many there are.
+#[derive(Clone)]
 struct FieldPairs<'a>(Args<'a>);
 
 impl<'a> Iterator for FieldPairs<'a> {

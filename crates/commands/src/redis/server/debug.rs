@@ -300,7 +300,7 @@ fn digest_of_stream(stream: &Stream<'_>) -> u64 {
         let mut hash = Hash::of(&[&id_bytes(entry.id), b""]);
         for (name, value) in entry.fields {
             hash.eat(name.text(&mut [0; DIGITS_MAX]));
-            hash.eat(value.text(&mut [0; DIGITS_MAX]));
+            stream.each_part(entry.id, &value, |part| hash.eat(part));
         }
         digest.add(hash.end());
     }

@@ -3,7 +3,9 @@
 //!
 //! What is pending comes before the consumers that it is pending with: until then its row names no line, and each is named once.
 
-use super::rows::{Data, ENTRIES, FIRST_LINE, GROUPS, GroupRow, Op, Row, RowKey, StreamId, StreamRow, seek};
+use super::rows::{
+    Data, ENTRIES, FIRST_LINE, GROUPS, GroupRow, Op, Row, RowKey, StreamId, StreamRow, parts_of, seek,
+};
 use super::{MERGED_BYTES, NewFields};
 use crate::Key;
 use crate::collection::build::Full;
@@ -94,7 +96,8 @@ impl GroupLoad {
 }
 
 impl Guard<'_> {
-    /// Puts entries to the end, in the order of their IDs.
+    /// Puts entries to the end, in the order of their IDs, each with those of its values that lie apart, as
+    /// [`NewFields::set_long`] has them.
     ///
     /// # Errors
     /// [`Declined::Twice`]: an ID is not behind the one before. [`Declined::TooLarge`], [`Declined::NoMemory`]. It is good for
@@ -103,17 +106,21 @@ impl Guard<'_> {
         &mut self,
         stream: &mut StreamLoad,
         key: &Key<'_>,
-        entries: impl Iterator<Item = (StreamId, &'p NewFields)>,
+        entries: impl Iterator<Item = (StreamId, &'p NewFields, &'p [Box<[u8]>])>,
     ) -> Result<(), Declined> {
         let mut ops = Vec::with_capacity(entries.size_hint().0 + 1);
-        for (id, fields) in entries {
+        let mut parts = Vec::new();
+        for (id, fields, apart) in entries {
             if id <= stream.own.last {
                 return Err(Declined::Twice);
             }
             (stream.own.last, stream.len) = (id, stream.len + 1);
             ops.push(Op { key: RowKey::of_id(ENTRIES, id), data: Some(fields.data()) });
+            let values = apart.iter().map(|value| &value[..]);
+            parts.extend(parts_of(values).map(|(number, part)| (id, number, part)));
         }
         ops.push(stream.own.op());
+        ops.extend(parts.iter().map(|(id, number, part)| Op::of_part(*id, number, part)));
         self.merge_load(stream, key, &ops)
     }
 

@@ -1,15 +1,15 @@
 //! Rows of a stream, and how they lie in a leaf. `docs/internals/streams.md` has the picture.
 //!
 //! ```text
-//! tag      7 6 spare │ 5 … 3 kind │ 2 another line │ 1 0 how the ID is said        1 × n, where others have codes
+//! tag      7 spare │ 6 … 3 kind │ 2 another line │ 1 0 how the ID is said          1 × n, where others have codes
 //! payload  line + varint? │ ID? │ what the row says
 //! ```
 //!
 //! A row is said by what it differs from the one before it in, so a leaf is read from its front. Of the same rows there is
 //! one form.
 
-use super::super::build::{Builder, Full};
-use super::super::element::{Element, Packed, extent};
+use super::super::build::{Builder, Full, LEAF_BYTES_MAX};
+use super::super::element::{APART, Element, LongText, Packed, extent};
 use super::super::leaf::Leaf;
 use std::cmp::Ordering;
 
@@ -45,13 +45,24 @@ impl StreamId {
     }
 }
 
-/// The line of entries, that of the row of the stream itself, that of groups, that of groups that are removed, and the
-/// first that is given out.
+/// The line of entries, that of the row of the stream itself, that of groups, that of groups that are removed, that of parts
+/// of values that lie apart, and the first that is given out.
 pub(in crate::collection) const ENTRIES: u32 = 0;
 pub(in crate::collection) const STREAM: u32 = 1;
 pub(in crate::collection) const GROUPS: u32 = 2;
 pub(in crate::collection) const REMOVED: u32 = 3;
-pub(in crate::collection) const FIRST_LINE: u32 = 4;
+pub(in crate::collection) const PARTS: u32 = 4;
+pub(in crate::collection) const FIRST_LINE: u32 = 5;
+/// Bytes of a part, but for the last one of a value: with its place it is what a leaf has. Tests have small ones, and many.
+pub(in crate::collection) const PART_BYTES: usize =
+    if cfg!(any(test, feature = "schedule")) { 700 } else { LEAF_BYTES_MAX - ROW_BYTES };
+/// What a row takes beside its strings in a leaf of its own, at most: heads, and an ID that is said at length. With an entry
+/// there may be the row of the stream.
+const ROW_BYTES: usize = 160;
+/// Where an entry is too long, values of more bytes lie apart.
+const VALUE_BYTES_MAX: usize = 1 << 10;
+/// Bytes of the number of a part, which stands where names of other rows do.
+const NUMBER_BYTES: usize = 4;
 /// Lines from here on have one key.
 const LINE_KEYED_MAX: u32 = 0x7fff;
 const LOW_BITS: u32 = 48;
@@ -62,7 +73,7 @@ pub(in crate::collection) struct RowKey<'a> {
     pub line: u32,
     /// 0-0 in lines of names.
     pub id: StreamId,
-    /// Empty in lines of IDs.
+    /// Empty in lines of IDs. Of a part its number among those of its entry.
     pub name: &'a [u8],
 }
 
@@ -77,6 +88,11 @@ impl<'a> RowKey<'a> {
         RowKey { line, id: StreamId::MIN, name }
     }
 
+    /// Of a part of a value of the entry with this ID.
+    pub const fn of_part(id: StreamId, number: &'a [u8; NUMBER_BYTES]) -> RowKey<'a> {
+        RowKey { line: PARTS, id, name: number }
+    }
+
     /// The key of inner nodes for it: of two rows the later one's is no less.
     pub fn word(&self) -> u64 {
         const LOW_MAX: u64 = (1 << LOW_BITS) - 1;
@@ -86,7 +102,7 @@ impl<'a> RowKey<'a> {
         if self.line >= LINE_KEYED_MAX {
             return u64::MAX;
         }
-        let low = if self.name.is_empty() {
+        let low = if self.name.is_empty() || self.line == PARTS {
             self.id.ms.min(LOW_MAX)
         } else {
             let mut bytes = [0; 8];
@@ -118,14 +134,26 @@ pub(in crate::collection) struct GroupRow {
     pub read: Option<u64>,
 }
 
+/// Parts of values of an entry that lie apart, with their numbers.
+pub(in crate::collection) fn parts_of<'p>(
+    values: impl Iterator<Item = &'p [u8]>,
+) -> impl Iterator<Item = ([u8; NUMBER_BYTES], &'p [u8])> {
+    let parts = values.flat_map(|value| value.chunks(PART_BYTES));
+    (0_u32..).map(u32::to_be_bytes).zip(parts)
+}
+
 /// A row, but for where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::collection) enum Data<'a> {
-    /// Names of the fields, their number in front, and their values, as they lie in leaves.
+    /// Names of the fields, their number in front, and their values, as they lie in leaves; and bytes of those values that lie
+    /// apart, which are named there.
     Entry {
         names: &'a [u8],
         values: &'a [u8],
+        apart: usize,
     },
+    /// Bytes of a value that lies apart.
+    Part(&'a [u8]),
     Stream(StreamRow),
     Group(GroupRow),
     /// The line of a consumer, by its name.
@@ -160,6 +188,10 @@ const KIND_PENDING: u8 = 4;
 const KIND_OWN: u8 = 5;
 const KIND_NAME: u8 = 6;
 const KIND_STREAM: u8 = 7;
+/// Added to the kind of an entry of which a value lies apart.
+const KIND_APART: u8 = 8;
+const KIND_APART_MAX: u8 = KIND_APART + 3;
+const KIND_PART: u8 = 12;
 
 /// Writes a number: seven bits a byte, the least first.
 pub(in crate::collection) fn put_varint(to: &mut Vec<u8>, mut n: u64) {
@@ -215,6 +247,18 @@ fn text<'a>(bytes: &'a [u8], at: &mut usize) -> Element<'a> {
 fn pass_text(bytes: &[u8], at: &mut usize) {
     let code = bytes[*at];
     *at += 1 + extent(code, &bytes[*at + 1..]).1;
+}
+
+/// Bytes of those of some strings that lie apart.
+#[cold]
+fn apart_bytes(strings: &[u8]) -> usize {
+    let (mut at, mut bytes) = (0, 0);
+    while at < strings.len() {
+        if let Element::Apart(apart) = text(strings, &mut at) {
+            bytes += apart.len();
+        }
+    }
+    bytes
 }
 
 fn put_id(to: &mut Vec<u8>, id: StreamId) {
@@ -328,7 +372,7 @@ impl<'a> Rows<'a> {
             _ => {}
         }
         let StreamId { ms, seq } = before.id;
-        before.id = match tag & ID_FORM {
+        let id = match tag & ID_FORM {
             0 => StreamId { ms, seq: seq.wrapping_add(1) },
             1 => {
                 self.at += 1;
@@ -344,7 +388,10 @@ impl<'a> Rows<'a> {
                 StreamId { ms, seq: varint(payload, &mut self.at) }
             }
         };
-        RowKey::of_id(before.line, before.id)
+        before.id = id;
+        // What is said of a part begins with its number.
+        let name = if tag >> KIND_SHIFT == KIND_PART { self.at..self.at + NUMBER_BYTES } else { 0..0 };
+        RowKey { line: before.line, id, name: &payload[name] }
     }
 }
 
@@ -362,7 +409,8 @@ impl<'a> Iterator for Rows<'a> {
         let key = self.key();
         let (payload, at) = (self.payload, &mut self.at);
         let data = match tag >> KIND_SHIFT {
-            kind @ 0..=3 => {
+            kind @ (0..=3 | KIND_APART..=KIND_APART_MAX) => {
+                let (kind, has_apart) = (kind & !KIND_APART, kind & KIND_APART != 0);
                 if kind == 0 {
                     let start = *at;
                     let fields = varint(payload, at);
@@ -375,7 +423,13 @@ impl<'a> Iterator for Rows<'a> {
                 let names = self.before.names[0];
                 let start = *at;
                 (0..names.fields).for_each(|_| pass_text(payload, at));
-                Data::Entry { names: names.of(payload), values: &payload[start..*at] }
+                let values = &payload[start..*at];
+                let apart = if has_apart { apart_bytes(values) } else { 0 };
+                Data::Entry { names: names.of(payload), values, apart }
+            }
+            KIND_PART => {
+                *at += NUMBER_BYTES;
+                Data::Part(bytes(payload, at))
             }
             KIND_PENDING => {
                 let line = varint(payload, at) as u32;
@@ -415,21 +469,27 @@ impl<'a> Iterator for Rows<'a> {
 pub struct StreamFields<'a> {
     names: &'a [u8],
     values: &'a [u8],
+    apart: usize,
     name_at: usize,
     value_at: usize,
     left: usize,
 }
 
 impl<'a> StreamFields<'a> {
-    pub(in crate::collection) fn of(names: &'a [u8], values: &'a [u8]) -> StreamFields<'a> {
+    pub(in crate::collection) fn of(names: &'a [u8], values: &'a [u8], apart: usize) -> StreamFields<'a> {
         let mut name_at = 0;
         let left = varint(names, &mut name_at) as usize;
-        StreamFields { names, values, name_at, value_at: 0, left }
+        StreamFields { names, values, apart, name_at, value_at: 0, left }
     }
 
-    /// Bytes of all of them as they lie in a leaf.
+    /// Bytes of all of them as they lie in a leaf, and of those values that lie apart.
     pub fn bytes(&self) -> usize {
-        self.names.len() + self.values.len()
+        self.names.len() + self.values.len() + self.apart
+    }
+
+    /// A value of them lies apart: the stream has its parts ([`super::Stream::each_part`]).
+    pub fn has_apart(&self) -> bool {
+        self.apart > 0
     }
 }
 
@@ -451,11 +511,13 @@ impl ExactSizeIterator for StreamFields<'_> {}
 pub struct NewFields {
     names: Vec<u8>,
     values: Vec<u8>,
+    /// Bytes of values that lie apart.
+    apart: usize,
 }
 
 impl NewFields {
     /// What is put is no longer than this, about.
-    const BYTES_MAX: usize = super::super::build::LEAF_BYTES_MAX;
+    const BYTES_MAX: usize = LEAF_BYTES_MAX;
 
     /// Of these fields with their values, in order.
     ///
@@ -477,12 +539,7 @@ impl NewFields {
         &mut self,
         pairs: impl ExactSizeIterator<Item = (&'p [u8], &'p [u8])>,
     ) -> Result<(), super::super::Declined> {
-        self.names.clear();
-        self.values.clear();
-        if 2 * pairs.len() > Self::BYTES_MAX {
-            return Err(super::super::Declined::TooLarge);
-        }
-        put_varint(&mut self.names, pairs.len() as u64);
+        self.start(pairs.len())?;
         for (name, value) in pairs {
             if name.len().max(value.len()) > Self::BYTES_MAX
                 || self.names.len() + self.values.len() > Self::BYTES_MAX
@@ -495,19 +552,79 @@ impl NewFields {
         Ok(())
     }
 
+    /// As [`NewFields::set`]; where they are too long for a leaf, long values are to lie apart, of so many bytes together at
+    /// most, and come to `apart` in their order.
+    ///
+    /// # Errors
+    /// They are too long.
+    pub fn set_long<'p>(
+        &mut self,
+        pairs: impl ExactSizeIterator<Item = (&'p [u8], &'p [u8])> + Clone,
+        apart_max: usize,
+        apart: &mut Vec<&'p [u8]>,
+    ) -> Result<(), super::super::Declined> {
+        apart.clear();
+        let done = self.set(pairs.clone());
+        if done.is_ok() && self.fits() || !pairs.clone().any(|(_, value)| value.len() > VALUE_BYTES_MAX) {
+            return done;
+        }
+        self.set_apart(pairs, apart_max, apart)
+    }
+
+    #[cold]
+    fn set_apart<'p>(
+        &mut self,
+        pairs: impl ExactSizeIterator<Item = (&'p [u8], &'p [u8])>,
+        apart_max: usize,
+        apart: &mut Vec<&'p [u8]>,
+    ) -> Result<(), super::super::Declined> {
+        self.start(pairs.len())?;
+        let mut parts = 0;
+        for (name, value) in pairs {
+            if name.len() > Self::BYTES_MAX || !self.fits() {
+                return Err(super::super::Declined::TooLarge);
+            }
+            put_text(&mut self.names, name);
+            if value.len() <= VALUE_BYTES_MAX {
+                put_text(&mut self.values, value);
+                continue;
+            }
+            self.apart += value.len();
+            if self.apart > apart_max {
+                return Err(super::super::Declined::TooLarge);
+            }
+            self.values.push(APART);
+            self.values.extend_from_slice(&LongText::packed(value.len(), parts));
+            parts += value.len().div_ceil(PART_BYTES) as u64;
+            apart.push(value);
+        }
+        if self.fits() { Ok(()) } else { Err(super::super::Declined::TooLarge) }
+    }
+
+    /// Begins anew, with so many fields.
+    fn start(&mut self, fields: usize) -> Result<(), super::super::Declined> {
+        self.names.clear();
+        self.values.clear();
+        self.apart = 0;
+        if 2 * fields > Self::BYTES_MAX {
+            return Err(super::super::Declined::TooLarge);
+        }
+        put_varint(&mut self.names, fields as u64);
+        Ok(())
+    }
+
     pub(in crate::collection) fn data(&self) -> Data<'_> {
-        Data::Entry { names: &self.names, values: &self.values }
+        Data::Entry { names: &self.names, values: &self.values, apart: self.apart }
     }
 
     /// The fields with their values.
     pub fn fields(&self) -> StreamFields<'_> {
-        StreamFields::of(&self.names, &self.values)
+        StreamFields::of(&self.names, &self.values, self.apart)
     }
 
     /// A leaf of a tree with nothing else has room for them.
     pub fn fits(&self) -> bool {
-        // Beside them: heads, an ID that is said at length, and the row of the stream.
-        self.names.len() + self.values.len() + 160 <= Self::BYTES_MAX
+        self.names.len() + self.values.len() + ROW_BYTES <= Self::BYTES_MAX
     }
 }
 
@@ -517,6 +634,13 @@ pub(in crate::collection) struct Op<'a> {
     pub key: RowKey<'a>,
     /// None: it is taken out.
     pub data: Option<Data<'a>>,
+}
+
+impl<'a> Op<'a> {
+    /// Puts a part of a value of the entry with this ID.
+    pub fn of_part(id: StreamId, number: &'a [u8; NUMBER_BYTES], part: &'a [u8]) -> Op<'a> {
+        Op { key: RowKey::of_part(id, number), data: Some(Data::Part(part)) }
+    }
 }
 
 /// Rows that a leaf is made of: they come one behind the other.
@@ -535,7 +659,7 @@ impl Writer<'_> {
             put_varint(payload, u64::from(row.key.line - before.line));
             (before.line, before.id) = (row.key.line, StreamId::MIN);
         }
-        if matches!(row.data, Data::Entry { .. } | Data::Pending { .. } | Data::Own) {
+        if matches!(row.data, Data::Entry { .. } | Data::Part(_) | Data::Pending { .. } | Data::Own) {
             let (now, was) = (row.key.id, std::mem::replace(&mut before.id, row.key.id));
             let more = now.ms.wrapping_sub(was.ms);
             match more {
@@ -556,7 +680,7 @@ impl Writer<'_> {
             }
         }
         let kind = match row.data {
-            Data::Entry { names, values } => {
+            Data::Entry { names, values, apart } => {
                 let is_known = |known: &Names| known.fields > 0 && known.of(payload) == names;
                 let known = before.names.iter().position(is_known);
                 match known {
@@ -569,7 +693,12 @@ impl Writer<'_> {
                     }
                 }
                 payload.extend_from_slice(values);
-                known.map_or(0, |known| known as u8 + 1)
+                known.map_or(0, |known| known as u8 + 1) | if apart > 0 { KIND_APART } else { 0 }
+            }
+            Data::Part(part) => {
+                payload.extend_from_slice(row.key.name);
+                put_bytes(payload, part);
+                KIND_PART
             }
             Data::Pending { line, time, count } => {
                 put_varint(payload, line.into());
@@ -614,7 +743,8 @@ impl Writer<'_> {
 fn row_bytes(row: &Row<'_>) -> usize {
     64 + row.key.name.len()
         + match row.data {
-            Data::Entry { names, values } => names.len() + values.len(),
+            Data::Entry { names, values, .. } => names.len() + values.len(),
+            Data::Part(part) => part.len(),
             Data::Consumer { name, .. } => name.len(),
             Data::Stream(_) | Data::Group(_) | Data::Line(_) | Data::Pending { .. } | Data::Own => 0,
         }
@@ -810,6 +940,7 @@ pub(in crate::collection) fn check(leaf: &Leaf<'_>) {
         assert!(last.is_none_or(|last| last < row.key && last.word() <= row.key.word()), "rows ascend");
         let right = match row.data {
             Data::Entry { .. } => row.key.line == ENTRIES && row.key.id > StreamId::MIN,
+            Data::Part(part) => row.key.line == PARTS && (1..=PART_BYTES).contains(&part.len()),
             Data::Stream(_) => row.key == RowKey::STREAM,
             Data::Group(_) => [GROUPS, REMOVED].contains(&row.key.line),
             Data::Line(_) => row.key.line >= FIRST_LINE,

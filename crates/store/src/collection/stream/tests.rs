@@ -30,13 +30,30 @@ fn id(ms: u64, seq: u64) -> StreamId {
     StreamId { ms, seq }
 }
 
-fn texts(fields: StreamFields<'_>) -> Texts {
-    let text = |element: crate::Element<'_>| element.text(&mut [0; crate::DIGITS_MAX]).to_vec();
-    fields.map(|(name, value)| (text(name), text(value))).collect()
+fn texts(stream: &Stream<'_>, entry: StreamEntry<'_>) -> Texts {
+    let id = entry.id;
+    let text = |element: crate::Element<'_>| {
+        let mut all = Vec::new();
+        stream.each_part(id, &element, |part| all.extend_from_slice(part));
+        assert_eq!(all.len(), element.len());
+        all
+    };
+    entry.fields.map(|(name, value)| (text(name), text(value))).collect()
 }
 
 fn fields(pairs: &Texts) -> NewFields {
     NewFields::of(pairs.iter().map(|(name, value)| (&name[..], &value[..]))).unwrap()
+}
+
+/// What values that lie apart have together, at most.
+const APART_MAX: usize = 200_000;
+
+/// The same however long they are, and values that are to lie apart.
+fn long_fields(pairs: &Texts) -> Result<(NewFields, Vec<&[u8]>), crate::Declined> {
+    let (mut new, mut apart) = (NewFields::default(), Vec::new());
+    let pairs = pairs.iter().map(|(name, value)| (&name[..], &value[..]));
+    new.set_long(pairs, APART_MAX, &mut apart)?;
+    Ok((new, apart))
 }
 
 fn with<R>(guard: &mut Guard<'_>, key: &Key<'_>, ask: impl FnOnce(Option<Stream<'_>>) -> R) -> R {
@@ -57,11 +74,11 @@ fn compare(guard: &mut Guard<'_>, key: &Key<'_>, model: &Model) {
         assert_eq!(stream.last_id(), model.last);
         assert_eq!((stream.deleted_max(), stream.added()), (model.deleted_max, model.added));
         let all: Vec<_> =
-            stream.entries(0..stream.len()).map(|entry| (entry.id, texts(entry.fields))).collect();
+            stream.entries(0..stream.len()).map(|entry| (entry.id, texts(&stream, entry))).collect();
         let wanted: Vec<_> = model.entries.iter().map(|(id, texts)| (*id, texts.clone())).collect();
         assert_eq!(all, wanted);
         let mut back: Vec<_> =
-            stream.entries_back(0..stream.len()).map(|entry| (entry.id, texts(entry.fields))).collect();
+            stream.entries_back(0..stream.len()).map(|entry| (entry.id, texts(&stream, entry))).collect();
         back.reverse();
         assert_eq!(back, wanted);
         let third = all.len() / 3..all.len().div_ceil(2);
@@ -115,6 +132,7 @@ fn compare(guard: &mut Guard<'_>, key: &Key<'_>, model: &Model) {
 #[derive(Clone, Debug)]
 enum Step {
     Add { count: u64, ms: u64, names: u8, bytes: usize },
+    AddLong { bytes: usize },
     Delete { from: usize, count: usize, step: usize },
     Trim { to: u64, about: bool },
     TrimId { part: usize },
@@ -138,6 +156,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (1..40_u64, 0..400_u64, 0..6_u8, bytes)
             .prop_map(|(count, ms, names, bytes)| Step::Add { count, ms, names, bytes }),
+        2 => (16_000..24_000_usize).prop_map(|bytes| Step::AddLong { bytes }),
         3 => (0..300_usize, 1..40_usize, 1..4_usize)
             .prop_map(|(from, count, step)| Step::Delete { from, count, step }),
         1 => (0..200_u64, any::<bool>()).prop_map(|(to, about)| Step::Trim { to, about }),
@@ -202,8 +221,15 @@ fn do_step(
                     _ => NewId::Is(id(model.last.ms + ms % 7, model.last.seq + 1 + ms)),
                 };
                 let trim = (ms == 17).then_some(Trim { to: TrimTo::Len(20), about: false, limit: None });
-                let adding =
-                    Adding { id: new, now, fields: &fields(&pairs), present: ms == 3, trim, at_once: true };
+                let adding = Adding {
+                    id: new,
+                    now,
+                    fields: &fields(&pairs),
+                    apart: &[],
+                    present: ms == 3,
+                    trim,
+                    at_once: true,
+                };
                 let added = guard.stream_add(key, &adding).unwrap();
                 if ms == 3 && !model.there {
                     assert_eq!(added, None);
@@ -217,6 +243,13 @@ fn do_step(
                 assert_eq!((added.trimmed.count, added.trimmed.left), (beyond as u64, 0));
                 (0..beyond).for_each(|_| drop(model.entries.pop_first()));
             }
+        }
+        Step::AddLong { bytes } => {
+            let more = (b"more".to_vec(), vec![b'm'; bytes % 1_500]);
+            let pairs = vec![(b"long".to_vec(), vec![b'l'; bytes]), more];
+            let added = add(guard, key, &pairs, NewId::In(model.last.ms + 1)).unwrap();
+            (model.there, model.last, model.added) = (true, added, model.added + 1);
+            model.entries.insert(added, pairs);
         }
         Step::Delete { from, count, step } => {
             let some: Vec<_> = ids.iter().skip(from).step_by(step).take(count).copied().collect();
@@ -434,8 +467,16 @@ proptest! {
 }
 
 fn add(guard: &mut Guard<'_>, key: &Key<'_>, pairs: &Texts, new: NewId) -> Result<StreamId, StreamRefusal> {
-    let fields = fields(pairs);
-    let adding = Adding { id: new, now: NOW, fields: &fields, present: false, trim: None, at_once: true };
+    let (fields, apart) = long_fields(pairs)?;
+    let adding = Adding {
+        id: new,
+        now: NOW,
+        fields: &fields,
+        apart: &apart,
+        present: false,
+        trim: None,
+        at_once: true,
+    };
     guard.stream_add(key, &adding).map(|added| added.unwrap().id)
 }
 
@@ -503,7 +544,11 @@ fn entries_of_any_length_come_back_or_are_refused() {
     let mut guard = worker.enter(NOW);
     let key = guard.key(b"key");
     let mut model = Model { there: true, ..Model::default() };
-    for bytes in (0..200).chain([1_000, 1_008, 1_009, 2_000, 2_100, 8_000, 16_000, 16_150]) {
+    let lengths = (0..200)
+        .chain([1_000, 1_008, 1_009, 2_000, 2_100, 8_000, 16_000, 16_150])
+        .chain(16_190..16_220)
+        .chain([16_376, 16_384, 16_799, 16_800, 16_801, 70_000, APART_MAX]);
+    for bytes in lengths {
         let pairs = vec![(b"field".to_vec(), vec![b'v'; bytes]), (vec![b'n'; bytes % 99], b"-17".to_vec())];
         let new =
             add(&mut guard, &key, &pairs, NewId::Now).unwrap_or_else(|refused| panic!("{bytes} {refused:?}"));
@@ -511,11 +556,20 @@ fn entries_of_any_length_come_back_or_are_refused() {
         (model.last, model.added) = (new, model.added + 1);
     }
     compare(&mut guard, &key, &model);
-    let pairs = vec![(b"field".to_vec(), vec![b'v'; 16_370])];
-    assert_eq!(
-        add(&mut guard, &key, &pairs, NewId::Now),
-        Err(StreamRefusal::Declined(crate::Declined::TooLarge))
-    );
+    let value = |bytes: usize| (b"field".to_vec(), vec![b'v'; bytes]);
+    let name = |bytes: usize| (vec![b'n'; bytes], vec![b'v'; 2_000]);
+    for pairs in [
+        vec![value(APART_MAX + 1)],
+        vec![value(APART_MAX - 2_000), name(5), name(6)],
+        // Names and short values lie in one leaf.
+        vec![name(16_370)],
+        vec![name(9_000), name(9_001)],
+        (0..20).map(|_| value(1_000)).collect(),
+        (0..9_000).map(|_| value(0)).collect(),
+    ] {
+        let refused = Err(StreamRefusal::Declined(crate::Declined::TooLarge));
+        assert_eq!(add(&mut guard, &key, &pairs, NewId::Now), refused);
+    }
     compare(&mut guard, &key, &model);
     drop(guard);
     drop(worker);
@@ -545,8 +599,15 @@ fn every_allocation_of_a_change_may_be_refused() {
         let fields = fields(&pairs);
         for left in 0..3 {
             guard.local.refuse_after = Some(left);
-            let adding =
-                Adding { id: NewId::Now, now, fields: &fields, present: false, trim: None, at_once: true };
+            let adding = Adding {
+                id: NewId::Now,
+                now,
+                fields: &fields,
+                apart: &[],
+                present: false,
+                trim: None,
+                at_once: true,
+            };
             let done = guard.stream_add(&key, &adding);
             guard.local.refuse_after = None;
             match done {
@@ -561,6 +622,105 @@ fn every_allocation_of_a_change_may_be_refused() {
             compare(&mut guard, &key, &model);
         }
     }
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn every_allocation_of_a_long_entry_may_be_refused() {
+    let (store, mut worker) = store(8);
+    let mut guard = worker.enter(NOW);
+    let key = guard.key(b"key");
+    let mut model = Model::default();
+    do_step(&store, &mut guard, &key, &mut model, &Step::Add { count: 60, ms: 2, names: 1, bytes: 5 }, NOW);
+    let pairs = vec![(b"long".to_vec(), vec![b'v'; 17_000]), (b"short".to_vec(), b"2".to_vec())];
+    for refuse_after in 0.. {
+        guard.local.refuse_after = Some(refuse_after);
+        let done = add(&mut guard, &key, &pairs, NewId::Now);
+        guard.local.refuse_after = None;
+        if let Ok(added) = done {
+            // Of each of its parts at least one was refused.
+            assert!(refuse_after as usize >= 17_000 / rows::PART_BYTES, "{refuse_after}");
+            (model.last, model.added) = (added, model.added + 1);
+            model.entries.insert(added, pairs);
+            break;
+        }
+        assert_eq!(done, Err(StreamRefusal::Declined(crate::Declined::NoMemory)));
+        compare(&mut guard, &key, &model);
+    }
+    compare(&mut guard, &key, &model);
+    drop(guard);
+    drop(worker);
+    store.check();
+}
+
+#[test]
+fn values_that_lie_apart_go_with_their_entries() {
+    let (store, mut worker) = store(16);
+    let mut guard = worker.enter(NOW);
+    let (key, copy) = (guard.key(b"key"), guard.key(b"copy"));
+    let mut model = Model { there: true, ..Model::default() };
+    for n in 0..30_usize {
+        // Each third is short; others have two values that lie apart, and one between them that does not.
+        let bytes = if n.is_multiple_of(3) { 10 } else { 9_000 + 700 * n };
+        let pairs = vec![
+            (b"one".to_vec(), vec![n as u8; bytes]),
+            (b"two".to_vec(), b"2".to_vec()),
+            (b"three".to_vec(), vec![b'x'; bytes + 1]),
+        ];
+        let added = add(&mut guard, &key, &pairs, NewId::Now).unwrap();
+        (model.last, model.added) = (added, model.added + 1);
+        model.entries.insert(added, pairs);
+    }
+    compare(&mut guard, &key, &model);
+    for step in [
+        Step::Create { group: 0, from_start: true },
+        Step::Read { group: 0, consumer: 1, most: 9 },
+        // Five of them, three of which are long.
+        Step::Delete { from: 3, count: 5, step: 2 },
+        Step::Move,
+    ] {
+        do_step(&store, &mut guard, &key, &mut model, &step, NOW);
+        compare(&mut guard, &key, &model);
+    }
+    guard.collection_copy(&key, &copy, Expect::Any).unwrap().unwrap();
+    let whole = model.clone();
+    // A long one has more parts than go in a moment.
+    let trim = Trim { to: TrimTo::Len(4), about: false, limit: None };
+    let (mut gone, mut moments) = (0, 0);
+    loop {
+        let done = guard.stream_trim(&key, &trim, false).unwrap();
+        (gone, moments) = (gone + done.count, moments + 1);
+        (0..done.count).for_each(|_| drop(model.entries.pop_first()));
+        compare(&mut guard, &key, &model);
+        assert!(done.count > 0);
+        if done.left == 0 {
+            break;
+        }
+    }
+    assert_eq!(gone, 21);
+    assert!(moments > 10, "{moments}");
+    compare(&mut guard, &copy, &whole);
+    let all: Vec<StreamId> = model.entries.keys().copied().collect();
+    assert_eq!(guard.stream_delete(&key, all.iter().chain(&all).copied()), Ok(4));
+    with(&mut guard, &key, |stream| {
+        let stream = stream.expect("a stream stays without entries");
+        stream.check();
+        assert_eq!(stream.len(), 0);
+        assert!(stream.bytes() < 2_000, "{}", stream.bytes());
+    });
+    // All at once, with the entry that they go for.
+    let fields = fields(&vec![(b"f".to_vec(), b"v".to_vec())]);
+    let trim = Some(Trim { to: TrimTo::Len(1), about: false, limit: None });
+    let id = NewId::Now;
+    let adding = Adding { id, now: NOW, fields: &fields, apart: &[], present: true, trim, at_once: true };
+    let added = guard.stream_add(&copy, &adding).unwrap().unwrap();
+    assert_eq!((added.trimmed.count, added.trimmed.left), (25, 0));
+    with(&mut guard, &copy, |stream| {
+        stream.unwrap().check();
+        assert_eq!(stream.unwrap().len(), 1);
+    });
+    drop(guard);
     drop(worker);
     store.check();
 }

@@ -1,10 +1,14 @@
 //! A stream as it is read.
 
 use super::rows::{
-    Data, ENTRIES, GROUPS, REMOVED, Row, RowKey, Rows, STREAM, StreamFields, StreamId, StreamRow, seek,
+    Data, ENTRIES, FIRST_LINE, GROUPS, PART_BYTES, PARTS, REMOVED, Row, RowKey, Rows, STREAM, StreamFields,
+    StreamId, StreamRow, seek,
 };
-use crate::collection::{Body, Collection, Type};
+use crate::collection::{Body, Collection, DIGITS_MAX, Element, Type};
 use std::ops::Range;
+
+/// Parts of values that go in one moment with their entries, about.
+const PARTS_AT_ONCE: usize = if cfg!(any(test, feature = "schedule")) { 20 } else { 512 };
 
 /// A stream of one moment, borrowed from the arena.
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +167,45 @@ impl<'g> Stream<'g> {
     /// The entries at these places, the last first.
     pub fn entries_back(&self, places: Range<usize>) -> StreamEntriesBack<'g> {
         StreamEntriesBack(self.rows_back(places.start.min(self.len)..places.end.min(self.len)))
+    }
+
+    /// Calls `read` with the bytes of a value of the entry with this ID: once, or part by part if it lies apart.
+    pub fn each_part(&self, id: StreamId, value: &Element<'_>, mut read: impl FnMut(&[u8])) {
+        let Element::Apart(apart) = value else { return read(value.text(&mut [0; DIGITS_MAX])) };
+        let first = (apart.label() as u32).to_be_bytes();
+        let start = self.seek(&RowKey::of_part(id, &first)).0;
+        for row in self.rows(start..start + apart.len().div_ceil(PART_BYTES)) {
+            let Data::Part(part) = row.data else { unreachable!("each value has its parts") };
+            read(part);
+        }
+    }
+
+    /// There is more than entries: groups, or parts of values.
+    pub(super) fn may_have_parts(&self) -> bool {
+        self.all.len() > self.len + 1
+    }
+
+    /// The places of the parts of entries from one ID up to another, whose own are not among them; or up to the last.
+    pub(super) fn parts_of(&self, from: StreamId, to: Option<StreamId>) -> Range<usize> {
+        let end = match to {
+            Some(to) => RowKey::of_id(PARTS, to),
+            None => RowKey::of_id(FIRST_LINE, StreamId::MIN),
+        };
+        let start = self.seek(&RowKey::of_id(PARTS, from)).0;
+        start..self.seek(&end).0.max(start)
+    }
+
+    /// How many of the first `count` entries go in one moment: one at least, and no more than have some hundred parts.
+    pub(super) fn gone_at_once(&self, count: u64) -> u64 {
+        if count <= 1 || !self.may_have_parts() {
+            return count;
+        }
+        let beyond = self.seek(&RowKey::of_id(PARTS, StreamId::MIN)).0 + PARTS_AT_ONCE;
+        let row = self.rows(beyond..self.all.len().min(beyond + 1)).next();
+        match row.filter(|row| row.key.line == PARTS) {
+            Some(row) => count.min(self.below(row.key.id) as u64).max(1),
+            None => count,
+        }
     }
 
     pub(super) fn rows(&self, range: Range<usize>) -> RowsAt<'g> {
@@ -363,11 +406,38 @@ impl<'g> Stream<'g> {
             }
             assert_eq!(pending, self.pending_count(&group), "it is pending with a consumer");
         }
+        rows += self.check_parts();
         assert_eq!(rows, self.all.len(), "rows that nobody has");
         assert!(self.seek(&RowKey::of_id(STREAM, StreamId::MIN)).1.is_some());
         if let Some(last) = self.len.checked_sub(1).and_then(|last| self.at(last)) {
             assert!(last.id <= self.own.last, "an entry behind the last ID");
         }
+    }
+}
+
+impl Stream<'_> {
+    /// Each value that lies apart has its parts, and there are no others; how many there are.
+    fn check_parts(&self) -> usize {
+        let mut parts = self.rows(self.line(PARTS, StreamId::MIN));
+        let count = parts.len();
+        for entry in self.entries(0..self.len) {
+            let mut number = 0_u32;
+            for (name, value) in entry.fields {
+                assert!(!matches!(name, Element::Apart(_)), "a name lies in its leaf");
+                let Element::Apart(apart) = value else { continue };
+                assert_eq!(apart.label(), u64::from(number), "its first part is another");
+                let mut left = apart.len();
+                while left > 0 {
+                    let part = parts.next().expect("a value without its parts");
+                    assert_eq!((part.key.id, part.key.name), (entry.id, &number.to_be_bytes()[..]));
+                    let Data::Part(bytes) = part.data else { unreachable!("a line of parts") };
+                    assert_eq!(bytes.len(), left.min(PART_BYTES));
+                    (left, number) = (left - bytes.len(), number + 1);
+                }
+            }
+        }
+        assert!(parts.next().is_none(), "a part of no value");
+        count
     }
 }
 
@@ -381,8 +451,8 @@ const FIRST: StreamId = StreamId { ms: 0, seq: 1 };
 
 fn entry_of(row: Row<'_>) -> Option<StreamEntry<'_>> {
     match row.data {
-        Data::Entry { names, values } => {
-            Some(StreamEntry { id: row.key.id, fields: StreamFields::of(names, values) })
+        Data::Entry { names, values, apart } => {
+            Some(StreamEntry { id: row.key.id, fields: StreamFields::of(names, values, apart) })
         }
         _ => None,
     }

@@ -457,8 +457,9 @@ impl Claiming {
         let stream = peek_as(&mut call.cx.guard, key, Type::Stream)?.and_then(|there| there.stream());
         for id in claimed {
             *count += 1;
-            match stream.as_ref().filter(|_| !terms.silent).and_then(|stream| stream.entry(id)) {
-                Some(entry) => put_entry(kept, entry),
+            let there = stream.as_ref().filter(|_| !terms.silent);
+            match there.and_then(|stream| Some((stream, stream.entry(id)?))) {
+                Some((stream, entry)) => put_entry(kept, stream, entry),
                 None => put_id(kept, id),
             }
         }

@@ -57,6 +57,14 @@ struct ReadNode {
     names: Copied,
 }
 
+/// An entry that was read, with those of its values that lie apart.
+#[derive(Debug)]
+struct ReadEntry {
+    id: StreamId,
+    fields: NewFields,
+    apart: Vec<Box<[u8]>>,
+}
+
 /// A stream on its way out of a payload.
 #[derive(Debug)]
 pub(crate) struct StreamLoading {
@@ -68,7 +76,7 @@ pub(crate) struct StreamLoading {
     load: Option<StreamLoad>,
     group: Option<GroupLoad>,
     consumer: Option<ConsumerLoad>,
-    batch: Vec<(StreamId, NewFields)>,
+    batch: Vec<ReadEntry>,
     pending: Vec<(StreamId, u64, u64)>,
     ids: Vec<StreamId>,
     held: Heap,
@@ -114,14 +122,14 @@ fn next_number(cursor: &mut Cursor, bytes: &[u8]) -> Result<i64, Fail> {
     }
 }
 
-/// The next string of a listpack, which is added to some.
-fn next_text(cursor: &mut Cursor, bytes: &[u8], to: &mut Copied) -> Result<(), Fail> {
+/// The next string of a listpack, which is added to some: they have so many bytes at most.
+fn next_text(cursor: &mut Cursor, bytes: &[u8], to: &mut Copied, most: usize) -> Result<(), Fail> {
     match cursor.next(bytes) {
         Some(Element::Entry(Packed::Text(text))) => to.push(text),
         Some(Element::Entry(Packed::Number(n))) => to.push(n.to_string().as_bytes()),
         Some(Element::End) | None => return Err(BAD_FORMAT),
     }
-    if to.bytes() > BYTES_AT_ONCE { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) }
+    if to.bytes() > most { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) }
 }
 
 fn fields_of(n: i64) -> Result<usize, Fail> {
@@ -140,7 +148,7 @@ impl ReadNode {
         let deleted = u64::try_from(next_number(cursor, bytes)?).map_err(|_| BAD_FORMAT)?;
         let fields = fields_of(next_number(cursor, bytes)?)?;
         for _ in 0..fields {
-            next_text(cursor, bytes, &mut self.names)?;
+            next_text(cursor, bytes, &mut self.names, BYTES_AT_ONCE)?;
         }
         if next_number(cursor, bytes)? != 0 {
             return Err(BAD_FORMAT);
@@ -149,8 +157,8 @@ impl ReadNode {
         Ok(())
     }
 
-    /// Reads an entry: none if it was deleted; and whether that was the last.
-    fn read_entry(&mut self, bytes: &[u8]) -> Result<Option<(StreamId, NewFields)>, Fail> {
+    /// Reads an entry, of which so many bytes may lie apart: none if it was deleted.
+    fn read_entry(&mut self, bytes: &[u8], apart_max: usize) -> Result<Option<ReadEntry>, Fail> {
         let (Some(cursor), Some((count, deleted))) = (&mut self.cursor, &mut self.told) else {
             return Err(BAD_FORMAT);
         };
@@ -167,7 +175,7 @@ impl ReadNode {
         let same = flags & SAME_NAMES != 0;
         let fields = if same { self.names.len() } else { fields_of(next_number(cursor, bytes)?)? };
         for _ in 0..fields * if same { 1 } else { 2 } {
-            next_text(cursor, bytes, &mut texts)?;
+            next_text(cursor, bytes, &mut texts, apart_max + BYTES_AT_ONCE)?;
         }
         let strings = if same { fields + 3 } else { 2 * fields + 4 };
         if next_number(cursor, bytes)? != strings as i64 {
@@ -181,11 +189,12 @@ impl ReadNode {
         let pair = |i: usize| {
             if same { (self.names.at(i), texts.at(i)) } else { (texts.at(2 * i), texts.at(2 * i + 1)) }
         };
-        let new = NewFields::of((0..fields).map(pair))?;
+        let (mut new, mut apart) = (NewFields::default(), Vec::new());
+        new.set_long((0..fields).map(pair), apart_max, &mut apart)?;
         if !new.fits() {
             return Err(Fail::COLLECTION_TOO_LARGE);
         }
-        Ok(Some((id, new)))
+        Ok(Some(ReadEntry { id, fields: new, apart: apart.into_iter().map(Box::from).collect() }))
     }
 }
 
@@ -244,7 +253,12 @@ impl StreamLoading {
     }
 
     fn charge(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(), Fail> {
-        let node = self.node.as_ref().map_or(0, |node| node.node.unpacked_bytes());
+        let most = call.cx.guard.store().element_bytes_max();
+        let node = self.node.as_ref().map_or(0, |node| {
+            // An entry that is longer than what is charged below is copied twice.
+            let long = node.node.len().min(most);
+            node.node.unpacked_bytes() + if long > BYTES_AT_ONCE { 2 * long } else { 0 }
+        });
         let bytes = self.load.as_ref().map_or(0, StreamLoad::heap_bytes) + node;
         self.held.set(call, if bytes <= UNCHARGED_BYTES_MAX { 0 } else { bytes + 2 * BYTES_AT_ONCE })
     }
@@ -371,6 +385,7 @@ impl StreamLoading {
             return head;
         }
         self.batch.clear();
+        let apart_max = call.cx.guard.store().element_bytes_max();
         let (mut bytes, mut ended) = (0, false);
         let node = std::mem::replace(&mut read.node, Node::Here { at: 0, end: 0 });
         let all = node.bytes(body);
@@ -380,9 +395,9 @@ impl StreamLoading {
                 break;
             }
             *ns += ENTRY_NS / 4;
-            if let Some((id, fields)) = read.read_entry(all)? {
-                bytes += fields.fields().bytes();
-                self.batch.push((id, fields));
+            if let Some(entry) = read.read_entry(all, apart_max)? {
+                bytes += entry.fields.fields().bytes();
+                self.batch.push(entry);
             }
         }
         if ended {
@@ -393,8 +408,9 @@ impl StreamLoading {
         }
         read.node = node;
         *ns += self.batch.len() as u64 * ENTRY_NS + copying_ns(bytes as u64);
-        let entries = self.batch.iter().map(|(id, fields)| (*id, fields));
+        let entries = self.batch.iter().map(|entry| (entry.id, &entry.fields, &entry.apart[..]));
         call.cx.guard.stream_load_entries(load, key, entries).map_err(broken)?;
+        self.batch.clear();
         if ended {
             self.node = None;
         }

@@ -30,6 +30,8 @@ const TYPE: u8 = 19;
 /// Entries of a node, at most, and bytes of it, about: as in Redis.
 const NODE_ENTRIES: usize = 100;
 const NODE_BYTES: usize = 4096;
+/// What a node is made in is kept for the next one up to so many bytes.
+const NODE_BYTES_KEPT: usize = 64 << 10;
 /// Bytes that are copied at a time, about.
 const PIECE_BYTES: usize = 64 << 10;
 /// Bytes that the checksum is made of at a time.
@@ -99,25 +101,29 @@ impl Listpack {
         });
     }
 
-    fn text(&mut self, text: &[u8]) {
+    /// A string of so many bytes, which `write` adds.
+    fn text(&mut self, len: usize, write: impl FnOnce(&mut Vec<u8>)) {
         self.add(|bytes| {
-            match text.len() {
-                len @ 0..64 => bytes.push(0x80 | len as u8),
-                len @ 64..4096 => bytes.extend_from_slice(&(len as u16 | 0xe000).to_be_bytes()),
-                len => {
+            match len {
+                0..64 => bytes.push(0x80 | len as u8),
+                64..4096 => bytes.extend_from_slice(&(len as u16 | 0xe000).to_be_bytes()),
+                _ => {
                     bytes.push(0xf0);
                     bytes.extend_from_slice(&(len as u32).to_le_bytes());
                 }
             }
-            bytes.extend_from_slice(text);
+            write(bytes);
         });
     }
 
-    fn element(&mut self, element: &Element<'_>) {
+    /// A name or a value of the entry with this ID.
+    fn element(&mut self, stream: &Stream<'_>, id: StreamId, element: &Element<'_>) {
         match element {
             Element::Number(n) => self.number(*n),
-            Element::Text(text) => self.text(text),
-            Element::Apart(_) => unreachable!("only elements of lists lie apart"),
+            Element::Text(text) => self.text(text.len(), |bytes| bytes.extend_from_slice(text)),
+            Element::Apart(apart) => self.text(apart.len(), |bytes| {
+                stream.each_part(id, element, |part| bytes.extend_from_slice(part));
+            }),
         }
     }
 
@@ -228,7 +234,12 @@ impl Dumping {
                 put_string(kept, &node.bytes);
                 *nodes += 1;
                 *next = Remaining::Entries(at + count);
-                Ok(LOOK_NS + count as u64 * 3 * ELEMENT_NS + copying_ns(2 * node.bytes.len() as u64))
+                let ns = LOOK_NS + count as u64 * 3 * ELEMENT_NS + copying_ns(2 * node.bytes.len() as u64);
+                if node.bytes.capacity() > NODE_BYTES_KEPT {
+                    // Of a value that lay apart: the next one may be short.
+                    node.bytes = Vec::new();
+                }
+                Ok(ns)
             }
             Remaining::Own => {
                 room(kept, 128)?;
@@ -382,7 +393,7 @@ fn fill(node: &mut Listpack, stream: &Stream<'_>, at: usize, first: &StreamEntry
     node.number(count as i64);
     node.number(0);
     node.number(first.fields.len() as i64);
-    first.fields.clone().for_each(|(name, _)| node.element(&name));
+    first.fields.clone().for_each(|(name, _)| node.element(stream, first.id, &name));
     node.number(0);
     for entry in stream.entries(at..at + count) {
         let fields = entry.fields.len() as i64;
@@ -395,9 +406,9 @@ fn fill(node: &mut Listpack, stream: &Stream<'_>, at: usize, first: &StreamEntry
         }
         for (name, value) in entry.fields {
             if !same {
-                node.element(&name);
+                node.element(stream, entry.id, &name);
             }
-            node.element(&value);
+            node.element(stream, entry.id, &value);
         }
         node.number(if same { fields + 3 } else { 2 * fields + 4 });
     }

@@ -242,7 +242,7 @@ fn read(call: &mut Call<'_, '_, '_>, asked: &Asked<'_>) -> Done {
             let places = places_behind(&stream, *id, most);
             if !places.is_empty() {
                 put_stream(call.out, resp3, name, places.len());
-                stream.entries(places).for_each(|entry| put_entry(call.out, entry));
+                stream.entries(places).for_each(|entry| put_entry(call.out, &stream, entry));
             }
         }
         Ok(None)
@@ -514,12 +514,15 @@ impl Delivering {
         let Some((first, last)) = done.range else { return Ok(Came::Nothing) };
         let Some(stream) = stream_of(&mut call.cx.guard, key)? else { return Ok(Came::Nothing) };
         match from {
-            None => stream.entries(stream.places(first, last)).for_each(|entry| put_entry(some, entry)),
+            None => {
+                let entries = stream.entries(stream.places(first, last));
+                entries.for_each(|entry| put_entry(some, &stream, entry));
+            }
             Some(from) => {
                 let there = stream.group(group).and_then(|there| stream.consumer(&there, consumer));
                 for id in there.iter().flat_map(|there| stream.pending_with(there, from)).take(done.count) {
                     match stream.entry(id) {
-                        Some(entry) => put_entry(some, entry),
+                        Some(entry) => put_entry(some, &stream, entry),
                         None => {
                             put_array(some, 2);
                             put_id(some, id);
@@ -744,7 +747,8 @@ fn put_shares(
         let key = guard.key_in(db, name);
         put_stream(out, resp3, name, *count);
         let stream = stream_of(guard, &key)?.ok_or(Fail::HELD)?;
-        stream.entries(places_behind(&stream, *after, *count)).for_each(|entry| put_entry(out, entry));
+        let entries = stream.entries(places_behind(&stream, *after, *count));
+        entries.for_each(|entry| put_entry(out, &stream, entry));
     }
     Ok(true)
 }

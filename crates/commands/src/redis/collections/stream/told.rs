@@ -8,7 +8,9 @@
 //! What is copied is charged before it is made. What was begun anew too often is copied in one step.
 
 use larder_protocol::resp::HEAD_BYTES_MAX;
-use larder_store::{Consumer, Group, Key, PendingEntry, Stream, StreamEntry, StreamFields, StreamId, Type};
+use larder_store::{
+    Consumer, Element, Group, Key, PendingEntry, Stream, StreamEntry, StreamFields, StreamId, Type,
+};
 
 use super::{no_group, put_id};
 use crate::core::output::{Mark, Output};
@@ -17,7 +19,7 @@ use crate::redis::call::Call;
 use crate::redis::collections::listing::send_whole;
 use crate::redis::collections::{ELEMENT_FRAME, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, peek_as, put_element};
 use crate::redis::fail::{Done, Fail};
-use crate::redis::reply::{put_array, put_bulk, put_integer, put_map, put_null, put_null_array};
+use crate::redis::reply::{put_array, put_bulk, put_head, put_integer, put_map, put_null, put_null_array};
 use crate::redis::steps::job::{Job, STEP_NS_MIN, Step};
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
@@ -127,15 +129,26 @@ pub(super) fn entry_bytes_max(entry: &StreamEntry<'_>) -> usize {
     fields_bytes_max(&entry.fields) + ID_BYTES + HEAD_BYTES_MAX
 }
 
-/// An entry.
-pub(super) fn put_entry(out: &mut Output, entry: StreamEntry<'_>) {
+/// An entry of a stream.
+pub(super) fn put_entry(out: &mut Output, stream: &Stream<'_>, entry: StreamEntry<'_>) {
     put_array(out, 2);
     put_id(out, entry.id);
     put_array(out, 2 * entry.fields.len());
     for (name, value) in entry.fields {
         put_element(out, &name);
-        put_element(out, &value);
+        match value {
+            Element::Apart(_) => put_apart(out, stream, entry.id, &value),
+            Element::Text(_) | Element::Number(_) => put_element(out, &value),
+        }
     }
+}
+
+/// A value that lies apart.
+#[cold]
+fn put_apart(out: &mut Output, stream: &Stream<'_>, id: StreamId, value: &Element<'_>) {
+    put_head(out, b'$', value.len() as u64);
+    stream.each_part(id, value, |part| out.put(part));
+    out.put(b"\r\n");
 }
 
 /// What it takes to reply an entry of so many bytes.
@@ -220,7 +233,7 @@ impl Tale {
                 {
                     put_bulk(out, name);
                     match stream.at(place) {
-                        Some(entry) => put_entry(out, entry),
+                        Some(entry) => put_entry(out, stream, entry),
                         None => put_null(out, resp3),
                     }
                 }
@@ -298,7 +311,7 @@ impl Tale {
                     if !sink.goes_on(bytes) {
                         return Some(Task::Entries(at, end));
                     }
-                    put_entry(sink.out, entry);
+                    put_entry(sink.out, stream, entry);
                     sink.spend(entry_ns(bytes));
                     at += 1;
                 }
@@ -310,7 +323,7 @@ impl Tale {
                     if !sink.goes_on(bytes) {
                         return Some(Task::Back(start, end));
                     }
-                    put_entry(sink.out, entry);
+                    put_entry(sink.out, stream, entry);
                     sink.spend(entry_ns(bytes));
                     end -= 1;
                 }
@@ -632,10 +645,11 @@ impl Call<'_, '_, '_> {
             let few = few_bytes(&stream, places.clone());
             if let Some(bytes) = few.filter(|bytes| *bytes <= self.out.free_bytes()) {
                 put_array(self.out, places.len());
+                let put = |entry: StreamEntry<'_>| put_entry(self.out, &stream, entry);
                 if back {
-                    stream.entries_back(places.clone()).for_each(|entry| put_entry(self.out, entry));
+                    stream.entries_back(places.clone()).for_each(put);
                 } else {
-                    stream.entries(places.clone()).for_each(|entry| put_entry(self.out, entry));
+                    stream.entries(places.clone()).for_each(put);
                 }
                 self.spend_on(places.len(), entry_ns(bytes / places.len().max(1)));
                 return Ok(());
