@@ -24,6 +24,9 @@ const WAITS: &str = "50";
 const TOGETHER: &str = "3";
 /// Bytes of a second field, now and then.
 const LONG_BYTES: usize = 3000;
+/// One in so many has one that makes the entry about as long as a leaf takes, or lies apart.
+const APART_ONE_IN: usize = 400;
+const APART_BYTES: [usize; 2] = [16_000, 60_000];
 /// Longest pause between two entries, in microseconds.
 const PAUSE_US: usize = 3000;
 
@@ -107,14 +110,31 @@ pub fn id(reply: &Reply) -> Option<Id> {
     Some((ms.parse().ok()?, seq.parse().ok()?))
 }
 
-/// Entries and their numbers, as XRANGE tells them.
+/// So many bytes of a second field of an entry with a number: its name says how many.
+fn filling(number: u64, bytes: usize) -> String {
+    let text = number.to_string();
+    let mut all = text.repeat(bytes / text.len() + 1);
+    all.truncate(bytes);
+    all
+}
+
+/// Entries and their numbers, as XRANGE tells them; none if one is not as it was added.
 pub fn entries(reply: &Reply) -> Option<BTreeMap<Id, u64>> {
     let Reply::Array(Some(entries)) = reply else { return None };
     let entry = |entry: &Reply| {
         let Reply::Array(Some(entry)) = entry else { return None };
         let [of, Reply::Array(Some(fields))] = entry.as_slice() else { return None };
         let Some(Reply::Bulk(Some(number))) = fields.get(1) else { return None };
-        Some((id(of)?, std::str::from_utf8(number).ok()?.parse::<u64>().ok()?))
+        let number = std::str::from_utf8(number).ok()?.parse::<u64>().ok()?;
+        let is_whole = match &fields[2..] {
+            [] => true,
+            [Reply::Bulk(Some(bytes)), Reply::Bulk(Some(more))] => {
+                let bytes = std::str::from_utf8(bytes).ok()?.parse::<usize>().ok()?;
+                bytes == more.len() && filling(number, bytes).as_bytes() == &more[..]
+            }
+            _ => false,
+        };
+        Some((id(of)?, number)).filter(|_| is_whole)
     };
     entries.iter().map(entry).collect()
 }
@@ -131,10 +151,15 @@ pub fn add(world: &World, seed: u64, number: usize) {
             }
             let stream = random.below(STREAMS);
             let (name, text) = (names(world)[stream].clone(), next.to_string());
-            let more = "x".repeat(if random.chance(5) { random.below(LONG_BYTES) } else { 0 });
+            let bytes = match random.below(APART_ONE_IN) {
+                0 => APART_BYTES[0] + random.below(APART_BYTES[1] - APART_BYTES[0]),
+                _ if random.chance(5) => random.below(LONG_BYTES),
+                _ => 0,
+            };
+            let (more, bytes) = (filling(next, bytes), bytes.to_string());
             let mut words = vec!["XADD", &name, "*", "n", &text];
             if !more.is_empty() {
-                words.extend(["more", &more]);
+                words.extend([&bytes, &more].map(String::as_str));
             }
             let answer = ask(world, &mut wire, &words, &mut random);
             let mut work = world.work.lock().expect("not poisoned");
@@ -310,5 +335,15 @@ mod tests {
         assert_eq!(of_streams(&Reply::Array(None), &names), Some(Vec::new()));
         assert_eq!(of_streams(&Reply::Error("ERR".into()), &names), None);
         assert_eq!(entries(&Reply::Array(Some(vec![entry("5", "7")]))), None);
+        let with = |more: [&str; 2]| {
+            let fields = ["n", "71"].into_iter().chain(more).map(bulk).collect();
+            let entry = Reply::Array(Some(vec![bulk("5-1"), Reply::Array(Some(fields))]));
+            entries(&Reply::Array(Some(vec![entry])))
+        };
+        assert_eq!(with(["5", "71717"]), Some([((5, 1), 71)].into()));
+        assert_eq!(filling(71, 5), "71717");
+        for more in [["5", "7171"], ["5", "71718"], ["4", "71717"], ["x", "71717"]] {
+            assert_eq!(with(more), None, "{more:?}");
+        }
     }
 }
