@@ -77,6 +77,18 @@ const checks = {
     assert(kept.every((job, at) => job.data.text === texts[at]));
   },
 
+  async longResults() {
+    const [long, told] = [queue("long-results"), events("long-results")];
+    await told.waitUntilReady();
+    worker("long-results", async ({ data }) => "y".repeat(data.length));
+    const texts = [16000, 16400, 100000, 1000000].map((length) => "y".repeat(length));
+    const jobs = await long.addBulk(texts.map(({ length }) => ({ name: "long", data: { length } })));
+    const results = await Promise.all(jobs.map((job) => job.waitUntilFinished(told, 60000)));
+    assert(results.every((result, at) => result === texts[at]));
+    const kept = await Promise.all(jobs.map((job) => long.getJob(job.id)));
+    assert(kept.every((job, at) => job.returnvalue === texts[at]));
+  },
+
   async eventsOfAJobInTheirOrder() {
     const [one, told] = [queue("events"), events("events")];
     await told.waitUntilReady();

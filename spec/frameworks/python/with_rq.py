@@ -26,6 +26,10 @@ def length(text):
     return len(text)
 
 
+def same(text):
+    return text
+
+
 def fails_twice():
     if store.incr("tries") < 3:
         raise ValueError("not yet")
@@ -147,6 +151,11 @@ def main():
         jobs = [low.enqueue(length, text) for text in long_texts()]
         equals([value(job) for job in jobs], [len(text) for text in long_texts()])
         equals([list(Job.fetch(job.id, connection).args) for job in jobs], [[text] for text in long_texts()])
+
+    @check
+    def long_results():
+        jobs = [low.enqueue(same, text) for text in long_texts()]
+        assert [value(job) for job in jobs] == long_texts()
 
     @check
     def commands_to_workers():

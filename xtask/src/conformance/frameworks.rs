@@ -71,7 +71,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         language: Language::Python,
         package: "rq",
         own_tests: &[],
-        tries: "queues, results, retries, jobs of a megabyte, jobs for later and with dependencies, locks, unique jobs, limits, commands to workers",
+        tries: "queues, results, retries, jobs and results of a megabyte, jobs for later and with dependencies, locks, unique jobs, limits, commands to workers",
         took_s: Some((5.1, 5.8)),
     },
     Framework {
@@ -80,7 +80,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         language: Language::Node,
         package: "bullmq",
         own_tests: &[],
-        tries: "queues, events, priorities, jobs of a megabyte, retries, delays, schedulers, flows, limits, jobs of a killed worker",
+        tries: "queues, events, priorities, jobs and results of a megabyte, retries, delays, schedulers, flows, limits, jobs of a killed worker",
         took_s: Some((7.0, 7.3)),
     },
     Framework {
