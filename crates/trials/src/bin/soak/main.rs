@@ -16,6 +16,7 @@
 //! | [`client`], [`choice`], [`several`] | clients: pipelines; what they ask; many keys at once, transactions, messages, shared counters |
 //! | [`keeper`], [`queue`] | clients that own collections; lists that are pushed to, and waited for |
 //! | [`group`] | streams that the consumers of a group work off |
+//! | [`lapse`] | hashes with fields that expire |
 //! | [`admin`], [`filler`] | verbs at random; full memory |
 //! | [`scraper`] | the HTTP listener's places |
 //! | [`attackers`] | requests that ask for much, with `--attackers` |
@@ -36,6 +37,7 @@ mod director;
 mod filler;
 mod group;
 mod keeper;
+mod lapse;
 mod ledger;
 mod op;
 mod phase;
@@ -170,6 +172,7 @@ fn soak() -> Result<bool, String> {
         for number in 0..group::CONSUMERS {
             others.push(scope.spawn(move || group::consume(world, seed, number)));
         }
+        others.push(scope.spawn(move || lapse::run(world, seed)));
         others.push(scope.spawn(move || admin::Admin::new(world, seed, false).run()));
         others.push(scope.spawn(move || filler::run(world, seed)));
         others.push(scope.spawn(move || scraper::run(world, seed, http)));
