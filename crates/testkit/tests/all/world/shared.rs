@@ -6,14 +6,17 @@
 //! board    sorted set   members to whose scores many add           the same, and its order is that of the scores
 //! queues   two lists    numbers are pushed, moved and popped       each number is popped once or is left
 //! sides    two sets     members are moved from one to the other    each is in one of them, at every moment
+//! log      stream       entries are added, delivered to a group,   each is delivered once, and pending or acknowledged
+//!                       acknowledged and deleted
 //! ```
 //!
-//! The hash and the sorted set are trees, the sets become trees and leaves by turns, and the texts of some numbers lie apart.
+//! The hash and the sorted set are trees, the sets and the stream become trees and leaves by turns, and the texts of some numbers
+//! lie apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use larder_store::{Collection, Element, Guard, ScoreRule, Store, Type};
+use larder_store::{Collection, Element, Guard, ScoreRule, Start, Store, StreamId, Type};
 use larder_testkit::proof;
 use larder_testkit::redis::frame::Frame;
 
@@ -30,6 +33,9 @@ const COUNTS: &str = "counts";
 const BOARD: &str = "board";
 const QUEUES: [&str; 2] = ["queue-0", "queue-1"];
 const SIDES: [&str; 2] = ["left", "right"];
+const LOG: &str = "log";
+const GROUP: &str = "group";
+const CONSUMERS: [&str; 2] = ["one", "two"];
 
 /// Fields of the hash, members of the sorted set, and members of both sets together.
 const ELEMENTS: usize = 200;
@@ -62,6 +68,13 @@ pub enum Ask {
     Sides,
     /// How many members are on both sides.
     Both,
+    /// XADD of this number.
+    Log(u64),
+    /// XREADGROUP.
+    Deliver,
+    /// XACK of these entries, and XDEL of them behind it.
+    Acknowledge(Vec<StreamId>),
+    Erase(Vec<StreamId>),
 }
 
 /// What has come of it.
@@ -77,8 +90,28 @@ pub struct Shared {
     popped: BTreeSet<u64>,
     /// So many numbers may have been popped for connections that ended before the answer.
     untold: usize,
+    log: Log,
     /// Answers that were judged.
     pub answers: u64,
+}
+
+/// What has come of the stream's entries.
+#[derive(Debug, Default)]
+struct Log {
+    /// The next number that is added.
+    next: u64,
+    /// Their numbers, by who has added them.
+    added: BTreeMap<StreamId, u64>,
+    /// Added on connections that ended before the answer.
+    perhaps: BTreeSet<u64>,
+    /// The same by who they were delivered to.
+    told: BTreeMap<StreamId, u64>,
+    /// Those that nobody has acknowledged yet.
+    open: Vec<StreamId>,
+    acknowledged: BTreeSet<StreamId>,
+    erased: BTreeSet<StreamId>,
+    /// Acknowledged or deleted on connections that ended before the answer.
+    perhaps_gone: BTreeSet<StreamId>,
 }
 
 /// The name of a field or a member.
@@ -98,12 +131,20 @@ pub fn begin(guard: &mut Guard<'_>) {
         guard.sorted_add(&board, ScoreRule::default(), scored).expect("an empty store has room");
         guard.set_add(&side, std::iter::once(name)).expect("an empty store has room");
     }
+    let (log, start) = (guard.key(LOG.as_bytes()), Start::Behind(StreamId::MIN));
+    guard.group_create(&log, GROUP.as_bytes(), start, None, true).expect("an empty store has room");
 }
 
-/// The text of a number, where no value has more bytes than `most`.
-fn text_of(number: u64, most: usize) -> Vec<u8> {
+/// The text of a number of a queue or the log, where no value has more bytes than `most`.
+fn text_of(of: &str, number: u64, most: usize) -> Vec<u8> {
     let bytes = if number.is_multiple_of(LONG_ONE_IN) { LONG_BYTES.min(most) } else { 40 };
-    proof::value(QUEUES[0], number, bytes)
+    proof::value(of, number, bytes)
+}
+
+fn id(text: &[u8]) -> Result<StreamId, String> {
+    let parts = std::str::from_utf8(text).ok().and_then(|text| text.split_once('-'));
+    let id = parts.and_then(|(ms, seq)| Some(StreamId { ms: ms.parse().ok()?, seq: seq.parse().ok()? }));
+    id.ok_or_else(|| format!("this is no ID: {}", shown(text)))
 }
 
 fn number(text: &[u8]) -> Result<u64, String> {
@@ -213,6 +254,29 @@ impl Shared {
                     return Err("a member is on both sides".into());
                 }
             }
+            Ask::Log(number) => {
+                let &[text] = texts.as_slice() else { return Err(wrong()) };
+                if self.log.added.insert(id(text)?, *number).is_some() {
+                    return Err(format!("two entries have the ID {}", shown(text)));
+                }
+            }
+            Ask::Deliver => {
+                // Nothing, or the stream and its entries: an ID, the name of the field and its value.
+                for entry in texts.get(1..).unwrap_or_default().chunks(3) {
+                    let &[of, b"n", text] = entry else { return Err(wrong()) };
+                    self.log.deliver(id(of)?, text)?;
+                }
+            }
+            Ask::Acknowledge(ids) | Ask::Erase(ids) => {
+                let &[text] = texts.as_slice() else { return Err(wrong()) };
+                let count = number(text)?;
+                if count != ids.len() as u64 {
+                    return Err(format!("{count} of {ids:?} were there"));
+                }
+                let erases = matches!(ask, Ask::Erase(_));
+                let done = if erases { &mut self.log.erased } else { &mut self.log.acknowledged };
+                done.extend(ids);
+            }
         }
         self.answers += 1;
         Ok(Some(bytes))
@@ -226,6 +290,10 @@ impl Shared {
             }
             Ask::Push(numbers) => self.perhaps.extend(numbers),
             Ask::Pop { most, .. } => self.untold += most,
+            Ask::Log(number) => drop(self.log.perhaps.insert(number)),
+            Ask::Acknowledge(ids) | Ask::Erase(ids) => self.log.perhaps_gone.extend(ids),
+            // What was delivered is pending.
+            Ask::Deliver => {}
             Ask::Board | Ask::Rotate | Ask::Move | Ask::Sides | Ask::Both => {}
         }
     }
@@ -259,6 +327,7 @@ impl Shared {
             counted(&self.scores, element, score as u64)?;
         }
         self.queues_agree(&mut guard)?;
+        self.log.agrees(&mut guard)?;
         let mut members = BTreeSet::new();
         for side in SIDES {
             let key = guard.key(side.as_bytes());
@@ -303,6 +372,69 @@ impl Shared {
     }
 }
 
+impl Log {
+    /// An entry was delivered.
+    fn deliver(&mut self, id: StreamId, text: &[u8]) -> Result<(), String> {
+        let number = proof::version(LOG, text)?;
+        if number >= self.next || self.told.insert(id, number).is_some() {
+            return Err(format!("{number}, {id:?}, was delivered before, or never added"));
+        }
+        self.open.push(id);
+        Ok(())
+    }
+
+    /// Some that nobody else acknowledges.
+    fn take_some(&mut self, most: usize) -> Vec<StreamId> {
+        self.open.split_off(self.open.len().saturating_sub(most))
+    }
+
+    /// Each entry that was added is there until it is deleted, and pending from when it was delivered until it is acknowledged.
+    fn agrees(&self, guard: &mut Guard<'_>) -> Result<(), String> {
+        let key = guard.key(LOG.as_bytes());
+        let there = guard.collection(&key, Type::Stream).ok().flatten().and_then(|there| there.stream());
+        let stream = there.ok_or("the log is gone")?;
+        let mut left = BTreeMap::new();
+        for entry in stream.entries(0..stream.len()) {
+            let id = entry.id;
+            for (_, value) in entry.fields {
+                let mut text = Vec::new();
+                stream.each_part(id, &value, |part| text.extend_from_slice(part));
+                left.insert(id, proof::version(LOG, &text)?);
+            }
+        }
+        let mut seen = BTreeSet::new();
+        for (id, number) in &left {
+            let known = self.added.get(id).map_or(self.perhaps.contains(number), |added| added == number);
+            if !known || !seen.insert(number) {
+                return Err(format!("{number}, {id:?}, was added never, or twice"));
+            }
+        }
+        for (id, number) in self.added.iter().chain(&self.told) {
+            let may_be_gone = self.erased.contains(id) || self.perhaps_gone.contains(id);
+            let agrees = match left.get(id) {
+                Some(there) => there == number && !self.erased.contains(id),
+                None => may_be_gone,
+            };
+            if !agrees {
+                let there = left.get(id);
+                return Err(format!("{number}, {id:?}, is {there:?}, and may be deleted: {may_be_gone}"));
+            }
+        }
+        let group = stream.group(GROUP.as_bytes()).ok_or("the group is gone")?;
+        let pending: BTreeSet<StreamId> =
+            stream.pending(&group, StreamId::MIN).map(|there| there.id).collect();
+        for id in left.keys().chain(self.told.keys()) {
+            // One that nobody was told of went to a connection that had ended.
+            let (is_pending, is_done) = (pending.contains(id), self.acknowledged.contains(id));
+            let unsure = self.perhaps_gone.contains(id) && !is_done;
+            if is_pending != (*id <= group.last && !is_done) && !unsure {
+                return Err(format!("{id:?} is pending: {is_pending}; acknowledged: {is_done}; {group:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
 fn is_all(members: &BTreeSet<&[u8]>) -> bool {
     members.len() == ELEMENTS && (0..ELEMENTS).all(|element| members.contains(name(element).as_bytes()))
 }
@@ -335,7 +467,7 @@ impl Client {
         let from = random.index(2);
         let [queue, other] = [QUEUES[from], QUEUES[1 - from]].map(str::as_bytes);
         let [left, right] = [SIDES[from], SIDES[1 - from]].map(str::as_bytes);
-        match random.below(12) {
+        match random.below(15) {
             board @ 0..4 => {
                 let (board, element, by) = (board < 2, some(random), 1 + random.below(5));
                 let (name, number) = (name(element), by.to_string());
@@ -352,7 +484,7 @@ impl Client {
                 let numbers: Vec<u64> = (shared.next..).take(1 + random.index(TOGETHER)).collect();
                 shared.next += numbers.len() as u64;
                 let texts: Vec<Vec<u8>> =
-                    numbers.iter().map(|number| text_of(*number, scene.plan.value_max)).collect();
+                    numbers.iter().map(|number| text_of(QUEUES[0], *number, scene.plan.value_max)).collect();
                 let mut push = vec![random.of(&[&b"LPUSH"[..], b"RPUSH"]), queue];
                 push.extend(texts.iter().map(Vec::as_slice));
                 one(&push, Ask::Push(numbers))
@@ -365,6 +497,28 @@ impl Client {
             8 => one(&[b"RPOP", queue], Ask::Pop { most: 1, waited: false }),
             9 => one(&[b"LMOVE", queue, other, b"LEFT", b"RIGHT"], Ask::Rotate),
             10 => one(&[b"SMOVE", left, right, name(some(random)).as_bytes()], Ask::Move),
+            11 => {
+                let number = shared.log.next;
+                shared.log.next += 1;
+                let text = text_of(LOG, number, scene.plan.value_max);
+                one(&[b"XADD", LOG.as_bytes(), b"*", b"n", &text], Ask::Log(number))
+            }
+            12 if !shared.log.open.is_empty() => {
+                let ids = shared.log.take_some(TOGETHER);
+                let texts: Vec<String> = ids.iter().map(|id| format!("{}-{}", id.ms, id.seq)).collect();
+                let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+                let acknowledge = [&[&b"XACK"[..], LOG.as_bytes(), GROUP.as_bytes()][..], &texts].concat();
+                let erase = [&[&b"XDEL"[..], LOG.as_bytes()][..], &texts].concat();
+                let parts = vec![Part::Shared(Ask::Acknowledge(ids.clone())), Part::Shared(Ask::Erase(ids))];
+                Asking::new([words(&acknowledge), words(&erase)].concat(), parts)
+            }
+            12 | 13 => {
+                let consumer = random.of(&CONSUMERS).as_bytes();
+                let (log, group) = (LOG.as_bytes(), GROUP.as_bytes());
+                let read: [&[u8]; 9] =
+                    [b"XREADGROUP", b"GROUP", group, consumer, b"COUNT", b"3", b"STREAMS", log, b">"];
+                one(&read, Ask::Deliver)
+            }
             _ if random.one_in(2) => one(&[b"SUNION", left, right], Ask::Sides),
             _ if self.contesting.is_none() && random.one_in(2) => {
                 let commands: [&[&[u8]]; 4] =
