@@ -251,7 +251,8 @@ mod tests {
         let name = |found: &Found| ["larder-redis", "redis-new"][found.seat.contender].to_owned();
         let plot = plot(&all(), 10, &name);
         assert_eq!(plot.groups, ["hash", "zset"]);
-        let bars = plot.curves.iter().map(|curve| curve.points.iter().map(|point| point.y).collect::<Vec<_>>());
+        let bars =
+            plot.curves.iter().map(|curve| curve.points.iter().map(|point| point.y).collect::<Vec<_>>());
         assert_eq!(bars.collect::<Vec<_>>(), [[5.5, 6.0], [30.0, 60.0]]);
     }
 }

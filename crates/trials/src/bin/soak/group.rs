@@ -68,7 +68,8 @@ impl Work {
                 if !known {
                     wrong.push(format!("{place:?} is {number}, which was never added there"));
                 }
-                let (is_acknowledged, is_pending) = (self.acknowledged.contains(&place), pending.contains(id));
+                let (is_acknowledged, is_pending) =
+                    (self.acknowledged.contains(&place), pending.contains(id));
                 let is_lost = !is_acknowledged && !is_pending && !self.perhaps_acknowledged.contains(&place);
                 if id > last && (is_acknowledged || is_pending) {
                     wrong.push(format!("{place:?} was delivered, and {last:?} is said to be the last"));
