@@ -2,6 +2,7 @@
 
 use crate::apart::{self, array, is_dumped_restored_and_told_apart, job};
 use crate::survey::command;
+use crate::values::large_bench;
 use crate::{Bench, START, bench};
 use larder_commands::{Next, Session};
 use larder_store::{Adding, NewFields, NewId, StreamId, Type};
@@ -837,6 +838,46 @@ fn many_long_entries_go_at_once() {
     let store = std::sync::Arc::clone(bench.worker.store());
     drop(bench);
     store.check();
+}
+
+/// Entries of so many bytes each, with IDs from 1-0 on, which a group `g` has not read; what is replied of each.
+fn long_stream(bench: &mut Bench, entries: usize, bytes: usize) -> Vec<String> {
+    let job = job(bytes);
+    let added = |n: usize| {
+        let id = format!("{n}-0");
+        assert_eq!(bench.reply(&format!("XADD s {id} f {job}")), apart::bulk(&id).as_bytes());
+        told(&id, &["f", &job])
+    };
+    let all = (1..=entries).map(added).collect();
+    assert_eq!(bench.reply("XGROUP CREATE s g 0"), b"+OK\r\n");
+    all
+}
+
+/// A turn delivers one that takes all of a slice to copy, however many are asked for.
+#[test]
+fn long_entries_are_delivered_one_a_turn() {
+    const ENTRIES: usize = 20;
+    let mut bench = large_bench();
+    let entries = long_stream(&mut bench, ENTRIES, 1 << 20);
+    let whole = read_of("s", &entries.iter().map(String::as_str).collect::<Vec<_>>());
+    for words in ["XREADGROUP GROUP g a COUNT 20 STREAMS s >", "XREADGROUP GROUP g a STREAMS s 0"] {
+        let (mut session, sent) = (Session::new(), bench.asked(words));
+        let (mut next, mut reply) = bench.turn(&mut session, &sent);
+        let mut turns = 1;
+        while reply.is_empty() {
+            assert_eq!(next, Next::Yield, "{words}");
+            let done_ns = bench.room.work().done_ns();
+            assert!(done_ns <= 1_000_000, "{words}: {done_ns}");
+            let pending = frame(&bench.reply("XPENDING s g")).inside[0].number();
+            let delivered = if words.ends_with('>') { turns } else { ENTRIES };
+            assert!(pending <= Some(delivered as i64), "{words}: {pending:?} in {turns} turns");
+            (next, reply) = bench.turn(&mut session, b"");
+            turns += 1;
+        }
+        assert!(turns >= ENTRIES, "{words}: {turns}");
+        reply.extend(bench.turns(&mut session, b"").0);
+        assert!(reply == whole.as_bytes(), "{words}");
+    }
 }
 
 #[test]

@@ -513,6 +513,7 @@ impl Delivering {
         }
         let Some((first, last)) = done.range else { return Ok(Came::Nothing) };
         let Some(stream) = stream_of(&mut call.cx.guard, key)? else { return Ok(Came::Nothing) };
+        let before = some.len();
         match from {
             None => {
                 let entries = stream.entries(stream.places(first, last));
@@ -532,6 +533,8 @@ impl Delivering {
                 }
             }
         }
+        // One entry may have 4 MiB.
+        call.spend(copying_ns(some.len() - before));
         Ok(Came::Entries(done.count, last))
     }
 
