@@ -807,6 +807,28 @@ fn who_waits_is_given_a_long_entry() {
     }
 }
 
+/// What is given is copied for each: of ten clients that wait for a mebibyte one is served in the turn in which it comes, and
+/// the others in their own.
+#[test]
+fn those_that_wait_for_a_long_entry_are_served_some_at_a_time() {
+    let mut bench = large_bench();
+    let job = job(1 << 20);
+    let mut waiters: Vec<Session> = (0..10).map(|_| bench.waiter_of("XREAD BLOCK 0 STREAMS s $")).collect();
+    let held = bench.worker.store().held_bytes();
+    bench.reply(&format!("XADD s 1-1 f {job}"));
+    let grown = bench.worker.store().held_bytes().saturating_sub(held);
+    assert!(grown < 6 << 20, "{grown}");
+    let whole = read_of("s", &[&told("1-1", &["f", &job])]);
+    for waiter in &mut waiters {
+        let mut reply = Vec::new();
+        while reply.len() < whole.len() {
+            reply.extend(bench.turn(waiter, b"").1);
+            assert!(bench.room.work().done_ns() <= 5_000_000);
+        }
+        assert!(reply == whole.as_bytes(), "{}", String::from_utf8_lossy(&reply[..reply.len().min(80)]));
+    }
+}
+
 #[test]
 fn a_transaction_puts_and_reads_long_entries() {
     let mut bench = bench();

@@ -184,7 +184,8 @@ impl Serving<'_, '_> {
             *left -= 1 + (waiter.keys.len() / LINES_AS_ONE) as isize;
             match given {
                 First::Nothing => {}
-                First::Served(_) => {
+                First::Served(given) => {
+                    *left -= given;
                     self.waiters.leave_lines(&waiter);
                     waiter.wake(self.host);
                 }
@@ -226,9 +227,11 @@ impl Serving<'_, '_> {
                 put_null_array(&mut reply, waiter.resp3);
             }
         });
+        // An entry may have 4 MiB, which each that waits is given.
+        let given = as_served(reply.own_bytes(), 0);
         let (taken, key) = (Taken::default(), key.bytes().into());
         let served = Served { reply, done, begun: None, taken, key, moment };
-        if waiter.serve(served).is_none() { First::Served(0) } else { First::Gone }
+        if waiter.serve(served).is_none() { First::Served(given) } else { First::Gone }
     }
 
     /// There is something at the key, of this type. What was written before it was noted is seen.
