@@ -862,6 +862,22 @@ fn many_long_entries_go_at_once() {
     store.check();
 }
 
+/// What a request comes to, and the work of the turn that did most.
+fn dearest_turn(bench: &mut Bench, sent: &[u8]) -> (Vec<u8>, u64) {
+    let (mut session, mut replies, mut at, mut ns_max) = (Session::new(), Vec::new(), 0, 0);
+    loop {
+        let (next, more, consumed) = bench.call(&mut session, &sent[at..]);
+        ns_max = ns_max.max(bench.room.work().done_ns());
+        replies.extend(more);
+        at += consumed;
+        match next {
+            Next::Yield | Next::Flush => {}
+            Next::Receive => return (replies, ns_max),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 /// Entries of so many bytes each, with IDs from 1-0 on, which a group `g` has not read; what is replied of each.
 fn long_stream(bench: &mut Bench, entries: usize, bytes: usize) -> Vec<String> {
     let job = job(bytes);
@@ -900,6 +916,30 @@ fn long_entries_are_delivered_one_a_turn() {
         reply.extend(bench.turns(&mut session, b"").0);
         assert!(reply == whole.as_bytes(), "{words}");
     }
+}
+
+/// Room is made for those that are claimed, not for all that are looked at: here these are more than connections may hold.
+#[test]
+fn a_long_entry_among_others_that_are_pending_is_claimed_where_there_is_room_for_one() {
+    const ENTRIES: usize = 10;
+    let mut bench = bench();
+    assert!(bench.worker.store().held_bytes_max() < (ENTRIES as u64) << 21);
+    let entries = long_stream(&mut bench, ENTRIES, 2 << 20);
+    for entry in &entries {
+        let reply = bench.reply("XREADGROUP GROUP g alice COUNT 1 STREAMS s >");
+        assert!(reply == read_of("s", &[entry]).as_bytes());
+    }
+    for (n, entry) in (1..).zip(&entries) {
+        let next = if n < ENTRIES { format!("{}-0", n + 1) } else { "0-0".to_owned() };
+        let sent = bench.asked(&format!("XAUTOCLAIM s g bob 0 {n}-0 COUNT 1"));
+        let (reply, ns_max) = dearest_turn(&mut bench, &sent);
+        let expected = format!("*3\r\n{}*1\r\n{entry}*0\r\n", apart::bulk(&next));
+        let shown = String::from_utf8_lossy(&reply[..reply.len().min(80)]);
+        assert!(reply == expected.as_bytes(), "{n}: {shown}");
+        // It is copied in one turn, in which some of it is replied.
+        assert!((1_048_576..2_000_000).contains(&ns_max), "{ns_max}");
+    }
+    assert_eq!(bench.reply("XPENDING s g - + 10 alice"), b"*0\r\n");
 }
 
 #[test]

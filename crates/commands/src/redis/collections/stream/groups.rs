@@ -8,7 +8,7 @@ use super::trimming::{ID_NS, PENDING_NS};
 use super::{SECOND, bound, change, each_id, ids, no_group, no_group_for, put_id, refused, strict_id, told};
 use crate::core::events::Class;
 use crate::core::output::Output;
-use crate::core::work::STEPS_BYTES_MIN;
+use crate::core::work::{STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::{Call, integer, is, next};
 use crate::redis::collections::listing::send_whole;
 use crate::redis::collections::words::first;
@@ -359,6 +359,22 @@ fn bytes_max(stream: Option<Stream<'_>>, ids: impl Iterator<Item = StreamId>, si
     HEAD_BYTES_MAX + ids.map(each).sum::<usize>()
 }
 
+/// The same of so many of them, whichever these are, with the IDs of all others.
+fn some_bytes_max(
+    stream: Option<Stream<'_>>,
+    ids: impl Iterator<Item = StreamId>,
+    silent: bool,
+    most: usize,
+) -> usize {
+    let each = |id| match stream.as_ref().filter(|_| !silent).and_then(|stream| stream.entry(id)) {
+        Some(entry) => entry_bytes_max(&entry),
+        None => 0,
+    };
+    let mut all: Vec<usize> = ids.map(each).collect();
+    all.sort_unstable();
+    HEAD_BYTES_MAX + all.len() * ID_BYTES + all.iter().rev().take(most).sum::<usize>()
+}
+
 impl Claiming {
     /// Something is claimed, or not pending any more: that is told, whatever comes.
     fn has_done(&self) -> bool {
@@ -426,7 +442,8 @@ impl Claiming {
                 let of = |some: usize| {
                     let there = stream.and_then(|stream| Some((stream, stream.group(group)?)));
                     let pending = there.into_iter().flat_map(|(stream, group)| stream.pending(&group, *from));
-                    bytes_max(stream, pending.take(some * LOOKS_EACH).map(|there| there.id), terms.silent)
+                    let ids = pending.take(some * LOOKS_EACH).map(|there| there.id);
+                    some_bytes_max(stream, ids, terms.silent, some)
                 };
                 let mut bytes = of(some);
                 while bytes as u64 > STEPS_BYTES_MIN && some > 1 {
@@ -455,6 +472,7 @@ impl Claiming {
             call.cx.tell(Class::Stream, told.name, db, key.bytes());
         }
         let stream = peek_as(&mut call.cx.guard, key, Type::Stream)?.and_then(|there| there.stream());
+        let before = kept.len();
         for id in claimed {
             *count += 1;
             let there = stream.as_ref().filter(|_| !terms.silent);
@@ -463,6 +481,7 @@ impl Claiming {
                 None => put_id(kept, id),
             }
         }
+        call.spend(copying_ns(kept.len() - before));
         Ok(Came::Some(more))
     }
 }
