@@ -918,6 +918,29 @@ fn long_entries_are_delivered_one_a_turn() {
     }
 }
 
+/// Each moment of XDEL is told as one change: one takes as many out as begin within 8 MiB.
+#[test]
+fn long_entries_are_deleted_some_at_a_time() {
+    let mut bench = large_bench();
+    let mut session = Session::new();
+    for words in ["HELLO 3", "PSUBSCRIBE *", "CONFIG SET notify-keyspace-events Et"] {
+        let sent = bench.asked(words);
+        bench.turns(&mut session, &sent);
+    }
+    for (bytes, moments) in [(4 << 20, 10), (2 << 20, 5), ((2 << 20) - 100, 4), (1 << 10, 1)] {
+        long_stream(&mut bench, 20, bytes);
+        let ids: String = (1..=20).map(|n| format!(" {n}-0")).collect();
+        let sent = bench.asked(&format!("XDEL s{ids}"));
+        let heard = [bench.turns(&mut session, &sent).0, bench.turns(&mut session, b"").0].concat();
+        let heard = String::from_utf8_lossy(&heard);
+        assert!(heard.contains(":20\r\n"), "{bytes}: {heard}");
+        assert_eq!(heard.matches("@0__:xdel\r\n").count(), moments, "{bytes}: {heard}");
+        assert_eq!(bench.reply("XLEN s"), b":0\r\n");
+        bench.reply("DEL s");
+        while bench.worker.enter(START).maintain() {}
+    }
+}
+
 /// Room is made for those that are claimed, not for all that are looked at: here these are more than connections may hold.
 #[test]
 fn a_long_entry_among_others_that_are_pending_is_claimed_where_there_is_room_for_one() {

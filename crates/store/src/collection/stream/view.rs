@@ -180,6 +180,11 @@ impl<'g> Stream<'g> {
         }
     }
 
+    /// Values of entries lie apart.
+    pub fn has_parts(&self) -> bool {
+        self.may_have_parts() && !self.line(PARTS, StreamId::MIN).is_empty()
+    }
+
     /// There is more than entries: groups, or parts of values.
     pub(super) fn may_have_parts(&self) -> bool {
         self.all.len() > self.len + 1

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! XTRIM s MAXLEN 0    some thousand leaves │ … ─▶ how many went, of all
-//! XDEL s id id …      512 of them │ 512 │ …    ─▶ how many were there, of all
+//! XDEL s id id …      512 of them, or 8 MiB │ … ─▶ how many were there, of all
 //! XGROUP DESTROY      the group, 1024 that were pending │ 1024 │ …
 //! XGROUP DELCONSUMER  1024 that are pending │ … ─▶ the consumer
 //! ```
@@ -13,14 +13,14 @@
 use std::sync::Arc;
 
 use larder_protocol::resp::Args;
-use larder_store::{Declined, Guard, Key, Moment, Removal, StreamId, StreamTrimmed, Trim};
+use larder_store::{Declined, Guard, Key, Moment, Removal, Stream, StreamId, StreamTrimmed, Trim, Type};
 
 use super::{change, ids, put_id};
 use crate::core::events::{Change, seen};
 use crate::redis::call::Call;
-use crate::redis::collections::FEW_ELEMENTS;
 use crate::redis::collections::block::Waiters;
 use crate::redis::collections::words::first;
+use crate::redis::collections::{FEW_ELEMENTS, peek_as};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
@@ -38,6 +38,10 @@ const LEAF_BYTES_A_NS: u64 = 6;
 /// IDs that are written in one moment, at most, and what each takes.
 const IDS_AT_ONCE: usize = 512;
 pub(crate) const ID_NS: u64 = 2_000;
+/// Bytes of entries that are deleted in one moment, where values of some lie apart: about 512 leaves. One entry at least.
+const DELETED_BYTES: usize = 8 << 20;
+/// Bytes of such values that go in a nanosecond: 16 KiB in 150.
+const PART_BYTES_A_NS: u64 = 100;
 /// Pending entries that go with a group or a consumer in one moment, and what each takes.
 pub(crate) const PENDING_AT_ONCE: usize = 1 << 10;
 pub(crate) const PENDING_NS: u64 = 500;
@@ -116,12 +120,15 @@ impl Call<'_, '_, '_> {
 
     /// Deletes the entries with these IDs, or acknowledges them in a group, and replies how many that were.
     pub(super) fn work_on_ids(&mut self, key: &Key<'_>, group: Option<&[u8]>, mut words: Args<'_>) -> Done {
-        if words.len() <= IDS_AT_ONCE || self.cx.guard.in_transaction() {
+        let at_once = self.cx.guard.in_transaction();
+        let most = if at_once || words.len() <= IDS_AT_ONCE { words.len() } else { self.ids_of_a_step() };
+        let most = if at_once { most } else { self.ids_in_a_moment(key, group, words, most) };
+        if most == words.len() {
             let count = self.ids_of_a_moment(key, group, words)?;
             self.spend_on(words.len(), ID_NS);
             return self.length(count);
         }
-        let some = first(&mut words, self.ids_of_a_step());
+        let some = first(&mut words, most);
         let kept = Kept::new(self, words)?;
         let held = Heap::keep(self, group.map_or(0, <[u8]>::len))?;
         let count = self.ids_of_a_moment(key, group, some)?;
@@ -133,6 +140,30 @@ impl Call<'_, '_, '_> {
 
     fn ids_of_a_step(&self) -> usize {
         ((self.step_ns() / ID_NS) as usize).clamp(FEW_ELEMENTS, IDS_AT_ONCE)
+    }
+
+    /// How many of the first `most` of these IDs are worked on in one moment: of those that are deleted what lies apart goes
+    /// with them, which is spent.
+    fn ids_in_a_moment(
+        &mut self,
+        key: &Key<'_>,
+        group: Option<&[u8]>,
+        mut words: Args<'_>,
+        most: usize,
+    ) -> usize {
+        let there = peek_as(&mut self.cx.guard, key, Type::Stream).ok().flatten();
+        let stream = there.and_then(|there| there.stream()).filter(|_| group.is_none());
+        let Some(stream) = stream.filter(Stream::has_parts) else { return most };
+        let (mut count, mut bytes) = (0, 0);
+        for id in ids(first(&mut words, most)) {
+            if bytes >= DELETED_BYTES {
+                break;
+            }
+            count += 1;
+            bytes += stream.entry(id).map_or(0, |entry| entry.fields.bytes());
+        }
+        self.spend(bytes as u64 / PART_BYTES_A_NS);
+        count
     }
 
     fn ids_of_a_moment(
@@ -255,7 +286,8 @@ impl Job for Ids {
         let (some, key) = (call.ids_of_a_step(), name.key(call));
         let told = group.is_none().then(|| change("xdel"));
         *count += kept.take(|rest| {
-            let some = first(rest, some);
+            let most = call.ids_in_a_moment(&key, group.as_deref(), *rest, some.min(rest.len()));
+            let some = first(rest, most);
             call.spend(some.len() as u64 * ID_NS);
             call.tell_moment(told.as_ref(), key.bytes(), |call| {
                 call.ids_of_a_moment(&key, group.as_deref(), some)
