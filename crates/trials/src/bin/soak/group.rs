@@ -5,7 +5,7 @@ use crate::dialect::Reply;
 use crate::queue::{ask, leave};
 use crate::random::Random;
 use crate::wire::Wire;
-use crate::world::World;
+use crate::world::{Cause, Span, World};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -212,8 +212,16 @@ fn take_some(world: &World, name: &str, wire: &mut Option<Wire>, random: &mut Ra
         let of = ["STREAMS", one, two, ">", ">"];
         [&["XREADGROUP", "GROUP", GROUP, name, "COUNT", TOGETHER, "BLOCK", WAITS][..], &of].concat()
     };
+    let before = world.moment();
     // What was told to a connection that has ended is pending.
     let Some(answer) = ask(world, wire, &words, random) else { return Vec::new() };
+    let span = Span { before, after: world.moment() };
+    if span.may_meet(Cause::Replies, &span)
+        && matches!(&answer, Reply::Error(text) if text.starts_with("OOM"))
+    {
+        // Nothing was delivered, and what was claimed before is pending.
+        return Vec::new();
+    }
     let found = if claims {
         match &answer {
             // Where to go on, the entries, and those that are gone.
