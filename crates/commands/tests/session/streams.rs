@@ -923,6 +923,24 @@ fn long_entries_are_delivered_one_a_turn() {
     }
 }
 
+/// The dearest step that there is: what has 4 MiB is copied once, and three times on the way into its leaves.
+#[test]
+fn one_of_the_longest_entries_is_restored_within_ten_milliseconds() {
+    let mut bench = large_bench();
+    let job = job(4 << 20);
+    bench.reply("XADD s 1-0 x y");
+    // It has not the names of the first of its node.
+    bench.reply(&format!("XADD s 2-0 a 1 f {job}"));
+    let entries = bench.reply("XRANGE s - +");
+    let expected = format!("*2\r\n{}{}", told("1-0", &["x", "y"]), told("2-0", &["a", "1", "f", &job]));
+    assert!(entries == expected.as_bytes());
+    let payload = bulk(&bench.reply("DUMP s"));
+    let (reply, ns_max) = dearest_turn(&mut bench, &encode(&[b"RESTORE", b"t", b"0", &payload]));
+    assert_eq!(reply, b"+OK\r\n");
+    assert!((4 * (2 << 20)..10_000_000).contains(&ns_max), "{ns_max}");
+    assert!(bench.reply("XRANGE t - +") == entries);
+}
+
 /// Each moment of XDEL is told as one change: one takes as many out as begin within 8 MiB.
 #[test]
 fn long_entries_are_deleted_some_at_a_time() {

@@ -102,11 +102,11 @@ impl Guard<'_> {
     /// # Errors
     /// [`Declined::Twice`]: an ID is not behind the one before. [`Declined::TooLarge`], [`Declined::NoMemory`]. It is good for
     /// nothing then; so below.
-    pub fn stream_load_entries<'p>(
+    pub fn stream_load_entries<'p, A: Iterator<Item = &'p [u8]>>(
         &mut self,
         stream: &mut StreamLoad,
         key: &Key<'_>,
-        entries: impl Iterator<Item = (StreamId, &'p NewFields, &'p [Box<[u8]>])>,
+        entries: impl Iterator<Item = (StreamId, &'p NewFields, A)>,
     ) -> Result<(), Declined> {
         let mut ops = Vec::with_capacity(entries.size_hint().0 + 1);
         let mut parts = Vec::new();
@@ -116,8 +116,7 @@ impl Guard<'_> {
             }
             (stream.own.last, stream.len) = (id, stream.len + 1);
             ops.push(Op { key: RowKey::of_id(ENTRIES, id), data: Some(fields.data()) });
-            let values = apart.iter().map(|value| &value[..]);
-            parts.extend(parts_of(values).map(|(number, part)| (id, number, part)));
+            parts.extend(parts_of(apart).map(|(number, part)| (id, number, part)));
         }
         ops.push(stream.own.op());
         ops.extend(parts.iter().map(|(id, number, part)| Op::of_part(*id, number, part)));

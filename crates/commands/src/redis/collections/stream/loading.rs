@@ -1,7 +1,10 @@
 //! A stream out of a payload (`payload.rs`), some of it at a time. Each word is looked at before it is believed.
 
-use larder_store::{BulkLoad, ConsumerLoad, Declined, GroupLoad, Key, NewFields, StreamId, StreamLoad};
+use larder_store::{
+    BulkLoad, ConsumerLoad, Declined, Element as Stored, GroupLoad, Key, NewFields, StreamId, StreamLoad,
+};
 
+use super::APART_COPIES;
 use super::payload::{DELETED, SAME_NAMES};
 use crate::core::work::copying_ns;
 use crate::redis::call::Call;
@@ -57,12 +60,22 @@ struct ReadNode {
     names: Copied,
 }
 
-/// An entry that was read, with those of its values that lie apart.
+/// An entry that was read.
 #[derive(Debug)]
 struct ReadEntry {
     id: StreamId,
     fields: NewFields,
-    apart: Vec<Box<[u8]>>,
+    /// Its strings, if values of it lie apart, …
+    texts: Copied,
+    /// … and which of them these values are.
+    apart: Vec<usize>,
+}
+
+impl ReadEntry {
+    /// The values that lie apart.
+    fn apart(&self) -> impl Iterator<Item = &[u8]> {
+        self.apart.iter().map(|&at| self.texts.at(at))
+    }
 }
 
 /// A stream on its way out of a payload.
@@ -186,15 +199,23 @@ impl ReadNode {
         if flags & DELETED != 0 {
             return Ok(None);
         }
+        let value_at = |i: usize| if same { i } else { 2 * i + 1 };
         let pair = |i: usize| {
-            if same { (self.names.at(i), texts.at(i)) } else { (texts.at(2 * i), texts.at(2 * i + 1)) }
+            let name = if same { self.names.at(i) } else { texts.at(2 * i) };
+            (name, texts.at(value_at(i)))
         };
         let (mut new, mut apart) = (NewFields::default(), Vec::new());
         new.set_long((0..fields).map(pair), apart_max, &mut apart)?;
         if !new.fits() {
             return Err(Fail::COLLECTION_TOO_LARGE);
         }
-        Ok(Some(ReadEntry { id, fields: new, apart: apart.into_iter().map(Box::from).collect() }))
+        if apart.is_empty() {
+            return Ok(Some(ReadEntry { id, fields: new, texts: Copied::default(), apart: Vec::new() }));
+        }
+        let is_apart = |value: &Stored<'_>| matches!(value, Stored::Apart(_));
+        let values = new.fields().enumerate().filter(|(_, (_, value))| is_apart(value));
+        let apart = values.map(|(i, _)| value_at(i)).collect();
+        Ok(Some(ReadEntry { id, fields: new, texts, apart }))
     }
 }
 
@@ -255,7 +276,7 @@ impl StreamLoading {
     fn charge(&mut self, call: &mut Call<'_, '_, '_>) -> Result<(), Fail> {
         let most = call.cx.guard.store().element_bytes_max();
         let node = self.node.as_ref().map_or(0, |node| {
-            // An entry that is longer than what is charged below is copied twice.
+            // An entry that is longer than what is charged below is copied into what grows by doubling.
             let long = node.node.len().min(most);
             node.node.unpacked_bytes() + if long > BYTES_AT_ONCE { 2 * long } else { 0 }
         });
@@ -407,8 +428,11 @@ impl StreamLoading {
             }
         }
         read.node = node;
-        *ns += self.batch.len() as u64 * ENTRY_NS + copying_ns(bytes as u64);
-        let entries = self.batch.iter().map(|entry| (entry.id, &entry.fields, &entry.apart[..]));
+        // They are copied once, and what lies apart on the way into its leaves.
+        let apart: usize = self.batch.iter().flat_map(ReadEntry::apart).map(<[u8]>::len).sum();
+        *ns += self.batch.len() as u64 * ENTRY_NS;
+        *ns += copying_ns(bytes as u64) + APART_COPIES * copying_ns(apart as u64);
+        let entries = self.batch.iter().map(|entry| (entry.id, &entry.fields, entry.apart()));
         call.cx.guard.stream_load_entries(load, key, entries).map_err(broken)?;
         self.batch.clear();
         if ended {
