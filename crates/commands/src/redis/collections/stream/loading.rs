@@ -138,6 +138,10 @@ fn next_number(cursor: &mut Cursor, bytes: &[u8]) -> Result<i64, Fail> {
 /// The next string of a listpack, which is added to some: they have so many bytes at most.
 fn next_text(cursor: &mut Cursor, bytes: &[u8], to: &mut Copied, most: usize) -> Result<(), Fail> {
     match cursor.next(bytes) {
+        // It is not copied: nobody has made room for it.
+        Some(Element::Entry(Packed::Text(text))) if to.bytes() + text.len() > most => {
+            return Err(Fail::COLLECTION_TOO_LARGE);
+        }
         Some(Element::Entry(Packed::Text(text))) => to.push(text),
         Some(Element::Entry(Packed::Number(n))) => to.push(n.to_string().as_bytes()),
         Some(Element::End) | None => return Err(BAD_FORMAT),
