@@ -1,6 +1,7 @@
 //! Streams that are large, waited for, or come out of payloads: in steps, of one version, and nothing kept of what is refused.
 
 use crate::apart::{self, array, is_dumped_restored_and_told_apart, job};
+use crate::named::exec;
 use crate::survey::command;
 use crate::values::large_bench;
 use crate::{Bench, START, bench};
@@ -840,6 +841,37 @@ fn a_transaction_puts_and_reads_long_entries() {
     let queued = format!("+OK\r\n{}*4\r\n{}", "+QUEUED\r\n".repeat(4), apart::bulk("1-1"));
     let expected = format!("{queued}*1\r\n{}:1\r\n:0\r\n", told("1-1", &["f", &job]));
     assert!(reply == expected.as_bytes(), "{}", String::from_utf8_lossy(&reply[..reply.len().min(200)]));
+}
+
+/// EXEC weighs an entry that is read or claimed as one of the longest, in a stream where values lie apart: three have 7.9 ms.
+#[test]
+fn exec_weighs_long_entries() {
+    let mut bench = large_bench();
+    let entries = long_stream(&mut bench, 20, 4 << 20);
+    for (command, of_stream, tail) in [
+        ("XRANGE s - + COUNT 1", false, ""),
+        ("XREVRANGE s 1-0 - COUNT 1", false, ""),
+        ("XREAD COUNT 1 STREAMS s 0", true, ""),
+        ("XREADGROUP GROUP g a COUNT 1 STREAMS s >", true, ""),
+        ("XREADGROUP GROUP g a COUNT 1 STREAMS s 0", true, ""),
+        ("XCLAIM s g b 0 1-0", false, ""),
+        ("XAUTOCLAIM s g b 0 1-0 COUNT 1", false, "*0\r\n"),
+    ] {
+        let refused = exec(&mut bench, &[command; 4]);
+        assert!(refused.starts_with("-EXECABORT "), "{command}: {}", &refused[..refused.len().min(80)]);
+        let reply = exec(&mut bench, &[command; 3]);
+        let lengths = if of_stream { read_of("s", &[&entries[0]]) } else { format!("*1\r\n{}", entries[0]) };
+        let whole = 3 * (lengths.len() + tail.len());
+        assert!((whole..whole + 100).contains(&reply.len()), "{command}: {}", &reply[..reply.len().min(80)]);
+    }
+    let ids: String = (1..=20).map(|n| format!(" {n}-0")).collect();
+    let (delete, acknowledge) = (format!("XDEL s{ids}"), format!("XACK s g{ids}"));
+    // 0.9 ms each, were all of them there.
+    assert!(exec(&mut bench, &[&delete[..]; 13]).starts_with("-EXECABORT "));
+    let done = exec(&mut bench, &[&acknowledge[..]; 13]);
+    assert_eq!(done, format!("*13\r\n:3\r\n{}", ":0\r\n".repeat(12)));
+    let done = exec(&mut bench, &[&delete[..]; 9]);
+    assert_eq!(done, format!("*9\r\n:20\r\n{}", ":0\r\n".repeat(8)));
 }
 
 #[test]

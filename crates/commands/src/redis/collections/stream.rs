@@ -38,7 +38,7 @@ const FEW_TRIMMED: u64 = 100;
 const LIMIT_ABOUT: u64 = 10_000;
 
 /// So often bytes that lie apart are copied until they are in their leaves, as long as what takes them is not in the cache.
-const APART_COPIES: u64 = 3;
+pub(crate) const APART_COPIES: u64 = 3;
 
 const BAD_ID: Fail = Fail::of("ERR Invalid stream ID specified as stream command argument");
 const SMALL: Fail =

@@ -248,10 +248,9 @@ impl Node {
 /// `scored_max`.
 pub(crate) fn longest(payload: &[u8], bytes: u64, scored_max: u64) -> u64 {
     match payload.first().map(|kind| form_of(*kind)) {
-        Some(Ok((Type::List | Type::Hash | Type::Set, ..))) => bytes,
         Some(Ok((Type::SortedSet, ..))) => bytes.min(scored_max),
-        // An entry of a stream lies in one leaf, and its payload has no form here.
-        Some(Ok((Type::Stream, ..)) | Err(_)) | None => bytes.min(ELEMENT_BYTES_MAX as u64),
+        // The payload of a stream has no form here.
+        Some(Ok((Type::List | Type::Hash | Type::Set | Type::Stream, ..)) | Err(_)) | None => bytes,
     }
 }
 
@@ -731,17 +730,18 @@ mod tests {
     fn a_payload_says_how_long_its_elements_may_be() {
         const MEBIBYTE: u64 = 1 << 20;
         let longest_of = |kind: u8| longest(&[kind, 0], 3 * MEBIBYTE, MEBIBYTE);
-        for kind in [TYPE_LIST, TYPE_SET, TYPE_HASH, TYPE_TIMED_HASH, TYPE_VALKEY_HASH, 14, 18, 20, 25] {
+        let kinds = [TYPE_LIST, TYPE_SET, TYPE_HASH, TYPE_TIMED_HASH, TYPE_VALKEY_HASH, 14, 18, 20, 25];
+        for kind in kinds.into_iter().chain(TYPES_STREAM) {
             assert_eq!(longest_of(kind), 3 * MEBIBYTE, "{kind}");
         }
         for kind in [3, TYPE_SORTED_SET, 12, 17] {
             assert_eq!(longest_of(kind), MEBIBYTE, "{kind}");
         }
-        // Of streams, and of what is refused.
-        for kind in TYPES_STREAM.into_iter().chain([TYPE_STRING, 99]) {
-            assert_eq!(longest_of(kind), 16 << 10, "{kind}");
+        // What is refused is as long as it is.
+        for kind in [TYPE_STRING, 99] {
+            assert_eq!(longest_of(kind), 3 * MEBIBYTE, "{kind}");
         }
-        assert_eq!(longest(&[], 3 * MEBIBYTE, MEBIBYTE), 16 << 10);
+        assert_eq!(longest(&[], 3 * MEBIBYTE, MEBIBYTE), 3 * MEBIBYTE);
         for kind in [TYPE_SET, TYPE_SORTED_SET, TYPES_STREAM[0]] {
             assert_eq!(longest(&[kind, 0], 100, MEBIBYTE), 100, "{kind}");
         }

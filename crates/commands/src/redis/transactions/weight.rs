@@ -133,9 +133,11 @@ struct Size {
     elements: u64,
     /// Of those that are there now so many are left, at least.
     least: u64,
-    /// Bytes of the longest one that is added, or of the longest of a list, a set or a hash, if that is longer than a leaf.
+    /// Bytes of the longest one that is added, or of the longest of a list, a set or a hash, if that is longer than a leaf; of a
+    /// stream where values lie apart what any of its entries may have.
     longest: u64,
-    /// Of a hash: bytes of the longest value that commands before may have given any of its fields, whatever these have now.
+    /// Of a hash: bytes of the longest value that commands before may have given any of its fields, whatever these have now. Of
+    /// a stream: of the longest entry that they may have put.
     given: u64,
 }
 
@@ -504,11 +506,16 @@ impl Scale {
         if let Some(size) = self.sizes.get(&key.hash()) {
             return *size;
         }
+        let entry_bytes_max = call.cx.guard.store().element_bytes_max() as u64;
         call.cx.guard.peek(&key).hit().map_or(Size::default(), |item| {
             let (elements, longest) = match item.value() {
                 Value::Collection(there) => {
                     let there = there.elements();
-                    (there.len() as u64, there.longest_apart() as u64)
+                    // Nobody keeps how long the longest entry of a stream is.
+                    let is_long = there.stream().is_some_and(|stream| stream.has_parts());
+                    let entry_bytes = entry_bytes_max.min(item.value_bytes());
+                    let longest = if is_long { entry_bytes } else { there.longest_apart() as u64 };
+                    (there.len() as u64, longest)
                 }
                 Value::Whole(_) | Value::Pieces(_) => (0, 0),
             };

@@ -15,6 +15,7 @@ use crate::redis::collections::members::RUN_BYTES;
 use crate::redis::collections::ranging::meant;
 use crate::redis::collections::scan::{LONG_MATCH_NS, names_matched};
 use crate::redis::collections::sorting;
+use crate::redis::collections::stream::APART_COPIES;
 use crate::redis::collections::stream::reading::DELIVERED_NS;
 use crate::redis::collections::stream::trimming::{ID_NS, PENDING_NS};
 use crate::redis::collections::words::{COMPARED_TIMES, DUE_LEAF_NS, MOVED_TIMES};
@@ -100,9 +101,9 @@ impl Size {
             .saturating_add(self.entries().bytes / 8)
     }
 
-    /// As many entries of a stream as it has rows: each has names of fields that another may have said.
+    /// As many entries of a stream as it has rows: each has names of fields that another may have said. Names lie in leaves.
     fn entries(self) -> Size {
-        let each = self.longest.max(NAMES_BYTES_MAX).min(self.bytes);
+        let each = self.given.min(ELEMENT_BYTES as u64).max(NAMES_BYTES_MAX).min(self.bytes);
         Size { bytes: self.bytes.saturating_add(self.elements.saturating_mul(each)), ..self }
     }
 
@@ -393,7 +394,10 @@ impl Scale {
             Elements::AddEntry | Elements::TrimEntries => {
                 let trims = which == Elements::TrimEntries
                     || args.skip(1).take(3).any(|word| is(word, "MAXLEN") || is(word, "MINID"));
-                (there.list_ns() + if trims { there.gone_ns() } else { 0 }, none)
+                // More is refused.
+                let bytes = args.encoded().len().min(call.cx.guard.store().element_bytes_max());
+                let put_ns = if bytes > ELEMENT_BYTES { APART_COPIES * copying_ns(bytes as u64) } else { 0 };
+                (there.list_ns() + put_ns + if trims { there.gone_ns() } else { 0 }, none)
             }
             Elements::Entries => {
                 let some = there.some(number_behind("COUNT", args.skip(3)).unwrap_or(u64::MAX));
@@ -401,23 +405,35 @@ impl Scale {
             }
             Elements::ReadEntries => {
                 let count = number_behind("COUNT", args).filter(|count| *count > 0).unwrap_or(u64::MAX);
-                let all = self.sum(call, row, args);
-                let some = all.some(count.saturating_mul(args.len() as u64));
+                let longest = self.longest_of(call, row, args);
+                let all = Size { longest, ..self.sum(call, row, args) };
+                let mut keys: u64 = 0;
+                row.each_key(args, &mut |_| keys += 1);
+                let some = all.some(count.saturating_mul(keys));
                 let delivered_ns =
                     if row.has(WRITE) { some.elements.saturating_mul(DELIVERED_NS) } else { 0 };
                 (some.entries_ns(all).saturating_add(delivered_ns), some.entries())
             }
-            Elements::Ids => ((args.len() as u64).saturating_mul(ID_NS) + there.list_ns(), none),
+            Elements::Ids => {
+                // Those that are acknowledged stay. One of the words is the key.
+                let is_long = row.name == "xdel" && there.longest > ELEMENT_BYTES as u64;
+                let gone = if is_long { there.some((args.len() as u64).saturating_sub(1)) } else { none };
+                let ids_ns = (args.len() as u64).saturating_mul(ID_NS);
+                (ids_ns + there.list_ns() + dropping_ns(gone.bytes), none)
+            }
             Elements::Pending => (there.elements.saturating_mul(LOOK_NS), there.pending()),
             Elements::Claim | Elements::ClaimIdle => {
-                let count = if which == Elements::Claim {
-                    args.len() as u64
+                let (count, looks) = if which == Elements::Claim {
+                    // Behind the key, the group, the consumer and a time.
+                    let ids = (args.len() as u64).saturating_sub(4);
+                    (ids, ids)
                 } else {
-                    number_behind("COUNT", args.skip(4)).unwrap_or(100).saturating_mul(10)
+                    let count = number_behind("COUNT", args.skip(4)).unwrap_or(100);
+                    (count, count.saturating_mul(10))
                 };
                 let some = there.some(count);
-                let each_ns = ID_NS + PENDING_NS;
-                (some.elements.saturating_mul(each_ns).saturating_add(some.entries_ns(there)), some.entries())
+                let looks_ns = there.elements.min(looks).saturating_mul(ID_NS + PENDING_NS);
+                (looks_ns.saturating_add(some.entries_ns(there)), some.entries())
             }
             // They look at what they name.
             Elements::Named | Elements::NamedBehind => {
@@ -623,9 +639,10 @@ impl Scale {
                 let bytes = |word: &[u8]| word.len() as u64 + ELEMENT_MORE_BYTES;
                 let longest = args.map(bytes).max().unwrap_or(0);
                 let elements = args.len() as u64;
-                // One of a pair is a name, which lies in a leaf.
-                let longest = longest + longest.min(ELEMENT_BYTES as u64);
-                let bytes = args.map(bytes).sum();
+                let bytes: u64 = args.map(bytes).sum();
+                // An entry has all of them. One of a pair is a name, which lies in a leaf.
+                let pair = longest + longest.min(ELEMENT_BYTES as u64);
+                let longest = if which == Elements::AddEntry { bytes } else { pair };
                 (args.at(0), Size { bytes, elements, least: 0, longest, given: longest })
             }
             _ => {
