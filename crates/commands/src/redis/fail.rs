@@ -28,7 +28,7 @@ impl Fail {
     pub const WRONG_TYPE: Fail =
         Fail::of("WRONGTYPE Operation against a key holding the wrong kind of value");
     pub const COLLECTION_TOO_LARGE: Fail = Fail::of(
-        "ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set or a value 4 MiB, of a sorted set 1 MiB)",
+        "ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB)",
     );
     pub const BUSY: Fail =
         Fail::of("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.");

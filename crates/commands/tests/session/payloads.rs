@@ -9,7 +9,7 @@ use larder_testkit::redis::frame::Frame;
 use larder_testkit::talk::encode;
 
 const BAD: &str = "-ERR Bad data format\r\n";
-const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set or a value 4 MiB, of a sorted set 1 MiB)\r\n";
+const TOO_LARGE: &str = "-ERR collection exceeds maximum allowed size (16384 bytes of an element with its key, of a list, a set, a value or an entry of a stream 4 MiB, of a sorted set 1 MiB)\r\n";
 const MEBIBYTE: usize = 1 << 20;
 
 fn texts(reply: &[u8]) -> Vec<Vec<u8>> {
