@@ -955,6 +955,26 @@ fn long_entries_are_delivered_one_a_turn() {
     }
 }
 
+/// Names and short values of an entry have 16,216 bytes as they lie in a leaf: whatever is put comes back from its payload.
+#[test]
+fn an_entry_that_is_put_is_restored_up_to_the_longest() {
+    let mut bench = bench();
+    // Beside a name there are six bytes: how many fields there are, codes, a length and a value.
+    for (bytes, fits) in [(16_200, true), (16_209, true), (16_210, true), (16_211, false), (16_330, false)] {
+        let name = "n".repeat(bytes);
+        let reply = bench.reply(&format!("XADD s 1-0 {name} v"));
+        let told_by = if fits { "$3\r\n1-0\r\n" } else { "-ERR collection exceeds maximum allowed size" };
+        assert!(reply.starts_with(told_by.as_bytes()), "{bytes}: {}", String::from_utf8_lossy(&reply));
+        if fits {
+            let payload = bulk(&bench.reply("DUMP s"));
+            let sent = encode(&[b"RESTORE", b"t", b"0", &payload]);
+            assert_eq!(bench.turns(&mut Session::new(), &sent).0, b"+OK\r\n", "{bytes}");
+            assert_eq!(bench.reply("XRANGE t - +"), bench.reply("XRANGE s - +"), "{bytes}");
+        }
+        bench.reply("DEL s t");
+    }
+}
+
 /// The dearest step that there is: what has 4 MiB is copied once, and three times on the way into its leaves.
 #[test]
 fn one_of_the_longest_entries_is_restored_within_ten_milliseconds() {

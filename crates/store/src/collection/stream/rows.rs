@@ -564,9 +564,11 @@ impl NewFields {
         apart: &mut Vec<&'p [u8]>,
     ) -> Result<(), super::super::Declined> {
         apart.clear();
-        let done = self.set(pairs.clone());
-        if done.is_ok() && self.fits() || !pairs.clone().any(|(_, value)| value.len() > VALUE_BYTES_MAX) {
-            return done;
+        if self.set(pairs.clone()).is_ok() && self.fits() {
+            return Ok(());
+        }
+        if !pairs.clone().any(|(_, value)| value.len() > VALUE_BYTES_MAX) {
+            return Err(super::super::Declined::TooLarge);
         }
         self.set_apart(pairs, apart_max, apart)
     }
