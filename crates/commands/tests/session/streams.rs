@@ -955,6 +955,23 @@ fn long_entries_are_delivered_one_a_turn() {
     }
 }
 
+/// What is copied, and what goes, is spent however few entries it has.
+#[test]
+fn a_few_long_entries_are_work() {
+    let mut bench = large_bench();
+    let entries = long_stream(&mut bench, 2, 4 << 20);
+    let sent = bench.asked("XINFO STREAM s");
+    let (reply, ns_max) = dearest_turn(&mut bench, &sent);
+    let [first, last] = &entries[..] else { unreachable!() };
+    assert!(reply.ends_with(format!("first-entry\r\n{first}$10\r\nlast-entry\r\n{last}").as_bytes()));
+    assert!((2 * (2 << 20)..6_000_000).contains(&ns_max), "{ns_max}");
+    // 259 parts of a leaf of their own, and 0.17 µs for each.
+    let sent = bench.asked("XADD s MAXLEN 2 3-0 f v");
+    let (reply, ns_max) = dearest_turn(&mut bench, &sent);
+    assert_eq!(reply, apart::bulk("3-0").as_bytes());
+    assert!((40_000..200_000).contains(&ns_max), "{ns_max}");
+}
+
 /// Names and short values of an entry have 16,216 bytes as they lie in a leaf: whatever is put comes back from its payload.
 #[test]
 fn an_entry_that_is_put_is_restored_up_to_the_longest() {

@@ -32,8 +32,9 @@ use told::{FULL_ENTRIES, Tale};
 
 /// The key behind the subcommand.
 pub(super) const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
-/// Of so many that are trimmed with one that is put nothing is said of what they take.
+/// Of so many that are trimmed with one that is put, and have so many bytes, nothing is said of what they take.
 const FEW_TRIMMED: u64 = 100;
+const FEW_TRIMMED_BYTES: u64 = 128 << 10;
 /// Entries that are trimmed about, where nobody says how many: a hundred nodes of Redis's.
 const LIMIT_ABOUT: u64 = 10_000;
 
@@ -381,7 +382,7 @@ impl Call<'_, '_, '_> {
             put_null(self.out, self.client.resp3);
             return Ok(());
         };
-        if added.trimmed.count > FEW_TRIMMED {
+        if added.trimmed.count > FEW_TRIMMED || added.trimmed.bytes > FEW_TRIMMED_BYTES {
             self.spend(trimming::trimming_ns(&added.trimmed));
         }
         if tells {

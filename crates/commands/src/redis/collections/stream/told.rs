@@ -780,8 +780,11 @@ impl Telling {
                     return Ok(true);
                 }
                 self.reads = self.reads.map(|streams| streams + 1);
+                let before = self.kept.len();
                 let counts =
                     part.tale.begin(&stream, key.bytes(), (&mut self.kept, self.resp3), &mut part.tasks)?;
+                // XINFO STREAM has two entries there.
+                *ns += copying_ns(self.kept.len() - before);
                 part.counts_behind = counts.then(|| self.kept.len());
             }
             let mut sink = Sink { out: &mut self.kept, resp3: self.resp3, ns: *ns, ns_max, needs: 0 };
