@@ -955,6 +955,22 @@ fn long_entries_are_delivered_one_a_turn() {
     }
 }
 
+/// DUMP makes a node of it, which is copied: both are charged before there is any of them.
+#[test]
+fn a_long_entry_is_dumped_where_there_is_room_for_it_twice() {
+    let mut bench = large_bench();
+    long_stream(&mut bench, 1, 4 << 20);
+    let store = std::sync::Arc::clone(bench.worker.store());
+    for (free, fits) in [(6 << 20, false), (12 << 20, true)] {
+        let taken = (store.held_bytes_max() - store.held_bytes()) as i64 - free;
+        store.hold(taken);
+        let reply = bench.reply("DUMP s");
+        store.hold(-taken);
+        let is_refused = reply == b"-OOM connections hold as much memory as they may\r\n";
+        assert_eq!((is_refused, reply.len() > 4 << 20), (!fits, fits), "{free}: {}", reply.len());
+    }
+}
+
 /// What is copied, and what goes, is spent however few entries it has.
 #[test]
 fn a_few_long_entries_are_work() {

@@ -32,6 +32,10 @@ const NODE_ENTRIES: usize = 100;
 const NODE_BYTES: usize = 4096;
 /// What a node is made in is kept for the next one up to so many bytes.
 const NODE_BYTES_KEPT: usize = 64 << 10;
+/// What a string of a node takes beside the bytes that it has in its leaf, at most, …
+const STRING_ROOM: usize = 12;
+/// … and a node beside its entries, or an entry beside its strings.
+const HEAD_ROOM: usize = 64;
 /// Bytes that are copied at a time, about.
 const PIECE_BYTES: usize = 64 << 10;
 /// Bytes that the checksum is made of at a time.
@@ -228,7 +232,13 @@ impl Dumping {
                     *next = Remaining::Own;
                     return Ok(LOOK_NS);
                 };
-                let count = fill(node, stream, at, &first);
+                let (count, bytes) = of_a_node(stream, at);
+                if bytes > NODE_BYTES_KEPT {
+                    // What it is made in is charged with what it is copied to, before there is any of it.
+                    room(kept, 2 * bytes)?;
+                    node.bytes.reserve_exact(bytes);
+                }
+                fill(node, stream, (at, count), &first);
                 room(kept, node.bytes.len() + 64)?;
                 put_string(kept, &[first.id.ms.to_be_bytes(), first.id.seq.to_be_bytes()].concat());
                 put_string(kept, &node.bytes);
@@ -376,19 +386,23 @@ impl Dumping {
     }
 }
 
-/// Makes a node of entries from a place on; how many.
-fn fill(node: &mut Listpack, stream: &Stream<'_>, at: usize, first: &StreamEntry<'_>) -> usize {
-    let places = at..stream.len().min(at + NODE_ENTRIES);
-    // How many there are stands in front.
-    let mut count = 0;
-    let mut bytes = 0;
-    for entry in stream.entries(places.clone()) {
-        bytes += entry.fields.bytes() + 16;
+/// How many entries from a place on are of one node, and how many bytes that has, at most.
+fn of_a_node(stream: &Stream<'_>, at: usize) -> (usize, usize) {
+    let (mut count, mut bytes, mut bytes_max) = (0, 0, HEAD_ROOM);
+    for entry in stream.entries(at..stream.len().min(at + NODE_ENTRIES)) {
         count += 1;
+        bytes += entry.fields.bytes() + 16;
+        bytes_max += entry.fields.bytes() + 2 * entry.fields.len() * STRING_ROOM + HEAD_ROOM;
         if bytes >= NODE_BYTES {
             break;
         }
     }
+    (count, bytes_max)
+}
+
+/// Makes a node of so many entries from a place on.
+fn fill(node: &mut Listpack, stream: &Stream<'_>, (at, count): (usize, usize), first: &StreamEntry<'_>) {
+    // How many there are stands in front.
     node.start();
     node.number(count as i64);
     node.number(0);
@@ -413,7 +427,6 @@ fn fill(node: &mut Listpack, stream: &Stream<'_>, at: usize, first: &StreamEntry
         node.number(if same { fields + 3 } else { 2 * fields + 4 });
     }
     node.end();
-    count
 }
 
 impl Job for Dumping {
