@@ -5,7 +5,8 @@
 //!      63       the string's length in 2 bytes, then the string
 //!      64 + k   a whole number in k = 1 … 8 bytes, the least first: the string is its decimal text
 //!      77       bytes of the string in 5, label in 8: it lies in the leaves behind the one that the label leads to, of a list the
-//!               one that says so (`tree/apart.rs`, `tree/strings.rs`)
+//!               one that says so (`tree/apart.rs`, `tree/strings.rs`); of a stream it is the number of the first of its parts
+//!               among those of its entry, which are rows (`stream/rows.rs`)
 //! ```
 //!
 //! A string that is the one decimal text of a number of 64 bits always lies as a number, which takes no more bytes than
@@ -38,7 +39,8 @@ pub enum Element<'a> {
     Text(Run<'a>),
     /// Its decimal text.
     Number(i64),
-    /// A string that is too long for a leaf: the collection has its parts ([`super::Collection::parts`]).
+    /// A string that is too long for a leaf: the collection has its parts ([`super::Collection::parts`]), or the stream
+    /// ([`crate::Stream::each_part`], which asks for the entry's ID).
     Apart(LongText<'a>),
 }
 
@@ -133,7 +135,7 @@ impl<'a> LongText<'a> {
         *self.0
     }
 
-    /// The label of the leaf before its parts.
+    /// The label of the leaf before its parts; of a stream the number of the first of them.
     pub(super) fn label(&self) -> u64 {
         u64::from_le_bytes(*self.0.last_chunk().expect("eight bytes"))
     }

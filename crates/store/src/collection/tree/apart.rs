@@ -430,7 +430,7 @@ impl<'g> Iterator for Parts<'g> {
 }
 
 impl<'g> Collection<'g> {
-    /// The bytes of an element of this collection that lies apart, part by part.
+    /// The bytes of an element of this collection that lies apart, part by part; of no stream ([`crate::Stream::each_part`]).
     ///
     /// # Panics
     /// If it is another's.
@@ -467,7 +467,8 @@ impl<'g> Collection<'g> {
 }
 
 impl Store {
-    /// Bytes that an element of a list, a member of a set or a value of a field may have.
+    /// Bytes that an element of a list, a member of a set or a value of a field may have, or all values of an entry of a stream
+    /// that lie apart.
     pub fn element_bytes_max(&self) -> usize {
         (self.memory_bytes() / 2).min(ELEMENT_BYTES_MAX) as usize
     }
