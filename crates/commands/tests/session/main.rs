@@ -20,6 +20,7 @@ mod hyperloglog;
 mod later;
 mod lines_ruled;
 mod lists;
+mod long_entries;
 mod long_members;
 mod long_order;
 mod meta;

@@ -1,9 +1,6 @@
 //! Streams that are large, waited for, or come out of payloads: in steps, of one version, and nothing kept of what is refused.
 
-use crate::apart::{self, array, is_dumped_restored_and_told_apart, job};
-use crate::named::exec;
 use crate::survey::command;
-use crate::values::large_bench;
 use crate::{Bench, START, bench};
 use larder_commands::{Next, Session};
 use larder_store::{Adding, NewFields, NewId, StreamId, Type};
@@ -34,12 +31,12 @@ impl Bench {
         }
     }
 
-    fn text_of(&mut self, words: &str) -> String {
+    pub fn text_of(&mut self, words: &str) -> String {
         String::from_utf8(self.reply(words)).expect("text")
     }
 
     /// A session whose command waits for ever.
-    fn waiter_of(&mut self, words: &str) -> Session {
+    pub fn waiter_of(&mut self, words: &str) -> Session {
         let mut session = Session::new();
         let words: Vec<&str> = words.split(' ').collect();
         let (next, reply) = self.turn(&mut session, &command(&words));
@@ -47,13 +44,13 @@ impl Bench {
         session
     }
 
-    fn looked(&mut self, session: &mut Session) -> (Next, String) {
+    pub fn looked(&mut self, session: &mut Session) -> (Next, String) {
         let (next, reply) = self.turn(session, b"");
         (next, String::from_utf8(reply).expect("text"))
     }
 }
 
-fn frame(reply: &[u8]) -> Frame {
+pub(crate) fn frame(reply: &[u8]) -> Frame {
     let (frame, bytes) = Frame::read(reply).expect("a reply").expect("all of it");
     assert_eq!(bytes, reply.len());
     frame
@@ -332,7 +329,7 @@ fn whole(bench: &mut Bench) {
     }
 }
 
-fn bulk(reply: &[u8]) -> Vec<u8> {
+pub(crate) fn bulk(reply: &[u8]) -> Vec<u8> {
     frame(reply).body.expect("a string")
 }
 
@@ -728,364 +725,4 @@ fn a_group_that_is_removed_in_steps_is_gone_at_once() {
         assert!(reply.ends_with(b"*2\r\n:1\r\n:0\r\n"), "{}", String::from_utf8_lossy(&reply));
         assert_eq!(rows(&mut bench, "t"), 1_101, "entries, and the stream's own");
     }
-}
-
-/// What is replied of an entry.
-fn told(id: &str, words: &[&str]) -> String {
-    format!("*2\r\n{}{}", apart::bulk(id), array(words))
-}
-
-/// What is replied of some entries of a stream with a name of one letter, by those who read several.
-fn read_of(name: &str, entries: &[&str]) -> String {
-    format!("*1\r\n*2\r\n{}*{}\r\n{}", apart::bulk(name), entries.len(), entries.concat())
-}
-
-#[test]
-fn entries_longer_than_a_leaf_are_put_told_delivered_and_taken_out() {
-    let mut bench = bench();
-    let held = bench.worker.store().held_bytes();
-    for bytes in [1_000, 8_050, 16_100, 16_150, 16_200, 16_217, 16_376, 16_384, 32_433, 100_000, 1 << 20] {
-        let job = job(bytes);
-        let long = told("1-1", &["type", "a", "body", &job, "n", "7"]);
-        let twice = told("2-1", &["body", &job, "reply", &job]);
-        let short = told("3-1", &["body", "short"]);
-        let three = format!("*3\r\n{long}{twice}{short}");
-        let mut is = |command: &str, expected: &str| {
-            let reply = bench.reply(command);
-            let start = &command[..command.len().min(60)];
-            let shown = String::from_utf8_lossy(&reply[..reply.len().min(80)]);
-            assert!(reply == expected.as_bytes(), "{bytes}: {start}: {shown}");
-        };
-        is(&format!("XADD s 1-1 type a body {job} n 7"), &apart::bulk("1-1"));
-        is(&format!("XADD s 2-1 body {job} reply {job}"), &apart::bulk("2-1"));
-        is("XADD s 3-1 body short", &apart::bulk("3-1"));
-        is("XRANGE s - +", &three);
-        is("XREVRANGE s + -", &format!("*3\r\n{short}{twice}{long}"));
-        is("XRANGE s 2 2", &format!("*1\r\n{twice}"));
-        is("XREAD STREAMS s 1-1", &read_of("s", &[&twice, &short]));
-        is("XGROUP CREATE s g 0", "+OK\r\n");
-        is("XREADGROUP GROUP g alice COUNT 2 STREAMS s >", &read_of("s", &[&long, &twice]));
-        is("XREADGROUP GROUP g alice STREAMS s 0", &read_of("s", &[&long, &twice]));
-        is("XCLAIM s g bob 0 2-1", &format!("*1\r\n{twice}"));
-        is("XAUTOCLAIM s g carol 0 0", &format!("*3\r\n{}*2\r\n{long}{twice}*0\r\n", apart::bulk("0-0")));
-        is("XACK s g 1-1", ":1\r\n");
-        is("COPY s t", ":1\r\n");
-        is("XDEL s 2-1", ":1\r\n");
-        is("XRANGE s - +", &format!("*2\r\n{long}{short}"));
-        is("XRANGE t - +", &three);
-        is("XADD s MAXLEN 1 4-1 body x", &apart::bulk("4-1"));
-        is("XRANGE s - +", &format!("*1\r\n{}", told("4-1", &["body", "x"])));
-        is("XTRIM t MAXLEN 1", ":2\r\n");
-        is("XRANGE t - +", &format!("*1\r\n{short}"));
-        is(&format!("XADD t MAXLEN 2 9-1 f {job}"), &apart::bulk("9-1"));
-        is("XRANGE t 9 9", &format!("*1\r\n{}", told("9-1", &["f", &job])));
-        assert!(bench.reply("XINFO STREAM t").ends_with(told("9-1", &["f", &job]).as_bytes()));
-        assert_eq!(bench.reply("DEL s t"), b":2\r\n");
-    }
-    assert_eq!(bench.worker.store().held_bytes(), held);
-    let (name, job) = ("n".repeat(16_400), job(2_200_000));
-    for words in [format!("XADD s * {name} v"), format!("XADD s * a {job} b {job}")] {
-        assert!(bench.reply(&words).starts_with(b"-ERR collection exceeds maximum allowed size"));
-        assert_eq!(bench.reply("EXISTS s"), b":0\r\n");
-    }
-    let store = std::sync::Arc::clone(bench.worker.store());
-    drop(bench);
-    store.check();
-}
-
-#[test]
-fn who_waits_is_given_a_long_entry() {
-    let mut bench = bench();
-    let job = job(100_000);
-    bench.text_of("XGROUP CREATE s g $ MKSTREAM");
-    let mut reader = bench.waiter_of("XREAD BLOCK 0 STREAMS s $");
-    let mut one = bench.waiter_of("XREADGROUP GROUP g one BLOCK 0 STREAMS s >");
-    bench.reply(&format!("XADD s 1-1 f {job}"));
-    let expected = read_of("s", &[&told("1-1", &["f", &job])]);
-    for waiter in [&mut reader, &mut one] {
-        let (_, reply) = bench.looked(waiter);
-        assert!(reply == expected, "{}", &reply[..reply.len().min(80)]);
-    }
-}
-
-/// What is given is copied for each: of ten clients that wait for a mebibyte one is served in the turn in which it comes, and
-/// the others in their own.
-#[test]
-fn those_that_wait_for_a_long_entry_are_served_some_at_a_time() {
-    let mut bench = large_bench();
-    let job = job(1 << 20);
-    let mut waiters: Vec<Session> = (0..10).map(|_| bench.waiter_of("XREAD BLOCK 0 STREAMS s $")).collect();
-    let held = bench.worker.store().held_bytes();
-    bench.reply(&format!("XADD s 1-1 f {job}"));
-    let grown = bench.worker.store().held_bytes().saturating_sub(held);
-    assert!(grown < 6 << 20, "{grown}");
-    let whole = read_of("s", &[&told("1-1", &["f", &job])]);
-    for waiter in &mut waiters {
-        let mut reply = Vec::new();
-        while reply.len() < whole.len() {
-            reply.extend(bench.turn(waiter, b"").1);
-            assert!(bench.room.work().done_ns() <= 5_000_000);
-        }
-        assert!(reply == whole.as_bytes(), "{}", String::from_utf8_lossy(&reply[..reply.len().min(80)]));
-    }
-}
-
-#[test]
-fn a_transaction_puts_and_reads_long_entries() {
-    let mut bench = bench();
-    let job = job(100_000);
-    let put = format!("XADD s 1-1 f {job}");
-    let words = ["MULTI", &put, "XRANGE s - +", "XDEL s 1-1", "XLEN s", "EXEC"];
-    let sent = words.map(|words| bench.asked(words)).concat();
-    let (reply, _) = bench.turns(&mut Session::new(), &sent);
-    let queued = format!("+OK\r\n{}*4\r\n{}", "+QUEUED\r\n".repeat(4), apart::bulk("1-1"));
-    let expected = format!("{queued}*1\r\n{}:1\r\n:0\r\n", told("1-1", &["f", &job]));
-    assert!(reply == expected.as_bytes(), "{}", String::from_utf8_lossy(&reply[..reply.len().min(200)]));
-}
-
-/// EXEC weighs an entry that is read or claimed as one of the longest, in a stream where values lie apart: three have 7.9 ms.
-#[test]
-fn exec_weighs_long_entries() {
-    let mut bench = large_bench();
-    let entries = long_stream(&mut bench, 20, 4 << 20);
-    for (command, of_stream, tail) in [
-        ("XRANGE s - + COUNT 1", false, ""),
-        ("XREVRANGE s 1-0 - COUNT 1", false, ""),
-        ("XREAD COUNT 1 STREAMS s 0", true, ""),
-        ("XREADGROUP GROUP g a COUNT 1 STREAMS s >", true, ""),
-        ("XREADGROUP GROUP g a COUNT 1 STREAMS s 0", true, ""),
-        ("XCLAIM s g b 0 1-0", false, ""),
-        ("XAUTOCLAIM s g b 0 1-0 COUNT 1", false, "*0\r\n"),
-    ] {
-        let refused = exec(&mut bench, &[command; 4]);
-        assert!(refused.starts_with("-EXECABORT "), "{command}: {}", &refused[..refused.len().min(80)]);
-        let reply = exec(&mut bench, &[command; 3]);
-        let lengths = if of_stream { read_of("s", &[&entries[0]]) } else { format!("*1\r\n{}", entries[0]) };
-        let whole = 3 * (lengths.len() + tail.len());
-        assert!((whole..whole + 100).contains(&reply.len()), "{command}: {}", &reply[..reply.len().min(80)]);
-    }
-    let ids: String = (1..=20).map(|n| format!(" {n}-0")).collect();
-    let (delete, acknowledge) = (format!("XDEL s{ids}"), format!("XACK s g{ids}"));
-    // 0.9 ms each, were all of them there.
-    assert!(exec(&mut bench, &[&delete[..]; 13]).starts_with("-EXECABORT "));
-    let done = exec(&mut bench, &[&acknowledge[..]; 13]);
-    assert_eq!(done, format!("*13\r\n:3\r\n{}", ":0\r\n".repeat(12)));
-    let done = exec(&mut bench, &[&delete[..]; 9]);
-    assert_eq!(done, format!("*9\r\n:20\r\n{}", ":0\r\n".repeat(8)));
-}
-
-#[test]
-fn many_long_entries_go_at_once() {
-    let mut bench = bench();
-    let job = job(200_000);
-    let ids: String = (1..=100).map(|n| format!(" {n}-0")).collect();
-    for (words, reply, left) in [
-        ("XTRIM s MAXLEN 0", Some(":100\r\n"), ":0\r\n"),
-        ("XADD s MAXLEN 1 * f v", None, ":1\r\n"),
-        (&*format!("XDEL s{ids}"), Some(":100\r\n"), ":0\r\n"),
-    ] {
-        for n in 1..=100 {
-            bench.reply(&format!("XADD s {n}-0 f {job}"));
-        }
-        let (said, _) = bench.bounded(words);
-        let is_right = reply.map_or(said.starts_with(b"$"), |reply| said == reply.as_bytes());
-        assert!(is_right, "{words}: {}", String::from_utf8_lossy(&said));
-        assert_eq!(bench.reply("XLEN s"), left.as_bytes(), "{words}");
-        assert_eq!(bench.reply("DEL s"), b":1\r\n");
-        while bench.worker.enter(START).maintain() {}
-    }
-    let store = std::sync::Arc::clone(bench.worker.store());
-    drop(bench);
-    store.check();
-}
-
-/// What a request comes to, and the work of the turn that did most.
-fn dearest_turn(bench: &mut Bench, sent: &[u8]) -> (Vec<u8>, u64) {
-    let (mut session, mut replies, mut at, mut ns_max) = (Session::new(), Vec::new(), 0, 0);
-    loop {
-        let (next, more, consumed) = bench.call(&mut session, &sent[at..]);
-        ns_max = ns_max.max(bench.room.work().done_ns());
-        replies.extend(more);
-        at += consumed;
-        match next {
-            Next::Yield | Next::Flush => {}
-            Next::Receive => return (replies, ns_max),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-/// Entries of so many bytes each, with IDs from 1-0 on, which a group `g` has not read; what is replied of each.
-fn long_stream(bench: &mut Bench, entries: usize, bytes: usize) -> Vec<String> {
-    let job = job(bytes);
-    let added = |n: usize| {
-        let id = format!("{n}-0");
-        assert_eq!(bench.reply(&format!("XADD s {id} f {job}")), apart::bulk(&id).as_bytes());
-        told(&id, &["f", &job])
-    };
-    let all = (1..=entries).map(added).collect();
-    assert_eq!(bench.reply("XGROUP CREATE s g 0"), b"+OK\r\n");
-    all
-}
-
-/// A turn delivers one that takes all of a slice to copy, however many are asked for.
-#[test]
-fn long_entries_are_delivered_one_a_turn() {
-    const ENTRIES: usize = 20;
-    let mut bench = large_bench();
-    let entries = long_stream(&mut bench, ENTRIES, 1 << 20);
-    let whole = read_of("s", &entries.iter().map(String::as_str).collect::<Vec<_>>());
-    for words in ["XREADGROUP GROUP g a COUNT 20 STREAMS s >", "XREADGROUP GROUP g a STREAMS s 0"] {
-        let (mut session, sent) = (Session::new(), bench.asked(words));
-        let (mut next, mut reply) = bench.turn(&mut session, &sent);
-        let mut turns = 1;
-        while reply.is_empty() {
-            assert_eq!(next, Next::Yield, "{words}");
-            let done_ns = bench.room.work().done_ns();
-            assert!(done_ns <= 1_000_000, "{words}: {done_ns}");
-            let pending = frame(&bench.reply("XPENDING s g")).inside[0].number();
-            let delivered = if words.ends_with('>') { turns } else { ENTRIES };
-            assert!(pending <= Some(delivered as i64), "{words}: {pending:?} in {turns} turns");
-            (next, reply) = bench.turn(&mut session, b"");
-            turns += 1;
-        }
-        assert!(turns >= ENTRIES, "{words}: {turns}");
-        reply.extend(bench.turns(&mut session, b"").0);
-        assert!(reply == whole.as_bytes(), "{words}");
-    }
-}
-
-/// DUMP makes a node of it, which is copied: both are charged before there is any of them.
-#[test]
-fn a_long_entry_is_dumped_where_there_is_room_for_it_twice() {
-    let mut bench = large_bench();
-    long_stream(&mut bench, 1, 4 << 20);
-    let store = std::sync::Arc::clone(bench.worker.store());
-    for (free, fits) in [(6 << 20, false), (12 << 20, true)] {
-        let taken = (store.held_bytes_max() - store.held_bytes()) as i64 - free;
-        store.hold(taken);
-        let reply = bench.reply("DUMP s");
-        store.hold(-taken);
-        let is_refused = reply == b"-OOM connections hold as much memory as they may\r\n";
-        assert_eq!((is_refused, reply.len() > 4 << 20), (!fits, fits), "{free}: {}", reply.len());
-    }
-}
-
-/// What is copied, and what goes, is spent however few entries it has.
-#[test]
-fn a_few_long_entries_are_work() {
-    let mut bench = large_bench();
-    let entries = long_stream(&mut bench, 2, 4 << 20);
-    let sent = bench.asked("XINFO STREAM s");
-    let (reply, ns_max) = dearest_turn(&mut bench, &sent);
-    let [first, last] = &entries[..] else { unreachable!() };
-    assert!(reply.ends_with(format!("first-entry\r\n{first}$10\r\nlast-entry\r\n{last}").as_bytes()));
-    assert!((2 * (2 << 20)..6_000_000).contains(&ns_max), "{ns_max}");
-    // 259 parts of a leaf of their own, and 0.17 µs for each.
-    let sent = bench.asked("XADD s MAXLEN 2 3-0 f v");
-    let (reply, ns_max) = dearest_turn(&mut bench, &sent);
-    assert_eq!(reply, apart::bulk("3-0").as_bytes());
-    assert!((40_000..200_000).contains(&ns_max), "{ns_max}");
-}
-
-/// Names and short values of an entry have 16,216 bytes as they lie in a leaf: whatever is put comes back from its payload.
-#[test]
-fn an_entry_that_is_put_is_restored_up_to_the_longest() {
-    let mut bench = bench();
-    // Beside a name there are six bytes: how many fields there are, codes, a length and a value.
-    for (bytes, fits) in [(16_200, true), (16_209, true), (16_210, true), (16_211, false), (16_330, false)] {
-        let name = "n".repeat(bytes);
-        let reply = bench.reply(&format!("XADD s 1-0 {name} v"));
-        let told_by = if fits { "$3\r\n1-0\r\n" } else { "-ERR collection exceeds maximum allowed size" };
-        assert!(reply.starts_with(told_by.as_bytes()), "{bytes}: {}", String::from_utf8_lossy(&reply));
-        if fits {
-            let payload = bulk(&bench.reply("DUMP s"));
-            let sent = encode(&[b"RESTORE", b"t", b"0", &payload]);
-            assert_eq!(bench.turns(&mut Session::new(), &sent).0, b"+OK\r\n", "{bytes}");
-            assert_eq!(bench.reply("XRANGE t - +"), bench.reply("XRANGE s - +"), "{bytes}");
-        }
-        bench.reply("DEL s t");
-    }
-}
-
-/// The dearest step that there is: what has 4 MiB is copied once, and three times on the way into its leaves.
-#[test]
-fn one_of_the_longest_entries_is_restored_within_ten_milliseconds() {
-    let mut bench = large_bench();
-    let job = job(4 << 20);
-    bench.reply("XADD s 1-0 x y");
-    // It has not the names of the first of its node.
-    bench.reply(&format!("XADD s 2-0 a 1 f {job}"));
-    let entries = bench.reply("XRANGE s - +");
-    let expected = format!("*2\r\n{}{}", told("1-0", &["x", "y"]), told("2-0", &["a", "1", "f", &job]));
-    assert!(entries == expected.as_bytes());
-    let payload = bulk(&bench.reply("DUMP s"));
-    let (reply, ns_max) = dearest_turn(&mut bench, &encode(&[b"RESTORE", b"t", b"0", &payload]));
-    assert_eq!(reply, b"+OK\r\n");
-    assert!((4 * (2 << 20)..10_000_000).contains(&ns_max), "{ns_max}");
-    assert!(bench.reply("XRANGE t - +") == entries);
-}
-
-/// Each moment of XDEL is told as one change: one takes as many out as begin within 8 MiB.
-#[test]
-fn long_entries_are_deleted_some_at_a_time() {
-    let mut bench = large_bench();
-    let mut session = Session::new();
-    for words in ["HELLO 3", "PSUBSCRIBE *", "CONFIG SET notify-keyspace-events Et"] {
-        let sent = bench.asked(words);
-        bench.turns(&mut session, &sent);
-    }
-    for (bytes, moments) in [(4 << 20, 10), (2 << 20, 5), ((2 << 20) - 100, 4), (1 << 10, 1)] {
-        long_stream(&mut bench, 20, bytes);
-        let ids: String = (1..=20).map(|n| format!(" {n}-0")).collect();
-        let sent = bench.asked(&format!("XDEL s{ids}"));
-        let heard = [bench.turns(&mut session, &sent).0, bench.turns(&mut session, b"").0].concat();
-        let heard = String::from_utf8_lossy(&heard);
-        assert!(heard.contains(":20\r\n"), "{bytes}: {heard}");
-        assert_eq!(heard.matches("@0__:xdel\r\n").count(), moments, "{bytes}: {heard}");
-        assert_eq!(bench.reply("XLEN s"), b":0\r\n");
-        bench.reply("DEL s");
-        while bench.worker.enter(START).maintain() {}
-    }
-}
-
-/// Room is made for those that are claimed, not for all that are looked at: here these are more than connections may hold.
-#[test]
-fn a_long_entry_among_others_that_are_pending_is_claimed_where_there_is_room_for_one() {
-    const ENTRIES: usize = 10;
-    let mut bench = bench();
-    assert!(bench.worker.store().held_bytes_max() < (ENTRIES as u64) << 21);
-    let entries = long_stream(&mut bench, ENTRIES, 2 << 20);
-    for entry in &entries {
-        let reply = bench.reply("XREADGROUP GROUP g alice COUNT 1 STREAMS s >");
-        assert!(reply == read_of("s", &[entry]).as_bytes());
-    }
-    for (n, entry) in (1..).zip(&entries) {
-        let next = if n < ENTRIES { format!("{}-0", n + 1) } else { "0-0".to_owned() };
-        let sent = bench.asked(&format!("XAUTOCLAIM s g bob 0 {n}-0 COUNT 1"));
-        let (reply, ns_max) = dearest_turn(&mut bench, &sent);
-        let expected = format!("*3\r\n{}*1\r\n{entry}*0\r\n", apart::bulk(&next));
-        let shown = String::from_utf8_lossy(&reply[..reply.len().min(80)]);
-        assert!(reply == expected.as_bytes(), "{n}: {shown}");
-        // It is copied in one turn, in which some of it is replied.
-        assert!((1_048_576..2_000_000).contains(&ns_max), "{ns_max}");
-    }
-    assert_eq!(bench.reply("XPENDING s g - + 10 alice"), b"*0\r\n");
-}
-
-#[test]
-fn streams_of_long_entries_are_dumped_restored_and_told_apart() {
-    let mut bench = bench();
-    let (long, longer) = (job(20_000), job(300_000));
-    bench.reply(&format!("XADD s 1-1 a {long} n 7"));
-    bench.reply("XADD s 1-2 a b n 8");
-    bench.reply(&format!("XADD s 2-0 a {longer} b {longer}"));
-    let entries = [
-        told("1-1", &["a", &long, "n", "7"]),
-        told("1-2", &["a", "b", "n", "8"]),
-        told("2-0", &["a", &longer, "b", &longer]),
-    ];
-    let all = format!("*3\r\n{}", entries.concat());
-    let shows = |bench: &mut Bench| assert!(bench.reply("XRANGE m - +") == all.as_bytes());
-    is_dumped_restored_and_told_apart(bench, "s", shows, "XDEL m 1-1");
 }
