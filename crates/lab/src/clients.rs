@@ -25,7 +25,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::contender::Contender;
 use crate::counted::Tracer;
 use crate::driver::build::Language;
 use crate::error::Error;
@@ -278,13 +277,10 @@ fn costs(
 ) -> Result<Vec<Cell>, Error> {
     let mut cells: Vec<Cell> = Vec::new();
     for seat in experiment.seats() {
-        let contender = &experiment.contenders[seat.contender];
-        let larder = contender.kind.is_some_and(Kind::is_larder) || is_larder(contender);
+        let family = experiment.contenders[seat.contender].control.family;
         for &setting in settings {
             // What noise is, one client shows.
-            if !setting.client.understands(contender.control.family, larder)
-                || seat.again && setting.client.name != OWN
-            {
+            if !setting.client.is_understood_by(family) || seat.again && setting.client.name != OWN {
                 continue;
             }
             cells.push(Cell { seat, setting, samples: Vec::new(), syscalls: None });
@@ -341,11 +337,6 @@ fn all_floors(
 /// A fault that lets nobody read is visited so often at the most.
 const FAULT_VISITS_MAX: u32 = 50;
 
-/// One that was running before says by its version whether it is Larder.
-fn is_larder(contender: &Contender) -> bool {
-    contender.version.contains("larder")
-}
-
 /// Every fault for every client, on every server that the lab can stop.
 fn all_faults(
     experiment: &mut Experiment,
@@ -360,8 +351,8 @@ fn all_faults(
             experiment.run.notes.push(note);
             continue;
         }
-        let larder = is_larder(server) || server.kind.is_some_and(Kind::is_larder);
-        for client in clients.iter().filter(|client| client.understands(server.control.family, larder)) {
+        let family = server.control.family;
+        for client in clients.iter().filter(|client| client.is_understood_by(family)) {
             visits.extend(Fault::ALL.map(|fault| (contender, *client, fault)));
         }
     }

@@ -8,7 +8,7 @@ use crate::driver::build::Language;
 pub enum Speaks {
     /// memcached's text protocols.
     Text,
-    /// memcached's binary protocol, which Larder has not.
+    /// memcached's binary protocol, on the same port.
     Binary,
     /// Redis's protocol.
     Redis,
@@ -125,9 +125,9 @@ impl Client {
         format!("{}: {}", self.language.name(), self.name)
     }
 
-    /// Whether a server of this family, that is or is not one of Larder's, understands it.
-    pub fn understands(&self, family: Family, larder: bool) -> bool {
-        self.speaks.family() == family && !(larder && self.speaks == Speaks::Binary)
+    /// Whether servers of this family understand it.
+    pub fn is_understood_by(&self, family: Family) -> bool {
+        self.speaks.family() == family
     }
 }
 
@@ -149,12 +149,15 @@ mod tests {
     }
 
     #[test]
-    fn who_understands_whom_is_known_beforehand() {
-        let of = |name| *CLIENTS.iter().find(|client| client.name == name).unwrap();
-        assert!(of("gomemcache").understands(Family::Memcached, true));
-        assert!(!of("gomemcache").understands(Family::Redis, false));
-        assert!(!of("rainycape").understands(Family::Memcached, true));
-        assert!(of("rainycape").understands(Family::Memcached, false));
-        assert!(of("rueidis").understands(Family::Redis, true));
+    fn each_client_is_understood_by_the_servers_of_one_family() {
+        let by = |name, family| {
+            let client = CLIENTS.iter().find(|client| client.name == name).unwrap();
+            client.is_understood_by(family)
+        };
+        // The binary protocol is memcached's as well, and Larder's.
+        for name in ["gomemcache", "rainycape", "larder"] {
+            assert!(by(name, Family::Memcached) && !by(name, Family::Redis), "{name}");
+        }
+        assert!(by("rueidis", Family::Redis) && !by("rueidis", Family::Memcached));
     }
 }

@@ -90,7 +90,11 @@ fn the_clients_are_counted_and_none_is_wrong() {
         costs.rows.iter().any(|row| row.target == "larder-redis"),
         "Redis's protocol is a group of its own"
     );
-    assert!(table(&run, "article").rows.iter().any(|row| row.target == "larder"));
+    let article = table(&run, "article");
+    for client in ["gomemcache", "rainycape", "by hand", "larder"] {
+        let figures = ["memory", "allocations"].map(|figure| article.value("larder", &[client], figure));
+        assert!(figures.iter().all(Option::is_some), "{client}: {figures:?}");
+    }
 }
 
 #[test]
