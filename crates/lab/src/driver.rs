@@ -34,6 +34,8 @@ use own::Way;
 
 /// How long a driver may be silent: longer than any timeout of a library times the calls of a visit that time out.
 const SILENCE: Duration = Duration::from_secs(300);
+/// Keys that a call for many asks for, in every driver.
+pub const MANY_KEYS: u32 = 100;
 /// What a driver shows of its values: key, version and bytes.
 const SAMPLE: (u32, u64, usize) = (305_419_896, 7, 61);
 

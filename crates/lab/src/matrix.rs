@@ -3,7 +3,7 @@
 //! libmemcached's NO_BLOCK × TCP_NODELAY × BUFFER_REQUESTS, all eight, for sets, gets, deletes and gets of many, values
 //! of 8 to 300,000 bytes, handles that are kept or made anew for each call, replies that are awaited or not, over
 //! loopback and over a relay. Beside them a loop by hand, which has no options, one request at a time and [`BATCH`]
-//! together with every reply read.
+//! together with every reply read, and Larder's own client in each of its ways, over a kept handle.
 //!
 //! ```text
 //! lab (idle during visits) ── lines ──► driver on one core ── loopback or relay ──► server on the other
@@ -15,7 +15,7 @@
 //!
 //! What must hold: options are in effect, as library and socket say; the server counted what calls said; every value
 //! that was set is read back over another connection, every value read is verified; the connections that a handle
-//! should open were opened; a call said ACTION QUEUED exactly where it was queued; nobody was kept from a core.
+//! should open were opened; a call said that it was queued exactly where it was; nobody was kept from a core.
 //!
 //! A driver that its library aborts is a result: the row says how it ended.
 
@@ -145,7 +145,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let visit = options.common.visit(options.visit_ms, 50, 50);
     let core = experiment.generator_cores.first().copied().flatten();
     let mut bench = Bench::new(core, &grid.sizes);
-    let version = bench.driver()?.version.clone();
+    let version = bench.driver(Client::Hand)?.version.clone();
     experiment.run.set("libmemcached", version);
     experiment.run.set("visit, ms", visit.as_millis());
     let mut cells = Vec::new();
@@ -215,7 +215,7 @@ fn costs(
     let mut cells: Vec<Cell> = Vec::new();
     for seat in experiment.seats() {
         for &setting in &settings {
-            // The loop by hand has no effects that noise could be taken for.
+            // What has no options has no effects that noise could be taken for.
             if seat.again && setting.client.options().is_none() {
                 continue;
             }

@@ -5,6 +5,7 @@ use super::faults::{Fault, Mode, VISIBLE};
 use super::setting::{BUFFER, Client, Grid, Handle, Link, NODELAY, Op, Options, Place, Reply, Setting};
 use super::visit::Sample;
 use super::{Cell, Faulted, verdict};
+use crate::driver::own::Way;
 use crate::error::Error;
 use crate::experiment::{Experiment, Pair};
 use crate::results::{
@@ -337,6 +338,7 @@ fn batches(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     let title =
         "BUFFER_REQUESTS beside 64 requests sent together whose replies are all read, kept connections";
     let mut table = Table::new("batch", title, &["operation", "value"]);
+    table.absent("the client ended before, or so many values are more than is sent together");
     for (name, unit) in [
         ("one by one", "µs"),
         ("BUFFER", "µs"),
@@ -344,6 +346,10 @@ fn batches(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
         ("together / BUFFER", ""),
         ("CPU of BUFFER", "µs"),
         ("CPU of together", "µs"),
+        ("larder-client, batch", "µs"),
+        ("larder-client, stream", "µs"),
+        ("CPU of its batch", "µs"),
+        ("CPU of its stream", "µs"),
     ] {
         table.column(Column::new(name, unit, Better::Lower));
     }
@@ -352,6 +358,8 @@ fn batches(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
             for &size in &grid.sizes {
                 let of = |client| cell_of(cells, contender, place(op, size, Handle::Kept), client);
                 let Some(batch) = of(Client::Batch) else { continue };
+                let (own, stream) = (of(Client::Own(Way::Batch)), of(Client::Own(Way::Stream)));
+                let own = [own, stream].map(|cell| cell.filter(|cell| cell.ended.is_none()));
                 let buffered = of(Client::Library(Options(BUFFER))).filter(|cell| cell.ended.is_none());
                 let barrier = |sample: &Sample| sample.barrier_us;
                 let ratio = buffered.and_then(|buffered| {
@@ -367,6 +375,10 @@ fn batches(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
                         ratio,
                         buffered.and_then(|cell| estimate(cell, |sample| sample.client_us)),
                         estimate(batch, |sample| sample.client_us),
+                        own[0].and_then(|cell| estimate(cell, barrier)),
+                        own[1].and_then(|cell| estimate(cell, barrier)),
+                        own[0].and_then(|cell| estimate(cell, |sample| sample.client_us)),
+                        own[1].and_then(|cell| estimate(cell, |sample| sample.client_us)),
                     ],
                 );
                 if let Some(ended) = of(Client::Library(Options(BUFFER))).and_then(|cell| cell.ended.as_ref())
@@ -438,14 +450,16 @@ fn effects_plots(experiment: &mut Experiment, effects: &[Found], grid: &Grid) {
     }
 }
 
-/// Clients whose costs are drawn.
-const DRAWN: [Client; 6] = [
+/// Clients whose costs are drawn: there are eight colours.
+const DRAWN: [Client; 8] = [
     Client::Library(Options(0)),
     Client::Library(Options(NODELAY)),
     Client::Library(Options(BUFFER)),
     Client::Library(Options(NODELAY | BUFFER)),
     Client::Hand,
     Client::Batch,
+    Client::Own(Way::OneByOne),
+    Client::Own(Way::Stream),
 ];
 
 fn cost_plots(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::BATCH;
-use crate::driver::Job;
 use crate::driver::own::Way;
+use crate::driver::{Job, MANY_KEYS};
 
-/// Bytes that the loop by hand sends together at most.
+/// Bytes that are sent together at most, by hand or as a batch of Larder's own client.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// Keys of a request for many.
-pub const MGET_KEYS: u32 = 100;
+pub const MGET_KEYS: u32 = MANY_KEYS;
 
 /// libmemcached's options: a bit for each that is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,11 +57,17 @@ pub enum Client {
     Hand,
     /// A loop by hand that sends [`BATCH`] requests together and reads as many replies.
     Batch,
-    /// Larder's own client; it takes part in the faults.
+    /// Larder's own client, in one of its ways to write; reads are one by one.
     Own(Way),
 }
 
 impl Client {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Client> {
+        let others = [Client::Hand, Client::Batch].into_iter().chain(Way::ALL.map(Client::Own));
+        Options::all().map(Client::Library).chain(others)
+    }
+
     /// How tables call it.
     pub fn name(self) -> String {
         match self {
@@ -230,6 +236,10 @@ pub enum LeftOut {
     NoOptions,
     /// So many large values together are no batch.
     TooMuchForABatch,
+    /// Larder's own client keeps its connections.
+    OwnIsKept,
+    /// Its ways are for writes, and each is one kind of reply.
+    WaysAreOfWrites,
 }
 
 impl LeftOut {
@@ -245,10 +255,21 @@ impl LeftOut {
             }
             LeftOut::NoOptions => "the loop by hand has no options: it is measured once, awaited",
             LeftOut::TooMuchForABatch => {
-                "a batch by hand is of writes over a kept connection, as far as it is no more than 1 MiB"
+                "a batch is of writes over a kept connection, as far as it is no more than 1 MiB"
+            }
+            LeftOut::OwnIsKept => {
+                "larder-client keeps its connections: it is measured over a kept handle alone"
+            }
+            LeftOut::WaysAreOfWrites => {
+                "larder-client reads one by one, and writes quietly where there are no replies"
             }
         }
     }
+}
+
+/// A batch of values of this size is more than goes together.
+fn is_too_much(value_bytes: usize) -> bool {
+    value_bytes * BATCH as usize > BATCH_BYTES_MAX
 }
 
 impl Setting {
@@ -268,10 +289,15 @@ impl Setting {
             Client::Library(_) => None,
             Client::Hand | Client::Batch if reply == Reply::Noreply => Some(LeftOut::NoOptions),
             Client::Batch
-                if !op.writes()
-                    || handle == Handle::Churn
-                    || (op == Op::Set && value_bytes * BATCH as usize > BATCH_BYTES_MAX) =>
+                if !op.writes() || handle == Handle::Churn || (op == Op::Set && is_too_much(value_bytes)) =>
             {
+                Some(LeftOut::TooMuchForABatch)
+            }
+            Client::Own(_) if handle == Handle::Churn => Some(LeftOut::OwnIsKept),
+            Client::Own(way) if !way.takes(op.writes(), reply == Reply::Noreply) => {
+                Some(LeftOut::WaysAreOfWrites)
+            }
+            Client::Own(Way::Batch) if op == Op::Set && is_too_much(value_bytes) => {
                 Some(LeftOut::TooMuchForABatch)
             }
             Client::Hand | Client::Batch | Client::Own(_) => None,
@@ -297,11 +323,17 @@ impl Setting {
         }
     }
 
-    /// Calls say that they are queued: the library's say so of a delete that it buffers even where no reply is
-    /// wanted, and not of such a set.
+    /// Calls say that they are queued: those of a stream, and the library's, which say so of a delete that it buffers even
+    /// where no reply is wanted, and not of such a set.
     pub fn is_queued(&self) -> bool {
-        let buffers = self.client.options().is_some_and(|options| options.has(BUFFER));
-        buffers && (self.op == Op::Delete || self.op == Op::Set && self.reply == Reply::Awaited)
+        match self.client {
+            Client::Library(options) => {
+                let is_told = self.op == Op::Delete || self.op == Op::Set && self.reply == Reply::Awaited;
+                options.has(BUFFER) && is_told
+            }
+            Client::Own(Way::Stream | Way::Quiet) => self.op.writes(),
+            Client::Hand | Client::Batch | Client::Own(Way::OneByOne | Way::Batch) => false,
+        }
     }
 
     /// Nothing says when the last call has been done: a handle that is closed behind a request without a reply waits
@@ -357,8 +389,7 @@ pub struct Grid {
 impl Grid {
     /// All points that are measured, and why others are not.
     pub fn settings(&self) -> (Vec<Setting>, Vec<LeftOut>) {
-        let clients: Vec<Client> =
-            Options::all().map(Client::Library).chain([Client::Hand, Client::Batch]).collect();
+        let clients: Vec<Client> = Client::all().collect();
         let smallest = self.sizes.first().copied().unwrap_or(0);
         let (mut measured, mut left_out) = (Vec::new(), Vec::new());
         for &link in &self.links {
@@ -410,7 +441,7 @@ mod tests {
         distinct.sort_unstable();
         distinct.dedup();
         assert_eq!(distinct.len(), settings.len());
-        assert_eq!(left_out.len(), 5, "{left_out:?}");
+        assert_eq!(left_out.len(), 7, "{left_out:?}");
         let count = |wanted: &dyn Fn(&Setting) -> bool| settings.iter().filter(|s| wanted(s)).count();
         // Of the library, over loopback: 8 options × 2 handles × (4 sets + 2 deletes + 2 gets + 2 mgets).
         assert_eq!(count(&|s| s.client.options().is_some() && s.link == Link::Loopback), 8 * 2 * 10);
@@ -418,6 +449,12 @@ mod tests {
         assert_eq!(count(&|s| s.client == Client::Hand && s.link == Link::Loopback), 2 * (2 + 1 + 2 + 2));
         // 64 values of 300,000 B are more than a batch.
         assert_eq!(count(&|s| s.client == Client::Batch && s.link == Link::Loopback), 2);
+        // One by one 2 sets, a delete, 2 gets and 2 mgets; together a set and a delete; streams 2 sets and a delete.
+        let own = |way| count(&|s| s.client == Client::Own(way) && s.link == Link::Relay(1));
+        assert_eq!(Way::ALL.map(own), [7, 2, 3, 3]);
+        assert_eq!(count(&|s| matches!(s.client, Client::Own(_)) && s.handle == Handle::Churn), 0);
+        let quiet = |s: &Setting| s.client == Client::Own(Way::Quiet);
+        assert!(settings.iter().filter(|s| quiet(s)).all(|s| s.reply == Reply::Noreply && s.is_queued()));
         assert_eq!(count(&|s| s.reply == Reply::Noreply && !s.op.writes()), 0);
         assert_eq!(count(&|s| s.op == Op::Delete && s.value_bytes != 8), 0);
     }
@@ -456,5 +493,9 @@ mod tests {
         );
         let batch = Setting { client: Client::Batch, ..setting }.job();
         assert!(batch.by_hand && batch.batch == BATCH && !batch.buffer);
+        let own = |way| Setting { client: Client::Own(way), ..setting };
+        assert_eq!(Way::ALL.map(|way| own(way).job().way), Way::ALL);
+        assert_eq!(Way::ALL.map(|way| own(way).job().batch), [1, BATCH, 1, 1]);
+        assert_eq!(Way::ALL.map(|way| own(way).is_queued()), [false, false, true, true]);
     }
 }

@@ -14,6 +14,7 @@ use crate::contender::Contender;
 use crate::control::{Control, Counters};
 use crate::counted::{self, Tracer};
 use crate::driver::build::Language;
+use crate::driver::own::Way;
 use crate::driver::{Done, Driver, Ended, Job, Ready, Said};
 use crate::error::Error;
 use crate::experiment::{Checks, Experiment};
@@ -79,7 +80,9 @@ pub fn keys_of(value_bytes: usize) -> u32 {
 /// Drivers and relays, and where keys are.
 pub struct Bench {
     core: Option<usize>,
+    /// Of libmemcached and the loops by hand, and of Larder's own client.
     driver: Option<Driver>,
+    own: Option<Driver>,
     relays: HashMap<(usize, Link), Relay>,
     sizes: Vec<usize>,
     /// Version of the values of the next visit that stores.
@@ -89,17 +92,25 @@ pub struct Bench {
 impl Bench {
     /// With a driver to start as often as needed, on `core`.
     pub fn new(core: Option<usize>, sizes: &[usize]) -> Bench {
-        Bench { core, driver: None, relays: HashMap::new(), sizes: sizes.to_vec(), version: 1 }
+        Bench { core, driver: None, own: None, relays: HashMap::new(), sizes: sizes.to_vec(), version: 1 }
     }
 
-    /// The driver, started anew if it has ended.
+    /// The driver of a client, started anew if it has ended.
     ///
     /// # Errors
     /// As [`Driver::start`].
-    pub fn driver(&mut self) -> Result<&mut Driver, Error> {
-        match &mut self.driver {
+    pub fn driver(&mut self, client: Client) -> Result<&mut Driver, Error> {
+        let core = self.core;
+        match self.place(client) {
             Some(driver) => Ok(driver),
-            none => Ok(none.insert(Driver::start_command(Language::C.build()?, self.core)?)),
+            none => Ok(none.insert(start(client, core)?)),
+        }
+    }
+
+    fn place(&mut self, client: Client) -> &mut Option<Driver> {
+        match client {
+            Client::Library(_) | Client::Hand | Client::Batch => &mut self.driver,
+            Client::Own(_) => &mut self.own,
         }
     }
 
@@ -108,12 +119,7 @@ impl Bench {
     /// # Errors
     /// As [`Driver::start`].
     pub fn another(&self, client: Client) -> Result<Driver, Error> {
-        match client {
-            Client::Library(_) | Client::Hand | Client::Batch => {
-                Driver::start_command(Language::C.build()?, self.core)
-            }
-            Client::Own(_) => Driver::start_own(self.core),
-        }
+        start(client, self.core)
     }
 
     /// Stores what reads want to find.
@@ -211,16 +217,17 @@ impl Bench {
         time: Duration,
     ) -> Result<(Result<Sample, Ended>, Waited), Error> {
         let job = self.job(experiment, contender, setting, (CALLS_MIN, u64::MAX >> 1, time))?;
-        let ready = match self.driver()?.prepare(&job)? {
+        let client = setting.client;
+        let ready = match self.driver(client)?.prepare(&job)? {
             Ok(ready) => ready,
-            Err(ended) => return Ok((Err(self.ended(ended)), Waited::default())),
+            Err(ended) => return Ok((Err(self.ended(client, ended)), Waited::default())),
         };
         let server = &experiment.contenders[contender];
         let (before, used_before) = (server.control.counters()?, server.usage()?);
-        let watch = Watch::begin(server, self.driver()?.pid(), matches!(setting.link, Link::Relay(_)))?;
-        let done = match self.driver()?.go()? {
+        let watch = Watch::begin(server, self.driver(client)?.pid(), matches!(setting.link, Link::Relay(_)))?;
+        let done = match self.driver(client)?.go()? {
             Said::Done(done) => *done,
-            Said::Ended(ended) => return Ok((Err(self.ended(ended)), Waited::default())),
+            Said::Ended(ended) => return Ok((Err(self.ended(client, ended)), Waited::default())),
             Said::Paused(_) => return Err(Error::Peer("a driver waits that was not asked to".to_owned())),
         };
         let waited = watch.end(server, Duration::from_nanos(done.cpu_ns))?;
@@ -248,8 +255,8 @@ impl Bench {
     }
 
     /// The driver is gone, and another is started when one is wanted.
-    fn ended(&mut self, ended: Ended) -> Ended {
-        self.driver = None;
+    fn ended(&mut self, client: Client, ended: Ended) -> Ended {
+        *self.place(client) = None;
         ended
     }
 
@@ -293,7 +300,10 @@ impl Bench {
         let calls =
             if setting.value_bytes < LARGE_BYTES && setting.op != Op::Mget { COUNTED } else { COUNTED_LARGE };
         // Whole batches.
-        let calls = if setting.client == Client::Batch { 4 * super::BATCH } else { calls };
+        let calls = match setting.client {
+            Client::Batch | Client::Own(Way::Batch | Way::Stream | Way::Quiet) => 4 * super::BATCH,
+            Client::Library(_) | Client::Hand | Client::Own(Way::OneByOne) => calls,
+        };
         let mut counted = Counted::default();
         let (mut syscalls, mut segments) = ([0; 2], [0; 2]);
         for (at, calls) in [0, calls].into_iter().enumerate() {
@@ -301,7 +311,7 @@ impl Bench {
             // The number of a delete's keys is not that of its calls, of which there may be none.
             job.ops_max = calls;
             let (job, acks, began) = (Job { segments: true, ..job }, counted::delayed_acks(), Instant::now());
-            let Some(done) = self.whole(&job, None)?.0 else { return Ok(Counted::default()) };
+            let Some(done) = self.whole(setting.client, &job, None)?.0 else { return Ok(Counted::default()) };
             segments[at] = done.segments;
             if let (Some(before), Some(after)) = (acks, counted::delayed_acks())
                 && calls > 0
@@ -315,7 +325,9 @@ impl Bench {
                 self.job(experiment, contender, setting, (calls, calls, Duration::ZERO))?;
             }
             let job = Job { segments: false, ..job };
-            let (Some(_), count) = self.whole(&job, Some(tracer))? else { return Ok(Counted::default()) };
+            let (Some(_), count) = self.whole(setting.client, &job, Some(tracer))? else {
+                return Ok(Counted::default());
+            };
             syscalls[at] = count.unwrap_or(0);
         }
         let each = |of: [u64; 2]| of[1].saturating_sub(of[0]) as f64 / calls as f64;
@@ -326,10 +338,15 @@ impl Bench {
     }
 
     /// A visit that nobody times; none of one whose driver ended.
-    fn whole(&mut self, job: &Job, tracer: Option<Tracer>) -> Result<(Option<Done>, Option<u64>), Error> {
-        let driver = self.driver()?;
+    fn whole(
+        &mut self,
+        client: Client,
+        job: &Job,
+        tracer: Option<Tracer>,
+    ) -> Result<(Option<Done>, Option<u64>), Error> {
+        let driver = self.driver(client)?;
         if let Err(ended) = driver.prepare(job)? {
-            self.ended(ended);
+            self.ended(client, ended);
             return Ok((None, None));
         }
         let counting = match tracer {
@@ -341,11 +358,21 @@ impl Bench {
         match said {
             Said::Done(done) => Ok((Some(*done), count)),
             Said::Ended(ended) => {
-                self.ended(ended);
+                self.ended(client, ended);
                 Ok((None, None))
             }
             Said::Paused(_) => Err(Error::Peer("a driver waits that was not asked to".to_owned())),
         }
+    }
+}
+
+/// The driver of a client, on `core`.
+fn start(client: Client, core: Option<usize>) -> Result<Driver, Error> {
+    match client {
+        Client::Library(_) | Client::Hand | Client::Batch => {
+            Driver::start_command(Language::C.build()?, core)
+        }
+        Client::Own(_) => Driver::start_own(core),
     }
 }
 
@@ -431,7 +458,7 @@ impl<'s> Books<'s> {
             format!("{name}: {} of {} calls were wrong", done.wrong, done.calls)
         });
         let queued = if setting.is_queued() { done.calls } else { 0 };
-        let claim = "a call said ACTION QUEUED where BUFFER_REQUESTS applies, and nowhere else";
+        let claim = "a call said that it was queued where it was, and nowhere else";
         checks.equal(claim, queued, done.queued, name);
         let (due, counted) = (self.due(done), self.counted(after));
         let lost = if setting.has_no_barrier() { due.saturating_sub(counted) } else { 0 };

@@ -56,7 +56,7 @@ mod tests {
     /// Claims that hold on any machine, however busy it is: what was counted, read back, or refused.
     const AT_ANY_TIME: &[&str] = &[
         "Larder's own client took no fault for a miss",
-        "a call said ACTION QUEUED where BUFFER_REQUESTS applies, and nowhere else",
+        "a call said that it was queued where it was, and nowhere else",
         "a deliberate conflict is refused",
         "a full cache has evicted",
         "behind a barrier, what was sent is stored, refused or unknown",
