@@ -51,7 +51,8 @@ pub struct Options {
     /// List the clients and what they do, and measure nothing
     #[arg(long)]
     list: bool,
-    /// What calls do: hit, set, many, miss [default: all; with --quick hit, set, many]
+    /// What calls do: hit, set, many (gets 100 keys), sets (stores 64 keys, of clients that have such a call), miss
+    /// [default: all; with --quick hit, set, many]
     #[arg(long, value_name = "OP", value_delimiter = ',', value_parser = parse_op)]
     operation: Vec<Op>,
     /// Bytes of values [default: 100; with --full also 10000]
@@ -70,6 +71,9 @@ pub struct Options {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
     visit_ms: Option<u32>,
 }
+
+/// Memory of a server that holds large values beside all others: a hundred of them are 30 MB.
+const LARGE_MEMORY_MB: u32 = 256;
 
 /// Parts of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -146,6 +150,9 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let core = experiment.generator_cores.first().copied().flatten();
     let mut sizes: Vec<usize> = options.sizes();
     sizes.push(targets::ARTICLE_BYTES);
+    if options.sets_large() {
+        sizes.push(targets::LARGE_BYTES);
+    }
     sizes.sort_unstable();
     sizes.dedup();
     let mut bench = Bench::new(core, &sizes);
@@ -219,6 +226,12 @@ impl Options {
         Ok((found, absent))
     }
 
+    /// Large values are set as well, by clients that a target names: where nothing else was asked for, and they fit.
+    fn sets_large(&self) -> bool {
+        let all = self.callers.is_empty() && self.operation.is_empty() && self.value_bytes.is_empty();
+        all && !self.common.quick && self.common.memory_mb.is_none_or(|mb| mb >= LARGE_MEMORY_MB)
+    }
+
     fn sizes(&self) -> Vec<usize> {
         let usual: &[u32] = self.common.by_effort(&[100], &[100], &[100, 10_000]);
         let sizes = if self.value_bytes.is_empty() { usual } else { &self.value_bytes };
@@ -240,11 +253,11 @@ impl Options {
             // Goroutines are cheap; a thread for each caller is what few programs have.
             let threads_max = if client.language == Language::Go || self.common.full { u32::MAX } else { 16 };
             let threads_max = if self.callers.is_empty() { threads_max } else { u32::MAX };
-            for &op in ops {
+            for &op in ops.iter().filter(|op| **op != Op::Sets || client.sets_several()) {
                 for value_bytes in self.sizes() {
                     for &count in callers.iter().filter(|&&count| count <= threads_max) {
                         // Many at once are one caller's.
-                        if op == Op::Many && count > 16 {
+                        if op.is_of_many() && count > 16 {
                             continue;
                         }
                         add(op, value_bytes, Callers::Steady(count.into()));
@@ -259,6 +272,9 @@ impl Options {
             if in_article && self.callers.is_empty() && self.operation.is_empty() {
                 add(Op::Hit, targets::ARTICLE_BYTES, Callers::Steady(1));
                 add(Op::Set, targets::ARTICLE_BYTES, Callers::Steady(1));
+            }
+            if self.sets_large() && targets::Target::sets_large(&client) {
+                add(Op::Set, targets::LARGE_BYTES, Callers::Steady(1));
             }
         }
         all
@@ -413,6 +429,23 @@ mod tests {
         assert_eq!(bursts(&options(&["--full"]).settings(CLIENTS)), 2 * CLIENTS.len());
         let few = options(&["--callers", "4", "--operation", "hit"]).settings(CLIENTS);
         assert_eq!(few.len(), CLIENTS.len());
+        // Large values, of clients that a target names.
+        let large = |all: &[Setting]| {
+            all.iter().filter(|s| (s.op, s.value_bytes) == (Op::Set, targets::LARGE_BYTES)).count()
+        };
+        assert_eq!(large(&usual), 6);
+        let none: [&[&str]; 4] =
+            [&["--quick"], &["--callers", "1"], &["--value-bytes", "100"], &["--memory-mb", "255"]];
+        for words in none {
+            assert_eq!(large(&options(words).settings(CLIENTS)), 0, "{words:?}");
+        }
+        assert_eq!(large(&options(&["--memory-mb", "256"]).settings(CLIENTS)), 6);
+        // Several keys with one call, of clients that have one, and of no more than 16 callers.
+        let sets = |s: &&Setting| s.op == Op::Sets;
+        let able = CLIENTS.iter().filter(|client| client.sets_several()).count();
+        let asked = options(&["--operation", "sets", "--callers", "1,256"]).settings(CLIENTS);
+        assert_eq!((asked.len(), asked.iter().filter(sets).count()), (able, able));
+        assert!(usual.iter().filter(sets).all(|s| s.client.sets_several() && s.callers.count() <= 16));
     }
 
     #[test]
@@ -430,6 +463,6 @@ mod tests {
         assert_eq!(chosen(&["--driver", "c"]), ["c: libmemcached", "c: larder", "c: by hand"]);
         assert_eq!(chosen(&["--client", "rueidis,façade"]), ["go: larder façade", "go: rueidis"]);
         assert!(parse_language("cobol").unwrap_err().contains("go, c, rust, python, java"));
-        assert!(parse_op("fly").unwrap_err().contains("hit, set, many, miss"));
+        assert!(parse_op("fly").unwrap_err().contains("hit, set, many, sets, miss"));
     }
 }

@@ -37,8 +37,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEY_BYTES = 16, MGET_KEYS = 100, BUCKETS = 4096, LINE_BYTES = 128 * 1024, PATIENCE_S = 5 };
-enum op { SET, GET, DELETE, MGET };
+enum { KEY_BYTES = 16, MGET_KEYS = 100, SETS_KEYS = 64, BUCKETS = 4096, LINE_BYTES = 128 * 1024, PATIENCE_S = 5 };
+enum op { SET, GET, DELETE, MGET, SETS };
 
 /* What is to be done. */
 static struct job {
@@ -358,6 +358,7 @@ static void library_call(long n) {
     case SET: library_said(memcached_set(handle, key, KEY_BYTES, value_of(n), bytes_of(n), 0, 0)); break;
     case DELETE: library_said(memcached_delete(handle, key, KEY_BYTES, 0)); break;
     case MGET: library_mget(at); break;
+    case SETS: tell(1, "libmemcached has no call that stores several keys"); break;
     case GET: {
       memcached_return_t said;
       uint32_t flags;
@@ -494,9 +495,55 @@ static int hand_values(long wanted) {
   return 1;
 }
 
+/* A set of the key and the value of call `n`, but for the end of its line. */
+static void append_set(long n) {
+  char key[KEY_BYTES], size[24];
+  size_t bytes = bytes_of(n);
+  write_key(key, job.first + (uint32_t)(n % job.keys));
+  append("set ", 4);
+  append(key, KEY_BYTES);
+  append(size, (size_t)snprintf(size, sizeof size, " 0 0 %zu\r\n", bytes));
+  append(value_of(n), bytes);
+}
+
+/* SETS_KEYS sets from key `n` on, sent in one piece: one call, which has one outcome. */
+static void hand_sets(long n) {
+  long refused = 0;
+  answered = 0;
+  errno = 0;
+  if (hand < 0) hand_open();
+  if (hand < 0) {
+    tell(1, strerror(errno));
+    return;
+  }
+  out_bytes = 0;
+  for (long end = n + SETS_KEYS; n < end; n++) {
+    append_set(n);
+    append("\r\n", 2);
+  }
+  if (!hand_send()) {
+    hand_lost(1);
+    return;
+  }
+  for (int reply = 0; reply < SETS_KEYS; reply++) {
+    size_t length;
+    char *said = hand_line(&length);
+    if (!said) {
+      hand_lost(refused ? 0 : 1);
+      return;
+    }
+    if (strcmp(said, "STORED") != 0 && refused++ == 0) tell(1, said);
+  }
+  if (!refused) result.ok++;
+}
+
 /* `count` calls from number `n` on, sent in one piece. */
 static void hand_call(long n, long count) {
-  char key[KEY_BYTES], size[24];
+  char key[KEY_BYTES];
+  if (job.op == SETS) {
+    hand_sets(n);
+    return;
+  }
   answered = 0;
   errno = 0;
   if (hand < 0) hand_open();
@@ -509,11 +556,7 @@ static void hand_call(long n, long count) {
     uint32_t at = (uint32_t)(n % job.keys);
     write_key(key, job.first + at);
     if (job.op == SET) {
-      size_t bytes = bytes_of(n);
-      append("set ", 4);
-      append(key, KEY_BYTES);
-      append(size, (size_t)snprintf(size, sizeof size, " 0 0 %zu\r\n", bytes));
-      append(value_of(n), bytes);
+      append_set(n);
     } else if (job.op == DELETE) {
       append("delete ", 7);
       append(key, KEY_BYTES);
@@ -614,7 +657,8 @@ static void buffers(void) {
   size_t largest = job.value_bytes > job.large_bytes ? job.value_bytes : job.large_bytes;
   free(out);
   free(in);
-  out = malloc((size_t)job.batch * (job.value_bytes + 64) + largest + 64 + MGET_KEYS * (KEY_BYTES + 1));
+  size_t together = job.op == SETS ? SETS_KEYS : (size_t)job.batch;
+  out = malloc(together * (job.value_bytes + 64) + largest + 64 + MGET_KEYS * (KEY_BYTES + 1));
   in_room = job.value_bytes + 64 * 1024;
   in = malloc(in_room);
   if (!out || !in) fail("memory");
@@ -657,7 +701,7 @@ static void prepare(void) {
   calls = answered = 0;
   free(values);
   free(large);
-  size_t all = job.op == SET ? job.keys * job.value_bytes : 0;
+  size_t all = job.op == SET || job.op == SETS ? job.keys * job.value_bytes : 0;
   values = malloc(all + 1);
   large = calloc(1, job.large_bytes + 1);
   if (!values || !large) fail("memory");

@@ -68,6 +68,20 @@ static void own_mget(uint32_t at) {
   result.ok++;
 }
 
+static void own_sets(long n) {
+  larder_error error = {.size = sizeof error};
+  for (long end = n + SETS_KEYS; n < end; n++) {
+    char key[KEY_BYTES];
+    write_key(key, job.first + (uint32_t)(n % job.keys));
+    larder_bytes name = larder_data(key, KEY_BYTES), value = larder_data(value_of(n), bytes_of(n));
+    if (larder_batch_set(own_batch, name, value, LARDER_FOREVER) != LARDER_OK) fail("larder_batch_set");
+  }
+  larder_status said = larder_batch_run(own_batch, &error);
+  for (size_t at = 0; said == LARDER_OK && at < SETS_KEYS; at++)
+    said = larder_batch_result(own_batch, at, NULL, NULL, NULL, &error);
+  own_said(said, &error);
+}
+
 static void own_call(long n) {
   char key[KEY_BYTES];
   larder_error error = {.size = sizeof error};
@@ -78,6 +92,7 @@ static void own_call(long n) {
     case SET: own_said(larder_set(own, name, larder_data(value_of(n), bytes_of(n)), NULL, NULL, &error), &error); break;
     case DELETE: own_said(larder_delete(own, name, NULL, &error), &error); break;
     case MGET: own_mget(at); break;
+    case SETS: own_sets(n); break;
     case GET: {
       size_t found;
       larder_status said = larder_get(own, name, NULL, in, in_room, &found, NULL, &error);

@@ -43,6 +43,11 @@ type session interface {
 	close()
 }
 
+// setter is a session that stores several keys with one call: setsKeys of them, from that at on.
+type setter interface {
+	sets(at int, k *keyspace) error
+}
+
 // clients by their names, with the module whose version they have.
 var clients = []struct {
 	name, module string
@@ -124,6 +129,7 @@ type larderSession struct {
 	c       *larder.Client
 	dst     []byte
 	buffer  *larder.Buffer
+	batch   *larder.Batch
 	asked   []string
 	against *keyspace
 	found   int
@@ -188,6 +194,25 @@ func (s *larderSession) many(keys []string, k *keyspace) (int, int, error) {
 	s.asked, s.against, s.found, s.wrong = keys, k, 0, 0
 	err := s.c.GetMany(background, keys, s.buffer, s.each)
 	return s.found, s.wrong, err
+}
+
+func (s *larderSession) sets(at int, k *keyspace) error {
+	if s.batch == nil {
+		s.batch = s.c.Batch()
+	}
+	s.batch.Reset()
+	for i := at; i < at+setsKeys; i++ {
+		s.batch.Set(k.names[i], k.values[i%len(k.values)], larder.Forever)
+	}
+	if err := s.batch.Do(background); err != nil {
+		return err
+	}
+	for i := range setsKeys {
+		if err := s.batch.Err(i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *larderSession) close() {}

@@ -119,17 +119,48 @@ func (h *hand) set(key string, value []byte) error {
 	if err := h.begin(); err != nil {
 		return h.lost(err)
 	}
-	h.out = append(append(append(h.out[:0], "set "...), key...), " 0 0 "...)
-	h.out = append(strconv.AppendInt(h.out, int64(len(value)), 10), "\r\n"...)
-	h.out = append(append(h.out, value...), "\r\n"...)
+	h.out = h.out[:0]
+	h.store(key, value)
 	if _, err := h.conn.Write(h.out); err != nil {
 		return h.lost(err)
 	}
+	return h.lost(h.stored())
+}
+
+// store appends a set to what is to be sent.
+func (h *hand) store(key string, value []byte) {
+	h.out = append(append(append(h.out, "set "...), key...), " 0 0 "...)
+	h.out = append(strconv.AppendInt(h.out, int64(len(value)), 10), "\r\n"...)
+	h.out = append(append(h.out, value...), "\r\n"...)
+}
+
+// stored reads the reply of one.
+func (h *hand) stored() error {
 	text, err := h.line()
 	if err == nil && string(text) != "STORED" {
 		err = errHandOdd
 	}
-	return h.lost(err)
+	return err
+}
+
+// sets sends all with one write.
+func (h *hand) sets(at int, k *keyspace) error {
+	if err := h.begin(); err != nil {
+		return h.lost(err)
+	}
+	h.out = h.out[:0]
+	for i := at; i < at+setsKeys; i++ {
+		h.store(k.names[i], k.values[i%len(k.values)])
+	}
+	if _, err := h.conn.Write(h.out); err != nil {
+		return h.lost(err)
+	}
+	for range setsKeys {
+		if err := h.stored(); err != nil {
+			return h.lost(err)
+		}
+	}
+	return nil
 }
 
 func (h *hand) many(keys []string, k *keyspace) (found, wrong int, err error) {

@@ -48,6 +48,7 @@ const (
 	opSet  = 0
 	opGet  = 1
 	opMany = 3
+	opSets = 4
 )
 
 func (j *job) address() string {
@@ -161,6 +162,9 @@ func run(j *job, hear func() bool) bool {
 	client, err := open(j)
 	if err != nil {
 		fail(err)
+	}
+	if _, can := client.session().(setter); j.Op == opSets && !can {
+		fail(fmt.Errorf("%s has no call that stores several keys", j.Client))
 	}
 	callers := make([]*caller, max(j.Callers, 1))
 	for i := range callers {
@@ -315,6 +319,8 @@ func (c *caller) call(op int) {
 		if err == nil {
 			c.Misses += int64(manyKeys - found)
 		}
+	case opSets:
+		err = c.session.(setter).sets(at, c.keyspace)
 	}
 	c.Calls++
 	switch {

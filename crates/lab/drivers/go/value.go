@@ -7,6 +7,7 @@ import (
 
 const (
 	manyKeys = 100
+	setsKeys = 64
 	buckets  = 4096
 )
 

@@ -126,7 +126,10 @@ fn article(experiment: &mut Experiment, cells: &[Cell]) {
 
 /// A target's figure, if its cells were visited.
 fn figure_of(experiment: &Experiment, cells: &[Cell], target: &Target) -> Option<Estimate> {
-    let of = |client| find(cells, experiment, target.language, client, target.op, 100, target.callers);
+    let of = |client| {
+        let Target { language, op, value_bytes, callers, .. } = *target;
+        find(cells, experiment, language, client, op, value_bytes, callers)
+    };
     let cell = of(target.client)?;
     match target.figure {
         Figure::CpuOver(other) => Estimate::ratio(

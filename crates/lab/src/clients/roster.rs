@@ -125,6 +125,12 @@ impl Client {
         format!("{}: {}", self.language.name(), self.name)
     }
 
+    /// Whether it has a call that stores several keys and has an answer for each.
+    pub fn sets_several(&self) -> bool {
+        let drivers = matches!(self.language, Language::Go | Language::C | Language::Rust);
+        drivers && matches!(self.name, OWN | OWN_VERIFIED | OWN_TOKIO | BY_HAND)
+    }
+
     /// Whether servers of this family understand it.
     pub fn is_understood_by(&self, family: Family) -> bool {
         self.speaks.family() == family
@@ -146,6 +152,23 @@ mod tests {
         for language in Language::ALL {
             assert!(CLIENTS.iter().any(|client| client.language == language && client.name == BY_HAND));
         }
+    }
+
+    #[test]
+    fn several_keys_are_stored_by_larders_own_clients_and_by_hand() {
+        let names: Vec<String> =
+            CLIENTS.iter().filter(|client| client.sets_several()).map(Client::full_name).collect();
+        let expected = [
+            "go: larder",
+            "go: larder, replies verified",
+            "go: by hand",
+            "c: larder",
+            "c: by hand",
+            "rust: larder",
+            "rust: larder, tokio",
+            "rust: by hand",
+        ];
+        assert_eq!(names, expected);
     }
 
     #[test]

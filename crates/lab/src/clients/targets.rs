@@ -1,11 +1,15 @@
 //! What Larder's own clients are to reach, and the original article's figures.
 
-use super::roster::{BY_HAND, FACADE, GOMEMCACHE, GOMEMCACHE_POOL, OWN};
+use super::roster::{BY_HAND, Client, FACADE, GOMEMCACHE, GOMEMCACHE_POOL, OWN};
 use super::visit::{Callers, Op};
 use crate::driver::build::Language;
 
 /// Bytes of the original article's value, "unko".
 pub const ARTICLE_BYTES: usize = 4;
+/// Bytes of the values of most targets.
+const USUAL_BYTES: usize = 100;
+/// Bytes of a large value.
+pub const LARGE_BYTES: usize = 300_000;
 /// Clients of the original article, and ours beside them.
 pub const ARTICLE_CLIENTS: [&str; 4] = [GOMEMCACHE, "rainycape", BY_HAND, OWN];
 /// Its figures for a set and a get: client, ns, bytes, allocations; the middle of its three runs.
@@ -32,6 +36,20 @@ pub enum Figure {
     Syscalls,
 }
 
+impl Figure {
+    /// The client whose figure it is held against.
+    fn over(self) -> Option<&'static str> {
+        match self {
+            Figure::CpuOver(other) => Some(other),
+            Figure::Cpu
+            | Figure::Allocations
+            | Figure::Connections
+            | Figure::Writes
+            | Figure::Syscalls => None,
+        }
+    }
+}
+
 /// A figure and the most that it may be.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
@@ -41,6 +59,8 @@ pub struct Target {
     pub client: &'static str,
     /// Of which call.
     pub op: Op,
+    /// Of values of so many bytes.
+    pub value_bytes: usize,
     /// By how many.
     pub callers: Callers,
     /// What.
@@ -50,7 +70,8 @@ pub struct Target {
 }
 
 const fn go(client: &'static str, op: Op, callers: u64, figure: Figure, most: f64) -> Target {
-    Target { language: Language::Go, client, op, callers: Callers::Steady(callers), figure, most }
+    let callers = Callers::Steady(callers);
+    Target { language: Language::Go, client, op, value_bytes: USUAL_BYTES, callers, figure, most }
 }
 
 const fn burst(figure: Figure, most: f64) -> Target {
@@ -63,6 +84,16 @@ const fn c(op: Op, figure: Figure, most: f64) -> Target {
 
 const fn rust(op: Op, figure: Figure, most: f64) -> Target {
     Target { language: Language::Rust, ..go(OWN, op, 1, figure, most) }
+}
+
+/// A batch of sets, of which one call has an answer for each.
+const fn together(language: Language) -> Target {
+    Target { language, ..go(OWN, Op::Sets, 1, Figure::CpuOver(BY_HAND), 1.2) }
+}
+
+/// A set of a large value.
+const fn large(language: Language) -> Target {
+    Target { language, value_bytes: LARGE_BYTES, ..go(OWN, Op::Set, 1, Figure::CpuOver(BY_HAND), 1.10) }
 }
 
 /// What a runtime's own may add to a count, now and then.
@@ -100,6 +131,12 @@ pub const TARGETS: &[Target] = &[
     rust(Op::Set, Figure::CpuOver(BY_HAND), 1.05),
     rust(Op::Hit, Figure::Syscalls, 2.0),
     rust(Op::Set, Figure::Syscalls, 2.0),
+    together(Language::Go),
+    together(Language::C),
+    together(Language::Rust),
+    large(Language::Go),
+    large(Language::C),
+    large(Language::Rust),
     burst(Figure::Connections, 1.0),
     burst(Figure::Cpu, 5.0),
 ];
@@ -115,13 +152,54 @@ impl Target {
             Figure::Writes => "writes of a call".to_owned(),
             Figure::Syscalls => "system calls".to_owned(),
         };
-        let Target { language, client, op, callers, .. } = self;
-        format!("{}: {client}, {}, {callers} callers: {what}", language.name(), op.name())
+        let Target { language, client, op, value_bytes, callers, .. } = self;
+        let large = if *value_bytes == USUAL_BYTES { String::new() } else { format!(" of {value_bytes} B") };
+        format!("{}: {client}, {}{large}, {callers} callers: {what}", language.name(), op.name())
+    }
+
+    /// A client whose large sets a target is about: it, or the one that it is held against.
+    pub fn sets_large(client: &Client) -> bool {
+        let is_it = |target: &Target| {
+            let by = [Some(target.client), target.figure.over()];
+            let (bytes, language) = (target.value_bytes, target.language);
+            (bytes, language) == (LARGE_BYTES, client.language) && by.contains(&Some(client.name))
+        };
+        TARGETS.iter().any(is_it)
     }
 
     /// Whether a figure is within it.
     pub fn is_met(&self, figure: f64) -> bool {
         let counted = matches!(self.figure, Figure::Allocations | Figure::Syscalls);
         figure <= self.most + if counted { ALMOST } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::roster::CLIENTS;
+    use super::*;
+
+    #[test]
+    fn targets_have_words_of_their_own_and_large_sets_are_of_those_that_they_hold() {
+        let words: Vec<String> = TARGETS.iter().map(Target::words).collect();
+        for (at, one) in words.iter().enumerate() {
+            assert!(!words[..at].contains(one), "{one}");
+        }
+        let large = "rust: larder, set of 300000 B, 1 callers: client CPU over that of by hand";
+        let sets = "c: larder, sets, 1 callers: client CPU over that of by hand";
+        assert!([large, sets].iter().all(|wanted| words.iter().any(|have| have == wanted)), "{words:#?}");
+        let names: Vec<String> =
+            CLIENTS.iter().filter(|client| Target::sets_large(client)).map(Client::full_name).collect();
+        let expected =
+            ["go: larder", "go: by hand", "c: larder", "c: by hand", "rust: larder", "rust: by hand"];
+        assert_eq!(names, expected);
+        // A batch that is held against another is one that both make.
+        for target in TARGETS.iter().filter(|target| target.op == Op::Sets) {
+            let of = |name| {
+                let is_it = |client: &&Client| (client.language, client.name) == (target.language, name);
+                CLIENTS.iter().find(is_it).is_some_and(Client::sets_several)
+            };
+            assert!(of(target.client) && target.figure.over().is_none_or(of), "{}", target.words());
+        }
     }
 }

@@ -98,6 +98,29 @@ fn the_clients_are_counted_and_none_is_wrong() {
 }
 
 #[test]
+#[ignore = "peers: go, libmemcached"]
+fn sets_that_go_together_are_counted_by_both_sides() {
+    let sets = ["--part", "grid", "--operation", "sets", "--callers", "1", "--visit-ms", "20"];
+    let run = clients("sets", &[&sets[..], &["--driver", "go,c"]].concat());
+    holds(&run, "every call has one outcome");
+    holds(&run, "the server counted the same sets");
+    let costs = table(&run, "clients");
+    let rows = costs.rows.iter().filter(|row| row.target == "larder");
+    let names: Vec<&str> = rows.map(|row| row.labels[0].as_str()).collect();
+    let expected = ["go: larder", "go: larder, replies verified", "go: by hand", "c: larder", "c: by hand"];
+    assert_eq!(names, expected);
+    for client in ["go: larder", "go: by hand", "c: by hand"] {
+        let allocations = costs.value("larder", &[client, "sets", "100 B", "1"], "allocations");
+        assert!(allocations.expect("counted").median < 0.5, "{client}: {allocations:?}");
+    }
+    let targets = table(&run, "targets");
+    for language in ["go", "c"] {
+        let row = format!("{language}: larder, sets, 1 callers: client CPU over that of by hand");
+        assert_eq!(targets.value("larder", &[&row], "at most").expect("a target").median, 1.2);
+    }
+}
+
+#[test]
 #[ignore = "network: cargo and its registry"]
 fn the_clients_in_rust_are_counted_and_ours_is_one_connection_for_threads_and_for_tasks() {
     let run = clients("rust", &["--driver", "rust", "--client", "larder,by hand", "--visit-ms", "20"]);

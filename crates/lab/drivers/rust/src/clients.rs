@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_memcached::AsciiProtocol;
-use larder_client::Client;
+use larder_client::{Batch, Client, Ttl};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{Job, Space};
+use crate::{Job, SETS_KEYS, Space};
 
 /// Clients with the versions that Cargo.toml pins.
 pub const VERSIONS: [(&str, &str); 5] = [
@@ -50,6 +50,11 @@ pub trait Session: Send {
     fn get(&mut self, key: &str, due: &[u8]) -> Answer;
     fn set(&mut self, key: &str, value: &[u8]) -> Answer;
     fn many(&mut self, keys: &[String], space: &Space) -> Answer;
+
+    /// Stores several keys with one call, the first at this place.
+    fn sets(&mut self, _: usize, _: &Space) -> Answer {
+        told(false, "the client has no call that stores several keys")
+    }
 }
 
 /// A session for each caller.
@@ -60,7 +65,10 @@ pub fn open(job: &Job) -> Result<Vec<Box<dyn Session>>, String> {
             let client = Client::builder().server(job.address().as_str()).timeout(job.timeout()).build();
             let client = Arc::new(client.map_err(|error| error.to_string())?);
             Ok((0..count)
-                .map(|_| Box::new(Larder { client: Arc::clone(&client), buffer: Vec::new() }) as _)
+                .map(|_| {
+                    let (client, batch) = (Arc::clone(&client), client.batch());
+                    Box::new(Larder { client, batch, buffer: Vec::new() }) as _
+                })
                 .collect())
         }
         "memcache" => {
@@ -96,6 +104,7 @@ pub fn open(job: &Job) -> Result<Vec<Box<dyn Session>>, String> {
 
 struct Larder {
     client: Arc<Client>,
+    batch: Batch,
     buffer: Vec<u8>,
 }
 
@@ -136,6 +145,14 @@ impl Session for Larder {
             }
         }
         Answer::Many { found, wrong }
+    }
+
+    fn sets(&mut self, at: usize, space: &Space) -> Answer {
+        let set = |(key, value): (&str, &[u8])| self.batch.set(key.as_bytes(), value, Ttl::Forever);
+        let tickets: Vec<_> = space.several(at).map(set).collect();
+        let done = self.batch.run();
+        let failed = tickets.into_iter().find_map(|ticket| done.take(ticket).err());
+        failed.map_or(Answer::Right, larder_told)
     }
 }
 
@@ -346,6 +363,17 @@ impl Session for Hand {
         self.out.extend_from_slice(b"\r\n");
         let outcome = self.send().and_then(|()| self.expect(b"STORED")).map(|()| Answer::Right);
         self.answer(outcome)
+    }
+
+    fn sets(&mut self, at: usize, space: &Space) -> Answer {
+        self.out.clear();
+        for (key, value) in space.several(at) {
+            let _ = write!(self.out, "set {key} 0 0 {}\r\n", value.len());
+            self.out.extend_from_slice(value);
+            self.out.extend_from_slice(b"\r\n");
+        }
+        let outcome = self.send().and_then(|()| (0..SETS_KEYS).try_for_each(|_| self.expect(b"STORED")));
+        self.answer(outcome.map(|()| Answer::Right))
     }
 
     fn many(&mut self, keys: &[String], space: &Space) -> Answer {

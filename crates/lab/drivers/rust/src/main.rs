@@ -52,6 +52,8 @@ impl Job {
 const SET: u8 = 0;
 const GET: u8 = 1;
 const MANY_KEYS: usize = 100;
+const SETS: u8 = 4;
+const SETS_KEYS: usize = 64;
 const BUCKETS: usize = 4096;
 
 /// What came of it.
@@ -125,6 +127,12 @@ pub struct Space {
 }
 
 impl Space {
+    /// The name and the value of each key that a call for several stores, which begins with the key at this place.
+    fn several(&self, at: usize) -> impl Iterator<Item = (&str, &[u8])> {
+        let Space { names, values, .. } = self;
+        (at..at + SETS_KEYS).map(move |at| (names[at].as_str(), values[at % values.len()].as_slice()))
+    }
+
     /// Whether a value is that of a key.
     pub fn is_right(&self, key: &[u8], value: &[u8]) -> bool {
         let digits = key.get(4..).unwrap_or_default();
@@ -205,6 +213,7 @@ impl Caller<'_> {
         self.counts.take(match op {
             SET => self.session.set(key, due),
             GET => self.session.get(key, due),
+            SETS => self.session.sets(at, self.space),
             _ => self.session.many(&self.space.names[at..at + MANY_KEYS], self.space),
         });
     }

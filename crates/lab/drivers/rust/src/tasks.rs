@@ -9,7 +9,7 @@ use tokio::runtime::Builder;
 use tokio::time::sleep;
 
 use crate::clients::{Answer, compared, larder_told};
-use crate::{Counts, Done, GET, Job, MANY_KEYS, Outcome, SET, Space, processor_ns, say};
+use crate::{Counts, Done, GET, Job, MANY_KEYS, Outcome, SET, SETS, Space, processor_ns, say};
 
 /// A task that calls.
 struct Caller {
@@ -26,6 +26,7 @@ impl Caller {
         let answer = match op {
             SET => self.set(at).await,
             GET => self.get(at).await,
+            SETS => self.sets(at).await,
             _ => self.many(at).await,
         };
         self.counts.take(answer);
@@ -64,6 +65,15 @@ impl Caller {
             }
         }
         Answer::Many { found, wrong }
+    }
+
+    async fn sets(&mut self, at: usize) -> Answer {
+        let batch = &mut self.batch;
+        let set = |(key, value): (&str, &[u8])| batch.set(key.as_bytes(), value, Ttl::Forever);
+        let tickets: Vec<_> = self.space.several(at).map(set).collect();
+        let done = self.batch.run().await;
+        let failed = tickets.into_iter().find_map(|ticket| done.take(ticket).err());
+        failed.map_or(Answer::Right, larder_told)
     }
 
     /// Calls, and notes how long it took since `last`.
