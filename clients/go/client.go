@@ -98,13 +98,15 @@ type Meta struct {
 	Stale, Won, Pending bool
 
 	number uint64
+	// knowsTTL: the server told it.
+	knowsTTL bool
 }
 
 func meta(h *wire.Head) Meta {
 	return Meta{
 		CAS: h.CAS, Flags: h.Flags, Size: h.Size, TTL: time.Duration(max(h.TTL, 0)) * time.Second,
 		LastAccess: time.Duration(h.LastAccess) * time.Second, HitBefore: h.HitBefore, Stale: h.Stale, Won: h.Won, Pending: h.Pending,
-		number: h.Number,
+		number: h.Number, knowsTTL: h.TTL != 0,
 	}
 }
 

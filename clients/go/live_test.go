@@ -369,6 +369,72 @@ func TestUpdatesOfManyAddUp(t *testing.T) {
 	}
 }
 
+func TestUpdatesKnowTheItemAndMayKeepItsTime(t *testing.T) {
+	socket, _ := live(t)
+	c := opened(t, socket)
+	options := UpdateOptions{TTL: time.Minute, KeepTTL: true, Want: WantSize}
+	var told []Meta
+	grow := func(old []byte, m Meta) ([]byte, error) {
+		told = append(told, m)
+		return append(old, 'x'), nil
+	}
+	left := func(key string) (Meta, []byte) {
+		t.Helper()
+		value, m, err := c.GetItem(background, key, nil, GetOptions{Want: WantTTL | WantFlags | WantCAS})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m, value
+	}
+	if _, err := c.Store(background, "k", []byte("ab"), StoreOptions{TTL: 10 * time.Hour, Flags: 7}); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := left("k")
+	if err := c.Update(background, "k", options, grow); err != nil {
+		t.Fatal(err)
+	}
+	m, value := left("k")
+	if string(value) != "abx" || m.Flags != 7 || m.TTL < 9*time.Hour || m.TTL > 10*time.Hour {
+		t.Errorf("%q, %+v", value, m)
+	}
+	if len(told) != 1 || told[0].Size != 2 || told[0].Flags != 7 || told[0].CAS != before.CAS || told[0].TTL < 9*time.Hour {
+		t.Errorf("%+v", told)
+	}
+	// What never expires goes on so, and what is new has the time that is said.
+	if err := c.Set(background, "ever", nil, Forever); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"ever", "new"} {
+		if err := c.Update(background, key, options, grow); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, _ := left("ever"); m.TTL != Forever || !m.knowsTTL {
+		t.Errorf("%+v", m)
+	}
+	if m, _ := left("new"); m.TTL <= 0 || m.TTL > time.Minute {
+		t.Errorf("%+v", m)
+	}
+	// Without a word the time is that of the options, and for ever if they have none.
+	if err := c.Update(background, "k", UpdateOptions{}, grow); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := left("k"); m.TTL != Forever {
+		t.Errorf("%+v", m)
+	}
+	// Classic text tells no times: nothing is stored.
+	old := opened(t, socket, classic)
+	if err := old.Update(background, "k", options, grow); !errors.Is(err, ErrServer) || Applied(err) != NotSent {
+		t.Errorf("%v", err)
+	}
+	if _, value := left("k"); string(value) != "abxx" {
+		t.Errorf("%q", value)
+	}
+	if err := old.Update(background, "k", UpdateOptions{}, grow); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestReportsOfStreamsAddUp(t *testing.T) {
 	socket, server := live(t)
 	for _, mode := range []string{"stream", "quiet", "classic quiet"} {

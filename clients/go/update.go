@@ -13,6 +13,10 @@ type Backoff struct{ Min, Max time.Duration }
 // UpdateOptions are how an item is updated.
 type UpdateOptions struct {
 	TTL time.Duration
+	// KeepTTL leaves an item that is there the time that it has left, in whole seconds; TTL is that of a new one. Meta only.
+	KeepTTL bool
+	// Want is what f is told of the item beside its CAS and its flags.
+	Want Want
 	// Attempts are 16.
 	Attempts int
 	// Backoff is 50 µs to 10 ms.
@@ -20,7 +24,8 @@ type UpdateOptions struct {
 }
 
 // Update stores what f makes of the value, if nobody has changed it meanwhile; else it asks again. old is nil if there
-// is no item; it belongs to f for the time of the call, and the new value may lie in it. Flags are kept.
+// is no item; it belongs to f for the time of the call, and the new value may lie in it. m is what is known of it. Flags are
+// kept.
 //
 // # Errors
 //
@@ -36,12 +41,21 @@ func (c *Client) Update(ctx context.Context, key string, o UpdateOptions, f func
 	if o.Backoff.Max <= 0 {
 		o.Backoff.Max = 10 * time.Millisecond
 	}
+	want := WantCAS | WantFlags | o.Want
+	if o.KeepTTL {
+		want |= WantTTL
+	}
 	room := make([]byte, 0, 512)
 	for attempt := 0; ; attempt++ {
 		store := StoreOptions{TTL: o.TTL}
-		old, m, err := c.GetItem(ctx, key, room[:0], GetOptions{Want: WantCAS | WantFlags})
+		old, m, err := c.GetItem(ctx, key, room[:0], GetOptions{Want: want})
 		switch {
+		case err == nil && o.KeepTTL && !m.knowsTTL:
+			return &Error{Err: ErrServer, Outcome: NotSent, Detail: "classic text does not tell how long an item has left"}
 		case err == nil:
+			if o.KeepTTL {
+				store.TTL = m.TTL
+			}
 			room = old
 			store.CAS, store.Flags = m.CAS, m.Flags
 			if old == nil {

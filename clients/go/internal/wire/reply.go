@@ -50,7 +50,7 @@ type Head struct {
 
 	Flags      uint32
 	CAS        uint64
-	TTL        int64 // seconds, -1: for ever
+	TTL        int64 // seconds, -1: for ever, 0: not told
 	LastAccess int64 // seconds
 	Size       int
 	Number     uint64
@@ -220,6 +220,8 @@ func readFlags(rest []byte, h *Head) error {
 				h.TTL = -1
 			} else {
 				h.TTL, err = seconds(token)
+				// Servers round: what has less than half a second left is there, and 0 is what was not told.
+				h.TTL = max(h.TTL, 1)
 			}
 		case 'l':
 			h.LastAccess, err = seconds(token)
