@@ -51,7 +51,12 @@ const VET: &[&str] = &["vet", "./..."];
 const TEST: &[&str] = &["test", "-count=1", "-timeout=0", "./..."];
 const RACE: &[&str] = &["test", "-race", "-count=1", "-timeout=0", "./..."];
 
-/// Format, vet and tests of `clients/go`, with the race detector and, for allocations, without.
+/// Fuzzers, for a count of inputs, which is the same on a slow machine. What one finds lies in its package's `testdata/fuzz`
+/// afterwards, and is run as a test from then on.
+const FUZZERS: &[&[&str]] =
+    &[&["test", "-run=^$", "-fuzz=^FuzzReply$", "-fuzztime=200000x", "./internal/wire"]];
+
+/// Format, vet and tests of `clients/go`, with the race detector and, for allocations, without; then its fuzzers.
 fn golang() -> Outcome {
     debian(&[("go", "golang-go"), ("cc", "gcc"), ("/usr/include/stdio.h", "libc6-dev")])?;
     check_go()?;
@@ -60,6 +65,7 @@ fn golang() -> Outcome {
     let format = if is_formatted { Ok(()) } else { Err(format!("gofmt -w: {unformatted}")) };
     let mut steps = vec![(".", VET), (".", RACE), (".", TEST)];
     steps.extend(MODULES.iter().flat_map(|module| [(*module, VET), (*module, RACE)]));
+    steps.extend(FUZZERS.iter().map(|fuzzer| (".", *fuzzer)));
     let steps = steps.into_iter().map(|(module, arguments)| {
         steady(&format!("{module}: go {}", arguments.join(" ")), || {
             let mut command = go("go", arguments);
@@ -119,6 +125,34 @@ fn version_of(text: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    /// Names of the fuzzers below a folder.
+    fn fuzzers(folder: &Path, found: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("the folder is there").path();
+            if path.is_dir() {
+                fuzzers(&path, found);
+            } else if path.extension().is_some_and(|kind| kind == "go") {
+                let text = fs::read_to_string(&path).expect("it is text");
+                let names = text.lines().filter_map(|line| line.strip_prefix("func Fuzz")?.split('(').next());
+                found.extend(names.map(|name| format!("Fuzz{name}")));
+            }
+        }
+    }
+
+    #[test]
+    fn every_fuzzer_of_the_go_client_is_run() {
+        let mut found = Vec::new();
+        fuzzers(&root().join("clients/go"), &mut found);
+        let name = |word: &&str| Some(word.strip_prefix("-fuzz=^")?.strip_suffix('$')?.to_owned());
+        let mut listed: Vec<String> =
+            FUZZERS.iter().flat_map(|words| words.iter()).filter_map(name).collect();
+        found.sort();
+        listed.sort();
+        assert_eq!(found, listed);
+    }
 
     #[test]
     fn versions_of_go_are_read() {
