@@ -147,8 +147,8 @@ mod tests {
         let mut found = Vec::new();
         fuzzers(&root().join("clients/go"), &mut found);
         let name = |word: &&str| Some(word.strip_prefix("-fuzz=^")?.strip_suffix('$')?.to_owned());
-        let mut listed: Vec<String> =
-            FUZZERS.iter().flat_map(|words| words.iter()).filter_map(name).collect();
+        let words = FUZZERS.iter().flat_map(|words| words.iter());
+        let mut listed: Vec<String> = words.filter_map(name).collect();
         found.sort();
         listed.sort();
         assert_eq!(found, listed);

@@ -101,8 +101,8 @@ impl Kit {
 
     /// The tests as they are, under AddressSanitizer, and in valgrind.
     fn tests(&self) -> Outcome {
-        let spec = root().join("spec/client");
-        let spec = spec.to_string_lossy();
+        let (spec, vectors) = (root().join("spec/client"), root().join("clients/vectors.txt"));
+        let (spec, vectors) = (spec.to_string_lossy(), vectors.to_string_lossy());
         let program = |name: &str, suffix: &str, flags: &[&str]| {
             let source = root().join("clients/c/tests").join(name).with_extension("c");
             self.compile(&source, &format!("{name}{suffix}"), flags)
@@ -114,6 +114,7 @@ impl Kit {
         for (name, arguments, in_valgrind, valgrind, under_asan) in [
             ("spec", &[&*spec][..], &["brief"][..], &with_leaks[..], &["untimed"][..]),
             ("calls", &[], &[], &with_leaks, &[]),
+            ("place", &[&*vectors], &[], &with_leaks, &[]),
             ("pipe", &[], &["unforked"], &with_leaks, &["unforked"]),
             ("life", &[], &["brief"], VALGRIND, &["unforked"]),
         ] {
