@@ -25,6 +25,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::contender::Target;
+use crate::control::Control;
 use crate::counted::Tracer;
 use crate::driver::build::Language;
 use crate::error::Error;
@@ -128,12 +130,19 @@ pub fn run(options: &Options) -> Result<(), Error> {
     if !CLIENTS.iter().any(|client| options.wants(client, asked)) {
         return Err(none());
     }
-    options.common.targets.iter().try_for_each(|target| target.control().ipv4().map(drop))?;
+    options.common.targets.iter().try_for_each(|target| target.control().ip_address().map(drop))?;
     let (languages, absent) = options.languages()?;
     let mut clients: Vec<Client> =
         CLIENTS.iter().filter(|client| options.wants(client, &languages)).copied().collect();
     if clients.is_empty() {
         return Err(none());
+    }
+    for target in options.common.targets.iter().map(Target::control) {
+        if !clients.iter().any(|client| client.can_ask(&target)) {
+            let can = if target.login.is_some() { "its protocol and logs in" } else { "its protocol" };
+            let why = format!("{}: no client that is asked for speaks {can}", target.name);
+            return Err(Error::Usage(why));
+        }
     }
     let mut common = options.common.clone();
     // Clients of Redis's protocol are a group of their own, on the same store.
@@ -180,6 +189,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         experiment.run.set(&format!("clients, {}", language.name()), all);
     }
     for contender in 0..experiment.contenders.len() {
+        experiment.run.notes.extend(without_login(&clients, &experiment.contenders[contender].control));
         bench.fill(&experiment, contender)?;
     }
     let (mut cells, mut floors) = (Vec::new(), Vec::new());
@@ -193,6 +203,23 @@ pub fn run(options: &Options) -> Result<(), Error> {
     }
     report::report(&mut experiment, &cells, &floors, &faulted)?;
     experiment.finish()
+}
+
+/// A line about clients that are not asked of a server because they cannot say its password.
+fn without_login(clients: &[Client], control: &Control) -> Option<String> {
+    let is_left_out = |client: &&Client| {
+        client.is_understood_by(control.family) && control.login.is_some() && !client.logs_in()
+    };
+    let names: Vec<String> = clients.iter().filter(is_left_out).map(Client::full_name).collect();
+    let line = || format!("{} wants a password, which is not said by {}", control.name, names.join(", "));
+    (!names.is_empty()).then(line)
+}
+
+impl Client {
+    /// Whether it speaks to a server, and logs in where that asks.
+    fn can_ask(&self, control: &Control) -> bool {
+        self.is_understood_by(control.family) && (control.login.is_none() || self.logs_in())
+    }
 }
 
 impl Options {
@@ -293,10 +320,10 @@ fn costs(
 ) -> Result<Vec<Cell>, Error> {
     let mut cells: Vec<Cell> = Vec::new();
     for seat in experiment.seats() {
-        let family = experiment.contenders[seat.contender].control.family;
+        let control = &experiment.contenders[seat.contender].control;
         for &setting in settings {
             // What noise is, one client shows.
-            if !setting.client.is_understood_by(family) || seat.again && setting.client.name != OWN {
+            if !setting.client.can_ask(control) || seat.again && setting.client.name != OWN {
                 continue;
             }
             cells.push(Cell { seat, setting, samples: Vec::new(), syscalls: None });

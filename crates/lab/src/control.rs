@@ -1,7 +1,7 @@
 //! Asking a server about itself, on a connection apart from the load's: version, settings, counters.
 
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -62,16 +62,19 @@ impl Control {
         Endpoint { address: self.address.clone(), login: self.login.clone(), tls: self.tls.clone() }
     }
 
-    /// Where it listens, for a driver.
+    /// Where it listens, for a driver, of which not every client knows sockets of Unix, or TLS.
     ///
     /// # Errors
-    /// [`Error::Usage`] when it has no IPv4 address, or wants a password or TLS.
-    pub fn ipv4(&self) -> Result<(Ipv4Addr, u16), Error> {
-        let why = match (&self.address, &self.login) {
+    /// [`Error::Usage`] when it has no IP address, or wants TLS.
+    pub fn ip_address(&self) -> Result<SocketAddr, Error> {
+        let why = match &self.address {
             _ if self.tls.is_some() => "drivers speak no TLS".to_owned(),
-            (Address::Tcp(SocketAddr::V4(address)), None) => return Ok((*address.ip(), address.port())),
-            (Address::Tcp(SocketAddr::V4(_)), Some(_)) => "drivers say no password".to_owned(),
-            (other, _) => format!("drivers reach IPv4 addresses, not {other}"),
+            // What drivers are told has no room for the number of an interface.
+            Address::Tcp(SocketAddr::V6(address)) if address.scope_id() != 0 => {
+                format!("drivers reach no addresses of an interface, as {address} is")
+            }
+            Address::Tcp(address) => return Ok(*address),
+            other @ Address::Unix(_) => format!("drivers reach IP addresses, not {other}"),
         };
         Err(Error::Usage(format!("{}: {why}", self.name)))
     }
@@ -388,7 +391,7 @@ impl Counters {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::TcpListener;
+    use std::net::{Ipv6Addr, SocketAddrV6, TcpListener};
 
     #[test]
     fn an_answer_without_end_is_an_error_before_it_takes_all_memory() {
@@ -402,6 +405,29 @@ mod tests {
             Control { name: "a".to_owned(), family: Family::Memcached, address, login: None, tls: None };
         let error = control.stats("").unwrap_err().to_string();
         assert!(error.contains("bytes, and they do not end"), "{error}");
+    }
+
+    #[test]
+    fn drivers_reach_ip_addresses_without_tls() {
+        let control = |address| Control {
+            name: "a".to_owned(),
+            family: Family::Memcached,
+            address,
+            login: None,
+            tls: None,
+        };
+        for text in ["127.0.0.1:11211", "[::1]:11211", "[2001:db8::7]:1"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(control(Address::Tcp(address)).ip_address().unwrap(), address);
+        }
+        let zone = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::LOCALHOST, 1, 0, 3));
+        for (address, why) in [
+            (Address::Unix("/run/m".into()), "a: drivers reach IP addresses, not unix:/run/m"),
+            (Address::Tcp(zone), "a: drivers reach no addresses of an interface, as [::1%3]:1 is"),
+        ] {
+            let error = control(address).ip_address().unwrap_err();
+            assert!(matches!(error, Error::Usage(_)) && error.to_string() == why, "{error}");
+        }
     }
 
     /// A server that says the same to each question, whose end it knows: what it has of `says`, in their order.

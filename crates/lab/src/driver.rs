@@ -16,13 +16,14 @@ pub mod own;
 mod sources;
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use std::{env, thread};
+use std::{env, fmt, thread};
 
 use larder_eventloop::cpu;
 use serde::{Deserialize, Serialize};
@@ -64,8 +65,8 @@ pub struct Job {
     pub noreply: bool,
     /// What each call does, by the driver's number.
     pub op: u8,
-    /// Where the server is: an IPv4 address, its first byte the highest.
-    pub host: u32,
+    /// Where the server is: an IP address, as it is written.
+    pub host: String,
     /// And listens.
     pub port: u16,
     /// Number of the first key.
@@ -100,6 +101,33 @@ pub struct Job {
     pub pause_ns: u64,
     /// How long a call may take, if a client has such an option; 0 for what it does as shipped.
     pub timeout_ms: u64,
+    /// Who each connection is, if the server asks.
+    pub user: String,
+    /// And how it knows that; empty where it does not ask.
+    pub password: Secret,
+}
+
+impl Job {
+    /// On this server.
+    pub fn at(self, server: SocketAddr) -> Job {
+        Job { host: server.ip().to_string(), port: server.port(), ..self }
+    }
+
+    /// Where the server is, as clients are told: an IPv6 address stands in brackets.
+    pub fn address(&self) -> String {
+        let Job { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
+/// A text that goes to drivers alone.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 /// A driver that is connected and warm. What one does not say is 0.
@@ -526,11 +554,22 @@ mod tests {
 
     #[test]
     fn a_job_is_one_flat_object_in_a_line() {
-        let job = Job { port: 11211, buffer: true, ..Job::default() };
+        let secret = Secret("a\"b".to_owned());
+        let job = Job { port: 11211, buffer: true, password: secret, ..Job::default() };
         let line = serde_json::to_string(&Run { r#do: "run", job: &job }).unwrap();
         assert!(line.starts_with(r#"{"do":"run","way":"one-by-one","by_hand":false,"#), "{line}");
         assert!(line.contains(r#""buffer":true,"#) && line.contains(r#""port":11211,"#), "{line}");
+        assert!(line.ends_with(r#","user":"","password":"a\"b"}"#), "{line}");
         assert!(!line[1..].contains('{') && !line.contains('\n'), "{line}");
+        assert!(!format!("{job:?}").contains("a\\\"b"), "{job:?}");
+    }
+
+    #[test]
+    fn a_job_is_on_a_server_of_either_kind_of_address() {
+        for (server, host) in [("127.0.0.1:7", "127.0.0.1"), ("[::1]:7", "::1")] {
+            let job = Job { port: 9, ..Job::default() }.at(server.parse().unwrap());
+            assert_eq!((job.host.as_str(), job.port, job.address().as_str()), (host, 7, server));
+        }
     }
 
     #[test]

@@ -81,6 +81,13 @@ pub struct Login {
     password: String,
 }
 
+impl Login {
+    /// User and password, for what logs in by itself.
+    pub fn words(&self) -> (&str, &str) {
+        (&self.user, &self.password)
+    }
+}
+
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Login")

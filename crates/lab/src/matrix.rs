@@ -31,7 +31,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::connection::Check;
-use crate::control::Family;
+use crate::control::{Control, Family};
 use crate::counted::Tracer;
 use crate::driver::Ended;
 use crate::driver::build::Language;
@@ -136,7 +136,7 @@ pub struct Faulted {
 /// When the driver cannot be built, a server cannot be started or fails, or a check did not hold.
 pub fn run(options: &Options) -> Result<(), Error> {
     options.only_memcached()?;
-    options.common.targets.iter().try_for_each(|target| target.control().ipv4().map(drop))?;
+    options.common.targets.iter().try_for_each(|target| is_reached(&target.control()))?;
     // Whether it can be built is known before servers are started.
     Language::C.build()?;
     let grid = options.grid();
@@ -159,6 +159,16 @@ pub fn run(options: &Options) -> Result<(), Error> {
     }
     report::report(&mut experiment, &cells, &faulted, &grid)?;
     experiment.finish()
+}
+
+/// libmemcached asks at IP addresses, and has a login in its binary protocol alone, which is not what is measured.
+fn is_reached(control: &Control) -> Result<(), Error> {
+    control.ip_address()?;
+    if control.login.is_some() {
+        let why = "libmemcached says no password in the text protocol";
+        return Err(Error::Usage(format!("{}: {why}", control.name)));
+    }
+    Ok(())
 }
 
 impl Options {

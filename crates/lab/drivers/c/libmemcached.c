@@ -19,6 +19,7 @@
  * driver asks nothing of the system but what its client does.
  */
 #define _DEFAULT_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <libmemcached/memcached.h>
 #include <linux/tcp.h>
@@ -45,14 +46,23 @@ static struct job {
   int by_hand, own, churn, segments, leave, cold;
   int no_block, nodelay, buffer, noreply;
   enum op op;
-  uint32_t host; /* IPv4, the first byte highest */
+  char host[64]; /* an IP address, as it is written */
   uint16_t port;
   uint32_t first, keys;
   uint64_t version;
   size_t value_bytes, large_bytes;
   long ops_min, ops_max, time_ns, batch, pause_at, large_at;
   long callers, bursts, pause_ns, timeout_ms;
+  char user[1024], password[1024]; /* empty where the server asks for none */
 } job;
+
+/* Where the server is. */
+static union {
+  struct sockaddr any;
+  struct sockaddr_in four;
+  struct sockaddr_in6 six;
+} server;
+static socklen_t server_bytes;
 
 /* What came of it: of the calls of a thread. */
 static _Thread_local struct result {
@@ -99,6 +109,37 @@ static long number(const char *name) {
   if (!found) return 0;
   found += strlen(quoted);
   return strncmp(found, "true", 4) == 0 ? 1 : strtol(found, NULL, 10);
+}
+
+static void fail(const char *what);
+
+/* A text of the job, which has to fit; empty if there is none. */
+static void text(const char *name, char *out, size_t room) {
+  char quoted[40];
+  snprintf(quoted, sizeof quoted, "\"%s\":\"", name);
+  const char *from = strstr(line, quoted);
+  size_t at = 0;
+  if (from) from += strlen(quoted);
+  for (; from && *from && *from != '"'; from++) {
+    if (at + 1 == room) fail(name);
+    char letter = *from;
+    if (letter == '\\') {
+      const char *short_names = "bfnrt", *short_ones = "\b\f\n\r\t";
+      letter = *++from;
+      if (!letter) break;
+      const char *found = strchr(short_names, letter);
+      if (found) {
+        letter = short_ones[found - short_names];
+      } else if (letter == 'u' && strlen(from) > 4) {
+        /* Only what is below a space is written so. */
+        char digits[5] = {from[1], from[2], from[3], from[4], 0};
+        letter = (char)strtol(digits, NULL, 16);
+        from += 4;
+      }
+    }
+    out[at++] = letter;
+  }
+  out[at] = 0;
 }
 
 static void fail(const char *what) {
@@ -220,7 +261,7 @@ static long segments_of(int fd) {
 }
 
 int connect(int fd, const struct sockaddr *to, socklen_t bytes) {
-  if (to->sa_family == AF_INET) {
+  if (to->sa_family == AF_INET || to->sa_family == AF_INET6) {
     result.connections++;
     connected = fd;
     segments_before = 0;
@@ -294,9 +335,7 @@ static void library_open(void) {
     memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_CONNECT_TIMEOUT, (uint64_t)job.timeout_ms);
     memcached_behavior_set(handle, MEMCACHED_BEHAVIOR_POLL_TIMEOUT, (uint64_t)job.timeout_ms);
   }
-  char host[16];
-  snprintf(host, sizeof host, "%u.%u.%u.%u", job.host >> 24, job.host >> 16 & 255, job.host >> 8 & 255, job.host & 255);
-  if (memcached_server_add(handle, host, job.port) != MEMCACHED_SUCCESS) fail("memcached_server_add");
+  if (memcached_server_add(handle, job.host, job.port) != MEMCACHED_SUCCESS) fail("memcached_server_add");
 }
 
 static void library_close(void) {
@@ -394,21 +433,16 @@ static _Thread_local char *out, *in;
 static _Thread_local size_t out_bytes, in_room, in_from, in_to;
 
 static void hand_open(void) {
-  struct sockaddr_in to;
-  memset(&to, 0, sizeof to);
-  to.sin_family = AF_INET;
-  to.sin_port = htons(job.port);
-  to.sin_addr.s_addr = htonl(job.host);
   struct timeval patience = {PATIENCE_S, 0};
   if (job.timeout_ms) patience = (struct timeval){job.timeout_ms / 1000, job.timeout_ms % 1000 * 1000};
   int on = 1;
   in_from = in_to = 0;
-  hand = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  hand = socket(server.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (hand < 0) fail("socket");
   setsockopt(hand, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(hand, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   setsockopt(hand, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  if (connect(hand, (struct sockaddr *)&to, sizeof to)) {
+  if (connect(hand, &server.any, server_bytes)) {
     int why = errno;
     close(hand);
     hand = -1;
@@ -664,6 +698,21 @@ static void buffers(void) {
   if (!out || !in) fail("memory");
 }
 
+static void find_server(void) {
+  memset(&server, 0, sizeof server);
+  if (inet_pton(AF_INET, job.host, &server.four.sin_addr) == 1) {
+    server.four.sin_family = AF_INET;
+    server.four.sin_port = htons(job.port);
+    server_bytes = sizeof server.four;
+  } else if (inet_pton(AF_INET6, job.host, &server.six.sin6_addr) == 1) {
+    server.six.sin6_family = AF_INET6;
+    server.six.sin6_port = htons(job.port);
+    server_bytes = sizeof server.six;
+  } else {
+    fail("the server's address");
+  }
+}
+
 static void prepare(void) {
   memset(&result, 0, sizeof result);
   memset(&job, 0, sizeof job);
@@ -678,8 +727,11 @@ static void prepare(void) {
   job.buffer = (int)number("buffer");
   job.noreply = (int)number("noreply");
   job.op = (enum op)number("op");
-  job.host = (uint32_t)number("host");
+  text("host", job.host, sizeof job.host);
+  text("user", job.user, sizeof job.user);
+  text("password", job.password, sizeof job.password);
   job.port = (uint16_t)number("port");
+  find_server();
   job.first = (uint32_t)number("first");
   job.keys = (uint32_t)number("keys");
   job.version = (uint64_t)number("version");

@@ -9,11 +9,14 @@ static _Thread_local larder_batch *own_batch;
 static void own_open(void) {
   pthread_mutex_lock(&own_mutex);
   if (own_callers++ == 0) {
-    char address[32];
-    snprintf(address, sizeof address, "%u.%u.%u.%u:%u", job.host >> 24, job.host >> 16 & 255, job.host >> 8 & 255,
-             job.host & 255, job.port);
+    char address[sizeof job.host + 16];
+    snprintf(address, sizeof address, strchr(job.host, ':') ? "[%s]:%u" : "%s:%u", job.host, job.port);
     const char *servers[] = {address};
     larder_config config = {.size = sizeof config, .servers = servers, .servers_count = 1};
+    if (job.password[0]) {
+      config.user = job.user;
+      config.password = job.password;
+    }
     config.timeout_ms = job.timeout_ms ? (uint32_t)job.timeout_ms : PATIENCE_S * 1000;
     if (larder_open(&config, &own, NULL) != LARDER_OK) fail("larder_open");
   }

@@ -145,6 +145,9 @@ func openLarder(j *job, verify bool) (client, error) {
 	config := larder.Config{
 		Servers: []larder.Server{{Address: j.address()}}, Timeout: j.timeout(), VerifyReplies: verify, Dial: dial,
 	}
+	if j.Password != "" {
+		config.Auth = func(context.Context, larder.Server) (string, string, error) { return j.User, j.Password, nil }
+	}
 	c, err := larder.Open(background, config)
 	for tries := 1; tries < openTries && isTimeout(err); tries++ {
 		c, err = larder.Open(background, config)
@@ -355,7 +358,7 @@ type rueidisClient struct {
 
 func openRueidis(j *job) (client, error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: []string{j.address()}, DisableCache: true, ConnWriteTimeout: j.timeout(),
+		InitAddress: []string{j.address()}, Username: j.User, Password: j.Password, DisableCache: true, ConnWriteTimeout: j.timeout(),
 		DialCtxFn: func(ctx context.Context, address string, dialer *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			connections.Add(1)
 			return dialer.DialContext(ctx, "tcp", address)
@@ -405,7 +408,7 @@ type goRedisClient struct {
 
 func openGoRedis(j *job) (client, error) {
 	c := redis.NewClient(&redis.Options{
-		Addr: j.address(), DialTimeout: j.timeout(), ReadTimeout: j.timeout(), WriteTimeout: j.timeout(),
+		Addr: j.address(), Username: j.User, Password: j.Password, DialTimeout: j.timeout(), ReadTimeout: j.timeout(), WriteTimeout: j.timeout(),
 		ContextTimeoutEnabled: true, Dialer: dial,
 	})
 	return goRedisClient{c: c, j: j}, nil

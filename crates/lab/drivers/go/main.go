@@ -17,8 +17,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -29,7 +31,7 @@ type job struct {
 	Client     string `json:"client"`
 	Op         int    `json:"op"`
 	Cold       bool   `json:"cold"`
-	Host       uint32 `json:"host"`
+	Host       string `json:"host"`
 	Port       uint16 `json:"port"`
 	First      uint32 `json:"first"`
 	Keys       int    `json:"keys"`
@@ -41,6 +43,8 @@ type job struct {
 	Bursts     int64  `json:"bursts"`
 	PauseNS    int64  `json:"pause_ns"`
 	TimeoutMS  int64  `json:"timeout_ms"`
+	User       string `json:"user"`
+	Password   string `json:"password"`
 }
 
 // Operations, by the lab's numbers.
@@ -51,9 +55,7 @@ const (
 	opSets = 4
 )
 
-func (j *job) address() string {
-	return fmt.Sprintf("%d.%d.%d.%d:%d", j.Host>>24, j.Host>>16&255, j.Host>>8&255, j.Host&255, j.Port)
-}
+func (j *job) address() string { return net.JoinHostPort(j.Host, strconv.Itoa(int(j.Port))) }
 
 func (j *job) timeout() time.Duration { return time.Duration(j.TimeoutMS) * time.Millisecond }
 

@@ -66,15 +66,17 @@ public final class Driver {
       return text.equals("true") ? 1 : text.equals("false") ? 0 : Long.parseLong(text);
     }
 
-    String client() {
-      Matcher found = Pattern.compile("\"client\":\"([^\"]*)\"").matcher(line);
+    String text(String name) {
+      Matcher found = Pattern.compile("\"" + name + "\":\"([^\"]*)\"").matcher(line);
       return found.find() ? found.group(1) : "";
     }
 
+    String client() {
+      return text("client");
+    }
+
     InetSocketAddress address() {
-      long host = number("host");
-      String name = (host >> 24) + "." + (host >> 16 & 255) + "." + (host >> 8 & 255) + "." + (host & 255);
-      return new InetSocketAddress(name, (int) number("port"));
+      return new InetSocketAddress(text("host"), (int) number("port"));
     }
   }
 

@@ -48,6 +48,11 @@ def bucket(ns):
     return (power - 5) * 64 + (ns >> power - 6 & 63)
 
 
+def bracketed(job):
+    """Where the server is: an IPv6 address stands in brackets."""
+    return ("[%s]:%d" if ":" in job["host"] else "%s:%d") % (job["host"], job["port"])
+
+
 class Told(Exception):
     """An error that a client does not raise."""
 
@@ -74,7 +79,7 @@ class Pymemcache(Library):
         # As shipped it asks for no reply to a set: that would not be the same work.
         seconds = job["timeout_ms"] / 1000
         self.client = pymemcache.Client(
-            (job["name"], job["port"]), connect_timeout=seconds, timeout=seconds, no_delay=True, default_noreply=False
+            (job["host"], job["port"]), connect_timeout=seconds, timeout=seconds, no_delay=True, default_noreply=False
         )
 
     def many(self, keys):
@@ -87,13 +92,13 @@ class Pymemcache(Library):
 class Pylibmc(Library):
     def __init__(self, job):
         wait = {"connect_timeout": job["timeout_ms"], "_poll_timeout": job["timeout_ms"]}
-        self.client = pylibmc.Client(["%s:%d" % (job["name"], job["port"])], behaviors={"tcp_nodelay": True, **wait})
+        self.client = pylibmc.Client([bracketed(job)], behaviors={"tcp_nodelay": True, **wait})
 
 
 class PythonMemcached(Library):
     def __init__(self, job):
         # A server that failed is asked again at once, and not after 30 s: else all is a miss until then.
-        where = "%s:%d" % (job["name"], job["port"])
+        where = ("inet6:" if ":" in job["host"] else "") + bracketed(job)
         self.client = memcache.Client([where], socket_timeout=job["timeout_ms"] / 1000, dead_retry=0)
 
 
@@ -101,7 +106,7 @@ class Hand:
     """The least that a program can do."""
 
     def __init__(self, job):
-        self.where, self.timeout = (job["name"], job["port"]), job["timeout_ms"] / 1000
+        self.where, self.timeout = (job["host"], job["port"]), job["timeout_ms"] / 1000
         self.socket = None
 
     def ask(self, request, values, keys):
@@ -235,7 +240,6 @@ def say(what):
 
 def run(job, hear):
     global connections
-    job["name"] = ".".join(str(job["host"] >> shift & 255) for shift in (24, 16, 8, 0))
     connections = 0
     space = Space(job)
     callers = [Caller(job, space, number) for number in range(max(job["callers"], 1))]

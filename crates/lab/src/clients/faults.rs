@@ -12,7 +12,6 @@
 //! calls = values that were the key's + wrong ones + misses, all of them false + errors told, timeouts among them
 //! ```
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -165,15 +164,12 @@ pub fn visit(
     let callers = Callers::Steady(callers(client.language));
     let setting = Setting { client, op: Op::Hit, value_bytes: VALUE_BYTES, callers };
     let job = bench.job(experiment, contender, &setting)?;
-    let server = SocketAddr::from((Ipv4Addr::from(job.host), job.port));
-    let relay = Trouble::start(server)?;
+    let relay = Trouble::start(experiment.contenders[contender].control.ip_address()?)?;
     let job = Job {
-        host: Ipv4Addr::LOCALHOST.into(),
-        port: relay.address.port(),
         time_ns: TIME.as_nanos() as u64,
         pause_ns: PAUSE.as_nanos() as u64,
         timeout_ms: fault.timeout_ms(),
-        ..job
+        ..job.at(relay.address)
     };
     let mut driver = bench.another(client.language)?;
     driver.ready(&job)?;

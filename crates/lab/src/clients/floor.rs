@@ -68,7 +68,7 @@ pub fn visit(
     let job = bench.job(experiment, 0, setting)?;
     let at = listening(canned(job.first, setting.value_bytes), experiment.server_core)?;
     let time_ns = time.as_nanos() as u64;
-    let job = Job { host: Ipv4Addr::LOCALHOST.into(), port: at.port(), keys: 1, time_ns, ..job };
+    let job = Job { keys: 1, time_ns, ..job.at(at) };
     let mut samples = Vec::new();
     for _ in 0..visits {
         let driver = bench.driver(setting.client.language)?;

@@ -131,6 +131,13 @@ impl Client {
         drivers && matches!(self.name, OWN | OWN_VERIFIED | OWN_TOKIO | BY_HAND)
     }
 
+    /// Whether it can say a user and a password: none of those of the text protocol can but Larder's own, and of the loops by hand
+    /// none does.
+    pub fn logs_in(&self) -> bool {
+        let own = self.sets_several() && self.name != BY_HAND;
+        own || self.speaks == Speaks::Redis
+    }
+
     /// Whether servers of this family understand it.
     pub fn is_understood_by(&self, family: Family) -> bool {
         self.speaks.family() == family
@@ -167,6 +174,22 @@ mod tests {
             "rust: larder",
             "rust: larder, tokio",
             "rust: by hand",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn a_password_is_said_by_larders_own_clients_and_by_those_of_redis() {
+        let names: Vec<String> =
+            CLIENTS.iter().filter(|client| client.logs_in()).map(Client::full_name).collect();
+        let expected = [
+            "go: larder",
+            "go: larder, replies verified",
+            "go: rueidis",
+            "go: go-redis",
+            "c: larder",
+            "rust: larder",
+            "rust: larder, tokio",
         ];
         assert_eq!(names, expected);
     }

@@ -8,7 +8,8 @@ use super::roster::{Client, Speaks};
 use crate::control::Counters;
 use crate::counted::Tracer;
 use crate::driver::build::Language;
-use crate::driver::{Done, Driver, Job};
+use crate::driver::{Done, Driver, Job, Secret};
+use crate::endpoint::Login;
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::keys::Keyspace;
@@ -247,20 +248,20 @@ impl Bench {
     /// # Errors
     /// When it has no address that drivers reach.
     pub fn job(&self, experiment: &Experiment, contender: usize, setting: &Setting) -> Result<Job, Error> {
-        let (host, port) = experiment.contenders[contender].control.ipv4()?;
+        let control = &experiment.contenders[contender].control;
+        let (server, login) = (control.ip_address()?, control.login.as_ref());
+        let (user, password) = login.map(Login::words).unwrap_or_default();
         let space = self.keyspace(setting.value_bytes);
         let (bursts, pause) = match setting.callers {
             Callers::Steady(_) => (0, Duration::ZERO),
             Callers::Burst(_) => (BURSTS, PAUSE),
         };
-        Ok(Job {
+        let job = Job {
             client: setting.client.name.to_owned(),
             by_hand: setting.client.name == super::roster::BY_HAND,
             // Else a large value waits 40 ms for its last segment: `larder lab matrix` is about that.
             nodelay: true,
             op: setting.op.number(),
-            host: host.into(),
-            port,
             first: if setting.op == Op::Miss { ABSENT_FIRST } else { space.first },
             keys: space.count,
             version: VERSION,
@@ -271,8 +272,11 @@ impl Bench {
             bursts,
             pause_ns: pause.as_nanos() as u64,
             timeout_ms: PATIENCE_MS,
+            user: user.to_owned(),
+            password: Secret(password.to_owned()),
             ..Job::default()
-        })
+        };
+        Ok(job.at(server))
     }
 
     /// Visits a server; with who was kept from a core.

@@ -6,7 +6,6 @@
 //! beforehand, as the driver in C does.
 
 use std::io::{self, BufRead, Write};
-use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use larder_client::{Batch, Client, Stream, Ticket, Ttl, Value, Window};
@@ -197,7 +196,7 @@ struct Caller<'j> {
 
 impl<'j> Caller<'j> {
     fn open(job: &'j Job) -> Result<Caller<'j>, Error> {
-        let server = format!("{}:{}", Ipv4Addr::from(job.host), job.port);
+        let server = job.address();
         let client = Client::builder()
             .server(server.as_str())
             .timeout(PATIENCE)

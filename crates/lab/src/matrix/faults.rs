@@ -176,11 +176,8 @@ pub fn visit(
     let Mode { client, reply } = mode;
     let setting =
         Setting { client, op: Op::Set, value_bytes, handle: Handle::Kept, reply, link: Link::Loopback };
-    let (host, port) = server.control.ipv4()?;
     let half = calls / 2;
     let job = Job {
-        host: host.into(),
-        port,
         first: 0,
         keys: calls as u32,
         version: VERSION,
@@ -191,7 +188,7 @@ pub fn visit(
         pause_at: if matches!(fault, Fault::None | Fault::Stopped | Fault::Killed) { half } else { 0 },
         large_at: if fault == Fault::TooLarge { half } else { 0 },
         large_bytes: if fault == Fault::TooLarge { LARGE_BYTES } else { 0 },
-        ..setting.job()
+        ..setting.job().at(server.control.ip_address()?)
     };
     let mut driver = bench.another(client)?;
     let name = format!("{}, {}, {}", server.name, mode.name(), fault.name());

@@ -1,7 +1,7 @@
 //! One visit: a driver makes calls on a server for a while, and both are held against each other.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -146,16 +146,16 @@ impl Bench {
     }
 
     /// The way to a server: itself, or a relay before it.
-    fn port(&mut self, experiment: &Experiment, contender: usize, link: Link) -> Result<(u32, u16), Error> {
-        let server = experiment.contenders[contender].control.ipv4()?;
-        let Link::Relay(ms) = link else { return Ok((u32::from(server.0), server.1)) };
+    fn way(&mut self, experiment: &Experiment, contender: usize, link: Link) -> Result<SocketAddr, Error> {
+        let server = experiment.contenders[contender].control.ip_address()?;
+        let Link::Relay(ms) = link else { return Ok(server) };
         let relay = match self.relays.entry((contender, link)) {
             std::collections::hash_map::Entry::Occupied(relay) => relay.into_mut(),
             std::collections::hash_map::Entry::Vacant(none) => {
-                none.insert(Relay::start(SocketAddr::from(server), one_way(ms))?)
+                none.insert(Relay::start(server, one_way(ms))?)
             }
         };
-        Ok((u32::from(Ipv4Addr::LOCALHOST), relay.address.port()))
+        Ok(relay.address)
     }
 
     /// What a relay adds to a round trip.
@@ -168,7 +168,7 @@ impl Bench {
         contender: usize,
         link: Link,
     ) -> Result<Duration, Error> {
-        self.port(experiment, contender, link)?;
+        self.way(experiment, contender, link)?;
         let control = &experiment.contenders[contender].control;
         self.relays.get(&(contender, link)).map_or(Ok(Duration::ZERO), |relay| relay.added(control))
     }
@@ -181,7 +181,7 @@ impl Bench {
         setting: &Setting,
         limits: (u64, u64, Duration),
     ) -> Result<Job, Error> {
-        let (host, port) = self.port(experiment, contender, setting.link)?;
+        let server = self.way(experiment, contender, setting.link)?;
         let mut space = self.keyspace(setting.value_bytes);
         let (least, mut most, time) = limits;
         if setting.op == Op::Delete {
@@ -192,9 +192,7 @@ impl Bench {
             self.store(experiment, &experiment.contenders[contender], space)?;
         }
         self.version += 1;
-        Ok(Job {
-            host,
-            port,
+        let job = Job {
             first: space.first,
             keys: space.count,
             version: self.version,
@@ -202,7 +200,8 @@ impl Bench {
             ops_max: most,
             time_ns: time.as_nanos() as u64,
             ..setting.job()
-        })
+        };
+        Ok(job.at(server))
     }
 
     /// Visits a server; with who was kept from a core.

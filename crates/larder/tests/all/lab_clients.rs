@@ -6,8 +6,10 @@
 use std::process::Command;
 
 use larder_lab::results::{Run, Table};
+use larder_testkit::process::{Program, Server};
 
 use crate::outcome::had_tracer;
+use crate::serving::Serving;
 
 /// Runs it, with checks that must all hold, but for those of time.
 fn clients(name: &str, arguments: &[&str]) -> Run {
@@ -27,6 +29,10 @@ fn clients(name: &str, arguments: &[&str]) -> Run {
     assert_eq!(output.status.success(), run.failed().next().is_none(), "{said}\n{complained}");
     run
 }
+
+/// Hits of one caller, by clients in Go and C.
+const HITS: [&str; 10] =
+    ["--part", "grid", "--driver", "go,c", "--operation", "hit", "--callers", "1", "--visit-ms", "20"];
 
 fn table<'r>(run: &'r Run, id: &str) -> &'r Table {
     run.tables.iter().find(|table| table.id == id).unwrap_or_else(|| panic!("there is no table {id}"))
@@ -145,6 +151,53 @@ fn the_clients_in_rust_are_counted_and_ours_is_one_connection_for_threads_and_fo
             let connections = costs.value("larder", &[client, "hit", "100 B", callers], "connections");
             assert_eq!(connections.expect("counted").median, 1.0, "{client}, {callers}");
         }
+    }
+}
+
+#[test]
+#[ignore = "peers: go, libmemcached"]
+fn a_target_with_a_password_is_asked_by_clients_that_say_one() {
+    let users = std::env::temp_dir().join(format!("larder-clients-users-{}", std::process::id()));
+    std::fs::write(&users, "me:sE\"c\\ret\n").unwrap();
+    let options = ["-Y", users.to_str().unwrap()];
+    let server = Server::start_program(&Program::Larder, &options).unwrap();
+    let target = format!("a=memcached://me:sE%22c%5Cret@{}", server.address());
+    let run = clients("users", &[&HITS[..], &["--no-larder", "--target", target.as_str()]].concat());
+    std::fs::remove_file(users).unwrap();
+    holds(&run, "every value read was the key's");
+    let rows = table(&run, "clients").rows.iter().filter(|row| row.target == "a");
+    let names: Vec<&str> = rows.map(|row| row.labels[0].as_str()).collect();
+    assert_eq!(names, ["go: larder", "go: larder, replies verified", "c: larder"]);
+    let note = run.notes.iter().find(|note| note.contains("a wants a password, which is not said by "));
+    let note = note.expect("who is left out is told");
+    assert!(note.contains("go: gomemcache, ") && note.contains("c: libmemcached, c: by hand"), "{note}");
+    let all = format!("{run:?}");
+    assert!(!note.contains("rueidis") && !all.contains("%22c") && !all.contains("c\\\\ret"), "{all}");
+}
+
+#[test]
+#[ignore = "peers: go, libmemcached"]
+fn a_target_at_an_ipv6_address_is_asked_as_others() {
+    let Some((_server, target)) = Serving::at_ipv6("memcached", &["--redis-port", "0", "-p"]) else { return };
+    let run = clients("ipv6", &[&HITS[..], &["--no-larder", "--target", target.as_str()]].concat());
+    let rows = table(&run, "clients").rows.iter().filter(|row| row.target == "a");
+    let names: Vec<&str> = rows.map(|row| row.labels[0].as_str()).collect();
+    let expected = [
+        "go: larder",
+        "go: larder, replies verified",
+        "go: larder façade",
+        "go: gomemcache",
+        "go: gomemcache, pool = callers",
+        "go: rainycape",
+        "go: by hand",
+        "c: libmemcached",
+        "c: larder",
+        "c: by hand",
+    ];
+    assert_eq!(names, expected);
+    for name in names {
+        let errors = table(&run, "clients").value("a", &[name, "hit", "100 B", "1"], "errors");
+        assert_eq!(errors.expect("counted").median, 0.0, "{name}");
     }
 }
 

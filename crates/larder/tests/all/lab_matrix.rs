@@ -9,6 +9,7 @@ use larder_lab::results::{Run, Table, of_time};
 use larder_testkit::stand_in::Burners;
 
 use crate::outcome::had_tracer;
+use crate::serving::Serving;
 
 /// Runs it, with checks that must all hold, but for those of time.
 fn matrix(name: &str, arguments: &[&str]) -> Run {
@@ -177,6 +178,23 @@ fn the_matrix_knows_what_was_lost_and_not_told() {
     assert!(figure("none", "as shipped", "visible after").is_some());
     assert!(run.verdict.contains("0 where every reply was read"), "{}", run.verdict);
     assert!(run.plots.iter().any(|plot| plot.id == "lost-larder"));
+}
+
+#[test]
+#[ignore = "peers: libmemcached"]
+fn a_target_at_an_ipv6_address_is_asked_over_every_link() {
+    let Some((_server, target)) = Serving::at_ipv6("memcached", &["--redis-port", "0", "-p"]) else { return };
+    let cells = ["--part", "grid", "--operation", "set", "--value-bytes", "8", "--handle", "kept"];
+    let links = ["--link", "loopback,relay-1ms", "--rounds", "1", "--visit-ms", "1"];
+    let run = matrix("ipv6", &[&cells[..], &links, &["--no-larder", "--target", target.as_str()]].concat());
+    let costs = table(&run, "matrix");
+    let of = |client: &str, link: &str| {
+        let labels = ["set", "8 B", "kept", "awaited", link, client];
+        costs.value("a", &labels, "call").unwrap_or_else(|| panic!("{client}, {link}")).median
+    };
+    for client in ["none", "by hand", "larder-client"] {
+        assert!(of(client, "loopback") > 0.0 && of(client, "relay-1ms") >= 1_000.0, "{client}");
+    }
 }
 
 #[test]

@@ -319,6 +319,19 @@ fn the_clients_say_in_a_line_what_they_lack() {
 }
 
 #[test]
+fn targets_that_drivers_cannot_ask_are_refused() {
+    let (socket, login) = ("a=memcached+unix:///run/m", "a=memcached://me:x@127.0.0.1:1");
+    for (experiment, target, why) in [
+        ("matrix", socket, "a: drivers reach IP addresses, not unix:/run/m"),
+        ("clients", socket, "a: drivers reach IP addresses, not unix:/run/m"),
+        ("matrix", login, "a: libmemcached says no password in the text protocol"),
+    ] {
+        let output = lab(&[experiment, "--quick", "--no-larder", "--target", target]).output().unwrap();
+        refused(&output, 64, why);
+    }
+}
+
+#[test]
 fn what_ends_the_lab_is_told_by_its_exit_code() {
     let nobody = "a=memcached://127.0.0.1:1";
     for (arguments, code) in [

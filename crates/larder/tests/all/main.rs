@@ -13,4 +13,5 @@ mod lab_targets;
 mod lab_truth;
 mod monitor;
 mod outcome;
+mod serving;
 mod web;

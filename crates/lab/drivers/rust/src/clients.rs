@@ -62,7 +62,7 @@ pub fn open(job: &Job) -> Result<Vec<Box<dyn Session>>, String> {
     let count = job.callers.max(1) as usize;
     match job.client.as_str() {
         "larder" => {
-            let client = Client::builder().server(job.address().as_str()).timeout(job.timeout()).build();
+            let client = job.builder().build();
             let client = Arc::new(client.map_err(|error| error.to_string())?);
             Ok((0..count)
                 .map(|_| {

@@ -23,7 +23,7 @@ pub struct Job {
     client: String,
     op: u8,
     cold: bool,
-    host: u32,
+    host: String,
     port: u16,
     first: u32,
     keys: u32,
@@ -35,12 +35,22 @@ pub struct Job {
     bursts: u64,
     pause_ns: u64,
     timeout_ms: u64,
+    user: String,
+    password: String,
 }
 
 impl Job {
-    /// Where the server is.
+    /// Where the server is: an IPv6 address stands in brackets.
     pub fn address(&self) -> String {
-        format!("{}:{}", std::net::Ipv4Addr::from(self.host), self.port)
+        let Job { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
+    /// How Larder's own client is to be: on the server, as the user that it asks for, if it does.
+    pub fn builder(&self) -> larder_client::Builder {
+        let builder =
+            larder_client::Client::builder().server(self.address().as_str()).timeout(self.timeout());
+        if self.password.is_empty() { builder } else { builder.auth(&*self.user, &*self.password) }
     }
 
     /// How long a call may take.

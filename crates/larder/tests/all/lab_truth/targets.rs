@@ -1,18 +1,14 @@
 //! Servers that were running before: what they hold, and what becomes of it.
 
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
 
-use larder_lab::contender::Target;
 use larder_lab::peers::{Kind, Server, Spec};
 use larder_lab::results::Run;
-use larder_testkit::PATIENCE;
 use larder_testkit::process::{self, Program};
 
 use super::{folder, refused, said};
+use crate::serving::Serving;
 
 fn start(kind: Kind) -> Server {
     let program = (kind == Kind::Larder).then(|| env!("CARGO_BIN_EXE_larder").into());
@@ -199,38 +195,6 @@ fn memcached_takes_user_and_password_on_every_connection() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// A server of these options, which ends with it.
-struct Serving(Child);
-
-impl Serving {
-    /// Waits until it answers as `target`; none where it has ended, as somebody else has its port.
-    fn start(options: &[&str], target: &str) -> Option<Serving> {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
-        let command = command
-            .args(["serve", "--http-port", "0"])
-            .args(options)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let mut serving = Serving(command.spawn().unwrap());
-        let (control, began) = (Target::parse(target).unwrap().control(), Instant::now());
-        while !control.answers() {
-            if serving.0.try_wait().unwrap().is_some() {
-                return None;
-            }
-            assert!(began.elapsed() < PATIENCE, "{target} does not answer");
-            thread::sleep(Duration::from_millis(10));
-        }
-        Some(serving)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 #[ignore = "time: the lab measures, and gives up after some seconds"]
 fn unix_sockets_and_ipv6_are_targets_as_others() {
@@ -241,18 +205,10 @@ fn unix_sockets_and_ipv6_are_targets_as_others() {
     let all = told(&target, &folder);
     assert!(all.contains(&format!("unix:{path}")) && !all.contains("is shown: nobody"), "{all}");
     drop(server);
-    // A machine may have no IPv6, and somebody else may take a port that was free.
-    let free = || TcpListener::bind("[::1]:0").ok()?.local_addr().ok().map(|at| at.port().to_string());
-    let start = || {
-        let port = free()?;
-        let target = format!("a=redis://[::1]:{port}");
-        let options = ["-l", "::1", "-p", "0", "--redis-port", &port];
-        Some((Serving::start(&options, &target)?, port, target))
-    };
-    if free().is_some() {
-        let (_server, port, target) = (0..5).find_map(|_| start()).unwrap();
+    if let Some((_server, target)) = Serving::at_ipv6("redis", &["-p", "0", "--redis-port"]) {
         let all = told(&target, &folder);
-        assert!(all.contains(&format!("[::1]:{port}")) && !all.contains("is shown: nobody"), "{all}");
+        let address = target.trim_start_matches("a=redis://");
+        assert!(all.contains(address) && !all.contains("is shown: nobody"), "{all}");
     }
     std::fs::remove_dir_all(folder).unwrap();
 }
