@@ -198,8 +198,9 @@ mod tests {
 
     use super::*;
     use crate::contender::parse_peer;
+    use crate::{doctor, top};
 
-    /// The documents: all below docs/, and those at the top.
+    /// The documents: all below docs/ and spec/, and those at the top.
     fn documents() -> Vec<(String, String)> {
         fn below(folder: &Path, all: &mut Vec<PathBuf>) {
             for entry in fs::read_dir(folder).expect("the documents are there") {
@@ -211,8 +212,9 @@ mod tests {
             }
         }
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-        let mut all: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md"].map(|name| root.join(name)).into();
-        below(&root.join("docs"), &mut all);
+        let mut all: Vec<PathBuf> =
+            ["README.md", "ARCHITECTURE.md", "SECURITY.md"].map(|name| root.join(name)).into();
+        ["docs", "spec"].iter().for_each(|folder| below(&root.join(folder), &mut all));
         all.retain(|path| path.extension().is_some_and(|kind| kind == "md"));
         let read = |path: &PathBuf| fs::read_to_string(path).expect("documents are text");
         all.iter().map(|path| (path.display().to_string(), read(path))).collect()
@@ -235,7 +237,12 @@ mod tests {
                 all.extend(code.map(|(_, code)| code.replace('\n', " ")));
             }
         }
-        all.retain(|command| command.starts_with("larder lab ") && !command.contains('…'));
+        let is_ours = |command: &str| {
+            let mut words = command.split_whitespace();
+            words.next() == Some("larder")
+                && words.next().is_some_and(|word| matches!(word, "lab" | "top" | "doctor"))
+        };
+        all.retain(|command| is_ours(command) && command != "larder lab" && !command.contains('…'));
         all
     }
 
@@ -266,13 +273,25 @@ mod tests {
         word.split(',').map(other).collect::<Vec<_>>().join(",")
     }
 
-    /// What is wrong with a command, if something is. One of a name alone names an experiment, which may need more.
+    /// What is wrong with a command, if something is. One of a name alone may be no more than that: of those that need more.
     fn complaint(command: &str) -> Option<String> {
         let mut words: Vec<String> = words(command).iter().skip(1).map(|word| fetched(word)).collect();
-        if words.len() == 2 {
+        if matches!(words.as_slice(), [_, name] if ["load", "compare"].contains(&name.as_str())) {
             words.push("--help".to_owned());
         }
-        Cli::try_parse_from(words).err().filter(clap::Error::use_stderr).map(|error| error.to_string())
+        let told = |error: clap::Error| error.use_stderr().then(|| error.to_string());
+        match words[0].as_str() {
+            "top" => top::Options::try_parse_from(words).err().and_then(told),
+            "doctor" => doctor::Options::try_parse_from(words).err().and_then(told),
+            _ => match Cli::try_parse_from(words) {
+                Err(error) => told(error),
+                // What clap does not see.
+                Ok(Cli { command: Sub::Load(options) }) => {
+                    options.check_options().err().map(|error| error.to_string())
+                }
+                Ok(_) => None,
+            },
+        }
     }
 
     #[test]
@@ -290,22 +309,33 @@ mod tests {
 
     #[test]
     fn commands_are_found_in_code_and_between_marks_and_one_that_is_wrong_is_told() {
-        let text = "Say `larder lab cas\n--quick` or `larder lab shift --preset … --rounds 1`, `larder lab`:\n```\n\
+        let text = "Say `larder lab cas\n--quick` or `larder lab shift --preset … --rounds 1`, `larder lab`, `larder top`:\n```\n\
                     $ larder lab memory --json a   # larder lab what\nlarder lab load --command 'GET {key}' \\\n  --expect \"a b\" \
                     && larder lab compare a b\n```\nlarder lab what\n";
         let found = commands(text);
         let expected = [
             "larder lab cas --quick",
+            "larder top",
             "larder lab memory --json a",
             "larder lab load --command 'GET {key}'    --expect \"a b\"",
             "larder lab compare a b",
         ];
         assert_eq!(found, expected);
         let load = ["larder", "lab", "load", "--command", "GET {key}", "--expect", "a b"];
-        assert_eq!(words(&found[2]), load);
-        assert_eq!(complaint(&found[0]), None);
-        assert_eq!(complaint("larder lab load"), None);
-        for wrong in ["larder lab cas --quickly", "larder lab what", "larder lab cas --peer nobody"] {
+        assert_eq!(words(&found[3]), load);
+        let others = ["larder lab load", "larder top --once --show keys", "larder doctor --json"];
+        for right in others.into_iter().chain([found[0].as_str()]) {
+            assert_eq!(complaint(right), None, "{right}");
+        }
+        for wrong in [
+            "larder lab cas --quickly",
+            "larder lab what",
+            "larder lab cas --peer nobody",
+            // Each option is known, and the two mean nothing together.
+            "larder lab load --target a=redis://127.0.0.1:1 --preset ycsb-e --warm-up 1",
+            "larder top --show nothing",
+            "larder doctor --once",
+        ] {
             assert!(complaint(wrong).is_some(), "{wrong}");
         }
     }

@@ -19,7 +19,7 @@ use crate::top::screen::Sheet;
 /// Says what a running Larder's operator should know: exit code 0 nothing, 1 notes, 2 warnings, 3 something serious.
 #[derive(Debug, Parser)]
 #[command(name = "larder doctor", after_help = exit::TABLE)]
-struct Options {
+pub(crate) struct Options {
     /// Where it listens: HOST:PORT, or as memcached://… or redis://…, with user:password@ in front of the host if it asks
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:11211")]
     target: String,

@@ -229,7 +229,7 @@ impl Options {
     }
 
     /// What cannot be meant together, and the command line's own rules do not see.
-    fn check_options(&self) -> Result<(), Error> {
+    pub(crate) fn check_options(&self) -> Result<(), Error> {
         let RequestArgs { verb, key_bytes, ref value_bytes, keys_per_request } = self.request;
         let usual = (verb.only(), keys_per_request) == (Some(Verb::Hit), 1);
         let (trace, command) = (self.trace.trace.is_some(), !self.command.is_empty());

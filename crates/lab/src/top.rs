@@ -31,7 +31,7 @@ use crate::exit;
 /// hot keys, p prefixes, d findings; q ends.
 #[derive(Debug, Parser)]
 #[command(name = "larder top", after_help = exit::TABLE)]
-struct Options {
+pub(crate) struct Options {
     /// Where it listens: HOST:PORT, or as memcached://… or redis://…, with user:password@ in front of the host if it asks
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:11211")]
     target: String,

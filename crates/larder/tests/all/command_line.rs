@@ -1,5 +1,7 @@
 //! What the program says to a command line that it cannot carry out.
 
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Exit code, and what is said where errors are.
@@ -46,4 +48,56 @@ fn a_folder_that_is_missing_is_named() {
             assert_eq!(code, Some(expected), "{option} {detached:?}");
         }
     }
+}
+
+/// Commands of `larder serve` that a document has whole: lines of its code, and what stands between two `.
+fn commands_of_serve(text: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for (at, part) in text.split("```").enumerate() {
+        if at % 2 == 1 {
+            let lines = part.replace("\\\n", " ");
+            all.extend(lines.lines().map(|line| line.trim_start_matches("$ ").to_owned()));
+        } else {
+            all.extend(part.split('`').skip(1).step_by(2).map(|code| code.replace('\n', " ")));
+        }
+    }
+    all.retain(|command| command.starts_with("larder serve") && !command.contains('…'));
+    all
+}
+
+#[test]
+fn every_command_of_serve_in_the_documents_is_understood() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let users = std::env::temp_dir().join(format!("larder-documents-users-{}", std::process::id()));
+    std::fs::write(&users, "me:secret\n").expect("it can be written");
+    let mut paths: Vec<PathBuf> = ["README.md", "SECURITY.md"].map(|name| root.join(name)).into();
+    let docs = std::fs::read_dir(root.join("docs")).expect("the documents are there");
+    paths.extend(docs.map(|entry| entry.expect("the documents are there").path()));
+    paths.retain(|path| path.extension().is_some_and(|kind| kind == "md"));
+    let mut count = 0;
+    for path in paths {
+        let text = std::fs::read_to_string(&path).expect("documents are text");
+        for command in commands_of_serve(&text) {
+            count += 1;
+            // A file of users is read with the command line.
+            let own = |word: &str| match word {
+                "/etc/larder/users" => users.as_os_str().to_owned(),
+                word => OsString::from(word),
+            };
+            let words = command.split_whitespace().skip(2).map(own);
+            if let Err(why) = larder_server::parse(words) {
+                panic!("{}: {command}: {why}", path.display());
+            }
+        }
+    }
+    std::fs::remove_file(users).expect("it was there");
+    assert!(count >= 3, "{count} commands were found");
+}
+
+#[test]
+fn commands_of_serve_are_found_in_code_and_between_marks() {
+    let text = "Say `larder serve\n--help` or `larder serve -p …`:\n```\n$ larder serve -p 0 \\\n  -m 64\nlarder top\n\
+                ```\nlarder serve -x\n";
+    assert_eq!(commands_of_serve(text), ["larder serve --help", "larder serve -p 0    -m 64"]);
+    assert!(larder_server::parse(["-p", "no"].map(OsString::from)).is_err());
 }
