@@ -82,3 +82,48 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::tidy::files;
+    use crate::run::root;
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    /// The words behind `cargo xtask` in a text; of what a place or a choice stands for there is none.
+    fn tasks_in(text: &str) -> Vec<&str> {
+        let behind = text.split("cargo xtask ").skip(1);
+        let word = |rest: &str| rest.find(|letter: char| !letter.is_ascii_lowercase()).unwrap_or(rest.len());
+        behind.map(|rest| &rest[..word(rest)]).filter(|word| !word.is_empty()).collect()
+    }
+
+    /// The tasks, as the table at the top of this file has them.
+    fn tasks() -> BTreeSet<&'static str> {
+        let rows = include_str!("main.rs").lines().filter_map(|line| line.strip_prefix("//! | `"));
+        rows.filter_map(|row| row.split([' ', '`']).next()).collect()
+    }
+
+    #[test]
+    fn every_task_that_a_document_names_is_one() {
+        let tasks = tasks();
+        assert!(tasks.len() >= 15 && ["test", "bench", "vectors"].iter().all(|task| tasks.contains(task)));
+        let mut count = 0;
+        for file in files().expect("git lists files") {
+            if file.extension().is_none_or(|kind| kind != "md") {
+                continue;
+            }
+            let text = fs::read_to_string(root().join(&file)).expect("documents are text");
+            for task in tasks_in(&text) {
+                count += 1;
+                assert!(tasks.contains(task), "{}: cargo xtask {task}", file.display());
+            }
+        }
+        assert!(count >= 30, "{count} tasks were found");
+    }
+
+    #[test]
+    fn tasks_are_found_in_texts() {
+        let text = "`cargo xtask bench server`, `cargo xtask <task>`:\ncargo xtask tidy\ncargo xtask";
+        assert_eq!(tasks_in(text), ["bench", "tidy"]);
+    }
+}

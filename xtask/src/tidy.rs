@@ -60,7 +60,7 @@ pub fn write() -> Outcome {
 }
 
 /// Files of the repository, committed or about to be, relative to its root.
-fn files() -> Outcome<Vec<PathBuf>> {
+pub fn files() -> Outcome<Vec<PathBuf>> {
     let (works, list) = capture(command("git", &["ls-files", "--cached", "--others", "--exclude-standard"]))?;
     if !works {
         return Err(format!("git ls-files: {list}"));
