@@ -24,6 +24,7 @@ const USERS: &[&str] = &[
     "README.md",
     "docs/clients.md",
     "docs/compatibility.md",
+    "docs/go.md",
     "docs/lab.md",
     "docs/metrics.md",
     "docs/operating.md",
