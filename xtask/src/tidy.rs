@@ -1,10 +1,11 @@
 //! `cargo xtask tidy`: what no compiler checks, about the tree as it is.
 //!
 //! Arrows of crates and modules, where unsafe code may be, a transcript for every row, documents that are generated
-//! from tables, links between documents, words that do not belong or are retired. `--write` renews the generated documents.
+//! from tables, links between documents, sources of their figures, words that do not belong or are retired. `--write` renews the generated documents.
 
 mod arrows;
 mod documents;
+mod figures;
 mod ignored;
 mod links;
 mod rows;
@@ -27,12 +28,13 @@ pub fn tidy(write: bool) -> Outcome {
         self::write()?;
     }
     let files = files()?;
-    let checks: [(&str, Vec<Complaint>); 8] = [
+    let checks: [(&str, Vec<Complaint>); 9] = [
         ("arrows", arrows::check()?),
         ("source", source::check(&files)?),
         ("transcripts", rows::check()?),
         ("documents", documents::check()?),
         ("links", links::check(&files)?),
+        ("figures", figures::check(&files)?),
         ("words", words::check(&files)?),
         ("ignored tests", ignored::check()?),
         ("faults", faults::check()?),
