@@ -1,7 +1,9 @@
 //! A connection for one caller at a time, for values that are written and read as they come.
 //!
 //! [`crate::Builder::timeout`] is for having it; from then on the server may be silent for [`crate::Builder::stall_timeout`], and
-//! the call takes what the caller's reader or writer takes.
+//! the call takes what the caller's reader or writer takes. What a server says of itself is read on it, too.
+
+mod stats;
 
 use crate::client::Client;
 use crate::error::{Error, Outcome, Reason};

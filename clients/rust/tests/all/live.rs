@@ -58,6 +58,37 @@ fn every_verb_does_what_it_says() {
 }
 
 #[test]
+fn a_server_tells_its_figures_by_group() {
+    let server = server();
+    let client = client(&server);
+    client.set(b"k", b"v").send().expect("stored");
+    assert_eq!(client.get(b"none").expect("an answer"), None);
+    let of = |what: &str, name: &str| {
+        let all = client.stats(0, what).expect("figures");
+        all.into_iter().find(|(have, _)| have == name).map(|(_, value)| value)
+    };
+    for (what, name, value) in [
+        ("", "cmd_set", "1"),
+        ("", "get_misses", "1"),
+        ("settings", "num_threads", "1"),
+        ("", "curr_items", "1"),
+    ] {
+        assert_eq!(of(what, name).as_deref(), Some(value), "{what} {name}");
+    }
+    assert_eq!(of("", "of_no_server"), None);
+    // It is reset, and an answer without a figure is one.
+    assert_eq!(client.stats(0, "reset"), Ok(Vec::new()));
+    assert_eq!(of("", "get_misses").as_deref(), Some("0"));
+    assert!(matches!(client.stats(0, "of no server"), Err(Error::Server(..))));
+    assert_eq!(client.stats(0, "items\r\nflush_all"), Err(Error::BadKey));
+    // What was refused was refused there alone.
+    assert_eq!(client.get(b"k").expect("an answer").expect("a hit").bytes, b"v");
+    assert!(client.stats(0, "items").expect("figures").iter().any(|(name, _)| name.ends_with(":number")));
+    client.close();
+    assert_eq!(client.stats(0, ""), Err(Error::Closed));
+}
+
+#[test]
 fn threads_share_a_connection_and_nobody_gets_anothers_value() {
     const THREADS: u64 = 16;
     const ROUNDS: u64 = 400;
