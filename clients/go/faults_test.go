@@ -5,6 +5,7 @@ package larder
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -85,6 +86,207 @@ func TestServerThatStopsAndGoesOnGivesNoWrongValues(t *testing.T) {
 		key := fmt.Sprintf("key%d", i)
 		if value, err := patient.Get(background, key, nil); err != nil || !strings.HasPrefix(string(value), key+":") {
 			t.Errorf("%s: %q, %v", key, value, err)
+		}
+	}
+}
+
+// relay is the way to a server, on which harm is done to what the server says.
+type relay struct {
+	listener net.Listener
+	server   string
+	// cut closes a connection when it has said so many bytes; 0: never.
+	cut atomic.Int64
+	// hold is how long what it says is kept back, in nanoseconds.
+	hold atomic.Int64
+	// refuses: connections are closed, and so are those that come.
+	refuses atomic.Bool
+	// harmed counts what was done.
+	harmed atomic.Int64
+
+	mu   sync.Mutex
+	open []net.Conn
+	all  sync.WaitGroup
+}
+
+// relayed is a relay before the socket of a server. It ends with the test.
+func relayed(t *testing.T, server string) *relay {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{listener: listener, server: server}
+	r.all.Add(1)
+	go r.accept()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		r.closeAll()
+		r.all.Wait()
+	})
+	return r
+}
+
+func (r *relay) accept() {
+	defer r.all.Done()
+	for {
+		client, err := r.listener.Accept()
+		if err != nil {
+			// One that came just before the end has been closed with the others, or is now.
+			r.closeAll()
+			return
+		}
+		server, err := net.Dial("unix", r.server)
+		if err != nil || r.refuses.Load() {
+			r.harmed.Add(1)
+			_ = client.Close()
+			if err == nil {
+				_ = server.Close()
+			}
+			continue
+		}
+		r.mu.Lock()
+		r.open = append(r.open, client, server)
+		r.mu.Unlock()
+		r.all.Add(2)
+		go r.pass(client, server, nil)
+		go r.pass(server, client, r)
+	}
+}
+
+// pass passes on what from says; harm says what is done to it.
+func (r *relay) pass(from, to net.Conn, harm *relay) {
+	defer r.all.Done()
+	defer from.Close()
+	defer to.Close()
+	buffer, passed := make([]byte, 4096), 0
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		if harm != nil {
+			if hold := time.Duration(harm.hold.Load()); hold > 0 {
+				harm.harmed.Add(1)
+				time.Sleep(hold)
+			}
+			if cut := int(harm.cut.Load()); cut > 0 && passed+n > cut {
+				harm.harmed.Add(1)
+				_, _ = to.Write(buffer[:max(cut-passed, 0)])
+				return
+			}
+		}
+		passed += n
+		if _, err := to.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (r *relay) closeAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, conn := range r.open {
+		_ = conn.Close()
+	}
+	r.open = nil
+}
+
+// Whatever is done to the answers of a third of the writes: a report accounts for all, what it calls stored is there, and
+// what it calls refused is not.
+func TestReportsOfStreamsAddUpBesideEveryFault(t *testing.T) {
+	socket, server := live(t)
+	direct := opened(t, socket)
+	signal := func(signal syscall.Signal) { _ = server.Process.Signal(signal) }
+	for _, fault := range []struct {
+		name       string
+		begin, end func(r *relay, quiet bool)
+	}{
+		{"none", func(*relay, bool) {}, func(*relay, bool) {}},
+		{"late", func(r *relay, _ bool) { r.hold.Store(int64(60 * time.Millisecond)) }, func(r *relay, _ bool) { r.hold.Store(0) }},
+		{"cut", func(r *relay, quiet bool) {
+			// Of a quiet stream a group is answered by four bytes. Greetings are passed on.
+			r.cut.Store(400)
+			if quiet {
+				r.cut.Store(60)
+			}
+		}, func(r *relay, _ bool) { r.cut.Store(0) }},
+		{"refused", func(r *relay, _ bool) { r.refuses.Store(true); r.closeAll() }, func(r *relay, _ bool) { r.refuses.Store(false) }},
+		{"stopped", func(r *relay, _ bool) { signal(syscall.SIGSTOP); r.harmed.Add(1) }, func(*relay, bool) { signal(syscall.SIGCONT) }},
+	} {
+		for _, quiet := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, quiet %v", fault.name, quiet), func(t *testing.T) {
+				r := relayed(t, socket)
+				config := Config{Servers: []Server{{Address: r.listener.Addr().String()}}, Timeout: 50 * time.Millisecond, VerifyReplies: true}
+				if fault.name == "none" {
+					// However slow the machine.
+					config.Timeout, config.DialTimeout, config.StallTimeout = patience, patience, patience
+				}
+				c, err := newClient(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				s := c.Stream(Window{})
+				if quiet {
+					s = c.Quiet()
+				}
+				var keys []string
+				var report Report
+				send := func() {
+					key := fmt.Sprintf("%s-%v-%d", fault.name, quiet, len(keys))
+					keys = append(keys, key)
+					if err := s.Set(background, key, []byte(key), 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+				third := func() {
+					for range 1000 {
+						send()
+					}
+				}
+				settle := func() {
+					// What was not answered is in the report.
+					part, _ := s.Barrier(background)
+					report.Sent += part.Sent
+					report.Stored += part.Stored
+					report.Refused += part.Refused
+					report.Unknown += part.Unknown
+				}
+				third()
+				fault.begin(r, quiet)
+				defer fault.end(r, quiet)
+				third()
+				settle()
+				for begun := time.Now(); fault.name != "none" && r.harmed.Load() == 0 && time.Since(begun) < patience; {
+					send()
+					settle()
+				}
+				fault.end(r, quiet)
+				third()
+				settle()
+				n, harmed := uint64(len(keys)), r.harmed.Load()
+				t.Logf("%d sent, %d stored, %d refused, %d unknown, harm %d times", n, report.Stored, report.Refused, report.Unknown, harmed)
+				if report.Sent != n || report.Sent != report.Stored+report.Refused+report.Unknown {
+					t.Errorf("%d sent: %+v", n, report)
+				}
+				if (fault.name == "none") != (harmed == 0) || fault.name == "none" && report.Stored != n {
+					t.Errorf("harm %d times: %+v", harmed, report)
+				}
+				var there uint64
+				if err := direct.GetMany(background, keys, nil, func(i int, value []byte, _ Meta, err error) {
+					switch {
+					case err == nil && string(value) == keys[i]:
+						there++
+					case !errors.Is(err, ErrMiss):
+						t.Errorf("%s: %q, %v", keys[i], value, err)
+					}
+				}); err != nil {
+					t.Error(err)
+				}
+				if there < report.Stored || there > report.Stored+report.Unknown {
+					t.Errorf("%d are there: %+v", there, report)
+				}
+			})
 		}
 	}
 }
