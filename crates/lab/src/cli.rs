@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use larder_eventloop::socket::Address;
 use larder_protocol::client::Protocol;
 
+use crate::endpoint::Unusable;
 use crate::error::Error;
 use crate::load::{self, RequestArgs};
 use crate::null::{Canned, Null};
@@ -119,7 +120,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
                 true => io::stderr().write_all(said.as_bytes()),
                 false => io::stdout().write_all(said.as_bytes()),
             };
-            return if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
+            return if error.use_stderr() { ExitCode::from(exit_code(&error)) } else { ExitCode::SUCCESS };
         }
     };
     keeper::enable();
@@ -150,6 +151,13 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// The exit code of a command line that cannot be carried out. A target whose host cannot be looked up is a server that cannot be
+/// reached.
+fn exit_code(error: &clap::Error) -> u8 {
+    let why = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Unusable>());
+    if matches!(why, Some(Unusable::Lookup(_))) { exit::NO_ANSWER } else { exit::USAGE }
 }
 
 fn serve_null(args: &NullArgs) -> Result<(), Error> {

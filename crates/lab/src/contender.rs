@@ -8,7 +8,7 @@ use larder_protocol::client::Protocol;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::control::{Control, Family};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Unusable};
 use crate::error::Error;
 use crate::owner;
 use crate::peers::{self, Kind, PEERS, Server, Spec};
@@ -31,7 +31,7 @@ impl Target {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Target, String> {
+    pub fn parse(text: &str) -> Result<Target, Unusable> {
         let form = "expected name=memcached://host:port, name=redis://host:port, …";
         let (name, url) = text.split_once('=').filter(|(name, _)| !name.trim().is_empty()).ok_or(form)?;
         let (family, endpoint) = Endpoint::parse(url)?;

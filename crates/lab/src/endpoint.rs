@@ -43,6 +43,46 @@ const QUESTION: &str = "a ? of a password is %3F in a URL of TLS, where ? begins
 /// What a place of TCP looks like.
 const PLACE: &str = "expected HOST:PORT, such as 127.0.0.1:11211 or [::1]:6379";
 
+/// Why there is no endpoint of a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// What is wrong with it, without its user and password.
+    Form(String),
+    /// Its host has no address, or none that can be found out now.
+    Lookup(String),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unusable::Form(why) | Unusable::Lookup(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+impl From<String> for Unusable {
+    fn from(why: String) -> Unusable {
+        Unusable::Form(why)
+    }
+}
+
+impl From<&str> for Unusable {
+    fn from(why: &str) -> Unusable {
+        Unusable::Form(why.to_owned())
+    }
+}
+
+impl From<Unusable> for crate::error::Error {
+    fn from(why: Unusable) -> crate::error::Error {
+        match why {
+            Unusable::Form(why) => crate::error::Error::Usage(why),
+            Unusable::Lookup(why) => crate::error::Error::Peer(why),
+        }
+    }
+}
+
 /// Where a server listens, and who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
@@ -98,8 +138,8 @@ impl Endpoint {
     /// Reads a URL, and which protocol's it is.
     ///
     /// # Errors
-    /// What is wrong with it, without its user and password.
-    pub fn parse(url: &str) -> std::result::Result<(Family, Endpoint), String> {
+    /// What is wrong with it, without its user and password; or its host cannot be looked up.
+    pub fn parse(url: &str) -> std::result::Result<(Family, Endpoint), Unusable> {
         let (scheme, rest) = url.split_once("://").ok_or(FORM)?;
         let (family, kind) = match scheme {
             "memcached" => (Family::Memcached, Kind::Tcp),
@@ -108,7 +148,7 @@ impl Endpoint {
             "redis+unix" => (Family::Redis, Kind::Unix),
             "memcacheds" | "memcached+tls" => (Family::Memcached, Kind::Tls),
             "rediss" | "valkeys" | "redis+tls" => (Family::Redis, Kind::Tls),
-            _ => return Err(FORM.to_owned()),
+            _ => return Err(FORM.into()),
         };
         // Of other kinds a question mark is part of a path or a password; here one of a password is %3F.
         let (rest, query) = match kind {
@@ -133,10 +173,11 @@ impl Endpoint {
             Kind::Tcp => (Address::Tcp(address(place)?), None),
             Kind::Tls => {
                 let cut = login.is_none() && query.contains('@');
-                let told = |why| if cut { QUESTION.to_owned() } else { why };
+                let told = |why: Unusable| if cut { QUESTION.into() } else { why };
                 let address = address(place).map_err(told)?;
                 let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-                let trust = trust(query).map_err(|why| if why == QUERY { told(why) } else { why })?;
+                let strange = |why: String| if why == QUERY { told(why.into()) } else { why.into() };
+                let trust = trust(query).map_err(strange)?;
                 (Address::Tcp(address), Some(Connector::load(host, trust)?))
             }
         };
@@ -275,16 +316,17 @@ fn trust(query: &str) -> std::result::Result<ClientOptions, String> {
 }
 
 /// The first address of a host, with its port.
-fn address(place: &str) -> std::result::Result<SocketAddr, String> {
+fn address(place: &str) -> std::result::Result<SocketAddr, Unusable> {
     let is_one = |(host, port): (&str, &str)| {
         let is_bracketed = host.starts_with('[') && host.ends_with(']');
         !host.is_empty() && (is_bracketed || !host.contains(':')) && port.parse::<u16>().is_ok()
     };
     if !place.rsplit_once(':').is_some_and(is_one) {
-        return Err(PLACE.to_owned());
+        return Err(PLACE.into());
     }
-    let mut found = place.to_socket_addrs().map_err(|error| error.to_string())?;
-    found.next().ok_or_else(|| "the host has no address".to_owned())
+    let unknown = |why: String| Unusable::Lookup(format!("{place}: {why}"));
+    let mut found = place.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+    found.next().ok_or_else(|| unknown("the host has no address".to_owned()))
 }
 
 /// `%40` and such, as the bytes that they are.
@@ -455,7 +497,7 @@ mod tests {
             "rediss://:secret@127.0.0.1:1?secret",
         ] {
             let why = Endpoint::parse(bad).unwrap_err();
-            assert!(!why.contains("secret"), "{bad}: {why}");
+            assert!(matches!(&why, Unusable::Form(text) if !text.contains("secret")), "{bad}: {why}");
         }
     }
 
@@ -464,8 +506,21 @@ mod tests {
         for bad in ["nowhere", "nowhere:", ":1", "nowhere:port", "nowhere:65536", "::1", "127.0.0.1:1/0", ""]
         {
             for scheme in ["memcached", "redis"] {
-                assert_eq!(Endpoint::parse(&format!("{scheme}://{bad}")), Err(PLACE.to_owned()), "{bad}");
+                assert_eq!(Endpoint::parse(&format!("{scheme}://{bad}")), Err(PLACE.into()), "{bad}");
             }
+        }
+    }
+
+    #[test]
+    fn a_host_that_cannot_be_looked_up_is_a_server_that_cannot_be_reached() {
+        // No name has so long a part: it is not asked for anywhere.
+        let host = "a".repeat(64) + ".invalid";
+        for url in [format!("memcached://{host}:1"), format!("rediss://me:secret@{host}:1")] {
+            let why = Endpoint::parse(&url).unwrap_err();
+            let Unusable::Lookup(told) = &why else { panic!("{url}: {why:?}") };
+            assert!(told.starts_with(&format!("{host}:1: ")) && !told.contains("secret"), "{told}");
+            let code = |why: Unusable| crate::error::Error::from(why).exit_code();
+            assert_eq!((code(why), code(Unusable::Form(String::new()))), (69, 64));
         }
     }
 
@@ -492,12 +547,12 @@ mod tests {
             ("%", "expected ssl_ca_certs"),
         ] {
             let told = Endpoint::parse(&format!("rediss://127.0.0.1:1?{query}")).unwrap_err();
-            assert!(told.starts_with(why), "{query}: {told}");
+            assert!(told.to_string().starts_with(why), "{query}: {told}");
         }
-        assert_eq!(Endpoint::parse("redis://127.0.0.1:1?ssl_cert_reqs=none"), Err(PLACE.to_owned()));
+        assert_eq!(Endpoint::parse("redis://127.0.0.1:1?ssl_cert_reqs=none"), Err(PLACE.into()));
         // What is in front of the question mark may look like a place.
         for url in ["rediss://me:a?b@127.0.0.1:1", "rediss://localhost:12?b@127.0.0.1:1"] {
-            assert_eq!(Endpoint::parse(url), Err(QUESTION.to_owned()), "{url}");
+            assert_eq!(Endpoint::parse(url), Err(QUESTION.into()), "{url}");
         }
     }
 

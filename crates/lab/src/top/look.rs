@@ -77,7 +77,7 @@ impl Server {
     pub fn connect(target: &str) -> Result<Server, Error> {
         let told = target.contains("://");
         let url = if told { target.to_owned() } else { format!("memcached://{target}") };
-        let (family, endpoint) = Endpoint::parse(&url).map_err(Error::Usage)?;
+        let (family, endpoint) = Endpoint::parse(&url)?;
         let to = endpoint.converse(PATIENCE).map_err(|error| Error::Peer(error.to_string()))?;
         let mut server = Server { family, to };
         if told {

@@ -37,6 +37,22 @@ fn what_is_no_address_is_told_what_is_expected_once() {
 }
 
 #[test]
+fn a_host_that_cannot_be_looked_up_is_no_error_of_usage() {
+    // No name has so long a part: it is not asked for anywhere.
+    let host = "a".repeat(64) + ".invalid:11211";
+    let target = format!("a=redis://me:secret@{host}");
+    for words in [
+        &["doctor", "--target", &host][..],
+        &["top", "--once", "--target", &host],
+        &["lab", "load", "--target", &target],
+        &["lab", "cas", "--quick", "--no-larder", "--target", &target],
+    ] {
+        let (code, said) = refused(words);
+        assert!(code == Some(69) && said.contains(&host) && !said.contains("secret"), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn a_folder_that_is_missing_is_named() {
     // A file, and a place to listen at, which the system refuses.
     for (option, expected) in [("-P", 74), ("-s", 71)] {
