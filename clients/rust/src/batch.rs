@@ -272,6 +272,11 @@ impl<C: Front> Batch<C> {
         }
     }
 
+    /// All has come of a run that began then.
+    pub(crate) fn ended(&self, began: Option<Instant>) {
+        self.client.fleet().asked_for_all(began, &self.results);
+    }
+
     /// Takes what has come for a part.
     pub(crate) fn take<S>(&mut self, mine: &[u32], server: &Arc<str>, op: Op<S>) {
         let Op { answers, memory, error, .. } = op;
@@ -310,7 +315,7 @@ impl<C: Front> Batch<C> {
 impl Batch {
     /// Sends all and waits for all. Each request has a result of its own.
     pub fn run(&mut self) -> Done<'_> {
-        let deadline = self.client().deadline();
+        let (deadline, began) = (self.client().deadline(), self.client().fleet().begins());
         let done = Done::begin(self);
         let batch = &mut *done.batch;
         // All lanes have their requests before the first is waited for.
@@ -329,6 +334,7 @@ impl Batch {
             }
             batch.take(&mine, &server.name, op);
         }
+        batch.ended(began);
         done
     }
 

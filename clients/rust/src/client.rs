@@ -321,7 +321,9 @@ impl Client {
     ) -> Result<Answer, Error> {
         let mut full = Vec::new();
         let fleet = self.fleet();
-        let (key, base64) = fleet.config.key(key, &mut full)?;
+        let began = fleet.begins();
+        let key = fleet.config.key(key, &mut full);
+        let (key, base64) = key.inspect_err(|error| fleet.asked(began, &ask, None, Err(error)))?;
         let deadline = self.deadline();
         let (mut memory, mut aim) = (Vec::new(), Aim::new(fleet, key));
         let buffer = buffer.unwrap_or(&mut memory);
@@ -330,6 +332,7 @@ impl Client {
             let request = Request { cas, base64, ..Request::new(ask, key) };
             let result = self.call_server(aim.server(), &request, deadline, buffer);
             if !matches!(result, Err(Error::Down(..))) || !aim.moves_on(fleet, key) {
+                fleet.asked(began, &ask, Some(&aim.server().name), result.as_ref());
                 return result;
             }
         }

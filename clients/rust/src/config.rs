@@ -6,6 +6,7 @@ use crate::connection::Connection;
 use crate::discovery::Discovery;
 use crate::error::Error;
 use crate::failure::Failure;
+use crate::observe::{Event, Observer};
 use crate::place::Preset;
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
@@ -57,6 +58,7 @@ pub struct Config {
     pub prefix: Vec<u8>,
     pub binary_keys: bool,
     pub protocol: Option<Dialect>,
+    pub observer: Option<Observer>,
 }
 
 impl Config {
@@ -123,6 +125,7 @@ impl Default for Builder {
                 prefix: Vec::new(),
                 binary_keys: false,
                 protocol: None,
+                observer: None,
             },
         }
     }
@@ -230,6 +233,12 @@ impl Builder {
         self
     }
 
+    /// Who is told of calls, connections and servers: nobody if not said. Many threads and tasks call it at once.
+    pub fn observer(mut self, told: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Builder {
+        self.config.observer = Some(Observer::new(told));
+        self
+    }
+
     /// The client. Nothing is dialed before the first call.
     ///
     /// # Errors
@@ -248,8 +257,8 @@ impl Builder {
     }
 
     /// One connection to the one server, for an event loop of one's own. It is begun and not waited for, so that the server
-    /// must be an address, not a name. Placement and [`Builder::retry_reads`] mean nothing to it, and large values go over
-    /// it, too.
+    /// must be an address, not a name. Placement, [`Builder::retry_reads`] and [`Builder::observer`] mean nothing to it, and
+    /// large values go over it, too.
     ///
     /// # Errors
     /// [`Error::Config`]; [`Error::Down`] if the system says so at once.

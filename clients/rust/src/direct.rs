@@ -14,7 +14,7 @@ use crate::op::Answer;
 use crate::pipe::{Delivery, Group, Input, Limits, Pipe, Tag};
 use crate::reply::{Meta, Stored, settled};
 use crate::socket::{Moved, OpenFd, Socket, lost};
-use crate::verbs::Set;
+use crate::verbs::{Set, found, stored};
 use crate::wire::{Ask, Get, Kind, Request, Status, Want};
 use std::io::{Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -174,8 +174,9 @@ impl Fleet<Lane> {
             None => {
                 self.admit(server)?;
                 let limit = self.config.dial_timeout.min(deadline.saturating_duration_since(Instant::now()));
+                let began = self.begins();
                 let connected = self.connected(server, &Arc::new(OpenFd::default()), limit);
-                self.tried(server, connected.as_ref().err());
+                self.tried(server, began, connected.as_ref().err());
                 let (socket, dialect, step) = connected?;
                 let limits = Limits { in_flight: 1, verify: false, ..self.limits() };
                 let pipe = Pipe::new(dialect, limits, Instant::now());
@@ -213,9 +214,8 @@ impl Client {
     /// # Errors
     /// As [`Client::get`]; [`Error::Local`] where `to` fails. What was written before an error is a part of the value.
     pub fn get_to(&self, key: &[u8], want: Want, to: &mut impl Write) -> Result<Option<Meta>, Error> {
-        let mut meta = None;
         let get = Ask::Get(Get { want, ..Get::default() });
-        self.on_its_own(key, get, None, |direct, request, server, stall| {
+        let answer = self.on_its_own(key, get, None, |direct, request, server, stall| {
             let unknown = |error: Error| error.with(Outcome::Unknown);
             direct.push(request);
             direct.flush(server, stall).map_err(unknown)?;
@@ -232,23 +232,23 @@ impl Client {
                 Delivery::Refused(_) => unreachable!("no request is quiet"),
             });
             heard.map_err(unknown)?;
-            let answer = settled(Kind::Get, answer.expect("nothing is owed any more"), &[], server)?;
-            meta = (answer.status != Status::Absent).then(|| Meta::of(&answer));
-            Ok(())
+            settled(Kind::Get, answer.expect("nothing is owed any more"), &[], server)
         })?;
-        Ok(meta)
+        Ok(found(&answer).then(|| Meta::of(&answer)))
     }
 
     /// A request of one key on a connection of its own.
-    fn on_its_own<T>(
+    fn on_its_own(
         &self,
         key: &[u8],
         ask: Ask<'_>,
         cas: Option<u64>,
-        mut call: impl FnMut(&mut Direct, &Request<'_>, &Arc<str>, Duration) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        mut call: impl FnMut(&mut Direct, &Request<'_>, &Arc<str>, Duration) -> Result<Answer, Error>,
+    ) -> Result<Answer, Error> {
         let (fleet, mut full) = (self.fleet(), Vec::new());
-        let (key, base64) = fleet.config.key(key, &mut full)?;
+        let began = fleet.begins();
+        let key = fleet.config.key(key, &mut full);
+        let (key, base64) = key.inspect_err(|error| fleet.asked(began, &ask, None, Err(error)))?;
         let (deadline, stall) = (self.deadline(), fleet.config.stall_timeout);
         let mut aim = Aim::new(fleet, key);
         loop {
@@ -262,7 +262,11 @@ impl Client {
             match result {
                 // Nothing was asked yet.
                 Err(Error::Down(..)) if aim.moves_on(fleet, key) => {}
-                result => return result.and_then(|result| result),
+                result => {
+                    let result = result.and_then(|result| result);
+                    fleet.asked(began, &ask, Some(&aim.server().name), result.as_ref());
+                    return result;
+                }
             }
         }
     }
@@ -276,7 +280,7 @@ impl Set<'_> {
     pub fn send_from(self, from: &mut impl Read, bytes: u64) -> Result<Stored, Error> {
         let (client, key, ask, cas) = self.parts();
         let Ok(bytes) = usize::try_from(bytes) else { return Err(Error::TooLarge) };
-        client.on_its_own(key, ask, cas, |direct, request, server, stall| {
+        let answer = client.on_its_own(key, ask, cas, |direct, request, server, stall| {
             let mut head = Vec::new();
             request.write_line(direct.pipe.dialect(), bytes, &mut head);
             let group = Group { bytes: &head, kind: Kind::Store, replies: 1, quiet: false, opaque: None };
@@ -307,9 +311,9 @@ impl Set<'_> {
                     Ok(())
                 })
                 .map_err(unknown)?;
-            let answer = settled(Kind::Store, answer.expect("nothing is owed any more"), &[], server)?;
-            Ok(Stored { cas: answer.cas })
-        })
+            settled(Kind::Store, answer.expect("nothing is owed any more"), &[], server)
+        })?;
+        Ok(stored(&answer))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::discovery::Watch;
 use crate::error::{Error, Outcome, Reason};
 use crate::failure::Failure;
 use crate::fetch::Loads;
+use crate::observe::Turn;
 use crate::op::Counters;
 use crate::pipe::Limits;
 use crate::place::Placement;
@@ -233,7 +234,8 @@ pub enum Step<L> {
 #[derive(Debug)]
 pub struct State<L> {
     lanes: [Option<Arc<L>>; LANES],
-    dialing: [bool; LANES],
+    /// Since when somebody makes one.
+    dialing: [Option<Instant>; LANES],
     breaker: Breaker,
     /// What the breaker was told last.
     reason: Reason,
@@ -401,10 +403,10 @@ impl<L: Line> Fleet<L> {
         if now >= deadline {
             return Err(Error::Timeout(Arc::clone(&server.name), Outcome::NotSent));
         }
-        if state.dialing[at] {
+        if state.dialing[at].is_some() {
             return Ok(Step::Wait);
         }
-        state.dialing[at] = true;
+        state.dialing[at] = Some(now);
         state.dials += 1;
         Ok(Step::Dial)
     }
@@ -434,14 +436,19 @@ impl<L: Line> Fleet<L> {
         self.admitted(server, &server.lock(), L::now())
     }
 
-    /// It was dialed for one caller, and this is why that failed, if it did.
-    pub fn tried(&self, server: &Server<L>, error: Option<&Error>) {
+    /// It was dialed for one caller, since then, and this is why that failed, if it did.
+    pub fn tried(&self, server: &Server<L>, began: Option<Instant>, error: Option<&Error>) {
         let mut state = server.lock();
         state.dials += 1;
+        let was_down = state.breaker.is_tried();
         match error {
             None => state.breaker.answered(),
             Some(error) => state.refused(error, L::now()),
         }
+        let turn = state.turn(was_down);
+        drop(state);
+        self.connects(&server.name, began, error);
+        self.turns(&server.name, turn.as_ref());
     }
 
     /// Nothing is asked any more.
@@ -460,7 +467,8 @@ impl<L: Line> Fleet<L> {
         dialed: Result<Arc<L>, Error>,
     ) -> Result<Arc<L>, Error> {
         let mut state = server.lock();
-        state.dialing[at] = false;
+        let began = state.dialing[at].take();
+        let was_down = state.breaker.is_tried();
         let closed = self.closed.load(Ordering::Acquire);
         let result = match dialed {
             Ok(lane) if closed => {
@@ -482,8 +490,13 @@ impl<L: Line> Fleet<L> {
                 Err(error)
             }
         };
+        let turn = state.turn(was_down);
         drop(state);
         L::tell(&server.dialed);
+        if !matches!(result, Err(Error::Closed)) {
+            self.connects(&server.name, began, result.as_ref().err());
+        }
+        self.turns(&server.name, turn.as_ref());
         result
     }
 
@@ -498,11 +511,12 @@ impl<L: Line> Fleet<L> {
 
     /// Tells the breaker of a server what an error of a request on this lane says about it.
     pub fn note(&self, server: &Server<L>, lane: &L, error: &Error) {
-        match error {
+        let turn = match error {
             Error::Timeout(..) => server.was_late(lane),
             Error::Lost(..) | Error::Protocol(..) => server.was_lost(error),
-            _ => {}
-        }
+            _ => None,
+        };
+        self.turns(&server.name, turn.as_ref());
     }
 
     /// The sockets that are open, at most two a server; waits for no lock. None are found while the list changes.
@@ -558,7 +572,7 @@ impl<L: Line> Server<L> {
             sockets: Default::default(),
             state: Mutex::new(State {
                 lanes: [None, None],
-                dialing: [false; LANES],
+                dialing: [None; LANES],
                 breaker: Breaker::new(random.hash_one(server.name())),
                 reason: LATE,
                 refused: None,
@@ -579,25 +593,30 @@ impl<L: Line> Server<L> {
     /// It is not to be asked: it did not answer, and its pause is not over, or another tries it.
     fn is_down(&self) -> bool {
         let state = self.lock();
-        state.breaker.is_open(L::now()) || state.breaker.is_tried() && state.dialing.contains(&true)
+        let is_dialed = state.dialing.iter().any(Option::is_some);
+        state.breaker.is_open(L::now()) || state.breaker.is_tried() && is_dialed
     }
 
     /// A request was late, of a lane that has made so many.
-    fn was_late(&self, lane: &L) {
+    fn was_late(&self, lane: &L) -> Option<Turn> {
         let requests = lane.counters().requests;
         let mut state = self.lock();
+        let was_down = state.breaker.is_tried();
         state.breaker.late(L::now(), requests);
         state.reason = LATE;
+        state.turn(was_down)
     }
 
     /// A connection was lost or given up.
-    fn was_lost(&self, error: &Error) {
+    fn was_lost(&self, error: &Error) -> Option<Turn> {
         let mut state = self.lock();
+        let was_down = state.breaker.is_tried();
         // A connection fails for all who used it: it counts once.
         if (0..LANES).any(|at| state.lanes[at].as_ref().is_some_and(|lane| !lane.is_alive())) {
             (0..LANES).for_each(|at| state.retire(at));
             state.failed(error, L::now());
         }
+        state.turn(was_down)
     }
 }
 
@@ -617,6 +636,15 @@ impl<L: Line> State<L> {
             Error::Down(_, reason) | Error::Lost(_, reason, _) => reason.clone(),
             _ => Reason::said("what it answered was not understood"),
         };
+    }
+
+    /// What became of the server by what its breaker was told since.
+    fn turn(&self, was_down: bool) -> Option<Turn> {
+        match (was_down, self.breaker.is_tried()) {
+            (false, true) => Some(Turn::Down(self.reason.clone())),
+            (true, false) => Some(Turn::Back),
+            _ => None,
+        }
     }
 
     /// Forgets a lane that is gone.

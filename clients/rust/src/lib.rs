@@ -46,6 +46,7 @@ mod greeting;
 mod hashes;
 mod lane;
 mod lease;
+mod observe;
 mod op;
 pub mod pipe;
 mod place;
@@ -71,6 +72,7 @@ pub use error::{Error, Fault, Outcome, Reason};
 pub use failure::Failure;
 pub use fetch::Fetching;
 pub use lease::{Lease, LeaseState, Leasing};
+pub use observe::{Call, Event};
 pub use place::{Placement, Preset};
 pub use reply::{Meta, Reply, Stored, Value};
 #[cfg(feature = "tls")]

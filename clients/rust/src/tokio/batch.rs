@@ -12,7 +12,7 @@ impl Batch<Client> {
     /// Sends all and waits for all. Each request has a result of its own. A run that is dropped gives up what it has sent,
     /// and leaves the batch empty.
     pub async fn run(&mut self) -> Done<'_, Client> {
-        let deadline = self.client().deadline();
+        let (deadline, began) = (self.client().deadline(), self.client().fleet().begins());
         let done = Done::begin(self);
         let batch = &mut *done.batch;
         // All lanes have their requests before the first is waited for.
@@ -31,6 +31,7 @@ impl Batch<Client> {
             }
             batch.take(&mine, &server.name, op);
         }
+        batch.ended(began);
         done
     }
 

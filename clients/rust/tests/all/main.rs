@@ -6,6 +6,7 @@ mod docs;
 mod fetch;
 mod large;
 mod live;
+mod observe;
 mod pipe;
 mod secure;
 mod servers;
