@@ -179,7 +179,8 @@ typedef struct {
 larder_status larder_open(const larder_config *config, larder_client **client, larder_error *error);
 
 /* Ends a client's connections: calls under way and later ones, also of its batches and streams, end with LARDER_CLOSED; at
- * once, or if they are connecting, when that ends. From any thread, at any time, again and again; NULL is fine. */
+ * once, or if they are connecting, when that ends. A call whose request was sent has the outcome LARDER_UNKNOWN. From any
+ * thread, at any time, again and again; NULL is fine. */
 void larder_shutdown(larder_client *client);
 
 /* Shuts a client down, waits for calls under way, and frees it. Once, when nobody begins another call with it; NULL is fine.

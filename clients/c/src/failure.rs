@@ -47,7 +47,7 @@ impl Failure {
                 Error::NotNumber => Status::NOT_NUMBER,
                 Error::Auth(_) => Status::AUTH,
                 Error::Unsupported => Status::UNSUPPORTED,
-                Error::Closed => Status::CLOSED,
+                Error::Closed(_) => Status::CLOSED,
                 // Nothing of what C calls reads or writes what is the caller's own.
                 Error::Config(_) | Error::Local(_) => Status::BAD_ARGUMENT,
                 Error::ServerMemory(_) => Status::SERVER_MEMORY,
@@ -139,7 +139,7 @@ mod tests {
             (Error::BadKey, 16),
             (Error::TooLarge, 17),
             (Error::NotNumber, 19),
-            (Error::Closed, 20),
+            (Error::Closed(Outcome::NotSent), 20),
             (Error::Config(text()), 21),
             (Error::Auth(Arc::clone(&server)), 22),
             (Error::Unsupported, 23),

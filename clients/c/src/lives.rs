@@ -5,7 +5,7 @@
 //! were forked says whose a client is.
 
 use crate::failure::Failure;
-use larder_client::{Client, Error};
+use larder_client::{Client, Error, Outcome};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::thread;
@@ -120,7 +120,7 @@ impl<T> Single<T> {
     /// It is another process's, or another thread is using it, or has failed in it.
     pub fn enter(&self) -> Result<MutexGuard<'_, T>, Failure> {
         if !self.is_ours() {
-            return Err(Error::Closed.into());
+            return Err(Error::Closed(Outcome::NotSent).into());
         }
         self.inner.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => Failure::Argument("two threads use it at the same time".into()),

@@ -163,7 +163,7 @@ impl<C: Front> Batch<C> {
     pub(crate) fn paths(&mut self) -> (Arc<List<C::Line>>, Paths<C::Line>) {
         self.results.clear();
         self.values.clear();
-        self.results.resize(self.wanted.len(), Err(Error::Closed));
+        self.results.resize(self.wanted.len(), Err(Error::Closed(Outcome::NotSent)));
         for &at in &self.bad {
             self.results[at as usize] = Err(Error::BadKey);
         }
@@ -299,7 +299,7 @@ impl<C: Front> Batch<C> {
         if let Some(error) = error {
             for &at in mine {
                 let result = &mut self.results[at as usize];
-                if matches!(result, Err(Error::Closed)) {
+                if matches!(result, Err(Error::Closed(_))) {
                     *result = Err(error.clone());
                 }
             }

@@ -187,8 +187,10 @@ impl Fleet<Lane> {
         // Who closes the client either finds it, or is seen here.
         self.admit(server)?;
         let result = ask(&mut direct);
-        if self.is_closed() && matches!(result, Err(Error::Lost(..))) {
-            return Ok(Err(Error::Closed));
+        if let Err(Error::Lost(_, _, outcome)) = result
+            && self.is_closed()
+        {
+            return Ok(Err(Error::Closed(outcome)));
         }
         let is_good = matches!(&result, Ok(_) | Err(Error::Absent | Error::Conflict | Error::NotStored));
         if is_good && direct.pipe.owed() == 0 && !self.is_closed() {

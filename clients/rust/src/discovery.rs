@@ -76,7 +76,7 @@ impl Discovery {
                 }
                 match change(servers.clone()) {
                     Ok(()) => before = servers,
-                    Err(Error::Closed) => return,
+                    Err(Error::Closed(_)) => return,
                     Err(_) => {}
                 }
             }

@@ -81,8 +81,8 @@ pub enum Error {
     Auth(Arc<str>),
     /// The server speaks classic text only, which cannot say this request.
     Unsupported,
-    /// The client was closed.
-    Closed,
+    /// The client was closed, before the call or while it was under way.
+    Closed(Outcome),
     /// The configuration cannot be used.
     Config(String),
     /// What was to be stored could not be read, or what came could not be written: where the caller has it from, or wants it. A value
@@ -114,7 +114,7 @@ impl Error {
             | Error::NotNumber
             | Error::Auth(_)
             | Error::Unsupported
-            | Error::Closed
+            | Error::Closed(_)
             | Error::Config(_)
             | Error::Local(_) => Fault::Caller,
             Error::ServerMemory(_) | Error::Server(..) | Error::Protocol(..) => Fault::Server,
@@ -125,13 +125,13 @@ impl Error {
     /// Whether the request may have been applied.
     pub fn outcome(&self) -> Outcome {
         match self {
-            Error::Timeout(_, outcome) | Error::Lost(_, _, outcome) | Error::Protocol(_, _, outcome) => {
-                *outcome
-            }
+            Error::Timeout(_, outcome)
+            | Error::Lost(_, _, outcome)
+            | Error::Protocol(_, _, outcome)
+            | Error::Closed(outcome) => *outcome,
             Error::BadKey
             | Error::Auth(_)
             | Error::Unsupported
-            | Error::Closed
             | Error::Config(_)
             | Error::Local(_)
             | Error::Down(..) => Outcome::NotSent,
@@ -162,7 +162,7 @@ impl Error {
             | Error::TooLarge
             | Error::NotNumber
             | Error::Unsupported
-            | Error::Closed
+            | Error::Closed(_)
             | Error::Config(_)
             | Error::Local(_) => None,
         }
@@ -182,6 +182,7 @@ impl Error {
             Error::Timeout(server, _) => Error::Timeout(server, outcome),
             Error::Lost(server, reason, _) => Error::Lost(server, reason, outcome),
             Error::Protocol(server, why, _) => Error::Protocol(server, why, outcome),
+            Error::Closed(_) => Error::Closed(outcome),
             other => other,
         }
     }
@@ -200,7 +201,7 @@ impl fmt::Display for Error {
             Error::NotNumber => f.write_str("the value is not a number"),
             Error::Auth(server) => write!(f, "{server} does not accept user and password"),
             Error::Unsupported => f.write_str("the server speaks classic text only, which cannot say this"),
-            Error::Closed => f.write_str("the client is closed"),
+            Error::Closed(_) => f.write_str("the client is closed"),
             Error::Config(why) => write!(f, "configuration: {why}"),
             Error::Local(why) => write!(f, "the caller's own reader or writer: {why}"),
             Error::ServerMemory(server) => write!(f, "{server} is out of memory"),

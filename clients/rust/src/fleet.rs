@@ -35,6 +35,8 @@ const LATE: Reason = Reason::said("half of its answers came too late");
 /// Why there is no connection.
 pub const SLOW: Reason = Reason::said("it does not greet in time");
 const GONE: Reason = Reason::said("it is no longer one of the servers");
+/// What callers are told of whom nothing was sent; what was is told by [`Error::with`].
+const CLOSED: Error = Error::Closed(Outcome::NotSent);
 
 /// A connection that callers share.
 pub trait Line: Debug + Send + Sync + 'static {
@@ -100,7 +102,7 @@ impl<L: Line> Shared<L> {
             let weak = Arc::downgrade(&shared);
             let watch = discovery.watch(&shared.fleet.config.servers, move |servers| match weak.upgrade() {
                 Some(shared) => shared.fleet.change(servers),
-                None => Err(Error::Closed),
+                None => Err(CLOSED),
             });
             let watch = watch.map_err(|error| Error::Config(error.to_string()))?;
             shared.watch.set(watch).expect("nobody else has begun one");
@@ -310,7 +312,7 @@ impl<L: Line> Fleet<L> {
         let placement = Placement::new(self.config.preset, &configured).map_err(Error::Config)?;
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Closed);
+            return Err(CLOSED);
         }
         let before = Arc::clone(&list);
         let (own, others) = before.servers.split_at(before.len());
@@ -414,7 +416,7 @@ impl<L: Line> Fleet<L> {
     /// It may be dialed.
     fn admitted(&self, server: &Server<L>, state: &State<L>, now: Instant) -> Result<(), Error> {
         if self.is_closed() {
-            return Err(Error::Closed);
+            return Err(CLOSED);
         }
         if state.is_gone {
             return Err(Error::Down(Arc::clone(&server.name), GONE));
@@ -472,10 +474,10 @@ impl<L: Line> Fleet<L> {
         let closed = self.closed.load(Ordering::Acquire);
         let result = match dialed {
             Ok(lane) if closed => {
-                lane.close(Error::Closed);
-                Err(Error::Closed)
+                lane.close(CLOSED);
+                Err(CLOSED)
             }
-            Err(_) if closed => Err(Error::Closed),
+            Err(_) if closed => Err(CLOSED),
             Ok(lane) if state.is_gone => {
                 lane.retire();
                 Err(Error::Down(Arc::clone(&server.name), GONE))
@@ -493,7 +495,7 @@ impl<L: Line> Fleet<L> {
         let turn = state.turn(was_down);
         drop(state);
         L::tell(&server.dialed);
-        if !matches!(result, Err(Error::Closed)) {
+        if !matches!(result, Err(Error::Closed(_))) {
             self.connects(&server.name, began, result.as_ref().err());
         }
         self.turns(&server.name, turn.as_ref());
@@ -545,7 +547,7 @@ impl<L: Line> Fleet<L> {
         self.closed.store(true, Ordering::Release);
         for server in self.list().all() {
             let lanes: Vec<_> = server.lock().lanes.iter().flatten().cloned().collect();
-            lanes.iter().for_each(|lane| lane.close(Error::Closed));
+            lanes.iter().for_each(|lane| lane.close(CLOSED));
             // The last caller under way closes the socket.
             let mut state = server.lock();
             (0..LANES).for_each(|at| state.retire(at));
@@ -554,7 +556,7 @@ impl<L: Line> Fleet<L> {
             L::end(&server.alone);
         }
         let gone = std::mem::take(&mut self.gone.lock().unwrap_or_else(PoisonError::into_inner).lanes);
-        gone.iter().filter_map(Weak::upgrade).for_each(|lane| lane.close(Error::Closed));
+        gone.iter().filter_map(Weak::upgrade).for_each(|lane| lane.close(CLOSED));
     }
 }
 

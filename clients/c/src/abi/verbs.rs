@@ -8,6 +8,7 @@ use crate::calls;
 use crate::failure::wrong;
 use crate::lives;
 use crate::shapes::{self, Bytes, Status};
+use larder_client::Outcome;
 use std::ffi::{c_int, c_void};
 use std::{mem, ptr};
 
@@ -218,7 +219,7 @@ unsafe extern "C" fn larder_update(
                 let left = change(user, old.as_ref().map_or(ptr::null(), ptr::from_ref), &mut value);
                 if lives::process() != process {
                     // It has forked, and this is the child: the call is the parent's.
-                    failure = Some(larder_client::Error::Closed.into());
+                    failure = Some(larder_client::Error::Closed(Outcome::NotSent).into());
                     return None;
                 }
                 match bytes(value) {

@@ -90,7 +90,7 @@ fn every_verb_does_what_it_says() {
         client.flush_all().await.expect("flushed");
         assert_eq!(client.get(b"k").await.expect("an answer"), None);
         client.close();
-        assert_eq!(client.get(b"k").await, Err(Error::Closed));
+        assert_eq!(client.get(b"k").await, Err(Error::Closed(Outcome::NotSent)));
     });
 }
 

@@ -127,8 +127,9 @@ fn callers_take_turns_and_closing_ends_the_one_that_waits() {
         let waits = scope.spawn(|| client.get_to(b"k", Want::default(), &mut Sink::default()));
         thread::sleep(Duration::from_millis(50));
         client.close();
-        assert_eq!(waits.join().expect("it does not panic"), Err(Error::Closed));
+        assert_eq!(waits.join().expect("it does not panic"), Err(Error::Closed(Outcome::Unknown)));
     });
     server.resume();
-    assert_eq!(client.get_to(b"k", Want::default(), &mut Sink::default()), Err(Error::Closed));
+    let closed = Err(Error::Closed(Outcome::NotSent));
+    assert_eq!(client.get_to(b"k", Want::default(), &mut Sink::default()), closed);
 }

@@ -54,7 +54,7 @@ fn every_verb_does_what_it_says() {
     client.flush_all().expect("flushed");
     assert_eq!(client.get(b"k").expect("an answer"), None);
     client.close();
-    assert_eq!(client.get(b"k"), Err(Error::Closed));
+    assert_eq!(client.get(b"k"), Err(Error::Closed(Outcome::NotSent)));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_server_tells_its_figures_by_group() {
     assert_eq!(client.get(b"k").expect("an answer").expect("a hit").bytes, b"v");
     assert!(client.stats(0, "items").expect("figures").iter().any(|(name, _)| name.ends_with(":number")));
     client.close();
-    assert_eq!(client.stats(0, ""), Err(Error::Closed));
+    assert_eq!(client.stats(0, ""), Err(Error::Closed(Outcome::NotSent)));
 }
 
 #[test]
@@ -359,6 +359,55 @@ fn what_a_stream_sent_is_stored_refused_or_unknown_when_the_server_dies() {
         assert_eq!(report.sent, report.stored + report.refused + report.unknown);
         assert!(report.stored <= 5_000 && report.refused > 0, "{report:?}");
         assert!(!report.first.is_empty() && report.error.is_some(), "{report:?}");
+    }
+}
+
+#[test]
+fn what_was_sent_when_the_client_is_closed_may_have_been_applied() {
+    let server = server();
+    let (client, other) = (client(&server), client(&server));
+    client.set(b"warm", b"").send().expect("stored");
+    server.pause().expect("it stops");
+    let mut stream = client.stream(Window { requests: 256, bytes: 1 << 16 });
+    for n in 0..100 {
+        stream.set(format!("s{n}").as_bytes(), b"v", Ttl::Forever).expect("its key is good");
+    }
+    let mut batch = client.batch();
+    let tickets: Vec<_> =
+        (0..100).map(|n| batch.set(format!("b{n}").as_bytes(), b"v", Ttl::Forever)).collect();
+    thread::scope(|scope| {
+        let set = scope.spawn(|| client.set(b"k", b"v").send());
+        let report = scope.spawn(|| stream.barrier());
+        let results = scope.spawn(|| {
+            let done = batch.run();
+            tickets.into_iter().map(|ticket| done.take(ticket)).collect::<Vec<_>>()
+        });
+        let until = Instant::now() + PATIENCE;
+        while client.counters().requests < 202 {
+            assert!(Instant::now() < until, "{:?}", client.counters());
+            thread::sleep(Duration::from_millis(1));
+        }
+        // What was asked goes out with who asked it, or with who writes.
+        thread::sleep(Duration::from_millis(100));
+        client.close();
+        let set = set.join().expect("it does not panic");
+        assert_eq!(set, Err(Error::Closed(Outcome::Unknown)));
+        let report = report.join().expect("it does not panic");
+        assert_eq!((report.sent, report.unknown), (100, 100), "{report:?}");
+        for result in results.join().expect("it does not panic") {
+            assert_eq!(result, Err(Error::Closed(Outcome::Unknown)));
+        }
+    });
+    assert_eq!(client.set(b"k", b"v").send(), Err(Error::Closed(Outcome::NotSent)));
+    server.resume();
+    // It was applied, and nobody was told that it was not.
+    let keys = (0..100).flat_map(|n| [format!("s{n}"), format!("b{n}")]).chain(["k".to_owned()]);
+    let until = Instant::now() + PATIENCE;
+    for key in keys {
+        while other.get(key.as_bytes()).expect("an answer").is_none() {
+            assert!(Instant::now() < until, "{key}");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

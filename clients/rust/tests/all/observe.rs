@@ -1,7 +1,7 @@
 //! What an observer is told: of each call what was asked, of whom, and how it ended; of connections that they
 //! were made or could not be; of servers that they are down, and back.
 
-use larder_client::{Builder, Call, Client, Error, Event, Ttl, Want};
+use larder_client::{Builder, Call, Client, Error, Event, Outcome, Ttl, Want};
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use std::io::{BufRead, BufReader, Write};
@@ -90,7 +90,7 @@ fn an_observer_is_told_of_calls_and_connections() {
     let told = ["connected", "get 1 -0 of it", "set 1 -0 of it", "set 1 -0 of it: Caller"];
     assert_eq!(notes.taken(), [&told[..], &["touch 1 -1 of it"]].concat());
     client.close();
-    assert_eq!(client.get(b"k"), Err(Error::Closed));
+    assert_eq!(client.get(b"k"), Err(Error::Closed(Outcome::NotSent)));
     assert_eq!(notes.taken(), ["get 1 -0 of it: Caller"]);
 }
 

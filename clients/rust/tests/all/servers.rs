@@ -2,7 +2,7 @@
 //! under way.
 
 use larder_client::{
-    Builder, Client, Discovery, Error, Failure, Fault, Server as Address, Ttl, Want, Window,
+    Builder, Client, Discovery, Error, Failure, Fault, Outcome, Server as Address, Ttl, Want, Window,
 };
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
@@ -155,7 +155,7 @@ fn servers_that_stay_keep_their_connections_and_those_that_go_are_left() {
     assert!(matches!(client.change_servers(Vec::new()), Err(Error::Config(_))));
     assert_eq!(client.servers().len(), 2);
     client.close();
-    assert_eq!(client.change_servers(vec![address(&all[0])]), Err(Error::Closed));
+    assert_eq!(client.change_servers(vec![address(&all[0])]), Err(Error::Closed(Outcome::NotSent)));
 }
 
 #[test]

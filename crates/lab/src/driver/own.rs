@@ -414,9 +414,10 @@ mod tests {
         let mut tally = Tally::default();
         tally.take(0, Ok(true));
         tally.take(1, Ok(false));
-        tally.take(2, Err(larder_client::Error::Closed));
+        let closed = larder_client::Error::Closed(larder_client::Outcome::NotSent);
+        tally.take(2, Err(closed.clone()));
         tally.take(3, Err(larder_client::Error::BadKey));
         assert_eq!((tally.ok, tally.misses, tally.told, tally.first_error_at), (1, 1, 2, 3));
-        assert_eq!(tally.error, larder_client::Error::Closed.to_string());
+        assert_eq!(tally.error, closed.to_string());
     }
 }

@@ -45,7 +45,7 @@ pub fn failed(error: &Error) -> String {
         Error::TooLarge => "too-large",
         Error::NotNumber => "not-number",
         Error::Auth(_) => "auth",
-        Error::Closed => "closed",
+        Error::Closed(_) => "closed",
         Error::Config(_) => "config",
         Error::Local(_) => "source",
         Error::ServerMemory(_) => "server-memory",
