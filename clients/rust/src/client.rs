@@ -24,6 +24,9 @@ pub(crate) const ATTEMPTS_MAX: u32 = 16;
 /// The longest pause between two of them, first and last.
 const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(10)];
 
+/// How often it is looked whether all have been answered.
+pub(crate) const LOOK: Duration = Duration::from_millis(1);
+
 /// What a client's connections have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -305,6 +308,21 @@ impl Client {
     /// Ends all connections: calls under way and later ones fail with [`Error::Closed`].
     pub fn close(&self) {
         self.fleet().close();
+    }
+
+    /// Closes when what is under way was answered, or after so long: false, if some of it was not. Calls that come meanwhile
+    /// fail with [`Error::Closed`]; a call that has not sent its request yet may, too. What a stream has sent is under way
+    /// until its barrier.
+    pub fn drain(&self, within: Duration) -> bool {
+        let began = Instant::now();
+        self.fleet().refuse();
+        let mut is_idle = self.fleet().is_idle();
+        while !is_idle && began.elapsed() < within {
+            std::thread::sleep(LOOK);
+            is_idle = self.fleet().is_idle();
+        }
+        self.close();
+        is_idle
     }
 
     pub(crate) fn loads(&self) -> &Loads<Lane> {

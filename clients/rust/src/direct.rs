@@ -83,6 +83,11 @@ impl Alone {
         Some((Taken(self), kept))
     }
 
+    /// Nobody has it.
+    pub fn is_free(&self) -> bool {
+        !self.lock().is_taken
+    }
+
     /// Ends it, also for who has it.
     pub fn end(&self) {
         let mut state = self.lock();

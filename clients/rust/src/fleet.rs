@@ -53,10 +53,14 @@ pub trait Line: Debug + Send + Sync + 'static {
     fn dialect(&self) -> Dialect;
     /// What was done until now.
     fn counters(&self) -> Counters;
+    /// Nobody waits on it.
+    fn is_idle(&self) -> bool;
     /// Fails what waits.
     fn close(&self, error: Error);
     /// Nobody asks on it any more: it ends when what is owed has come.
     fn retire(&self);
+    /// Nobody has the connection for one caller.
+    fn is_free(alone: &Self::Alone) -> bool;
     /// Ends the connection for one caller.
     fn end(alone: &Self::Alone);
     /// Those who wait look again.
@@ -394,6 +398,10 @@ impl<L: Line> Fleet<L> {
         at: usize,
         deadline: Instant,
     ) -> Result<Step<L>, Error> {
+        // What is under way may still use its lanes.
+        if self.is_closed() {
+            return Err(CLOSED);
+        }
         if let Some(lane) = &state.lanes[at] {
             if lane.is_alive() {
                 return Ok(Step::Use(Arc::clone(lane)));
@@ -542,9 +550,27 @@ impl<L: Line> Fleet<L> {
         (sum, dials)
     }
 
+    /// Fails what comes.
+    pub fn refuse(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Nobody waits for an answer.
+    pub fn is_idle(&self) -> bool {
+        let mut lanes: Vec<Arc<L>> = Vec::new();
+        let list = self.list();
+        for server in list.all() {
+            lanes.extend(server.lock().lanes.iter().flatten().cloned());
+        }
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.extend(gone.lanes.iter().filter_map(Weak::upgrade));
+        drop(gone);
+        lanes.iter().all(|lane| lane.is_idle()) && list.all().iter().all(|server| L::is_free(&server.alone))
+    }
+
     /// Fails what waits, and what comes.
     pub fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.refuse();
         for server in self.list().all() {
             let lanes: Vec<_> = server.lock().lanes.iter().flatten().cloned().collect();
             lanes.iter().for_each(|lane| lane.close(CLOSED));

@@ -324,12 +324,20 @@ impl Line for Lane {
         self.lock().callers.counters
     }
 
+    fn is_idle(&self) -> bool {
+        self.lock().callers.is_empty()
+    }
+
     fn close(&self, error: Error) {
         self.fail(&mut self.lock(), error);
     }
 
     /// Those who wait on it drive it, and it ends with the last of them.
     fn retire(&self) {}
+
+    fn is_free(alone: &Alone) -> bool {
+        alone.is_free()
+    }
 
     fn end(alone: &Alone) {
         alone.end();

@@ -170,6 +170,11 @@ impl<S> Callers<S> {
         Callers { pipe, ops: Vec::new(), free: Vec::new(), counters: Counters::default() }
     }
 
+    /// Nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.ops.len() == self.free.len()
+    }
+
     /// Somebody comes: its number.
     pub fn come(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {

@@ -3,7 +3,7 @@
 use super::dial;
 use super::lane::{Filling, Lane, Op};
 use crate::batch::Batch;
-use crate::client::{ATTEMPTS_MAX, Counters, is_asked_again, pause};
+use crate::client::{ATTEMPTS_MAX, Counters, LOOK, is_asked_again, pause};
 use crate::config::{Builder, Config, Server};
 use crate::error::Error;
 use crate::failure::limited;
@@ -19,7 +19,7 @@ use crate::verbs::{Delete, Incr, Set, counted, found, stored};
 use crate::wire::{Ask, Count, Get, Mode, Request, Want};
 use ::tokio::time;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A client of one or several servers, for all tasks. Clones are the same client.
 #[derive(Clone, Debug)]
@@ -286,6 +286,20 @@ impl Client {
     /// Ends all connections: calls under way and later ones fail with [`Error::Closed`].
     pub fn close(&self) {
         self.fleet().close();
+    }
+
+    /// Closes when what is under way was answered, or after so long, as [`crate::Client::drain`] does: false, if some of it
+    /// was not. Where the future is dropped, calls are refused and nothing is closed.
+    pub async fn drain(&self, within: Duration) -> bool {
+        let began = time::Instant::now();
+        self.fleet().refuse();
+        let mut is_idle = self.fleet().is_idle();
+        while !is_idle && began.elapsed() < within {
+            time::sleep(LOOK).await;
+            is_idle = self.fleet().is_idle();
+        }
+        self.close();
+        is_idle
     }
 
     pub(super) fn loads(&self) -> &Loads<Lane> {

@@ -277,6 +277,10 @@ impl Line for Lane {
         self.lock().callers.counters
     }
 
+    fn is_idle(&self) -> bool {
+        self.lock().callers.is_empty()
+    }
+
     fn close(&self, error: Error) {
         self.fail(self.lock(), error);
     }
@@ -287,6 +291,10 @@ impl Line for Lane {
         let driver = state.driver.take();
         drop(state);
         driver.into_iter().for_each(Waker::wake);
+    }
+
+    fn is_free((): &()) -> bool {
+        true
     }
 
     fn end((): &()) {}

@@ -356,6 +356,34 @@ fn a_server_that_stops_and_goes_on_gives_no_wrong_values() {
     }
 }
 
+#[test]
+fn a_drain_waits_for_what_was_asked_and_refuses_what_comes() {
+    let server = server();
+    let address = server.address().to_string();
+    two_threads().block_on(async {
+        let client = client(&server);
+        client.set(b"k", b"v").send().await.expect("stored");
+        server.pause().expect("it stops");
+        let asks = client.clone();
+        let get = tokio::spawn(async move { asks.get(b"k").await });
+        while client.counters().requests < 2 {
+            sleep(MS).await;
+        }
+        let ends = client.clone();
+        let drained = tokio::spawn(async move { ends.drain(PATIENCE).await });
+        // The same servers, until it has begun.
+        while client.change_servers(vec![address.as_str().into()]).is_ok() {
+            sleep(MS).await;
+        }
+        assert_eq!(client.get(b"k").await, Err(Error::Closed(Outcome::NotSent)));
+        assert!(!drained.is_finished());
+        server.resume();
+        assert!(drained.await.expect("it does not panic"));
+        let value = get.await.expect("it does not panic").expect("an answer").expect("a hit");
+        assert_eq!(value.bytes, b"v");
+    });
+}
+
 /// Answers gets: a key that begins with `n` has no value, another has itself, again and again; in pieces, with pauses.
 async fn answers_in_pieces(listener: UnixListener, seed: u64) {
     loop {

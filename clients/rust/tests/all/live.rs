@@ -412,6 +412,50 @@ fn what_was_sent_when_the_client_is_closed_may_have_been_applied() {
 }
 
 #[test]
+fn a_drain_waits_for_what_was_asked_and_refuses_what_comes() {
+    let server = server();
+    let address = server.address().to_string();
+    let waits_for = |client: &Client, requests: u64| {
+        let until = Instant::now() + PATIENCE;
+        while client.counters().requests < requests {
+            assert!(Instant::now() < until, "{:?}", client.counters());
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let patient = client(&server);
+    patient.set(b"k", b"v").send().expect("stored");
+    let hasty = client(&server);
+    hasty.set(b"k", b"v").send().expect("stored");
+    server.pause().expect("it stops");
+    thread::scope(|scope| {
+        let gets: Vec<_> = (0..16).map(|_| scope.spawn(|| patient.get(b"k"))).collect();
+        waits_for(&patient, 17);
+        let drained = scope.spawn(|| patient.drain(PATIENCE));
+        // The same servers, until it has begun.
+        while patient.change_servers(vec![address.as_str().into()]).is_ok() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(patient.get(b"other"), Err(Error::Closed(Outcome::NotSent)));
+        let mut value = Vec::new();
+        assert_eq!(patient.get_to(b"k", Want::default(), &mut value), Err(Error::Closed(Outcome::NotSent)));
+        assert!(!drained.is_finished());
+        // Who does not want to wait so long.
+        let get = scope.spawn(|| hasty.get(b"k"));
+        waits_for(&hasty, 2);
+        assert!(!hasty.drain(Duration::from_millis(50)));
+        assert_eq!(get.join().expect("it does not panic"), Err(Error::Closed(Outcome::Unknown)));
+        server.resume();
+        assert!(drained.join().expect("it does not panic"));
+        for get in gets {
+            let value = get.join().expect("it does not panic").expect("an answer").expect("a hit");
+            assert_eq!(value.bytes, b"v");
+        }
+    });
+    assert!(patient.drain(PATIENCE), "nothing is under way");
+    assert_eq!(patient.sockets().count(), 0);
+}
+
+#[test]
 fn a_server_that_stops_and_goes_on_gives_no_wrong_values() {
     let server = server();
     let patient = client(&server);
