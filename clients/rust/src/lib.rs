@@ -41,6 +41,7 @@ mod discovery;
 mod error;
 mod failure;
 mod fetch;
+mod figures;
 mod fleet;
 mod greeting;
 mod hashes;

@@ -33,6 +33,7 @@ mod dial;
 mod fetch;
 mod lane;
 mod socket;
+mod stats;
 mod stream;
 
 pub use client::Client;

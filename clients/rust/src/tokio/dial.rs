@@ -5,7 +5,7 @@ use super::socket::Socket;
 use crate::config::Config;
 use crate::connection::UNCONNECTED;
 use crate::error::{Error, Outcome, Reason};
-use crate::fleet::{SLOW, Server, Shared, Step};
+use crate::fleet::{Fleet, SLOW, Server, Shared, Step};
 use crate::greeting::{Greeting, Next};
 use crate::lane::{CLOSED, step};
 use crate::socket::Moved;
@@ -67,23 +67,36 @@ impl Dialing {
 
     async fn dial(&self) -> Result<Arc<Lane>, Error> {
         let (fleet, known) = (&self.shared.fleet, &self.server);
-        let config = &fleet.config;
-        let down = |reason: Reason| Error::Down(Arc::clone(&known.name), reason);
-        let until = time::Instant::now() + config.dial_timeout;
-        let socket = timeout_at(until, Socket::connect(&known.address)).await;
-        let socket = socket.map_err(|_| down(UNCONNECTED))?.map_err(|error: io::Error| down(error.into()))?;
-        #[cfg(feature = "tls")]
-        let socket = match &config.tls {
-            Some(tls) => {
-                let session = tls.begin(&known.address).map_err(|error| down(error.into()))?;
-                timeout_at(until, socket.secured(session)).await.map_err(|_| down(SLOW))?.map_err(down)?
-            }
-            None => socket,
-        };
-        let dialect = timeout_at(until, greeted(config, &known.name, &socket)).await;
-        let dialect = dialect.map_err(|_| down(SLOW))??;
-        Ok(Lane::start(Arc::clone(&known.name), socket, dialect, fleet.limits(), step(config.timeout)))
+        let until = time::Instant::now() + fleet.config.dial_timeout;
+        let (socket, dialect) = connected(fleet, known, until).await?;
+        Ok(Lane::start(Arc::clone(&known.name), socket, dialect, fleet.limits(), step(fleet.config.timeout)))
     }
+}
+
+/// A connection on which requests may be sent, and what is spoken.
+///
+/// # Errors
+/// It could not be reached by then, or does not let this client in.
+pub async fn connected(
+    fleet: &Fleet<Lane>,
+    server: &Server<Lane>,
+    until: time::Instant,
+) -> Result<(Socket, Dialect), Error> {
+    let config = &fleet.config;
+    let down = |reason: Reason| Error::Down(Arc::clone(&server.name), reason);
+    let socket = timeout_at(until, Socket::connect(&server.address)).await;
+    let socket = socket.map_err(|_| down(UNCONNECTED))?.map_err(|error: io::Error| down(error.into()))?;
+    #[cfg(feature = "tls")]
+    let socket = match &config.tls {
+        Some(tls) => {
+            let session = tls.begin(&server.address).map_err(|error| down(error.into()))?;
+            timeout_at(until, socket.secured(session)).await.map_err(|_| down(SLOW))?.map_err(down)?
+        }
+        None => socket,
+    };
+    let dialect = timeout_at(until, greeted(config, &server.name, &socket)).await;
+    let dialect = dialect.map_err(|_| down(SLOW))??;
+    Ok((socket, dialect))
 }
 
 impl Drop for Dialing {

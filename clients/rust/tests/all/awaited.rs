@@ -357,6 +357,26 @@ fn a_server_that_stops_and_goes_on_gives_no_wrong_values() {
 }
 
 #[test]
+fn a_server_tells_its_figures() {
+    let server = server();
+    one_thread().block_on(async {
+        let client = client(&server);
+        client.set(b"k", b"v").send().await.expect("stored");
+        let all = client.stats(0, "").await.expect("figures");
+        assert!(all.contains(&("cmd_set".to_owned(), "1".to_owned())), "{all:?}");
+        assert!(client.stats(0, "items").await.expect("figures").len() > 1);
+        assert!(matches!(client.stats(0, "of no server").await, Err(Error::Server(..))));
+        assert_eq!(client.stats(0, "items\r\nflush_all").await, Err(Error::BadKey));
+        assert_eq!(client.get(b"k").await.expect("an answer").expect("a hit").bytes, b"v");
+        client.close();
+        assert_eq!(client.stats(0, "").await, Err(Error::Closed(Outcome::NotSent)));
+        let port = Port::reserve().expect("a port");
+        let nobody = builder(&port.address().to_string()).build_tokio().expect("a client");
+        assert!(matches!(nobody.stats(0, "").await, Err(Error::Down(..))));
+    });
+}
+
+#[test]
 fn a_drain_waits_for_what_was_asked_and_refuses_what_comes() {
     let server = server();
     let address = server.address().to_string();
