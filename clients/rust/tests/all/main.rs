@@ -10,5 +10,6 @@ mod observe;
 mod pipe;
 mod secure;
 mod servers;
+mod simulated;
 mod spec;
 mod vectors;
