@@ -21,9 +21,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What is read from a caller's reader at once.
-const PIECE_BYTES: usize = 64 << 10;
+pub const PIECE_BYTES: usize = 64 << 10;
 /// Longer than any call takes.
-const NEVER: Duration = Duration::from_secs(86_400 * 365);
+pub const NEVER: Duration = Duration::from_secs(86_400 * 365);
 
 /// The place of a server's connection for one caller.
 #[derive(Debug, Default)]
@@ -324,4 +324,5 @@ impl Set<'_> {
     }
 }
 
-const SHORT: Reason = Reason::said("it has fewer bytes than were to be stored");
+/// Why nothing was stored.
+pub const SHORT: Reason = Reason::said("it has fewer bytes than were to be stored");

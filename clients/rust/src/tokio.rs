@@ -30,6 +30,7 @@
 mod batch;
 mod client;
 mod dial;
+mod direct;
 mod fetch;
 mod lane;
 mod socket;

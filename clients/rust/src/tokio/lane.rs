@@ -12,6 +12,7 @@
 //! - A caller that goes away leaves its slot, whose reply is thrown away.
 //! - A driver that ends, with its runtime, ends the connection.
 
+use super::direct::Alone;
 use super::socket::Socket;
 use crate::error::{Error, Outcome, Reason};
 use crate::fleet::Line;
@@ -263,7 +264,7 @@ impl State {
 impl Line for Lane {
     type Dialed = Notify;
     type Ticket = Ticket;
-    type Alone = ();
+    type Alone = Alone;
 
     fn is_alive(&self) -> bool {
         self.alive.load(Ordering::Relaxed)
@@ -293,11 +294,13 @@ impl Line for Lane {
         driver.into_iter().for_each(Waker::wake);
     }
 
-    fn is_free((): &()) -> bool {
-        true
+    fn is_free(alone: &Alone) -> bool {
+        alone.is_free()
     }
 
-    fn end((): &()) {}
+    fn end(alone: &Alone) {
+        alone.end();
+    }
 
     fn tell(dialed: &Notify) {
         dialed.notify_waiters();

@@ -357,6 +357,62 @@ fn a_server_that_stops_and_goes_on_gives_no_wrong_values() {
 }
 
 #[test]
+fn values_are_written_and_read_as_they_come() {
+    let server = Server::start(&["--threads", "1", "-m", "128", "-I", "32m"]).expect("a server");
+    let address = server.address().to_string();
+    one_thread().block_on(async {
+        let client = client(&server);
+        let value: Vec<u8> = (0..10_000_000_u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
+        let (bytes, mut from) = (value.len() as u64, value.as_slice());
+        client.set(b"k", b"").flags(7).send_from(&mut from, bytes).await.expect("stored");
+        let mut to = Vec::new();
+        let meta = client.get_to(b"k", Want::FLAGS, &mut to).await.expect("an answer").expect("a hit");
+        assert_eq!(meta.flags, 7);
+        assert!(to == value, "another value");
+        assert_eq!(client.get_to(b"none", Want::default(), &mut to).await, Ok(None));
+        assert_eq!(to.len(), value.len());
+        let short = client.set(b"s", b"").send_from(&mut b"val".as_slice(), 5).await;
+        let error = short.expect_err("it has three bytes");
+        assert!(matches!(error, Error::Local(_)) && error.outcome() == Outcome::NotSent, "{error}");
+        assert_eq!(client.get(b"s").await, Ok(None));
+        let compared = client.set(b"none", b"").cas(1).send_from(&mut b"v".as_slice(), 1).await;
+        assert_eq!(compared, Err(Error::Absent));
+        let bad = client.set(b"not a key", b"").send_from(&mut b"v".as_slice(), 1).await;
+        assert_eq!(bad, Err(Error::BadKey));
+
+        // A client that drains waits for who writes as it comes, one that closes does not.
+        for drains in [true, false] {
+            let client = builder(&address).build_tokio().expect("a client");
+            let (mut feed, mut from) = tokio::io::duplex(64);
+            let writes = client.clone();
+            let set = tokio::spawn(async move { writes.set(b"fed", b"").send_from(&mut from, 20).await });
+            feed.write_all(b"ten bytes.").await.expect("taken");
+            while client.counters().dials < 1 {
+                sleep(MS).await;
+            }
+            if drains {
+                let ends = client.clone();
+                let drained = tokio::spawn(async move { ends.drain(PATIENCE).await });
+                while client.change_servers(vec![address.as_str().into()]).is_ok() {
+                    sleep(MS).await;
+                }
+                assert!(!drained.is_finished());
+                feed.write_all(b"Ten more..").await.expect("taken");
+                assert!(set.await.expect("it does not panic").is_ok());
+                assert!(drained.await.expect("it does not panic"));
+            } else {
+                client.close();
+                feed.write_all(b"Ten other.").await.expect("taken");
+                let closed = set.await.expect("it does not panic");
+                assert_eq!(closed, Err(Error::Closed(Outcome::NotSent)));
+            }
+        }
+        let fed = client.get(b"fed").await.expect("an answer").expect("a hit");
+        assert_eq!(fed.bytes, b"ten bytes.Ten more..");
+    });
+}
+
+#[test]
 fn a_server_tells_its_figures() {
     let server = server();
     one_thread().block_on(async {

@@ -1,0 +1,299 @@
+//! Values that are written and read as they come, awaited: each call has a connection of its own.
+//!
+//! [`crate::Builder::timeout`] is for having it; from then on the server may be silent for [`crate::Builder::stall_timeout`], and
+//! the call takes what the caller's reader or writer takes. A future that is dropped takes its connection along.
+
+use super::client::Client;
+use super::dial::connected;
+use super::lane::Lane;
+use super::socket::Socket;
+use crate::direct::{NEVER, PIECE_BYTES, SHORT};
+use crate::error::{Error, Outcome};
+use crate::failure::limited;
+use crate::fleet::{Aim, Front, Line, Server};
+use crate::lane::{CLOSED, STALLED, error_of};
+use crate::op::Answer;
+use crate::pipe::{Delivery, Group, Input, Limits, Pipe, Tag};
+use crate::reply::{Meta, Stored, settled};
+use crate::socket::{Moved, lost};
+use crate::verbs::{Set, found, stored};
+use crate::wire::{Ask, Get, Kind, Request, Status, Want};
+use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use ::tokio::sync::Notify;
+use ::tokio::time::{self, timeout};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A server's connections for one call each.
+#[derive(Debug, Default)]
+pub struct Alone {
+    calls: AtomicUsize,
+    is_over: AtomicBool,
+    over: Notify,
+}
+
+impl Alone {
+    /// There are none.
+    pub fn is_free(&self) -> bool {
+        self.calls.load(Ordering::Acquire) == 0
+    }
+
+    /// Ends them.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.over.notify_waiters();
+    }
+}
+
+/// One of them.
+struct Direct {
+    server: Arc<Server<Lane>>,
+    socket: Socket,
+    pipe: Pipe,
+    input: Input,
+    stall: Duration,
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        self.server.alone.calls.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Direct {
+    /// Nobody has ended it.
+    fn goes_on(&self) -> Result<(), Error> {
+        let is_over = self.server.alone.is_over.load(Ordering::Acquire);
+        if is_over { Err(Error::Closed(Outcome::NotSent)) } else { Ok(()) }
+    }
+
+    /// Waits for the socket, but not for longer than a server may be silent.
+    async fn ready(
+        &self,
+        mut ready: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
+    ) -> Result<(), Error> {
+        // Whoever ends it from here on is heard.
+        let mut over = pin!(self.server.alone.over.notified());
+        self.goes_on()?;
+        let waits = poll_fn(|context| match over.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(Error::Closed(Outcome::NotSent))),
+            Poll::Pending => ready(context).map_err(|error| lost(&self.server.name, error.into())),
+        });
+        match timeout(self.stall, waits).await {
+            Ok(ready) => ready,
+            Err(_) => Err(lost(&self.server.name, STALLED)),
+        }
+    }
+
+    /// Sends these bytes, as long as the server takes some.
+    async fn send(&self, bytes: &[u8]) -> Result<(), Error> {
+        self.goes_on()?;
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match self.socket.send(&bytes[sent..]) {
+                Moved::Bytes(more) => sent += more,
+                Moved::Failed(why) => return Err(lost(&self.server.name, why)),
+                Moved::Nothing => self.ready(|context| self.socket.poll_send(context)).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives once: the answer, if it has come with that. What came of a value is appended to `value`.
+    async fn hear(&mut self, value: &mut Vec<u8>) -> Result<Option<Answer>, Error> {
+        self.ready(|context| self.socket.poll_receive(context)).await?;
+        match self.socket.receive(self.input.room()) {
+            Moved::Bytes(0) => return Err(lost(&self.server.name, CLOSED)),
+            Moved::Failed(why) => return Err(lost(&self.server.name, why)),
+            Moved::Nothing => return Ok(None),
+            Moved::Bytes(bytes) => self.input.put(bytes),
+        }
+        let mut answer = None;
+        let received = self.pipe.receive(&mut self.input, Lane::now(), |_, delivery| match delivery {
+            Delivery::Part(part) => value.extend_from_slice(part),
+            Delivery::Reply(head, last) => {
+                if head.status == Status::Value {
+                    value.extend_from_slice(last);
+                }
+                answer = Some(Answer::new(0, &head, 0..0, false));
+            }
+            Delivery::Refused(_) => unreachable!("no request is quiet"),
+        });
+        received.map_err(|broken| error_of(broken, &self.server.name))?;
+        Ok(answer)
+    }
+}
+
+impl Client {
+    /// Writes a key's value to `to` as it comes, on a connection that is made for this call; none, and nothing written, if there is
+    /// none. What was written is flushed.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; [`Error::Local`] where `to` fails. What was written before an error is a part of the value.
+    pub async fn get_to(
+        &self,
+        key: &[u8],
+        want: Want,
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<Option<Meta>, Error> {
+        let (fleet, mut full) = (self.fleet(), Vec::new());
+        let (began, ask) = (fleet.begins(), Ask::Get(Get { want, ..Get::default() }));
+        let key = fleet.config.key(key, &mut full);
+        let (key, base64) = key.inspect_err(|error| fleet.asked(began, &ask, None, Err(error)))?;
+        let mut aim = Aim::new(fleet, key);
+        let request = Request { base64, ..Request::new(ask, key) };
+        let result = self.read_to(&mut aim, request, to).await;
+        fleet.asked(began, &ask, Some(&aim.server().name), result.as_ref());
+        let answer = result?;
+        Ok(found(&answer).then(|| Meta::of(&answer)))
+    }
+
+    async fn read_to(
+        &self,
+        aim: &mut Aim<Lane>,
+        request: Request<'_>,
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<Answer, Error> {
+        let unknown = |error: Error| error.with(Outcome::Unknown);
+        let (mut direct, now) = (self.alone(aim, request.key).await?, Lane::now());
+        let tag = Tag { op: 0, item: 0 };
+        direct.pipe.push(&request, tag, now, now + NEVER).expect("nothing is owed on it");
+        let bytes = direct.pipe.hand_out(Vec::new());
+        direct.send(&bytes).await.map_err(unknown)?;
+        let mut value = Vec::new();
+        loop {
+            let answer = direct.hear(&mut value).await.map_err(unknown)?;
+            write_all(to, &value).await?;
+            value.clear();
+            if let Some(answer) = answer {
+                let flushed = poll_fn(|context| Pin::new(&mut *to).poll_flush(context)).await;
+                flushed.map_err(|error| Error::Local(error.into()))?;
+                return settled(Kind::Get, answer, &[], &direct.server.name);
+            }
+        }
+    }
+
+    async fn write_from(
+        &self,
+        aim: &mut Aim<Lane>,
+        request: Request<'_>,
+        from: &mut (impl AsyncRead + Unpin),
+        bytes: usize,
+    ) -> Result<Answer, Error> {
+        let (mut direct, now) = (self.alone(aim, request.key).await?, Lane::now());
+        let request = Request { ask: limited(request.ask, aim.target.ttl_max), ..request };
+        if !request.fits(direct.pipe.dialect()) {
+            return Err(Error::Unsupported);
+        }
+        let mut line = Vec::new();
+        request.write_line(direct.pipe.dialect(), bytes, &mut line);
+        let group = Group { bytes: &line, kind: Kind::Store, replies: 1, quiet: false, opaque: None };
+        let tag = Tag { op: 0, item: 0 };
+        direct.pipe.push_group(&group, tag, now, now + NEVER).expect("nothing is owed on it");
+        let line = direct.pipe.hand_out(Vec::new());
+        direct.send(&line).await?;
+        let (mut left, mut piece) = (bytes, vec![0; PIECE_BYTES.min(bytes)]);
+        while left > 0 {
+            let room = piece.len().min(left);
+            let some = read_some(from, &mut piece[..room]).await?;
+            if some == 0 {
+                return Err(Error::Local(SHORT));
+            }
+            direct.send(&piece[..some]).await?;
+            left -= some;
+        }
+        // From here on it may be stored.
+        let unknown = |error: Error| error.with(Outcome::Unknown);
+        direct.send(b"\r\n").await.map_err(unknown)?;
+        let mut nothing = Vec::new();
+        loop {
+            if let Some(answer) = direct.hear(&mut nothing).await.map_err(unknown)? {
+                return settled(Kind::Store, answer, &[], &direct.server.name);
+            }
+        }
+    }
+
+    /// A connection for one call, to the server that has this key, or to who stands in for it.
+    async fn alone(&self, aim: &mut Aim<Lane>, key: &[u8]) -> Result<Direct, Error> {
+        let (fleet, deadline) = (self.fleet(), time::Instant::from_std(self.deadline()));
+        loop {
+            let server = Arc::clone(aim.server());
+            let made = match fleet.admit(&server) {
+                Ok(()) => {
+                    let began = fleet.begins();
+                    let until = deadline.min(time::Instant::now() + fleet.config.dial_timeout);
+                    let made = connected(fleet, &server, until).await;
+                    fleet.tried(&server, began, made.as_ref().err());
+                    made
+                }
+                Err(error) => Err(error),
+            };
+            let (socket, dialect) = match made {
+                Ok(made) => made,
+                Err(Error::Down(..)) if aim.moves_on(fleet, key) => continue,
+                Err(error) => return Err(error),
+            };
+            server.alone.calls.fetch_add(1, Ordering::AcqRel);
+            let limits = Limits { in_flight: 1, verify: false, ..fleet.limits() };
+            let pipe = Pipe::new(dialect, limits, Lane::now());
+            let (input, stall) = (Input::default(), fleet.config.stall_timeout);
+            let direct = Direct { server, socket, pipe, input, stall };
+            // Who closes the client either finds it, or is seen here.
+            fleet.admit(&direct.server)?;
+            return Ok(direct);
+        }
+    }
+}
+
+impl Set<'_, Client> {
+    /// Stores so many bytes that `from` gives, in place of the value, on a connection that is made for this call.
+    ///
+    /// # Errors
+    /// As [`Set::send`]; [`Error::Local`] where `from` fails or has fewer: nothing is stored then, nor where the future is dropped
+    /// before all were given.
+    pub async fn send_from(self, from: &mut (impl AsyncRead + Unpin), bytes: u64) -> Result<Stored, Error> {
+        let (client, key, ask, cas) = self.parts();
+        let Ok(bytes) = usize::try_from(bytes) else { return Err(Error::TooLarge) };
+        let (fleet, mut full) = (client.fleet(), Vec::new());
+        let began = fleet.begins();
+        let key = fleet.config.key(key, &mut full);
+        let (key, base64) = key.inspect_err(|error| fleet.asked(began, &ask, None, Err(error)))?;
+        let mut aim = Aim::new(fleet, key);
+        let request = Request { cas, base64, ..Request::new(ask, key) };
+        let result = client.write_from(&mut aim, request, from, bytes).await;
+        fleet.asked(began, &ask, Some(&aim.server().name), result.as_ref());
+        Ok(stored(&result?))
+    }
+}
+
+/// Writes all of it.
+async fn write_all(to: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> Result<(), Error> {
+    while !bytes.is_empty() {
+        let written = poll_fn(|context| Pin::new(&mut *to).poll_write(context, bytes)).await;
+        match written {
+            Ok(0) => return Err(Error::Local(io::Error::from(ErrorKind::WriteZero).into())),
+            Ok(some) => bytes = &bytes[some..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::Local(error.into())),
+        }
+    }
+    Ok(())
+}
+
+/// Reads some: how much.
+async fn read_some(from: &mut (impl AsyncRead + Unpin), room: &mut [u8]) -> Result<usize, Error> {
+    let mut room = ReadBuf::new(room);
+    loop {
+        let read = poll_fn(|context| Pin::new(&mut *from).poll_read(context, &mut room)).await;
+        match read {
+            Ok(()) => return Ok(room.filled().len()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::Local(error.into())),
+        }
+    }
+}
