@@ -13,7 +13,18 @@ use std::path::{Path, PathBuf};
 /// The list.
 const LIST: &str = "docs/figures.md";
 /// Documents, and folders of them, whose figures have sources.
-const DOCUMENTS: &[&str] = &["README.md", "docs/clients.md", "docs/go.md", "docs/lab.md", "docs/lab"];
+const DOCUMENTS: &[&str] = &[
+    "README.md",
+    "docs/clients.md",
+    "docs/compatibility.md",
+    "docs/frameworks.md",
+    "docs/go.md",
+    "docs/lab.md",
+    "docs/lab",
+    "docs/operating.md",
+    "docs/redis.md",
+    "docs/security.md",
+];
 /// What stands behind a number that is a figure.
 const UNITS: &[&str] = &["µs", "ns", "ms", "%", "×", "/s", "times"];
 /// How commands begin that print figures.
