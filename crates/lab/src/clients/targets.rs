@@ -41,11 +41,9 @@ impl Figure {
     fn over(self) -> Option<&'static str> {
         match self {
             Figure::CpuOver(other) => Some(other),
-            Figure::Cpu
-            | Figure::Allocations
-            | Figure::Connections
-            | Figure::Writes
-            | Figure::Syscalls => None,
+            Figure::Cpu | Figure::Allocations | Figure::Connections | Figure::Writes | Figure::Syscalls => {
+                None
+            }
         }
     }
 }
