@@ -4,6 +4,7 @@ use larder_client::{Client, Error, Outcome, Ttl, Want};
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use std::io::{self, Read, Write};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -54,6 +55,24 @@ impl Write for Sink {
         }
         assert!(bytes.iter().zip(self.at..).all(|(given, at)| *given == byte(at)), "near {}", self.at);
         self.at += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Says that a part came, and takes it when it is told to; from when nobody can tell it any more, at once.
+struct Gate {
+    came: mpsc::Sender<()>,
+    go: mpsc::Receiver<()>,
+}
+
+impl Write for Gate {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.came.send(());
+        let _ = self.go.recv();
         Ok(bytes.len())
     }
 
@@ -127,9 +146,29 @@ fn callers_take_turns_and_closing_ends_the_one_that_waits() {
         let waits = scope.spawn(|| client.get_to(b"k", Want::default(), &mut Sink::default()));
         thread::sleep(Duration::from_millis(50));
         client.close();
-        assert_eq!(waits.join().expect("it does not panic"), Err(Error::Closed(Outcome::Unknown)));
+        // Nothing was asked yet: a connection that was kept is tried first.
+        assert_eq!(waits.join().expect("it does not panic"), Err(Error::Closed(Outcome::NotSent)));
     });
     server.resume();
     let closed = Err(Error::Closed(Outcome::NotSent));
     assert_eq!(client.get_to(b"k", Want::default(), &mut Sink::default()), closed);
+}
+
+#[test]
+fn what_was_asked_and_has_come_in_part_is_unknown_when_the_client_is_closed() {
+    let server = server();
+    let client = client(&server);
+    // More than sockets take while nobody reads: its end is still the server's when the client is closed.
+    let bytes = 20_000_000;
+    let mut source = Source { at: 0, end: bytes, fails: false };
+    client.set(b"k", b"").send_from(&mut source, bytes as u64).expect("stored");
+    let ((came, comes), (goes, go)) = (mpsc::channel(), mpsc::channel());
+    thread::scope(|scope| {
+        let client = &client;
+        let get = scope.spawn(move || client.get_to(b"k", Want::default(), &mut Gate { came, go }));
+        comes.recv().expect("a part came");
+        client.close();
+        drop(goes);
+        assert_eq!(get.join().expect("it does not panic"), Err(Error::Closed(Outcome::Unknown)));
+    });
 }
