@@ -161,6 +161,9 @@ impl Client {
     ) -> Result<Answer, Error> {
         let unknown = |error: Error| error.with(Outcome::Unknown);
         let (mut direct, now) = (self.alone(aim, request.key).await?, Lane::now());
+        if !request.fits(direct.pipe.dialect()) {
+            return Err(Error::Unsupported);
+        }
         let tag = Tag { op: 0, item: 0 };
         direct.pipe.push(&request, tag, now, now + NEVER).expect("nothing is owed on it");
         let bytes = direct.pipe.hand_out(Vec::new());

@@ -1,7 +1,7 @@
 //! The awaited client against the server itself, and against one that answers in pieces: no foreign value whoever goes
 //! away, reports that add up, and nothing left behind.
 
-use larder_client::{Builder, Error, Fault, Mode, Outcome, Ttl, Want, Window, tokio as larder};
+use larder_client::{Builder, Dialect, Error, Fault, Mode, Outcome, Ttl, Want, Window, tokio as larder};
 use larder_testkit::PATIENCE;
 use larder_testkit::process::{Port, Server};
 use std::future::poll_fn;
@@ -413,6 +413,28 @@ fn values_are_written_and_read_as_they_come() {
 }
 
 #[test]
+fn values_that_come_and_go_in_parts_are_not_asked_for_by_keys_that_classic_text_cannot_say() {
+    let server = server();
+    let address = server.address().to_string();
+    one_thread().block_on(async {
+        let client = client(&server);
+        client.set(b"k", b"v").send().await.expect("stored");
+        let classic = builder(&address).protocol(Dialect::Classic).binary_keys(true);
+        let classic = classic.build_tokio().expect("a client");
+        // Said as it is, it were two requests.
+        let (key, mut to) = (b"a\r\nflush_all", Vec::<u8>::new());
+        assert_eq!(classic.get_to(key, Want::default(), &mut to).await, Err(Error::Unsupported));
+        let set = classic.set(key, b"").send_from(&mut b"v".as_slice(), 1).await;
+        assert_eq!(set, Err(Error::Unsupported));
+        assert_eq!(client.get(b"k").await.expect("an answer").expect("a hit").bytes, b"v");
+        assert!(to.is_empty());
+        let read = classic.get_to(b"k", Want::default(), &mut to).await;
+        assert!(read.expect("an answer").is_some());
+        assert_eq!(to, b"v");
+    });
+}
+
+#[test]
 fn a_server_tells_its_figures() {
     let server = server();
     one_thread().block_on(async {
@@ -510,7 +532,7 @@ fn who_goes_away_takes_nobodys_answer_and_keeps_its_buffer() {
     };
     let played = runtime.spawn(answers_in_pieces(listener, 42));
     let client = builder(path.to_str().expect("text"))
-        .protocol(larder_client::Dialect::Meta)
+        .protocol(Dialect::Meta)
         .in_flight(16)
         .build_tokio()
         .expect("a client");
@@ -588,7 +610,7 @@ fn a_server_that_says_nothing_is_late_and_who_waits_for_room_is_so_too() {
         write.write_all(b"MN\r\n").await.expect("sent");
         while lines.next_line().await.is_ok_and(|line| line.is_some()) {}
     });
-    let client = builder(path.to_str().expect("text")).protocol(larder_client::Dialect::Meta);
+    let client = builder(path.to_str().expect("text")).protocol(Dialect::Meta);
     let client = client.timeout(100 * MS).in_flight(4).build_tokio().expect("a client");
     let calls: Vec<_> = (0..12)
         .map(|_| {
