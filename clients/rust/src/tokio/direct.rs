@@ -48,21 +48,42 @@ impl Alone {
         self.is_over.store(true, Ordering::Release);
         self.over.notify_waiters();
     }
+
+    /// Until they are ended.
+    pub async fn ended(&self) {
+        // Whoever ends them from here on is heard.
+        let over = self.over.notified();
+        if !self.is_over.load(Ordering::Acquire) {
+            over.await;
+        }
+    }
 }
 
-/// One of them.
+/// A server has one of them more, while this is there.
+pub struct Counted(Arc<Server<Lane>>);
+
+impl Counted {
+    /// One more of this server.
+    pub fn new(server: &Arc<Server<Lane>>) -> Counted {
+        server.alone.calls.fetch_add(1, Ordering::AcqRel);
+        Counted(Arc::clone(server))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.alone.calls.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// One of them, for a value.
 struct Direct {
     server: Arc<Server<Lane>>,
     socket: Socket,
     pipe: Pipe,
     input: Input,
     stall: Duration,
-}
-
-impl Drop for Direct {
-    fn drop(&mut self) {
-        self.server.alone.calls.fetch_sub(1, Ordering::Release);
-    }
+    _counted: Counted,
 }
 
 impl Direct {
@@ -77,10 +98,8 @@ impl Direct {
         &self,
         mut ready: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
     ) -> Result<(), Error> {
-        // Whoever ends it from here on is heard.
-        let mut over = pin!(self.server.alone.over.notified());
-        self.goes_on()?;
-        let waits = poll_fn(|context| match over.as_mut().poll(context) {
+        let mut ended = pin!(self.server.alone.ended());
+        let waits = poll_fn(|context| match ended.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(Error::Closed(Outcome::NotSent))),
             Poll::Pending => ready(context).map_err(|error| lost(&self.server.name, error.into())),
         });
@@ -241,11 +260,11 @@ impl Client {
                 Err(Error::Down(..)) if aim.moves_on(fleet, key) => continue,
                 Err(error) => return Err(error),
             };
-            server.alone.calls.fetch_add(1, Ordering::AcqRel);
+            let counted = Counted::new(&server);
             let limits = Limits { in_flight: 1, verify: false, ..fleet.limits() };
             let pipe = Pipe::new(dialect, limits, Lane::now());
             let (input, stall) = (Input::default(), fleet.config.stall_timeout);
-            let direct = Direct { server, socket, pipe, input, stall };
+            let direct = Direct { server, socket, pipe, input, stall, _counted: counted };
             // Who closes the client either finds it, or is seen here.
             fleet.admit(&direct.server)?;
             return Ok(direct);

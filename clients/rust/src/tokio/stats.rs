@@ -2,6 +2,7 @@
 
 use super::client::Client;
 use super::dial::connected;
+use super::direct::Counted;
 use super::socket::Socket;
 use crate::error::{Error, Outcome, Reason};
 use crate::figures::{Figures, Named, PIECE_BYTES, question};
@@ -10,7 +11,9 @@ use crate::lane::CLOSED;
 use crate::socket::Moved;
 use ::tokio::time::{self, timeout_at};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 impl Client {
     /// What one of [`Client::servers`] says of itself, as [`crate::Client::stats`]. It is asked on a connection that is made for
@@ -32,7 +35,16 @@ impl Client {
         let made = connected(fleet, server, until).await;
         fleet.tried(server, began, made.as_ref().err());
         let (socket, _) = made?;
-        match timeout_at(deadline, ask(&server.name, &socket, question.as_bytes())).await {
+        let _counted = Counted::new(server);
+        // Who closes the client either finds it, or is seen here.
+        fleet.admit(server)?;
+        let mut ended = pin!(server.alone.ended());
+        let mut asked = pin!(ask(&server.name, &socket, question.as_bytes()));
+        let first = poll_fn(|context| match ended.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(Error::Closed(Outcome::Unknown))),
+            Poll::Pending => asked.as_mut().poll(context),
+        });
+        match timeout_at(deadline, first).await {
             Ok(answered) => answered,
             Err(_) => Err(Error::Timeout(Arc::clone(&server.name), Outcome::Unknown)),
         }

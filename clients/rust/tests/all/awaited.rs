@@ -455,6 +455,45 @@ fn a_server_tells_its_figures() {
 }
 
 #[test]
+fn a_question_for_figures_is_waited_for_by_a_drain_and_ended_by_a_close() {
+    let path = std::env::temp_dir().join(format!("larder-asked-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let name = path.to_str().expect("text");
+    one_thread().block_on(async {
+        let listener = UnixListener::bind(&path).expect("a socket");
+        for drains in [true, false] {
+            let client = builder(name).protocol(Dialect::Meta).build_tokio().expect("a client");
+            let asks = client.clone();
+            let stats = tokio::spawn(async move { asks.stats(0, "").await });
+            let (stream, _) = listener.accept().await.expect("a connection");
+            let (read, mut write) = stream.into_split();
+            let mut lines = BufReader::new(read).lines();
+            assert_eq!(lines.next_line().await.expect("a line").as_deref(), Some("mn"));
+            write.write_all(b"MN\r\n").await.expect("sent");
+            assert_eq!(lines.next_line().await.expect("a line").as_deref(), Some("stats"));
+            if drains {
+                let ends = client.clone();
+                let drained = tokio::spawn(async move { ends.drain(PATIENCE).await });
+                // The same server, until it has begun.
+                while client.change_servers(vec![name.into()]).is_ok() {
+                    sleep(MS).await;
+                }
+                assert!(!drained.is_finished());
+                write.write_all(b"STAT pid 7\r\nEND\r\n").await.expect("sent");
+                let figures = stats.await.expect("it does not panic");
+                assert_eq!(figures, Ok(vec![("pid".to_owned(), "7".to_owned())]));
+                assert!(drained.await.expect("it does not panic"));
+            } else {
+                client.close();
+                let closed = stats.await.expect("it does not panic");
+                assert_eq!(closed, Err(Error::Closed(Outcome::Unknown)));
+            }
+        }
+    });
+    let _ = std::fs::remove_file(&path);
+}
+
+#[test]
 fn a_drain_waits_for_what_was_asked_and_refuses_what_comes() {
     let server = server();
     let address = server.address().to_string();
