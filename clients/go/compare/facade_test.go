@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,31 @@ import (
 	"larder.example/clients/go/internal/live"
 	facade "larder.example/clients/go/memcache"
 )
+
+// A program that sets nothing has the same of both; the page on clients for Go says gomemcache's timeout.
+func TestFacadeAndGomemcacheHaveTheSameDefaults(t *testing.T) {
+	for _, of := range []struct {
+		name       string
+		one, other any
+	}{
+		{"DefaultTimeout", memcache.DefaultTimeout, facade.DefaultTimeout},
+		{"DefaultMaxIdleConns", memcache.DefaultMaxIdleConns, facade.DefaultMaxIdleConns},
+	} {
+		if of.one != of.other {
+			t.Errorf("%s: gomemcache's %v, the façade's %v", of.name, of.one, of.other)
+		}
+	}
+	page, err := os.ReadFile("../../../docs/go.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const row = "| uses gomemcache, and has to |"
+	_, rest, found := strings.Cut(string(page), row)
+	line, _, _ := strings.Cut(rest, "\n")
+	if said := fmt.Sprintf("`Timeout` (%d ms)", memcache.DefaultTimeout.Milliseconds()); !found || !strings.Contains(line, said) {
+		t.Errorf("the page's row %q does not say %s:%s", row, said, line)
+	}
+}
 
 // stored is an item as both clients have it: but for its CAS, which is the server's own.
 type stored struct {
