@@ -338,7 +338,7 @@ fn batches(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     let title =
         "BUFFER_REQUESTS beside 64 requests sent together whose replies are all read, kept connections";
     let mut table = Table::new("batch", title, &["operation", "value"]);
-    table.absent("the client ended before, or so many values are more than is sent together");
+    table.absent("the client ended before it told");
     for (name, unit) in [
         ("one by one", "µs"),
         ("BUFFER", "µs"),
