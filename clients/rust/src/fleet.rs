@@ -161,9 +161,11 @@ pub struct List<L: Line> {
 
 /// What is left of servers that are no longer on the list.
 #[derive(Debug)]
-struct Gone<L> {
+struct Gone<L: Line> {
     /// Somebody may wait on these.
     lanes: Vec<Weak<L>>,
+    /// Somebody may have a connection of these for one caller.
+    servers: Vec<Weak<Server<L>>>,
     counters: Counters,
     dials: u64,
 }
@@ -291,7 +293,12 @@ impl<L: Line> Fleet<L> {
         Ok(Fleet {
             list: RwLock::new(Arc::new(list)),
             version: AtomicU64::new(0),
-            gone: Mutex::new(Gone { lanes: Vec::new(), counters: Counters::default(), dials: 0 }),
+            gone: Mutex::new(Gone {
+                lanes: Vec::new(),
+                servers: Vec::new(),
+                counters: Counters::default(),
+                dials: 0,
+            }),
             closed: AtomicBool::new(false),
             config,
             random,
@@ -344,7 +351,7 @@ impl<L: Line> Fleet<L> {
     }
 
     /// A server is no longer on the list.
-    fn dismiss(&self, server: &Server<L>) {
+    fn dismiss(&self, server: &Arc<Server<L>>) {
         let mut state = server.lock();
         state.is_gone = true;
         let lanes: Vec<Arc<L>> = state.lanes.iter_mut().filter_map(Option::take).collect();
@@ -356,6 +363,8 @@ impl<L: Line> Fleet<L> {
         let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         gone.lanes.retain(|lane| lane.strong_count() > 0);
         gone.lanes.extend(lanes.iter().map(Arc::downgrade));
+        gone.servers.retain(|server| server.strong_count() > 0);
+        gone.servers.push(Arc::downgrade(server));
         gone.counters = add(gone.counters, counters);
         gone.dials += dials;
     }
@@ -564,8 +573,10 @@ impl<L: Line> Fleet<L> {
         }
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         lanes.extend(gone.lanes.iter().filter_map(Weak::upgrade));
+        let left: Vec<Arc<Server<L>>> = gone.servers.iter().filter_map(Weak::upgrade).collect();
         drop(gone);
-        lanes.iter().all(|lane| lane.is_idle()) && list.all().iter().all(|server| L::is_free(&server.alone))
+        let mut servers = list.all().iter().chain(&left);
+        lanes.iter().all(|lane| lane.is_idle()) && servers.all(|server| L::is_free(&server.alone))
     }
 
     /// Fails what waits, and what comes.
@@ -581,8 +592,11 @@ impl<L: Line> Fleet<L> {
             L::tell(&server.dialed);
             L::end(&server.alone);
         }
-        let gone = std::mem::take(&mut self.gone.lock().unwrap_or_else(PoisonError::into_inner).lanes);
-        gone.iter().filter_map(Weak::upgrade).for_each(|lane| lane.close(CLOSED));
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let (lanes, servers) = (std::mem::take(&mut gone.lanes), std::mem::take(&mut gone.servers));
+        drop(gone);
+        lanes.iter().filter_map(Weak::upgrade).for_each(|lane| lane.close(CLOSED));
+        servers.iter().filter_map(Weak::upgrade).for_each(|server| L::end(&server.alone));
     }
 }
 

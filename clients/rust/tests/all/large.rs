@@ -157,18 +157,25 @@ fn callers_take_turns_and_closing_ends_the_one_that_waits() {
 #[test]
 fn what_was_asked_and_has_come_in_part_is_unknown_when_the_client_is_closed() {
     let server = server();
-    let client = client(&server);
     // More than sockets take while nobody reads: its end is still the server's when the client is closed.
     let bytes = 20_000_000;
     let mut source = Source { at: 0, end: bytes, fails: false };
-    client.set(b"k", b"").send_from(&mut source, bytes as u64).expect("stored");
-    let ((came, comes), (goes, go)) = (mpsc::channel(), mpsc::channel());
-    thread::scope(|scope| {
-        let client = &client;
-        let get = scope.spawn(move || client.get_to(b"k", Want::default(), &mut Gate { came, go }));
-        comes.recv().expect("a part came");
-        client.close();
-        drop(goes);
-        assert_eq!(get.join().expect("it does not panic"), Err(Error::Closed(Outcome::Unknown)));
-    });
+    client(&server).set(b"k", b"").send_from(&mut source, bytes as u64).expect("stored");
+    for has_gone in [false, true] {
+        let client = client(&server);
+        let ((came, comes), (goes, go)) = (mpsc::channel(), mpsc::channel());
+        thread::scope(|scope| {
+            let client = &client;
+            let get = scope.spawn(move || client.get_to(b"k", Want::default(), &mut Gate { came, go }));
+            comes.recv().expect("a part came");
+            if has_gone {
+                // It is no longer one of the servers.
+                client.change_servers(vec!["127.0.0.1:1".into()]).expect("a good server");
+            }
+            client.close();
+            drop(goes);
+            let closed = get.join().expect("it does not panic");
+            assert_eq!(closed, Err(Error::Closed(Outcome::Unknown)), "{has_gone}");
+        });
+    }
 }

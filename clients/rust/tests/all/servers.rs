@@ -10,6 +10,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
 use tokio::runtime::{self, Runtime};
 
 const TTL: Duration = Duration::from_secs(3600);
@@ -239,6 +240,45 @@ fn a_connection_to_a_server_that_went_ends_by_itself() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         assert_eq!(client.get(b"k").await, Ok(None));
+    });
+}
+
+#[test]
+fn a_value_on_its_way_to_a_server_that_went_is_waited_for_by_a_drain_and_ended_by_a_close() {
+    let all = servers(2);
+    let pause = || tokio::time::sleep(Duration::from_millis(1));
+    runtime().block_on(async {
+        for drains in [true, false] {
+            let client = builder(&all[..1]).build_tokio().expect("a client");
+            let (mut feed, mut from) = tokio::io::duplex(64);
+            let writes = client.clone();
+            let set = tokio::spawn(async move { writes.set(b"fed", b"").send_from(&mut from, 20).await });
+            feed.write_all(b"ten bytes.").await.expect("taken");
+            while client.counters().dials < 1 {
+                pause().await;
+            }
+            client.change_servers(vec![address(&all[1])]).expect("good servers");
+            if drains {
+                let ends = client.clone();
+                let drained = tokio::spawn(async move { ends.drain(PATIENCE).await });
+                // The same server, until it has begun.
+                while client.change_servers(vec![address(&all[1])]).is_ok() {
+                    pause().await;
+                }
+                assert!(!drained.is_finished());
+                feed.write_all(b"Ten more..").await.expect("taken");
+                assert!(set.await.expect("it does not panic").is_ok());
+                assert!(drained.await.expect("it does not panic"));
+            } else {
+                client.close();
+                feed.write_all(b"Ten other.").await.expect("taken");
+                let closed = set.await.expect("it does not panic");
+                assert_eq!(closed, Err(Error::Closed(Outcome::NotSent)));
+            }
+        }
+        let first = builder(&all[..1]).build_tokio().expect("a client");
+        let fed = first.get(b"fed").await.expect("an answer").expect("a hit");
+        assert_eq!(fed.bytes, b"ten bytes.Ten more..");
     });
 }
 
