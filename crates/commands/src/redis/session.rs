@@ -78,7 +78,7 @@ pub(crate) struct Conversation {
     pub(crate) client: Client,
     pub(crate) state: State,
     /// How often its next request was asked again.
-    asked: Asked,
+    pub(crate) asked: Asked,
 }
 
 /// What the next bytes are.
