@@ -163,7 +163,8 @@ mod tests {
 
     #[test]
     fn a_figure_is_a_number_with_a_unit() {
-        for text in ["5.07 µs", "0.25×", "in 11,837/s.", "(3 %)", "4 times as much", "5 ms, or", "| 2 ns |"] {
+        for text in ["5.07 µs", "0.25×", "in 11,837/s.", "(3 %)", "4 times as much", "5 ms, or", "| 2 ns |"]
+        {
             assert!(has_figure(text), "{text}");
         }
         for text in ["5 callers", "16 msec", "64 B", "at times", "1,024 keys", "% of 7"] {

@@ -66,10 +66,20 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Debug)]
 enum Asked {
     Get(usize),
-    Store { key: usize, mode: Mode, value: Vec<u8>, flags: u32, cas: Option<u64> },
+    Store {
+        key: usize,
+        mode: Mode,
+        value: Vec<u8>,
+        flags: u32,
+        cas: Option<u64>,
+    },
     Delete(usize),
     Touch(usize),
-    Count { key: usize, down: bool, delta: u64 },
+    Count {
+        key: usize,
+        down: bool,
+        delta: u64,
+    },
     Barrier,
     /// The opaque of each, its key, and its value.
     Quiet(Vec<(u32, usize, Vec<u8>)>),

@@ -28,6 +28,7 @@
 #[path = "../../../lab/src/hitratio/caches.rs"]
 mod caches;
 mod classes;
+mod cold;
 mod forecast;
 #[path = "../../../lab/src/hitratio/patterns.rs"]
 mod patterns;
@@ -234,8 +235,8 @@ fn main_cold(wanted: &[String]) -> ExitCode {
             });
             for pattern in chosen {
                 let (mut stored, fits) = race::Stored::full(memory_bytes, value_bytes as usize);
-                let store = race::by_memory(&mut stored, pattern.shape, fits, COLD_MEMORIES);
-                let lru = race::lru_by_memory(pattern.shape, fits, COLD_MEMORIES);
+                let store = cold::by_memory(&mut stored, pattern.shape, fits, COLD_MEMORIES);
+                let lru = cold::lru_by_memory(pattern.shape, fits, COLD_MEMORIES);
                 println!("{}, {megabytes} MB, values of {value_bytes} B, {fits} fit", pattern.name);
                 for (memory, (store, lru)) in store.iter().zip(&lru).enumerate() {
                     println!("memory {}: {store:7.4}, LRU {lru:7.4}", memory + 1);

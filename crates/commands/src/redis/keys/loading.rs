@@ -27,7 +27,9 @@ use super::serialize::{
 use crate::core::work::copying_ns;
 use crate::redis::call::Call;
 use crate::redis::collections::copied::Copied;
-use crate::redis::collections::making::{ENTRIES_AT_ONCE, SMALL_BYTES, entry_ns, finish, making_ns, place_ns};
+use crate::redis::collections::making::{
+    ENTRIES_AT_ONCE, SMALL_BYTES, entry_ns, finish, making_ns, place_ns,
+};
 use crate::redis::collections::payload::{
     TIME_BYTES, TYPE_HASH, TYPE_LIST, TYPE_SET, TYPE_SORTED_SET, TYPE_TIMED_HASH, TYPE_VALKEY_HASH,
 };

@@ -53,13 +53,21 @@ const WAITS: &[u8] = b"0.05";
 #[derive(Clone, Debug)]
 pub enum Ask {
     /// HINCRBY or ZINCRBY: so much is added to an element's counter, of which `before` were acknowledged.
-    Add { board: bool, element: usize, by: u64, before: u64 },
+    Add {
+        board: bool,
+        element: usize,
+        by: u64,
+        before: u64,
+    },
     /// The members of the board, with their scores.
     Board,
     /// These numbers are pushed.
     Push(Vec<u64>),
     /// So many numbers at most are popped; the reply begins with the name of the queue if it was waited for.
-    Pop { most: usize, waited: bool },
+    Pop {
+        most: usize,
+        waited: bool,
+    },
     /// A number is moved to the other queue.
     Rotate,
     /// A member is moved to the other side.
@@ -246,7 +254,11 @@ impl Shared {
             Ask::Sides => {
                 let members: BTreeSet<&[u8]> = texts.iter().copied().collect();
                 if !is_all(&members) || texts.len() != ELEMENTS {
-                    return Err(format!("{} members are on two sides, {} on any", texts.len(), members.len()));
+                    return Err(format!(
+                        "{} members are on two sides, {} on any",
+                        texts.len(),
+                        members.len()
+                    ));
                 }
             }
             Ask::Both => {

@@ -248,9 +248,8 @@ impl Hash {
         }
         names.sort_unstable();
         let all: Vec<String> = self.fields.keys().cloned().collect();
-        let others = all.iter().filter(|field| names.binary_search(&field.as_str()).is_err());
-        names.windows(2).all(|two| two[0] != two[1])
-            && others.fold(true, |may, field| self.lacks(field, span) && may)
+        let mut others = all.iter().filter(|field| names.binary_search(&field.as_str()).is_err());
+        names.windows(2).all(|two| two[0] != two[1]) && others.all(|field| self.lacks(field, span))
     }
 }
 
