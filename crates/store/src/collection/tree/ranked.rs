@@ -15,6 +15,7 @@ use super::super::element::{APART_BYTES, Element, Packed};
 use super::super::leaf::{Entry, Leaf};
 use super::super::scores::{score_of, word_of};
 use super::members::{Members, hash_by, hash_of, key_of};
+use super::strings::PARTS_MAX;
 use super::{Inner, ORDER_SHIFT, Tree, leaf_at};
 use crate::Store;
 use crate::arena::Arena;
@@ -273,7 +274,8 @@ impl<'g> Tree<'g> {
         let last = members.len().checked_sub(1).map(|last| members.hash(last));
         let next = match last {
             Some(hash) if next.is_some_and(|key| hash_by(key) == hash) => {
-                self.members_of(key_of(hash) | (key_of(1) - 1)).1
+                // A leaf that was put behind them begins with the next order, which has the same hash.
+                self.members_of(key_of(hash) | PARTS_MAX).1
             }
             _ => next,
         };
