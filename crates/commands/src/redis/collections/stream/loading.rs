@@ -19,11 +19,15 @@ use crate::redis::strings::rewrite::Heap;
 /// Entries that are put in at a time, and bytes of them, about.
 const ENTRIES_AT_ONCE: usize = 64;
 const BYTES_AT_ONCE: usize = 64 << 10;
+/// How long they are read at a time, about: those that were deleted are passed over between them.
+const READ_AT_ONCE_NS: u64 = 20_000;
 /// Pending entries that are.
 const PENDING_AT_ONCE: usize = 64;
 /// What it takes to put an entry in, and a pending one, or to say with whom it is.
 const ENTRY_NS: u64 = 400;
 const PENDING_NS: u64 = 600;
+/// What it takes to look at a string that is a name of a node, or that is passed over.
+const STRING_NS: u64 = 10;
 /// Fields of an entry: more are too long for any.
 const FIELDS_MAX: u64 = 16 << 10;
 /// Heap that is kept and not charged.
@@ -149,6 +153,14 @@ fn next_text(cursor: &mut Cursor, bytes: &[u8], to: &mut Copied, most: usize) ->
     if to.bytes() > most { Err(Fail::COLLECTION_TOO_LARGE) } else { Ok(()) }
 }
 
+/// Passes over so many strings of a listpack.
+fn pass_over(cursor: &mut Cursor, bytes: &[u8], strings: usize) -> Result<(), Fail> {
+    for _ in 0..strings {
+        let Some(Element::Entry(_)) = cursor.next(bytes) else { return Err(BAD_FORMAT) };
+    }
+    Ok(())
+}
+
 fn fields_of(n: i64) -> Result<usize, Fail> {
     match u64::try_from(n) {
         Ok(0) | Err(_) => Err(BAD_FORMAT),
@@ -174,8 +186,15 @@ impl ReadNode {
         Ok(())
     }
 
-    /// Reads an entry, of which so many bytes may lie apart: none if it was deleted.
-    fn read_entry(&mut self, bytes: &[u8], apart_max: usize) -> Result<Option<ReadEntry>, Fail> {
+    /// Reads an entry, of which so many bytes may lie apart, and adds what that takes to `ns`. None if it was deleted: that is
+    /// passed over, however long it is.
+    fn read_entry(
+        &mut self,
+        bytes: &[u8],
+        apart_max: usize,
+        ns: &mut u64,
+    ) -> Result<Option<ReadEntry>, Fail> {
+        *ns += ENTRY_NS / 4;
         let (Some(cursor), Some((count, deleted))) = (&mut self.cursor, &mut self.told) else {
             return Err(BAD_FORMAT);
         };
@@ -189,18 +208,23 @@ impl ReadNode {
             seq: self.master.seq.wrapping_add(seq as u64),
         };
         let mut texts = Copied::default();
-        let same = flags & SAME_NAMES != 0;
+        let (same, is_deleted) = (flags & SAME_NAMES != 0, flags & DELETED != 0);
         let fields = if same { self.names.len() } else { fields_of(next_number(cursor, bytes)?)? };
-        for _ in 0..fields * if same { 1 } else { 2 } {
-            next_text(cursor, bytes, &mut texts, apart_max + BYTES_AT_ONCE)?;
+        let (strings, numbers) = if same { (fields, 3) } else { (2 * fields, 4) };
+        if is_deleted {
+            pass_over(cursor, bytes, strings)?;
+            *ns += strings as u64 * STRING_NS;
+        } else {
+            for _ in 0..strings {
+                next_text(cursor, bytes, &mut texts, apart_max + BYTES_AT_ONCE)?;
+            }
         }
-        let strings = if same { fields + 3 } else { 2 * fields + 4 };
-        if next_number(cursor, bytes)? != strings as i64 {
+        if next_number(cursor, bytes)? != (strings + numbers) as i64 {
             return Err(BAD_FORMAT);
         }
-        let left = if flags & DELETED != 0 { &mut *deleted } else { &mut *count };
+        let left = if is_deleted { &mut *deleted } else { &mut *count };
         *left = left.checked_sub(1).ok_or(BAD_FORMAT)?;
-        if flags & DELETED != 0 {
+        if is_deleted {
             return Ok(None);
         }
         let value_at = |i: usize| if same { i } else { 2 * i + 1 };
@@ -407,20 +431,21 @@ impl StreamLoading {
             let node = std::mem::replace(&mut read.node, Node::Here { at: 0, end: 0 });
             let head = read.read_head(node.bytes(body));
             read.node = node;
+            // It may be all that there is of the node.
+            *ns += ENTRY_NS + read.names.len() as u64 * STRING_NS;
             return head;
         }
         self.batch.clear();
         let apart_max = call.cx.guard.store().element_bytes_max();
-        let (mut bytes, mut ended) = (0, false);
+        let (mut bytes, mut ended, began) = (0, false, *ns);
         let node = std::mem::replace(&mut read.node, Node::Here { at: 0, end: 0 });
         let all = node.bytes(body);
-        while self.batch.len() < ENTRIES_AT_ONCE && bytes < BYTES_AT_ONCE {
+        while self.batch.len() < ENTRIES_AT_ONCE && bytes < BYTES_AT_ONCE && *ns - began < READ_AT_ONCE_NS {
             if read.told == Some((0, 0)) {
                 ended = true;
                 break;
             }
-            *ns += ENTRY_NS / 4;
-            if let Some(entry) = read.read_entry(all, apart_max)? {
+            if let Some(entry) = read.read_entry(all, apart_max, ns)? {
                 bytes += entry.fields.fields().bytes();
                 self.batch.push(entry);
             }
@@ -436,9 +461,11 @@ impl StreamLoading {
         let apart: usize = self.batch.iter().flat_map(ReadEntry::apart).map(<[u8]>::len).sum();
         *ns += self.batch.len() as u64 * ENTRY_NS;
         *ns += copying_ns(bytes as u64) + APART_COPIES * copying_ns(apart as u64);
-        let entries = self.batch.iter().map(|entry| (entry.id, &entry.fields, entry.apart()));
-        call.cx.guard.stream_load_entries(load, key, entries).map_err(broken)?;
-        self.batch.clear();
+        if !self.batch.is_empty() {
+            let entries = self.batch.iter().map(|entry| (entry.id, &entry.fields, entry.apart()));
+            call.cx.guard.stream_load_entries(load, key, entries).map_err(broken)?;
+            self.batch.clear();
+        }
         if ended {
             self.node = None;
         }
