@@ -567,6 +567,8 @@ impl NewFields {
         if self.set(pairs.clone()).is_ok() && self.fits() {
             return Ok(());
         }
+        // Those that are too many for any leaf are not looked at: of a request of 64 MiB these are millions.
+        self.start(pairs.len())?;
         if !pairs.clone().any(|(_, value)| value.len() > VALUE_BYTES_MAX) {
             return Err(super::super::Declined::TooLarge);
         }

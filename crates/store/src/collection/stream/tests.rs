@@ -576,6 +576,21 @@ fn entries_of_any_length_come_back_or_are_refused() {
     store.check();
 }
 
+/// A leaf has 16,376 bytes, and no field takes less than two of them.
+#[test]
+fn fields_that_are_too_many_are_not_looked_at() {
+    let looks = std::cell::Cell::new(0);
+    for (fields, looked_at) in [(8_188, 2 * 8_188), (8_189, 0), (1_000_000, 0)] {
+        looks.set(0);
+        let pairs = (0..fields).map(|_| {
+            looks.set(looks.get() + 1);
+            (&b""[..], &b""[..])
+        });
+        let refused = NewFields::default().set_long(pairs, APART_MAX, &mut Vec::new());
+        assert_eq!((refused, looks.get()), (Err(crate::Declined::TooLarge), looked_at), "{fields}");
+    }
+}
+
 #[test]
 fn every_allocation_of_a_change_may_be_refused() {
     let (store, mut worker) = store(8);
