@@ -235,6 +235,27 @@ fn long_entries_are_delivered_one_a_turn() {
     }
 }
 
+/// What was delivered of another stream than the first is copied once more, some of it in a turn.
+#[test]
+fn long_entries_of_several_streams_are_put_together_in_steps() {
+    const ENTRIES: usize = 10;
+    let mut bench = large_bench();
+    let entries = long_stream(&mut bench, ENTRIES, 1 << 20).concat();
+    for name in ["t", "u"] {
+        assert_eq!(bench.reply(&format!("COPY s {name}")), b":1\r\n");
+    }
+    let read = |name: &str| format!("*2\r\n{}*{ENTRIES}\r\n{entries}", apart::bulk(name));
+    let whole = format!("*3\r\n{}{}{}", read("s"), read("t"), read("u"));
+    for ids in ["> > >", "0 0 0"] {
+        let sent = bench.asked(&format!("XREADGROUP GROUP g a STREAMS s t u {ids}"));
+        let (reply, ns_max) = dearest_turn(&mut bench, &sent);
+        let shown = String::from_utf8_lossy(&reply[..reply.len().min(80)]);
+        assert!(reply == whole.as_bytes(), "{ids}: {shown}");
+        // The last of what is copied once more, and an entry of the next stream.
+        assert!((524_288..1_200_000).contains(&ns_max), "{ids}: {ns_max}");
+    }
+}
+
 /// DUMP makes a node of it, which is copied: both are charged before there is any of them.
 #[test]
 fn a_long_entry_is_dumped_where_there_is_room_for_it_twice() {

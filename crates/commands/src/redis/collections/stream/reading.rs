@@ -42,6 +42,8 @@ const fn streams(from: i32) -> Keys {
 const DELIVERED_AT_ONCE: usize = 512;
 /// What it takes to deliver one.
 pub(crate) const DELIVERED_NS: u64 = 1_000;
+/// Bytes of a stream's entries that go to those of the streams before it at a time: 65 µs.
+const MOVED_BYTES: usize = STEPS_BYTES_MIN as usize;
 /// Entries that one that has waited is given, at most.
 const GIVEN_MAX: usize = 1 << 10;
 
@@ -346,6 +348,7 @@ fn read_group(call: &mut Call<'_, '_, '_>, asked: &Asked<'_>) -> Done {
         first: Output::charged(u64::MAX, call.cx.guard.store(), 0),
         kept,
         some,
+        moved: 0,
         count: 0,
         sent: None,
         _held: held,
@@ -398,6 +401,8 @@ struct Delivering {
     /// Entries of the stream that is read, so many.
     some: Output,
     count: usize,
+    /// Bytes of them that are among the others by now: where there are some, all of the stream is delivered.
+    moved: usize,
     /// None until all is delivered.
     sent: Option<u64>,
     _held: Heap,
@@ -538,8 +543,8 @@ impl Delivering {
         Ok(Came::Entries(done.count, last))
     }
 
-    /// A stream is read: what there was of it goes into the reply, with its key.
-    fn end_of(&mut self, call: &mut Call<'_, '_, '_>, part: &Reading) {
+    /// A stream is read: what there was of it goes into the reply, with its key, some of it at a time; true when all has.
+    fn end_of(&mut self, call: &mut Call<'_, '_, '_>, part: &Reading) -> bool {
         // What is pending is replied however little it is.
         if self.count > 0 || part.from.is_some() {
             let key = part.name.key(call);
@@ -549,14 +554,24 @@ impl Delivering {
                 put_stream(&mut self.first, self.resp3, key.bytes(), self.count);
                 std::mem::swap(&mut self.kept, &mut self.some);
             } else {
-                put_stream(&mut self.kept, self.resp3, key.bytes(), self.count);
-                self.kept.put(self.some.contiguous().unwrap_or_default());
-                call.spend(copying_ns(self.some.len()));
+                if self.moved == 0 {
+                    put_stream(&mut self.kept, self.resp3, key.bytes(), self.count);
+                }
+                let rest = &self.some.contiguous().unwrap_or_default()[self.moved..];
+                let most = if self.at_once { rest.len() } else { MOVED_BYTES };
+                let piece = &rest[..rest.len().min(most)];
+                self.kept.put(piece);
+                self.moved += piece.len();
+                call.spend(copying_ns(piece.len() as u64));
+                if piece.len() < rest.len() {
+                    return false;
+                }
             }
             self.found += 1;
         }
         self.some.clear();
-        self.count = 0;
+        (self.count, self.moved) = (0, 0);
+        true
     }
 
     /// Delivers what a step is for; true when all is delivered.
@@ -564,16 +579,15 @@ impl Delivering {
         let began = call.cx.room.work().done_ns();
         let ns_max = call.step_ns();
         while let Some(mut part) = self.parts.pop() {
-            let more = match self.deliver_some(call, &mut part) {
+            let more = if self.moved > 0 { Ok(false) } else { self.deliver_some(call, &mut part) };
+            let more = match more {
                 Ok(more) => more,
                 // What was delivered of others is told, and of this one nothing was.
                 Err(_) if self.found > 0 => continue,
                 Err(fail) => return Err(fail),
             };
-            if more {
+            if more || !self.end_of(call, &part) {
                 self.parts.push(part);
-            } else {
-                self.end_of(call, &part);
             }
             let done = call.cx.room.work().done_ns().saturating_sub(began) >= ns_max;
             if done && !self.parts.is_empty() {
