@@ -372,6 +372,50 @@ fn deleted_entries_of_a_payload_are_not_copied() {
     assert_eq!(bench.reply("XRANGE t - +"), format!("*1\r\n{}", told("2-0", &["f", "v"])).as_bytes());
 }
 
+/// Puts a string with a long run of `x` in LZF: of the run 264 bytes each are a reference of three.
+fn put_run(body: &mut Vec<u8>, bytes: &[u8]) {
+    let plain = |packed: &mut Vec<u8>, bytes: &[u8]| {
+        for piece in bytes.chunks(32) {
+            packed.push(piece.len() as u8 - 1);
+            packed.extend(piece);
+        }
+    };
+    let start = bytes.windows(9).position(|nine| *nine == [b'x'; 9]).unwrap() + 1;
+    let references = bytes[start..].iter().take_while(|byte| **byte == b'x').count() / 264;
+    let mut packed = Vec::new();
+    plain(&mut packed, &bytes[..start]);
+    packed.extend([0xe0_u8, 255, 0].repeat(references));
+    plain(&mut packed, &bytes[start + 264 * references..]);
+    body.push(0xc3);
+    forms::length(body, packed.len());
+    forms::length(body, bytes.len());
+    body.extend(packed);
+}
+
+/// 75 ns for each byte that is unpacked, of which one in 60 to 88 comes.
+#[test]
+fn exec_weighs_a_payload_of_a_stream_as_it_is_unpacked() {
+    let mut bench = large_bench();
+    let multi = [bench.asked("MULTI"), bench.asked("EXEC")];
+    for (bytes, fits) in [(100_000, true), (140_000, false), (4 << 20, false)] {
+        let value = "x".repeat(bytes);
+        let payload = payload_of(&[], value.as_bytes(), put_run);
+        assert!(payload.len() < bytes / 60, "{}", payload.len());
+        let restore = encode(&[b"RESTORE", b"t", b"0", &payload]);
+        let sent = [&multi[0][..], &restore, &multi[1]].concat();
+        let reply = bench.turns(&mut Session::new(), &sent).0;
+        let done = if fits { "*1\r\n+OK\r\n" } else { "-EXECABORT " };
+        let wanted = format!("+OK\r\n+QUEUED\r\n{done}");
+        assert!(reply.starts_with(wanted.as_bytes()), "{bytes}: {}", String::from_utf8_lossy(&reply));
+        if !fits {
+            assert_eq!(bench.turns(&mut Session::new(), &restore).0, b"+OK\r\n");
+        }
+        let read = bench.reply("XRANGE t - +");
+        assert!(read == format!("*1\r\n{}", told("2-0", &["f", &value])).as_bytes(), "{bytes}");
+        bench.reply("DEL t");
+    }
+}
+
 /// Each moment of XDEL is told as one change: one takes as many out as begin within 8 MiB.
 #[test]
 fn long_entries_are_deleted_some_at_a_time() {

@@ -50,6 +50,11 @@ const BATCH_BYTES: usize = 2 * (BYTES_AT_ONCE + 2 * ELEMENT_BYTES_MAX + ENTRIES_
 const UNPACKED_AT_ONCE: usize = 16 << 10;
 /// What is put down beside what is charged: it is there for a moment.
 const UNCHARGED_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the ID in front of a node of a stream.
+const STREAM_ID_BYTES: usize = 16;
+/// Bytes of the payload of a stream whose nodes are looked at when it is weighed: what is longer is weighed as 20 ms as it is.
+const NODES_BYTES_MAX: usize = 256 << 10;
+
 /// How the entries are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
@@ -129,8 +134,9 @@ pub(crate) fn weigh(payload: &[u8]) -> Weight {
     };
     let Some((&[first], rest)) = body.split_first_chunk() else { return weight };
     if TYPES_STREAM.contains(&first) {
-        let (entries, ns) = stream_weight(bytes);
-        return Weight { entries, ns: ns.saturating_add(checking_ns(bytes)), ..weight };
+        let unpacked = bytes + if payload.len() > NODES_BYTES_MAX { 0 } else { packed_away(rest) };
+        let (entries, ns) = stream_weight(unpacked);
+        return Weight { entries, bytes: unpacked, ns: ns.saturating_add(checking_ns(bytes)) };
     }
     let Ok((kind, form, counts)) = form_of(first) else { return weight };
     let mut reader = Reader(rest);
@@ -169,6 +175,20 @@ pub(crate) fn weigh(payload: &[u8]) -> Weight {
     let all = making_ns(kind, weight.bytes > SMALL_BYTES, weight.entries);
     weight.ns = (checking_ns(bytes) + 2 * weight.bytes).saturating_add(all);
     weight
+}
+
+/// Bytes that the nodes of a stream have more when they are unpacked: as Redis packs them, up to 88 for one.
+fn packed_away(body: &[u8]) -> u64 {
+    let (mut reader, mut bytes) = (Reader(body), 0);
+    for _ in 0..reader.length().unwrap_or(0) {
+        // Each has an ID in front.
+        let id = Node::read(&mut reader, body.len()).filter(|id| id.len() == STREAM_ID_BYTES);
+        let Some(node) = id.and_then(|_| Node::read(&mut reader, body.len())) else { break };
+        if let Node::Packed { at, end, wanted, .. } = node {
+            bytes += wanted.saturating_sub(end - at) as u64;
+        }
+    }
+    bytes
 }
 
 /// A string of a payload that has entries, packed in it.
