@@ -151,9 +151,13 @@ impl Call<'_, '_, '_> {
         mut words: Args<'_>,
         most: usize,
     ) -> usize {
+        // What is acknowledged stays: the stream is not looked at.
+        if group.is_some() {
+            return most;
+        }
         let there = peek_as(&mut self.cx.guard, key, Type::Stream).ok().flatten();
-        let stream = there.and_then(|there| there.stream()).filter(|_| group.is_none());
-        let Some(stream) = stream.filter(Stream::has_parts) else { return most };
+        let stream = there.and_then(|there| there.stream()).filter(Stream::has_parts);
+        let Some(stream) = stream else { return most };
         let (mut count, mut bytes) = (0, 0);
         for id in ids(first(&mut words, most)) {
             if bytes >= DELETED_BYTES {
