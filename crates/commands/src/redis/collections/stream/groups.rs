@@ -350,29 +350,44 @@ impl Call<'_, '_, '_> {
 /// Bytes that an ID takes in a reply, at most.
 const ID_BYTES: usize = 3 * HEAD_BYTES_MAX;
 
-/// Bytes that the replies of these entries take at most.
-fn bytes_max(stream: Option<Stream<'_>>, ids: impl Iterator<Item = StreamId>, silent: bool) -> usize {
-    let each = |id| match stream.as_ref().filter(|_| !silent).and_then(|stream| stream.entry(id)) {
-        Some(entry) => entry_bytes_max(&entry),
-        None => ID_BYTES,
-    };
-    HEAD_BYTES_MAX + ids.map(each).sum::<usize>()
+/// Bytes that the reply of an entry takes at most; none if it is its ID alone.
+fn told_bytes_max(stream: Option<Stream<'_>>, id: StreamId, silent: bool) -> Option<usize> {
+    let entry = stream.filter(|_| !silent)?.entry(id)?;
+    Some(entry_bytes_max(&entry))
 }
 
-/// The same of so many of them, whichever these are, with the IDs of all others.
-fn some_bytes_max(
-    stream: Option<Stream<'_>>,
-    ids: impl Iterator<Item = StreamId>,
-    silent: bool,
-    most: usize,
-) -> usize {
-    let each = |id| match stream.as_ref().filter(|_| !silent).and_then(|stream| stream.entry(id)) {
-        Some(entry) => entry_bytes_max(&entry),
-        None => 0,
-    };
-    let mut all: Vec<usize> = ids.map(each).collect();
-    all.sort_unstable();
-    HEAD_BYTES_MAX + all.len() * ID_BYTES + all.iter().rev().take(most).sum::<usize>()
+/// How many entries are claimed in one moment, and the bytes of their replies, each of which has so many: as many as are not too
+/// long together, and one at least.
+fn named_at_once(each: impl Iterator<Item = usize>) -> (usize, usize) {
+    let (mut claimed, mut bytes) = (0, HEAD_BYTES_MAX);
+    for more in each {
+        if claimed > 0 && (bytes + more) as u64 > STEPS_BYTES_MIN {
+            break;
+        }
+        (claimed, bytes) = (claimed + 1, bytes + more);
+    }
+    (claimed, bytes)
+}
+
+/// The same of up to `most` of those that are pending, of whose replies each has so many bytes beside an ID: the longest of some
+/// times as many, whichever are claimed, and the IDs of all of these. What is looked at is in proportion to what is claimed.
+fn pending_at_once(mut each: impl Iterator<Item = usize>, most: usize) -> (usize, usize) {
+    let (mut claimed, mut some, mut all) = ((1, 0), 1, Vec::new());
+    loop {
+        all.extend(each.by_ref().take(some * LOOKS_EACH - all.len()));
+        all.sort_unstable();
+        let longest = all.iter().rev().take(some).sum::<usize>();
+        let bytes = HEAD_BYTES_MAX + all.len() * ID_BYTES + longest;
+        let is_long = bytes as u64 > STEPS_BYTES_MIN;
+        if is_long && some > 1 {
+            return claimed;
+        }
+        claimed = (some, bytes);
+        if is_long || some >= most {
+            return claimed;
+        }
+        some = (2 * some).min(most);
+    }
 }
 
 impl Claiming {
@@ -421,13 +436,10 @@ impl Claiming {
                 if *done > 0 {
                     left.nth(*done - 1);
                 }
-                let mut some = first(&mut left, most);
-                // As many as their replies are not too long for.
-                let mut bytes = bytes_max(stream, ids(some), terms.silent);
-                while bytes as u64 > STEPS_BYTES_MIN && some.len() > 1 {
-                    some = Args::rest(some.encoded(), some.len() / 2);
-                    bytes = bytes_max(stream, ids(some), terms.silent);
-                }
+                let some = first(&mut left, most);
+                let each = ids(some).map(|id| told_bytes_max(stream, id, terms.silent).unwrap_or(ID_BYTES));
+                let (claimed_at_once, bytes) = named_at_once(each);
+                let some = Args::rest(some.encoded(), claimed_at_once);
                 if bytes > kept.free_bytes() {
                     return Ok(Came::Needs(bytes));
                 }
@@ -438,18 +450,10 @@ impl Claiming {
                 call.spend(some.len() as u64 * ID_NS);
             }
             What::From { from, left, looks, deleted } => {
-                let mut some = most.min(*left);
-                let of = |some: usize| {
-                    let there = stream.and_then(|stream| Some((stream, stream.group(group)?)));
-                    let pending = there.into_iter().flat_map(|(stream, group)| stream.pending(&group, *from));
-                    let ids = pending.take(some * LOOKS_EACH).map(|there| there.id);
-                    some_bytes_max(stream, ids, terms.silent, some)
-                };
-                let mut bytes = of(some);
-                while bytes as u64 > STEPS_BYTES_MIN && some > 1 {
-                    some /= 2;
-                    bytes = of(some);
-                }
+                let there = stream.and_then(|stream| Some((stream, stream.group(group)?)));
+                let pending = there.into_iter().flat_map(|(stream, group)| stream.pending(&group, *from));
+                let each = pending.map(|there| told_bytes_max(stream, there.id, terms.silent).unwrap_or(0));
+                let (some, mut bytes) = pending_at_once(each, most.min(*left));
                 // With those that are deleted, which are told behind all others.
                 bytes += (deleted.len() + 1) * ID_BYTES;
                 if bytes > kept.free_bytes() {
@@ -529,5 +533,50 @@ impl Job for Claiming {
 
     fn held_bytes(&self) -> u64 {
         self.held.bytes() + self.kept.capacity_bytes() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of it, and how many were looked at.
+    fn looked_at(lengths: impl Iterator<Item = usize>, most: usize) -> ((usize, usize), usize) {
+        let mut looks = 0;
+        let came = pending_at_once(lengths.inspect(|_| looks += 1), most);
+        (came, looks)
+    }
+
+    #[test]
+    fn no_more_is_looked_at_than_goes_with_what_is_claimed() {
+        let ids = |looks: usize| HEAD_BYTES_MAX + looks * ID_BYTES;
+        let one = |bytes: usize| std::iter::repeat_n(bytes, 1_000);
+        for (lengths, most, claimed, told, looks) in [
+            // One alone is as long as it is, and those behind it are not looked at.
+            (one(4 << 20), 256, 1, 4 << 20, 10),
+            (one(4 << 20), 1, 1, 4 << 20, 10),
+            // Two fit, and four do not.
+            (one(40_000), 256, 2, 80_000, 40),
+            (one(100), 64, 64, 6_400, 640),
+            // All that there are, whose IDs take 72 KB.
+            (one(0), 256, 256, 0, 1_000),
+        ] {
+            let came = ((claimed, ids(looks.min(claimed * LOOKS_EACH)) + told), looks);
+            assert_eq!(looked_at(lengths, most), came);
+        }
+        assert_eq!(looked_at(std::iter::empty(), 9), ((9, HEAD_BYTES_MAX), 0));
+        // The longest of those that are looked at count, wherever they are.
+        let mixed = (0..1_000).map(|n| if n % 20 == 19 { 100_000 } else { 10 });
+        assert_eq!(looked_at(mixed, 256), ((2, ids(20) + 100_010), 40));
+    }
+
+    #[test]
+    fn as_many_are_claimed_by_their_ids_as_are_not_too_long_together() {
+        for (bytes, claimed) in [(4 << 20, 1), (131_048, 1), (65_524, 2), (65_525, 1), (131_048 / 100, 100)] {
+            let told = HEAD_BYTES_MAX + claimed * bytes;
+            assert_eq!(named_at_once(std::iter::repeat_n(bytes, 200)), (claimed, told), "{bytes}");
+        }
+        assert_eq!(named_at_once(std::iter::repeat_n(10, 20)), (20, HEAD_BYTES_MAX + 200));
+        assert_eq!(named_at_once(std::iter::empty()), (0, HEAD_BYTES_MAX));
     }
 }
