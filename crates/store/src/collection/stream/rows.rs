@@ -556,7 +556,7 @@ impl NewFields {
     /// most, and come to `apart` in their order.
     ///
     /// # Errors
-    /// They are too long.
+    /// They are too long; nothing has come there.
     pub fn set_long<'p>(
         &mut self,
         pairs: impl ExactSizeIterator<Item = (&'p [u8], &'p [u8])> + Clone,
@@ -572,7 +572,11 @@ impl NewFields {
         if !pairs.clone().any(|(_, value)| value.len() > VALUE_BYTES_MAX) {
             return Err(super::super::Declined::TooLarge);
         }
-        self.set_apart(pairs, apart_max, apart)
+        let set = self.set_apart(pairs, apart_max, apart);
+        if set.is_err() {
+            apart.clear();
+        }
+        set
     }
 
     #[cold]
