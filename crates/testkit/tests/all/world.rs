@@ -70,6 +70,7 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
     let (at, pulse) = (Arc::new(AtomicU64::new(first)), Arc::new(AtomicU64::new(0)));
     watch(&at, &pulse);
     let (mut replies, mut moves, mut pops, mut shared) = (0, 0, 0, 0);
+    let (mut shared_pops, mut deliveries) = (0, 0);
     for seed in first..first + runs {
         at.store(seed, Relaxed);
         let began = std::time::Instant::now();
@@ -79,6 +80,8 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
                 moves += outcome.moves;
                 pops += outcome.pops;
                 shared += outcome.shared;
+                shared_pops += outcome.shared_pops;
+                deliveries += outcome.deliveries;
             }
             Ok(Err(wrong)) => panic!("LARDER_WORLD_SEED={seed}\n{wrong}"),
             Err(panic) => {
@@ -87,7 +90,8 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
             }
         }
         println!(
-            "seed {seed}: {:?}, {replies} replies, {moves} moves, {pops} pops, {shared} shared",
+            "seed {seed}: {:?}, {replies} replies, {moves} moves, {pops} pops, {shared} shared \
+             ({shared_pops} pops, {deliveries} deliveries)",
             began.elapsed()
         );
     }
@@ -96,6 +100,8 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
     assert!(runs < RUNS || moves > runs, "{moves} times scripts have moved money in {runs} worlds");
     assert!(runs < RUNS || pops > runs, "{pops} elements of lists were given to clients in {runs} worlds");
     assert!(runs < RUNS || shared > runs, "{shared} answers about shared collections in {runs} worlds");
+    let told = "numbers were popped from shared lists and entries of a shared stream delivered";
+    assert!(runs < RUNS || shared_pops.min(deliveries) > 0, "{shared_pops} and {deliveries}: {told}");
 }
 
 #[test]

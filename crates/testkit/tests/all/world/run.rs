@@ -41,6 +41,9 @@ pub struct Outcome {
     pub pops: u64,
     /// Answers about collections that clients write together.
     pub shared: u64,
+    /// Of these: numbers that were popped, and entries of the stream that were delivered.
+    pub shared_pops: u64,
+    pub deliveries: u64,
 }
 
 /// Runs the world of a seed.
@@ -60,6 +63,8 @@ pub fn run(seed: u64, pulse: &Arc<AtomicU64>) -> Result<Outcome, String> {
                 moves: books.bank.moves(),
                 pops: books.queues.pops(),
                 shared: books.shared.answers,
+                shared_pops: books.shared.popped(),
+                deliveries: books.shared.delivered(),
             })
         }
         Err(wrong) => Err(format!("{:?}\n{}{wrong}", world.scene.plan, journal.shown())),

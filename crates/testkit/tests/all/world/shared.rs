@@ -24,7 +24,7 @@ use crate::world::asking::Asking;
 use crate::world::books::Counter;
 use crate::world::client::Client;
 use crate::world::judge::shown;
-use crate::world::part::{Part, words};
+use crate::world::part::{Part, bulk, words};
 use crate::world::random::Random;
 use crate::world::scene::Scene;
 use crate::world::simulation::START_MS;
@@ -194,12 +194,26 @@ impl Shared {
         Ok(())
     }
 
+    /// Numbers that were popped for clients that were told of them.
+    pub fn popped(&self) -> u64 {
+        self.popped.len() as u64
+    }
+
+    /// Entries of the log that were delivered to clients that were told of them.
+    pub fn delivered(&self) -> u64 {
+        self.log.told.len() as u64
+    }
+
     /// Judges an answer; how many bytes it takes, or none if there have to be more to tell.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn judge(&mut self, ask: &Ask, rest: &[u8]) -> Result<Option<usize>, String> {
         let Some((frame, bytes)) = Frame::read(rest)? else { return Ok(None) };
+        // Where clients contend there is memory for everything, and nothing takes a collection or its group away.
+        if frame.is_error() {
+            return Err(format!("{ask:?} is refused: {}", frame.shown()));
+        }
         let texts = texts(&frame);
         let wrong = || format!("this is no answer to {ask:?}");
         match ask {
@@ -273,8 +287,13 @@ impl Shared {
                 }
             }
             Ask::Deliver => {
-                // Nothing, or the stream and its entries: an ID, the name of the field and its value.
-                for entry in texts.get(1..).unwrap_or_default().chunks(3) {
+                // Nothing, or the stream and its entries, of which there is one: an ID, the name of the field and its value.
+                let entries: &[&[u8]] = match texts.as_slice() {
+                    [] => &[],
+                    [name, entries @ ..] if *name == LOG.as_bytes() && !entries.is_empty() => entries,
+                    _ => return Err(wrong()),
+                };
+                for entry in entries.chunks(3) {
                     let &[of, b"n", text] = entry else { return Err(wrong()) };
                     self.log.deliver(id(of)?, text)?;
                 }
@@ -543,4 +562,54 @@ impl Client {
             _ => one(&[b"SINTERCARD", b"2", left, right], Ask::Both),
         }
     }
+}
+
+#[test]
+fn a_refusal_is_no_answer_to_any_ask() {
+    let ids = vec![StreamId { ms: 1, seq: 0 }];
+    let asks = [
+        Ask::Add { board: false, element: 0, by: 1, before: 0 },
+        Ask::Board,
+        Ask::Push(vec![0]),
+        Ask::Pop { most: 1, waited: false },
+        Ask::Pop { most: 1, waited: true },
+        Ask::Rotate,
+        Ask::Move,
+        Ask::Sides,
+        Ask::Both,
+        Ask::Log(0),
+        Ask::Deliver,
+        Ask::Acknowledge(ids.clone()),
+        Ask::Erase(ids),
+    ];
+    for ask in asks {
+        let mut shared = Shared::default();
+        let judged = shared.judge(&ask, b"-NOGROUP no such group\r\n");
+        assert_eq!(judged, Err(format!("{ask:?} is refused: -NOGROUP no such group")));
+        assert_eq!(shared.answers, 0);
+    }
+}
+
+#[test]
+fn a_delivery_is_nothing_or_the_log_and_its_entries() {
+    let judged = |reply: &[u8]| {
+        let mut shared = Shared { log: Log { next: 1, ..Log::default() }, ..Shared::default() };
+        shared.judge(&Ask::Deliver, reply).map(|bytes| (bytes, shared.delivered()))
+    };
+    for nothing in [&b"*-1\r\n"[..], b"_\r\n"] {
+        assert_eq!(judged(nothing), Ok((Some(nothing.len()), 0)));
+    }
+    let entry = |number| {
+        let text = text_of(LOG, number, 40);
+        [&b"*1\r\n*2\r\n$3\r\n1-0\r\n*2\r\n$1\r\nn\r\n"[..], &bulk(&text)].concat()
+    };
+    let of = |head: &[u8], entries: &[u8]| judged(&[head, entries].concat()).map(|(_, delivered)| delivered);
+    // In RESP2, and in RESP3.
+    for head in [&b"*1\r\n*2\r\n$3\r\nlog\r\n"[..], b"%1\r\n$3\r\nlog\r\n"] {
+        assert_eq!(of(head, &entry(0)), Ok(1));
+        assert!(of(head, &entry(1)).unwrap_err().contains("never added"));
+        assert_eq!(of(head, b"*0\r\n"), Err("this is no answer to Deliver".to_owned()));
+    }
+    let other = of(b"*1\r\n*2\r\n$3\r\nlag\r\n", &entry(0));
+    assert_eq!(other, Err("this is no answer to Deliver".to_owned()));
 }
