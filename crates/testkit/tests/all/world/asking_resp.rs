@@ -23,7 +23,9 @@ impl Client {
         if scene.plan.has_queues() && scene.random.one_in(4) {
             return self.ask_queue(scene);
         }
-        match scene.random.below(28) {
+        // What clients contend for is asked for only where it is there.
+        let kinds = if scene.plan.contends() { 28 } else { 24 };
+        match scene.random.below(kinds) {
             0..14 => {
                 let (bytes, part) = self.command(scene);
                 Asking::new(bytes, vec![part])
