@@ -76,6 +76,7 @@ mod tests {
         "every write was acknowledged",
         "memory grew by what was stored at least",
         "no call without a fault told an error",
+        "no collection was evicted",
         "no value of Larder's own client was wrong",
         "of each counter, what is missing was acknowledged",
         "the driver opened the connections that it should",

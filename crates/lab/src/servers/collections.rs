@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use super::verbs::{Asker, Counts, Verb};
 use super::{Options, Sample};
+use crate::books::Books;
 use crate::dialog::Dialog;
 use crate::elements::{self, Shape, asked_as_redis};
 use crate::error::Error;
-use crate::experiment::{AMPLE_MB, Experiment, Seat};
+use crate::experiment::{AMPLE_MB, Checks, Experiment, Seat};
 use crate::placement::Placement;
 use crate::results::{Better, Column, Estimate, Table, number};
 use crate::starvation::Waited;
@@ -130,6 +131,7 @@ fn visit_once(
     let Setting { verb, shape, connections, pipeline } = cell.setting;
     let contender = experiment.contender(cell.seat);
     let name = contender.name.clone();
+    let books = Books::open(&contender.control)?;
     let there = &mut filled[cell.seat.contender];
     if *there != Some(shape) {
         contender.control.flush()?;
@@ -155,6 +157,7 @@ fn visit_once(
     let used = contender.usage()?.zip(before).map(|(after, before)| Usage::since(after, before).run);
     let placement = contender.placement(threads.as_ref())?;
     drop(dialog);
+    let evicted = books.evicted()?;
     let mut counts = Counts::default();
     outcome.tallies.iter().for_each(|tally| counts.add(tally));
     all.add(&counts);
@@ -171,7 +174,20 @@ fn visit_once(
     experiment.checks.add("every reply is one that must come", all.wrong == 0, || {
         format!("{name}: {} of {}: {}", all.wrong, all.requests, all.first.unwrap_or_default())
     });
+    check_whole(&mut experiment.checks, &name, evicted);
     Ok((sample, waited))
+}
+
+/// Notes whether collections had all of their elements for the whole visit, where the server says how many keys it has
+/// evicted: a write to a key that is gone makes a new one, small, and is answered the same.
+fn check_whole(checks: &mut Checks, name: &str, evicted: Option<u64>) {
+    checks.add("no collection was evicted", evicted.is_none_or(|keys| keys == 0), || match evicted {
+        Some(0) => format!("{name}: none"),
+        Some(keys) => {
+            format!("{name}: {keys} evicted: a shorter --visit-ms, fewer --elements or more --memory-mb")
+        }
+        None => format!("{name}: it does not say"),
+    });
 }
 
 /// The generator was the limit when it worked for more than this share of the time.
@@ -292,6 +308,20 @@ mod tests {
         let sample = Sample { rate: 1e6, server_us: us, latency, busy: 0.5, elapsed_s: 0.5 };
         let setting = Setting { verb, shape, connections: 16, pipeline };
         Cell { seat: Seat { contender, again }, setting, samples: vec![sample; 6] }
+    }
+
+    #[test]
+    fn a_collection_that_was_evicted_leaves_no_result() {
+        let said = |evicted: &[Option<u64>]| {
+            let mut checks = Checks::default();
+            evicted.iter().for_each(|&evicted| check_whole(&mut checks, "redis", evicted));
+            let list = checks.list();
+            (list.len(), list[0].held, list[0].found.clone())
+        };
+        assert_eq!(said(&[Some(0)]), (1, true, "redis: none".to_owned()));
+        assert_eq!(said(&[None]), (1, true, "redis: it does not say".to_owned()));
+        let mend = "a shorter --visit-ms, fewer --elements or more --memory-mb";
+        assert_eq!(said(&[Some(0), Some(1)]), (1, false, format!("redis: 1 evicted: {mend}")));
     }
 
     #[test]
