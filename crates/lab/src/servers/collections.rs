@@ -15,9 +15,9 @@ use crate::books::Books;
 use crate::dialog::Dialog;
 use crate::elements::{self, Shape, asked_as_redis};
 use crate::error::Error;
-use crate::experiment::{AMPLE_MB, Checks, Experiment, Seat};
+use crate::experiment::{AMPLE_MB, Checks, Experiment, Options as Common, Seat};
 use crate::placement::Placement;
-use crate::results::{Better, Column, Estimate, Table, number};
+use crate::results::{Better, Column, Environment, Estimate, Table, number};
 use crate::starvation::Waited;
 use crate::usage::Usage;
 
@@ -54,16 +54,22 @@ struct Cell {
 /// Runs it.
 ///
 /// # Errors
-/// When a server speaks memcached's protocols alone, cannot be started or fails, or a check did not hold.
+/// When a server speaks memcached's protocols alone, cannot be started or fails, when this machine has no room for what they are
+/// to be filled with, or a check did not hold.
 pub fn run(options: &Options) -> Result<(), Error> {
     let common = asked_as_redis(&options.common)?;
-    let settings = options.settings_of_verbs();
+    let (settings, left_out) =
+        with_room(options.settings_of_verbs(), here(&common), Environment::of_this_machine().memory_bytes);
+    if settings.is_empty() {
+        return Err(Error::Usage(format!("{}: fewer --elements, or fewer servers", left_out.join("; "))));
+    }
     let most = settings.iter().map(|setting| 2 * setting.shape.limit_mb()).max().unwrap_or(0);
     let memory_mb = u32::try_from(most).unwrap_or(u32::MAX).max(AMPLE_MB);
     let title = "Collections: throughput, and what a command costs servers (closed loop)";
     let mut experiment = Experiment::start("elements", title, &common, memory_mb)?;
     let visit = common.visit(options.visit_ms, 200, 500);
     experiment.run.set("visit, ms", visit.as_millis());
+    experiment.run.notes.extend(left_out);
     let seats = experiment.seats();
     let of = |setting: &Setting| seats.iter().map(|&seat| (seat, *setting)).collect::<Vec<_>>();
     let cells = settings.iter().flat_map(of);
@@ -89,6 +95,35 @@ pub fn run(options: &Options) -> Result<(), Error> {
     experiment.without_ceiling(["commands on collections".to_owned()]);
     report(&mut experiment, &cells);
     experiment.finish()
+}
+
+/// How many servers have their memory on this machine, of which Larder is a peer by now: all at once, since each keeps what it
+/// was filled with while others are visited.
+fn here(common: &Common) -> u64 {
+    let peers = common.peers.iter().enumerate().filter(|&(at, kind)| !common.peers[..at].contains(kind));
+    let targets = common.targets.iter().filter(|target| target.endpoint.address.is_local());
+    (peers.count() + targets.count()) as u64
+}
+
+/// The settings for which half of a machine's memory, which is 0 where it is not known, is enough for so many servers together,
+/// and a note for each shape of the others.
+fn with_room(settings: Vec<Setting>, servers: u64, machine_bytes: u64) -> (Vec<Setting>, Vec<String>) {
+    let fits = |setting: &Setting| {
+        machine_bytes == 0 || setting.shape.limit_mb() * servers <= (machine_bytes / 2) >> 20
+    };
+    let (settings, others): (Vec<Setting>, Vec<Setting>) = settings.into_iter().partition(fits);
+    let mut notes: Vec<String> = Vec::new();
+    for Setting { shape, .. } in others {
+        let note = format!(
+            "{} is left out: of {servers} servers together it might need more than half of this machine's \
+             memory",
+            shape.words()
+        );
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    (settings, notes)
 }
 
 impl Options {
@@ -308,6 +343,29 @@ mod tests {
         let sample = Sample { rate: 1e6, server_us: us, latency, busy: 0.5, elapsed_s: 0.5 };
         let setting = Setting { verb, shape, connections: 16, pipeline };
         Cell { seat: Seat { contender, again }, setting, samples: vec![sample; 6] }
+    }
+
+    #[test]
+    fn what_all_servers_together_have_no_room_for_is_left_out() {
+        let of = |verb: Verb, elements, pipeline| {
+            let shape = Shape::new(verb.kind(), elements, 1_000_000);
+            Setting { verb, shape, connections: 50, pipeline }
+        };
+        let large = |pipeline| of(Verb::Sadd, 10_000_000, pipeline);
+        let all = || vec![of(Verb::Sadd, 10, 1), large(1), large(200)];
+        let left_out = |servers, machine_bytes| {
+            let (settings, notes) = with_room(all(), servers, machine_bytes);
+            (settings.len(), notes.len())
+        };
+        let enough = (2 * 3 * large(1).shape.limit_mb()) << 20;
+        assert_eq!(left_out(3, enough), (3, 0));
+        assert_eq!(left_out(3, enough - 1), (1, 1));
+        assert_eq!(left_out(2, enough - 1), (3, 0));
+        assert_eq!(left_out(3, 1 << 20), (0, 2));
+        assert_eq!(left_out(3, 0), (3, 0), "nothing is known of that machine");
+        let (_, notes) = with_room(all(), 3, enough - 1);
+        let why = "of 3 servers together it might need more than half of this machine's memory";
+        assert_eq!(notes, [format!("set of 10000000 × 1 is left out: {why}")]);
     }
 
     #[test]
