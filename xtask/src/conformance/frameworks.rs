@@ -465,6 +465,16 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_names_some_and_counts_the_others() {
+        let named = ["Celery", "RQ", "BullMQ", "Sidekiq", "asynq", "Redisson", "Spring Session"];
+        let others = FRAMEWORKS.iter().filter(|framework| !named.contains(&framework.title)).count();
+        assert_eq!(others + named.len(), FRAMEWORKS.len());
+        let readme = fs::read_to_string(root().join("README.md")).expect("it is in the repository");
+        let said = format!("{} and {others} others keep", named.join(", "));
+        assert!(readme.contains(&said), "README.md does not say {said:?}");
+    }
+
+    #[test]
     fn classes_are_named_as_java_does() {
         assert_eq!(class("spring-session"), "SpringSession");
     }
