@@ -50,12 +50,14 @@ pub struct Options {
     load: Vec<Asked>,
     /// Commands on collections in place of loads, each on an element at random; servers are asked in Redis's protocol, Larder
     /// too
-    #[arg(long, value_name = "VERB", value_delimiter = ',', value_enum, conflicts_with_all = ["load", "value_bytes", "meta"])]
+    #[arg(long, value_name = "VERB", value_delimiter = ',', value_enum, conflicts_with_all = ["load", "value_bytes", "keys", "meta"])]
     verb: Vec<verbs::Verb>,
-    /// Elements of a collection, of so many that they have a million together, or a hundred thousand with --quick [default:
-    /// one collection]
+    /// Elements of a collection, of so many that they have --items together [default: one collection]
     #[arg(long, value_name = "N", value_delimiter = ',', requires = "verb", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     elements: Vec<u32>,
+    /// Elements of all collections together, if one does not have more [default: 1,000,000; 100,000 with --quick]
+    #[arg(long, value_name = "N", requires = "verb", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    items: Option<u32>,
     /// Bytes of values [default: 32; with --full 16, 128, 1024, 8192]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     value_bytes: Vec<u32>,
@@ -255,25 +257,30 @@ impl Options {
         }
     }
 
+    /// Connections, and how many requests each sends together.
+    fn shapes(&self) -> Vec<(u32, u32)> {
+        let full = self.common.full;
+        if !full && self.connections.is_empty() && self.pipeline.is_empty() {
+            return vec![(50, 1), (16, 200)];
+        }
+        let or = |given: &[u32], one: &[u32], all: &[u32]| match (given, full) {
+            ([], true) => all.to_vec(),
+            ([], false) => one.to_vec(),
+            (given, _) => given.to_vec(),
+        };
+        let pipelines = or(&self.pipeline, &[1], &[1, 4, 16, 64, 200]);
+        or(&self.connections, &[50], &[1, 4, 16, 64, 256, 1024])
+            .into_iter()
+            .flat_map(|connections| pipelines.iter().map(move |&pipeline| (connections, pipeline)))
+            .collect()
+    }
+
     fn settings(&self) -> Vec<Setting> {
         let all = [Asked::Hit, Asked::Miss, Asked::Set, Asked::Zipf, Asked::KeyDb];
         // A million reads are not quick on every server.
         let usual = &all[..self.common.by_effort(4, 5, 5)];
         let loads: &[Asked] = if self.load.is_empty() { usual } else { &self.load };
-        let grid = self.common.full || !self.connections.is_empty() || !self.pipeline.is_empty();
-        let mut shapes = vec![(50, 1), (16, 200)];
-        if grid {
-            let or = |given: &[u32], one: &[u32], full: &[u32]| match (given, self.common.full) {
-                ([], true) => full.to_vec(),
-                ([], false) => one.to_vec(),
-                (given, _) => given.to_vec(),
-            };
-            let pipelines = or(&self.pipeline, &[1], &[1, 4, 16, 64, 200]);
-            shapes = or(&self.connections, &[50], &[1, 4, 16, 64, 256, 1024])
-                .into_iter()
-                .flat_map(|connections| pipelines.iter().map(move |&pipeline| (connections, pipeline)))
-                .collect();
-        }
+        let shapes = self.shapes();
         let mut settings = Vec::new();
         for value_bytes in self.value_sizes() {
             for &asked in loads {
@@ -339,7 +346,32 @@ fn visit_once(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    /// `larder lab servers` and what stands behind it.
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// The options that these words are.
+    pub(super) fn options(words: &[&str]) -> Options {
+        Line::try_parse_from(["servers"].iter().chain(words)).unwrap().options
+    }
+
+    #[test]
+    fn connections_and_pipelines_are_as_the_help_says() {
+        assert_eq!(options(&[]).shapes(), [(50, 1), (16, 200)]);
+        assert_eq!(options(&["--connections", "3,7"]).shapes(), [(3, 1), (7, 1)]);
+        assert_eq!(options(&["--pipeline", "20"]).shapes(), [(50, 20)]);
+        let full = options(&["--full"]).shapes();
+        assert_eq!((full.len(), full[0], full[29]), (30, (1, 1), (1024, 200)));
+        let some = options(&["--full", "--connections", "3"]).shapes();
+        assert_eq!(some, [(3, 1), (3, 4), (3, 16), (3, 64), (3, 200)]);
+    }
 
     #[test]
     fn the_articles_case_is_1_001_600_reads_of_one_key() {

@@ -21,7 +21,7 @@ use crate::results::{Better, Column, Environment, Estimate, Table, number};
 use crate::starvation::Waited;
 use crate::usage::Usage;
 
-/// Elements of all collections together, if one does not have more.
+/// Elements of all collections together, if nothing else is said and one does not have more.
 const ELEMENTS: u32 = 1_000_000;
 const ELEMENTS_QUICK: u32 = 100_000;
 /// What it takes to fill a server for a visit, about, for each element.
@@ -69,6 +69,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut experiment = Experiment::start("elements", title, &common, memory_mb)?;
     let visit = common.visit(options.visit_ms, 200, 500);
     experiment.run.set("visit, ms", visit.as_millis());
+    experiment.run.set("elements of all collections", options.total());
     experiment.run.notes.extend(left_out);
     let seats = experiment.seats();
     let of = |setting: &Setting| seats.iter().map(|&seat| (seat, *setting)).collect::<Vec<_>>();
@@ -127,18 +128,16 @@ fn with_room(settings: Vec<Setting>, servers: u64, machine_bytes: u64) -> (Vec<S
 }
 
 impl Options {
+    /// Elements of all collections together.
+    fn total(&self) -> u32 {
+        self.items.unwrap_or(self.common.by_effort(ELEMENTS_QUICK, ELEMENTS, ELEMENTS))
+    }
+
     fn settings_of_verbs(&self) -> Vec<Setting> {
-        let total = self.common.by_effort(ELEMENTS_QUICK, ELEMENTS, ELEMENTS);
+        let total = self.total();
         let one = [total];
         let sizes: &[u32] = if self.elements.is_empty() { &one } else { &self.elements };
-        let shapes: Vec<(u32, u32)> = match (self.connections.as_slice(), self.pipeline.as_slice()) {
-            ([], []) => vec![(50, 1), (16, 200)],
-            (connections, pipelines) => {
-                let connections = if connections.is_empty() { &[50][..] } else { connections };
-                let pipelines = if pipelines.is_empty() { &[1][..] } else { pipelines };
-                connections.iter().flat_map(|&c| pipelines.iter().map(move |&p| (c, p))).collect()
-            }
-        };
+        let shapes = self.shapes();
         let mut settings: Vec<Setting> = Vec::new();
         for &verb in &self.verb {
             for &elements in sizes {
@@ -335,6 +334,7 @@ fn verdict(cells: &[Cell], names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::servers::tests::options;
     use crate::tally::Latencies;
 
     fn cell(verb: Verb, contender: usize, again: bool, pipeline: u32, us: Option<f64>) -> Cell {
@@ -343,6 +343,20 @@ mod tests {
         let sample = Sample { rate: 1e6, server_us: us, latency, busy: 0.5, elapsed_s: 0.5 };
         let setting = Setting { verb, shape, connections: 16, pipeline };
         Cell { seat: Seat { contender, again }, setting, samples: vec![sample; 6] }
+    }
+
+    #[test]
+    fn each_verb_is_asked_in_all_sizes_and_shapes() {
+        let said = |words: &[&str]| -> Vec<String> {
+            options(words).settings_of_verbs().iter().map(Setting::words).collect()
+        };
+        let usual = ["hget 50×1, 1000000 × 1", "hget 16×200, 1000000 × 1"];
+        assert_eq!(said(&["--verb", "hget"]), usual);
+        assert_eq!(said(&["--verb", "hget", "--quick", "--pipeline", "9"]), ["hget 50×9, 100000 × 1"]);
+        let sizes = ["--elements", "70,900", "--items", "700", "--connections", "3"];
+        let all = ["sadd 3×1, 70 × 10", "sadd 3×1, 900 × 1", "lpop 3×1, 70 × 10", "lpop 3×1, 900 × 1"];
+        assert_eq!(said(&[&["--verb", "sadd,lpop"][..], &sizes].concat()), all);
+        assert_eq!(said(&["--verb", "hget,hset", "--full"]).len(), 2 * 30);
     }
 
     #[test]

@@ -202,6 +202,9 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
         &["servers", "--verb", "hgetall"],
         &["servers", "--verb", "hget", "--load", "hit"],
         &["servers", "--elements", "10"],
+        &["servers", "--items", "10"],
+        &["servers", "--verb", "hget", "--items", "0"],
+        &["servers", "--verb", "hget", "--keys", "10"],
         &["shift", "--zipf", "nan"],
         &["shift", "--after", "inf"],
         &["shift", "--working-set", "0"],
@@ -264,7 +267,8 @@ fn every_command_on_collections_is_answered_as_it_must_be() {
     let named = "hget,hset,hset-new,sadd,sismember,zadd,zadd-new,zscore,zrank,zrange,lpush,lpop";
     let verbs: Vec<&str> = named.split(',').collect();
     let mut lab = lab(&["servers", "--quick", "--rounds", "1", "--visit-ms", "10", "--elements", "700"]);
-    lab.args(["--connections", "3", "--pipeline", "20", "--verb", named]);
+    // Ten collections: each visit fills them anew, as another type is there, or another command has changed them.
+    lab.args(["--items", "7000", "--connections", "3", "--pipeline", "20", "--verb", named]);
     let output = lab.arg("--json").arg(&json).output().unwrap();
     let run = Run::read_json(&json).unwrap();
     let failed: Vec<&str> = run.failed_at_any_time().map(|check| check.found.as_str()).collect();
