@@ -45,7 +45,7 @@ pub struct Options {
     /// Larder too; --items is how many elements all collections have together [default: 1,000,000; 100,000 with --quick]
     #[arg(long = "type", value_delimiter = ',', value_name = "TYPE", value_enum, conflicts_with = "sizes")]
     types: Vec<elements::Type>,
-    /// Elements of a collection [default: 10,100,10000,1000000; 10,10000 with --quick]
+    /// Elements of a collection [default: 10,100,10000,1000000; 10,10000 with --quick; with --full also 1000,100000]
     #[arg(long, value_delimiter = ',', value_name = "N", requires = "types", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     elements: Vec<u32>,
 }

@@ -34,6 +34,10 @@ struct Found {
 /// When a server speaks memcached's protocols alone or cannot be started, or something did not hold: then there is no result.
 pub fn run(options: &Options) -> Result<(), Error> {
     let mut common = asked_as_redis(&options.common)?;
+    if let [_, _, ..] = options.items.as_slice() {
+        let why = "--items with --type is one number: how many elements all collections have together";
+        return Err(Error::Usage(why.to_owned()));
+    }
     common.rounds = common.rounds.or(Some(common.by_effort(1, 6, 6)));
     let title = "Memory: bytes per element of a collection above its strings";
     let mut experiment = Experiment::start("collections", title, &common, FULL_MB)?;
@@ -93,7 +97,7 @@ impl Options {
     /// What is measured: all that this machine has room for.
     fn collections(&self, experiment: &mut Experiment) -> Vec<Shape> {
         let usual = self.common.by_effort(100_000, 1_000_000, 1_000_000);
-        let total = self.items.iter().copied().max().unwrap_or(usual);
+        let total = self.items.first().copied().unwrap_or(usual);
         let half_mb = (experiment.run.environment.memory_bytes / 2) >> 20;
         let mut shapes = Vec::new();
         for kind in self.types() {

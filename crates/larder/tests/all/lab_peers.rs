@@ -228,6 +228,12 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
 }
 
 #[test]
+fn all_collections_together_have_one_number_of_elements() {
+    let output = lab(&["memory", "--type", "set", "--items", "10,20"]).output().unwrap();
+    refused(&output, 64, "--items with --type is one number");
+}
+
+#[test]
 fn collections_are_asked_of_servers_that_have_them() {
     for server in [["--peer", "redis,memcached"], ["--target", "memcached=memcached://127.0.0.1:1"]] {
         for asked in [["memory", "--type", "zset"], ["servers", "--verb", "zrank"]] {
