@@ -180,6 +180,12 @@ impl Pair {
     pub(crate) fn is_control(&self) -> bool {
         self.control
     }
+
+    /// Why one of them gave nothing.
+    #[cfg(test)]
+    pub(crate) fn why(&self) -> Option<&str> {
+        self.why.as_deref()
+    }
 }
 
 /// What a server that was measured twice said of itself.

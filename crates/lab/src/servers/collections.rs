@@ -15,7 +15,7 @@ use crate::books::Books;
 use crate::dialog::Dialog;
 use crate::elements::{self, Shape, asked_as_redis};
 use crate::error::Error;
-use crate::experiment::{AMPLE_MB, Checks, Experiment, Options as Common, Seat};
+use crate::experiment::{AMPLE_MB, Checks, Experiment, Options as Common, Pair, Seat};
 use crate::placement::Placement;
 use crate::results::{Better, Column, Environment, Estimate, Table, number};
 use crate::starvation::Waited;
@@ -235,6 +235,11 @@ fn server_us(cell: &Cell) -> Option<Estimate> {
     Estimate::of(&cell.samples.iter().map(|sample| sample.server_us).collect::<Option<Vec<f64>>>()?)
 }
 
+/// The generator was the limit: throughput is its own, and not the server's.
+fn at_limit(cell: &Cell) -> bool {
+    estimate(cell, |sample| sample.busy).is_some_and(|busy| busy.median > BUSY_MAX)
+}
+
 /// Writes what was found into the run.
 fn report(experiment: &mut Experiment, cells: &[Cell]) {
     let labels = ["asked", "elements of a key", "connections", "pipeline"];
@@ -253,7 +258,6 @@ fn report(experiment: &mut Experiment, cells: &[Cell]) {
     for cell in cells {
         let Setting { verb, shape, connections, pipeline } = cell.setting;
         let busy = estimate(cell, |sample| 100.0 * sample.busy);
-        let limit = busy.as_ref().is_some_and(|busy| busy.median > 100.0 * BUSY_MAX);
         let labels = [
             verb.name().to_owned(),
             number::text(shape.elements.into()),
@@ -268,7 +272,7 @@ fn report(experiment: &mut Experiment, cells: &[Cell]) {
             busy,
         ];
         let row = table.row(&experiment.seat_name(cell.seat), labels, values);
-        if limit {
+        if at_limit(cell) {
             row.note = "throughput: the generator was the limit".to_owned();
         }
     }
@@ -280,29 +284,53 @@ fn report(experiment: &mut Experiment, cells: &[Cell]) {
 /// What servers are compared by: its name, which way it is better, and what it is of a visit.
 type Figure = (&'static str, Better, fn(&Sample) -> f64);
 
+const THROUGHPUT: &str = "throughput";
+
 /// CPU time of a command of the first server over the others', where all their processes can be seen, and throughput.
 fn compare(experiment: &mut Experiment, cells: &[Cell]) {
     let seen = |cell: &Cell| cell.samples.iter().all(|sample| sample.server_us.is_some());
     let both: [Figure; 2] = [
         ("server CPU", Better::Lower, |sample| sample.server_us.unwrap_or(f64::NAN)),
-        ("throughput", Better::Higher, |sample| sample.rate),
+        (THROUGHPUT, Better::Higher, |sample| sample.rate),
     ];
     for base in cells.iter().filter(|cell| cell.seat == Seat { contender: 0, again: false }) {
         let others: Vec<&Cell> =
             cells.iter().filter(|cell| cell.setting == base.setting && cell.seat != base.seat).collect();
         let all_seen = seen(base) && others.iter().all(|cell| seen(cell));
         let figures = if all_seen { &both[..] } else { &both[1..] };
-        for &(what, better, figure) in figures {
-            let rounds = |cell: &Cell| -> Vec<f64> { cell.samples.iter().map(figure).collect() };
-            let name = |cell: &Cell| experiment.seat_name(cell.seat);
-            let rows = others.iter().map(|cell| {
-                let claim = format!("{} / {}, {what}, {}", name(base), name(cell), base.setting.words());
-                (claim, rounds(cell), cell.seat.again)
-            });
-            let rows: Vec<_> = rows.collect();
-            experiment.compare_with(better, &rounds(base), rows);
+        for &figure in figures {
+            let pairs = pairs(base, &others, figure, |cell| experiment.seat_name(cell.seat));
+            experiment.compare_pairs(pairs);
         }
     }
+}
+
+/// The first server with itself and with others, of a setting and a figure. There is no ratio of throughput where the generator was
+/// the limit of one of both: the server might have done more.
+fn pairs(
+    base: &Cell,
+    others: &[&Cell],
+    (what, better, figure): Figure,
+    name: impl Fn(&Cell) -> String,
+) -> Vec<Pair> {
+    let is_bound = |cell: &Cell| what == THROUGHPUT && at_limit(cell);
+    let first_is = is_bound(base) || others.iter().any(|cell| cell.seat.again && is_bound(cell));
+    let rounds = |cell: &Cell| -> Vec<f64> { cell.samples.iter().map(figure).collect() };
+    let mut pairs = Vec::new();
+    for &cell in others {
+        let claim = format!("{} / {}, {what}, {}", name(base), name(cell), base.setting.words());
+        let bound = if first_is { Some(base) } else { is_bound(cell).then_some(cell) };
+        match bound {
+            // What the same server again did is the generator's, too, and no measure of noise.
+            Some(_) if cell.seat.again => {}
+            Some(bound) => {
+                let why = format!("the generator was the limit of {}", name(bound));
+                pairs.push(Pair::lost(claim, better, why));
+            }
+            None => pairs.push(Pair::new(claim, better, &rounds(base), &rounds(cell), cell.seat.again)),
+        }
+    }
+    pairs
 }
 
 /// What commands cost, of the most pipelined and the largest of each.
@@ -394,6 +422,39 @@ mod tests {
         assert_eq!(said(&[None]), (1, true, "redis: it does not say".to_owned()));
         let mend = "a shorter --visit-ms, fewer --elements or more --memory-mb";
         assert_eq!(said(&[Some(0), Some(1)]), (1, false, format!("redis: 1 evicted: {mend}")));
+    }
+
+    #[test]
+    fn throughput_is_not_compared_where_the_generator_was_the_limit() {
+        let name = |cell: &Cell| ["larder", "redis", "valkey"][cell.seat.contender].to_owned();
+        let cpu: Figure = ("server CPU", Better::Lower, |sample| sample.server_us.unwrap_or(f64::NAN));
+        let rate: Figure = (THROUGHPUT, Better::Higher, |sample| sample.rate);
+        // Of the first server, of it again, and of two others, so busy was the generator.
+        let said = |figure: Figure, busy: [f64; 4]| -> Vec<String> {
+            let cells = [(0, false), (0, true), (1, false), (2, false)].into_iter().zip(busy);
+            let cells: Vec<Cell> = cells
+                .map(|((contender, again), busy)| {
+                    let mut cell = cell(Verb::Hget, contender, again, 200, Some(1.0));
+                    cell.samples.iter_mut().for_each(|sample| sample.busy = busy);
+                    cell
+                })
+                .collect();
+            let others: Vec<&Cell> = cells[1..].iter().collect();
+            let pairs = pairs(&cells[0], &others, figure, name);
+            let said = pairs.iter().map(|pair| match (pair.is_control(), pair.why()) {
+                (true, _) => "control".to_owned(),
+                (false, why) => why.unwrap_or("compared").to_owned(),
+            });
+            said.collect()
+        };
+        let free = ["control", "compared", "compared"];
+        assert_eq!(said(rate, [0.95; 4]), free);
+        assert_eq!(said(cpu, [1.0; 4]), free);
+        let of = |who: &str| format!("the generator was the limit of {who}");
+        assert_eq!(said(rate, [0.5, 0.5, 0.96, 0.5]), ["control", &of("redis"), "compared"]);
+        for busy in [[0.96, 0.5, 0.5, 0.5], [0.5, 0.96, 0.96, 0.5]] {
+            assert_eq!(said(rate, busy), [of("larder"), of("larder")]);
+        }
     }
 
     #[test]
