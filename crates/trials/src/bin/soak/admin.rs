@@ -156,10 +156,15 @@ impl<'w> Admin<'w> {
         .flatten()
     }
 
+    /// A command that may be refused.
+    pub fn resp_or_error(&mut self, words: &[&str]) -> Option<Reply> {
+        let request = encode(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
+        self.ask(1, &request, reply)
+    }
+
     /// A command.
     pub fn resp(&mut self, words: &[&str]) -> Option<Reply> {
-        let request = encode(&words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
-        let answer = self.ask(1, &request, reply);
+        let answer = self.resp_or_error(words);
         if let Some(Reply::Error(text)) = &answer {
             self.world.complain(&format!("{} was answered {text}", words.join(" ")));
         }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// How long the server may take to let go of what connections had.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a number may take to come back to its queue.
+/// How long a number may take to come back to its queue, and memory from a client that has gone.
 const BACK: Duration = Duration::from_secs(2);
 /// How often somebody looks whether the server is still there.
 const LOOK: Duration = Duration::from_millis(100);
@@ -123,68 +123,99 @@ fn end_phase(world: &World, admin: &mut Admin<'_>, phase: &Phase, round: usize, 
     }
 }
 
+/// What is wrong, as `look` finds it, until that is nothing or there is no time to look `again`: what a connection was at that has
+/// ended comes back in its worker's next turns, and so does the memory that its replies had.
+fn settled(mut look: impl FnMut() -> Vec<String>, mut again: impl FnMut() -> bool) -> Vec<String> {
+    loop {
+        let wrong = look();
+        if wrong.is_empty() || !again() {
+            return wrong;
+        }
+    }
+}
+
+/// Pauses before another look, for as long as one is due.
+fn until_back() -> impl FnMut() -> bool {
+    let started = Instant::now();
+    move || {
+        let due = started.elapsed() <= BACK;
+        if due {
+            thread::sleep(LOOK);
+        }
+        due
+    }
+}
+
 /// Every number that was pushed was popped, or is left.
 fn judge_queue(world: &World, admin: &mut Admin<'_>) {
-    let started = Instant::now();
-    loop {
-        let mut left = Vec::new();
-        for name in queue::names(world) {
-            let Some(Reply::Array(Some(elements))) = admin.resp(&["LRANGE", &name, "0", "-1"]) else {
-                return;
-            };
-            left.extend(elements.iter().filter_map(|element| match element {
-                Reply::Bulk(Some(text)) => number(text),
-                _ => None,
-            }));
-        }
-        let queue = world.queue.lock().expect("not poisoned");
-        let wrong = queue.wrong(&left);
-        // What was popped for a connection that has ended comes back in its worker's next turns.
-        if wrong.is_empty() || started.elapsed() > BACK {
-            world.count("queue: popped", queue.popped() as u64);
-            return wrong.iter().for_each(|wrong| world.lost(&format!("queue: {wrong}")));
-        }
-        drop(queue);
-        thread::sleep(LOOK);
-    }
+    let names = queue::names(world);
+    let look = || match numbers_left(admin, &names) {
+        Ok(left) => world.queue.lock().expect("not poisoned").wrong(&left),
+        Err(why) => vec![why],
+    };
+    let wrong = settled(look, until_back());
+    world.count("queue: popped", world.queue.lock().expect("not poisoned").popped() as u64);
+    wrong.iter().for_each(|wrong| world.lost(&format!("queue: {wrong}")));
 }
 
 /// Every entry that was added is there, and was acknowledged once, is pending, or was not delivered.
 fn judge_work(world: &World, admin: &mut Admin<'_>) {
-    let started = Instant::now();
-    loop {
-        let mut left = Vec::new();
-        for name in group::names(world) {
-            match stream_left(admin, &name) {
-                Some(stream) => left.push(stream),
-                None => return world.complain(&format!("{name} is not told as a stream with its group")),
-            }
+    let names = group::names(world);
+    let look = || {
+        let left: Result<Vec<Left>, String> = names.iter().map(|name| stream_left(admin, name)).collect();
+        match left {
+            Ok(left) => world.work.lock().expect("not poisoned").wrong(&left),
+            Err(why) => vec![why],
         }
-        let work = world.work.lock().expect("not poisoned");
-        let wrong = work.wrong(&left);
-        // What a connection was at that has ended is done in its worker's next turns.
-        if wrong.is_empty() || started.elapsed() > BACK {
-            world.count("streams: acknowledged", work.acknowledged() as u64);
-            return wrong.iter().for_each(|wrong| world.lost(&format!("streams: {wrong}")));
-        }
-        drop(work);
-        thread::sleep(LOOK);
+    };
+    let wrong = settled(look, until_back());
+    world.count("streams: acknowledged", world.work.lock().expect("not poisoned").acknowledged() as u64);
+    wrong.iter().for_each(|wrong| world.lost(&format!("streams: {wrong}")));
+}
+
+/// A reply that is no error. Of an error nobody complains yet: the next look may be answered.
+fn told(admin: &mut Admin<'_>, words: &[&str]) -> Result<Reply, String> {
+    match admin.resp_or_error(words) {
+        Some(Reply::Error(text)) => Err(format!("{} was answered {text}", words.join(" "))),
+        Some(reply) => Ok(reply),
+        None => Err(format!("{} was not answered", words.join(" "))),
     }
 }
 
+/// The numbers of all queues.
+fn numbers_left(admin: &mut Admin<'_>, names: &[String]) -> Result<Vec<u64>, String> {
+    let mut left = Vec::new();
+    for name in names {
+        let Reply::Array(Some(elements)) = told(admin, &["LRANGE", name, "0", "-1"])? else {
+            return Err(format!("{name} is not told as a list"));
+        };
+        left.extend(elements.iter().filter_map(|element| match element {
+            Reply::Bulk(Some(text)) => number(text),
+            _ => None,
+        }));
+    }
+    Ok(left)
+}
+
 /// A stream's entries, and what its group has pending and was delivered.
-fn stream_left(admin: &mut Admin<'_>, name: &str) -> Option<Left> {
-    let entries = group::entries(&admin.resp(&["XRANGE", name, "-", "+"])?)?;
-    let Reply::Array(Some(pending)) = admin.resp(&["XPENDING", name, group::GROUP, "-", "+", "1000000"])?
-    else {
-        return None;
-    };
+fn stream_left(admin: &mut Admin<'_>, name: &str) -> Result<Left, String> {
+    let entries = told(admin, &["XRANGE", name, "-", "+"])?;
+    let pending = told(admin, &["XPENDING", name, group::GROUP, "-", "+", "1000000"])?;
+    let groups = told(admin, &["XINFO", "GROUPS", name])?;
+    let left = left_of(&entries, &pending, &groups);
+    left.ok_or_else(|| format!("{name} is not told as a stream with its group"))
+}
+
+/// The same of the replies to XRANGE, XPENDING and XINFO GROUPS.
+fn left_of(entries: &Reply, pending: &Reply, groups: &Reply) -> Option<Left> {
+    let entries = group::entries(entries)?;
+    let Reply::Array(Some(pending)) = pending else { return None };
     let pending = pending.iter().map(|entry| match entry {
         Reply::Array(Some(entry)) => group::id(entry.first()?),
         _ => None,
     });
     let pending = pending.collect::<Option<BTreeSet<_>>>()?;
-    let Reply::Array(Some(groups)) = admin.resp(&["XINFO", "GROUPS", name])? else { return None };
+    let Reply::Array(Some(groups)) = groups else { return None };
     let [Reply::Array(Some(group))] = groups.as_slice() else { return None };
     let last = group.iter().position(|word| *word == Reply::Bulk(Some(b"last-delivered-id".to_vec())))?;
     Some(Left { entries, pending, last: group::id(group.get(last + 1)?)? })
@@ -273,5 +304,49 @@ pub fn end(world: &World, server: Server) {
     match server.stop() {
         Some(status) if status.success() => {}
         other => world.complain(&format!("the server ended with {other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn what_is_wrong_is_looked_at_again_until_it_is_right_or_late() {
+        let looks = |right_from: usize, pauses: usize| {
+            let (mut looked, mut paused) = (0, 0);
+            let look = || {
+                looked += 1;
+                if looked < right_from { vec![format!("wrong, look {looked}")] } else { Vec::new() }
+            };
+            let again = || {
+                paused += 1;
+                paused <= pauses
+            };
+            let wrong = settled(look, again);
+            (wrong, looked)
+        };
+        assert_eq!(looks(1, 2), (vec![], 1));
+        assert_eq!(looks(3, 2), (vec![], 3));
+        assert_eq!(looks(4, 2), (vec!["wrong, look 3".to_owned()], 3));
+    }
+
+    #[test]
+    fn a_stream_is_left_with_what_its_group_says() {
+        let bulk = |text: &str| Reply::Bulk(Some(text.as_bytes().to_vec()));
+        let list = |all: Vec<Reply>| Reply::Array(Some(all));
+        let entries = list(vec![list(vec![bulk("7-1"), list(vec![bulk("n"), bulk("42")])])]);
+        let pending = list(vec![list(vec![bulk("7-1"), bulk("one"), Reply::Number(3), Reply::Number(1)])]);
+        let groups = list(vec![list(vec![bulk("last-delivered-id"), bulk("7-1")])]);
+        let left = left_of(&entries, &pending, &groups).expect("all three are told");
+        assert_eq!(left.entries, BTreeMap::from([((7, 1), 42)]));
+        assert_eq!((left.pending, left.last), (BTreeSet::from([(7, 1)]), (7, 1)));
+        let refused = Reply::Error("OOM connections hold as much memory as they may".to_owned());
+        for (entries, pending, groups) in
+            [(&refused, &pending, &groups), (&entries, &refused, &groups), (&entries, &pending, &refused)]
+        {
+            assert!(left_of(entries, pending, groups).is_none());
+        }
     }
 }
