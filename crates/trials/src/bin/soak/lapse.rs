@@ -123,6 +123,20 @@ impl Ask {
             Ask::All => with(&["HGETALL", key], &[]),
         }
     }
+
+    /// Nothing is changed by it.
+    fn reads(&self) -> bool {
+        match self {
+            Ask::Get(_) | Ask::Left(_) | Ask::All => true,
+            Ask::Set(_) | Ask::SetFor(..) | Ask::Expire(..) | Ask::Persist(_) | Ask::Delete(_) => false,
+        }
+    }
+
+    /// Whether this answer says that there is no memory for the reply, of which clients that do not read theirs may hold `much`.
+    /// The replies to writes are short.
+    fn may_be_unsent(&self, answer: &Reply, much: bool) -> bool {
+        much && self.reads() && matches!(answer, Reply::Error(text) if text.starts_with("OOM"))
+    }
 }
 
 /// When what is given so many milliseconds expires.
@@ -287,9 +301,7 @@ pub fn run(world: &World, seed: u64) {
                 // Nobody knows what was done.
                 return hash.fields.clear();
             };
-            if span.may_meet(Cause::Replies, &span)
-                && matches!(&answer, Reply::Error(text) if text.starts_with("OOM"))
-            {
+            if asked.may_be_unsent(&answer, span.may_meet(Cause::Replies, &span)) {
                 return hash.fields.clear();
             }
             judged += 1;
@@ -337,6 +349,25 @@ mod tests {
         assert!(hash.follow(&Ask::SetFor(1000, vec![pair("b")]), &Reply::Number(1), &span(1000, 1010)));
         assert_eq!(hash.fields["b"].expires_ms, Some([1950, 2060]));
         hash
+    }
+
+    #[test]
+    fn only_reads_may_be_refused_where_others_replies_take_memory() {
+        let refused = Reply::Error("OOM connections hold as much memory as they may".to_owned());
+        let fields = || names(&["a"]);
+        for read in [Ask::Get(fields()), Ask::Left(fields()), Ask::All] {
+            assert!(read.may_be_unsent(&refused, true) && !read.may_be_unsent(&refused, false));
+            assert!(!read.may_be_unsent(&numbers(&[1]), true));
+        }
+        for write in [
+            Ask::Set(Vec::new()),
+            Ask::SetFor(9, Vec::new()),
+            Ask::Expire(9, fields()),
+            Ask::Persist(fields()),
+            Ask::Delete(fields()),
+        ] {
+            assert!(!write.may_be_unsent(&refused, true), "{write:?}");
+        }
     }
 
     #[test]
