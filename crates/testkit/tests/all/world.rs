@@ -5,7 +5,7 @@
 //! - [`plan`], [`scene`]: what a seed makes of it; what all who act share;
 //! - [`door`]: the entrance; the network is `larder_eventloop::sim`;
 //! - [`client`], [`line`]: a client and its connection; [`asking`], [`admin`], [`listener`]: what it asks for or hears;
-//! - [`model`], [`part`], [`judge`], [`books`], [`bank`], [`queues`], [`shared`]: what must be answered.
+//! - [`model`], [`part`], [`judge`], [`books`], [`bank`], [`queues`], [`shared`], [`log`]: what must be answered.
 //!
 //! `LARDER_WORLD_SEED` runs the world of one seed, `LARDER_WORLD_RUNS` so many from it on. More: docs/internals/world.md.
 
@@ -21,6 +21,7 @@ mod door;
 mod judge;
 mod line;
 mod listener;
+mod log;
 mod model;
 mod part;
 mod plan;

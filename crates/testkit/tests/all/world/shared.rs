@@ -24,6 +24,7 @@ use crate::world::asking::Asking;
 use crate::world::books::Counter;
 use crate::world::client::Client;
 use crate::world::judge::shown;
+use crate::world::log::{GROUP, LOG, Log};
 use crate::world::part::{Part, bulk, words};
 use crate::world::random::Random;
 use crate::world::scene::Scene;
@@ -33,8 +34,6 @@ const COUNTS: &str = "counts";
 const BOARD: &str = "board";
 const QUEUES: [&str; 2] = ["queue-0", "queue-1"];
 const SIDES: [&str; 2] = ["left", "right"];
-const LOG: &str = "log";
-const GROUP: &str = "group";
 const CONSUMERS: [&str; 2] = ["one", "two"];
 
 /// Fields of the hash, members of the sorted set, and members of both sets together.
@@ -101,25 +100,6 @@ pub struct Shared {
     log: Log,
     /// Answers that were judged.
     pub answers: u64,
-}
-
-/// What has come of the stream's entries.
-#[derive(Debug, Default)]
-struct Log {
-    /// The next number that is added.
-    next: u64,
-    /// Their numbers, by who has added them.
-    added: BTreeMap<StreamId, u64>,
-    /// Added on connections that ended before the answer.
-    perhaps: BTreeSet<u64>,
-    /// The same by who they were delivered to.
-    told: BTreeMap<StreamId, u64>,
-    /// Those that nobody has acknowledged yet.
-    open: Vec<StreamId>,
-    acknowledged: BTreeSet<StreamId>,
-    erased: BTreeSet<StreamId>,
-    /// Acknowledged or deleted on connections that ended before the answer.
-    perhaps_gone: BTreeSet<StreamId>,
 }
 
 /// The name of a field or a member.
@@ -398,69 +378,6 @@ impl Shared {
         let missing = self.pushed.difference(&seen).count();
         if missing > self.untold {
             return Err(format!("{missing} numbers are missing, of which {} may be untold", self.untold));
-        }
-        Ok(())
-    }
-}
-
-impl Log {
-    /// An entry was delivered.
-    fn deliver(&mut self, id: StreamId, text: &[u8]) -> Result<(), String> {
-        let number = proof::version(LOG, text)?;
-        if number >= self.next || self.told.insert(id, number).is_some() {
-            return Err(format!("{number}, {id:?}, was delivered before, or never added"));
-        }
-        self.open.push(id);
-        Ok(())
-    }
-
-    /// Some that nobody else acknowledges.
-    fn take_some(&mut self, most: usize) -> Vec<StreamId> {
-        self.open.split_off(self.open.len().saturating_sub(most))
-    }
-
-    /// Each entry that was added is there until it is deleted, and pending from when it was delivered until it is acknowledged.
-    fn agrees(&self, guard: &mut Guard<'_>) -> Result<(), String> {
-        let key = guard.key(LOG.as_bytes());
-        let there = guard.collection(&key, Type::Stream).ok().flatten().and_then(|there| there.stream());
-        let stream = there.ok_or("the log is gone")?;
-        let mut left = BTreeMap::new();
-        for entry in stream.entries(0..stream.len()) {
-            let id = entry.id;
-            for (_, value) in entry.fields {
-                let mut text = Vec::new();
-                stream.each_part(id, &value, |part| text.extend_from_slice(part));
-                left.insert(id, proof::version(LOG, &text)?);
-            }
-        }
-        let mut seen = BTreeSet::new();
-        for (id, number) in &left {
-            let known = self.added.get(id).map_or(self.perhaps.contains(number), |added| added == number);
-            if !known || !seen.insert(number) {
-                return Err(format!("{number}, {id:?}, was added never, or twice"));
-            }
-        }
-        for (id, number) in self.added.iter().chain(&self.told) {
-            let may_be_gone = self.erased.contains(id) || self.perhaps_gone.contains(id);
-            let agrees = match left.get(id) {
-                Some(there) => there == number && !self.erased.contains(id),
-                None => may_be_gone,
-            };
-            if !agrees {
-                let there = left.get(id);
-                return Err(format!("{number}, {id:?}, is {there:?}, and may be deleted: {may_be_gone}"));
-            }
-        }
-        let group = stream.group(GROUP.as_bytes()).ok_or("the group is gone")?;
-        let pending: BTreeSet<StreamId> =
-            stream.pending(&group, StreamId::MIN).map(|there| there.id).collect();
-        for id in left.keys().chain(self.told.keys()) {
-            // One that nobody was told of went to a connection that had ended.
-            let (is_pending, is_done) = (pending.contains(id), self.acknowledged.contains(id));
-            let unsure = self.perhaps_gone.contains(id) && !is_done;
-            if is_pending != (*id <= group.last && !is_done) && !unsure {
-                return Err(format!("{id:?} is pending: {is_pending}; acknowledged: {is_done}; {group:?}"));
-            }
         }
         Ok(())
     }
