@@ -26,18 +26,50 @@ pub struct Log {
     pub erased: BTreeSet<StreamId>,
     /// Acknowledged or deleted on connections that ended before the answer.
     pub perhaps_gone: BTreeSet<StreamId>,
+    /// What was asked and answered: each has a number of its own.
+    moment: u64,
+    /// When it was answered that an entry is added.
+    added_at: BTreeMap<StreamId, u64>,
+    /// When a client asked that was told of an entry.
+    told_at: BTreeMap<StreamId, u64>,
+    /// When a client asked that was told of nothing, and when it was answered.
+    denials: Vec<(u64, u64)>,
 }
 
 impl Log {
-    /// An entry was delivered.
+    /// The moment of what is asked or answered now.
+    pub fn now(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    /// An entry was added.
+    ///
+    /// # Errors
+    /// Another has its ID.
+    pub fn add(&mut self, id: StreamId, number: u64) -> Result<(), String> {
+        let now = self.now();
+        self.added_at.insert(id, now);
+        let other = self.added.insert(id, number);
+        other.map_or(Ok(()), |other| Err(format!("two entries have the ID {id:?}: {other} and {number}")))
+    }
+
+    /// A client that asked then was told that there is nothing to deliver.
+    pub fn deny(&mut self, asked: u64) {
+        let answered = self.now();
+        self.denials.push((asked, answered));
+    }
+
+    /// An entry was delivered to a client that asked then.
     ///
     /// # Errors
     /// It was delivered before, or never added.
-    pub fn deliver(&mut self, id: StreamId, text: &[u8]) -> Result<(), String> {
+    pub fn deliver(&mut self, id: StreamId, text: &[u8], asked: u64) -> Result<(), String> {
         let number = proof::version(LOG, text)?;
         if number >= self.next || self.told.insert(id, number).is_some() {
             return Err(format!("{number}, {id:?}, was delivered before, or never added"));
         }
+        self.told_at.insert(id, asked);
         self.open.push(id);
         Ok(())
     }
@@ -93,6 +125,45 @@ impl Log {
                 return Err(format!("{id:?} is pending: {is_pending}; acknowledged: {is_done}; {group:?}"));
             }
         }
+        self.denials_are_true(group.last)
+    }
+
+    /// Nobody was told of nothing while an entry lay there from before the request until behind the answer, where the group was
+    /// delivered all entries up to `last`.
+    fn denials_are_true(&self, last: StreamId) -> Result<(), String> {
+        for (asked, answered) in &self.denials {
+            let lay_there = |(id, added): &(&StreamId, &u64)| {
+                // One that nobody was told of went to a connection that had ended, at any time.
+                let is_left = **id > last || self.told_at.get(*id).is_some_and(|told| told > answered);
+                *added < asked && is_left
+            };
+            if let Some((id, added)) = self.added_at.iter().find(lay_there) {
+                return Err(format!(
+                    "{id:?}, added by {added}, was not told to a client that asked at {asked} and heard of nothing at \
+                     {answered}"
+                ));
+            }
+        }
         Ok(())
     }
+}
+
+#[test]
+fn nothing_is_no_answer_while_an_entry_lies_there() {
+    let id = StreamId { ms: 1, seq: 0 };
+    let mut log = Log::default();
+    let early = log.now();
+    log.add(id, 0).expect("it is the first");
+    log.deny(early);
+    assert_eq!(log.denials_are_true(StreamId::MIN), Ok(()), "it may have come later");
+    let asked = log.now();
+    log.deny(asked);
+    assert!(log.denials_are_true(StreamId::MIN).is_err());
+    assert_eq!(log.denials_are_true(id), Ok(()), "it went to a connection that had ended");
+    log.told_at.insert(id, asked);
+    assert_eq!(log.denials_are_true(id), Ok(()), "another was told of it that asked before the answer");
+    let late = log.now();
+    log.told_at.insert(id, late);
+    assert!(log.denials_are_true(id).is_err());
+    assert!(log.add(id, 1).is_err());
 }

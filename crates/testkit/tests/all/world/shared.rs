@@ -6,8 +6,8 @@
 //! board    sorted set   members to whose scores many add           the same, and its order is that of the scores
 //! queues   two lists    numbers are pushed, moved and popped       each number is popped once or is left
 //! sides    two sets     members are moved from one to the other    each is in one of them, at every moment
-//! log      stream       entries are added, delivered to a group,   each is delivered once, and pending or acknowledged
-//!                       acknowledged and deleted
+//! log      stream       entries are added, delivered to a group,   each is delivered once, and pending or acknowledged;
+//!                       acknowledged and deleted                   nobody hears of nothing while one lies there
 //! ```
 //!
 //! The hash and the sorted set are trees, the sets and the stream become trees and leaves by turns, and the texts of some numbers
@@ -77,8 +77,10 @@ pub enum Ask {
     Both,
     /// XADD of this number.
     Log(u64),
-    /// XREADGROUP.
-    Deliver,
+    /// XREADGROUP, and when it was asked for.
+    Deliver {
+        asked: u64,
+    },
     /// XACK of these entries, and XDEL of them behind it.
     Acknowledge(Vec<StreamId>),
     Erase(Vec<StreamId>),
@@ -262,22 +264,19 @@ impl Shared {
             }
             Ask::Log(number) => {
                 let &[text] = texts.as_slice() else { return Err(wrong()) };
-                if self.log.added.insert(id(text)?, *number).is_some() {
-                    return Err(format!("two entries have the ID {}", shown(text)));
-                }
+                self.log.add(id(text)?, *number)?;
             }
-            Ask::Deliver => {
-                // Nothing, or the stream and its entries, of which there is one: an ID, the name of the field and its value.
-                let entries: &[&[u8]] = match texts.as_slice() {
-                    [] => &[],
-                    [name, entries @ ..] if *name == LOG.as_bytes() && !entries.is_empty() => entries,
-                    _ => return Err(wrong()),
-                };
-                for entry in entries.chunks(3) {
-                    let &[of, b"n", text] = entry else { return Err(wrong()) };
-                    self.log.deliver(id(of)?, text)?;
+            Ask::Deliver { asked } => match texts.as_slice() {
+                [] => self.log.deny(*asked),
+                // The stream and its entries, of which there is one: an ID, the name of the field and its value.
+                [name, entries @ ..] if *name == LOG.as_bytes() && !entries.is_empty() => {
+                    for entry in entries.chunks(3) {
+                        let &[of, b"n", text] = entry else { return Err(wrong()) };
+                        self.log.deliver(id(of)?, text, *asked)?;
+                    }
                 }
-            }
+                _ => return Err(wrong()),
+            },
             Ask::Acknowledge(ids) | Ask::Erase(ids) => {
                 let &[text] = texts.as_slice() else { return Err(wrong()) };
                 let count = number(text)?;
@@ -304,7 +303,7 @@ impl Shared {
             Ask::Log(number) => drop(self.log.perhaps.insert(number)),
             Ask::Acknowledge(ids) | Ask::Erase(ids) => self.log.perhaps_gone.extend(ids),
             // What was delivered is pending.
-            Ask::Deliver => {}
+            Ask::Deliver { .. } => {}
             Ask::Board | Ask::Rotate | Ask::Move | Ask::Sides | Ask::Both => {}
         }
     }
@@ -465,7 +464,7 @@ impl Client {
                 let (log, group) = (LOG.as_bytes(), GROUP.as_bytes());
                 let read: [&[u8]; 9] =
                     [b"XREADGROUP", b"GROUP", group, consumer, b"COUNT", b"3", b"STREAMS", log, b">"];
-                one(&read, Ask::Deliver)
+                one(&read, Ask::Deliver { asked: shared.log.now() })
             }
             _ if random.one_in(2) => one(&[b"SUNION", left, right], Ask::Sides),
             _ if self.contesting.is_none() && random.one_in(2) => {
@@ -495,7 +494,7 @@ fn a_refusal_is_no_answer_to_any_ask() {
         Ask::Sides,
         Ask::Both,
         Ask::Log(0),
-        Ask::Deliver,
+        Ask::Deliver { asked: 1 },
         Ask::Acknowledge(ids.clone()),
         Ask::Erase(ids),
     ];
@@ -510,8 +509,9 @@ fn a_refusal_is_no_answer_to_any_ask() {
 #[test]
 fn a_delivery_is_nothing_or_the_log_and_its_entries() {
     let judged = |reply: &[u8]| {
-        let mut shared = Shared { log: Log { next: 1, ..Log::default() }, ..Shared::default() };
-        shared.judge(&Ask::Deliver, reply).map(|bytes| (bytes, shared.delivered()))
+        let mut shared = Shared::default();
+        shared.log.next = 1;
+        shared.judge(&Ask::Deliver { asked: 1 }, reply).map(|bytes| (bytes, shared.delivered()))
     };
     for nothing in [&b"*-1\r\n"[..], b"_\r\n"] {
         assert_eq!(judged(nothing), Ok((Some(nothing.len()), 0)));
@@ -525,8 +525,8 @@ fn a_delivery_is_nothing_or_the_log_and_its_entries() {
     for head in [&b"*1\r\n*2\r\n$3\r\nlog\r\n"[..], b"%1\r\n$3\r\nlog\r\n"] {
         assert_eq!(of(head, &entry(0)), Ok(1));
         assert!(of(head, &entry(1)).unwrap_err().contains("never added"));
-        assert_eq!(of(head, b"*0\r\n"), Err("this is no answer to Deliver".to_owned()));
+        assert_eq!(of(head, b"*0\r\n"), Err("this is no answer to Deliver { asked: 1 }".to_owned()));
     }
     let other = of(b"*1\r\n*2\r\n$3\r\nlag\r\n", &entry(0));
-    assert_eq!(other, Err("this is no answer to Deliver".to_owned()));
+    assert_eq!(other, Err("this is no answer to Deliver { asked: 1 }".to_owned()));
 }
