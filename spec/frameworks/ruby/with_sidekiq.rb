@@ -65,6 +65,17 @@ class FailsTwice
   end
 end
 
+# It lies in the sorted set of retries, and is taken out of it, with all of its text.
+class LongFailsOnce
+  include Sidekiq::Job
+  sidekiq_retry_in { 0 }
+
+  def perform(name, text)
+    raise "not yet" if store { |redis| redis.incr("tries of #{name}") } < 2
+    store { |redis| redis.set(name, text.length) }
+  end
+end
+
 class Fails
   include Sidekiq::Job
   sidekiq_options retry: 0
@@ -164,12 +175,19 @@ def main
     Sidekiq::ScheduledSet.new.first.add_to_queue
     wait_until { store { |redis| redis.get("much later") } }
     equals(Sidekiq::ScheduledSet.new.size, 0)
+    # A member of a sorted set.
+    Long.perform_in(0.5, "long later", "x" * 1_000_000)
+    wait_until { store { |redis| redis.get("long later") } == "1000000" }
+    equals(Sidekiq::ScheduledSet.new.size, 0)
   end
 
   check("retries") do
     FailsTwice.perform_async
     wait_until { store { |redis| redis.get("tried") } }
     equals(store { |redis| redis.get("tries") }, "3")
+    LongFailsOnce.perform_async("long again", "x" * 1_000_000)
+    wait_until { store { |redis| redis.get("long again") } == "1000000" }
+    equals(store { |redis| redis.get("tries of long again") }, "2")
     wait_until { Sidekiq::RetrySet.new.size == 0 }
   end
 

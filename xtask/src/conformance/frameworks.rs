@@ -89,7 +89,7 @@ pub const FRAMEWORKS: &[Framework] = &[
         language: Language::Ruby,
         package: "ruby-sidekiq",
         own_tests: &[],
-        tries: "queues in their order, exact counts, jobs of a megabyte, jobs for later, retries, dead jobs, processes, jobs of one that ends",
+        tries: "queues in their order, exact counts, jobs of a megabyte, also for later and as retries, dead jobs, processes, jobs of one that ends",
         took_s: Some((77.5, 62.6)),
     },
     Framework {
