@@ -258,7 +258,13 @@ fn sorted_sets_of_long_members_are_dumped_restored_and_told_apart() {
 
 /// The reply, how many turns it takes, and how long the longest is reckoned to be.
 pub(crate) fn turns(bench: &mut Bench, words: &str) -> (Vec<u8>, usize, u64) {
-    let (sent, mut session, mut at) = (bench.asked(words), Session::new(), 0);
+    let sent = bench.asked(words);
+    turns_of(bench, &sent)
+}
+
+/// The same of several commands.
+pub(crate) fn turns_of(bench: &mut Bench, sent: &[u8]) -> (Vec<u8>, usize, u64) {
+    let (mut session, mut at) = (Session::new(), 0);
     let (mut replies, mut count, mut ns_max) = (Vec::new(), 0, 0);
     loop {
         let (next, more, consumed) = bench.call(&mut session, &sent[at..]);

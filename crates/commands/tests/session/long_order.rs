@@ -1,7 +1,7 @@
 //! Long members that are brought into their order: no turn compares more of them than others wait for.
 
 use crate::apart::{array, job};
-use crate::long_members::{check, turns};
+use crate::long_members::{check, turns, turns_of};
 use crate::named::exec;
 use crate::values::{is, large_bench};
 
@@ -131,6 +131,22 @@ fn what_long_bounds_are_compared_with_is_spent() {
     }
     is(&mut bench, "ZRANGE d 0 -1", &one);
     is(&mut bench, "ZRANGE z 0 -1", &array(&["short"]));
+    check(bench);
+}
+
+/// In EXEC, which weighs that once, members are looked for once, too, where they are stored.
+#[test]
+fn what_is_stored_in_one_step_is_looked_for_once() {
+    let mut bench = large_bench();
+    let long = members().swap_remove(0);
+    is(&mut bench, "ZADD z 1 0 1 short 1 u", ":3\r\n");
+    let store = format!("ZRANGESTORE d z ({long} [t{long} BYLEX");
+    let sent = [bench.asked("MULTI"), bench.asked(&store), bench.asked("EXEC")].concat();
+    let (replies, _, ns) = turns_of(&mut bench, &sent);
+    assert_eq!(String::from_utf8_lossy(&replies), "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n");
+    // Two bounds of a mebibyte count four times, of which two bytes take a nanosecond.
+    assert!((4 << 20..8 << 20).contains(&ns), "{ns}");
+    is(&mut bench, "ZRANGE d 0 -1", &array(&["short"]));
     check(bench);
 }
 

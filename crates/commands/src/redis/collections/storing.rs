@@ -16,7 +16,7 @@ use larder_store::{Collection, Made, Type};
 use super::bounds::Chosen;
 use super::copied::Copied;
 use super::making::Making;
-use super::{Call, MEMBER_NS, STORED_NS, of_type, peek_as};
+use super::{Call, MEMBER_NS, STORED_NS, of_type};
 use crate::core::work::{Lane, STEPS_BYTES_MIN, copying_ns};
 use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
@@ -44,7 +44,6 @@ pub(super) fn store_range(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
     let version = item.map_or(0, |item| item.cas());
     let there = of_type(item, Type::SortedSet)?;
     let places = there.as_ref().map_or(0..0, |set| chosen.ranks(set));
-    // Once more where it is stored in one step.
     let compared_ns = copying_ns(chosen.compared_bytes() as u64);
     let mut ns = places.len() as u64 * (MEMBER_NS + STORED_NS) + compared_ns;
     if let Some(set) = there.as_ref().filter(|_| ns < AT_ONCE_NS) {
@@ -69,7 +68,29 @@ pub(super) fn store_range(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done {
             call.go_on_with(storing);
             Ok(())
         }
-        Leave::No => at_once(call, to, from, &chosen),
+        Leave::No => {
+            let meant = Meant { of: (key.hash(), version), places };
+            at_once(call, [to, from], &chosen, meant)
+        }
+    }
+}
+
+/// The ranks of the members that are meant, in a sorted set that was known by its key and its version when they were looked for:
+/// long bounds are compared with many.
+#[derive(Debug)]
+struct Meant {
+    of: (u64, u64),
+    places: Range<usize>,
+}
+
+impl Meant {
+    /// Looks for them if it is another one now; how many bytes are compared for that.
+    fn look(&mut self, chosen: &Chosen<'_>, set: &Collection<'_>, of: (u64, u64)) -> usize {
+        if self.of == of {
+            return 0;
+        }
+        *self = Meant { of, places: chosen.ranks(set) };
+        chosen.compared_bytes()
     }
 }
 
@@ -105,28 +126,41 @@ impl Members {
 }
 
 /// All of it is one step.
-fn at_once(call: &mut Call<'_, '_, '_>, to: &[u8], from: &[u8], chosen: &Chosen<'_>) -> Done {
+fn at_once(
+    call: &mut Call<'_, '_, '_>,
+    [to, from]: [&[u8]; 2],
+    chosen: &Chosen<'_>,
+    mut meant: Meant,
+) -> Done {
     loop {
         let source = call.key(from);
-        let there = peek_as(&mut call.cx.guard, &source, Type::SortedSet)?;
-        let bytes = there.map_or(0, |set| copied_bytes(&set, chosen.ranks(&set)));
+        let item = call.cx.guard.peek(&source).hit();
+        let version = item.map_or(0, |item| item.cas());
+        let (mut bytes, mut compared) = (0, 0);
+        if let Some(set) = of_type(item, Type::SortedSet)? {
+            compared = meant.look(chosen, &set, (source.hash(), version));
+            bytes = copied_bytes(&set, meant.places.clone());
+        }
         let _held = Heap::take(call, bytes)?;
         let (to, from, mut grown) = (call.key(to), call.key(from), false);
-        call.as_one([to, from], |call| {
+        let done = call.as_one([to, from], |call| {
             let mut members = Members::default();
-            if let Some(set) = peek_as(&mut call.cx.guard, &from, Type::SortedSet)? {
-                let places = chosen.ranks(&set);
+            let item = call.cx.guard.peek(&from).hit();
+            let version = item.map_or(0, |item| item.cas());
+            if let Some(set) = of_type(item, Type::SortedSet)? {
                 // Items have given way to what was charged, and others may have written meanwhile.
-                grown = copied_bytes(&set, places.clone()) > bytes;
+                compared += meant.look(chosen, &set, (from.hash(), version));
+                grown = copied_bytes(&set, meant.places.clone()) > bytes;
                 if grown {
                     return Ok(());
                 }
-                members.add(&set, places);
+                members.add(&set, meant.places.clone());
             }
             call.spend(members.scores.len() as u64 * MEMBER_NS);
-            call.spend_on_bytes(2 * chosen.compared_bytes());
             call.store_elements(&to, Type::SortedSet, members.scores.len(), members.made(0))
-        })?;
+        });
+        call.spend_on_bytes(compared);
+        done?;
         if !grown {
             return Ok(());
         }
