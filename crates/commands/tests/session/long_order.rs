@@ -150,6 +150,31 @@ fn what_is_stored_in_one_step_is_looked_for_once() {
     check(bench);
 }
 
+/// EXEC looks for a long bound while it weighs and makes room, too, which counts, but where all of the set is taken out as soon.
+#[test]
+fn exec_weighs_that_it_looks_for_long_bounds() {
+    let mut bench = large_bench();
+    let long = members().swap_remove(0);
+    let short: String = (0..5_000).map(|n| format!(" 1 m{n:05}")).collect();
+    is(&mut bench, &format!("ZADD many{short}"), ":5000\r\n");
+    is(&mut bench, "ZADD few 1 0 1 m", ":2\r\n");
+    // To look for a bound of a mebibyte is 2 ms, and to copy it 0.5.
+    for (key, passes, fails, looks) in [("many", 1, 2, 3), ("few", 3, 4, 3)] {
+        let remove = format!("ZREMRANGEBYLEX {key} [{long} (l");
+        let reply = exec(&mut bench, &vec![remove.as_str(); fails]);
+        assert!(reply.starts_with("-EXECABORT "), "{key} {reply}");
+        let mut sent = bench.asked("MULTI");
+        (0..passes).for_each(|_| sent.extend(bench.asked(&remove)));
+        sent.extend(bench.asked("EXEC"));
+        let (replies, _, ns) = turns_of(&mut bench, &sent);
+        let (queued, answers) = ("+QUEUED\r\n".repeat(passes), ":0\r\n".repeat(passes));
+        let wanted = format!("+OK\r\n{queued}*{passes}\r\n{answers}");
+        assert_eq!(String::from_utf8_lossy(&replies), wanted, "{key}");
+        assert!((looks << 21..10_000_000).contains(&ns), "{key} {ns}");
+    }
+    check(bench);
+}
+
 /// Of a range of many some are taken out at a time, from the bound on.
 #[test]
 fn a_range_of_many_behind_a_long_bound_is_taken_out_in_steps() {

@@ -320,9 +320,10 @@ impl Scale {
                 (there.sorted_ns() + times as u64 * written_ns(args), none)
             }
             Elements::RemoveRange(by) => {
-                let gone = self.removed(call, by, first, there, args.skip(1));
+                let (gone, look_ns) = self.removed(call, by, first, there, args);
                 let parts_ns = dropping_ns(there.some(gone).bytes);
-                (comparing_ns(args) + there.sorted_ns() + gone.saturating_mul(SCORED_NS) + parts_ns, none)
+                let gone_ns = gone.saturating_mul(SCORED_NS).saturating_add(parts_ns);
+                (gone_ns.saturating_add(look_ns + comparing_ns(args) + there.sorted_ns()), none)
             }
             Elements::PopScored => {
                 let some = there.some(args.at(1).map_or(1, |count| natural(Some(count))));
@@ -568,23 +569,28 @@ impl Scale {
         there.entries_ns(there).saturating_add(looks_ns).saturating_add(copying_ns(again))
     }
 
-    /// How many members of a range are taken out: those that are there now, and those that come before it.
-    fn removed<'a>(
+    /// How many members of a range are taken out: those that are there now, and those that come before it. With what it takes to
+    /// look for long bounds, here and where room is made, which is spent: where it takes no longer to take out all of the set
+    /// nobody looks.
+    fn removed(
         &self,
         call: &mut Call<'_, '_, '_>,
         by: By,
         name: &[u8],
         there: Size,
-        args: impl Iterator<Item = &'a [u8]>,
-    ) -> u64 {
-        let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
-        let (meant, len) = meant(call, &key, by, args);
-        if self.is_replaced(self.db, name) {
-            return there.elements;
+        args: Args<'_>,
+    ) -> (u64, u64) {
+        let look_ns = comparing_ns(args);
+        let all_ns = there.elements.saturating_mul(SCORED_NS);
+        if self.is_replaced(self.db, name) || look_ns > 0 && all_ns <= 2 * look_ns {
+            return (there.elements, 0);
         }
+        call.spend(look_ns);
+        let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
+        let (meant, len) = meant(call, &key, by, args.skip(1));
         // All of a set go with its root, unless others come to it before.
         let gone = if meant == len && there.elements == len { 0 } else { meant };
-        gone.saturating_add(there.elements.saturating_sub(len))
+        (gone.saturating_add(there.elements.saturating_sub(len)), 2 * look_ns)
     }
 
     /// How large the keys of a command are behind it, if they may be larger.
