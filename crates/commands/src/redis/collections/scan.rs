@@ -29,6 +29,8 @@ struct Wanted<'a> {
     shown: Shown,
     /// So many are looked at, and what is in one leaf with them.
     count: usize,
+    /// What it took to look for the places of long members, each time that they were looked for.
+    compared_ns: Cell<u64>,
 }
 
 /// Elements that are looked at, if nobody says how many.
@@ -37,8 +39,10 @@ const COUNT: usize = 10;
 pub(crate) const SCAN_NS: u64 = 400_000;
 /// What takes less is not spent.
 const FEW_NS: u64 = 2_000;
-/// A member that lies apart is not matched with a pattern for longer.
-pub(crate) const LONG_MATCH_NS: u64 = 6_000_000;
+/// A member that lies apart is not matched with a pattern for longer, …
+const LONG_MATCH_NS: u64 = 6_000_000;
+/// … and one of a sorted set not for so long: it is looked for where room is made and where it is replied, some 4 ms.
+const SCORED_MATCH_NS: u64 = 3_000_000;
 
 /// A member is so long that it would be.
 const TOO_LONG_TO_MATCH: Fail =
@@ -51,7 +55,8 @@ impl<'a> Wanted<'a> {
             Type::SortedSet => Shown::Scores,
             Type::Set | Type::List | Type::Stream => Shown::Names,
         };
-        let mut wanted = Wanted { pattern: None, held: None, shown, count: COUNT };
+        let compared_ns = Cell::new(0);
+        let mut wanted = Wanted { pattern: None, held: None, shown, count: COUNT, compared_ns };
         while let Some(word) = args.next() {
             if is(word, "COUNT") {
                 let count = usize::try_from(integer(next(&mut args)?)?).ok();
@@ -92,7 +97,9 @@ impl<'a> Wanted<'a> {
                 let bytes = |range: &Range<usize>| self.bytes_max(collection, range.clone()) as u64;
                 long_ns += copying_ns(places[before..].iter().map(bytes).sum());
                 long_ns += self.long_names(collection, &places[before..]).0;
-                long_ns += compared_ns(collection, &places[before..]);
+                let compared_ns = compared_ns(collection, &places[before..]);
+                self.compared_ns.set(self.compared_ns.get() + compared_ns);
+                long_ns += compared_ns;
             }
             if cursor == 0 || count >= self.count || self.ns(collection, count) + long_ns >= SCAN_NS {
                 return (places, cursor);
@@ -118,7 +125,7 @@ impl<'a> Wanted<'a> {
             if let Element::Apart(apart) = entry.name {
                 let bytes = apart.len() as u64;
                 let matching_ns = pattern.weight().long_ns(bytes);
-                too_long |= matching_ns > LONG_MATCH_NS;
+                too_long |= matching_ns > long_match_ns(there.kind() == Type::SortedSet);
                 ns += copying_ns(bytes) + matching_ns;
             }
         }
@@ -209,6 +216,11 @@ fn compared_ns(there: &Collection<'_>, places: &[Range<usize>]) -> u64 {
     COMPARED_TIMES as u64 * copying_ns(bytes as u64)
 }
 
+/// For how long a member that lies apart is matched with a pattern, at most. `is_sorted`: it is one of a sorted set.
+pub(crate) const fn long_match_ns(is_sorted: bool) -> u64 {
+    if is_sorted { SCORED_MATCH_NS } else { LONG_MATCH_NS }
+}
+
 /// How often a name is compared with a pattern: where it is counted and where it is replied; and beside long values in front of
 /// that three times more, where room is made for those alone that are replied. A member that lies apart is once.
 pub(crate) const fn names_matched(has_long: bool) -> u64 {
@@ -231,7 +243,7 @@ pub(crate) fn scan(
     let longest = wanted.as_ref().map_or(0, |wanted| wanted.copied_max(call, (key, kind), cursor));
     let copied = if longest > 0 { Some(Heap::take(call, longest)?) } else { None };
     let free = free_room(call.out);
-    // What was measured last, which is what is written: long members are looked for once.
+    // What was measured last, which is what is written: long members are not looked for again.
     let measured = Cell::new(None);
     let measure = |collection: &Collection<'_>| {
         let Ok(wanted) = &wanted else { return 0 };
@@ -249,7 +261,7 @@ pub(crate) fn scan(
         measured.set(Some((places, next)));
         bytes
     };
-    call.reply_measured(key, hint, kind, measure, |out, _, collection| {
+    let done = call.reply_measured(key, hint, kind, measure, |out, _, collection| {
         let Some(collection) = collection else {
             put_array(out, 2);
             put_bulk(out, b"0");
@@ -271,21 +283,24 @@ pub(crate) fn scan(
         if too_long {
             return Err(TOO_LONG_TO_MATCH);
         }
-        ns = long_ns + compared_ns(&collection, &places) + wanted.read_ns();
+        ns = long_ns + wanted.read_ns();
         ns += wanted.ns(&collection, places.iter().map(Range::len).sum());
         wanted.put(out, &collection, (places, next));
         Ok(())
-    })?;
+    });
     drop(copied);
+    // Whatever came of it.
+    ns += wanted.as_ref().map_or(0, |wanted| wanted.compared_ns.get());
+    if ns > FEW_NS {
+        call.spend(ns);
+    }
+    done?;
     if longer {
         return scan(call, key, hint, words, kind);
     }
     if due {
         // Only fields of hashes are.
         return if call.take_due("hscan", key, words)? { Ok(()) } else { scan(call, key, hint, words, kind) };
-    }
-    if ns > FEW_NS {
-        call.spend(ns);
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::redis::collections::bounds::By;
 use crate::redis::collections::geo::PLACE_NS;
 use crate::redis::collections::members::RUN_BYTES;
 use crate::redis::collections::ranging::meant;
-use crate::redis::collections::scan::{LONG_MATCH_NS, names_matched};
+use crate::redis::collections::scan::{long_match_ns, names_matched};
 use crate::redis::collections::sorting;
 use crate::redis::collections::stream::APART_COPIES;
 use crate::redis::collections::stream::reading::DELIVERED_NS;
@@ -183,10 +183,10 @@ fn comparing_ns(words: Args<'_>) -> u64 {
     COMPARED_TIMES as u64 * written_ns(words)
 }
 
-/// What SSCAN takes with a member of so many bytes: it is copied, and once more to be matched.
-fn long_member_ns<'a>(bytes: u64, options: impl Iterator<Item = &'a [u8]>) -> u64 {
+/// What SSCAN or, of a sorted set, ZSCAN takes with a member of so many bytes: it is copied, and once more to be matched.
+fn long_member_ns<'a>(bytes: u64, is_sorted: bool, options: impl Iterator<Item = &'a [u8]>) -> u64 {
     let patterns = behind("MATCH", options).map(|pattern| Weight::of(pattern).long_ns(bytes));
-    let matched_ns = patterns.max().map_or(0, |ns| copying_ns(bytes) + ns.min(LONG_MATCH_NS));
+    let matched_ns = patterns.max().map_or(0, |ns| copying_ns(bytes) + ns.min(long_match_ns(is_sorted)));
     copying_ns(bytes) + matched_ns
 }
 
@@ -282,7 +282,8 @@ impl Scale {
                 let due_ns =
                     if which == Elements::ScanFields { self.due_ns(call, first, usize::MAX) } else { 0 };
                 let is_long = which == Elements::Scan && there.longest > ELEMENT_BYTES as u64;
-                let long_ns = if is_long { long_member_ns(there.longest, args.skip(2)) } else { 0 };
+                let long_ns =
+                    if is_long { long_member_ns(there.longest, is_sorted, args.skip(2)) } else { 0 };
                 // It is looked for where room is made, and where it is replied.
                 let longest = Size { bytes: there.longest, ..there };
                 let place_ns = if is_long { ordered_ns(longest).saturating_mul(2) } else { 0 };
