@@ -34,8 +34,10 @@ pub(crate) fn remove(
         let at_once = whole || meant.len() <= MEMBERS_AT_ONCE || meant.len() == len;
         if at_once { meant.clone() } else { 0..0 }
     })?;
-    let gone = gone.map_or(0, |gone| gone.len());
+    let gone = gone.map(|gone| gone.len());
     call.spend_on_bytes(bounds.compared_bytes());
+    // What is meant is of an attempt that has found a set, of which nothing may be left in the last.
+    let Some(gone) = gone else { return call.length(0) };
     if gone == meant.len() {
         call.spend_on(if gone == len { 1 } else { gone }, SCORED_NS);
         return call.length(gone);
