@@ -375,7 +375,8 @@ impl Scale {
                 (written_ns(args), Size { bytes: elements.saturating_mul(PLACE_BYTES), elements, ..none })
             }
             Elements::Union => {
-                let longest = self.longest_of(call, row, args);
+                // What has no order is not compared.
+                let longest = if is_sorted { self.longest_of(call, row, args) } else { 0 };
                 let all = Size { longest, ..self.sum(call, row, args) };
                 let ns = all.combined_ns().saturating_add(left_ns(row, all, ordered_ns(all)));
                 (ns, if row.has(WRITE) { none } else { all })
