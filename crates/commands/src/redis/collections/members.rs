@@ -23,7 +23,7 @@ const NONE: u32 = u32::MAX;
 const HEADS_MIN: usize = 16;
 /// Members that are sorted at a time, …
 pub(crate) const RUN: usize = 512;
-/// … and bytes of them, or one: where they are alike these are compared some ten times, which takes 1 ms.
+/// … and bytes of them, or one: where they are alike these are compared some ten times, which is reckoned with 2 ms.
 pub(crate) const RUN_BYTES: usize = 1 << 20;
 /// So often the bytes of a member are compared, about, against what it takes to copy them.
 pub(crate) const COMPARES: u64 = 4;

@@ -133,8 +133,8 @@ struct Size {
     elements: u64,
     /// Of those that are there now so many are left, at least.
     least: u64,
-    /// Bytes of the longest one that is added, or of the longest of a list, a set or a hash, if that is longer than a leaf; of a
-    /// stream where values lie apart what any of its entries may have.
+    /// Bytes of the longest one that is added, or of the longest of a list, a set, a sorted set or a hash, if that is longer than
+    /// a leaf; of a stream where values lie apart what any of its entries may have.
     longest: u64,
     /// Of a hash: bytes of the longest value that commands before may have given any of its fields, whatever these have now. Of
     /// a stream: of the longest entry that they may have put.
