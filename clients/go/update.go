@@ -13,7 +13,15 @@ type Backoff struct{ Min, Max time.Duration }
 // UpdateOptions are how an item is updated.
 type UpdateOptions struct {
 	TTL time.Duration
-	// KeepTTL leaves an item that is there the time that it has left, in whole seconds; TTL is that of a new one. Meta only.
+	// KeepTTL stores an item that is there with the time that it had left when it was read; TTL is that of a new one. The
+	// protocol tells that time in whole seconds, and it counts from the store on. So each update moves the item's end:
+	//   - with Larder, which tells the nearest second, by up to half a second and the way from the read to the store. An item
+	//     whose updates are at most half a second apart does not come nearer to its end;
+	//   - with memcached, by a second for each one that begins between the read and the store;
+	//   - beyond 30 days, where the protocol has Unix times, also by the difference between the clocks of client and server.
+	//
+	// Incr, Decr, Append and Prepend leave the end where it is: a limit that has to end whatever the traffic is for them, or has
+	// its end in its value. Meta only.
 	KeepTTL bool
 	// Want is what f is told of the item beside its CAS and its flags.
 	Want Want
@@ -54,6 +62,8 @@ func (c *Client) Update(ctx context.Context, key string, o UpdateOptions, f func
 			return &Error{Err: ErrServer, Outcome: NotSent, Detail: "classic text does not tell how long an item has left"}
 		case err == nil:
 			if o.KeepTTL {
+				// No set leaves an item's time as it is: without T it is for ever, and with I and an older CAS, which does,
+				// it takes no heed of who was faster, and marks the item stale.
 				store.TTL = m.TTL
 			}
 			room = old

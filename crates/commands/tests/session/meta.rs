@@ -80,6 +80,22 @@ fn a_hot_item_that_is_stale_says_so_in_a_pipeline() {
     );
 }
 
+/// What a client does that gives an item the time that it was told: docs/clients.md says what comes of it.
+#[test]
+fn a_time_left_that_is_stored_again_at_most_half_a_second_later_does_not_get_less() {
+    let mut bench = bench();
+    for (apart_ms, left_s) in [(1, 60), (500, 60), (501, 20), (1500, 20)] {
+        bench.ask("ms a 1 T60\r\nx\r\n");
+        for _ in 0..40 {
+            bench.system += apart_ms;
+            let reply = bench.ask("mg a t\r\n");
+            let told = reply.strip_prefix("HD t").expect("it is there").trim_end();
+            assert_eq!(bench.ask(&format!("ms a 1 T{told}\r\nx\r\n")), "HD\r\n");
+        }
+        assert_eq!(bench.ask("mg a t\r\n"), format!("HD t{left_s}\r\n"), "{apart_ms} ms apart");
+    }
+}
+
 #[test]
 fn meta_modes_and_arithmetic() {
     talk(
