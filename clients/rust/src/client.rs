@@ -305,7 +305,8 @@ impl Client {
         self.fleet().sockets().into_iter()
     }
 
-    /// Ends all connections: calls under way and later ones fail with [`Error::Closed`].
+    /// Ends all connections: calls under way and later ones fail with [`Error::Closed`]. One that waits for its caller's reader
+    /// or writer fails when that goes on.
     pub fn close(&self) {
         self.fleet().close();
     }

@@ -109,6 +109,21 @@ impl Direct {
         }
     }
 
+    /// What the caller's reader or writer does, unless somebody ends the connection first.
+    async fn unless_ended<T>(
+        &self,
+        outcome: Outcome,
+        theirs: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let mut ended = pin!(self.server.alone.ended());
+        let mut theirs = pin!(theirs);
+        poll_fn(|context| match ended.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(Error::Closed(outcome))),
+            Poll::Pending => theirs.as_mut().poll(context),
+        })
+        .await
+    }
+
     /// Sends these bytes, as long as the server takes some.
     async fn send(&self, bytes: &[u8]) -> Result<(), Error> {
         self.goes_on()?;
@@ -190,11 +205,10 @@ impl Client {
         let mut value = Vec::new();
         loop {
             let answer = direct.hear(&mut value).await.map_err(unknown)?;
-            write_all(to, &value).await?;
+            direct.unless_ended(Outcome::Unknown, write_all(to, &value)).await?;
             value.clear();
             if let Some(answer) = answer {
-                let flushed = poll_fn(|context| Pin::new(&mut *to).poll_flush(context)).await;
-                flushed.map_err(|error| Error::Local(error.into()))?;
+                direct.unless_ended(Outcome::Unknown, flush(to)).await?;
                 return settled(Kind::Get, answer, &[], &direct.server.name);
             }
         }
@@ -222,7 +236,8 @@ impl Client {
         let (mut left, mut piece) = (bytes, vec![0; PIECE_BYTES.min(bytes)]);
         while left > 0 {
             let room = piece.len().min(left);
-            let some = read_some(from, &mut piece[..room]).await?;
+            let read = read_some(from, &mut piece[..room]);
+            let some = direct.unless_ended(Outcome::NotSent, read).await?;
             if some == 0 {
                 return Err(Error::Local(SHORT));
             }
@@ -305,6 +320,12 @@ async fn write_all(to: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> Resu
         }
     }
     Ok(())
+}
+
+/// Flushes what was written.
+async fn flush(to: &mut (impl AsyncWrite + Unpin)) -> Result<(), Error> {
+    let flushed = poll_fn(|context| Pin::new(&mut *to).poll_flush(context)).await;
+    flushed.map_err(|error| Error::Local(error.into()))
 }
 
 /// Reads some: how much.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
 use tokio::runtime::{self, Runtime};
 use tokio::time::sleep;
@@ -383,13 +383,11 @@ fn values_are_written_and_read_as_they_come() {
         // A client that drains waits for who writes as it comes, one that closes does not.
         for drains in [true, false] {
             let client = builder(&address).build_tokio().expect("a client");
-            let (mut feed, mut from) = tokio::io::duplex(64);
+            // It holds less than is fed: what was taken was read.
+            let (mut feed, mut from) = tokio::io::duplex(4);
             let writes = client.clone();
             let set = tokio::spawn(async move { writes.set(b"fed", b"").send_from(&mut from, 20).await });
             feed.write_all(b"ten bytes.").await.expect("taken");
-            while client.counters().dials < 1 {
-                sleep(MS).await;
-            }
             if drains {
                 let ends = client.clone();
                 let drained = tokio::spawn(async move { ends.drain(PATIENCE).await });
@@ -401,14 +399,23 @@ fn values_are_written_and_read_as_they_come() {
                 assert!(set.await.expect("it does not panic").is_ok());
                 assert!(drained.await.expect("it does not panic"));
             } else {
+                // Though its reader has nothing to give.
                 client.close();
-                feed.write_all(b"Ten other.").await.expect("taken");
                 let closed = set.await.expect("it does not panic");
                 assert_eq!(closed, Err(Error::Closed(Outcome::NotSent)));
             }
         }
         let fed = client.get(b"fed").await.expect("an answer").expect("a hit");
         assert_eq!(fed.bytes, b"ten bytes.Ten more..");
+
+        // Nor does it wait for a writer that takes nothing more.
+        let (mut to, mut taken) = tokio::io::duplex(4);
+        let reads = client.clone();
+        let get = tokio::spawn(async move { reads.get_to(b"fed", Want::default(), &mut to).await });
+        assert_eq!(taken.read_u8().await.expect("written"), b't');
+        client.close();
+        let closed = get.await.expect("it does not panic");
+        assert_eq!(closed, Err(Error::Closed(Outcome::Unknown)));
     });
 }
 

@@ -271,7 +271,6 @@ fn a_value_on_its_way_to_a_server_that_went_is_waited_for_by_a_drain_and_ended_b
                 assert!(drained.await.expect("it does not panic"));
             } else {
                 client.close();
-                feed.write_all(b"Ten other.").await.expect("taken");
                 let closed = set.await.expect("it does not panic");
                 assert_eq!(closed, Err(Error::Closed(Outcome::NotSent)));
             }
