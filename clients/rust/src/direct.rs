@@ -198,8 +198,12 @@ impl Fleet<Lane> {
             return Ok(Err(Error::Closed(outcome)));
         }
         let is_good = matches!(&result, Ok(_) | Err(Error::Absent | Error::Conflict | Error::NotStored));
-        if is_good && direct.pipe.owed() == 0 && !self.is_closed() {
-            taken.0.lock().kept = Some(direct);
+        if is_good && direct.pipe.owed() == 0 {
+            let mut state = taken.0.lock();
+            // Who closes the client says so before taking this lock: either it is seen here, or what is kept is ended.
+            if !self.is_closed() {
+                state.kept = Some(direct);
+            }
         }
         Ok(result)
     }
