@@ -233,7 +233,9 @@ impl Builder {
         self
     }
 
-    /// Who is told of calls, connections and servers: nobody if not said. Many threads and tasks call it at once.
+    /// Who is told of calls, connections and servers: nobody if not said. Many threads and tasks call it at once. It must not
+    /// ask the client: it would be told of that call, too, and one on a server's connection for one caller, which may have just
+    /// been made, waits for itself until its time is over.
     pub fn observer(mut self, told: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Builder {
         self.config.observer = Some(Observer::new(told));
         self
