@@ -47,7 +47,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::get`]; [`Error::BadKey`] where `what` has a control character; [`Error::Server`] where the server has no such
-    /// group.
+    /// group; [`Error::Protocol`] where it answers with other lines than names and values, as memcached does to `cachedump` and
+    /// `detail dump`.
     ///
     /// # Panics
     /// If there are fewer servers.
