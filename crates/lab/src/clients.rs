@@ -157,14 +157,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let visit = common.visit(options.visit_ms, 50, 50);
     experiment.run.set("visit, ms", visit.as_millis());
     let core = experiment.generator_cores.first().copied().flatten();
-    let mut sizes: Vec<usize> = options.sizes();
-    sizes.push(targets::ARTICLE_BYTES);
-    if options.sets_large() {
-        sizes.push(targets::LARGE_BYTES);
-    }
-    sizes.sort_unstable();
-    sizes.dedup();
-    let mut bench = Bench::new(core, &sizes);
+    let mut bench = Bench::new(core, &options.filled(&clients));
     for &language in &languages {
         let driver = bench.driver(language)?;
         let is_there = |client: &Client| {
@@ -263,6 +256,18 @@ impl Options {
         let usual: &[u32] = self.common.by_effort(&[100], &[100], &[100, 10_000]);
         let sizes = if self.value_bytes.is_empty() { usual } else { &self.value_bytes };
         sizes.iter().map(|&size| size as usize).collect()
+    }
+
+    /// Sizes of the values that are there before anything is measured, of which these clients are asked.
+    fn filled(&self, clients: &[Client]) -> Vec<usize> {
+        let mut sizes = self.sizes();
+        sizes.push(targets::ARTICLE_BYTES);
+        if self.does(Part::Grid) && self.sets_large() && clients.iter().any(targets::Target::sets_large) {
+            sizes.push(targets::LARGE_BYTES);
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
     }
 
     fn settings(&self, clients: &[Client]) -> Vec<Setting> {
@@ -467,6 +472,17 @@ mod tests {
             assert_eq!(large(&options(words).settings(CLIENTS)), 0, "{words:?}");
         }
         assert_eq!(large(&options(&["--memory-mb", "256"]).settings(CLIENTS)), 6);
+        // They are there for these alone.
+        let filled = |words: &[&str], language: Option<Language>| {
+            let of = |client: &&Client| language.is_none_or(|language| client.language == language);
+            options(words).filled(&CLIENTS.iter().filter(of).copied().collect::<Vec<_>>())
+        };
+        let (usual_bytes, with_large) = ([4_usize, 100], [4, 100, targets::LARGE_BYTES]);
+        assert_eq!(filled(&[], None), with_large);
+        assert_eq!(filled(&["--part", "grid"], Some(Language::Rust)), with_large);
+        assert_eq!(filled(&[], Some(Language::Python)), usual_bytes);
+        assert_eq!(filled(&["--part", "faults"], None), usual_bytes);
+        assert_eq!(filled(&["--quick"], None), usual_bytes);
         // Several keys with one call, of clients that have one, and of no more than 16 callers.
         let sets = |s: &&Setting| s.op == Op::Sets;
         let able = CLIENTS.iter().filter(|client| client.sets_several()).count();
