@@ -165,15 +165,15 @@ func run(j *job, hear func() bool) bool {
 	if err != nil {
 		fail(err)
 	}
-	if _, can := client.session().(setter); j.Op == opSets && !can {
-		fail(fmt.Errorf("%s has no call that stores several keys", j.Client))
-	}
 	callers := make([]*caller, max(j.Callers, 1))
 	for i := range callers {
 		callers[i] = &caller{session: client.session(), histogram: make([]uint64, buckets), keyspace: k, at: i * 37 % j.Keys}
 		if j.Bursts == 0 {
 			callers[i].pause = time.Duration(j.PauseNS)
 		}
+	}
+	if _, can := callers[0].session.(setter); j.Op == opSets && !can {
+		fail(fmt.Errorf("%s has no call that stores several keys", j.Client))
 	}
 	ready := map[string]any{"ready": 1, "warm_told": 0, "warm_error": ""}
 	if !j.Cold && j.Bursts == 0 {
