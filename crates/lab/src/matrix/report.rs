@@ -160,7 +160,7 @@ fn endings(experiment: &mut Experiment, cells: &[Cell]) {
             .collect();
         let Some((cell, first)) = ended.first() else { continue };
         experiment.run.notes.push(format!(
-            "on {name} libmemcached ended its process in {} of the cells, first in {} ({}): {}",
+            "on {name} a driver's process ended in {} of the cells, first in {} ({}): {}",
             ended.len(),
             cell.setting.words(),
             ending(first),
