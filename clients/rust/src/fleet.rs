@@ -466,7 +466,10 @@ impl<L: Line> Fleet<L> {
         }
         let turn = state.turn(was_down);
         drop(state);
-        self.connects(&server.name, began, error);
+        // As of other dials, nothing is told of one that a close came before.
+        if !self.is_closed() {
+            self.connects(&server.name, began, error);
+        }
         self.turns(&server.name, turn.as_ref());
     }
 
@@ -488,7 +491,7 @@ impl<L: Line> Fleet<L> {
         let mut state = server.lock();
         let began = state.dialing[at].take();
         let was_down = state.breaker.is_tried();
-        let closed = self.closed.load(Ordering::Acquire);
+        let (closed, is_made) = (self.closed.load(Ordering::Acquire), dialed.is_ok());
         let result = match dialed {
             Ok(lane) if closed => {
                 lane.close(CLOSED);
@@ -513,7 +516,9 @@ impl<L: Line> Fleet<L> {
         drop(state);
         L::tell(&server.dialed);
         if !matches!(result, Err(Error::Closed(_))) {
-            self.connects(&server.name, began, result.as_ref().err());
+            // One to a server that went meanwhile was made all the same.
+            let error = result.as_ref().err().filter(|_| !is_made);
+            self.connects(&server.name, began, error);
         }
         self.turns(&server.name, turn.as_ref());
         result

@@ -1,7 +1,7 @@
 //! What an observer is told: of each call what was asked, of whom, and how it ended; of connections that they
 //! were made or could not be; of servers that they are down, and back.
 
-use larder_client::{Builder, Call, Client, Error, Event, Outcome, Ttl, Want};
+use larder_client::{Builder, Call, Client, Error, Event, Outcome, Server as Address, Ttl, Want};
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
 use std::io::{BufRead, BufReader, Write};
@@ -150,5 +150,39 @@ fn an_observer_is_told_that_a_server_is_down_and_back() {
     assert_eq!(told, ["connected", "back", "get 1 -1 of it"]);
     client.close();
     answers.join().expect("it ended with the connection");
+    let _ = std::fs::remove_file(&path);
+}
+
+#[test]
+fn an_observer_is_told_of_a_connection_to_a_server_that_went_and_of_none_behind_a_close() {
+    let server = Server::start(&["--threads", "1", "-m", "64"]).expect("a server");
+    let path = std::env::temp_dir().join(format!("larder-observe-gone-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let (notes, name) = (Notes::default(), path.to_str().expect("text"));
+    let greeting = b"VERSION 1.4.0\r\n";
+    let client = notes.of(name).build().expect("a client");
+    thread::scope(|scope| {
+        let get = scope.spawn(|| client.get(b"k"));
+        let (mut stream, _) = listener.accept().expect("a connection");
+        // It waits for the greeting, and its key becomes another server's.
+        let address = server.address().to_string();
+        let other = Address { address, name: Some(name.to_owned()), weight: 1 };
+        client.change_servers(vec![other]).expect("a good server");
+        stream.write_all(greeting).expect("sent");
+        assert_eq!(get.join().expect("it does not panic"), Ok(None));
+    });
+    assert_eq!(notes.taken(), ["connected", "connected", "get 1 -1 of it"]);
+
+    let client = notes.of(name).build().expect("a client");
+    thread::scope(|scope| {
+        let get = scope.spawn(|| client.get_to(b"k", Want::default(), &mut Vec::<u8>::new()));
+        let (mut stream, _) = listener.accept().expect("a connection");
+        client.close();
+        stream.write_all(greeting).expect("sent");
+        let closed = get.join().expect("it does not panic");
+        assert_eq!(closed, Err(Error::Closed(Outcome::NotSent)));
+    });
+    assert_eq!(notes.taken(), ["get 1 -0 of it: Caller"]);
     let _ = std::fs::remove_file(&path);
 }
