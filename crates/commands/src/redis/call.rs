@@ -368,12 +368,12 @@ pub(crate) fn few_names(names: Args<'_>) -> Done {
 /// Keys of which one step looks what each of them has: some 7 ms.
 pub(crate) const KEYS_AS_ONE_MAX: usize = 16 << 10;
 
-/// As many keys as may be looked at as one.
+/// So many keys may be looked at as one.
 ///
 /// # Errors
-/// There are more.
-pub(crate) fn few_keys(keys: Args<'_>) -> Done {
-    if keys.len() > KEYS_AS_ONE_MAX { Err(Fail::of("ERR too many keys")) } else { Ok(()) }
+/// They are too many.
+pub(crate) fn few_keys(keys: usize) -> Done {
+    if keys > KEYS_AS_ONE_MAX { Err(Fail::of("ERR too many keys")) } else { Ok(()) }
 }
 
 /// A 64-bit number.

@@ -414,7 +414,7 @@ pub(crate) fn counted<'a>(args: &mut Args<'a>, none: Fail) -> Result<Args<'a>, F
         return Err(Fail::SYNTAX);
     }
     let keys = Args::rest(args.encoded(), count);
-    few_keys(keys)?;
+    few_keys(keys.len())?;
     args.nth(count - 1);
     Ok(keys)
 }

@@ -93,6 +93,9 @@ pub mod flag {
     /// What it does to the keys or elements that it names goes in steps that need nothing but these, and its reply is short:
     /// an EXEC in steps has it go through its own.
     pub const IN_PARTS: u64 = 1 << 36;
+    /// One step looks what each of its keys has: where these are too many it is refused before any is looked at, to be told or
+    /// for itself.
+    pub const AS_ONE: u64 = 1 << 37;
 
     /// Names, in the order of the bits.
     pub const NAMES: &[&str] = &[

@@ -5,6 +5,7 @@ use crate::slices::{LARGE, STEP_NS, bulk, bytes, get, set, turns};
 use crate::survey::command;
 use crate::{Bench, bench};
 use larder_commands::{DebugCommand, Next, SLICE_NS, Session, Settings};
+use larder_protocol::resp::words_read;
 
 /// Keys of a request that takes several steps.
 const KEYS: usize = 16_000;
@@ -188,6 +189,51 @@ fn keyspace_events_of_many_keys_are_told() {
         bench.turns(&mut asks, &of(name));
         assert_eq!(told(&mut bench, &mut listens, "__keyevent@0__:keymiss\r\n"), misses, "{name}");
     }
+}
+
+/// A command of more keys than are looked at as one is refused before any of them is looked at to be told.
+#[test]
+fn of_more_keys_than_are_looked_at_as_one_nothing_is_told() {
+    const MOST: usize = 16 << 10;
+    let mut bench = bench();
+    let (mut listens, mut asks) = (Session::new(), Session::new());
+    bench.turns(&mut listens, &command(&["SUBSCRIBE", "__keyevent@0__:keymiss"]));
+    let names: Vec<String> = (0..=MOST).map(|n| format!("k{n}")).collect();
+    let number = names.len().to_string();
+    // The words that it reads to be refused.
+    let mut refused = |events: &str, words: &[&str]| {
+        bench.turns(&mut asks, &command(&["CONFIG", "SET", "notify-keyspace-events", events]));
+        let request = command(words);
+        let before = words_read();
+        let (reply, _) = bench.turns(&mut asks, &request);
+        let read = words_read() - before;
+        assert_eq!(reply, b"-ERR too many keys\r\n", "{}", words[0]);
+        assert_eq!(bench.host.outbox.take().0.len(), 0, "{}", words[0]);
+        read
+    };
+    // The words before the keys, whether their number is said, and the words behind them.
+    for (head, counts, tail) in [
+        ("SUNION", false, ""),
+        ("PFCOUNT", false, ""),
+        ("SINTERCARD", true, ""),
+        ("ZDIFF", true, ""),
+        ("SUNIONSTORE to", false, ""),
+        ("ZUNIONSTORE to", true, ""),
+        ("PFMERGE", false, ""),
+        ("LMPOP", true, "LEFT"),
+        ("BLPOP", false, "0.001"),
+        ("BZMPOP 0.001", true, "MIN"),
+    ] {
+        let mut words: Vec<&str> = head.split(' ').collect();
+        words.extend(counts.then_some(number.as_str()));
+        words.extend(names.iter().map(String::as_str));
+        words.extend(tail.split_whitespace());
+        let (silent, telling) = (refused("", &words), refused("AEm", &words));
+        assert!(telling < silent + MOST as u64 / 2, "{head}: {telling} words are read, and {silent}");
+    }
+    let words: Vec<&str> = ["SUNION"].into_iter().chain(names[..MOST].iter().map(String::as_str)).collect();
+    assert_eq!(bench.turns(&mut asks, &command(&words)).0, b"*0\r\n");
+    assert_eq!(bench.host.outbox.take().0.len(), MOST);
 }
 
 /// What text clients do in slots, with keys in base64, through uploads, by bytes that were gathered, and in steps.

@@ -44,7 +44,7 @@ use super::{Call, ELEMENT_ROOM, PRESENT_NS, peek_as};
 use crate::redis::call::{few_keys, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_null, put_null_array};
-use crate::redis::table::flag::{BLOCKING, DENYOOM, FAST, MOVABLEKEYS, WRITE};
+use crate::redis::table::flag::{AS_ONE, BLOCKING, DENYOOM, FAST, MOVABLEKEYS, WRITE};
 use crate::redis::table::{Access, ChangeOf, Command, Elements, Keys, RowId, TWO_KEYS, Tells, Weighs};
 use blocked::Blocked;
 pub(crate) use serve::{LEFT_ROUNDS, SERVE_NS, Serving};
@@ -64,6 +64,7 @@ pub(crate) const BLPOP: Command =
     Command::of_collections("blpop", -3, WRITE | BLOCKING, KEYS, |call, args| {
         pop(call, args, Want::Elements { end: End::Front, count: None })
     })
+    .with(AS_ONE)
     .tells(Tells::Each(list::popped(End::Front)))
     .access(&[Access::Take])
     .weighs(Weighs::Elements(Elements::PopAny))
@@ -77,6 +78,7 @@ pub(crate) const BRPOP: Command =
     Command::of_collections("brpop", -3, WRITE | BLOCKING, KEYS, |call, args| {
         pop(call, args, Want::Elements { end: End::Back, count: None })
     })
+    .with(AS_ONE)
     .tells(Tells::Each(list::popped(End::Back)))
     .access(&[Access::Take])
     .weighs(Weighs::Elements(Elements::PopAny))
@@ -128,6 +130,7 @@ pub(crate) const BLMPOP: Command =
         let Asked { keys, which: end, count } = mpop::parse(args, end)?;
         block(call, Want::Elements { end, count: Some(count) }, keys, timeout(time)?)
     })
+    .with(AS_ONE)
     .tells(Tells::By(ChangeOf(|mut args, _| {
         args.next();
         list::popped(mpop::parse(args, end).map_or(End::Front, |asked| asked.which))
@@ -144,6 +147,7 @@ pub(crate) const BZPOPMIN: Command =
     Command::of_collections("bzpopmin", -3, WRITE | BLOCKING | FAST, KEYS, |call, args| {
         pop(call, args, Want::Members { which: Which::Min, count: None })
     })
+    .with(AS_ONE)
     .tells(Tells::Each(sorted::popped(Which::Min)))
     .access(&[Access::Take])
     .weighs(Weighs::Elements(Elements::PopAny))
@@ -157,6 +161,7 @@ pub(crate) const BZPOPMAX: Command =
     Command::of_collections("bzpopmax", -3, WRITE | BLOCKING | FAST, KEYS, |call, args| {
         pop(call, args, Want::Members { which: Which::Max, count: None })
     })
+    .with(AS_ONE)
     .tells(Tells::Each(sorted::popped(Which::Max)))
     .access(&[Access::Take])
     .weighs(Weighs::Elements(Elements::PopAny))
@@ -172,6 +177,7 @@ pub(crate) const BZMPOP: Command =
         let Asked { keys, which, count } = mpop::parse(args, which)?;
         block(call, Want::Members { which, count: Some(count) }, keys, timeout(time)?)
     })
+    .with(AS_ONE)
     .tells(Tells::By(ChangeOf(|mut args, _| {
         args.next();
         sorted::popped(mpop::parse(args, which).map_or(Which::Min, |asked| asked.which))
@@ -253,7 +259,7 @@ pub(crate) fn wait(call: &mut Call<'_, '_, '_>, want: Want, keys: Args<'_>, time
 
 /// Takes what is wanted of the first of the keys that has it, unless others stand in line there; whether it did.
 fn take(call: &mut Call<'_, '_, '_>, want: &Want, keys: Args<'_>) -> Result<bool, Fail> {
-    few_keys(keys)?;
+    few_keys(keys.len())?;
     // A client that cannot wait stands in no line.
     let waits = !call.cx.guard.in_transaction();
     if let Some((Form { kind, end, .. }, count)) = want.counted(call.client.resp3) {

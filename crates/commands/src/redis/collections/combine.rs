@@ -212,7 +212,7 @@ pub(crate) fn combine(
     target: Option<&[u8]>,
     keys: Args<'_>,
 ) -> Done {
-    few_keys(keys)?;
+    few_keys(keys.len())?;
     let noted = Heap::take(call, sources_bytes(keys))?;
     let mut combining = Combining::new(call, plan, target, keys, noted);
     combining.prepare(call, false)?;

@@ -18,7 +18,7 @@ use crate::redis::call::{ELEMENT_BYTES, free_room, has_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_bulk, put_null, put_null_array};
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::table::{Access, ChangeOf, Command, Elements, TWO_KEYS, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
@@ -129,6 +129,7 @@ pub(crate) const ROWS: &[Command] = &[
         let mpop::Asked { keys, which, count } = mpop::parse(args, end)?;
         mpop::pop(call, keys, (Type::List, which), count)
     })
+    .with(AS_ONE)
     .tells(Tells::By(ChangeOf(|args, _| {
         popped(mpop::parse(args, end).map_or(End::Front, |asked| asked.which))
     })))

@@ -13,7 +13,7 @@ use super::{Call, Shown, len, look, peek_as};
 use crate::core::events::{Change, Class};
 use crate::redis::call::next;
 use crate::redis::fail::{Done, Fail};
-use crate::redis::table::flag::{DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::table::{ALL_KEYS, Access, ChangeOf, Command, Elements, Keys, TWO_KEYS, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
@@ -81,21 +81,25 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collections("sinter", -2, READONLY, ALL_KEYS, |call, args| {
         combine::sets(call, "sinter", args, Operation::Inter)
     })
+    .with(AS_ONE)
     .weighs(Weighs::Elements(Elements::Intersection))
     .doc("1.0.0", "key [key ...]", "Members of all of the sets."),
     Command::of_collections("sunion", -2, READONLY, ALL_KEYS, |call, args| {
         combine::sets(call, "sunion", args, Operation::Union)
     })
+    .with(AS_ONE)
     .weighs(Weighs::Elements(Elements::Union))
     .doc("1.0.0", "key [key ...]", "Members of any of the sets."),
     Command::of_collections("sdiff", -2, READONLY, ALL_KEYS, |call, args| {
         combine::sets(call, "sdiff", args, Operation::Diff)
     })
+    .with(AS_ONE)
     .weighs(Weighs::Elements(Elements::Difference))
     .doc("1.0.0", "key [key ...]", "Members of the first set and of none of the others."),
     Command::of_collections("sinterstore", -3, WRITE | DENYOOM, ALL_KEYS, |call, args| {
         combine::store_sets(call, "sinterstore", args, Operation::Inter)
     })
+    .with(AS_ONE)
     .tells(stored("sinterstore"))
     .access(STORES)
     .weighs(Weighs::Elements(Elements::Intersection))
@@ -103,6 +107,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collections("sunionstore", -3, WRITE | DENYOOM, ALL_KEYS, |call, args| {
         combine::store_sets(call, "sunionstore", args, Operation::Union)
     })
+    .with(AS_ONE)
     .tells(stored("sunionstore"))
     .access(STORES)
     .weighs(Weighs::Elements(Elements::Union))
@@ -110,6 +115,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collections("sdiffstore", -3, WRITE | DENYOOM, ALL_KEYS, |call, args| {
         combine::store_sets(call, "sdiffstore", args, Operation::Diff)
     })
+    .with(AS_ONE)
     .tells(stored("sdiffstore"))
     .access(STORES)
     .weighs(Weighs::Elements(Elements::Difference))
@@ -125,6 +131,7 @@ pub(crate) const ROWS: &[Command] = &[
         Keys::Counted { count: 1, step: 1 },
         combine::count_sets,
     )
+    .with(AS_ONE)
     .access(&[Access::Read])
     .weighs(Weighs::Elements(Elements::IntersectionCount))
     .doc("7.0.0", "numkeys key [key ...] [LIMIT limit]", "How many members all of the sets have."),

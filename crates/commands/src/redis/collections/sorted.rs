@@ -22,7 +22,7 @@ use crate::redis::call::{free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_double, put_integer, put_null, put_null_array};
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::flag::{AS_ONE, DENYOOM, FAST, IN_PARTS, MOVABLEKEYS, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::table::{Access, ChangeOf, Command, Elements, Keys, KeysFunction, TWO_KEYS, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
@@ -173,6 +173,7 @@ pub(crate) const ROWS: &[Command] = &[
         let mpop::Asked { keys, which, count } = mpop::parse(args, which)?;
         mpop::pop(call, keys, (Type::SortedSet, which.end()), count)
     })
+    .with(AS_ONE)
     .tells(Tells::By(ChangeOf(|args, _| {
         popped(mpop::parse(args, which).map_or(Which::Min, |asked| asked.which))
     })))
@@ -200,16 +201,19 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collections("zinter", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
         several(call, "zinter", args, Operation::Inter)
     })
+    .with(AS_ONE)
     .weighs(Weighs::Elements(Elements::Intersection))
     .doc("6.2.0", SEVERAL_USAGE, "Members of all of the sorted sets, with their scores together."),
     Command::of_collections("zunion", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
         several(call, "zunion", args, Operation::Union)
     })
+    .with(AS_ONE)
     .weighs(Weighs::Elements(Elements::Union))
     .doc("6.2.0", SEVERAL_USAGE, "Members of any of the sorted sets, with their scores together."),
     Command::of_collections("zdiff", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
         several(call, "zdiff", args, Operation::Diff)
     })
+    .with(AS_ONE)
     .weighs(Weighs::Elements(Elements::Difference))
     .doc(
         "6.2.0",
@@ -219,6 +223,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collections("zinterstore", -4, WRITE | DENYOOM | MOVABLEKEYS, STORE_KEYS, |call, args| {
         store_several(call, "zinterstore", args, Operation::Inter)
     })
+    .with(AS_ONE)
     .tells(stored("zinterstore"))
     .access(super::set::STORES)
     .weighs(Weighs::Elements(Elements::Intersection))
@@ -226,6 +231,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collections("zunionstore", -4, WRITE | DENYOOM | MOVABLEKEYS, STORE_KEYS, |call, args| {
         store_several(call, "zunionstore", args, Operation::Union)
     })
+    .with(AS_ONE)
     .tells(stored("zunionstore"))
     .access(super::set::STORES)
     .weighs(Weighs::Elements(Elements::Union))
@@ -233,6 +239,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collections("zdiffstore", -4, WRITE | DENYOOM | MOVABLEKEYS, STORE_KEYS, |call, args| {
         store_several(call, "zdiffstore", args, Operation::Diff)
     })
+    .with(AS_ONE)
     .tells(stored("zdiffstore"))
     .access(super::set::STORES)
     .weighs(Weighs::Elements(Elements::Difference))
@@ -240,6 +247,7 @@ pub(crate) const ROWS: &[Command] = &[
     Command::of_collections("zintercard", -3, READONLY | MOVABLEKEYS, mpop::KEYS, |call, args| {
         combine::count_sorted(call, args)
     })
+    .with(AS_ONE)
     .access(&[Access::Read])
     .weighs(Weighs::Elements(Elements::IntersectionCount))
     .doc(

@@ -4,13 +4,13 @@ use larder_protocol::resp::Args;
 
 use crate::core::counters::Counter;
 use crate::core::traffic::{self, Seen};
-use crate::redis::call::{Call, KEY_BYTES_MAX};
+use crate::redis::call::{Call, KEY_BYTES_MAX, few_keys};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_fail;
 use crate::redis::server::introspect;
 use crate::redis::strings::rewrite::Heap;
-use crate::redis::table::flag::{MOMENTS, WRITE};
-use crate::redis::table::{Command, Run};
+use crate::redis::table::flag::{AS_ONE, MOMENTS, WRITE};
+use crate::redis::table::{Access, Command, Run};
 
 /// For fewer keys each worker has room.
 const MANY_WORDS: usize = 4 << 10;
@@ -146,9 +146,24 @@ impl Call<'_, '_, '_> {
             }
         }
         let tells = self.cx.shared.events.any();
+        if args.len() > MANY_WORDS {
+            return self.execute_long(row, args, tells);
+        }
+        self.execute_admitted(row, args, tells)
+    }
+
+    /// It has many words, which may be keys.
+    #[cold]
+    #[inline(never)]
+    fn execute_long(&mut self, row: &'static Command, args: Args<'_>, tells: bool) -> Done {
+        if row.has(AS_ONE) {
+            // What it puts its result into is not one of those that it looks at.
+            let targets = usize::from(row.access_of(0) == Access::Replace);
+            few_keys(row.key_count(args).saturating_sub(targets))?;
+        }
         // What EXEC runs it has charged, and what is done in moments notes no more keys than there is room for.
         let notes_all = (tells || row.keys.are_many()) && !row.has(MOMENTS);
-        if args.len() > MANY_WORDS && notes_all && !self.cx.guard.in_transaction() {
+        if notes_all && !self.cx.guard.in_transaction() {
             // What is noted of each of many keys, while it runs.
             let note_bytes = if row.has(WRITE) { KEY_HASH_BYTES } else { KEY_LOOK_BYTES };
             let bytes = note_bytes + if tells { KEY_EVENT_BYTES } else { 0 };

@@ -18,7 +18,7 @@ use crate::redis::reply::{copy_value, each_part, put_array, put_bulk, put_intege
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::steps::kept::Kept;
-use crate::redis::table::flag::{ADMIN, DENYOOM, FAST, IS_TOLD, NOSCRIPT, READONLY, WRITE};
+use crate::redis::table::flag::{ADMIN, AS_ONE, DENYOOM, FAST, IS_TOLD, NOSCRIPT, READONLY, WRITE};
 use crate::redis::table::{self, ALL_KEYS, Access, Command, Keys, Tells, Weighs};
 pub(crate) use sketch::DENSE_BYTES;
 use sketch::{BYTES_MAX, Corrupt, HEAD_BYTES, Histogram, REGISTERS, Registers, Run};
@@ -29,12 +29,16 @@ pub(crate) const ROWS: &[Command] = &[
         .access(&[Access::Extend])
         .weighs(Weighs::Registers(0))
         .doc("2.8.9", "key [element [element ...]]", "Adds elements to a HyperLogLog; 1 if it has changed."),
-    Command::args("pfcount", -2, READONLY, ALL_KEYS, count).with(IS_TOLD).weighs(Weighs::RegistersRead).doc(
-        "2.8.9",
-        "key [key ...]",
-        "How many different elements were added to any of the HyperLogLogs, about.",
-    ),
+    Command::args("pfcount", -2, READONLY, ALL_KEYS, count)
+        .with(IS_TOLD | AS_ONE)
+        .weighs(Weighs::RegistersRead)
+        .doc(
+            "2.8.9",
+            "key [key ...]",
+            "How many different elements were added to any of the HyperLogLogs, about.",
+        ),
     Command::args("pfmerge", -2, WRITE | DENYOOM, ALL_KEYS, merge)
+        .with(AS_ONE)
         .tells(TOLD)
         .access(&[Access::Change, Access::Read])
         .weighs(Weighs::RegistersMerged)
@@ -322,7 +326,7 @@ impl Gathered {
 
 /// PFCOUNT of several keys, PFMERGE
 fn gather(call: &mut Call<'_, '_, '_>, name: &'static str, keys: Args<'_>, stores: bool) -> Done {
-    few_keys(keys)?;
+    few_keys(keys.len())?;
     let mut ns = 2 * REGISTERS_NS;
     for name in keys {
         let key = call.key(name);
