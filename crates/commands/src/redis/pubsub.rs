@@ -297,22 +297,26 @@ const POST_NS: u64 = 50;
 /// … and to pass one in looking for another.
 const PASS_NS: u64 = 1;
 
-/// What it takes to send a message to all who listen to a channel, at most, beside looking for the patterns that match:
-/// it is copied once for all, and once for who sends it and listens itself.
-pub(crate) fn publishing_ns(call: &mut Call<'_, '_, '_>, args: Args<'_>, shard: bool) -> u64 {
+/// What it takes to send a message to all who listen to a channel, at most, beside looking for the patterns that match when
+/// it is sent: it is copied once for all, and once for who sends it and listens itself. What takes longer than `ns_max` with
+/// that is not sent.
+pub(crate) fn publishing_ns(call: &mut Call<'_, '_, '_>, args: Args<'_>, shard: bool, ns_max: u64) -> u64 {
     let topics = &call.cx.shared.topics;
     let (channel, bytes) = (args.at(0).unwrap_or_default(), args.encoded().len() as u64);
     let (told, looked_ns) = if shard {
         (topics.shards.count(channel), 0)
     } else {
-        let all = topics.pattern_targets();
-        // Which of them match is looked for where that takes less than to tell all.
-        let looks = all as u64 * POST_NS > topics.matching_ns(channel.len());
-        let (by_patterns, looked_ns) = if looks { topics.pattern_listeners(channel) } else { (all, 0) };
+        let (all, matching_ns) = (topics.pattern_targets(), topics.matching_ns(channel.len()));
+        // Which of them match is looked for where that takes less than to tell all, and for as long as there is time for it
+        // beside looking once more.
+        let looks = all as u64 * POST_NS > matching_ns;
+        let look_ns = ns_max.saturating_sub(matching_ns);
+        let (by_patterns, looked_ns) =
+            if looks { topics.pattern_listeners(channel, look_ns) } else { (all, 0) };
         (topics.channels.count(channel) + by_patterns, looked_ns)
     };
     call.spend(looked_ns);
-    2 * copying_ns(bytes) + told as u64 * POST_NS
+    looked_ns + 2 * copying_ns(bytes) + told as u64 * POST_NS
 }
 
 /// What it takes to look how many listen to these names.

@@ -115,6 +115,15 @@ fn what_is_listened_to_and_who_is_told_weighs_in_exec() {
     assert!(runs(&mut Session::new(), &sent("c")));
     assert!(!runs(&mut Session::new(), &sent("other")));
     drop(listeners);
+    // Beside a thousand whose pattern is looked for in all of a long channel, to weigh and to send.
+    let mut listeners: Vec<Session> = (0..1_000).map(|_| Session::new()).collect();
+    for listener in &mut listeners {
+        assert!(runs(listener, &[command(&["PSUBSCRIBE", "*o?h*"])]));
+    }
+    let sent = |count| vec![of("PUBLISH", &["c".repeat(2_000), "text".to_owned()]); count];
+    assert!(runs(&mut Session::new(), &sent(400)));
+    assert!(!runs(&mut Session::new(), &sent(650)));
+    drop(listeners);
     for name in ["PUBSUB NUMSUB", "PUBSUB SHARDNUMSUB"] {
         assert!(runs(&mut Session::new(), &vec![of(name, &names(1_000)); 150]), "{name}");
         assert!(!runs(&mut Session::new(), &vec![of(name, &names(1_000)); 210]), "{name}");

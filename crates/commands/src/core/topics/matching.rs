@@ -77,10 +77,14 @@ impl Topics {
         ns
     }
 
-    /// Clients that listen to patterns which match a channel, each as often as it does, and what it took to look.
-    pub fn pattern_listeners(&self, channel: &[u8]) -> (usize, u64) {
+    /// Clients that listen to patterns which match a channel, each as often as it does, and what it took to look. Where that
+    /// takes longer than `ns_max` it is not looked further: all may match.
+    pub fn pattern_listeners(&self, channel: &[u8], ns_max: u64) -> (usize, u64) {
         let mut matching = Matching::default();
-        let ns = self.match_on(&mut matching, channel, u64::MAX);
+        let ns = self.match_on(&mut matching, channel, ns_max);
+        if !matching.is_done() {
+            return (self.pattern_targets(), ns);
+        }
         let patterns = self.patterns();
         let listeners = matching.found.iter().filter_map(|pattern| patterns.get(pattern));
         (listeners.map(|listeners| listeners.targets.len()).sum(), ns)

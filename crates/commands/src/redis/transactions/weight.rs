@@ -280,9 +280,9 @@ impl Scale {
             Weighs::Parameters => config::look_ns(args),
             Weighs::Topics => {
                 let matching_ns = call.cx.shared.topics.matching_ns(at(0).len());
-                matching_ns.saturating_add(pubsub::publishing_ns(call, args, false))
+                matching_ns.saturating_add(pubsub::publishing_ns(call, args, false, EXEC_NS_MAX))
             }
-            Weighs::Shard => pubsub::publishing_ns(call, args, true),
+            Weighs::Shard => pubsub::publishing_ns(call, args, true, EXEC_NS_MAX),
             // Names may be left by others of these that name none.
             Weighs::Listen => 2 * pubsub::listening_ns(args),
             Weighs::ListenNoMore(kind) if args.is_empty() => {
