@@ -77,7 +77,7 @@ static TOO_MANY: Fail = Fail::of("ERR max number of clients reached");
 pub(crate) struct Conversation {
     pub(crate) client: Client,
     pub(crate) state: State,
-    /// How often its next request was asked again.
+    /// How often its next request, or the step that it is at, was asked again.
     pub(crate) asked: Asked,
 }
 
