@@ -39,7 +39,7 @@ use larder_store::{
     Millis, Type, Value,
 };
 
-use super::call::{Call, ELEMENT_BYTES, few_keys, find, integer};
+use super::call::{Call, ELEMENT_BYTES, find, integer};
 use super::fail::{Done, Fail};
 use super::reply::{put_array, put_bulk, put_double, put_head, put_null_array};
 use crate::core::context::Context;
@@ -414,7 +414,6 @@ pub(crate) fn counted<'a>(args: &mut Args<'a>, none: Fail) -> Result<Args<'a>, F
         return Err(Fail::SYNTAX);
     }
     let keys = Args::rest(args.encoded(), count);
-    few_keys(keys.len())?;
     args.nth(count - 1);
     Ok(keys)
 }

@@ -234,6 +234,11 @@ fn of_more_keys_than_are_looked_at_as_one_nothing_is_told() {
     let words: Vec<&str> = ["SUNION"].into_iter().chain(names[..MOST].iter().map(String::as_str)).collect();
     assert_eq!(bench.turns(&mut asks, &command(&words)).0, b"*0\r\n");
     assert_eq!(bench.host.outbox.take().0.len(), MOST);
+    // Which keys these are is said all the same.
+    let words = ["COMMAND", "GETKEYS", "ZUNIONSTORE", "to", &number].into_iter();
+    let words: Vec<&str> = words.chain(names.iter().map(String::as_str)).collect();
+    let (reply, _) = bench.turns(&mut asks, &command(&words));
+    assert!(reply.starts_with(format!("*{}\r\n$2\r\nto\r\n", MOST + 2).as_bytes()));
 }
 
 /// What text clients do in slots, with keys in base64, through uploads, by bytes that were gathered, and in steps.

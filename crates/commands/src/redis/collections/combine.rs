@@ -177,6 +177,7 @@ pub(crate) fn count_sorted(call: &mut Call<'_, '_, '_>, args: Args<'_>) -> Done 
 fn count(call: &mut Call<'_, '_, '_>, name: &'static str, args: Args<'_>, kind: Type) -> Done {
     let mut rest = args;
     let keys = counted(&mut rest, needs_a_key(name))?;
+    few_keys(keys.len())?;
     let mut plan = Plan::new(Operation::Inter, kind, Then::Count(0));
     match limit(rest) {
         Ok(most) => plan.then = Then::Count(most),

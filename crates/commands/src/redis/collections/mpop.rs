@@ -4,7 +4,7 @@ use larder_protocol::resp::Args;
 use larder_store::{End, Type};
 
 use super::{Call, taking};
-use crate::redis::call::{integer, is, next};
+use crate::redis::call::{few_keys, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::put_null_array;
 use crate::redis::table::Keys;
@@ -27,6 +27,7 @@ pub(crate) fn parse<W>(
     which: impl Fn(&[u8]) -> Result<W, Fail>,
 ) -> Result<Asked<'_, W>, Fail> {
     let keys = super::counted(&mut args, Fail::of("ERR numkeys should be greater than 0"))?;
+    few_keys(keys.len())?;
     let which = which(next(&mut args)?)?;
     let mut count = None;
     while let Some(word) = args.next() {

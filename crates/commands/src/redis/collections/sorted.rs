@@ -18,7 +18,7 @@ use super::{
 };
 use crate::core::events::{Change, Class};
 use crate::core::output::Output;
-use crate::redis::call::{free_room, integer, is, next};
+use crate::redis::call::{few_keys, free_room, integer, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{put_array, put_double, put_integer, put_null, put_null_array};
 use crate::redis::strings::rewrite::Heap;
@@ -522,6 +522,7 @@ fn plan<'a>(
 ) -> Result<(Plan, Args<'a>), Fail> {
     integer(args.at(0).unwrap_or_default())?;
     let keys = counted(&mut args, combine::needs_a_key(name))?;
+    few_keys(keys.len())?;
     let then = if stores { Then::Store } else { Then::Sorted(Shown::Names) };
     let mut plan = Plan::new(operation, Type::SortedSet, then);
     match options(call, &mut plan, args, keys.len()) {
