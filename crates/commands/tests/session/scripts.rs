@@ -1694,6 +1694,21 @@ fn others_are_told_what_scripts_do() {
     assert_eq!(talk.say(4, "EXEC"), "*-1");
 }
 
+/// Keys that are declared are not asked for by that.
+#[test]
+fn a_miss_in_a_script_is_told_of_what_it_calls() {
+    let mut talk = Talk::new(&[]);
+    assert_eq!(talk.say(0, "CONFIG SET notify-keyspace-events Em"), "+OK");
+    talk.say(1, "SUBSCRIBE __keyevent@0__:keymiss");
+    talk.heard(1);
+    for (script, misses) in [("return redis.call('GET', KEYS[1])", 1), ("return 1", 0)] {
+        for name in ["EVAL", "EVAL_RO"] {
+            talk.send(0, &encode(&[name, script, "1", "k"].map(str::as_bytes)));
+            assert_eq!(talk.heard(1).matches("keymiss $1 k").count(), misses, "{name} {script}");
+        }
+    }
+}
+
 #[test]
 fn commands_that_wait_do_not_wait_in_scripts_and_serve_those_who_do() {
     let mut bench = bench();

@@ -98,7 +98,9 @@ impl Call<'_, '_, '_> {
         args: Args<'_>,
         run: impl FnOnce(&mut Self) -> Done,
     ) -> Done {
-        let done = if self.cx.shared.tells_misses() && row.has(flag::READONLY | flag::ASKS) {
+        // What a script asks for is told of what it calls.
+        let asks = row.has(flag::READONLY | flag::ASKS) && !row.runs_script();
+        let done = if asks && self.cx.shared.tells_misses() {
             self.tell_misses_of(row, args, run)
         } else if row.has(flag::WRITE) {
             self.tell_around(row, args, run)
