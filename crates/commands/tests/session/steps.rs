@@ -220,6 +220,7 @@ fn of_more_keys_than_are_looked_at_as_one_nothing_is_told() {
         ("SUNIONSTORE to", false, ""),
         ("ZUNIONSTORE to", true, ""),
         ("PFMERGE", false, ""),
+        ("BITOP OR to", false, ""),
         ("LMPOP", true, "LEFT"),
         ("BLPOP", false, "0.001"),
         ("BZMPOP 0.001", true, "MIN"),

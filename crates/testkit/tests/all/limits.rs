@@ -361,6 +361,7 @@ fn commands_that_look_at_several_keys_as_one_take_16384() {
         ("SUNIONSTORE to", false, ""),
         ("PFCOUNT", false, ""),
         ("PFMERGE", false, ""),
+        ("BITOP OR to", false, ""),
         ("BLPOP", false, "0.001"),
         ("SINTERCARD", true, ""),
         ("ZUNION", true, ""),
@@ -374,6 +375,15 @@ fn commands_that_look_at_several_keys_as_one_take_16384() {
             words.extend(counts.then_some(number.as_bytes()));
             words.extend(names[..count].iter().map(|name| name.as_bytes()));
             words.extend(tail.split_whitespace().map(str::as_bytes));
+            let reply = talk.send(0, &encode(&words));
+            assert_eq!(reply == "-ERR too many keys", count > MOST, "{head} {count}: {reply:.80}");
+        }
+    }
+    for head in ["XREAD STREAMS", "XREADGROUP GROUP g c STREAMS"] {
+        for count in around(MOST) {
+            let mut words: Vec<&[u8]> = head.split(' ').map(str::as_bytes).collect();
+            words.extend(names[..count].iter().map(|name| name.as_bytes()));
+            words.extend(std::iter::repeat_n(&b"0"[..], count));
             let reply = talk.send(0, &encode(&words));
             assert_eq!(reply == "-ERR too many keys", count > MOST, "{head} {count}: {reply:.80}");
         }

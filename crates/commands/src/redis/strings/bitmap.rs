@@ -13,7 +13,7 @@ use crate::redis::fail::{Done, Fail};
 use crate::redis::reply::{each_part, put_integer};
 use crate::redis::steps::again::Leave;
 use crate::redis::steps::job::{Job, Step};
-use crate::redis::table::flag::{DENYOOM, FAST, READONLY, WEIGHTLESS, WRITE};
+use crate::redis::table::flag::{AS_ONE, DENYOOM, FAST, READONLY, WEIGHTLESS, WRITE};
 use crate::redis::table::{Access, Command, Keys, Replaces, Tells, Weighs};
 
 pub(crate) const ROWS: &[Command] = &[
@@ -29,7 +29,7 @@ pub(crate) const ROWS: &[Command] = &[
         "key bit [start [end [BYTE|BIT]]]",
         "Where the first bit of a kind is.",
     ),
-    Command::args("bitop", -4, WRITE | DENYOOM, Keys::Range { first: 2, last: -1, step: 1 }, super::bitop::bit_op).tells(Tells::Each(Change::SET)).access(&[Access::Replace, Access::Read]).weighs(Weighs::BitOperation).doc(
+    Command::args("bitop", -4, WRITE | DENYOOM, Keys::Range { first: 2, last: -1, step: 1 }, super::bitop::bit_op).with(AS_ONE).tells(Tells::Each(Change::SET)).access(&[Access::Replace, Access::Read]).weighs(Weighs::BitOperation).doc(
         "2.6.0",
         "<AND|OR|XOR|NOT|DIFF|DIFF1|ANDOR|ONE> destkey key [key ...]",
         "Combines bitmaps.",

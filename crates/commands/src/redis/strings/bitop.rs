@@ -7,7 +7,7 @@ use larder_store::{Attributes, Expect, Key, Upload};
 use super::rewrite::Heap;
 use super::source::{Name, Source};
 use crate::core::work::{Lane, copying_ns};
-use crate::redis::call::{Call, is, next};
+use crate::redis::call::{Call, few_keys, is, next};
 use crate::redis::fail::{Done, Fail};
 use crate::redis::steps::again::{Again, Leave};
 use crate::redis::steps::job::{Job, Step};
@@ -105,6 +105,7 @@ pub(crate) fn bit_op(call: &mut Call<'_, '_, '_>, mut args: Args<'_>) -> Done {
             "ERR BITOP DIFF, DIFF1 and ANDOR must be called with at least two source keys.",
         ));
     }
+    few_keys(args.len())?;
     let _held = Heap::take(call, args.len() * SOURCE_BYTES)?;
     let sources: Vec<Key<'_>> = args.map(|name| call.key(name)).collect();
     let (mut bytes, mut small_bytes) = (0, 0);

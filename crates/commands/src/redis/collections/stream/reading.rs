@@ -21,7 +21,7 @@ use super::{put_id, strict_id};
 use crate::core::events::Class;
 use crate::core::output::Output;
 use crate::core::work::{STEPS_BYTES_MIN, copying_ns};
-use crate::redis::call::{Call, ELEMENT_BYTES, integer, is, next};
+use crate::redis::call::{Call, ELEMENT_BYTES, few_keys, integer, is, next};
 use crate::redis::collections::block::{self, Want};
 use crate::redis::collections::listing::send_whole;
 use crate::redis::collections::{ELEMENT_NS, PRESENT_NS, peek_as};
@@ -30,7 +30,7 @@ use crate::redis::reply::{put_array, put_bulk, put_map, put_null_array};
 use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
-use crate::redis::table::flag::{BLOCKING, MOVABLEKEYS, READONLY, WRITE};
+use crate::redis::table::flag::{AS_ONE, BLOCKING, MOVABLEKEYS, READONLY, WRITE};
 use crate::redis::table::{Access, Command, Elements, Keys, KeysFunction, Tells, Weighs};
 
 /// Keys behind STREAMS, of which the second half are IDs.
@@ -52,6 +52,7 @@ pub(crate) const XREAD: Command =
         let asked = parse(args, false)?;
         read(call, &asked)
     })
+    .with(AS_ONE)
     .weighs(Weighs::Elements(Elements::ReadEntries))
     .doc(
         "5.0.0",
@@ -64,6 +65,7 @@ pub(crate) const XREADGROUP: Command =
         let asked = parse(args, true)?;
         read_group(call, &asked)
     })
+    .with(AS_ONE)
     .tells(Tells::Nothing)
     .access(&[Access::Deliver])
     .weighs(Weighs::Elements(Elements::ReadEntries))
@@ -158,6 +160,7 @@ fn parse(mut args: Args<'_>, of_group: bool) -> Result<Asked<'_>, Fail> {
     if of_group && group.is_none() {
         return Err(Fail::of("ERR Missing GROUP option for XREADGROUP"));
     }
+    few_keys(keys.len())?;
     let (group, consumer) = group.unwrap_or_default();
     Ok(Asked { timeout_ms, most, group, consumer, pends, keys, ids })
 }
