@@ -108,7 +108,6 @@ otherwise.
 | MB, bound MB | the most memory that the process had, and what it may have |
 | canary ms | how long a connection of each worker that asks for a key every 10 ms waited at most |
 | excess ms | the same beyond what a connection to a server of fixed replies waited meanwhile, on the same core |
-| own ms | where the attack is one step: what the canary of its own worker waited, which is told and not judged |
 | verdict | whether memory and canaries kept to their bounds, and all was answered as it should be |
 
 ";

@@ -48,25 +48,23 @@ fn attack() -> Result<bool, String> {
     }
     let wanted = |row: &&Row| names.is_empty() || names.iter().any(|name| row.name.starts_with(&name[..]));
     let two_cores = pin(0) && pin(1);
-    let print = |cells: [&str; 8]| {
-        let [name, rss, bound, longest, excess, own, verdict, said] = cells;
+    let print = |cells: [&str; 7]| {
+        let [name, rss, bound, longest, excess, verdict, said] = cells;
         if markdown {
             println!("| {} |", cells.map(cell).join(" | "));
         } else {
-            println!(
-                "{name:<22} {rss:>6} {bound:>9} {longest:>11} {excess:>11} {own:>8} {verdict:>8}  {said}"
-            );
+            println!("{name:<22} {rss:>6} {bound:>9} {longest:>11} {excess:>11} {verdict:>8}  {said}");
         }
     };
-    print(["attack", "MB", "bound MB", "canary ms", "excess ms", "own ms", "verdict", "what came of it"]);
+    print(["attack", "MB", "bound MB", "canary ms", "excess ms", "verdict", "what came of it"]);
     if markdown {
-        print(["---"; 8]);
+        print(["---"; 7]);
     }
     let mut failed = 0;
     for row in ROWS.iter().filter(wanted) {
         let report = stage::run(row, two_cores)?;
         failed += usize::from(!report.holds());
-        let Report { rss, bound, longest_us, excess_us, own_us, .. } = &report;
+        let Report { rss, bound, longest_us, excess_us, .. } = &report;
         let (megabytes, ms) =
             (|bytes: u64| (bytes >> 20).to_string(), |us: u64| format!("{:.1}", us as f64 / 1e3));
         print([
@@ -75,7 +73,6 @@ fn attack() -> Result<bool, String> {
             &megabytes(*bound),
             &ms(*longest_us),
             &ms(*excess_us),
-            &own_us.map_or(String::new(), ms),
             if report.holds() { "holds" } else { "FAILS" },
             &report.said(),
         ]);

@@ -33,23 +33,11 @@ pub struct Row {
     pub attack: fn(&Stage) -> Result<String, String>,
     /// The server ends of it.
     pub ends: bool,
-    /// It is one step, in which its own worker serves nobody else: the other worker's canary is judged, and what its own
-    /// waited is told beside it.
-    pub one_step: bool,
 }
 
 /// An attack with the usual options on an empty store.
 const fn row(name: &'static str, attack: fn(&Stage) -> Result<String, String>) -> Row {
-    Row {
-        name,
-        megabytes: 64,
-        options: &[],
-        full: false,
-        prepare: |_| Ok(()),
-        attack,
-        ends: false,
-        one_step: false,
-    }
+    Row { name, megabytes: 64, options: &[], full: false, prepare: |_| Ok(()), attack, ends: false }
 }
 
 /// An attack on memory: the cache is full.

@@ -33,8 +33,6 @@ pub struct Report {
     pub bound: u64,
     pub longest_us: u64,
     pub excess_us: u64,
-    /// What the canary of its own worker waited, where it is one step.
-    pub own_us: Option<u64>,
     canaries: Option<String>,
 }
 
@@ -102,7 +100,6 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
         bound: bound(row.megabytes << 20) + PROGRAM_BYTES,
         longest_us: 0,
         excess_us: 0,
-        own_us: None,
         canaries: None,
     };
     match songs {
@@ -114,11 +111,8 @@ pub fn run(row: &Row, two_cores: bool) -> Result<Report, String> {
                 let took = heard.workers[worker].samples.iter().map(|sample| sample.took_us);
                 (heard.excesses(worker).first().map_or(0, |one| one.us), took.max().unwrap_or(0))
             };
-            let mut each: Vec<(u64, u64)> = (0..heard.workers.len()).map(longest).collect();
-            each.sort_unstable();
-            let judged = if row.one_step { each.first() } else { each.last() };
-            (report.excess_us, report.longest_us) = judged.copied().unwrap_or_default();
-            report.own_us = each.last().filter(|_| row.one_step).map(|&(_, longest)| longest);
+            let waited = (0..heard.workers.len()).map(longest).max();
+            (report.excess_us, report.longest_us) = waited.unwrap_or_default();
         }
     }
     Ok(report)
