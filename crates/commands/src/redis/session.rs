@@ -58,6 +58,11 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A request that is not whole is waited for in the receive buffer up to so many bytes.
 pub(crate) const WAIT_BYTES_MAX: usize = 32 << 10;
 
+/// Whether others hold them is asked of so many keys of a request at each look, and counts as no work, …
+const LOOKED_KEYS_FREE: u64 = 4 << 10;
+/// … and it takes so long for each of the others.
+const LOOKED_KEY_NS: u64 = 30;
+
 /// A paused client looks this often whether the pause was ended early.
 const PAUSE_LOOK_MS: Millis = 100;
 
@@ -542,8 +547,12 @@ impl Conversation {
         if holds_keys(row, words) {
             return false;
         }
-        let mut names_one = row.takes_all(words);
-        row.each_key(words, &mut |key| names_one = names_one || held(self.client.db, key));
+        let (mut names_one, mut looked) = (row.takes_all(words), 0_u64);
+        row.each_key(words, &mut |key| {
+            names_one = names_one || held(self.client.db, key);
+            looked += 1;
+        });
+        turn.cx.room.work().spend(looked.saturating_sub(LOOKED_KEYS_FREE) * LOOKED_KEY_NS);
         names_one
     }
 

@@ -100,6 +100,25 @@ fn few_pairs_are_written_in_one_step_and_many_in_turns() {
     assert!(said == b"+OK\r\n" && turns >= 2, "{turns} turns");
 }
 
+/// Whether one of very many keys is held is looked at again and again: each look is work.
+#[test]
+fn who_waits_for_one_of_many_keys_pays_for_each_look() {
+    let mut bench = bench();
+    let mut writer = begun(&mut bench, &pairs("MSET", MANY, "new"));
+    let names: Vec<String> = (0..20_000).map(|n| format!("k{n}")).collect();
+    for (count, work_ns) in [(4 << 10, 0), (20_000, (20_000 - (4 << 10)) * 30)] {
+        let names = names[..count].iter().map(String::as_str);
+        let exists = command(&std::iter::once("EXISTS").chain(names).collect::<Vec<_>>());
+        let mut waiting = Session::new();
+        for _ in 0..2 {
+            waits(&mut bench, &mut waiting, &exists, "EXISTS");
+            let done_ns = bench.room.work().done_ns();
+            assert!((work_ns..work_ns + 10_000).contains(&done_ns), "{done_ns} ns for {count} keys");
+        }
+    }
+    ended(&mut bench, &mut writer);
+}
+
 #[test]
 fn others_are_served_while_many_pairs_are_written_and_see_none_or_all_of_them() {
     let mut bench = bench();
