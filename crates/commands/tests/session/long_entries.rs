@@ -306,14 +306,14 @@ fn a_few_long_entries_are_work() {
     assert!((40_000..200_000).contains(&ns_max), "{ns_max}");
 }
 
-/// That it came is 2.6 ms for 5 MiB; none of it was copied into leaves, which would be 4.7 for those 3 MiB that would fit.
+/// None of it was copied into leaves, which would be 4.7 ms for those 3 MiB that would fit.
 #[test]
 fn an_entry_that_is_too_long_spends_nothing_for_its_values() {
     let mut bench = large_bench();
     let sent = bench.asked(&format!("XADD s * a {} b {}", job(3 << 20), job(2 << 20)));
     let (reply, ns_max) = dearest_turn(&mut bench, &sent);
     assert!(reply.starts_with(b"-ERR collection exceeds maximum allowed size"));
-    assert!((2_621_440..2_700_000).contains(&ns_max), "{ns_max}");
+    assert!(ns_max < 80_000, "{ns_max}");
 }
 
 /// Names and short values of an entry have 16,216 bytes as they lie in a leaf: whatever is put comes back from its payload.
@@ -388,14 +388,14 @@ fn deleted_entries_of_a_payload_are_passed_over_in_steps() {
     assert_eq!(bench.reply("XRANGE t - +"), format!("*1\r\n{}", told("2-0", &["f", "v"])).as_bytes());
 }
 
-/// It may be longer than any entry: that the payload came is 2.6 ms, and no more is done with it in a turn.
+/// One may be longer than any entry: the payload is gone through in slices of half a millisecond, and no more is done with it.
 #[test]
 fn deleted_entries_of_a_payload_are_not_copied() {
     let mut bench = large_bench();
     let payload = payload_of(&[vec![b'x'; 5 << 20]], b"v", forms::string);
     let (reply, ns_max) = dearest_turn(&mut bench, &encode(&[b"RESTORE", b"t", b"0", &payload]));
     assert_eq!(reply, b"+OK\r\n");
-    assert!((2_621_440..2_700_000).contains(&ns_max), "{ns_max}");
+    assert!(ns_max < 600_000, "{ns_max}");
     assert_eq!(bench.reply("XRANGE t - +"), format!("*1\r\n{}", told("2-0", &["f", "v"])).as_bytes());
 }
 
