@@ -66,8 +66,9 @@ pub(crate) struct Upkeep {
 }
 
 impl Guard<'_> {
-    /// Does a bounded piece of upkeep, some 50 µs, some 100 µs when a segment of the index is rebuilt, or up to 0.5 ms when
-    /// fields of a hash are due that have long values; true when there is more to do now.
+    /// Does a bounded piece of upkeep, some 50 µs, some 100 µs when a segment of the index is rebuilt, up to 0.5 ms when
+    /// fields of a hash are due that have long values, or up to a millisecond when all items of a segment were flushed; true
+    /// when there is more to do now.
     pub fn maintain(&mut self) -> bool {
         self.step(false)
     }
