@@ -241,7 +241,15 @@ pub(crate) fn scan(
     let (wanted, mut ns, mut due, mut longer) = (Wanted::parse(call, kind, args), 0, false, false);
     // A long member is copied to be matched.
     let longest = wanted.as_ref().map_or(0, |wanted| wanted.copied_max(call, (key, kind), cursor));
-    let copied = if longest > 0 { Some(Heap::take(call, longest)?) } else { None };
+    let copied = if longest > 0 { Heap::take(call, longest).map(Some) } else { Ok(None) };
+    let copied = match copied {
+        Ok(copied) => copied,
+        Err(fail) => {
+            // To know how long it is members were looked for.
+            call.spend(wanted.as_ref().map_or(0, |wanted| wanted.compared_ns.get()));
+            return Err(fail);
+        }
+    };
     let free = free_room(call.out);
     // What was measured last, which is what is written: long members are not looked for again.
     let measured = Cell::new(None);
