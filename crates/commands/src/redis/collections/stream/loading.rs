@@ -26,7 +26,7 @@ const PENDING_AT_ONCE: usize = 64;
 /// What it takes to put an entry in, and a pending one, or to say with whom it is.
 const ENTRY_NS: u64 = 400;
 const PENDING_NS: u64 = 600;
-/// What it takes to look at a string that is a name of a node, or that is passed over.
+/// What it takes to look at a string, however short: one that is a name of a node, or of an entry.
 const STRING_NS: u64 = 10;
 /// Fields of an entry: more are too long for any.
 const FIELDS_MAX: u64 = 16 << 10;
@@ -218,6 +218,8 @@ impl ReadNode {
             for _ in 0..strings {
                 next_text(cursor, bytes, &mut texts, apart_max + BYTES_AT_ONCE)?;
             }
+            // They are packed, too.
+            *ns += strings as u64 * 2 * STRING_NS;
         }
         if next_number(cursor, bytes)? != (strings + numbers) as i64 {
             return Err(BAD_FORMAT);
