@@ -93,11 +93,11 @@ impl Size {
     }
 
     /// What it takes to reply entries of a stream as large as `all`, and so many of its rows: what lies there once, names of
-    /// fields, is replied with each.
+    /// fields, is replied with each. They are copied, and copied once more to be sent: short ones have that in what each takes.
     fn entries_ns(self, all: Size) -> u64 {
         let leaves = self.elements.min(all.elements);
         self.told_ns()
-            .saturating_add(leaves.saturating_mul(4 * ELEMENT_NS))
+            .saturating_add(copying_ns(self.bytes).max(leaves.saturating_mul(4 * ELEMENT_NS)))
             .saturating_add(self.entries().bytes / 8)
     }
 
@@ -415,7 +415,10 @@ impl Scale {
                 let some = all.some(count.saturating_mul(keys));
                 let delivered_ns =
                     if row.has(WRITE) { some.elements.saturating_mul(DELIVERED_NS) } else { 0 };
-                (some.entries_ns(all).saturating_add(delivered_ns), some.entries())
+                // Those of all streams but the first are put behind its own.
+                let moved_ns = if row.has(WRITE) && keys > 1 { copying_ns(some.bytes) } else { 0 };
+                let told_ns = some.entries_ns(all).saturating_add(moved_ns);
+                (told_ns.saturating_add(delivered_ns), some.entries())
             }
             Elements::Ids => {
                 // Those that are acknowledged stay. One of the words is the key.
@@ -568,7 +571,7 @@ impl Scale {
         let told_bytes = there.pending().told_bytes().saturating_add(again);
         self.told_bytes = self.told_bytes.saturating_add(told_bytes);
         let looks_ns = there.elements.saturating_mul(LOOK_NS);
-        there.entries_ns(there).saturating_add(looks_ns).saturating_add(copying_ns(again))
+        there.entries_ns(there).saturating_add(looks_ns).saturating_add(2 * copying_ns(again))
     }
 
     /// How many members of a range are taken out: those that are there now, and those that come before it. With what it takes to
