@@ -28,7 +28,8 @@ use crate::redis::reply::put_null;
 use crate::redis::server::introspect::help;
 use crate::redis::table::flag::{DENYOOM, FAST, LOADING, READONLY, STALE, WEIGHTLESS, WRITE};
 use crate::redis::table::{Access, Command, Elements, Keys, NO_KEYS, Tells, Weighs};
-use told::{FULL_ENTRIES, Tale};
+pub(crate) use told::FULL_ENTRIES;
+use told::Tale;
 
 /// The key behind the subcommand.
 pub(super) const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };

@@ -89,7 +89,7 @@ pub(crate) enum Weighs {
     Copy,
     /// The value, unless it stays where it lies; it goes to another database.
     Move,
-    /// All rows of a stream.
+    /// What a stream has beside its entries; of XINFO STREAM some of these.
     Survey,
     /// Elements of collections.
     Elements(Elements),

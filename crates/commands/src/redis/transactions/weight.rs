@@ -385,7 +385,7 @@ impl Scale {
                 let stays = size.elements > 0 && row.weighs != Weighs::Copy;
                 copying_ns(if stays { size.bytes.min(LEAF_BYTES_MAX) } else { size.bytes })
             }
-            Weighs::Survey => self.surveyed(call, row, at(0)),
+            Weighs::Survey => self.surveyed(call, row, args),
             Weighs::Elements(which) => self.elements(call, row, which, args),
             Weighs::Nothing if row.elements => self.elements(call, row, Elements::Few, args),
             Weighs::Nothing => 0,

@@ -112,6 +112,12 @@ impl<'g> Stream<'g> {
         self.all.len()
     }
 
+    /// Rows of groups, of consumers, and of what is pending: all but entries, parts of their values, and what it knows of itself.
+    pub fn others_count(&self) -> usize {
+        let parts = if self.may_have_parts() { self.line(PARTS, StreamId::MIN).len() } else { 0 };
+        self.all.len() - self.len - parts - 1
+    }
+
     /// The greatest ID that an entry has had.
     pub fn last_id(&self) -> StreamId {
         self.own.last

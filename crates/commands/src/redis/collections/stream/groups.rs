@@ -20,7 +20,7 @@ use crate::redis::steps::job::{Job, Step};
 use crate::redis::strings::rewrite::Heap;
 use crate::redis::strings::source::Name;
 use crate::redis::table::flag::{DENYOOM, FAST, LOADING, READONLY, STALE, WEIGHTLESS, WRITE};
-use crate::redis::table::{Access, Command, Elements, NO_KEYS, Tells, Weighs};
+use crate::redis::table::{Access, Command, Elements, NO_KEYS, Replaces, Tells, Weighs};
 
 /// IDs that are claimed in one moment, at most.
 const CLAIMED_AT_ONCE: usize = 256;
@@ -38,16 +38,16 @@ const ROWS: &[Command] = &[
     Command::args("xgroup|create", -5, WRITE | DENYOOM | WEIGHTLESS, SECOND, create)
         .tells(told("xgroup-create"))
         .access(&[Access::Extend])
+        .replaces(Replaces::Never)
         .doc(
             "5.0.0",
             "key group <id|$> [MKSTREAM] [ENTRIESREAD entries-read]",
             "Makes a group, which begins to read behind an ID.",
         ),
-    Command::args("xgroup|setid", -5, WRITE | WEIGHTLESS, SECOND, set_id).tells(told("xgroup-setid")).doc(
-        "5.0.0",
-        "key group <id|$> [ENTRIESREAD entries-read]",
-        "Has a group go on behind an ID.",
-    ),
+    Command::args("xgroup|setid", -5, WRITE | WEIGHTLESS, SECOND, set_id)
+        .tells(told("xgroup-setid"))
+        .replaces(Replaces::Never)
+        .doc("5.0.0", "key group <id|$> [ENTRIESREAD entries-read]", "Has a group go on behind an ID."),
     Command::args("xgroup|destroy", 4, WRITE, SECOND, |call, args| {
         let (key, group) = (call.key(args.at(0).unwrap_or_default()), args.at(1).unwrap_or_default());
         is_there(call, &key)?;
@@ -56,6 +56,7 @@ const ROWS: &[Command] = &[
     .tells(Tells::Nothing)
     .access(&[Access::Reduce])
     .weighs(Weighs::Survey)
+    .replaces(Replaces::Never)
     .doc("5.0.0", "key group", "Removes a group."),
     Command::args("xgroup|createconsumer", 5, WRITE | DENYOOM | WEIGHTLESS, SECOND, |call, args| {
         let (key, group) = (call.key(args.at(0).unwrap_or_default()), args.at(1).unwrap_or_default());
@@ -67,6 +68,7 @@ const ROWS: &[Command] = &[
     })
     .tells(told("xgroup-createconsumer"))
     .access(&[Access::Extend])
+    .replaces(Replaces::Never)
     .doc("6.2.0", "key group consumer", "Makes a consumer; whether there was none."),
     Command::args("xgroup|delconsumer", 5, WRITE, SECOND, |call, args| {
         let (key, group) = (call.key(args.at(0).unwrap_or_default()), args.at(1).unwrap_or_default());
@@ -76,6 +78,7 @@ const ROWS: &[Command] = &[
     .tells(Tells::Nothing)
     .access(&[Access::Reduce])
     .weighs(Weighs::Survey)
+    .replaces(Replaces::Never)
     .doc("5.0.0", "key group consumer", "Removes a consumer; how many entries were pending with it."),
     Command::args("xgroup|help", 2, LOADING | STALE | WEIGHTLESS, NO_KEYS, |call, _| help(call, "xgroup"))
         .doc("5.0.0", "", "What XGROUP can do."),

@@ -39,7 +39,7 @@ const NAMED_BYTES: usize = 512;
 /// Entries of one node of Redis's: what is said of its tree goes by that.
 const NODE_ENTRIES: u64 = 100;
 /// Entries that XINFO STREAM FULL tells, unless it is told how many.
-pub(super) const FULL_ENTRIES: usize = 10;
+pub(crate) const FULL_ENTRIES: usize = 10;
 
 /// What is told.
 #[derive(Clone, Debug)]

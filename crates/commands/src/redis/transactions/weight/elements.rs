@@ -15,9 +15,9 @@ use crate::redis::collections::members::RUN_BYTES;
 use crate::redis::collections::ranging::meant;
 use crate::redis::collections::scan::{long_match_ns, names_matched};
 use crate::redis::collections::sorting;
-use crate::redis::collections::stream::APART_COPIES;
 use crate::redis::collections::stream::reading::DELIVERED_NS;
 use crate::redis::collections::stream::trimming::{ID_NS, PENDING_NS};
+use crate::redis::collections::stream::{APART_COPIES, FULL_ENTRIES};
 use crate::redis::collections::words::{COMPARED_TIMES, DUE_LEAF_NS, MOVED_TIMES};
 use crate::redis::collections::{
     self, COMPARE_NS, ELEMENT_NS, ELEMENT_ROOM, LOOK_NS, MEMBER_NS, PICKS_DIRECT, SCAN_NS, SCORE_NS,
@@ -31,6 +31,8 @@ use crate::redis::table::{Command, Elements};
 const ELEMENT_MORE_BYTES: u64 = 8;
 /// Bytes of what is told of a place, at most.
 const PLACE_BYTES: u64 = 160;
+/// Bytes of what is told of a group, of a consumer or of what is pending, beside its name, at most.
+const SURVEYED_BYTES: u64 = 320;
 /// Bytes of the names of an entry that are in a leaf once for all that have them, at most.
 const NAMES_BYTES_MAX: u64 = 1 << 10;
 /// Elements of a leaf, about, at most.
@@ -206,6 +208,16 @@ fn fields(which: Elements, args: Args<'_>) -> impl Iterator<Item = &[u8]> + Clon
 /// What it takes to give so many bytes of values back, with their parts.
 fn dropping_ns(bytes: u64) -> u64 {
     bytes / PART_BYTES_A_NS
+}
+
+/// Of how many names the longest was looked for, and how long that is, at most.
+fn looked_at<'n>(names: impl Iterator<Item = &'n [u8]>) -> (u64, u64) {
+    let (mut looks, mut longest) = (0, 0);
+    for name in names.take(LOOKED_AT_MAX as usize) {
+        looks += 1;
+        longest = longest.max(name.len() as u64);
+    }
+    (looks, if looks < LOOKED_AT_MAX { longest } else { ELEMENT_BYTES as u64 })
 }
 
 /// A number that is not below 0; 0 if it is none.
@@ -562,16 +574,81 @@ impl Scale {
         told_ns.saturating_add(checking_ns(there.told_bytes()))
     }
 
-    /// What it takes to look at all rows of a stream, or to take them out; they are told.
-    pub(super) fn surveyed(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, key: &[u8]) -> u64 {
-        let there = self.size(call, self.db, key);
-        // The first entry and the last are replied; a long one may be both, and nearly all that there is.
-        let is_long = row.name == "xinfo|stream" && there.longest > ELEMENT_BYTES as u64;
-        let again = if is_long { there.some(1).bytes } else { 0 };
-        let told_bytes = there.pending().told_bytes().saturating_add(again);
+    /// What it takes to look at what a stream has beside its entries, groups, consumers and what is pending, or to take it out.
+    /// XINFO tells it, and XINFO STREAM some entries.
+    pub(super) fn surveyed(&mut self, call: &mut Call<'_, '_, '_>, row: &Command, args: Args<'_>) -> u64 {
+        let there = self.size(call, self.db, args.at(0).unwrap_or_default());
+        let count = number_behind("COUNT", args.skip(1)).unwrap_or(FULL_ENTRIES as u64);
+        let most = if count == 0 { u64::MAX } else { count };
+        let entries = match (row.name, args.len()) {
+            // The first and the last; a long one may be both, and nearly all that there is.
+            ("xinfo|stream", 1) => {
+                let one = there.some(1);
+                Size { bytes: one.bytes.saturating_mul(2), elements: 2 * one.elements, ..there }
+            }
+            ("xinfo|stream", _) => there.some(most),
+            _ => Size::default(),
+        };
+        let (others, others_ns) = self.beside_entries(call, row, args, (there, most));
+        let told_bytes = others.told_bytes().saturating_add(entries.entries().told_bytes());
         self.told_bytes = self.told_bytes.saturating_add(told_bytes);
-        let looks_ns = there.elements.saturating_mul(LOOK_NS);
-        there.entries_ns(there).saturating_add(looks_ns).saturating_add(2 * copying_ns(again))
+        // As entries they are copied, and once more to be sent.
+        let copies_ns = copying_ns(others.bytes).saturating_mul(2);
+        entries.entries_ns(there).saturating_add(copies_ns).saturating_add(others_ns)
+    }
+
+    /// What XINFO tells of a stream beside its entries, `most` of what is pending in a group or with a consumer; and what it
+    /// takes to look at it, or to take it out, with looks at names, here and where room is made, which are spent.
+    fn beside_entries(
+        &self,
+        call: &mut Call<'_, '_, '_>,
+        row: &Command,
+        args: Args<'_>,
+        (there, most): (Size, u64),
+    ) -> (Size, u64) {
+        if row.name == "xinfo|stream" && args.len() == 1 {
+            return (Size::default(), 0);
+        }
+        let name = args.at(0).unwrap_or_default();
+        let key = call.cx.guard.key_in(self.names[usize::from(self.db)], name);
+        let stream = match call.cx.guard.peek(&key).hit().map(|item| item.value()) {
+            Some(Value::Collection(there)) => there.elements().stream(),
+            Some(_) | None => None,
+        };
+        let Some(stream) = stream.filter(|_| !self.is_replaced(self.db, name)) else {
+            return (there.pending(), there.elements.saturating_mul(2 * LOOK_NS));
+        };
+        // Whatever commands before may have put in is pending.
+        let added = there.elements.saturating_sub(stream.rows_count() as u64);
+        let others = (stream.others_count() as u64).saturating_add(added);
+        let (rows, (looks, longest)) = match row.name {
+            "xinfo|groups" => {
+                let groups = stream.groups();
+                (groups.len() as u64, looked_at(groups.map(|group| group.name)))
+            }
+            "xinfo|consumers" => match args.at(1).and_then(|name| stream.group(name)) {
+                Some(group) => {
+                    let consumers = stream.consumers(&group);
+                    (consumers.len() as u64, looked_at(consumers.map(|consumer| consumer.name)))
+                }
+                None => (0, (0, 0)),
+            },
+            "xinfo|stream" => {
+                let consumers = stream.groups().flat_map(|group| stream.consumers(&group));
+                let names = consumers.map(|consumer| consumer.name);
+                let (looks, longest) = looked_at(stream.groups().map(|group| group.name).chain(names));
+                // One more may have come to them.
+                let told = (looks + 1).saturating_mul(most.saturating_add(1));
+                let rows = if looks < LOOKED_AT_MAX { others.min(told) } else { others };
+                (rows, (looks, longest))
+            }
+            _ => return (Size::default(), others.saturating_mul(LOOK_NS)),
+        };
+        call.spend(looks * LOOK_NS);
+        let bytes = rows.saturating_mul(SURVEYED_BYTES + longest);
+        // A group or a consumer takes four looks more than what is pending, and those at its name.
+        let ns = rows.saturating_mul(2 * LOOK_NS).saturating_add(looks * (4 + 2) * LOOK_NS);
+        (Size { bytes, elements: rows, ..Size::default() }, ns)
     }
 
     /// How many members of a range are taken out: those that are there now, and those that come before it. With what it takes to
