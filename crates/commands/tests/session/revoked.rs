@@ -425,6 +425,29 @@ fn what_was_taken_out_is_sent_whatever_the_rules_are_by_then() {
     }
 }
 
+/// What was delivered to a group is pending, and told, of the first stream as of others.
+#[test]
+fn what_was_delivered_is_told_whatever_the_rules_are_by_then() {
+    let (mut bench, mut admin, mut user) = with_user("~* +@all");
+    let value = "v".repeat(10_000);
+    for _ in 0..400 {
+        assert!(!say(&mut bench, &mut admin, &format!("XADD k * f {value}")).starts_with('-'));
+    }
+    say(&mut bench, &mut admin, "XGROUP CREATE k g 0");
+    let line = ["XREADGROUP", "GROUP", "g", "c", "STREAMS", "k", ">"];
+    let (mut next, mut reply) = bench.turn(&mut user, &command(&line));
+    while say(&mut bench, &mut admin, "XPENDING k g").starts_with("*4\r\n:0") {
+        assert_eq!(next, Next::Yield);
+        (next, reply) = bench.turn(&mut user, b"");
+    }
+    assert!(next == Next::Yield && reply.is_empty(), "there is more to deliver");
+    assert_eq!(say(&mut bench, &mut admin, "ACL SETUSER app resetkeys"), "+OK");
+    let reply = bench.turns(&mut user, b"").0;
+    assert!(reply.len() > 400 * value.len(), "{}", reply.len());
+    assert!(say(&mut bench, &mut admin, "XPENDING k g").starts_with("*4\r\n:400\r\n"));
+    assert_eq!(say(&mut bench, &mut user, "GET k"), NO_KEY);
+}
+
 /// A read of a group that was put off has joined no line yet, and does not wait by rules that were changed by then.
 #[test]
 fn a_read_that_was_put_off_does_not_wait_for_what_its_user_may_not_have_any_more() {

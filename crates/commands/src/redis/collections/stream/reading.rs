@@ -679,7 +679,7 @@ impl Job for Delivering {
 
     /// What was delivered to a group is told: who did not hear of it would have to claim it.
     fn asks_itself(&self) -> bool {
-        self.sent.is_some() || self.found > 0
+        self.sent.is_some() || self.found > 0 || self.count > 0
     }
 }
 
