@@ -663,7 +663,7 @@ impl Scale {
         args: Args<'_>,
     ) -> (u64, u64) {
         let look_ns = comparing_ns(args);
-        let all_ns = there.elements.saturating_mul(SCORED_NS);
+        let all_ns = there.elements.saturating_mul(SCORED_NS).saturating_add(dropping_ns(there.bytes));
         if self.is_replaced(self.db, name) || look_ns > 0 && all_ns <= 2 * look_ns {
             return (there.elements, 0);
         }
