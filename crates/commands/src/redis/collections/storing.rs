@@ -141,7 +141,13 @@ fn at_once(
             compared = meant.look(chosen, &set, (source.hash(), version));
             bytes = copied_bytes(&set, meant.places.clone());
         }
-        let _held = Heap::take(call, bytes)?;
+        let _held = match Heap::take(call, bytes) {
+            Ok(held) => held,
+            Err(fail) => {
+                call.spend_on_bytes(compared);
+                return Err(fail);
+            }
+        };
         let (to, from, mut grown) = (call.key(to), call.key(from), false);
         let done = call.as_one([to, from], |call| {
             let mut members = Members::default();
