@@ -343,6 +343,16 @@ impl Context<'_, '_> {
         self.tell_of(MISS, "keymiss", db, key);
     }
 
+    /// The same of one of very many keys: it is told behind what waits, by the worker that goes on telling.
+    pub(crate) fn tell_miss_later(&self, db: u8, key: &[u8]) {
+        let events = &self.shared.events;
+        if events.wants(MISS) {
+            let (by_key, by_event) = (events.wants(KEYSPACE), events.wants(KEYEVENT));
+            let happened = Happened { event: "keymiss", db, key, by_key, by_event };
+            self.shared.telling.tell_later(self.guard.store(), happened);
+        }
+    }
+
     /// Goes on telling what waits, with what is left of the slice.
     pub(crate) fn go_on_telling(&self) {
         if self.shared.telling.waits() {

@@ -1,8 +1,8 @@
 //! Keyspace events that wait to be told: those of channels that are matched against so many patterns that others should
-//! not wait for it.
+//! not wait for it, and most of those that one step makes very many of.
 //!
 //! ```text
-//! a change ─► cheap, and nothing waits? ─► posted at once
+//! a change ─► cheap, few, and nothing waits? ─► posted at once
 //!                └── no: the queue ─► matched in steps, by workers at work and by upkeep ─► posted, one after another
 //! ```
 //!
@@ -22,8 +22,8 @@ use super::topics::{Matching, Topics};
 const AT_ONCE_NS: u64 = 2_000;
 /// What waits takes one part in so many of the memory limit at most, …
 const SHARE: u64 = 16;
-/// … or so many bytes.
-const BYTES_LEAST: u64 = 1 << 20;
+/// … or so many bytes: what the misses of one command take that looks at its keys as one, if these have 64 bytes each.
+const BYTES_LEAST: u64 = 2 << 20;
 /// What an event takes in the queue, beside its key.
 const HAPPENED_BYTES: usize = 64;
 /// What it takes to post to those who are told an event, beside matching.
@@ -124,10 +124,15 @@ impl Telling {
                 ns += matching_ns + POST_NS;
             }
         }
+        self.tell_later(store, happened);
+        ns
+    }
+
+    /// Leaves an event to be told behind what waits, where there is a way to tell it still.
+    pub fn tell_later(&self, store: &Store, happened: Happened<&[u8]>) {
         if happened.by_key || happened.by_event {
             self.add(store, happened);
         }
-        ns
     }
 
     fn add(&self, store: &Store, happened: Happened<&[u8]>) {
@@ -182,5 +187,34 @@ impl Telling {
             }
         }
         ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_store::Config;
+
+    /// Keys that a command may look at as one.
+    const KEYS: u64 = 16 << 10;
+
+    fn miss(key: &[u8]) -> Happened<&[u8]> {
+        Happened { event: "keymiss", db: 0, key, by_key: true, by_event: true }
+    }
+
+    #[test]
+    fn misses_of_one_command_wait_however_little_memory_there_is() {
+        let config = Config { memory_bytes: 16 << 20, workers_max: 2, ..Config::default() };
+        let store = Store::new(config).expect("a store");
+        let (telling, before) = (Telling::default(), store.held_bytes());
+        for _ in 0..KEYS {
+            telling.tell_later(&store, miss(&[b'k'; 64]));
+        }
+        assert_eq!((telling.lost(), store.held_bytes() - before), (0, BYTES_LEAST));
+        telling.tell_later(&store, miss(b"k"));
+        assert_eq!((telling.lost(), store.held_bytes() - before), (1, BYTES_LEAST));
+        // What is told in no way does not wait.
+        telling.tell_later(&store, Happened { by_key: false, by_event: false, ..miss(b"k") });
+        assert_eq!(telling.lost(), 1);
     }
 }

@@ -234,12 +234,58 @@ fn of_more_keys_than_are_looked_at_as_one_nothing_is_told() {
     }
     let words: Vec<&str> = ["SUNION"].into_iter().chain(names[..MOST].iter().map(String::as_str)).collect();
     assert_eq!(bench.turns(&mut asks, &command(&words)).0, b"*0\r\n");
+    let store = std::sync::Arc::clone(bench.worker.store());
+    while bench.shared.go_on_telling(&bench.host, &store, 300_000) {}
     assert_eq!(bench.host.outbox.take().0.len(), MOST);
     // Which keys these are is said all the same.
     let words = ["COMMAND", "GETKEYS", "ZUNIONSTORE", "to", &number].into_iter();
     let words: Vec<&str> = words.chain(names.iter().map(String::as_str)).collect();
     let (reply, _) = bench.turns(&mut asks, &command(&words));
     assert!(reply.starts_with(format!("*{}\r\n$2\r\nto\r\n", MOST + 2).as_bytes()));
+}
+
+/// A command that looks at its keys as one tells some of its misses at once, and leaves the others, which are told in order.
+#[test]
+fn misses_of_a_command_of_very_many_keys_are_told_in_slices() {
+    const MOST: usize = 16 << 10;
+    let mut bench = bench();
+    let (mut listens, mut asks) = (Session::new(), Session::new());
+    bench.turns(&mut listens, &command(&["SUBSCRIBE", "__keyevent@0__:keymiss"]));
+    let names: Vec<String> = (0..MOST).map(|n| format!("k{n}")).collect();
+    let words: Vec<&str> = ["SUNION"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let request = command(&words);
+    // What its dearest turn does.
+    let mut most_ns = |bench: &mut Bench, events: &str| {
+        bench.turns(&mut asks, &command(&["CONFIG", "SET", "notify-keyspace-events", events]));
+        let (mut replies, mut at, mut most_ns) = (Vec::<u8>::new(), 0, 0_u64);
+        loop {
+            let (next, more, consumed) = bench.call(&mut asks, &request[at..]);
+            most_ns = most_ns.max(bench.room.work().done_ns());
+            replies.extend(more);
+            at += consumed;
+            match next {
+                Next::Receive => break,
+                Next::Yield | Next::Flush => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((&*replies, at), (&b"*0\r\n"[..], request.len()), "{events}");
+        most_ns
+    };
+    let (silent_ns, telling_ns) = (most_ns(&mut bench, ""), most_ns(&mut bench, "KEm"));
+    // To tell all of them is 16 ms.
+    assert!(telling_ns < silent_ns + 2_000_000, "{telling_ns} ns in a turn, and {silent_ns} of silence");
+    let mut told = bench.host.outbox.take().0;
+    assert!((512..2_048).contains(&told.len()), "{} misses are told at once", told.len());
+    let store = std::sync::Arc::clone(bench.worker.store());
+    let mut steps = 0;
+    while bench.shared.go_on_telling(&bench.host, &store, 300_000) {
+        steps += 1;
+    }
+    assert!(steps >= 40, "{steps} steps");
+    told.extend(bench.host.outbox.take().0);
+    let told: Vec<&[u8]> = told.iter().map(|delivery| delivery.message.text()).collect();
+    assert!(told.iter().copied().eq(names.iter().map(String::as_bytes)), "{} misses", told.len());
 }
 
 /// What text clients do in slots, with keys in base64, through uploads, by bytes that were gathered, and in steps.
