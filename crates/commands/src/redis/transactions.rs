@@ -28,7 +28,7 @@ use super::table::flag::{
     PUBLISHES, READONLY, REPLIES_A_PAGE, REPLIES_A_WORD, RUNS_QUEUE, SELECTS, SETTLES, SKIP_SLOWLOG, STALE,
     SUBSCRIBES, WEIGHTLESS,
 };
-use super::table::{ALL_KEYS, Access, Command, NO_KEYS, RowId};
+use super::table::{ALL_KEYS, Access, Command, NO_KEYS, RowId, Weighs};
 use crate::core::access::Snapshot;
 use crate::core::held::Held;
 use crate::core::hold::LOOK_MS;
@@ -658,7 +658,9 @@ fn make_room_for(call: &mut Call<'_, '_, '_>, queue: &Queue, some: Range<usize>)
     });
     if elements {
         let mut scale = Scale::new(call, 0);
-        let judged = commands.iter().try_for_each(|queued| {
+        // Who is told a message takes no room, and is looked for when it is weighed.
+        let tells = |queued: &Queued| matches!(queued.row.weighs, Weighs::Topics | Weighs::Shard);
+        let judged = commands.iter().filter(|queued| !tells(queued)).try_for_each(|queued| {
             scale.add(call, queued.row, queued.words(&queue.bytes).1);
             scale.judge()
         });

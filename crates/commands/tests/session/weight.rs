@@ -129,3 +129,24 @@ fn what_is_listened_to_and_who_is_told_weighs_in_exec() {
         assert!(!runs(&mut Session::new(), &vec![of(name, &names(1_000)); 210]), "{name}");
     }
 }
+
+/// Who is told a message is looked for when it is weighed, and not to make room for replies of what has elements, too.
+#[test]
+fn exec_looks_once_for_who_is_told_before_it_runs() {
+    let mut bench = bench();
+    let mut listeners: Vec<Session> = (0..1_000).map(|_| Session::new()).collect();
+    for listener in &mut listeners {
+        bench.turns(listener, &command(&["PSUBSCRIBE", "*o?h*"]));
+    }
+    // A look for the pattern in the channel is 8 µs, and a message weighs 18 with it.
+    let message = command(&["PUBLISH", &"c".repeat(2_000), "text"]);
+    let write = command(&["HSET", "hash", "field", "value"]);
+    let queued = [command(&["MULTI"]), write, message.repeat(650)].concat();
+    let mut session = Session::new();
+    bench.run(&mut session, &queued, usize::MAX);
+    let (_, reply) = bench.turn(&mut session, &command(&["EXEC"]));
+    let done_ns = bench.room.work().done_ns();
+    assert!(reply.starts_with(b"-EXECABORT Transaction discarded: its commands would look"), "{reply:?}");
+    // Behind 4 ms of looks it is too long.
+    assert!((3_000_000..6_000_000).contains(&done_ns), "{done_ns} ns");
+}
