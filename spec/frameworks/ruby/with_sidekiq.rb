@@ -183,9 +183,10 @@ def main
 
   check("retries") do
     FailsTwice.perform_async
+    # Both wait at the same time: before each retry it is 15 s at least.
+    LongFailsOnce.perform_async("long again", "x" * 1_000_000)
     wait_until { store { |redis| redis.get("tried") } }
     equals(store { |redis| redis.get("tries") }, "3")
-    LongFailsOnce.perform_async("long again", "x" * 1_000_000)
     wait_until { store { |redis| redis.get("long again") } == "1000000" }
     equals(store { |redis| redis.get("tries of long again") }, "2")
     wait_until { Sidekiq::RetrySet.new.size == 0 }
