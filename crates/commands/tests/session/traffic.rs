@@ -345,6 +345,24 @@ fn a_multiget_of_many_keys_is_sampled_within_bounds() {
     assert!((12_000..33_000).contains(&hot.all), "{hot:?}");
 }
 
+/// It is refused before it asks for any of them.
+#[test]
+fn keys_of_a_command_that_has_too_many_are_not_sampled() {
+    let mut sampled = Sampled::new();
+    let mut session = Session::new();
+    let keys: Vec<String> = (0..=16 << 10).map(|n| format!("many:{n}")).collect();
+    let mut words = vec!["SUNION"];
+    words.extend(keys.iter().map(|key| &key[..]));
+    let (refused, _) = sampled.bench.run(&mut session, resp(&words).as_bytes(), usize::MAX);
+    assert_eq!(String::from_utf8_lossy(&refused), "-ERR too many keys\r\n");
+    sampled.tick(&mut session, resp_get("one:1").as_bytes());
+    let stats = sampled.bench.ask("stats prefixes\r\n");
+    for line in ["1:prefix one%3A", "1:share 1.0000", "requests 1", "samples 1"] {
+        assert!(stats.contains(&format!("STAT {line}\r\n")), "{line}: {stats}");
+    }
+    assert!(!stats.contains("many"), "{stats}");
+}
+
 #[test]
 fn what_prefixes_take_is_within_its_errors() {
     // Name, part of the requests, of the reads those that find something, and bytes of values.

@@ -24,6 +24,19 @@ const HASH_NS: u64 = 10;
 /// What is noted of a key while keyspace events are wanted: it, and what it was like.
 pub(crate) const KEY_EVENT_BYTES: usize = 72;
 
+/// A command of many words has not too many keys, if it looks at these as one.
+///
+/// # Errors
+/// It has.
+fn few_as_one(row: &Command, args: Args<'_>) -> Done {
+    if !row.has(AS_ONE) {
+        return Ok(());
+    }
+    // What it puts its result into is not one of those that it looks at.
+    let targets = usize::from(row.access_of(0) == Access::Replace);
+    few_keys(row.key_count(args).saturating_sub(targets))
+}
+
 impl Call<'_, '_, '_> {
     /// Says why a command was not carried out.
     #[cold]
@@ -73,6 +86,10 @@ impl Call<'_, '_, '_> {
     /// Some of its keys may be sampled. Of a script those of its commands are, and a command that is tried again was.
     #[inline(never)]
     fn execute_sampled(&mut self, row: &'static Command, args: Args<'_>) -> Done {
+        if args.len() > MANY_WORDS && few_as_one(row, args).is_err() {
+            // It asks for none of them.
+            return self.execute_unsampled(row, args);
+        }
         let counts = !row.runs_script() && self.client.tries == 0;
         let keys = if counts { row.key_count(args) } else { 0 };
         let tap = self.cx.room.tap();
@@ -156,11 +173,7 @@ impl Call<'_, '_, '_> {
     #[cold]
     #[inline(never)]
     fn execute_long(&mut self, row: &'static Command, args: Args<'_>, tells: bool) -> Done {
-        if row.has(AS_ONE) {
-            // What it puts its result into is not one of those that it looks at.
-            let targets = usize::from(row.access_of(0) == Access::Replace);
-            few_keys(row.key_count(args).saturating_sub(targets))?;
-        }
+        few_as_one(row, args)?;
         // What EXEC runs it has charged, and what is done in moments notes no more keys than there is room for.
         let notes_all = (tells || row.keys.are_many()) && !row.has(MOMENTS);
         if notes_all && !self.cx.guard.in_transaction() {
