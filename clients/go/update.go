@@ -15,8 +15,9 @@ type UpdateOptions struct {
 	TTL time.Duration
 	// KeepTTL stores an item that is there with the time that it had left when it was read; TTL is that of a new one. The
 	// protocol tells that time in whole seconds, and it counts from the store on. So each update moves the item's end:
-	//   - with Larder, which tells the nearest second, by up to half a second and the way from the read to the store. An item
-	//     whose updates are at most half a second apart does not come nearer to its end;
+	//   - with Larder, which tells the nearest second, by up to half a second and the way from the read to the store, or, where
+	//     less than half a second is left, by up to a second, since it is stored for one then. An item whose updates are at
+	//     most half a second apart does not come nearer to its end;
 	//   - with memcached, by a second for each one that begins between the read and the store;
 	//   - beyond 30 days, where the protocol has Unix times, also by the difference between the clocks of client and server.
 	//
