@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixListener;
 use tokio::runtime::{self, Runtime};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -401,7 +401,7 @@ fn values_are_written_and_read_as_they_come() {
             } else {
                 // Though its reader has nothing to give.
                 client.close();
-                let closed = set.await.expect("it does not panic");
+                let closed = timeout(PATIENCE, set).await.expect("it ends").expect("it does not panic");
                 assert_eq!(closed, Err(Error::Closed(Outcome::NotSent)));
             }
         }
@@ -414,7 +414,7 @@ fn values_are_written_and_read_as_they_come() {
         let get = tokio::spawn(async move { reads.get_to(b"fed", Want::default(), &mut to).await });
         assert_eq!(taken.read_u8().await.expect("written"), b't');
         client.close();
-        let closed = get.await.expect("it does not panic");
+        let closed = timeout(PATIENCE, get).await.expect("it ends").expect("it does not panic");
         assert_eq!(closed, Err(Error::Closed(Outcome::Unknown)));
     });
 }

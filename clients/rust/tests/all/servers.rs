@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::runtime::{self, Runtime};
+use tokio::time::timeout;
 
 const TTL: Duration = Duration::from_secs(3600);
 
@@ -271,7 +272,7 @@ fn a_value_on_its_way_to_a_server_that_went_is_waited_for_by_a_drain_and_ended_b
                 assert!(drained.await.expect("it does not panic"));
             } else {
                 client.close();
-                let closed = set.await.expect("it does not panic");
+                let closed = timeout(PATIENCE, set).await.expect("it ends").expect("it does not panic");
                 assert_eq!(closed, Err(Error::Closed(Outcome::NotSent)));
             }
         }
