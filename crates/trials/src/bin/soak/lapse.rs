@@ -124,18 +124,11 @@ impl Ask {
         }
     }
 
-    /// Nothing is changed by it.
-    fn reads(&self) -> bool {
-        match self {
-            Ask::Get(_) | Ask::Left(_) | Ask::All => true,
-            Ask::Set(_) | Ask::SetFor(..) | Ask::Expire(..) | Ask::Persist(_) | Ask::Delete(_) => false,
-        }
-    }
-
     /// Whether this answer says that there is no memory for the reply, of which clients that do not read theirs may hold `much`.
-    /// The replies to writes are short.
+    /// Replies to all others are so short that no room is asked for.
     fn may_be_unsent(&self, answer: &Reply, much: bool) -> bool {
-        much && self.reads() && matches!(answer, Reply::Error(text) if text.starts_with("OOM"))
+        let is_long = matches!(self, Ask::All);
+        much && is_long && matches!(answer, Reply::Error(text) if text.starts_with("OOM"))
     }
 }
 
@@ -352,21 +345,21 @@ mod tests {
     }
 
     #[test]
-    fn only_reads_may_be_refused_where_others_replies_take_memory() {
+    fn only_long_replies_may_be_refused_where_others_take_memory() {
         let refused = Reply::Error("OOM connections hold as much memory as they may".to_owned());
         let fields = || names(&["a"]);
-        for read in [Ask::Get(fields()), Ask::Left(fields()), Ask::All] {
-            assert!(read.may_be_unsent(&refused, true) && !read.may_be_unsent(&refused, false));
-            assert!(!read.may_be_unsent(&numbers(&[1]), true));
-        }
-        for write in [
+        assert!(Ask::All.may_be_unsent(&refused, true) && !Ask::All.may_be_unsent(&refused, false));
+        assert!(!Ask::All.may_be_unsent(&numbers(&[1]), true));
+        for short in [
+            Ask::Get(fields()),
+            Ask::Left(fields()),
             Ask::Set(Vec::new()),
             Ask::SetFor(9, Vec::new()),
             Ask::Expire(9, fields()),
             Ask::Persist(fields()),
             Ask::Delete(fields()),
         ] {
-            assert!(!write.may_be_unsent(&refused, true), "{write:?}");
+            assert!(!short.may_be_unsent(&refused, true), "{short:?}");
         }
     }
 
