@@ -41,6 +41,12 @@ impl Setting {
         let Setting { verb, shape, connections, pipeline } = self;
         format!("{} {connections}×{pipeline}, {} × {}", verb.name(), shape.elements, shape.keys)
     }
+
+    /// What a server may come to need, in MB: in a long visit as many elements may be added as there were.
+    fn most_mb(&self) -> u64 {
+        let times = if self.verb.adds() { 2 } else { 1 };
+        times * self.shape.limit_mb()
+    }
 }
 
 /// A setting on a server, over all rounds.
@@ -107,17 +113,17 @@ fn here(common: &Common) -> u64 {
 }
 
 /// The settings for which half of a machine's memory, which is 0 where it is not known, is enough for so many servers together,
-/// and a note for each shape of the others.
+/// and a note for each verb and shape of the others.
 fn with_room(settings: Vec<Setting>, servers: u64, machine_bytes: u64) -> (Vec<Setting>, Vec<String>) {
-    let fits = |setting: &Setting| {
-        machine_bytes == 0 || setting.shape.limit_mb() * servers <= (machine_bytes / 2) >> 20
-    };
+    let fits =
+        |setting: &Setting| machine_bytes == 0 || setting.most_mb() * servers <= (machine_bytes / 2) >> 20;
     let (settings, others): (Vec<Setting>, Vec<Setting>) = settings.into_iter().partition(fits);
     let mut notes: Vec<String> = Vec::new();
-    for Setting { shape, .. } in others {
+    for Setting { verb, shape, .. } in others {
         let note = format!(
-            "{} is left out: of {servers} servers together it might need more than half of this machine's \
+            "{} of {} is left out: {servers} servers together might need more than half of this machine's \
              memory",
+            verb.name(),
             shape.words()
         );
         if !notes.contains(&note) {
@@ -393,7 +399,7 @@ mod tests {
             let shape = Shape::new(verb.kind(), elements, 1_000_000);
             Setting { verb, shape, connections: 50, pipeline }
         };
-        let large = |pipeline| of(Verb::Sadd, 10_000_000, pipeline);
+        let large = |pipeline| of(Verb::Sismember, 10_000_000, pipeline);
         let all = || vec![of(Verb::Sadd, 10, 1), large(1), large(200)];
         let left_out = |servers, machine_bytes| {
             let (settings, notes) = with_room(all(), servers, machine_bytes);
@@ -406,8 +412,12 @@ mod tests {
         assert_eq!(left_out(3, 1 << 20), (0, 2));
         assert_eq!(left_out(3, 0), (3, 0), "nothing is known of that machine");
         let (_, notes) = with_room(all(), 3, enough - 1);
-        let why = "of 3 servers together it might need more than half of this machine's memory";
-        assert_eq!(notes, [format!("set of 10000000 × 1 is left out: {why}")]);
+        let why = "3 servers together might need more than half of this machine's memory";
+        assert_eq!(notes, [format!("sismember of set of 10000000 × 1 is left out: {why}")]);
+        // What adds elements may come to have twice as many.
+        let adds = || vec![of(Verb::Sadd, 10_000_000, 1)];
+        assert_eq!(with_room(adds(), 3, 2 * enough).0.len(), 1);
+        assert_eq!(with_room(adds(), 3, 2 * enough - 1).0.len(), 0);
     }
 
     #[test]

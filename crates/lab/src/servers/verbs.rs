@@ -84,6 +84,11 @@ impl Verb {
             Verb::Lpush | Verb::Lpop => true,
         }
     }
+
+    /// Collections are larger behind it.
+    pub fn adds(self) -> bool {
+        matches!(self, Verb::HsetNew | Verb::Sadd | Verb::ZaddNew | Verb::Lpush)
+    }
 }
 
 /// What a request must be answered.
