@@ -28,7 +28,7 @@ const HANGS: Duration = Duration::from_secs(1200);
 /// and the document say what was found.
 ///
 /// # Errors
-/// When one is noticed by nobody and there is no reason why that cannot matter.
+/// No test notices a fault, and no reason says why it cannot matter.
 pub fn faults(names: &[String]) -> Outcome {
     let all = list::load()?;
     let wanted = |fault: &&Fault| match names {
@@ -65,11 +65,11 @@ pub fn faults(names: &[String]) -> Outcome {
         }
     }
     tidy::write()?;
-    println!("\n{} faults tried, {} noticed by nobody and without a reason", chosen.len(), wrong.len());
+    println!("\n{} faults tried, {} noticed by no test and without a reason", chosen.len(), wrong.len());
     if wrong.is_empty() && untold.is_empty() {
         return Ok(());
     }
-    Err(format!("noticed by nobody: {}\nnot told: {}", wrong.join("; "), untold.join("; ")))
+    Err(format!("noticed by no test: {}\nnot told: {}", wrong.join("; "), untold.join("; ")))
 }
 
 /// A copy of the tree, and how long each suite takes in it.

@@ -95,7 +95,7 @@ fn parse_rival(text: &str) -> Result<Kind, String> {
 /// What one visit gave.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Who was kept from a core.
+    /// How long threads waited for a core.
     pub waited: Waited,
     /// The server's CPU time per request, or per key of requests with several.
     pub cpu_us: f64,
@@ -116,7 +116,7 @@ pub struct Sample {
 /// Runs the benchmark and prints it.
 ///
 /// # Errors
-/// When a server cannot be started, a reply was wrong, somebody was kept from a core, or a target was missed.
+/// A server cannot be started, a reply is wrong, a thread waited for a core for too long, or a target is missed.
 pub fn server(options: &Options) -> Result<(), Error> {
     let bench = Bench::new(options)?;
     println!("{}", peers::machine());

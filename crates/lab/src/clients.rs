@@ -11,7 +11,7 @@
 //! is the least that a program can do, and ratios to it in the same round.
 //!
 //! What must hold: every value read is the key's, byte by byte; every call has one outcome; the server counted what
-//! calls said; nobody was kept from a core. With a fault the outcomes add up too, and what a client did that was wrong is
+//! calls said; no thread waited for a core. With a fault the outcomes add up too, and what a client did that was wrong is
 //! what was found.
 
 mod faults;

@@ -52,7 +52,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn ask(target: &str) -> Result<Vec<Finding>, Error> {
     let look = Server::connect(target)?.look(Sheet::Doctor)?;
     if !is_larder(&look) {
-        return Err(Error::Peer("this is no Larder: other servers tell no findings".to_owned()));
+        return Err(Error::Peer("this server is not Larder, and other servers have no findings".to_owned()));
     }
     Ok(look.findings)
 }

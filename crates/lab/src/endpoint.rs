@@ -38,7 +38,7 @@ const FORM: &str = "expected memcached://host:port or redis://host:port, memcach
 const QUERY: &str = "expected ssl_ca_certs=FILE, ssl_cert_reqs=none, ssl_certfile=FILE and ssl_keyfile=FILE behind ?, with & between";
 
 /// What is wrong where what is behind the `?` has the place in it.
-const QUESTION: &str = "a ? of a password is %3F in a URL of TLS, where ? begins what says who is trusted";
+const QUESTION: &str = "in a URL of TLS, write %3F for a ? of the password: options of TLS follow a ?";
 
 /// What a place of TCP looks like.
 const PLACE: &str = "expected HOST:PORT, such as 127.0.0.1:11211 or [::1]:6379";

@@ -449,7 +449,7 @@ impl Experiment {
         let placed: Vec<String> = apart(options.threads).iter().map(ToString::to_string).collect();
         run.set("cores of the servers", placed.join(", "));
         run.set("core of the generator", core(generator));
-        run.set("kept from a core, % at most", options.wait_max);
+        run.set("waits for a core, % at most", options.wait_max);
         Ok(Experiment {
             options: options.clone(),
             contenders,

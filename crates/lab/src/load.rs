@@ -269,7 +269,7 @@ impl Options {
         }
         let others: Vec<String> = listeners.iter().map(u32::to_string).collect();
         let who = match others.is_empty() {
-            true => "nobody who can be seen from here listens".to_owned(),
+            true => "no process that this user can see listens".to_owned(),
             false => format!("process {} listens", others.join(", ")),
         };
         Err(Error::Usage(format!("--pid {pid} is not the server's process: {who} at {address}")))

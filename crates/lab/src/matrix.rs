@@ -15,7 +15,7 @@
 //!
 //! What must hold: options are in effect, as library and socket say; the server counted what calls said; every value
 //! that was set is read back over another connection, every value read is verified; the connections that a handle
-//! should open were opened; a call said that it was queued exactly where it was; nobody was kept from a core.
+//! should open were opened; a call said that it was queued exactly where it was; no thread waited for a core.
 //!
 //! A driver that its library aborts is a result: the row says how it ended.
 

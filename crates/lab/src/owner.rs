@@ -31,7 +31,7 @@ pub fn answering(address: &Address, child: Option<u32>, reported: Option<u32>) -
     let known = child.or(reported).ok_or("it does not report its process id")?;
     let owners = listeners(address);
     match owners.iter().collect::<Vec<_>>()[..] {
-        [] => Err(format!("nobody who can be seen from here listens at {address}")),
+        [] => Err(format!("no process that this user can see listens at {address}")),
         [&owner] if owner == known => Ok(known),
         [owner] if child.is_some() => {
             Err(format!("process {known} was started, and process {owner} listens"))
@@ -178,7 +178,7 @@ mod tests {
         assert!(answering(&address, Some(1), Some(id())).unwrap_err().contains("process 1 was started"));
         assert!(answering(&address, None, None).unwrap_err().contains("does not report"));
         drop(exact);
-        assert!(answering(&address, None, Some(id())).unwrap_err().starts_with("nobody"));
+        assert!(answering(&address, None, Some(id())).unwrap_err().starts_with("no process that"));
         let path = std::env::temp_dir().join(format!("larder-owner-{}", id()));
         let unix = UnixListener::bind(&path).unwrap();
         assert_eq!(listeners(&Address::Unix(path.clone())), BTreeSet::from([id()]));

@@ -153,7 +153,7 @@ impl Experiment {
         Ok(best)
     }
 
-    /// Checks that nobody was kept from a core for longer than `--wait-max` allows.
+    /// Checks that no thread waited for a core for longer than `--wait-max` allows.
     pub fn note_waited(&mut self, name: &str, waited: Waited) {
         let bound = self.options.wait_max;
         self.checks.add_off(of_time::CORES, 100.0 * waited.most() <= bound, waited.most(), || {

@@ -444,16 +444,16 @@ impl Config {
             return Err("-o hot_lru_pct,warm_lru_pct: together 80 at most".into());
         }
         if self.http_port.is_none() && self.http_host.is_some() {
-            return Err("--http-host, --http-port 0: where to listen by HTTP, and nobody listens".into());
+            return Err("--http-host, --http-port 0: an address for HTTP, which is off".into());
         }
         if self.users.len() > USERS_MAX {
             return Err(format!("--auth-file, -Y: {USERS_MAX} users at most"));
         }
         if self.rules_file.is_some() && !self.users.is_empty() {
-            return Err("--aclfile, --auth-file, -Y: users are in one file, which ACL SAVE writes".into());
+            return Err("--aclfile, --auth-file, -Y: only one file holds users: ACL SAVE writes it".into());
         }
         if !self.text_auth && self.text_users.is_some() {
-            return Err("-Y, --text-auth no: users of text clients, and none is asked who it is".into());
+            return Err("-Y, --text-auth no: text clients need no password, so -Y has no effect".into());
         }
         if !self.rules.is_empty() {
             self.read_rules()?;
@@ -467,19 +467,19 @@ impl Config {
     fn check_sasl(&self) -> Result<(), String> {
         let binary = self.protocol() == Protocol::Binary;
         if self.text_users.is_some() && binary {
-            return Err("-Y, -S, -B binary: users of text clients, and text is not spoken".into());
+            return Err("-Y, -S, -B binary: -Y is for text clients, and the text protocol is off".into());
         }
         if !self.sasl {
             return Ok(());
         }
         if !binary {
-            return Err("-S, -B: SASL is spoken in the binary protocol alone".into());
+            return Err("-S, -B: only the binary protocol has SASL".into());
         }
         if !self.text_auth {
-            return Err("-S, --text-auth no: clients say who they are, and none is asked".into());
+            return Err("-S, --text-auth no: -S asks for a password, and --text-auth no asks for none".into());
         }
         if !self.asks() {
-            return Err("-S: there are no users; --auth-file or --requirepass says who they are".into());
+            return Err("-S: there are no users; name them with --auth-file or --requirepass".into());
         }
         Ok(())
     }

@@ -198,7 +198,7 @@ impl ListenError {
 
     /// Two places of `-l` are one address, and say different things of TLS.
     fn two_kinds(host: &str, address: SocketAddr) -> ListenError {
-        let reason = format!("-l {host} is {address}, of which another -l says something else of TLS");
+        let reason = format!("-l {host} and another -l are {address}, and differ in TLS");
         ListenError { place: address.to_string(), reason }
     }
 

@@ -129,7 +129,7 @@ const HTTP: Names = Names {
 pub(crate) fn check(config: &Config) -> Result<(), String> {
     let speaks_of_it = |place: &&Place| place.tls.is_some();
     if let Some(place) = config.listen.iter().find(speaks_of_it).filter(|_| !config.tls) {
-        return Err(format!("-l {}: it says something of TLS, and -Z is missing", place.host));
+        return Err(format!("-l {}: its prefix is about TLS and needs -Z", place.host));
     }
     if config.tls {
         if config.unix_socket.is_some() || config.text_port().is_none() && config.listen.is_empty() {
@@ -146,7 +146,7 @@ pub(crate) fn check(config: &Config) -> Result<(), String> {
     }
     if config.http_tls {
         if config.http_port.is_none() {
-            return Err("--http-tls, --http-port 0: HTTP by TLS, and nobody listens".into());
+            return Err("--http-tls, --http-port 0: TLS for HTTP, which is off".into());
         }
         check_family(&config.tls_options.http(), &HTTP)?;
     }

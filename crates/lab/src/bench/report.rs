@@ -173,8 +173,8 @@ pub fn measurements(cells: &[Cell]) -> Table {
     table
 }
 
-/// Why figures are none: of the visit in which somebody was kept from a core for longest, if that is more than
-/// `wait_max` percent.
+/// Why there are no figures: in one visit a thread waited for a core for more than `wait_max` percent of the time. Names the
+/// visit with the longest wait.
 pub fn disturbed(cells: &[Cell], wait_max: f64) -> Option<String> {
     let visits = cells.iter().flat_map(|cell| cell.samples.iter().map(move |sample| (cell, sample.waited)));
     let (cell, waited) = visits.max_by(|(_, a), (_, b)| a.most().total_cmp(&b.most()))?;

@@ -285,7 +285,7 @@ const OVER_FLOOR_MAX: f64 = 1.1;
 
 /// Loops by hand where nobody looks anything up, beside what they do with a server.
 fn under(experiment: &mut Experiment, cells: &[Cell], floors: &[Floor]) {
-    let title = "A hit by hand where nobody looks anything up: a server of fixed replies";
+    let title = "A hit by hand, from a server of fixed replies that looks nothing up";
     let mut table = Table::new("floor", title, &["client", "callers"]);
     for (name, unit) in
         [("client CPU", "µs"), ("the same with a server", "µs"), ("call", "µs"), ("call with a server", "µs")]

@@ -249,7 +249,7 @@ impl Found<'_> {
         run.set("requests at most", args.requests.map_or("any".to_owned(), |requests| requests.to_string()));
         run.set("generator", self.placed());
         run.set("replies are", format!("{:?}", args.check).to_lowercase());
-        run.set("kept from a core, % at most", args.wait_max);
+        run.set("waits for a core, % at most", args.wait_max);
         run.set("seed", args.seed);
     }
 

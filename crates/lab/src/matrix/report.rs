@@ -556,7 +556,7 @@ fn losses(experiment: &mut Experiment, faulted: &[Faulted]) {
     }
     experiment.run.tables.push(table);
     for (at, name) in experiment.names().into_iter().enumerate() {
-        let title = format!("{name}: sets that were said to be done, are lost, and of which nobody was told");
+        let title = format!("{name}: sets that were acknowledged and lost, without an error of any call");
         let mut plot = Plot::new(&format!("lost-{name}"), &title, Kind::Bars);
         plot.groups = Fault::ALL.map(|fault| fault.name().to_owned()).to_vec();
         plot.x = Axis::new("what happened", "", Scale::Linear);

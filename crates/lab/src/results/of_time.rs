@@ -8,7 +8,7 @@ pub const CEILING: &str = "no server does more than the null server";
 /// Of requests that are due at a time.
 pub const GENERATOR: &str = "the generator was in time";
 /// Of the threads of servers and generator.
-pub const CORES: &str = "nobody was kept from a core";
+pub const CORES: &str = "no thread waited for a core";
 /// Of a C loop beside the generator, one request at a time.
 pub const BY_HAND: &str = "the loop by hand costs at most 1.3 × what the generator does";
 /// Of requests that are due at a time, in `shift`: how many were asked.

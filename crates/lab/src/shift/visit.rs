@@ -125,7 +125,7 @@ pub struct Visit {
     pub offered: f64,
     /// Share of the time that the generator worked.
     pub busy: f64,
-    /// Who was kept from a core.
+    /// How long threads waited for a core.
     pub waited: Waited,
     /// What the server counted in all that.
     pub server_counts: Option<Counted>,

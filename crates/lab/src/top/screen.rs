@@ -326,7 +326,7 @@ fn head(between: &Between<'_>) -> Vec<String> {
 /// A table whose first column is text.
 fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     if rows.is_empty() {
-        return "nothing of this is told by this server".into();
+        return "this server has no such figures".into();
     }
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(header.iter().copied());
@@ -804,5 +804,10 @@ mod tests {
         );
         assert_eq!(host("unix:/run/s"), "/run/s");
         assert_eq!((host("tcp6:[::1]:11211"), host("127.0.0.1:5")), ("[::1]", "127.0.0.1"));
+    }
+
+    #[test]
+    fn a_table_without_rows_says_that_the_server_has_no_figures() {
+        assert_eq!(table(&["address"], Vec::new()), "this server has no such figures");
     }
 }
