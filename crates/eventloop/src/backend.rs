@@ -13,7 +13,7 @@ use crate::socket::Socket;
 
 /// One connection's bytes, both ways, never blocking.
 pub trait Stream {
-    /// Receives into `buffer`; 0 is the end of the stream.
+    /// Receives into `buffer` and returns the number of bytes. 0 is the end of the stream.
     ///
     /// # Errors
     /// `WouldBlock` when nothing has come; anything else ends the connection.
@@ -25,7 +25,7 @@ pub trait Stream {
     /// As [`Stream::recv`].
     fn recv_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
-    /// Sends what fits now; how many bytes that was, not 0 unless `bytes` is empty.
+    /// Sends what fits now and returns the number of bytes, which is 0 only if `bytes` is empty.
     ///
     /// # Errors
     /// `WouldBlock` when nothing fits; anything else ends the connection.
@@ -37,22 +37,22 @@ pub trait Stream {
     /// As [`Stream::send`].
     fn send_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Bytes that sends surely take now, each with 2 KiB for itself; 0 while [`Interest::Write`]
-    /// would have to wait. Costs a call of the system.
+    /// Bytes that sends surely take now, if each send also gets 2 KiB for itself. 0 while [`Interest::Write`] would have to wait.
+    /// Costs a system call.
     fn room(&self) -> usize;
 
-    /// Bytes that have come and are not received yet; a stream that does not know is to say too many, but none when
-    /// there are none that a receive would bring. Costs a call of the system.
+    /// Bytes that have arrived and are not received yet. A stream that does not know the number returns too many, but 0 where a
+    /// receive would bring none. Costs a system call.
     fn pending(&self) -> usize;
 
-    /// What it has of its own between the system and the loop: none, ever, if it has no buffer.
+    /// What the stream buffers between the system and the loop. A stream without a buffer always returns `None`.
     #[inline]
     fn between(&self) -> Option<Between> {
         None
     }
 
-    /// Records that were opened since it was last asked: work that the bytes which the loop was given do not show. None,
-    /// ever, if it has none.
+    /// Records that the stream has opened since the last call. Opening is work that the bytes given to the loop do not show. A
+    /// stream without records always returns 0.
     #[inline]
     fn take_records(&mut self) -> u32 {
         0
@@ -61,39 +61,38 @@ pub trait Stream {
     /// Sends what fits now of [`Between::unsent`].
     ///
     /// # Errors
-    /// What ends the connection; that nothing fits does not.
+    /// Whatever ends the connection. That nothing fits is no error.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// The connection ends after what was sent: says so to the peer, if streams of this kind do, as far as that fits now.
-    /// What a receive brings afterwards is for nobody, and may be anything.
+    /// Tells the peer that the connection ends after what was sent, if streams of this kind do that and as far as it fits now.
+    /// Bytes that a receive brings afterwards are garbage: the loop drops them.
     fn finish(&mut self) {}
 }
 
-/// What a stream has between the system and the loop. The system's readiness says nothing of it, so the loop asks
-/// whenever it arranges what a connection waits for.
+/// What a stream buffers between the system and the loop. The system's readiness does not cover it, so the loop asks for it
+/// whenever it decides what a connection waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Between {
     /// Bytes that a receive brings though the system may have none.
     pub received: usize,
-    /// Bytes that were taken from the loop, or that the stream has to say itself, and that wait for room.
+    /// Bytes that wait for room: those that the stream took from the loop, and those that it sends by itself.
     pub unsent: usize,
-    /// Bytes that have come of something that is received as a whole, with which only the peer can go on.
+    /// Bytes of an incomplete record, which only the peer can complete.
     pub partial: usize,
-    /// Memory that the stream takes, for these and for itself.
+    /// Memory that the stream takes: its buffers and itself.
     pub memory: usize,
-    /// It and its peer have to agree before it carries bytes.
+    /// The handshake is not finished: the stream carries no bytes yet.
     pub opening: bool,
-    /// It carries not many bytes more: the connection is to end between two requests.
+    /// The stream can carry only few more bytes: the connection has to end between two requests.
     pub worn: bool,
 }
 
-/// A socket has room, as the system says it, when a third of its buffer is free, and has no buffer of less
-/// than 46 KB.
+/// The system reports that a socket has room when a third of its buffer is free, and no buffer is smaller than 46 KB.
 const SOCKET_ROOM_BYTES: usize = 12 << 10;
 
-/// What a send takes of a stream's room beside its bytes, at most: the head of a packet that is not full.
+/// Room that one send takes of a stream beside its bytes, at most: the head of a packet that is not full.
 pub const SEND_ROOM_BYTES: usize = 2 << 10;
 
 impl Stream for Socket {
@@ -153,11 +152,11 @@ pub trait Backend {
     /// The same, in nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// The time now, in nanoseconds: exact, for some 30 of them.
+    /// The time now, in nanoseconds. The clock is exact, and a call costs some 30 ns.
     fn exact_ns(&self) -> u64;
 
-    /// Nanoseconds since the end of the last wait, by a clock that costs next to nothing and is some milliseconds late:
-    /// less than it was, never more.
+    /// Nanoseconds since the end of the last wait, by a clock that costs next to nothing and lags by some milliseconds: the
+    /// result may be too small, never too large.
     fn worked_ns(&self) -> u64;
 }
 
@@ -176,7 +175,7 @@ pub struct Epoll<S> {
     started: std::time::Instant,
     now: Millis,
     now_ns: u64,
-    /// What the system's clock said when this one's was 0.
+    /// The system's clock when this clock was 0.
     origin_ns: u64,
     streams: PhantomData<fn(&S)>,
 }
@@ -190,7 +189,7 @@ impl<S: Stream + AsFd> Epoll<S> {
         let poller = Poller::new()?;
         poller.add(waker, WAKER_TOKEN, Interest::Read)?;
         let events = Events::with_capacity(EVENTS_MAX);
-        // The later of the two looks is the later clock's: the origin is not too early.
+        // The system's clock is read second, so the origin is not too early.
         let since = started.elapsed().as_nanos() as u64;
         let origin_ns = clock_ns(ClockId::Monotonic).saturating_sub(since);
         let mut epoll = Epoll { poller, events, started, now: 0, now_ns: 0, origin_ns, streams: PhantomData };

@@ -21,7 +21,7 @@ impl Id {
         Id { index: token as u32, generation: (token >> 32) as u32 }
     }
 
-    /// Its place among the loop's connections; reused after it has ended.
+    /// The connection's index in the loop. The index is reused after the connection has ended.
     pub fn index(self) -> usize {
         self.index as usize
     }
@@ -32,7 +32,7 @@ impl Id {
 pub(crate) struct Connection<S, C> {
     pub stream: S,
     pub state: C,
-    /// Bytes received of which the handler has not disposed; no memory while empty.
+    /// Bytes that were received and that the handler has not taken. Allocates nothing while empty.
     pub kept: Vec<u8>,
     /// Bytes of replies still to be sent.
     pub unsent: u64,
@@ -41,57 +41,57 @@ pub(crate) struct Connection<S, C> {
     /// When replies last went out, or began to wait.
     pub sent_at: Millis,
     pub interest: Interest,
-    /// No more is received; when the replies are out, it ends for this reason.
+    /// No more is received. When the replies are out, the connection ends for this reason.
     pub closing: Option<crate::Closed>,
-    /// It is in the list of those whose replies are held.
+    /// The connection is in the loop's list of held replies.
     pub held: bool,
-    /// The handler has taken a part of a request, of which more is to come.
+    /// The handler has taken a part of a request, and the rest has not arrived.
     pub receiving: bool,
     /// The handler can take kept bytes once there is room for replies.
     pub again: bool,
-    /// It is looked at again when its stream has room: memory is short.
+    /// Memory is short, and the connection is processed again when its stream has room.
     pub blocked: bool,
-    /// While memory is short: bytes that its stream surely takes, of those it had room for when it was asked.
+    /// While memory is short: what is left of the room that the stream had when it was last asked.
     pub room: usize,
-    /// The last long receive was the beginning of bytes for a place of the handler's.
+    /// The last long receive was the beginning of bytes for the handler's own place.
     pub uploads: bool,
-    /// It is in the queue of those whose turn comes without a wait, or will be when its time comes, or it is woken.
+    /// The connection is in the queue, or will be when its sleep ends or it is woken.
     pub queued: bool,
-    /// Much was done for it when it was last looked at: others come before it.
+    /// The last processing of this connection took much work, so that others come before it.
     pub dear: bool,
     /// It waits to be woken.
     pub awaits: bool,
-    /// It is among those that sleep, until this time.
+    /// The connection sleeps until this time.
     pub sleeps: Option<Millis>,
-    /// While the loop is drained: bytes that had come before and are still to be received.
+    /// While the loop is drained: bytes that had arrived before and are still to be received.
     pub owed: usize,
-    /// Of `unsent`, what its stream had between itself and the system when it was looked at.
+    /// The part of `unsent` that was in the stream's own buffer when it was last asked.
     pub below: usize,
-    /// What there is between its stream and the system, as the handler was told.
+    /// What the stream buffered when the handler was last told.
     pub between: Between,
-    /// The handler is to look at it when they have ([`crate::EventLoop::look_at`]).
+    /// The handler processes the connection as soon as the handshake is finished ([`crate::EventLoop::look_at`]).
     pub looks: bool,
-    /// Since when its stream and the peer have been agreeing.
+    /// When the stream's handshake began; `None` where there is none, or it is finished.
     pub opening: Option<Millis>,
 }
 
 impl<S, C> Connection<S, C> {
-    /// A request has come in part, and only its sender can go on with it.
+    /// A part of a request has arrived, and only the peer can complete it.
     pub fn is_half_open(&self) -> bool {
         self.unsent == 0 && !self.again && (self.receiving || self.keeps_part())
     }
 
-    /// A part of a request lies here or in its stream.
+    /// A part of a request lies here or in the stream.
     pub fn keeps_part(&self) -> bool {
         self.between.partial > 0 || !self.kept.is_empty()
     }
 
-    /// Each request that has come in part or whole has its replies, and these are out.
+    /// All requests that have arrived, in part or whole, have their replies, and the replies are out.
     pub fn is_between_requests(&self) -> bool {
         self.unsent == 0 && self.kept.is_empty() && !self.again && !self.receiving && !self.held
     }
 
-    /// It is waited for that it says more.
+    /// The loop waits for bytes of this connection.
     pub fn is_read(&self) -> bool {
         matches!(self.interest, Interest::Read | Interest::Both)
     }
@@ -176,7 +176,7 @@ impl<T> Connections<T> {
         }
     }
 
-    /// Slots there are, used or free.
+    /// Number of entries, used and free.
     pub fn entries(&self) -> usize {
         self.entries.len()
     }

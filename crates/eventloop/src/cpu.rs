@@ -67,8 +67,8 @@ fn pin(tid: Option<u32>, core: usize) -> io::Result<()> {
     Ok(sched_setaffinity(tid.and_then(|tid| Pid::from_raw(tid as i32)), &set)?)
 }
 
-/// Has thread `tid` (`None`: the calling one) run before ordinary threads, as far as the system lets us:
-/// the highest of the ordinary priorities. Threads that it starts later inherit that.
+/// Has thread `tid` (`None`: the calling thread) run before ordinary threads, as far as the system allows: at the highest of the
+/// ordinary priorities. Threads that it starts later inherit that.
 ///
 /// # Errors
 /// What setpriority(2) says: not permitted without privileges, no such thread.
@@ -84,7 +84,7 @@ pub fn cores() -> io::Result<Vec<usize>> {
     cores_of(None)
 }
 
-/// Cores the thread `tid` may use, the calling one if there is none, ascending.
+/// Cores the thread `tid` may use (`None`: the calling thread), ascending.
 ///
 /// # Errors
 /// When there is no such thread.
@@ -117,12 +117,12 @@ pub fn thread_run_time(pid: u32, tid: u32) -> io::Result<Duration> {
     Ok(thread_turns(pid, tid)?.run)
 }
 
-/// How one thread shared its core with others, so far, to the nanosecond.
+/// How long one thread has run and has waited for a core, to the nanosecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
     /// Time on a core, user and system together.
     pub run: Duration,
-    /// Time in which it was ready to run and was not on a core.
+    /// Time in which the thread was ready to run and was not on a core.
     pub wait: Duration,
 }
 
@@ -182,7 +182,7 @@ pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
         tids.sort_unstable();
         io::Result::Ok(tids)
     };
-    // Where a thread ends at which the system's list stands, one behind it is left out.
+    // Where the thread at which the system's list stands ends, the list omits one behind it. So two lists are compared.
     let (mut before, mut tids) = (list()?, list()?);
     while tids != before {
         (before, tids) = (tids, list()?);
@@ -231,7 +231,7 @@ mod tests {
         let time = turns("1500 70 3\n").unwrap();
         assert_eq!(time, Turns { run: Duration::from_nanos(1500), wait: Duration::from_nanos(70) });
         assert!(turns("1500").is_err() && turns("").is_err() && turns("a b c").is_err());
-        // It is counted at the system's next look at a thread that has just begun.
+        // The system counts the time of a new thread at its next tick.
         while own_turns().unwrap().run == Duration::ZERO {
             std::thread::yield_now();
         }
@@ -252,7 +252,7 @@ mod tests {
                 assert_eq!(thread_name(pid, tid).unwrap(), "cpu-test");
                 let spin = (0..2_000_000u64).fold(0, |a, b| std::hint::black_box(a ^ b));
                 std::hint::black_box(spin);
-                // It is counted at the system's next look at a thread.
+                // The system counts the time of a thread at its next tick.
                 while thread_run_time(pid, tid).unwrap() == Duration::ZERO {
                     std::thread::yield_now();
                 }

@@ -13,15 +13,15 @@
 //! ```
 //!
 //! A request in its own packet costs one wait, one receive, one send and one look at the clock.
-//! Connections that go on with what they have kept come after those that have something new to say, as many in
-//! a turn as the handler's strength allows, in the order in which they stopped; so do those for which much was done
-//! when they last had something new to say. Streams that have to agree with their peers have a queue of their own, and a
-//! quarter of the time while others wait ([`opening`]). However many ask for much, one that asks for little waits for one
-//! turn.
-//! Bounds: a connection keeps at most [`RECEIVE_BYTES`] of input; it is read no further while more
-//! than `reply_bytes_max` of its replies wait; one whose replies wait without progress for `stall_ms` is
-//! closed, and one whose request has come in part and does not go on for `request_ms`. With nothing to do
-//! the loop sleeps until somebody wakes it.
+//!
+//! Order of a turn: connections with new bytes come first. Then come connections that continue with kept bytes, and those whose
+//! last processing took much work, in the order in which they were queued, as many as the handler's budget allows. Handshakes
+//! have a queue of their own, and a quarter of the time while other connections wait ([`opening`]). So a connection with a small
+//! request waits for one turn, however many others have large ones.
+//!
+//! Bounds: a connection keeps at most [`RECEIVE_BYTES`] of input. The loop stops reading a connection while more than
+//! `reply_bytes_max` of its replies wait. It closes one whose replies make no progress for `stall_ms`, and one whose incomplete
+//! request makes none for `request_ms`. With nothing to do the loop sleeps until it is woken.
 
 mod between;
 mod ending;
@@ -40,7 +40,7 @@ use crate::handler::{Closed, Handler};
 use crate::poll::{Event, Interest};
 use opening::Openings;
 
-/// Bytes of the one receive buffer of a loop, and most bytes of input a connection can keep.
+/// Size of the loop's one receive buffer, and the most bytes of input that a connection keeps.
 pub const RECEIVE_BYTES: usize = 64 << 10;
 
 /// Bounds of a loop's connections.
@@ -54,7 +54,8 @@ pub struct Limits {
     pub stall_ms: Millis,
     /// A connection that has sent a part of a request, and nothing more of it for this long, is closed; 0 never.
     pub request_ms: Millis,
-    /// A connection that has to say who it is, and did not within this time, is closed; 0 never.
+    /// An unauthenticated client of a server that asks for a password, and a connection in its handshake, are closed after this
+    /// long; 0 never.
     pub stranger_ms: Millis,
 }
 
@@ -76,33 +77,32 @@ pub struct EventLoop<B: Backend, C> {
     connections: Connections<Connection<B::Stream, C>>,
     /// Connections whose turn comes without a wait.
     queue: VecDeque<Id>,
-    /// Those whose streams go on agreeing with their peers, in order.
+    /// Connections in their handshakes, in order.
     openings: Openings,
-    /// Connections that sleep, by the time at which they are queued. One that is woken before is taken out: many may
-    /// wait for long, and be woken soon.
+    /// Sleeping connections, by the time at which they are queued. One that is woken early is removed, since many may sleep for
+    /// long and be woken soon.
     asleep: BTreeSet<(Millis, Id)>,
     buffer: Box<[u8]>,
     limits: Limits,
-    /// Nothing is answered that may have to wait ([`EventLoop::set_short`]).
+    /// Memory for replies is short: no request is processed whose reply may have to wait ([`EventLoop::set_short`]).
     short: bool,
-    /// Connections whose replies are held, in order: they go out when all events of a wait were
-    /// looked at. A peer that sleeps is then woken once for many sends, not once for each; waking
-    /// costs the sender some microseconds.
+    /// Connections whose replies are held, in order. Their replies are sent after all events of a wait. A sleeping peer is then
+    /// woken once for many sends; waking costs the sender some microseconds.
     held: Vec<Id>,
-    /// Bytes of these replies.
+    /// Bytes of the held replies.
     held_bytes: u64,
     /// Connections whose replies wait for room.
     waiting: usize,
-    /// Connections of whose request the handler has taken a part.
+    /// Connections that have sent a part of a request, which the handler has taken.
     receiving: usize,
     /// There may be a connection that keeps a part of a request.
     keeping: bool,
     sweep_at: Millis,
-    /// Where the look at timeouts goes on that is under way; 0 if none is.
+    /// Where the sweep for timeouts continues; 0 if none is under way.
     sweep_from: usize,
     /// Bytes of memory for input that connections keep.
     kept_bytes: usize,
-    /// Each connection ends when it has its last reply ([`EventLoop::drain`]).
+    /// The loop is drained: each connection ends after its last reply ([`EventLoop::drain`]).
     draining: bool,
 }
 
@@ -175,7 +175,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.connections.len()
     }
 
-    /// How many of them sleep until some time.
+    /// How many connections sleep until some time.
     pub fn asleep(&self) -> usize {
         self.asleep.len()
     }
@@ -190,7 +190,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.backend.now()
     }
 
-    /// How long the turn takes that began with the last wait ([`Backend::worked_ns`]).
+    /// How long the present turn has taken, which began with the last wait ([`Backend::worked_ns`]).
     #[inline]
     pub fn worked_ns(&self) -> u64 {
         self.backend.worked_ns()
@@ -212,9 +212,9 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.kept_bytes
     }
 
-    /// Memory for replies is short, or is so no more. While it is, a connection is read and its requests
-    /// are taken only when none of its replies wait and its stream has room for more, and no more is
-    /// received at a time than can be kept. What others wait for goes on ([`Handler::holds_up_others`]).
+    /// Sets whether memory for replies is short. While it is, the loop reads a connection and processes its requests only if none
+    /// of its replies wait and its stream has room for more, and it receives no more at a time than the connection can keep. What
+    /// other connections wait for continues ([`Handler::holds_up_others`]).
     pub fn set_short<H: Handler<Connection = C>>(&mut self, handler: &mut H, short: bool) {
         if self.short == short {
             return;
@@ -225,8 +225,8 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// Those that waited for their streams to have room are looked at as usual, and those whose replies wait are read
-    /// again, as far as others are.
+    /// Memory is no longer short: queues the connections that waited for room in their streams, and reads again those whose
+    /// replies wait, within the usual limits.
     #[cold]
     fn unblock<H: Handler<Connection = C>>(&mut self, handler: &mut H) {
         for index in 0..self.connections.entries() {
@@ -247,12 +247,12 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.connections.find(id).map(|connection| &mut connection.state)
     }
 
-    /// Tells the handler what the stream of a connection has of its own before anything has come.
+    /// Tells the handler what the stream of a connection buffers, before any bytes have arrived.
     pub fn tell_between<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         self.look_below(handler, id);
     }
 
-    /// Has the handler look at a connection that has sent nothing, as soon as its stream carries replies.
+    /// Has the handler process a connection that has sent nothing, as soon as its handshake is finished.
     pub fn look_at<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         match self.connections.find(id) {
             Some(connection) if connection.opening.is_some() => connection.looks = true,
@@ -260,8 +260,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// Has the handler look again at a connection that waits for it ([`Wait::Wake`](crate::Wait::Wake)), in the next
-    /// turn.
+    /// Has the handler process, in the next turn, a connection that waits to be woken ([`Wait::Wake`](crate::Wait::Wake)).
     pub fn wake(&mut self, id: Id) {
         let Some(connection) = self.connections.find(id) else { return };
         if !std::mem::take(&mut connection.awaits) {
@@ -275,7 +274,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.queue.push_back(id);
     }
 
-    /// A connection is queued when so many milliseconds have passed.
+    /// Queues a connection after `ms` milliseconds.
     fn put_to_sleep(&mut self, id: Id, ms: Millis) {
         let at = self.backend.now().saturating_add(ms);
         if let Some(connection) = self.connections.find(id) {
@@ -284,7 +283,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// Sends what the handler has left for a connection outside of its turn.
+    /// Sends what the handler has left for a connection outside of that connection's turn.
     pub fn push<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         self.send_and_arrange(handler, id, None);
     }
@@ -336,8 +335,8 @@ impl<B: Backend, C> EventLoop<B, C> {
                 self.queue.push_back(id);
             }
         }
-        // Only those queued before this turn: one that asks again waits for the next. One of them at least, and
-        // no more when the handler has done enough: who has something to say by then comes first.
+        // Only connections that were queued before this turn: one that is queued again waits for the next. At least one is
+        // processed. Then the loop stops when the handler's budget is spent, so that new events come first.
         let queued = self.queue.len();
         for _ in 0..queued {
             let Some(id) = self.queue.pop_front() else { break };
@@ -385,7 +384,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         Some(timeout.map_or(sweep, |timeout| timeout.min(sweep)))
     }
 
-    /// Some connection can come to its time.
+    /// Some connection can run into a timeout.
     fn times<H: Handler<Connection = C>>(&self, handler: &H) -> bool {
         self.sweep_from > 0
             || self.waiting > 0 && self.limits.stall_ms > 0
@@ -406,8 +405,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         if event.writable && self.flush(handler, id).is_err() {
             return self.close(handler, id, Closed::Error);
         }
-        // An error on a connection that is not read shows in no receive, and would be reported
-        // for ever.
+        // No receive would show an error on a connection that is not read, and the system would report it for ever.
         let Some(connection) = self.connections.find(id) else { return };
         let reading = connection.is_read();
         if event.hangup && !(reading && event.readable) {
@@ -418,7 +416,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// Waits for what the connection can make use of, and for nothing else.
+    /// Decides what the connection waits for: bytes, room, both or nothing.
     fn arrange<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let Some(connection) = self.connections.find(id) else { return };
         let between = connection.stream.between();
@@ -439,7 +437,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         {
             return self.close(handler, id, Closed::Handler);
         }
-        // Replies that only the peer's side of the agreement lets out wait for no room.
+        // Replies that only the peer's part of the handshake lets out do not wait for room.
         let opens = between.is_some_and(|between| between.opening && between.unsent == 0);
         let write = (connection.unsent > 0 || connection.blocked) && !opens;
         let max = if self.short { 0 } else { self.limits.reply_bytes_max };
@@ -451,8 +449,8 @@ impl<B: Backend, C> EventLoop<B, C> {
             (false, false) if connection.awaits => Interest::End,
             (false, false) => Interest::None,
         };
-        // One that stopped for want of room goes on while less than the limit waits, so that a
-        // client that writes everything before it reads has all of it read.
+        // A connection that stopped for lack of room continues while less than the limit waits, so that all requests are read of
+        // a client that writes all of them before it reads.
         let room = (connection.unsent < max || connection.unsent == 0) && !connection.blocked;
         let goes_on = || room || handler.holds_up_others(&connection.state);
         if connection.again && connection.closing.is_none() && !connection.queued && goes_on() {

@@ -9,14 +9,14 @@ use crate::{Between, Id, Millis, Stream};
 pub enum Wait {
     /// More bytes.
     Input,
-    /// Room for replies: there are bytes it could take once those it has left are out.
+    /// Room for replies: the handler could take more bytes once its replies are out.
     Room,
-    /// Its next turn: others are to have their share first, those too who say something only now.
+    /// Its next turn: other connections come first, also those whose bytes arrive only now.
     Turn,
-    /// So many milliseconds to pass: nothing is received or taken until then.
+    /// This many milliseconds to pass. The loop receives and takes nothing until then.
     Time(Millis),
-    /// To be woken ([`crate::EventLoop::wake`]), or so many milliseconds to pass if that is said. Nothing is received or
-    /// taken until then; that the peer sends no more ends the connection.
+    /// To be woken ([`crate::EventLoop::wake`]), or this many milliseconds to pass, if there is a number. The loop receives and
+    /// takes nothing until then. If the peer ends its stream, the connection ends.
     Wake(Option<Millis>),
     /// Its end, once the replies are sent.
     End,
@@ -25,17 +25,16 @@ pub enum Wait {
 /// What [`Handler::received`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Bytes of the input that are done with. The others are kept and come again, in front of what
-    /// is received next.
+    /// Bytes of the input that are finished. The loop keeps the others and passes them again, in front of what it receives next.
     pub bytes: usize,
     /// What the connection waits for.
     pub wait: Wait,
 }
 
-/// Slices of one receive: as many as Linux takes without allocating room for their list.
+/// Slices of one receive: as many as Linux takes without allocating a list for them.
 const RECEIVE_SLICES_MAX: usize = 8;
 
-/// A place of the handler's own for bytes to come, in one or several slices of memory.
+/// The handler's own memory for the next bytes, in one or several slices.
 #[derive(Debug)]
 pub struct Place<'p> {
     slices: [IoSliceMut<'p>; RECEIVE_SLICES_MAX],
@@ -45,10 +44,9 @@ pub struct Place<'p> {
 }
 
 impl<'p> Place<'p> {
-    /// The first slices of `slices`, as many as one receive takes. There is at least one, and none
-    /// is empty. `missing` bytes belong to places of the handler's in all: when this place has room
-    /// for them, what follows belongs to the receive buffer again, and is received by the same
-    /// system call.
+    /// Takes the first of `slices`, as many as one receive fills. There must be at least one, and none may be empty. `missing`
+    /// bytes in all belong to the handler's own places. A place with room for all of them is the last: what follows belongs to
+    /// the receive buffer again, and the same system call receives it.
     pub fn new(slices: impl IntoIterator<Item = &'p mut [u8]>, missing: u64) -> Place<'p> {
         let mut place = Place {
             slices: std::array::from_fn(|_| IoSliceMut::new(&mut [])),
@@ -68,12 +66,12 @@ impl<'p> Place<'p> {
         place
     }
 
-    /// Bytes that it has room for.
+    /// Bytes that the place has room for.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// One receive into it and, if it is the last, into `rest` behind it.
+    /// One receive into the place and, if it is the last, into `rest` behind it.
     pub(crate) fn receive<S: Stream>(self, stream: &mut S, rest: &'p mut [u8]) -> io::Result<usize> {
         let Place { mut slices, mut count, .. } = self;
         if self.last {
@@ -91,7 +89,7 @@ pub enum Outgoing<'r> {
     None,
     /// They lie in one piece, which is not empty.
     Bytes(&'r [u8]),
-    /// They lie in several, which [`Handler::slices`] says.
+    /// They lie in several pieces, which [`Handler::slices`] returns.
     Slices,
 }
 
@@ -108,139 +106,135 @@ pub enum Closed {
     Idle,
     /// Replies were waiting, and the peer took none of them for the stall timeout.
     Stalled,
-    /// A request had come in part, and nothing more of it for the request timeout.
+    /// A part of a request had arrived, and nothing more of it for the request timeout.
     Unfinished,
-    /// It had not said who it is when the time for that was over.
+    /// The client did not authenticate, or its handshake did not finish, in time.
     Stranger,
-    /// Somebody else needs the memory that its replies hold.
+    /// Other connections need the memory that its replies hold.
     Shed,
-    /// Somebody else needs the memory that its request holds, which has come in part.
+    /// Other connections need the memory that its incomplete request holds.
     Crowded,
-    /// The receive buffer is full of bytes of which the handler takes none.
+    /// The receive buffer is full of bytes, and the handler takes none of them.
     Input,
     /// The loop was drained.
     Drained,
 }
 
-/// Owns the meaning of the bytes. One for all connections of a loop; called by the loop's thread.
+/// Gives the bytes their meaning. One handler serves all connections of a loop, on the loop's thread.
 pub trait Handler {
-    /// What it keeps per connection. Small: an idle connection costs little more than this.
+    /// The handler's state of one connection. It should be small: an idle connection costs little more than this.
     type Connection;
 
-    /// The loop woke up, at this time of its clock in nanoseconds. Called once per wake-up, before anything else of it.
+    /// The loop woke up at this time of its clock, in nanoseconds. Called once per wake-up, before any other method.
     fn woke(&mut self, now_ns: u64);
 
-    /// `input` has come: what was kept of earlier bytes, and new ones behind. Replies are kept by
-    /// the handler until [`Handler::sent`].
+    /// Takes requests from `input`: kept bytes, and new ones behind them. The handler keeps the replies until [`Handler::sent`].
     fn received(&mut self, connection: &mut Self::Connection, input: &[u8]) -> Taken;
 
-    /// Where the connection's next bytes should go directly, in place of the receive buffer; only
-    /// asked when none are kept. `None` (the usual) is the receive buffer.
+    /// Where the connection's next bytes go in place of the receive buffer. The loop asks only when it keeps none. `None`, the
+    /// usual answer, is the receive buffer.
     fn destination<'d>(&'d mut self, connection: &'d mut Self::Connection) -> Option<Place<'d>> {
         let _ = connection;
         None
     }
 
-    /// `bytes` bytes have come into the start of [`Handler::destination`]. When that leaves no
-    /// destination, [`Handler::received`] is called next, with what came behind or with nothing.
+    /// `bytes` bytes have come into the start of [`Handler::destination`]. If no destination is left then, [`Handler::received`]
+    /// is called next, with the bytes that followed or with none.
     fn filled(&mut self, connection: &mut Self::Connection, bytes: usize) -> Wait {
         let _ = (connection, bytes);
         Wait::Input
     }
 
-    /// Connections keep input now that takes `all` bytes of memory, `own` of them this one. True if that is more
-    /// than may be: then [`Handler::crowded_out`] is asked who is to go.
+    /// Connections keep input that takes `all` bytes of memory now, `own` of them this connection. Returns true if that is more
+    /// than allowed: then [`Handler::crowded_out`] chooses a connection to close.
     #[inline]
     fn keeps(&mut self, connection: &mut Self::Connection, own: usize, all: usize) -> bool {
         let _ = (connection, own, all);
         false
     }
 
-    /// As much was done since [`Handler::woke`] as should be before the loop looks who else has something to
-    /// say: connections that only go on wait until it has.
+    /// The budget of this wake-up is spent: the loop looks for new events before it goes on with queued connections.
     fn is_tired(&self) -> bool {
         false
     }
 
-    /// What was done since [`Handler::woke`] takes so many nanoseconds about: others come before a connection that
-    /// took much of it.
+    /// About how many nanoseconds the work since [`Handler::woke`] takes. Others come before a connection that took much of it.
     #[inline]
     fn spent_ns(&self) -> u64 {
         0
     }
 
-    /// So much was done since [`Handler::woke`], for however many connections, that of those left of a wait little is
-    /// received: a short request of one is answered all the same, a long one goes on in the next turn.
+    /// The budget of this wake-up is nearly spent. The loop receives little from the connections that are left: it still answers
+    /// a short request, and a long one goes on in the next turn.
     #[inline]
     fn is_weary(&self) -> bool {
         false
     }
 
-    /// Connections keep input that takes no more than `all` bytes now: one has ended.
+    /// A connection has ended, and the input of all others takes at most `all` bytes of memory now.
     #[inline]
     fn lets_go(&mut self, all: usize) {
         let _ = all;
     }
 
-    /// The [`Id::index`] of a connection, not of `except`, that is to be closed for the memory of its input; none
-    /// when it is enough.
+    /// The [`Id::index`] of a connection to close for the memory of its input, other than `except`; `None` when there is enough
+    /// memory.
     fn crowded_out(&mut self, except: Id) -> Option<usize> {
         let _ = except;
         None
     }
 
-    /// The connection has sent a part of a request, which the handler has taken: such a connection is closed
-    /// when it stands still.
+    /// The handler has taken a part of a request and waits for the rest. The loop closes such a connection when it makes no
+    /// progress.
     fn awaits_rest(&self, connection: &Self::Connection) -> bool {
         let _ = connection;
         false
     }
 
-    /// Other connections wait for what this one is at. It goes on while memory for replies is short, and when its stream has
-    /// no room: it makes no reply before it has let others go on.
+    /// Whether other connections wait for what this one does. It continues while memory for replies is short, and when its
+    /// stream has no room: it makes no reply before it has let the others continue.
     fn holds_up_others(&self, connection: &Self::Connection) -> bool {
         let _ = connection;
         false
     }
 
-    /// What the connection is at comes to its end whether the connection stays or not. While the loop is drained it stays for
-    /// that, also where it waits to be woken, and has its reply.
+    /// Whether the connection's work must come to its end even if the connection closes. While the loop drains, the connection
+    /// stays open for that, also where it waits to be woken, and gets its reply.
     fn must_end(&self, connection: &Self::Connection) -> bool {
         let _ = connection;
         false
     }
 
-    /// There may be connections of whom [`Handler::stranger_since`] says a time.
+    /// [`Handler::stranger_since`] may return a time for some connection.
     fn has_strangers(&self) -> bool {
         false
     }
 
-    /// Since when the connection is one that has to say who it is, and did not.
+    /// Since when the connection has to authenticate and has not; `None` if it has, or need not.
     fn stranger_since(&self, connection: &Self::Connection) -> Option<Millis> {
         let _ = connection;
         None
     }
 
-    /// The connection's replies that are not sent, and nothing else. They stay where they are until
-    /// [`Handler::sent`], which is called next unless there are none or the stream has failed.
+    /// The connection's unsent replies, and nothing else. They stay where they are until [`Handler::sent`], which the loop calls
+    /// next unless there are none or the stream has failed.
     fn replies<'r>(&'r mut self, connection: &'r mut Self::Connection) -> Outgoing<'r>;
 
-    /// The first of [`Outgoing::Slices`], as many as `into` has room for; how many.
+    /// Fills `into` with the first of [`Outgoing::Slices`], as many as fit, and returns their number.
     fn slices<'r>(&'r mut self, connection: &'r mut Self::Connection, into: &mut [IoSlice<'r>]) -> usize {
         let _ = (connection, into);
         0
     }
 
-    /// The stream took `bytes` bytes of the replies, 0 if there was no room; how many are left.
+    /// The stream took `bytes` bytes of the replies, 0 if it had no room. Returns how many bytes are left.
     fn sent(&mut self, connection: &mut Self::Connection, bytes: u64) -> u64;
 
-    /// The connection's stream has this between the system and the loop now, and had that `before`. A connection that
-    /// ends has nothing there.
+    /// What the connection's stream buffers has changed from `before` to `now`. A connection that ends buffers nothing.
     fn stream_holds(&mut self, connection: &mut Self::Connection, before: Between, now: Between) {
         let _ = (connection, before, now);
     }
 
-    /// A stream has taken a step of agreeing with its peer, in so many nanoseconds.
+    /// A stream has taken a step of its handshake, which took so many nanoseconds.
     fn stream_opened(&mut self, took_ns: u64) {
         let _ = took_ns;
     }
@@ -250,9 +244,9 @@ pub trait Handler {
         let _ = records;
     }
 
-    /// Bytes of the connection's replies, if they may go out a little later, together with those of other
-    /// connections; asked when [`Handler::received`] has left them. None if there are none, or they are
-    /// to be sent at once. Whatever the loop does meanwhile, they stay this connection's.
+    /// Bytes of the connection's replies, if they may go out a little later, together with those of other connections. `None` if
+    /// there are none, or they have to be sent at once. Asked after [`Handler::received`]. The replies stay this connection's,
+    /// whatever the loop does meanwhile.
     #[inline]
     fn held(&self, connection: &Self::Connection) -> Option<u64> {
         let _ = connection;

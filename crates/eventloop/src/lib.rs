@@ -1,14 +1,13 @@
 //! Sockets ⇄ buffers. Knows no protocol.
 //!
-//! Two layers. The lower one is a thin, safe layer over the system: [`poll`] (epoll and a waker),
-//! [`socket`] (non-blocking TCP and Unix stream sockets), [`port`] (one that is kept for a server), [`cpu`]
-//! (pinning, CPU time) and [`sysexits`] (exit codes). Clients such as a load generator build their own loop on it.
+//! Two layers. The lower one is a thin, safe layer over the system: [`poll`] (epoll and a waker), [`socket`] (non-blocking TCP
+//! and Unix stream sockets), [`port`] (a port that is reserved for a server), [`cpu`] (pinning, CPU time) and [`sysexits`] (exit
+//! codes). Clients such as a load generator build their own loop on it.
 //!
-//! The upper one is the loop of a server's worker: [`EventLoop`] owns the connections and one
-//! receive buffer, a [`Handler`] owns what the bytes mean. The handler hears of bytes that have come and offers
-//! slices of what it has to say; it never hears of readiness, and has no stream in its hands. The system is reached
-//! through [`Backend`]: [`Epoll`] in production, [`sim::Sim`] in tests, each over streams of one kind. A [`Stream`]
-//! may have bytes of its own between the system and the loop ([`Between`]).
+//! The upper one is the loop of a server's worker: [`EventLoop`] owns the connections and one receive buffer, a [`Handler`] gives
+//! the bytes their meaning. The handler takes received bytes and offers slices of replies. It sees neither readiness nor streams.
+//! The loop reaches the system through [`Backend`]: [`Epoll`] in production, [`sim::Sim`] in tests, each over streams of one
+//! kind. A [`Stream`] may buffer bytes between the system and the loop ([`Between`]).
 
 #![forbid(unsafe_code)]
 
@@ -29,5 +28,5 @@ pub use connections::Id;
 pub use event_loop::{EventLoop, Limits, RECEIVE_BYTES, WakeUp};
 pub use handler::{Closed, Handler, Outgoing, Place, Taken, Wait};
 
-/// Milliseconds of a clock that only moves forward; where it started means nothing.
+/// Milliseconds of a clock that only moves forward. Its origin is arbitrary.
 pub type Millis = u64;

@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 pub enum Interest {
     /// Only hang-up and error.
     None,
-    /// The same, and that the peer sends no more, which is reported as a hang-up.
+    /// Hang-up, error, and the end of the peer's stream, which is reported as a hang-up.
     End,
     /// Bytes (or a connection) to take.
     Read,
@@ -45,7 +45,7 @@ pub struct Event {
     pub readable: bool,
     /// A send will not block.
     pub writable: bool,
-    /// The peer is gone in both directions, or the socket has failed; or, to [`Interest::End`], it sends no more.
+    /// The peer is gone in both directions, or the socket has failed. With [`Interest::End`] also: the peer sends no more.
     pub hangup: bool,
 }
 
@@ -158,7 +158,7 @@ impl Poller {
     pub fn wait(&self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         events.list.clear();
         let timeout = timeout.map(|wait| {
-            // Whole milliseconds let the kernel be asked by the plain epoll_pwait.
+            // With whole milliseconds the plain epoll_pwait is enough.
             let ms = wait.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i64;
             Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 }
         });
@@ -187,11 +187,11 @@ impl Waker {
 
     /// Fires. Any number of times before a drain counts once.
     pub fn wake(&self) {
-        // A full counter (EAGAIN) means that it has fired already, which is all that is asked.
+        // A full counter (EAGAIN) means that it has fired already, which is all that is needed.
         let _ = rustix::io::write(&self.eventfd, &1u64.to_ne_bytes());
     }
 
-    /// Takes the firing back; true if it had fired.
+    /// Resets the waker; true if it had fired.
     pub fn drain(&self) -> bool {
         let mut count = [0u8; 8];
         matches!(rustix::io::read(&self.eventfd, &mut count), Ok(8))

@@ -1,4 +1,4 @@
-//! Ports of this machine that nobody else is given.
+//! Ports of this machine that the system gives to no other program.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
-/// A port of 127.0.0.1 on which a server may listen, again and again, and which the system gives to nobody else.
+/// A port of 127.0.0.1 on which a server may listen, again and again, and which the system gives to no other program.
 ///
-/// A port that was only found free is given to somebody else as soon as it is given back, or once the server on it has
-/// ended: who should be refused there is then answered by another server, or by itself.
+/// A port that was only found free may be given to another program as soon as it is closed. A test that expects a refusal there
+/// would then reach another server, or itself.
 #[derive(Debug)]
 pub struct Port {
     address: SocketAddr,
@@ -17,20 +17,22 @@ pub struct Port {
 }
 
 impl Port {
-    /// Keeps one that nobody has until this is dropped. A server is to name it, and to set SO_REUSEADDR as nearly all do.
+    /// Reserves a free port until this value is dropped. The server has to name the port, and to set SO_REUSEADDR as nearly all
+    /// servers do.
     ///
     /// # Errors
     /// What the system said.
     pub fn reserve() -> io::Result<Port> {
         let bound = net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // Bound and never listening, it keeps the port from everybody but those who name it and set this too.
+        // A socket that is bound and never listens keeps the port from all programs but those that name it and set this option
+        // too.
         sockopt::set_socket_reuseaddr(&bound, true)?;
         net::bind(&bound, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let address = net::getsockname(&bound)?.try_into()?;
         Ok(Port { address, _bound: bound })
     }
 
-    /// Where it is; nobody listens there unless somebody was told to.
+    /// The reserved address. Nothing listens there unless a server was told to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

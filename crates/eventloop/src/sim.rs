@@ -5,9 +5,9 @@
 //! of limited size, so that sends are partial or would block; peers can end their stream or reset
 //! the connection. Each wait reports an arbitrary part of the events that are due.
 //!
-//! A loop alone has its network to itself ([`Sim::new`]): the clock only moves when nothing is due, by the
-//! timeout of the wait. Where several loops are at one [`Network`], a wait never moves the clock. The test that runs
-//! them asks which is to take a turn ([`Network::due`]), and has [`Time`] pass.
+//! A loop alone has the network to itself ([`Sim::new`]): the clock moves only when nothing is due, by the timeout of the wait.
+//! With several loops at one [`Network`], a wait never moves the clock: the test asks which loop has to take a turn
+//! ([`Network::due`]), and moves [`Time`] itself.
 
 mod stream;
 mod wire;
@@ -25,25 +25,25 @@ pub use stream::{Peer, SimStream};
 pub use wire::Weather;
 use wire::{Random, Wire};
 
-/// A loop that is told so often that a connection has room, and neither sends nor asks for something else, spins.
+/// A loop spins if it is told this often that a connection has room, and neither sends nor waits for something else.
 const IDLE_TELLS_MAX: u32 = 2;
 
-/// A clock that only goes on, when it is told to.
+/// A clock that moves forward when a test says so.
 #[derive(Clone, Debug, Default)]
 pub struct Time(Arc<AtomicU64>);
 
 impl Time {
-    /// Microseconds since it was made.
+    /// Microseconds since the clock was made.
     pub fn now_us(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
-    /// Milliseconds of that.
+    /// Milliseconds since the clock was made.
     pub fn now(&self) -> Millis {
         self.now_us() / 1000
     }
 
-    /// So much passes.
+    /// Moves the clock forward.
     pub fn pass_us(&self, us: u64) {
         self.0.fetch_add(us, Relaxed);
     }
@@ -54,7 +54,7 @@ impl Time {
 struct Watcher {
     /// What wakes it from outside, if anything does.
     waker: Option<Arc<Waker>>,
-    /// It was woken and has not heard of it.
+    /// It was woken, and no wait has reported that yet.
     woken: bool,
     /// When its last wait would have ended by itself, if ever.
     until: Option<Millis>,
@@ -84,7 +84,7 @@ struct Net {
 impl Net {
     fn size(&mut self, bound: usize, available: usize) -> usize {
         let most = bound.min(available);
-        // One in four takes all there is: what is filled to the last byte is a case of its own.
+        // One in four takes all there is, since filling a buffer to the last byte is a case of its own.
         if self.weather.arbitrary && most > 0 && !self.random.draw().is_multiple_of(4) {
             self.random.up_to(most)
         } else {
@@ -92,14 +92,14 @@ impl Net {
         }
     }
 
-    /// Bytes of a connection were received or sent.
+    /// Counts bytes of a connection that were received or sent.
     fn moved(&mut self, id: u64, bytes: usize) {
         if let Some((watcher, ..)) = self.wires[&id].watched {
             self.watchers[watcher].moved += bytes as u64;
         }
     }
 
-    /// An end of a connection is gone.
+    /// An end of a connection was dropped.
     fn forget(&mut self, id: u64) {
         if self.wires.get(&id).is_some_and(|wire| wire.server_closed && wire.left) {
             self.wires.remove(&id);
@@ -107,23 +107,23 @@ impl Net {
     }
 }
 
-/// The one network of all its ends.
+/// The network that all loops and peers share.
 #[derive(Clone, Debug)]
 struct Shared(Arc<Mutex<Net>>);
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Net> {
-        // A test that fails in here drops its streams on the way out.
+        // A failing test drops its streams while the lock is poisoned.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// When a loop is to take its next turn.
+/// When a loop has to take its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Now: its wait would report something, or is over.
+    /// Now: its wait would report something, or its timeout is over.
     Now,
-    /// Then, unless something happens before.
+    /// At this time, unless something happens before.
     At(Millis),
     /// When something happens.
     Never,
@@ -149,7 +149,7 @@ impl Network {
         Network(Shared(Arc::new(Mutex::new(net))))
     }
 
-    /// A loop's backend, with what wakes the loop. Their numbers are in order from 0 on.
+    /// A new loop's backend, with the waker of the loop. Loops are numbered from 0 in order.
     pub fn backend<S>(&self, waker: Arc<Waker>) -> Sim<S> {
         self.watcher(Some(waker))
     }
@@ -171,12 +171,12 @@ impl Network {
         (SimStream { net: self.0.clone(), id }, Peer { net: self.0.clone(), id })
     }
 
-    /// Other weather from now on.
+    /// Changes the weather from now on.
     pub fn set_weather(&self, weather: Weather) {
         self.0.lock().weather = weather;
     }
 
-    /// When loop `number` is to take its next turn.
+    /// When loop `number` has to take its next turn.
     pub fn due(&self, number: usize) -> Due {
         let net = &mut *self.0.lock();
         let now = net.time.now();
@@ -201,12 +201,12 @@ impl Network {
 #[derive(Debug)]
 pub struct Sim<S = SimStream> {
     net: Shared,
-    /// Among the loops of its network.
+    /// The loop's number at its network.
     number: usize,
-    /// It has its network, and the network's time, to itself.
+    /// The loop has its network, and the network's time, to itself.
     alone: bool,
     events: Vec<Event>,
-    /// Of the time since its last wait so much was work ([`Sim::work_us`]).
+    /// The part of the time since its last wait that was work ([`Sim::work_us`]).
     worked_us: u64,
     streams: PhantomData<fn(&S)>,
 }
@@ -244,7 +244,7 @@ impl<S> Sim<S> {
         self.net.lock().asked
     }
 
-    /// So much time passes, in which the loop does the work of the turn that began with its last wait.
+    /// Moves the clock by `us`, as the work of the turn that began with the loop's last wait.
     pub fn work_us(&mut self, us: u64) {
         self.net.lock().time.pass_us(us);
         self.worked_us += us;

@@ -41,7 +41,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Nobody but this machine reaches it.
+    /// Only this machine reaches the address.
     pub fn is_local(&self) -> bool {
         match self {
             Address::Tcp(address) => address.ip().to_canonical().is_loopback(),
@@ -114,7 +114,7 @@ impl Listener {
         loop {
             match net::accept_with(&self.fd, NEW) {
                 Ok(fd) => return Ok(Socket { fd }),
-                // The peer gave up while it waited: there may be others behind it.
+                // The peer gave up while it waited. Others may be behind it.
                 Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -215,7 +215,7 @@ impl Socket {
         Ok((Socket { fd: a }, Socket { fd: b }))
     }
 
-    /// The pending error, cleared; how a connect went.
+    /// Clears and returns the pending error, which says how a connect went.
     ///
     /// # Errors
     /// The pending error.
@@ -239,7 +239,7 @@ impl Socket {
         Ok(sockopt::set_socket_keepalive(&self.fd, on)?)
     }
 
-    /// Receives into `buffer`; 0 is the end of the stream (if `buffer` is not empty).
+    /// Receives into `buffer` and returns the number of bytes. 0 is the end of the stream (if `buffer` is not empty).
     ///
     /// # Errors
     /// `WouldBlock`, or what recv(2) says (connection reset).
@@ -254,7 +254,7 @@ impl Socket {
         }
     }
 
-    /// Receives into `slices`, filling each before the next; 0 is the end of the stream.
+    /// Receives into `slices`, filling each before the next, and returns the number of bytes. 0 is the end of the stream.
     ///
     /// # Errors
     /// As [`Socket::recv`].
@@ -269,7 +269,7 @@ impl Socket {
         }
     }
 
-    /// Sends what fits now; how many bytes that was.
+    /// Sends what fits now and returns the number of bytes.
     ///
     /// # Errors
     /// `WouldBlock`, or what send(2) says (broken pipe, connection reset).
@@ -284,7 +284,7 @@ impl Socket {
         }
     }
 
-    /// Sends what fits now of `slices`, the first [`SEND_SLICES_MAX`] of them; how many bytes.
+    /// Sends what fits now of the first [`SEND_SLICES_MAX`] of `slices`, and returns the number of bytes.
     ///
     /// # Errors
     /// As [`Socket::send`].
@@ -304,13 +304,13 @@ impl Socket {
     /// True if a send would take some bytes now, or fail for good.
     pub fn has_room(&self) -> bool {
         let mut fds = [PollFd::new(&self.fd, PollFlags::OUT)];
-        // What cannot be asked is found out by sending.
+        // If the system cannot say, the next send will find out.
         poll(&mut fds, Some(&Timespec::default())).map_or(true, |ready| ready > 0)
     }
 
     /// Bytes that have come and are not received yet.
     pub fn pending(&self) -> usize {
-        // A socket of which this cannot be asked has failed, and the next receive says so.
+        // The call fails only on a failed socket, and the next receive reports that.
         rustix::io::ioctl_fionread(&self.fd).map_or(0, |bytes| bytes as usize)
     }
 
@@ -360,7 +360,7 @@ mod tests {
     use crate::poll::{Events, Interest, Poller};
     use crate::port::Port;
 
-    /// Nobody waits for so long but where something hangs.
+    /// Only a hang takes this long.
     const PATIENCE: Duration = Duration::from_secs(600);
 
     fn accepted(listener: &Listener) -> Socket {

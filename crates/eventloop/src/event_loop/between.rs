@@ -1,5 +1,5 @@
-//! Streams with bytes of their own between the system and the loop: the system's readiness says nothing of these, so
-//! a connection with received bytes there is queued, and one with unsent ones waits for room.
+//! Streams with buffers of their own between the system and the loop. The system's readiness does not cover these buffers, so the
+//! loop queues a connection whose stream has received bytes, and waits for room where a stream has unsent ones.
 
 use super::EventLoop;
 use super::output::{Sent, note_sent};
@@ -8,7 +8,7 @@ use crate::connections::Id;
 use crate::handler::Handler;
 
 impl<B: Backend, C> EventLoop<B, C> {
-    /// A receive has ended with nothing more to do for the loop; there may be for its stream.
+    /// A receive has ended and left the loop nothing to do. The stream may still have something.
     #[inline]
     pub(super) fn look_below<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         if self.connections.find(id).is_some_and(|connection| connection.stream.between().is_some()) {
@@ -16,7 +16,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// Takes note of what a connection's stream has of its own.
+    /// Updates the accounts for what a connection's stream buffers.
     #[inline(never)]
     pub(super) fn note_between<H: Handler<Connection = C>>(
         &mut self,
@@ -47,8 +47,8 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// Bytes have come to a connection which it receives when its turn comes: its stream has received others already,
-    /// or agrees with its peer, or much was done for it the last time.
+    /// New bytes have arrived. True if the connection receives them in its turn and not at once: its stream has received others
+    /// already, its handshake is under way, or its last processing took much work.
     #[inline]
     pub(super) fn waits_its_turn(&mut self, id: Id) -> bool {
         let Some(connection) = self.connections.find(id) else { return true };
@@ -65,7 +65,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         connection.queued && (connection.dear || between.is_some())
     }
 
-    /// The turn of a connection has come that was queued for what it, or its stream, has received or is to receive.
+    /// The turn of a connection has come that was queued because it, or its stream, has bytes or is to receive some.
     #[inline(never)]
     pub(super) fn receive_rest<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let Some(connection) = self.connections.find(id) else { return };

@@ -1,5 +1,4 @@
-//! How connections end: at once, when their replies are out, because their time has come, or all
-//! together when the loop is drained.
+//! How connections end: at once, after their replies, by a timeout, or all together when the loop is drained.
 
 use super::{EventLoop, Limits};
 use crate::Millis;
@@ -7,22 +6,21 @@ use crate::backend::{Backend, Between, Stream};
 use crate::connections::Id;
 use crate::handler::{Closed, Handler};
 
-/// Timeouts are looked at this often, when any can be due.
+/// Interval of the sweep for timeouts, while any can be due.
 const SWEEP_MS: Millis = 1000;
 
-/// Connections that a turn looks at for that, …
+/// Connections that one turn checks in a sweep …
 const SWEEP_LOOKS_MAX: usize = 4096;
-/// … and of those whose time has come, closes: thousands may have come at once. Some 20 µs each.
+/// … and that it closes, at some 20 µs each: thousands may be due at once.
 const SWEEP_CLOSES_MAX: usize = 32;
 
-/// Receives that a drained connection's late bytes are taken by and thrown away.
+/// Receives by which the loop takes the late bytes of a drained connection, to drop them.
 const LATE_RECEIVES_MAX: usize = 64;
 
 impl<B: Backend, C> EventLoop<B, C> {
-    /// From now on connections end as soon as they have the replies to all requests that have come: those
-    /// kept here for want of room for replies, and those that wait in the system. What comes later is
-    /// not received, and a connection that takes nothing of its replies for `stall_ms` is closed. Turn
-    /// on until [`EventLoop::is_empty`] or patience ends.
+    /// Starts to drain the loop: connections end as soon as they have the replies to all requests that have arrived, kept ones
+    /// and those that wait in the system. Bytes that arrive later are not received. A connection that takes none of its replies
+    /// for `stall_ms` is closed. Call [`EventLoop::turn`] until [`EventLoop::is_empty`] or patience ends.
     pub fn drain<H: Handler<Connection = C>>(&mut self, handler: &mut H, stall_ms: Millis) {
         self.draining = true;
         (self.limits.stall_ms, self.limits.request_ms) = (stall_ms, stall_ms);
@@ -36,17 +34,17 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// While the loop is drained: a connection that has been given all it can be given ends, at once or
-    /// when its replies are out. True if it is gone.
+    /// While the loop is drained: ends a connection that has had all its replies, at once or when they are out. True if it has
+    /// ended.
     #[cold]
     pub(super) fn had_all<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) -> bool {
         let Some(connection) = self.connections.find(id) else { return true };
         if connection.stream.between().is_some() {
-            // What the system had come to other bytes, or to none that are whole.
+            // The stream has turned the system's bytes into a different number of bytes, or into none that are complete.
             connection.owed = connection.owed.min(connection.stream.pending());
         }
-        // What one waits for that is to be woken may never come, but one whose time has come goes on in the next turn, and
-        // what must come to its end does.
+        // A connection that waits to be woken may never be. One whose time has come continues in the next turn, and so does one
+        // whose work must come to its end.
         let now = self.backend.now();
         let sleeps_on = connection.sleeps.is_none_or(|at| at > now);
         let awaits = connection.awaits && sleeps_on && !handler.must_end(&connection.state);
@@ -80,7 +78,7 @@ impl<B: Backend, C> EventLoop<B, C> {
                 connection.stream.finish();
             }
             if why == Closed::Drained || connection.between.worn {
-                // Closed with bytes unread, a socket is reset, and replies under way are lost.
+                // A socket that is closed with unread bytes is reset, and replies under way are lost.
                 let late = |_: &usize| matches!(connection.stream.recv(&mut self.buffer), Ok(1..));
                 (0..LATE_RECEIVES_MAX).take_while(late).for_each(drop);
             }
@@ -105,7 +103,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.send_and_arrange(handler, id, Some(why));
     }
 
-    /// Closes those whose time has come, some of them: the rest in the next turns.
+    /// Closes connections whose timeout is over, some in each turn.
     #[cold]
     pub(super) fn sweep<H: Handler<Connection = C>>(&mut self, handler: &mut H, now: Millis) {
         if self.sweep_from == 0 {
@@ -142,7 +140,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.sweep_at = now + SWEEP_MS;
     }
 
-    /// Connections go whose input holds memory that others need; not `id`, which is being looked at.
+    /// Closes connections whose input holds memory that others need; never `id`, which is being processed.
     #[cold]
     pub(super) fn relieve<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         while let Some(index) = handler.crowded_out(id) {

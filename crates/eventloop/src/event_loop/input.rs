@@ -1,5 +1,5 @@
-//! How a connection's bytes come in: one receive into the loop's buffer behind what the connection kept,
-//! or into a place of the handler's own; then the handler takes requests, and the rest is kept.
+//! How a connection's bytes come in: one receive into the loop's buffer behind what the connection kept, or into the handler's
+//! own place. Then the handler takes requests, and the connection keeps the rest.
 
 use std::io;
 
@@ -13,24 +13,24 @@ use crate::handler::{Closed, Handler, Wait};
 /// Most bytes received into a handler's own place before other connections have their turn.
 const DIRECT_BYTES_PER_TURN: usize = 1 << 20;
 
-/// Bytes received into the buffer from a connection that uploads: the head of a request, and little
-/// of the value that would have to be copied from the buffer to its place.
+/// Bytes received into the buffer from a connection that uploads: the head of a request, and little of the value, which would
+/// have to be copied to its place.
 const HEAD_BYTES: usize = 2 << 10;
 
-/// Bytes received at a time while memory is short: what is received and cannot be answered is kept.
+/// Bytes received at a time while memory is short: what cannot be answered has to be kept.
 const RECEIVE_BYTES_SHORT: usize = 4 << 10;
 
-/// Bytes received at a time when the handler is weary.
+/// Bytes received at a time when the handler's budget is nearly spent.
 const RECEIVE_BYTES_WEARY: usize = 1 << 10;
 
 /// Rounds of kept input that a connection gets in a row while all its replies go out at once.
 const ROUNDS_PER_TURN: usize = 8;
 
-/// Replies held for a common send: as many as stay in a processor's second cache beside the rest.
+/// Replies held for a common send: as many as fit a processor's second cache beside everything else.
 const HELD_BYTES_MAX: u64 = 128 << 10;
 
-/// Work for one connection, in nanoseconds, after which others come before it the next time: a fifth of what is done
-/// in a turn for those that go on, and as much as a dozen short requests take with their system calls.
+/// Work for one connection, in nanoseconds, after which others come before it the next time. It is a fifth of the budget of a
+/// turn for queued connections, and what a dozen short requests with their system calls take.
 const DEAR_NS: u64 = 100_000;
 
 impl<B: Backend, C> EventLoop<B, C> {
@@ -75,7 +75,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// After a receive that filled its room: if it began an upload, the socket holds more of it.
+    /// Continues after a receive that filled its room: if it began an upload, the socket holds more of it.
     fn go_on<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let Some(connection) = self.connections.find(id) else { return };
         connection.uploads = connection.closing.is_none()
@@ -83,25 +83,24 @@ impl<B: Backend, C> EventLoop<B, C> {
             && connection.kept.is_empty()
             && handler.destination(&mut connection.state).is_some();
         if connection.uploads {
-            // Replies to what was in front of it may be held, and what comes now can be answered too.
+            // Replies to earlier requests may be held, and what comes now can be answered too.
             self.send_held(handler);
             self.receive_directly(handler, id);
         }
     }
 
-    /// Receives into the handler's own places until the socket is empty, the bytes belong to the
-    /// buffer again, or others have waited long enough.
+    /// Receives into the handler's own places until the socket is empty, the bytes belong to the buffer again, or others have
+    /// waited long enough.
     ///
-    /// An upload that is complete is always finished here, whoever waits. Nothing may follow it, and then no readiness
-    /// would bring the loop back to it.
+    /// A complete upload is always finished here, even if others wait: nothing may follow it, and then no readiness would bring
+    /// the loop back to it.
     fn receive_directly<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id) {
         let now = self.backend.now();
         let mut total = 0;
         loop {
             let others_wait = total >= DIRECT_BYTES_PER_TURN || total > 0 && handler.is_tired();
             let Some(connection) = self.connections.find(id) else { return };
-            // The place is gone: the handler finishes what it was for, and the next bytes belong to
-            // the buffer.
+            // The handler has no place any more: it finishes the upload, and the next bytes belong to the buffer.
             let Some(place) = handler.destination(&mut connection.state) else {
                 return self.process(handler, id, 0);
             };
@@ -143,8 +142,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.look_below(handler, id);
     }
 
-    /// Has the handler take kept bytes and `fresh` new ones, which lie in the buffer behind the
-    /// place of the kept ones.
+    /// Has the handler take kept bytes and `fresh` new ones. The new bytes lie in the buffer behind the room for the kept ones.
     pub(super) fn process<H: Handler<Connection = C>>(&mut self, handler: &mut H, id: Id, fresh: usize) {
         let Some(connection) = self.connections.find(id) else { return };
         (connection.again, connection.awaits) = (false, false);
@@ -167,11 +165,11 @@ impl<B: Backend, C> EventLoop<B, C> {
             if taken.wait != Wait::Room {
                 break taken.wait;
             }
-            // What is held goes out before it, when it comes next.
+            // Held replies are sent before the connection is processed again.
             if !self.held.is_empty() {
                 break Wait::Room;
             }
-            // Others' replies must not wait for this one's, so its own go out first.
+            // Others' replies must not wait for this connection's, so it sends its own first.
             match send(handler, connection, &mut self.waiting, self.backend.now()) {
                 Ok(Sent { unsent: 0, .. }) if rounds < ROUNDS_PER_TURN && !handler.is_tired() => {}
                 Ok(_) => break Wait::Room,
@@ -197,7 +195,7 @@ impl<B: Backend, C> EventLoop<B, C> {
             }
             Wait::Input => match handler.held(&connection.state) {
                 Some(bytes) if connection.closing.is_none() => {
-                    // If it were not so they would go out all the same: the handler knows whose they are.
+                    // Even if this failed, the replies would go out: the handler knows which connection they belong to.
                     debug_assert!(!connection.held, "what is held goes out before more is made");
                     if !std::mem::replace(&mut connection.held, true) {
                         self.held.push(id);
@@ -218,7 +216,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// A connection whose turn is over is looked at again when its time comes, or it is woken, if it waits for that.
+    /// Puts a connection to sleep, or has it wait to be woken, if that is what it waits for.
     #[inline]
     fn rest(&mut self, id: Id, wait: Wait) {
         match wait {
@@ -236,7 +234,7 @@ impl<B: Backend, C> EventLoop<B, C> {
     }
 }
 
-/// Tells the handler of the records that a receive has opened.
+/// Tells the handler how many records a receive has opened.
 #[inline(always)]
 fn note_records<S: Stream, H: Handler>(
     handler: &mut H,
@@ -252,7 +250,7 @@ fn note_records<S: Stream, H: Handler>(
     }
 }
 
-/// While memory is short: the connection's requests are not taken, since the replies might have to wait.
+/// While memory is short: true if the connection's requests are not processed, since their replies might have to wait.
 fn is_blocked<S: Stream, C>(connection: &mut Connection<S, C>) -> bool {
     if connection.unsent > 0 {
         (connection.blocked, connection.room) = (true, 0);
@@ -265,12 +263,12 @@ fn is_blocked<S: Stream, C>(connection: &mut Connection<S, C>) -> bool {
     connection.blocked
 }
 
-/// Memory that a connection may keep for the ends of its receives to come, so that a pipeline does
-/// not allocate for each; an idle connection costs that much at most.
+/// Memory that a connection may keep for the ends of later receives, so that a pipeline does not allocate for each. An idle
+/// connection costs that much at most.
 const KEPT_ROOM_BYTES: usize = 256;
 
-/// Keeps `rest`, and next to no memory where there is none, twice that of it where there is; `total` is the memory that all keep. True if
-/// that has changed.
+/// Keeps `rest` in `kept`. The memory for it is at most twice its size and [`KEPT_ROOM_BYTES`]. `total` is the memory of all
+/// connections. True if the memory may have changed.
 #[inline]
 fn keep(kept: &mut Vec<u8>, rest: &[u8], total: &mut usize) -> bool {
     kept.clear();

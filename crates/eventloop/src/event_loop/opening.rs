@@ -1,11 +1,12 @@
-//! Streams that have to agree with their peers before they carry bytes.
+//! Handshakes: streams that carry no bytes before stream and peer have agreed.
 //!
 //! ```text
-//! bytes come ─► waiting, in order ─► one step in a turn, if nobody else waits or the last step's rest is over
+//! bytes come ─► waiting, in order ─► one step in a turn, if no other connection waits or the last step's rest is over
 //! ```
 //!
-//! A step is arithmetic that takes up to some milliseconds and cannot be cut. While connections wait that are served
-//! already, a step is followed by a rest of [`REST_SHARE`] times what it took, so that they have three quarters of the time.
+//! A step is arithmetic that takes up to some milliseconds and cannot be divided. While connections that are past their handshake
+//! wait, each step is followed by a rest of [`REST_SHARE`] times its duration, so that these connections have three quarters of
+//! the time.
 
 use std::collections::VecDeque;
 
@@ -15,23 +16,23 @@ use crate::backend::Backend;
 use crate::connections::Id;
 use crate::handler::{Closed, Handler};
 
-/// A step is followed by a rest of so many times what it took while others wait.
+/// While others wait, a step is followed by a rest of so many times its duration.
 const REST_SHARE: u64 = 3;
 
-/// Entries of ended ones that are kept in the order of arrival, beside as many again as there are of live ones.
+/// Entries of ended connections that the order of arrival may hold, beyond twice the number of live ones.
 const ENDED_MAX: usize = 64;
 
-/// Connections whose streams and peers have not agreed yet.
+/// Connections whose handshakes are under way.
 #[derive(Debug, Default)]
 pub(super) struct Openings {
     count: usize,
-    /// Those that have something to go on with, in order.
+    /// Those that can take their next step, in order.
     waiting: VecDeque<Id>,
-    /// All of them by their arrival, and some that have ended since.
+    /// All of them in order of arrival, and some that have ended since.
     arrived: VecDeque<Id>,
-    /// Events of this turn that were theirs.
+    /// Events of this turn that belong to handshakes.
     events: usize,
-    /// While others wait there is no step before.
+    /// While others wait, no step is taken before this time.
     rests_until_ns: u64,
 }
 
@@ -44,7 +45,7 @@ impl Openings {
         self.count -= 1;
     }
 
-    /// It has something to go on with.
+    /// Queues a connection that can take its next step.
     pub fn wait(&mut self, id: Id) {
         self.waiting.push_back(id);
     }
@@ -60,13 +61,13 @@ impl Openings {
 }
 
 impl<B: Backend, C> EventLoop<B, C> {
-    /// Connections whose streams have not agreed with their peers.
+    /// Number of connections in their handshakes.
     #[inline]
     pub fn opening(&self) -> usize {
         self.openings.count
     }
 
-    /// The step of a turn in which there were so many events, of all connections, and so many were queued.
+    /// Takes the step of a turn, unless a rest is under way. `events` and `queued` count what the turn had of all connections.
     #[cold]
     pub(super) fn open_next<H: Handler<Connection = C>>(
         &mut self,
@@ -91,8 +92,8 @@ impl<B: Backend, C> EventLoop<B, C> {
         }
     }
 
-    /// Closes the connection that came first of those whose streams are agreeing with peers that have said nothing for
-    /// `silent_ms`; false if there is none.
+    /// Closes the oldest connection whose handshake is under way and whose peer has sent nothing for `silent_ms`; false if there
+    /// is none.
     pub fn close_silent_opening<H: Handler<Connection = C>>(
         &mut self,
         handler: &mut H,
@@ -116,7 +117,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         id.is_some()
     }
 
-    /// A connection comes whose stream has to agree with its peer.
+    /// Counts a new connection whose handshake begins.
     pub(super) fn begin_opening(&mut self, id: Id) {
         let Openings { count, arrived, .. } = &mut self.openings;
         if arrived.len() > 2 * *count + ENDED_MAX {

@@ -1,5 +1,5 @@
-//! How replies go out: what a connection's handler offers, by one send, or by several where they lie in very many
-//! slices; and the account of connections that wait for room.
+//! How replies go out: what a connection's handler offers goes by one send, or by several where it lies in very many slices. And
+//! the account of connections that wait for room.
 
 use std::io::{self, IoSlice};
 
@@ -15,7 +15,7 @@ const SEND_SLICES: usize = 64;
 /// What a send did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sent {
-    /// Bytes that went on.
+    /// Bytes that the system took.
     pub bytes: u64,
     /// Bytes still to be sent.
     pub unsent: u64,
@@ -48,8 +48,7 @@ impl<B: Backend, C> EventLoop<B, C> {
         self.held = held;
     }
 
-    /// Sends what can be sent, then brings the connection into the state that fits: closed,
-    /// queued, waiting for room, for bytes, or both.
+    /// Sends what can be sent, then closes the connection, queues it, or decides what it waits for.
     pub(super) fn send_and_arrange<H: Handler<Connection = C>>(
         &mut self,
         handler: &mut H,
@@ -141,8 +140,8 @@ fn send_slices<S: Stream, H: Handler>(
     }
 }
 
-/// As [`send_replies`], by a stream between which and the system `before` bytes wait. They go first, and what waits
-/// there afterwards is not sent.
+/// As [`send_replies`], for a stream that buffers `before` bytes. These go first. Bytes that the stream buffers afterwards count
+/// as unsent.
 #[inline(never)]
 fn send_through<S: Stream, H: Handler>(
     handler: &mut H,

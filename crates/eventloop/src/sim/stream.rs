@@ -54,7 +54,7 @@ impl Stream for SimStream {
         let mut left = size;
         for slice in slices {
             let bytes = left.min(slice.len());
-            // A deque is read in order, and all of it that is asked for.
+            // A deque reads in order, and as much as is asked for.
             wire.to_server.read_exact(&mut slice[..bytes])?;
             left -= bytes;
         }
@@ -89,7 +89,7 @@ impl Stream for SimStream {
             let net = self.net.lock();
             net.wires[&self.id].room(&net.weather).min(net.weather.send_max)
         };
-        // No more of what is offered than may be taken: a large value is offered for each of many small sends.
+        // Takes no more of the slices than may be sent: a large value is offered again for each of many small sends.
         let mut all = Vec::new();
         for slice in slices {
             let left = room.saturating_add(1).saturating_sub(all.len());
@@ -131,7 +131,7 @@ impl Peer {
         with(net.wires.get_mut(&self.id).expect("a wire lives as long as one of its ends"))
     }
 
-    /// Sends; never short.
+    /// Sends all of `bytes`.
     pub fn send(&self, bytes: &[u8]) {
         self.wire(|wire| wire.to_server.extend(bytes));
     }
@@ -154,7 +154,7 @@ impl Peer {
         self.wire(|wire| wire.peer_ended = true);
     }
 
-    /// Resets the connection: what it was sent is lost, and sends fail from now on.
+    /// Resets the connection: what was sent to the peer is lost, and sends fail from now on.
     pub fn reset(&self) {
         self.wire(Wire::reset);
     }
@@ -167,7 +167,7 @@ impl Peer {
         self.wire(|wire| wire.reset_at = Some(wire.sent + bytes));
     }
 
-    /// Has `bytes` wait for the peer at most, whatever the weather.
+    /// Limits the window to `bytes`, whatever the weather.
     pub fn narrow(&self, bytes: usize) {
         self.wire(|wire| wire.window = Some(bytes));
     }

@@ -13,7 +13,7 @@ pub struct Weather {
     pub send_max: usize,
     /// Bytes sent to a peer that it has not read yet; beyond, sends would block.
     pub window: usize,
-    /// Sizes are drawn up to these bounds; otherwise they are just them.
+    /// Sizes are drawn at random up to these bounds; otherwise they equal the bounds.
     pub arbitrary: bool,
 }
 
@@ -52,36 +52,36 @@ pub(super) struct Wire {
     /// The peer sends no more.
     pub(super) peer_ended: bool,
     pub(super) peer_reset: bool,
-    /// The peer resets the connection when so many bytes have been sent to it.
+    /// The peer resets the connection when this many bytes have been sent to it.
     pub(super) reset_at: Option<u64>,
     /// Bytes sent to the peer.
     pub(super) sent: u64,
-    /// Bytes that wait for the peer at most, in place of the weather's.
+    /// The window of this connection, in place of the weather's.
     pub(super) window: Option<usize>,
     /// The test has dropped its end.
     pub(super) left: bool,
     /// The server has dropped its stream.
     pub(super) server_closed: bool,
-    /// So often its loop was told that there is room, since it sent something or asked for something else.
+    /// How often its loop was told of room since it last sent something or waited for something else.
     pub(super) idle_tells: u32,
-    /// By which loop, as what, and for what.
+    /// The number of the loop that watches the connection, the token, and what the loop waits for.
     pub(super) watched: Option<(usize, u64, Interest)>,
 }
 
 impl Wire {
-    /// Bytes that a send takes now, if it takes all that there is room for.
+    /// Bytes that a send takes now, if it takes as many as there is room for.
     pub(super) fn room(&self, weather: &Weather) -> usize {
         let room = self.window.unwrap_or(weather.window).saturating_sub(self.to_peer.len());
         self.reset_at.map_or(room, |at| room.min((at - self.sent) as usize))
     }
 
-    /// What was sent to the peer is lost. What has come from it can be received, as from a real socket.
+    /// What was sent to the peer is lost. What the peer has sent can still be received, as from a real socket.
     pub(super) fn reset(&mut self) {
         self.peer_reset = true;
         self.to_peer.clear();
     }
 
-    /// What the loop that watches it is to hear, if this is the one.
+    /// What the connection reports to loop `watcher`, if that loop watches it.
     pub(super) fn event(&self, watcher: usize, weather: &Weather) -> Option<Event> {
         let (by, token, interest) = self.watched?;
         if self.server_closed || by != watcher {

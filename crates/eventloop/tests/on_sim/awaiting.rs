@@ -31,7 +31,7 @@ fn who_waits_is_looked_at_when_it_is_woken_or_its_time_has_come_and_what_follows
     world.pass(1);
     assert_eq!(world.read_all(&peer), b"e3\n");
 
-    // The time of one that was woken before is over, and ends no other wait.
+    // The earlier timeout of a connection that was woken is over, and ends no later wait.
     peer.send(b"a50\ne4\n");
     world.settle();
     world.events.wake(id);

@@ -1,6 +1,5 @@
-//! Streams with bytes of their own between the system and the loop: what they have received is given to the handler
-//! though the peer says nothing more, what they have taken goes out before the connection ends, and they are as
-//! bounded in time as others.
+//! Streams with buffers between the system and the loop. The handler gets what they have received even if the peer sends nothing
+//! more. What they have taken goes out before the connection ends. Timeouts hold for them as for others.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -9,18 +8,18 @@ use crate::toy::{LIMITS, World};
 use larder_eventloop::sim::{Peer, SimStream, Time, Weather};
 use larder_eventloop::{Between, Closed, RECEIVE_BYTES, Stream};
 
-/// What a peer says first, and is answered.
+/// What a peer sends first, and the stream answers.
 const GREETING: &[u8] = b"hey";
 const ANSWER: &[u8] = b"hi";
-/// What the stream says last.
+/// What the stream sends last.
 const FAREWELL: &[u8] = b"!";
 /// Bytes that it takes of the system at once, and gives or takes of the loop.
 const AHEAD_BYTES: usize = 20_000;
 const GIVEN_BYTES: usize = 700;
 const TAKEN_BYTES: usize = 900;
 
-/// A stream of records, a byte that says how many follow and these, of which only whole ones are given on. It
-/// receives more than it gives, and takes more than the system does.
+/// A stream of records: a byte with the length, then so many bytes. It delivers only complete records, receives more than it
+/// delivers, and takes more than the system does.
 struct Lumpy {
     inner: SimStream,
     /// Received of the system, from the beginning of a record on.
@@ -29,9 +28,9 @@ struct Lumpy {
     given: VecDeque<u8>,
     unsent: VecDeque<u8>,
     greeted: bool,
-    /// Greeting takes so long, by this clock.
+    /// The handshake takes so many microseconds of this clock.
     greets_in: Option<(Time, u64)>,
-    /// It carries so many records, and is worn then.
+    /// The stream is worn after this many records.
     carries: usize,
 }
 
@@ -114,7 +113,7 @@ impl Stream for Lumpy {
     }
 
     fn pending(&self) -> usize {
-        // With what is to come, a part may become whole.
+        // Together with what is to come, a part may become complete.
         let coming = self.inner.pending();
         let part = if coming > 0 { self.records.len() } else { 0 };
         coming + part + self.given.len()
@@ -167,8 +166,7 @@ fn world(seed: u64, weather: Weather) -> World<Lumpy> {
     World::over(seed, weather, LIMITS)
 }
 
-/// As [`World::read_all`], of a connection whose stream may have bytes for many turns of which the network knows
-/// nothing.
+/// As [`World::read_all`], for a connection whose stream may have bytes for many turns, of which the network does not know.
 fn read_all(world: &mut World<Lumpy>, peer: &Peer) -> Vec<u8> {
     let mut all = Vec::new();
     loop {
@@ -295,7 +293,7 @@ fn streams_that_open_have_a_quarter_of_the_time_while_others_wait_and_all_of_it_
     const REQUEST_US: u64 = 50;
     for busy in [true, false] {
         let mut world = world(10, Weather::FAIR);
-        // One that is queued, since it always has more to do, and one that says something new each turn.
+        // One connection is queued since it always has more to do, and one sends something new each turn.
         let (queued, open) = (greeted(&mut world), greeted(&mut world));
         let time = world.events.backend().time();
         let crowd: Vec<Peer> = (0..40)
@@ -356,7 +354,7 @@ fn who_is_turned_away_hears_of_it_when_the_stream_carries_it_and_costs_no_turns_
     peer.send(&GREETING[2..]);
     assert_eq!(world.read_all(&peer), [ANSWER, b"no\n", FAREWELL].concat());
     assert_eq!(world.toy.closed, [Closed::Handler]);
-    // As soon as what it says first comes with the greeting, too.
+    // The same, when the first request comes together with the greeting.
     let peer = world.connect_by(Lumpy::over);
     let id = world.events.id_at(0).expect("it is the only one");
     world.events.look_at(&mut world.toy, id);
@@ -418,7 +416,7 @@ fn a_worn_stream_ends_between_requests_and_behind_all_replies() {
 fn half_a_record_is_not_waited_for_longer_than_half_a_request() {
     let mut world = world(3, Weather::FAIR);
     let (half, whole) = (greeted(&mut world), greeted(&mut world));
-    // A client that says nothing for long has begun nothing.
+    // A client that sends nothing for long has begun no request.
     world.pass(3 * LIMITS.request_ms);
     half.send(&[100, b'e']);
     whole.send(&records(b"e1\n"));
@@ -438,7 +436,7 @@ fn what_a_stream_has_taken_goes_out_before_the_connection_ends_and_the_farewell_
         peer.send(&records(b"x2000\ne1\nq\nelate\n"));
         let all = read_all(&mut world, &peer);
         assert!(all.starts_with(&[b'x'; 2000]), "{window}");
-        // Where there is no room for it, nobody waits with the farewell.
+        // Where there is no room for the farewell, the connection ends without it.
         assert!(matches!(&all[2000..], b"e1\n!" | b"e1\n"), "{window}: {:?}", &all[2000..]);
         assert_eq!(world.toy.closed, [Closed::Handler], "{window}");
     }

@@ -7,10 +7,10 @@ use larder_eventloop::{Closed, RECEIVE_BYTES};
 
 /// Bytes of an upload that is more than one receive brings.
 const LONG: usize = RECEIVE_BYTES + 30_000;
-/// Bytes of one that is more than is received behind an upload.
+/// Bytes of an upload that is more than is received behind another upload.
 const SHORT: usize = 3_000;
 
-/// An upload of so many bytes, and its reply.
+/// An upload of `bytes` bytes, and its reply.
 fn upload(bytes: usize) -> (Vec<u8>, String) {
     let mut request = format!("u{bytes}\n").into_bytes();
     request.resize(request.len() + bytes, 1);
@@ -28,8 +28,8 @@ fn uploaders(world: &mut World) -> Vec<Peer> {
     peers
 }
 
-/// A small request and the head of an upload in one receive, twice, and a small request behind; and the
-/// replies, which are nobody else's.
+/// A small request and the head of an upload in one receive, twice, and a small request behind. And the replies, which differ
+/// from those of all other peers.
 fn pipeline(name: char) -> (Vec<u8>, String) {
     let (request, reply) = upload(SHORT);
     let (small, last) = (format!("e{}\n", String::from(name).repeat(9)), format!("e{name}\n"));
@@ -73,7 +73,7 @@ fn a_peer_that_takes_any_part_of_its_replies_gets_the_rest_of_them_and_no_other(
             let expected = pipeline(name).1;
             assert_eq!(world.read_all(peer), expected.as_bytes(), "{index}, {slow} takes {taken}");
         }
-        // Nothing waits any more, so nobody stands still.
+        // No replies wait any more, so no connection stalls.
         world.pass(2 * LIMITS.stall_ms);
         assert!(world.toy.closed.is_empty());
     }

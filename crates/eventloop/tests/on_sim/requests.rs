@@ -77,8 +77,8 @@ fn what_a_turn_receives_of_all_together_is_bounded_and_who_asks_little_is_answer
     }
 }
 
-/// Fifty connections ask for much again and again, and one now and then for little. It waits for those that were begun
-/// before it asked and for no other; of the fifty each has its turn, in their order.
+/// Fifty connections send large requests again and again, and one sends a small one now and then. The small one waits only for
+/// those that were begun before it came. Each of the fifty has its turn, in their order.
 #[test]
 fn who_asks_for_little_comes_before_those_that_asked_for_much() {
     const MANY: usize = 50;
@@ -86,7 +86,7 @@ fn who_asks_for_little_comes_before_those_that_asked_for_much() {
     for seed in 0..10 {
         let weather = Weather { receive_max: usize::MAX, window: 1 << 20, ..Weather::FAIR };
         let mut world = World::new(seed, weather, LIMITS);
-        // Looking at two of them makes it weary, at ten of them takes a millisecond.
+        // The budget is nearly spent after two of them. Ten of them take a millisecond.
         (world.toy.weary_from, world.toy.byte_ns) = (2 * BYTES, 5);
         let dear: Vec<Peer> = (0..MANY).map(|_| world.connect()).collect();
         let little = world.connect();
@@ -154,7 +154,7 @@ fn who_has_something_new_to_say_comes_before_those_who_go_on() {
         assert!(world.toy.worked.1 - before <= 3, "and then no more is done than until it is tired");
         turns += 1;
         ended += workers.iter().filter(|worker| worker.read(usize::MAX) == b"eend\n").count();
-        // In turns: nobody is done before all are about to be.
+        // In turns: no connection finishes long before the others.
         assert!(ended == 0 || world.toy.worked.1 as usize >= WORKERS * (WORK - 1), "{turns}");
     }
     assert_eq!(world.toy.worked.1 as usize, WORKERS * WORK);
@@ -181,7 +181,7 @@ fn a_slow_reader_is_read_no_further_and_then_goes_on() {
     let asks = 100_000;
     peer.send(&b"x100\n".repeat(asks));
     world.settle();
-    // Held: the limit and one reply. Untaken: all but what was in a receive or two.
+    // Held: the limit and one reply. Not received: all but what a receive or two brought.
     assert!(world.toy.unsent_most <= REPLY_BYTES_MAX + 100, "{}", world.toy.unsent_most);
     assert!(peer.untaken() > 5 * asks - 3 * 65536);
     assert_eq!(world.read_all(&peer).len(), 100 * asks);
@@ -291,7 +291,7 @@ fn a_line_without_an_end_is_closed_at_the_request_timeout_and_one_with_progress_
     assert_eq!(world.read_all(&slow), b"ehello\n");
     world.pass(120_000);
     assert_eq!(world.toy.closed.len(), 1, "who has had the answers may rest");
-    // And a loop where nobody has anything under way does not wake up to look.
+    // A loop whose connections have nothing under way does not wake up to check timeouts.
     let waits = world.events.backend().waits();
     world.pass(60_000);
     assert!(world.events.backend().waits() - waits <= 2, "it sleeps");
@@ -348,7 +348,7 @@ fn while_memory_is_short_nothing_is_answered_that_would_wait() {
     assert_eq!((world.toy.unsent_most, full.untaken()), (0, 10), "its stream has none: it is not even read");
     assert_eq!(full.read(5000).len(), 4096);
     assert_eq!(world.read_all(&full).len(), 300);
-    // One whose replies wait is not read.
+    // A connection whose replies wait is not read.
     peer.send(b"x9000\n");
     world.settle();
     peer.send(b"eb\n");
@@ -359,7 +359,8 @@ fn while_memory_is_short_nothing_is_answered_that_would_wait() {
     assert_eq!(world.read_all(&peer), replies);
 }
 
-/// One that writes all of its requests before it reads is read again when memory is short no more, whoever asks meanwhile.
+/// A connection that writes all of its requests before it reads is read again when memory is no longer short, even if others are
+/// busy.
 #[test]
 fn whose_replies_wait_is_read_again_when_memory_is_short_no_more() {
     let mut world = World::new(9, Weather { window: 4096, ..Weather::FAIR }, LIMITS);

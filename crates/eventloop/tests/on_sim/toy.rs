@@ -1,7 +1,6 @@
-//! A handler that serves a toy protocol over the simulated network: a line `e<text>\n` is answered by
-//! itself, `x<n>\n` by n bytes, `w\n` is work, after which others have their turn and of which three make it
-//! tired, `u<n>\n` takes n bytes directly and is answered by their sum, `a\n` waits to be woken, `a<n>\n` for n
-//! milliseconds at most, `q\n` closes.
+//! A handler that serves a toy protocol over the simulated network. A line `e<text>\n` is echoed, `x<n>\n` is answered by n
+//! bytes, `w\n` is work, after which others have their turn and of which three spend the budget, `u<n>\n` takes n bytes directly
+//! and is answered by their sum, `a\n` waits to be woken, `a<n>\n` for n milliseconds at most, `q\n` closes.
 
 use std::io::IoSlice;
 
@@ -29,21 +28,21 @@ pub struct Toy {
     pub fills: u64,
     /// An upload that is whole gives others their turn.
     pub yields: bool,
-    /// Each piece of an upload makes it tired.
+    /// Each piece of an upload spends the budget.
     pub tires: bool,
     pub unsent_most: u64,
     /// Work since it woke, and in all.
     pub worked: (u32, u32),
-    /// Replies are offered in pieces of so many bytes; 0: in one.
+    /// Replies are offered in pieces of this many bytes; 0: in one piece.
     pub slices_of: usize,
-    /// Memory of streams, as it was told.
+    /// Memory of all streams, as the loop has told.
     pub streams_bytes: usize,
-    /// Who is looked at and has said nothing is sent away.
+    /// Closes connections that are processed and have sent nothing.
     pub turns_away: bool,
-    /// Bytes that were looked at since it woke, and after how many it is weary; 0: never.
+    /// Bytes processed since the last wake-up, and after how many of them the budget is nearly spent; 0: never.
     pub looked_at: usize,
     pub weary_from: usize,
-    /// What it costs to look at one, in nanoseconds.
+    /// Nanoseconds of work for each byte.
     pub byte_ns: u64,
 }
 
@@ -183,7 +182,7 @@ impl Handler for Toy {
     }
 
     fn stream_opened(&mut self, _: u64) {
-        // As dear as all that is done before others have their turn.
+        // As much work as the whole budget.
         self.worked.0 += 3;
     }
 
@@ -213,7 +212,7 @@ impl World {
 }
 
 impl<S: Stream + AsRef<SimStream>> World<S> {
-    /// A world whose streams are over the network's.
+    /// A world whose streams lie over the network's.
     pub fn over(seed: u64, weather: Weather, limits: Limits) -> World<S> {
         World { events: EventLoop::new(Sim::over(seed, weather), limits), toy: Toy::default() }
     }
