@@ -1,6 +1,6 @@
 //! Standard base64 with padding, for binary keys of meta commands.
 
-/// Why a text is not base64.
+/// The text is not base64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotBase64;
 
@@ -17,7 +17,7 @@ const VALUES: &[u8; 256] = &{
     values
 };
 
-/// Bytes that `bytes` bytes take encoded.
+/// Length of the encoding of `bytes` bytes.
 pub const fn encoded_bytes(bytes: usize) -> usize {
     bytes.div_ceil(3) * 4
 }

@@ -13,11 +13,11 @@
 //! ```
 //!
 //! Numbers are big-endian. A request begins with 0x80, a reply with 0x81. A reply repeats the request's opcode and opaque.
-//! The data type and the vbucket of a request say nothing.
+//! The data type, and the vbucket of a request, are ignored.
 //!
-//! [`decode`] checks everything that a header says before anything behind it is taken: what it announces is what is
-//! skipped, whatever is wrong with it. A frame whose lengths contradict each other ends the connection, since where the next
-//! one begins is not known.
+//! [`decode`] checks a header before it takes anything behind it. It skips as many bytes as the header announces, whatever is
+//! wrong with the frame. A frame whose lengths contradict each other ends the connection, since nobody can know where the next
+//! frame begins.
 
 mod opcode;
 #[cfg(test)]
@@ -33,12 +33,12 @@ pub const HEADER_BYTES: usize = 24;
 pub const REQUEST_MAGIC: u8 = 0x80;
 /// First byte of a reply.
 pub const REPLY_MAGIC: u8 = 0x81;
-/// Bytes of a body; above, memcached closes the connection, too.
+/// Most bytes of a body. memcached closes the connection above that, too.
 pub const BODY_BYTES_MAX: u32 = 1 << 30;
-/// An exptime with which incr and decr make no number where there is none.
+/// The exptime by which incr and decr ask not to make a number where there is none.
 const NO_INITIAL: u32 = u32::MAX;
 
-/// What a reply says of its request.
+/// The status of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Status {
@@ -50,24 +50,24 @@ pub enum Status {
     Exists = 2,
     /// The value is above the limit.
     TooLarge = 3,
-    /// The frame has not the shape of its opcode.
+    /// The parts of the frame do not fit its opcode.
     Invalid = 4,
     /// The condition of a store does not hold.
     NotStored = 5,
     /// The value is no number.
     NotANumber = 6,
-    /// The client has not said who it is, was wrong, or may not do this.
+    /// The client is not authenticated, gave a wrong password, or lacks the permission.
     Auth = 0x20,
-    /// SASL goes on with a step.
+    /// SASL needs another step.
     AuthContinue = 0x21,
-    /// No such opcode, or lengths that contradict each other.
+    /// The opcode is unknown, or the lengths contradict each other.
     Unknown = 0x81,
-    /// No memory.
+    /// Out of memory.
     NoMemory = 0x82,
 }
 
 impl Status {
-    /// memcached's words for it, the body of a reply.
+    /// memcached's words for the status: the body of a reply.
     pub fn text(self) -> &'static str {
         match self {
             Status::Ok | Status::AuthContinue => "",
@@ -84,21 +84,21 @@ impl Status {
     }
 }
 
-/// What replies repeat of a request.
+/// The fields of a request that its replies repeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The opcode.
     pub code: u8,
-    /// Four bytes of the client's.
+    /// Four bytes that the client chose.
     pub opaque: [u8; 4],
 }
 
-/// What a frame asks for, its extras read. Exptimes are as in text, but have no sign.
+/// What a frame asks for, with its extras decoded. Exptimes are as in text, but have no sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The value of a key.
     Get,
-    /// The same, and a new exptime.
+    /// The value of a key, and a new exptime for it.
     GetAndTouch {
         /// The exptime.
         exptime: u32,
@@ -126,25 +126,25 @@ pub enum Request {
     Delete,
     /// Adds to a number or takes from it.
     Arithmetic {
-        /// Takes from it, down to 0.
+        /// Subtracts, down to 0.
         decrement: bool,
-        /// How much.
+        /// The number to add or subtract.
         delta: u64,
-        /// The number and the exptime of an item that is made where there is none; none: it is a miss.
+        /// The number and the exptime of the item to make where there is none; `None`: a miss.
         initial: Option<(u64, u32)>,
     },
     /// Removes everything.
     Flush {
-        /// Seconds until then.
+        /// Seconds until the flush.
         delay: u32,
     },
-    /// A reply, behind those of all requests before.
+    /// A reply, after those of all earlier requests.
     Noop,
     /// The version.
     Version,
     /// Figures of the group that the key names.
     Stat,
-    /// How much is logged.
+    /// Sets the log level.
     Verbosity {
         /// The level.
         level: u32,
@@ -153,14 +153,14 @@ pub enum Request {
     Quit,
     /// Names of SASL mechanisms.
     SaslList,
-    /// Who the client is, by the mechanism that the key names.
+    /// Authenticates the client, by the mechanism that the key names.
     Sasl {
-        /// Goes on with what was begun.
+        /// Continues an authentication.
         step: bool,
     },
 }
 
-/// A frame, but for its value.
+/// A frame without its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// What its replies repeat.
@@ -171,30 +171,30 @@ pub struct Frame<'a> {
     pub request: Request,
     /// The key, up to [`KEY_BYTES_MAX`] bytes of any kind.
     pub key: &'a [u8],
-    /// The token that the item must have; 0: any.
+    /// The token that the item must have; 0: any token.
     pub cas: u64,
-    /// Bytes of the value, which follows.
+    /// Bytes of the value that follows.
     pub value_bytes: u32,
 }
 
-/// What stands at the front of the input.
+/// What is at the front of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
-    /// A part of a frame: the rest is waited for.
+    /// A part of a frame: the rest has not arrived.
     Incomplete,
-    /// A frame up to its value, which begins behind so many bytes.
+    /// A frame up to its value, which begins after this many bytes.
     Frame(Frame<'a>, usize),
-    /// A frame that is answered by a status; so many bytes belong to it, its header among them.
+    /// A frame that is answered by a status, and its length in bytes, header included.
     Refused(Head, Status, u64),
     /// A frame that is answered by a status and ends the connection.
     Broken(Head, Status),
-    /// No frame.
+    /// Not a frame.
     NoFrame,
 }
 
 /// Reads the frame at the front of `input`, up to its value.
 ///
-/// What is wrong with a frame is known from its header: its verdict is the same however much of it has come.
+/// The header alone decides what is wrong with a frame: the result does not depend on how much of it has arrived.
 #[inline]
 pub fn decode(input: &[u8]) -> Decoded<'_> {
     let Some((header, rest)) = input.split_first_chunk::<HEADER_BYTES>() else {
@@ -230,13 +230,13 @@ pub fn decode(input: &[u8]) -> Decoded<'_> {
     Decoded::Frame(frame, HEADER_BYTES + extras_bytes + key_bytes)
 }
 
-/// Four bytes of the extras, which are as long as the opcode's row says.
+/// Four bytes of the extras, whose length the opcode's row gives.
 fn word(extras: &[u8], at: usize) -> u32 {
     let bytes = extras.get(at..).and_then(<[u8]>::first_chunk).copied();
     bytes.map_or(0, u32::from_be_bytes)
 }
 
-/// Eight bytes of them.
+/// Eight bytes of the extras.
 fn long(extras: &[u8], at: usize) -> u64 {
     u64::from(word(extras, at)) << 32 | u64::from(word(extras, at + 4))
 }
@@ -273,7 +273,7 @@ fn request(verb: Verb, extras: &[u8]) -> Request {
 /// The header of a reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply {
-    /// What it repeats.
+    /// The fields that it repeats.
     pub head: Head,
     /// What it says.
     pub status: Status,
@@ -293,7 +293,7 @@ impl Reply {
         Reply { head, status, extras_bytes: 0, key_bytes: 0, value_bytes: 0, cas: 0 }
     }
 
-    /// Its bytes.
+    /// The header's bytes.
     #[inline]
     pub fn header(&self) -> [u8; HEADER_BYTES] {
         let body_bytes = u32::from(self.extras_bytes) + u32::from(self.key_bytes) + self.value_bytes;

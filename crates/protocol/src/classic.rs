@@ -7,10 +7,10 @@
 //! verbosity 1\r\n                                anything else: a whole line, for a table to look up
 //! ```
 //!
-//! [`decode`] reads one line at the start of the input and borrows from it. It looks at no data
-//! block, and for lines of keys not beyond their first key: [`next_key`] goes on. The two forms that
-//! make up nearly all traffic have a path of their own, which falls back to the general one whenever
-//! anything is unusual; both give the same answer (a property test holds them to it).
+//! [`decode`] reads one line at the start of the input and borrows from it. It does not look at data blocks, and of a line of
+//! keys it reads up to the first key: [`next_key`] reads the rest. The two forms that make up nearly all traffic have a fast
+//! path, which falls back to the general one whenever anything is unusual. Both give the same result (a property test compares
+//! them).
 
 mod keys;
 mod short;
@@ -30,12 +30,11 @@ use crate::tokens::{Tokens, ends_in_noreply};
 /// Most bytes of a key.
 pub const KEY_BYTES_MAX: usize = 250;
 
-/// A line of more bytes that has no end yet is not waited for (lines of keys excepted).
+/// Longest line whose end is waited for (lines of keys excepted).
 pub const LINE_BYTES_MAX: usize = 2048;
 
-/// A line of keys up to this long is read as a whole, so that a bad key spoils all of it; a longer one
-/// is answered while it arrives. No client's usual multi-get is longer, and what a connection keeps
-/// of an unfinished one is memory.
+/// A line of keys up to this long is read as a whole, so that a bad key invalidates all of it. A longer one is answered while it
+/// arrives. No usual client sends a longer multi-get, and what a connection keeps of an incomplete line takes memory.
 pub const KEYS_BYTES_MAX: usize = 16 << 10;
 
 /// Most bytes that the length of a data block can say: 2^31 less the line end and one.
@@ -53,7 +52,7 @@ pub struct Fetch {
     pub touch: Option<i32>,
 }
 
-/// How a store treats what is there.
+/// How a store treats an existing item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreVerb {
     /// set
@@ -70,7 +69,7 @@ pub enum StoreVerb {
     Cas,
 }
 
-/// set, add, replace, append, prepend, cas, as far as the line goes.
+/// set, add, replace, append, prepend, cas: the line without its data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'a> {
     /// Which.
@@ -89,7 +88,7 @@ pub struct Store<'a> {
     pub key: &'a [u8],
 }
 
-/// A request, as far as its line goes.
+/// A request: its line without its data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// get, gets, gat, gats; [`next_key`] reads the keys.
@@ -107,7 +106,7 @@ pub enum Request<'a> {
     Arithmetic {
         /// The key.
         key: &'a [u8],
-        /// By how much.
+        /// The number to add or subtract.
         delta: u64,
         /// decr
         decrement: bool,
@@ -131,7 +130,7 @@ pub enum Request<'a> {
     Fault {
         /// What is wrong.
         fault: Fault,
-        /// Bytes after the line that belong to it and are to be thrown away, line end included.
+        /// Bytes after the line that belong to the request and are to be dropped, line end included.
         swallow: u64,
         /// No reply wanted.
         noreply: bool,
@@ -145,7 +144,7 @@ pub enum Decoded<'a> {
     Request(Request<'a>, usize),
     /// The line has no end yet.
     Incomplete,
-    /// The line has no end yet and is longer than is waited for.
+    /// The line has no end yet and is longer than the limit.
     TooLong,
 }
 
@@ -170,7 +169,7 @@ pub fn decode(input: &[u8]) -> Decoded<'_> {
     decode_line(input)
 }
 
-/// Reads a whole line, whatever is in it.
+/// Reads a whole line of any kind.
 #[inline(never)]
 fn decode_line(input: &[u8]) -> Decoded<'_> {
     let Some(feed) = line_feed(input) else { return without_end(input) };
@@ -178,7 +177,7 @@ fn decode_line(input: &[u8]) -> Decoded<'_> {
         return Decoded::TooLong;
     }
     let text = line(input, feed);
-    // memcached's rule: three bytes with the line end are no command, not even `mn\n`.
+    // memcached's rule: a line of less than three bytes, line end included, is no command, not even `mn\n`.
     if feed < 3 {
         return Decoded::Request(fault(Fault::BadLine, 0, false), feed + 1);
     }
@@ -207,14 +206,14 @@ fn decode_line(input: &[u8]) -> Decoded<'_> {
     Decoded::Request(request, feed + 1)
 }
 
-/// A line of keys that [`LINE_BYTES_MAX`] does not hold for: get and gets, not too far from its start.
+/// A line of keys to which [`LINE_BYTES_MAX`] does not apply: get and gets, with few spaces in front.
 fn may_be_long(input: &[u8]) -> bool {
     let spaces = input.iter().take_while(|&&b| b == b' ').count();
     let text = &input[spaces..];
     spaces <= LEADING_SPACES_MAX && (text.starts_with(b"get ") || text.starts_with(b"gets "))
 }
 
-/// A line without end: waited for, read key by key, or too long.
+/// A line without an end: incomplete, read key by key, or too long.
 fn without_end(input: &[u8]) -> Decoded<'_> {
     if input.len() <= LINE_BYTES_MAX {
         return Decoded::Incomplete;
@@ -235,7 +234,7 @@ fn fault(fault: Fault, swallow: u64, noreply: bool) -> Request<'static> {
     Request::Fault { fault, swallow, noreply }
 }
 
-/// A line of keys whose end is in sight; the request takes it up to the first key.
+/// A line of keys whose end has arrived. The request takes the bytes up to the first key.
 fn fetch<'a>(input: &'a [u8], feed: usize, mut tokens: Tokens<'a>, fetch: Fetch) -> Decoded<'a> {
     let before = tokens.rest();
     let Some(_) = tokens.next() else {
@@ -264,7 +263,7 @@ pub(crate) fn is_key(key: &[u8]) -> bool {
 fn store<'a>(verb: StoreVerb, text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
     let noreply = ends_in_noreply(text);
     let bad = |swallow| fault(Fault::BadLine, swallow, noreply);
-    // Said whether or not it is wanted where the connection ends: why else would it.
+    // A length that is no number closes the connection, so the error is sent even with noreply.
     let no_length = |word| match Fault::of_length(word) {
         fault @ Fault::NoLength => Request::Fault { fault, swallow: 0, noreply: false },
         fault => Request::Fault { fault, swallow: 0, noreply },
@@ -293,14 +292,14 @@ fn store<'a>(verb: StoreVerb, text: &'a [u8], mut tokens: Tokens<'a>) -> Request
     Request::Store(Store { verb, noreply, flags, exptime, value_bytes: value_bytes as u32, cas, key })
 }
 
-/// Behind the key some words are let pass, whatever they say: deletes once had a time. memcached passes over any number;
-/// more are an error here, as clients expect that look for one (libmemcached's test of a server sends four).
+/// Some words behind the key are ignored, whatever they are: deletes once had a time. memcached ignores any number of them. More
+/// than a few are an error here, which libmemcached's test of a server expects (it sends four).
 fn delete<'a>(text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
     const WORDS_MAX: usize = 3;
     let noreply = ends_in_noreply(text);
     let key = tokens.next().filter(|key| is_key(key));
     let words = tokens.take(WORDS_MAX + 2).count();
-    // A key may be called noreply.
+    // A key may be "noreply".
     let noreply = noreply && words > 0;
     match key {
         Some(key) if words - usize::from(noreply) <= WORDS_MAX => Request::Delete { key, noreply },
@@ -309,7 +308,7 @@ fn delete<'a>(text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
 }
 
 fn arithmetic<'a>(decrement: bool, text: &'a [u8], mut tokens: Tokens<'a>) -> Request<'a> {
-    // Words are counted first: of a line that has too few, `noreply` is the key.
+    // Words are counted first: if there are too few, `noreply` is the key.
     let (Some(key), Some(delta)) = (tokens.next(), tokens.next()) else {
         return fault(Fault::BadLine, 0, false);
     };

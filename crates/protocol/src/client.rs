@@ -7,17 +7,17 @@
 //!
 //! There are two ways to read, for two kinds of client:
 //!
-//! - [`Head`] answers a [`Request`] of memcached's text, meta or classic, as a client library sends them. One request is
-//!   one reply, in classic text too, where a hit is answered in two parts: the head says how many bytes of value follow
-//!   it, and what stands behind them, so that a value may be longer than any buffer. A quiet request has a reply only if
-//!   it was not carried out.
-//! - [`Event`] is one step of a reply in any [`Protocol`], RESP too, with its value whole: a value, a miss, the end of a
-//!   `get` of many keys. What was expected is the business of the caller, as of a load generator, which knows it
-//!   beforehand. [`answer()`] is the whole reply to a usual request of one key.
+//! - [`Head`] answers a [`Request`] of memcached's text, meta or classic, as a client library sends them. Each request has one
+//!   reply, also in classic text, where a hit is answered in two parts. The head gives the length of the value behind it, and
+//!   what follows the value, so that a value may be longer than any buffer. A quiet request has a reply only if it was not
+//!   carried out.
+//! - [`Event`] is one step of a reply in any [`Protocol`], RESP too, with its whole value: a value, a miss, the end of a `get` of
+//!   many keys. The caller knows which reply it expects, as a load generator does. [`answer()`] is the whole reply to a usual
+//!   request of one key.
 //!
-//! What no server sends in a place is [`Malformed`]: nothing behind it is to be believed. Lines and announced values have
-//! a longest length, so that who waits for the rest of a reply waits for no more than [`VALUE_BYTES_MAX`] bytes and a
-//! line. No I/O, no allocation but by the buffer that is written to.
+//! Bytes that no server sends in a place are [`Malformed`]: nothing behind them can be trusted. Lines and announced values have a
+//! longest length, so a client that waits for the rest of a reply waits for no more than [`VALUE_BYTES_MAX`] bytes and a line. No
+//! I/O, and no allocation but for the buffer that is written to.
 
 mod answer;
 mod event;

@@ -1,4 +1,4 @@
-//! Keys in `lru_crawler metadump`: bytes that an URI does not leave alone become `%XX`.
+//! Keys in `lru_crawler metadump`: bytes that a URI would escape become `%XX`.
 
 /// Most bytes that `bytes` bytes take escaped.
 pub const fn escaped_bytes_max(bytes: usize) -> usize {

@@ -2,12 +2,12 @@
 
 use crate::number::parse_u64;
 
-/// A request that cannot be carried out as it was written: always the client's fault.
+/// A request that cannot be carried out as it was written. It is always the client's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Too few tokens, key too long, length or flags not a number, line too short.
     BadLine,
-    /// A store whose length is no number, or more than any: where its data end nobody knows.
+    /// A store whose length is no number, or too large: where its data end is unknown.
     NoLength,
     /// incr, decr: the delta is not an unsigned 64-bit number.
     BadDelta,
@@ -33,20 +33,20 @@ pub enum Fault {
     BadFlagInitial,
     /// ma: any fault in its flags.
     BadArithmeticFlag,
-    /// ms: a mode letter it does not have.
+    /// ms: an unknown mode letter.
     BadStoreMode,
-    /// ma: a mode letter it does not have.
+    /// ma: an unknown mode letter.
     BadArithmeticMode,
 }
 
 impl Fault {
-    /// What is wrong with a store whose length is not one: one that says none, or one below zero, has no block behind it.
+    /// The fault of a store whose length is no number. Without a length, or with a negative one, no data block follows.
     pub(crate) fn of_length(word: Option<&[u8]>) -> Fault {
         let is_none = |word: &[u8]| word.strip_prefix(b"-").and_then(parse_u64).is_some();
         if word.is_none_or(is_none) { Fault::BadLine } else { Fault::NoLength }
     }
 
-    /// What follows cannot be told from data: after the reply the connection is closed.
+    /// Requests that follow cannot be told from data: the connection is closed after the reply.
     pub fn closes(self) -> bool {
         self == Fault::NoLength
     }

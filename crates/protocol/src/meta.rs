@@ -4,9 +4,8 @@
 //! mg <key> <flag>[token] …\r\n      ms <key> <bytes> <flag>[token] …\r\n<data>\r\n
 //! ```
 //!
-//! Decoding sees which letters there are, one bit each, and that none comes twice or is unknown;
-//! the tokens are read by the command, which knows the ones it needs, through [`Flags::iter`] and
-//! [`Flags::number`].
+//! Decoding records which letters there are, one bit each, and refuses unknown and repeated ones. A command reads the tokens that
+//! it needs by [`Flags::iter`] and [`Flags::number`].
 
 use crate::classic::{LINE_BYTES_MAX, Request, VALUE_BYTES_MAX, is_key, short_number};
 use crate::fault::Fault;
@@ -127,7 +126,7 @@ const fn bits(letters: &[u8]) -> u64 {
     all
 }
 
-/// Flags with a number that a command does not read, but looks at.
+/// Flags with a number that a command does not use, but checks.
 #[inline]
 fn unread(verb: Verb) -> u64 {
     const GET: u64 = bits(b"DFJ");
@@ -147,7 +146,7 @@ impl<'a> Flags<'a> {
     /// No flags.
     pub const NONE: Flags<'static> = Flags { text: &[], letters: 0 };
 
-    /// Looks at the letters of `text`.
+    /// Records the letters of `text`.
     #[inline]
     fn parse(verb: Verb, text: &'a [u8]) -> Result<Flags<'a>, Fault> {
         let mut letters = 0;
@@ -181,8 +180,8 @@ impl<'a> Flags<'a> {
         Ok(flags)
     }
 
-    /// Flags of which one is unknown or comes twice: the first fault, after that of too many tokens. `me` passes
-    /// over all but `b`, the one that it knows.
+    /// The fault of flags of which one is unknown or repeated: the first one, unless there are too many tokens. `me` ignores all
+    /// flags but `b`.
     #[cold]
     fn parse_odd(verb: Verb, text: &'a [u8]) -> Result<Flags<'a>, Fault> {
         if Tokens::new(text).count() > flags_max(verb) {
@@ -208,7 +207,7 @@ impl<'a> Flags<'a> {
         Ok(Flags { text: &[], letters: letters & bit(b'b') })
     }
 
-    /// The numbers of flags that other commands read must be numbers, too.
+    /// Numbers of flags that only other commands use must be numbers, too.
     #[cold]
     fn check_unread(&self, verb: Verb) -> Result<(), Fault> {
         for Flag { letter, token } in self.iter().filter(|flag| unread(verb) & bit(flag.letter) != 0) {
@@ -296,8 +295,8 @@ impl<'a> Flags<'a> {
     }
 }
 
-/// `m? <key> …` with single spaces and a legal key, and the bytes of the line; none if it is anything
-/// else, which [`crate::classic::decode`] then reads.
+/// `m? <key> …` with single spaces and a legal key, and the bytes of the line; `None` for anything else, which
+/// [`crate::classic::decode`] then reads.
 #[inline]
 pub fn decode_start(input: &[u8]) -> Option<(Meta<'_>, usize)> {
     let ([b'm', letter, b' '], rest) = input.split_first_chunk::<3>()? else { return None };
@@ -333,7 +332,7 @@ pub fn decode_start(input: &[u8]) -> Option<(Meta<'_>, usize)> {
     Some((Meta { verb, key, value_bytes, flags }, 3 + at + line_bytes))
 }
 
-/// Flags that leave a line at [`TOKENS_MAX`].
+/// Most flags that a line of [`TOKENS_MAX`] tokens has room for.
 fn flags_max(verb: Verb) -> usize {
     match verb {
         Verb::Set => TOKENS_MAX - 3,

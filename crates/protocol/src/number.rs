@@ -1,10 +1,9 @@
 //! Numbers in text, both ways.
 //!
-//! memcached reads numbers in two manners: most tokens are plain digits with an optional minus where
-//! the field is signed; `set`'s flags and exptime and a stored counter go through C's `strtoul`,
-//! which also takes blanks in front and a plus.
+//! memcached reads numbers in two ways. Most tokens are plain digits, with an optional minus where the field is signed. `set`'s
+//! flags and exptime, and a stored counter, go through C's `strtoul`, which also takes blanks in front and a plus.
 
-/// Digits only, no sign; none if there are none, others, or more than 64 bits.
+/// Digits only, no sign; `None` without digits, with other bytes, or above 64 bits.
 #[inline]
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 20 {
@@ -31,7 +30,7 @@ pub fn parse_u64(text: &[u8]) -> Option<u64> {
     Some(n)
 }
 
-/// The length of a value: digits, or zeros behind a minus, which memcached reads as 0, too.
+/// The length of a value: digits, or zeros behind a minus, which memcached also reads as 0.
 #[inline]
 pub(crate) fn parse_length(text: &[u8]) -> Option<u64> {
     parse_u64(text).or_else(|| {
@@ -84,7 +83,7 @@ pub fn parse_c_u64(text: &[u8]) -> Option<u64> {
     }
 }
 
-/// As [`parse_c_u64`], of a text that lies in pieces.
+/// As [`parse_c_u64`], for a text in several pieces.
 pub fn parse_c_u64_in_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<u64> {
     let (mut n, mut has_sign, mut has_digits) = (0u64, false, false);
     for &byte in pieces.into_iter().flatten() {
@@ -163,8 +162,8 @@ pub fn write_u64(into: &mut [u8], mut n: u64) -> usize {
     len
 }
 
-/// `text` with the digits of `n`, below 1000, and a line end from `at` on, and how long that is: for tables of
-/// lines that are made when the program is.
+/// Writes the digits of `n`, below 1000, and a line end into `text` from `at` on, and returns the length: for tables that are
+/// made at compile time.
 pub(crate) const fn with_line_end(mut text: [u8; 8], at: usize, n: usize) -> ([u8; 8], usize) {
     let digits = if n < 10 {
         1

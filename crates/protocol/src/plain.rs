@@ -1,4 +1,4 @@
-//! Plain requests in a row: what nearly all of a pipeline is, read in as few steps as there are.
+//! Plain requests in a row: nearly all of a pipeline, read in as few steps as possible.
 //!
 //! ```text
 //! get <key> <key> …\r\n                        single spaces, the line's end in sight
@@ -7,7 +7,7 @@
 //! ms <key> <bytes>\r\n<data>\r\n
 //! ```
 //!
-//! Whatever is unusual in any way ends the row, and is [`crate::classic::decode`]'s to read.
+//! Anything unusual ends the row, and is left to [`crate::classic::decode`].
 
 use std::hint::black_box;
 
@@ -16,7 +16,7 @@ use crate::scan::{WINDOW, line_feed, token_end, token_end_within};
 
 /// A name, a short key, and what stands behind it up to a value.
 const SHORT: usize = 4 + WINDOW + 8;
-/// As short a `set` at its longest: numbers, value and line ends behind the key.
+/// A short `set` at its longest: numbers, value and line ends behind the key.
 const SHORT_SET: usize = 4 + WINDOW + 9 + 99 + 2;
 /// Most that a plain `incr` adds.
 const DELTA_MAX: u64 = 1 << 32;
@@ -26,23 +26,23 @@ const DELTA_MAX: u64 = 1 << 32;
 pub struct PlainLines<'a> {
     input: &'a [u8],
     at: usize,
-    /// Where the line of the next key begins, if it is not its first.
+    /// Where the line of the next key begins, unless that key is the line's first.
     line: Option<usize>,
     lines_left: u32,
     value_bytes_max: usize,
     pace: Pace,
 }
 
-/// The length of the request before, which most often is that of the next, too.
+/// The length of the previous request, which is most often that of the next one, too.
 ///
-/// Where a request begins depends on where the one before it ended, so that a processor cannot read the
-/// one before it has understood the other. It can when it may guess: `step` is the same number as its
-/// argument, but known, if the guess is right, before the argument is.
+/// Where a request begins depends on where the previous one ended, so a processor cannot begin to read it before it has
+/// understood the previous one. With a guess it can: `step` returns its argument, but if the guess is right, the processor knows
+/// the result before the argument.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace(usize);
 
 impl Pace {
-    /// `bytes`, which the next request is behind.
+    /// Returns `bytes`, after which the next request begins.
     #[inline(always)]
     pub fn step(&mut self, bytes: usize) -> usize {
         if bytes == self.0 {
@@ -59,18 +59,18 @@ impl Pace {
 pub struct Plain<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// Where it begins, or its line if it is the first.
+    /// Where the key begins, or its line if the key is the first.
     pub at: usize,
-    /// Where in its line it stands.
+    /// Its place in its line.
     pub part: Part,
-    /// What is asked of it.
+    /// What the request asks of it.
     pub ask: Ask<'a>,
 }
 
-/// Where in its line a key stands.
+/// The place of a key in its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Its line has no other.
+    /// The only key.
     Whole,
     /// The last of several.
     Last,
@@ -81,7 +81,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// By whether it is the first, and the last.
+    /// The part for a key that is the first, the last, both or neither.
     #[inline(always)]
     fn of(first: bool, last: bool) -> Part {
         match (first, last) {
@@ -91,12 +91,12 @@ impl Part {
             (false, true) => Part::Last,
         }
     }
-    /// A line begins with it.
+    /// A line begins with this key.
     #[inline(always)]
     pub fn is_first(self) -> bool {
         matches!(self, Part::Whole | Part::First)
     }
-    /// A line ends with it.
+    /// A line ends with this key.
     #[inline(always)]
     pub fn is_last(self) -> bool {
         matches!(self, Part::Whole | Part::Last)
@@ -116,7 +116,7 @@ pub enum Ask<'a> {
     SetWith(PlainSet<'a>),
     /// ms without flags, of this value
     MetaSet(&'a [u8]),
-    /// incr by so much
+    /// incr by this much
     Add(u64),
 }
 
@@ -132,12 +132,12 @@ pub struct PlainSet<'a> {
 }
 
 impl<'a> PlainLines<'a> {
-    /// At most `lines_max` lines from `at` on; longer values than `value_bytes_max` are not plain.
+    /// At most `lines_max` lines from `at` on. A value above `value_bytes_max` is not plain.
     pub fn new(input: &'a [u8], at: usize, lines_max: u32, value_bytes_max: usize) -> PlainLines<'a> {
         PlainLines { input, at, line: None, lines_left: lines_max, value_bytes_max, pace: Pace::default() }
     }
 
-    /// Where the first line begins that is not read, or that turned out not to be plain.
+    /// Where the first line begins that is not read, or that was found not to be plain.
     pub fn at(&self) -> usize {
         self.line.unwrap_or(self.at)
     }
@@ -147,18 +147,18 @@ impl<'a> PlainLines<'a> {
         self.lines_left
     }
 
-    /// The line that turned out not to be plain counts as not read.
+    /// The line that was found not to be plain counts as unread.
     pub fn give_back(&mut self) {
         self.lines_left += 1;
     }
 
-    /// Some keys of a line are read, not all. When there are no more keys, the line is not plain.
+    /// Some keys of a line are read, not all. If no further key can be read, the line is not plain.
     pub fn is_inside(&self) -> bool {
         self.line.is_some()
     }
 
-    /// The next key and where its line begins, if that is `get <key>` with a short key and not the end of the
-    /// input: the most usual request of all. None says nothing: ask [`PlainLines::next`].
+    /// The next key and where its line begins, if that line is `get <key>` with a short key and more input behind it: the most
+    /// usual request of all. `None` decides nothing: ask [`PlainLines::next`].
     #[inline(always)]
     pub fn next_get(&mut self) -> Option<(&'a [u8], usize)> {
         let (text, key_bytes) = self.short::<SHORT>(b"get ")?;
@@ -172,7 +172,7 @@ impl<'a> PlainLines<'a> {
         Some((&text[4..end], start))
     }
 
-    /// As [`PlainLines::next_get`], for `set <key> 0 0 <bytes>` with a value of up to 99 bytes: and the value.
+    /// As [`PlainLines::next_get`], for `set <key> 0 0 <bytes>` with a value of up to 99 bytes, which is returned, too.
     #[inline(always)]
     pub fn next_set(&mut self) -> Option<(&'a [u8], usize, &'a [u8])> {
         let (text, key_bytes) = self.short::<SHORT_SET>(b"set ")?;
@@ -198,7 +198,7 @@ impl<'a> PlainLines<'a> {
         Some((&text[4..end], start, &text[end + data..after]))
     }
 
-    /// The start of a line with this name and a short key, if there are `N` bytes, and the bytes of the key.
+    /// The start of a line with this name and a short key, if there are `N` bytes; and the length of the key.
     #[inline(always)]
     fn short<const N: usize>(&self, name: &[u8; 4]) -> Option<(&'a [u8; N], usize)> {
         if self.line.is_some() || self.lines_left == 0 {
@@ -212,7 +212,7 @@ impl<'a> PlainLines<'a> {
         (key_bytes != 0 && key_bytes != WINDOW).then_some((text, key_bytes))
     }
 
-    /// The next key; none at the end, and where something else begins.
+    /// The next key; `None` at the end, and where anything else begins.
     #[expect(
         clippy::should_implement_trait,
         reason = "`Iterator` would bring methods that make no sense here"
@@ -308,7 +308,7 @@ impl<'a> PlainLines<'a> {
         Some(self.alone(key, start, rest, Ask::Add(delta)))
     }
 
-    /// A line of one key was read.
+    /// Ends a line of one key.
     #[inline(always)]
     fn alone(&mut self, key: &'a [u8], start: usize, rest: &[u8], ask: Ask<'a>) -> Plain<'a> {
         self.lines_left -= 1;
@@ -316,7 +316,7 @@ impl<'a> PlainLines<'a> {
         Plain { key, at: start, part: Part::Whole, ask }
     }
 
-    /// `<bytes>\r\n<data>\r\n` and what is behind it.
+    /// `<bytes>\r\n<data>\r\n`, and what follows it.
     #[inline(always)]
     fn block(&self, text: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         let (value_bytes, block) = number(text, self.value_bytes_max as u64)?;
@@ -325,7 +325,7 @@ impl<'a> PlainLines<'a> {
     }
 }
 
-/// Digits of a number up to `max`, a line end, and what is behind it.
+/// Digits of a number up to `max`, a line end, and what follows it.
 #[inline(always)]
 fn number(text: &[u8], max: u64) -> Option<(u64, &[u8])> {
     let (mut n, mut at) = (0, 0);

@@ -1,14 +1,14 @@
 //! Replies that carry values, written into a slice of sufficient length.
 //!
-//! Nearly every value has flags 0 and fewer than 1000 bytes: what follows the key is then one entry
-//! of a table, eight bytes copied whatever their number.
+//! Nearly every value has flags 0 and fewer than 1000 bytes: what follows the key is then one entry of a table, copied as eight
+//! bytes whatever its length.
 
 use crate::number::{U64_BYTES_MAX, with_line_end, write_u64};
 
 /// Most bytes of a reply's line around its key: `VALUE `, flags, length, CAS, spaces, line end.
 pub const VALUE_LINE_BYTES_MAX: usize = 6 + 3 * (U64_BYTES_MAX + 1) + 2;
 
-/// Values of fewer bytes are in the table.
+/// Values of fewer bytes have an entry.
 const TABLE_VALUES: usize = 1000;
 
 /// ` 0 <length>\r\n` padded with zeros to eight bytes, and its length in the last.
@@ -52,8 +52,8 @@ pub const SMALL_ROOM: usize = 160;
 /// Most bytes of key and value, each, of a small reply.
 pub const SMALL_BYTES_MAX: usize = 64;
 
-/// Writes `VALUE <key> 0 <bytes>\r\n<value>\r\nEND\r\n` and returns its length; none, and anything
-/// written, if key or value is longer than [`SMALL_BYTES_MAX`].
+/// Writes `VALUE <key> 0 <bytes>\r\n<value>\r\nEND\r\n` and returns its length; `None` if key or value is longer than
+/// [`SMALL_BYTES_MAX`], and then `into` may hold anything.
 #[inline(always)]
 pub fn write_small_value(into: &mut [u8; SMALL_ROOM], key: &[u8], value: &[u8]) -> Option<usize> {
     if key.len() > SMALL_BYTES_MAX || value.len() > SMALL_BYTES_MAX {
@@ -71,14 +71,13 @@ pub fn write_small_value(into: &mut [u8; SMALL_ROOM], key: &[u8], value: &[u8]) 
     Some(6 + key.len() + usize::from(*bytes) + value.len() + 7)
 }
 
-/// Writes `VA <bytes>\r\n<value>\r\n` and returns its length; none if the value is longer than
-/// [`SMALL_BYTES_MAX`].
+/// Writes `VA <bytes>\r\n<value>\r\n` and returns its length; `None` if the value is longer than [`SMALL_BYTES_MAX`].
 #[inline(always)]
 pub fn write_small_meta_value(into: &mut [u8; SMALL_ROOM], value: &[u8]) -> Option<usize> {
     if value.len() > SMALL_BYTES_MAX {
         return None;
     }
-    // ` 0 <bytes>` with other two bytes in front.
+    // ` 0 <bytes>` with two other bytes in front.
     let (tail, bytes) = &TAILS[value.len()];
     *into.first_chunk_mut::<8>()? = *tail;
     *into.first_chunk_mut::<2>()? = *b"VA";
@@ -101,8 +100,8 @@ fn write_numbers(into: &mut [u8], flags: u32, value_bytes: u64, cas: Option<u64>
     at + 2
 }
 
-/// Copies `from` to `to`, which are equally long. Up to 64 bytes are moved as two or four
-/// overlapping blocks of fixed size, without a call.
+/// Copies `from` to `to`, which have the same length. Up to 64 bytes are moved as two or four overlapping blocks of fixed size,
+/// without a call.
 ///
 /// # Panics
 /// When the lengths differ.
@@ -117,7 +116,7 @@ pub fn copy(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Copies the first and the last `N` bytes, which are all of them.
+/// Copies the first and the last `N` bytes, which cover all of them.
 #[inline(always)]
 fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     if let (Some(head), Some(tail)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {

@@ -5,11 +5,10 @@
 //! GET key\r\n                            inline: a line of words, with quoting
 //! ```
 //!
-//! [`decode`] checks a whole request and returns it as [`Args`], which reads the arguments out of the
-//! input when they are asked for: any number of them costs no memory. A request that is not all there
-//! leaves a [`Partial`], with which decoding goes on where it stopped once more has come. The usual
-//! forms of the most usual requests have a path of their own ([`decode_plain`]); both paths give the same
-//! answer (a property test holds them to it).
+//! [`decode`] checks a whole request and returns it as [`Args`], which reads the arguments out of the input on demand: any number
+//! of them costs no memory. An incomplete request leaves a [`Partial`], with which decoding resumes where it stopped. The usual
+//! forms of the most usual requests have a fast path ([`decode_plain`]). Both paths give the same result (a property test
+//! compares them).
 
 mod args;
 mod digits;
@@ -34,19 +33,19 @@ use memchr::memchr;
 
 /// Most arguments of a request.
 pub const ARGS_MAX: i64 = i32::MAX as i64;
-/// Most arguments before a client has said who it is.
+/// Most arguments of an unauthenticated client's request.
 pub const ARGS_MAX_UNAUTHENTICATED: i64 = 10;
-/// Most bytes of an argument before a client has said who it is.
+/// Most bytes of an unauthenticated client's argument.
 pub const BULK_BYTES_MAX_UNAUTHENTICATED: u64 = 16384;
-/// A header line or inline request of more bytes that has no end yet is not waited for.
+/// Longest header line or inline request whose end is waited for.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// What bounds a request.
+/// Limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Most bytes of an argument (`proto-max-bulk-len`).
     pub bulk_bytes_max: u64,
-    /// The client has said who it is, or need not.
+    /// The client is authenticated, or need not be.
     pub authenticated: bool,
 }
 
@@ -57,18 +56,18 @@ pub enum Decoded<'a> {
     Request(Args<'a>, usize),
     /// An inline request (its line, without the end, for [`split`]) and the bytes it takes.
     Inline(&'a [u8], usize),
-    /// Nothing to answer, in so many bytes: an empty array or line.
+    /// Nothing to answer, in this many bytes: an empty array or line.
     Nothing(usize),
-    /// Not all of a request.
+    /// An incomplete request.
     Incomplete(Partial),
-    /// What cannot be a request: say so, then close.
+    /// The bytes cannot be a request: the error is sent, then the connection closed.
     Fault(Fault),
 }
 
-/// How far a request was read that is not all there.
+/// How far an incomplete request was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Partial {
-    /// Arguments in all; 0: the header is not there.
+    /// Arguments in all; 0: the header is incomplete.
     count: u32,
     /// Arguments read.
     read: u32,
@@ -78,34 +77,32 @@ pub struct Partial {
     start: usize,
     /// The longest argument so far, in bytes.
     longest: u64,
-    /// Bytes up to the end of the argument that is under way, counted from the request's start; 0 while
-    /// its header is not there.
+    /// Where the current argument ends, counted from the request's start; 0 while its header is incomplete.
     end: u64,
 }
 
 impl Partial {
-    /// Bytes from the request's start to the end of the argument that is under way; none while a
-    /// header line is.
+    /// Where the current argument ends, counted from the request's start; `None` inside a header line.
     pub fn known_end(&self) -> Option<u64> {
         (self.end > 0).then_some(self.end)
     }
 
-    /// Arguments in all; none while the header is not there.
+    /// Arguments in all; `None` while the header is incomplete.
     pub fn count(&self) -> Option<u32> {
         (self.count > 0).then_some(self.count)
     }
 
-    /// Arguments that are all there.
+    /// Complete arguments.
     pub fn read(&self) -> u32 {
         self.read
     }
 
-    /// Bytes that were read: they have to be there when it is resumed.
+    /// Bytes that were read. They have to be there when decoding resumes.
     pub fn bytes_read(&self) -> usize {
         self.at
     }
 
-    /// The bytes of the argument that is under way, and where in the request it begins.
+    /// The length of the current argument, and where in the request it begins.
     pub fn under_way(&self, input: &[u8]) -> Option<(u64, usize)> {
         let end = self.known_end()?;
         let start = self.at + header_bytes(input.get(self.at..)?)?;
@@ -113,12 +110,12 @@ impl Partial {
         Some((end - 2 - start as u64, start))
     }
 
-    /// The arguments that are all there.
+    /// The complete arguments.
     pub fn args<'a>(&self, input: &'a [u8]) -> Args<'a> {
         Args::new(&input[self.start..self.at], self.read, self.longest)
     }
 
-    /// Goes on with the same request, of which there is more now.
+    /// Resumes the same request with more input.
     #[inline]
     pub fn resume<'a>(mut self, input: &'a [u8], limits: &Limits) -> Decoded<'a> {
         if self.count == 0 {
@@ -187,7 +184,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Reads `$<bytes>\r\n` in any form and steps over the argument.
+    /// Reads `$<bytes>\r\n` in any form and skips the argument.
     #[inline(never)]
     fn bulk<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Result<usize, Decoded<'a>> {
         let rest = &input[self.at..];
@@ -222,19 +219,19 @@ impl Partial {
     }
 }
 
-/// Bytes of the header line that `input` begins with, its end included; none if that is not there.
+/// Length of the header line at the start of `input`, its end included; `None` if the end is missing.
 #[inline]
 pub fn header_bytes(input: &[u8]) -> Option<usize> {
     line_end(input).map(|at| at + 2)
 }
 
-/// Index of a carriage return that has its line feed, or any byte, behind it.
+/// Index of a carriage return that is followed by a line feed, or by any byte.
 #[inline]
 fn line_end(input: &[u8]) -> Option<usize> {
     memchr(b'\r', input).filter(|&at| at + 1 < input.len())
 }
 
-/// `$<one to four digits>\r\n`: the argument's bytes and the header's; none if it is anything else.
+/// `$<one to four digits>\r\n`: the argument's length and the header's; `None` for anything else.
 #[inline(always)]
 fn short_bulk(input: &[u8], limits: &Limits) -> Option<(usize, usize)> {
     let (bytes, digits) = match *input.first_chunk::<5>()? {
@@ -272,7 +269,7 @@ fn decode_inline(input: &[u8]) -> Decoded<'_> {
             false => Decoded::Incomplete(Partial::default()),
         };
     };
-    // However much of it was there at once.
+    // Also if all of it has arrived at once.
     if feed > LINE_BYTES_MAX {
         return Decoded::Fault(Fault::LongInline);
     }

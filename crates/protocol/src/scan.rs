@@ -1,8 +1,8 @@
 //! Where a token or a line ends.
 //!
-//! Tokens are short (keys, numbers): eight bytes at a time, as one number, against "at most a space",
-//! which finds the separator and both bytes of a line end with one comparison. Control bytes are legal inside
-//! keys, so a hit is looked at again; that is rare. Lines may be long: `memchr`.
+//! Tokens are short (keys, numbers), so eight bytes at a time are compared with a space, which finds the separator and both bytes
+//! of a line end in one comparison. Control bytes are legal inside keys, so a hit is checked again, which is rare. Lines may be
+//! long: `memchr` finds their ends.
 
 use wide::u8x16;
 
@@ -26,7 +26,7 @@ pub fn token_end(text: &[u8]) -> usize {
 /// Bytes that [`token_end_within`] looks at.
 pub const WINDOW: usize = 32;
 
-/// As [`token_end`], of a text that is at least [`WINDOW`] long; [`WINDOW`] if there is none in it.
+/// As [`token_end`], for a text of at least [`WINDOW`] bytes; [`WINDOW`] if there is none in it.
 #[inline(always)]
 pub fn token_end_within(text: &[u8; WINDOW]) -> usize {
     const HALF: usize = WINDOW / 2;
@@ -34,11 +34,11 @@ pub fn token_end_within(text: &[u8; WINDOW]) -> usize {
         let bytes = u8x16::new(text[at..at + HALF].try_into().expect("sixteen bytes"));
         bytes.min(u8x16::splat(b' ')).simd_eq(bytes).to_bitmask()
     };
-    // A bit above the last byte: the answer when no byte is low.
+    // A bit above the last byte is the result when no byte is low.
     (u64::from(low(HALF)) << HALF | u64::from(low(0)) | 1 << WINDOW).trailing_zeros() as usize
 }
 
-/// The top bit of each byte `<= 0x20`. A borrow can only make bytes above a true one wrong.
+/// The top bit of each byte `<= 0x20`. Of several, the lowest is right; a borrow can only make those above it wrong.
 #[inline]
 fn low_bytes(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -51,7 +51,7 @@ pub fn line_feed(text: &[u8]) -> Option<usize> {
     memchr::memchr(b'\n', text)
 }
 
-/// A line without its end, whose line feed is at `feed`.
+/// The line in front of the line feed at `feed`, without its end.
 #[inline]
 pub fn line(text: &[u8], feed: usize) -> &[u8] {
     match text[..feed].split_last() {

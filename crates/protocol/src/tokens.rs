@@ -13,7 +13,7 @@ impl<'a> Tokens<'a> {
         Tokens { rest: line }
     }
 
-    /// What is left, with the spaces in front.
+    /// The rest of the line, with the spaces in front.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -37,7 +37,7 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// The last token is `noreply`.
+/// True if the last token is `noreply`.
 pub fn ends_in_noreply(line: &[u8]) -> bool {
     last(line) == Some(b"noreply")
 }

@@ -1,4 +1,4 @@
-//! What makes a TLS connection of a stream: options whose files were read.
+//! Turns the connections of a listener into TLS connections, by options whose files were read.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::stream::Tls;
 use crate::transport::Transport;
 
-/// Counts of all connections of some acceptors.
+/// Counters of all connections that some acceptors made.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Handshakes that failed.
@@ -27,25 +27,25 @@ pub struct Counters {
     pub protocol_errors: AtomicU64,
     /// Handshakes that were finished.
     pub handshakes: AtomicU64,
-    /// Of these, such that resumed a session.
+    /// Of these, handshakes that resumed a session.
     pub resumptions: AtomicU64,
-    /// Sessions that clients were given a ticket for, and that were none before.
+    /// Sessions for which clients were given a ticket, resumed ones not counted.
     pub new_sessions: AtomicU64,
 }
 
-/// Makes a [`Transport`] of each connection of a listener, by options that were loaded. A clone shares them.
+/// Makes a [`Transport`] of each connection of a listener. Clones share the loaded options.
 #[derive(Clone, Debug)]
 pub struct Acceptor {
     config: Arc<ServerConfig>,
     counters: Arc<Counters>,
     not_after_s: Option<u64>,
-    /// Clients are asked for certificates.
+    /// The server asks clients for certificates.
     asks: bool,
 }
 
 impl Acceptor {
-    /// Reads the files of the options, as far as there is room for them among the files of one load. `counters` count what
-    /// becomes of its connections.
+    /// Reads the files of the options, within the limit of `files` for one load. `counters` count what happens to its
+    /// connections.
     ///
     /// # Errors
     /// Which of the files cannot be used, and why.
@@ -70,10 +70,10 @@ impl Acceptor {
         };
         let mut config = config.with_single_cert(chain, key).map_err(pair)?;
         config.ignore_client_order = options.prefer_own_ciphers;
-        // What can be resumed is in the tickets, not in memory of the server's.
+        // Tickets hold what is needed to resume a session: the server keeps nothing in memory.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        // The first data of a resumed session could be sent again by anyone who saw them.
+        // Early data of a resumed session could be replayed by anyone who recorded it.
         config.max_early_data_size = 0;
         if options.resumption {
             config.ticketer = tickets(options.ticket_lifetime_s).map_err(pair)?;
@@ -87,12 +87,12 @@ impl Acceptor {
         })
     }
 
-    /// When the server's certificate expires, seconds since 1970; none if that is not understood.
+    /// When the server's certificate expires, in seconds since 1970; `None` if its date cannot be read.
     pub fn not_after_s(&self) -> Option<u64> {
         self.not_after_s
     }
 
-    /// The connection, from the handshake on.
+    /// Wraps a connection, whose handshake is still to come.
     ///
     /// # Errors
     /// When the system has no random numbers.
@@ -102,10 +102,10 @@ impl Acceptor {
     }
 }
 
-/// Makes tickets that are good for so long at most: their key is replaced after half of that, and the one before it is
-/// still understood.
+/// Makes tickets that are valid for `lifetime_s` seconds at most. Their key is replaced after half of that, and the key before it
+/// still opens tickets.
 fn tickets(lifetime_s: u32) -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
-    /// [`TicketRotator`] wants to own what it rotates.
+    /// Owns the key that [`TicketRotator`] is to rotate.
     #[derive(Debug)]
     struct Owned(Arc<dyn ProducesTickets>);
     impl ProducesTickets for Owned {

@@ -1,6 +1,6 @@
-//! The client's side, for programs that ask servers: a connection's bytes are sealed and opened in buffers of its own.
+//! The client's side of TLS, for programs that connect to servers. Each connection seals and opens bytes in buffers of its own.
 //!
-//! It is rustls's buffered connection, which is simple and copies once more than the server's side does.
+//! It is rustls's buffered connection: simple, with one copy more than the server's side.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -23,26 +23,25 @@ use crate::provider::default_provider;
 /// Which servers a client trusts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Such as the system's authorities have signed for.
+    /// Those whose certificate an authority of the system has signed.
     #[default]
     System,
-    /// Such as an authority of this PEM file has signed for.
+    /// Those whose certificate an authority of this PEM file has signed.
     File(PathBuf),
-    /// All: what is sent is sealed, but nobody has said for whom.
+    /// All: what is sent is encrypted, but the server may be anyone.
     Anyone,
 }
 
-/// What a client goes by. Equal options load the same files.
+/// Options of a client. Equal options load the same files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientOptions {
-    /// Whom it believes.
+    /// Which servers it trusts.
     pub trust: Trust,
     /// Its own certificates and their key, as PEM, for servers that ask.
     pub pair: Option<(PathBuf, PathBuf)>,
 }
 
-/// Makes a [`ClientStream`] of each connection, by options that were loaded. A clone shares them, and the sessions that can be
-/// resumed.
+/// Makes a [`ClientStream`] of each connection. Clones share the loaded options, and the sessions that can be resumed.
 #[derive(Clone)]
 pub struct Connector(Arc<Loaded>);
 
@@ -67,10 +66,10 @@ impl PartialEq for Connector {
 impl Eq for Connector {}
 
 impl Connector {
-    /// For a server of this name, a host's or an address.
+    /// Loads the options for a server with this name: a host name or an address.
     ///
     /// # Errors
-    /// Which of the files cannot be used, and why; or what is no name.
+    /// Which file cannot be used, and why; or that `name` is neither a host name nor an address.
     pub fn load(name: &str, options: ClientOptions) -> Result<Connector, String> {
         let host = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
         let name =
@@ -79,7 +78,7 @@ impl Connector {
         Ok(Connector(Arc::new(Loaded { config: Arc::new(config), name, options })))
     }
 
-    /// A connection over `stream`, whose handshake begins with what is sent or received first.
+    /// Wraps a connection. Its handshake begins with the first send or receive.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -141,7 +140,7 @@ fn verified(
     Ok(config.with_webpki_verifier(verifier))
 }
 
-/// Believes everyone who can sign.
+/// Accepts every certificate whose key signs the handshake.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 
@@ -191,11 +190,11 @@ thread_local! {
 pub struct ClientStream<S> {
     session: ClientConnection,
     stream: S,
-    /// Records that are not opened yet.
+    /// Received records that are not opened yet.
     records: Vec<u8>,
-    /// Bytes of plaintext that the session has.
+    /// Bytes of plaintext that the session holds.
     plain: usize,
-    /// What came behind bytes that were given.
+    /// An error behind plaintext that was delivered first.
     failed: Option<io::Error>,
 }
 
@@ -213,7 +212,7 @@ impl<S: AsFd> AsFd for ClientStream<S> {
     }
 }
 
-/// A stream as rustls writes to it.
+/// The stream below, as a writer for rustls.
 struct Below<'s, S>(&'s mut S);
 
 impl<S: Stream> Write for Below<'_, S> {
@@ -227,11 +226,10 @@ impl<S: Stream> Write for Below<'_, S> {
 }
 
 impl<S: Stream> ClientStream<S> {
-    /// Takes some of `bytes` to be sent, and sends what the stream takes. What was taken may still be here: see
-    /// [`ClientStream::flush`].
+    /// Takes some of `bytes`, and sends what the stream takes. The rest stays here until [`ClientStream::flush`].
     ///
     /// # Errors
-    /// `WouldBlock` if nothing was taken, because what was taken before is not sent yet.
+    /// `WouldBlock` if nothing was taken, because earlier bytes are not sent yet.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.flush()? {
             return Err(ErrorKind::WouldBlock.into());
@@ -241,10 +239,10 @@ impl<S: Stream> ClientStream<S> {
         if taken == 0 && !bytes.is_empty() { Err(ErrorKind::WouldBlock.into()) } else { Ok(taken) }
     }
 
-    /// Sends what is left of records; true when nothing is.
+    /// Sends what is left of sealed records; true when nothing is left.
     ///
     /// # Errors
-    /// The stream's.
+    /// Those of the stream.
     pub fn flush(&mut self) -> io::Result<bool> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut Below(&mut self.stream)) {
@@ -256,11 +254,11 @@ impl<S: Stream> ClientStream<S> {
         Ok(true)
     }
 
-    /// Receives plaintext; 0 is its end. More of what has come may be left: see [`ClientStream::has_more`].
+    /// Receives plaintext; 0 is its end. More may be here already: [`ClientStream::has_more`].
     ///
     /// # Errors
-    /// `WouldBlock` if there is none yet; `InvalidData` if what came is not TLS, or not of a server that is trusted;
-    /// `UnexpectedEof` if the stream ended and the server did not say so.
+    /// `WouldBlock` if there is none yet. `InvalidData` if the bytes are not TLS, or the server is not trusted. `UnexpectedEof`
+    /// if the stream ended without close_notify.
     pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut got = 0;
         let come = match self.failed.take() {
@@ -268,7 +266,7 @@ impl<S: Stream> ClientStream<S> {
             None => self.take_up(buffer, &mut got),
         };
         if let Err(error) = come {
-            // What came before it counts, in the same receive, too.
+            // Plaintext in front of the error counts, if it came in the same receive.
             got += self.session.reader().read(&mut buffer[got..]).unwrap_or(0);
             if got == 0 {
                 return Err(error);
@@ -276,11 +274,11 @@ impl<S: Stream> ClientStream<S> {
             self.failed = Some(error);
             return Ok(got);
         }
-        // Nothing is there: that more may come, or not, is said by the error.
+        // There is no plaintext: the reader's error says whether more may come.
         if got > 0 { Ok(got) } else { self.session.reader().read(buffer) }
     }
 
-    /// Fills `buffer` behind what it has `got`, with what is left and what comes in one receive.
+    /// Fills `buffer` from `got` on, with plaintext that is left and with what one receive brings.
     fn take_up(&mut self, buffer: &mut [u8], got: &mut usize) -> io::Result<()> {
         let mut has_received = false;
         while *got < buffer.len() {
@@ -296,11 +294,11 @@ impl<S: Stream> ClientStream<S> {
                 has_received = true;
             }
         }
-        // What opening has to say, such as the end of a handshake, goes out before more is waited for.
+        // Opening may produce messages, such as the end of a handshake: they go out before the next wait.
         self.flush().map(drop)
     }
 
-    /// Receives once, and opens; false if nothing has come, or will.
+    /// Receives once and opens what came; false if nothing came.
     fn receive(&mut self) -> io::Result<bool> {
         INCOMING.with_borrow_mut(|incoming| match self.stream.recv(incoming) {
             Ok(0) if self.session.is_handshaking() => Err(ErrorKind::UnexpectedEof.into()),
@@ -311,17 +309,17 @@ impl<S: Stream> ClientStream<S> {
         })
     }
 
-    /// Opens records until there is plaintext; the rest is kept.
+    /// Opens records until there is plaintext, and keeps the rest.
     fn open(&mut self, mut records: &[u8]) -> io::Result<()> {
         while !records.is_empty() && self.plain == 0 {
             if self.session.read_tls(&mut records)? == 0 {
-                // Behind a close_notify nothing counts.
+                // Nothing behind a close_notify counts.
                 return Ok(());
             }
             match self.session.process_new_packets() {
                 Ok(state) => self.plain = state.plaintext_bytes_to_read(),
                 Err(error) => {
-                    // The server hears why.
+                    // Sends the alert that tells the server why.
                     let _ = self.flush();
                     return Err(io::Error::new(ErrorKind::InvalidData, error));
                 }
@@ -331,17 +329,17 @@ impl<S: Stream> ClientStream<S> {
         Ok(())
     }
 
-    /// [`ClientStream::recv`] has something to give that has come, and that the stream does not tell of.
+    /// [`ClientStream::recv`] has bytes to deliver that have been received, so that the stream below does not become readable.
     pub fn has_more(&self) -> bool {
         self.plain > 0 || !self.records.is_empty() || self.failed.is_some()
     }
 
-    /// Something is left to send, which [`ClientStream::recv`] may have made: see [`ClientStream::flush`].
+    /// Bytes are left to send, which [`ClientStream::recv`] may have produced: call [`ClientStream::flush`].
     pub fn wants_write(&self) -> bool {
         self.session.wants_write()
     }
 
-    /// Goes on with the handshake; false if it waits for room to send, not for what comes.
+    /// Continues the handshake; false if it waits for room to send, not for bytes.
     ///
     /// # Errors
     /// As [`ClientStream::recv`].
@@ -353,7 +351,7 @@ impl<S: Stream> ClientStream<S> {
         self.flush()
     }
 
-    /// The handshake goes on.
+    /// The handshake is not finished.
     pub fn is_handshaking(&self) -> bool {
         self.session.is_handshaking()
     }

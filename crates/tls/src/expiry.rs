@@ -4,15 +4,15 @@
 //! Certificate { TBSCertificate { [0] version?, serial, algorithm, issuer, Validity { notBefore, notAfter }, … } … }
 //! ```
 //!
-//! Each is a tag, a length and that many bytes (DER). rustls verifies certificates; this only tells an operator, so what
-//! is not understood is no error.
+//! Each is a tag, a length and that many bytes (DER). rustls verifies certificates. This date only informs an operator, so a
+//! certificate that cannot be read is no error.
 
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// Seconds since 1970 at which the certificate is good no longer.
+/// When the certificate expires, in seconds since 1970.
 pub(crate) fn not_after(certificate: &[u8]) -> Option<u64> {
     let (mut whole, _) = element(certificate, SEQUENCE)?;
     let mut body = take(&mut whole, SEQUENCE)?;
@@ -50,7 +50,7 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     }
     let (len, rest) = match short {
         0..=0x7f => (usize::from(short), rest),
-        // The length is in so many bytes; certificates have less than 64 KiB.
+        // The length takes this many bytes. Certificates have less than 64 KiB.
         0x81 => (usize::from(*rest.first()?), &rest[1..]),
         0x82 => {
             let (length, rest) = rest.split_first_chunk::<2>()?;
@@ -74,7 +74,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Of a year, and `MMDDHHMMSSZ` in it.
+/// Seconds since 1970 of a year and the `MMDDHHMMSSZ` in it.
 fn seconds(year: u64, rest: &[u8]) -> Option<u64> {
     let [digits @ .., b'Z'] = rest else { return None };
     if digits.len() != 10 || year < 1970 {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     proptest! {
-        /// Bytes that are no certificate, and such that are nearly one.
+        /// Bytes that are no certificate, and bytes that are nearly one.
         #[test]
         fn any_bytes_are_read_or_not_understood(
             at in any::<prop::sample::Index>(),

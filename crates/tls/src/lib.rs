@@ -6,14 +6,13 @@
 //!                                   seal ──► records ──► unsent ───────┘
 //! ```
 //!
-//! [`Options`] say which certificate the server shows and what it asks of clients. Loaded, they are an [`Acceptor`],
-//! which makes a [`Transport`] of each connection. rustls does the protocol: `acceptor.rs` names what is fixed at start,
-//! `session.rs` what is done with records, `provider.rs` the library of ciphers. Of programs that ask servers, `client.rs` is
-//! the other side. No other crate of the server's or the lab's names rustls.
+//! [`Options`] say which certificate the server shows and what it asks of clients. Loaded, they are an [`Acceptor`], which makes
+//! a [`Transport`] of each connection. rustls does the protocol: `acceptor.rs` sets what is fixed at start, `session.rs` opens
+//! and seals records, `provider.rs` names the library of ciphers. `client.rs` is the other side, for programs that connect to
+//! servers. No other crate of the server or the lab names rustls.
 //!
-//! An idle connection holds no buffer. Records are opened and sealed in buffers of the thread's. Only what is left over
-//! belongs to the connection: a partial record, or bytes for which there was no room.
-//! [`Between`](larder_eventloop::Between) reports these to the loop.
+//! An idle connection holds no buffer. Records are opened and sealed in buffers of the thread. A connection owns only leftovers:
+//! a partial record, or bytes for which there was no room. [`Between`](larder_eventloop::Between) reports these to the loop.
 
 #![forbid(unsafe_code)]
 

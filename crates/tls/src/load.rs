@@ -1,4 +1,4 @@
-//! Certificates and keys from files, and what the provider offers of ciphers.
+//! Certificates and keys from files, and the ciphers of the provider.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -19,23 +19,23 @@ use zeroize::Zeroizing;
 use crate::options::{CIPHERS, ClientAuth, KeyFormat, Options, SUITES, Version};
 use crate::provider::default_provider;
 
-/// Why options cannot be put in force.
+/// Why options cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
-    /// The certificates' file.
+    /// The file of certificates.
     Chain(PathBuf, String),
-    /// The key's file.
+    /// The file of the key.
     Key(PathBuf, String),
     /// Certificate and key do not belong together, or cannot serve the versions asked for.
     Pair(String),
     /// A file or folder of authorities.
     Authorities(PathBuf, String),
-    /// There is no such cipher suite.
+    /// The name of a cipher suite is unknown.
     Cipher(String),
 }
 
 impl fmt::Display for LoadError {
-    /// memcached's words, where it has some.
+    /// Errors in memcached's words, where it has some.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Chain(path, why) => {
@@ -53,25 +53,24 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Most bytes of all files of a load together: the authorities of all browsers are 250 KB, and a folder of them has each
-/// twice. So much takes 4 ms to read, on the thread that was asked to.
+/// Most bytes of all files of one load. The authorities of all browsers are 250 KB, and a folder of them has each twice. Reading
+/// this much takes 4 ms of the thread that reads it.
 pub const FILES_BYTES_MAX: usize = 1 << 20;
 
 /// Most files of a folder of authorities.
 pub const FOLDER_FILES_MAX: usize = 512;
 
-/// The files of one load, so many bytes of all together. Any client that may set options has the server read what it
-/// names, on a thread that serves others: nothing but files is read, and nothing that a file says of its length is
-/// believed.
+/// The files of one load, with a limit on all their bytes. A client that may set options makes the server read any file that it
+/// names, on a thread that serves others. So only regular files are read, and the length that the system reports is not trusted.
 #[derive(Debug)]
 pub struct Files {
     left: usize,
-    /// There was one with more than was left.
+    /// A file was longer than what was left of the limit.
     overrun: bool,
 }
 
 impl Default for Files {
-    /// [`FILES_BYTES_MAX`].
+    /// A load that may read [`FILES_BYTES_MAX`].
     fn default() -> Files {
         Files { left: FILES_BYTES_MAX, overrun: false }
     }
@@ -80,14 +79,14 @@ impl Default for Files {
 impl Files {
     fn read(&mut self, path: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
         let text = |error: io::Error| error.to_string();
-        // Not blocking, since a pipe without a writer is waited for otherwise, before it can be seen that it is one.
+        // Non-blocking, since opening a pipe without a writer would wait before it can be recognised as a pipe.
         let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(text)?;
         let said = file.metadata().map_err(text)?;
         if !said.is_file() {
             return Err("it is not a file".to_owned());
         }
-        // Room for all of it at once, since what is wiped is not moved then.
+        // Allocates enough at once: what is overwritten afterwards has then never been moved.
         let room = usize::try_from(said.len()).unwrap_or(usize::MAX).min(self.left) + 1;
         let mut bytes = Zeroizing::new(Vec::with_capacity(room));
         file.take(self.left as u64 + 1).read_to_end(&mut bytes).map_err(text)?;
@@ -100,7 +99,7 @@ impl Files {
     }
 }
 
-/// The certificates of a PEM file, one at least.
+/// The certificates of a PEM file, at least one.
 pub(crate) fn certificates(files: &mut Files, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let text = files.read(path)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -157,8 +156,8 @@ pub(crate) fn versions(options: &Options) -> Vec<&'static SupportedProtocolVersi
     all.into_iter().filter(spoken).map(|(_, version)| version).collect()
 }
 
-/// What verifies clients' certificates; none if the server asks for none. The authorities are read all the same, as
-/// memcached does, so that a bad file is told when it is named.
+/// What verifies clients' certificates; `None` if the server asks for none. The authorities are read in any case, as memcached
+/// does, so that a bad file is reported when it is named.
 pub(crate) fn verifier(
     files: &mut Files,
     options: &Options,
@@ -191,7 +190,7 @@ pub(crate) fn add(files: &mut Files, roots: &mut RootCertStore, path: &Path) -> 
     Ok(())
 }
 
-/// Adds the certificates of a folder's files. Links to one file, which OpenSSL's folders have by hash, count once.
+/// Adds the certificates of a folder's files. OpenSSL's folders have links by hash to each file: a file counts once.
 fn add_folder(files: &mut Files, roots: &mut RootCertStore, folder: &Path) -> Result<(), String> {
     let names = fs::read_dir(folder).map_err(|error| error.to_string())?;
     let mut seen = HashSet::new();

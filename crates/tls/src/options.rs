@@ -1,4 +1,4 @@
-//! What a listener's TLS is to be: files, versions, ciphers, and what is asked of clients.
+//! Options of a listener's TLS: files, versions, ciphers, and what is asked of clients.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use rustls::SupportedCipherSuite;
 
 use crate::provider::cipher_suite;
 
-/// Which certificates clients show.
+/// Whether clients show a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientAuth {
     /// The server asks for none.
@@ -37,42 +37,42 @@ pub enum Version {
     Tls13,
 }
 
-/// A listener's TLS. Equal options load the same files and agree to the same connections.
+/// A listener's TLS. Equal options load the same files and accept the same connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// PEM: the server's certificate, then those that lead to its authority.
+    /// PEM: the server's certificate first, then those that lead to its authority.
     pub chain: PathBuf,
-    /// The key of the first of them.
+    /// The key of the first certificate.
     pub key: PathBuf,
     /// The key's format.
     pub key_format: KeyFormat,
     /// PEM: authorities that sign clients' certificates.
     pub authorities: Option<PathBuf>,
-    /// A folder of such files. Files without a certificate are passed over.
+    /// A folder of such files. Files without a certificate are ignored.
     pub authorities_folder: Option<PathBuf>,
     /// What is asked of clients.
     pub clients: ClientAuth,
-    /// The least version.
+    /// The lowest version.
     pub min_version: Version,
-    /// The highest.
+    /// The highest version.
     pub max_version: Version,
     /// Cipher suites of TLS 1.2 by OpenSSL's names, best first; empty: all.
     pub ciphers: Vec<String>,
     /// Cipher suites of TLS 1.3, best first; empty: all.
     pub suites: Vec<String>,
-    /// The server's order of ciphers counts, not the client's.
+    /// The server's order of ciphers decides, not the client's.
     pub prefer_own_ciphers: bool,
-    /// Sessions are resumed, by tickets that clients keep: the server keeps none.
+    /// Sessions are resumed, by tickets that clients keep. The server keeps none.
     pub resumption: bool,
-    /// How long a ticket is good for.
+    /// How long a ticket is valid.
     pub ticket_lifetime_s: u32,
 }
 
-/// A ticket's lifetime unless it is set: its key is replaced after half of that.
+/// A ticket's lifetime unless it is set. The key of tickets is replaced after half of it.
 pub const TICKET_LIFETIME_S: u32 = 12 * 60 * 60;
 
 impl Default for Options {
-    /// TLS 1.2 and 1.3 with all ciphers, without resumption, for any client; the files are still to be named.
+    /// TLS 1.2 and 1.3 with all ciphers, without resumption, for any client. The files have to be named before use.
     fn default() -> Options {
         Options {
             chain: PathBuf::new(),

@@ -1,5 +1,5 @@
-//! The server's side of TLS without I/O: records that have come are opened, bytes that go out are sealed, and the messages
-//! of TLS itself (handshake, alerts, key updates) are written for whoever sends them.
+//! The server's side of TLS without I/O: opens received records, seals bytes to send, and writes the messages of TLS itself
+//! (handshake, alerts, key updates) for the caller to send.
 
 use std::io;
 use std::sync::Arc;
@@ -11,44 +11,45 @@ use rustls::{HandshakeKind, ServerConfig, SupportedCipherSuite};
 /// Most bytes that sealing adds to a record: header, nonce, type and tag, and a KeyUpdate in front.
 pub(crate) const SEAL_BYTES_MAX: usize = 128;
 
-/// Most records in a row without plaintext that are looked at before others have their turn: each may have keys agreed on.
+/// Most records without plaintext that are opened in a row before others have their turn: each may take a key agreement.
 pub(crate) const QUIET_RECORDS_MAX: u32 = 16;
 
-/// A session is worn when so many records can still be sealed: in as many its client should come to the end of a request.
+/// A session is worn when only this many records can still be sealed. Within so many its client should reach the end of a
+/// request.
 const WORN_RECORDS: u64 = 1 << 20;
 
-/// Most bytes kept of a handshake message that takes several records. A client's certificates are some thousand bytes.
+/// Most bytes kept of a handshake message that spans several records. A client's certificates are some thousand bytes.
 pub const KEPT_BYTES_MAX: usize = 32 << 10;
-/// The same of the first message, which anybody can send: a record's. Those of today's clients have 2 KiB at most.
+/// Most bytes kept of the first message, which anyone can send: one record's. Those of today's clients have 2 KiB at most.
 pub const HELLO_BYTES_MAX: usize = 16 << 10;
 /// Memory of a connection's keys and state after the handshake, …
 pub const SESSION_BYTES: usize = 4 << 10;
 /// … and during the handshake.
 pub const HANDSHAKE_BYTES: usize = 16 << 10;
-/// Memory of a certificate beside its bytes: its place, and what the allocator adds.
+/// Memory of a certificate beside its bytes: its entry, and what the allocator adds.
 const CERTIFICATE_BYTES: usize = 48;
 
 /// The server's side of one connection.
 pub(crate) struct Session {
     connection: UnbufferedServerConnection,
     gives_tickets: bool,
-    /// Bytes of records in front that hold a part of a handshake message: rustls has seen them, and wants to see them
-    /// again, in their place.
+    /// Bytes of records in front that hold a part of a handshake message. rustls has seen them and has to see them again, in
+    /// their place.
     kept: usize,
-    /// Records that it may still seal by the one key there is, without a margin in which it ends.
+    /// Records that may still be sealed by the session's one key, less a margin in which the connection ends.
     seals: u64,
-    /// Clients are asked for certificates.
+    /// The server asks clients for certificates.
     asks: bool,
-    /// Bytes of the handshake that have come; rustls keeps them all where clients may show a certificate, which signs
-    /// them.
+    /// Bytes of the handshake received so far. Where clients may show a certificate, rustls keeps them all, since the
+    /// certificate's key signs them.
     heard: usize,
-    /// The peer was answered.
+    /// The server has answered the peer.
     answered: bool,
     /// Memory of the certificates that the client has shown, which rustls keeps.
     shown_bytes: usize,
 }
 
-/// A part of what has come.
+/// The next part of the received records.
 struct Next {
     len: usize,
     whole: bool,
@@ -59,14 +60,13 @@ struct Next {
 pub(crate) struct Opened {
     /// Bytes of records that are used up.
     pub used: usize,
-    /// Records that it looked at.
+    /// Records that were opened.
     pub records: u32,
-    /// It stopped before it had looked at all: the receiver of the plaintext had no room left, or there were
-    /// [`QUIET_RECORDS_MAX`].
+    /// It stopped early: the caller had no room for more plaintext, or there were [`QUIET_RECORDS_MAX`].
     pub stopped: bool,
     /// The peer has sent close_notify.
     pub ended: bool,
-    /// The bytes are no valid records, or the handshake failed.
+    /// The bytes are not valid records, or the handshake failed.
     pub failed: bool,
 }
 
@@ -94,22 +94,22 @@ impl Session {
         self.connection.is_handshaking()
     }
 
-    /// Clients are given tickets to resume their sessions by.
+    /// The server gives clients tickets for resuming their sessions.
     pub fn gives_tickets(&self) -> bool {
         self.gives_tickets
     }
 
-    /// The handshake resumed a session. Nothing is known of it before it is finished.
+    /// The handshake resumed a session; false before it is finished.
     pub fn is_resumed(&self) -> bool {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Opens whole records, the first first, while `plain` returns true: it is given the plaintext of each. Messages of
-    /// TLS itself that are to be sent go to `messages`.
+    /// Opens whole records in order while `plain`, which is given the plaintext of each, returns true. Appends the messages of
+    /// TLS itself that have to be sent to `messages`.
     ///
-    /// rustls is given one whole record a call, behind those of which it keeps a part of a handshake message, and is
-    /// through with either all of that or with none. What else it leaves it takes for a part of what comes next, at the
-    /// wrong place: an empty handshake record does that, which no client may send, so the session has failed then.
+    /// Each call of rustls is given one whole record, behind those that hold a part of a handshake message. rustls then uses up
+    /// either all of these bytes or none. If it leaves some, it would take them for a part of the next record, at the wrong
+    /// place. An empty handshake record does that, which no client may send: the session fails.
     pub fn open(
         &mut self,
         records: &mut [u8],
@@ -187,7 +187,7 @@ impl Session {
             }
         }
         self.answered |= messages.len() > answers;
-        // The alert that says why. While there is one to be sent the records are not looked at.
+        // Writes the alert that says why. While an alert is pending, rustls does not look at records.
         while opened.failed && self.connection.wants_write() {
             match self.connection.process_tls_records(&mut []).state {
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(&mut data, messages),
@@ -197,17 +197,17 @@ impl Session {
         opened
     }
 
-    /// Behind the records that rustls keeps there is a whole one.
+    /// A whole record lies behind those that rustls keeps.
     pub fn has_whole(&self, records: &[u8]) -> bool {
         self.next_record(records).is_some_and(|next| next.whole)
     }
 
-    /// Most bytes of records that are kept of a message which has not come whole.
+    /// Most bytes of records that may be kept of an incomplete message.
     pub fn kept_bytes_max(&self) -> usize {
         if self.answered { KEPT_BYTES_MAX } else { HELLO_BYTES_MAX }
     }
 
-    /// Memory of its keys and state, and of what rustls keeps of the handshake.
+    /// Memory of the session's keys and state, and of what rustls keeps of the handshake.
     pub fn memory(&self) -> usize {
         match self.is_handshaking() {
             true if self.asks => HANDSHAKE_BYTES + self.heard,
@@ -216,8 +216,8 @@ impl Session {
         }
     }
 
-    /// The handshake is over: learns what the client has shown, and how many records the cipher seals by one key. TLS 1.3
-    /// has a new one in time.
+    /// Called at the end of the handshake: notes the certificates that the client has shown, and how many records the cipher may
+    /// seal by one key. TLS 1.3 changes its key in time.
     pub fn note_opened(&mut self) {
         let shown = self.connection.peer_certificates().unwrap_or_default();
         self.shown_bytes = shown.iter().map(|certificate| certificate.len() + CERTIFICATE_BYTES).sum();
@@ -226,13 +226,13 @@ impl Session {
         }
     }
 
-    /// It is to end soon: few records can still be sealed.
+    /// The session has to end soon: few records can still be sealed.
     pub fn is_worn(&self) -> bool {
         self.seals == 0
     }
 
-    /// What rustls is to look at next behind the records that it keeps: a whole record, or the beginning of one, whose
-    /// header it may refuse.
+    /// What rustls looks at next, behind the records that it keeps: a whole record, or the beginning of one, whose header it may
+    /// refuse.
     fn next_record(&self, records: &[u8]) -> Option<Next> {
         let fresh = records.get(self.kept..)?;
         match record_bytes(fresh) {
@@ -242,8 +242,8 @@ impl Session {
         }
     }
 
-    /// Writes the messages of TLS itself that are to be sent. Only after the handshake, and not of a connection that has
-    /// failed: partial messages would have to be passed again, and such a connection has none.
+    /// Writes the messages of TLS itself that have to be sent. Only after the handshake, and not after a failure: rustls would
+    /// want partial messages again, and a failed connection has none.
     pub fn write(&mut self, messages: &mut Vec<u8>) {
         loop {
             match self.connection.process_tls_records(&mut []).state {
@@ -254,11 +254,11 @@ impl Session {
         }
     }
 
-    /// Seals the bytes of one record into `into`, which has room for [`SEAL_BYTES_MAX`] bytes more than these. Returns the
-    /// record's length.
+    /// Seals the bytes of one record into `into`, which needs [`SEAL_BYTES_MAX`] bytes more than `plain`. Returns the record's
+    /// length.
     ///
     /// # Errors
-    /// When the connection can send no more.
+    /// The connection can send no more.
     pub fn seal(&mut self, plain: &[u8], into: &mut [u8]) -> io::Result<usize> {
         match self.connection.process_tls_records(&mut []).state {
             Ok(ConnectionState::WriteTraffic(mut traffic)) => {
@@ -282,7 +282,7 @@ impl Session {
     }
 }
 
-/// Bytes of the record in front, by its header; none if that has not come whole.
+/// Length of the record in front, by its header; `None` if the header is incomplete.
 fn record_bytes(records: &[u8]) -> Option<usize> {
     let &[_, _, _, high, low] = records.first_chunk::<5>()?;
     Some(5 + usize::from(u16::from_be_bytes([high, low])))

@@ -1,6 +1,6 @@
-//! TLS over a stream: what is received is opened, what is sent is sealed, in buffers of the thread's.
+//! TLS over a stream: received bytes are opened, sent bytes are sealed, in buffers of the thread.
 //!
-//! A connection keeps only what is left over, and no memory while nothing is:
+//! A connection keeps leftovers only, and no memory while there are none:
 //! - `records`: a partial record, or whole ones for whose plaintext there was no room;
 //! - `plain`: plaintext for which there was no room;
 //! - `unsent`: sealed bytes that the stream below did not take. While there are some, nothing more is sealed.
@@ -20,16 +20,16 @@ use crate::session::{KEPT_BYTES_MAX, Opened, SEAL_BYTES_MAX, Session};
 const PLAIN_BYTES_MAX: usize = 16 << 10;
 /// Most bytes of a record: header, plaintext, and what a cipher may add by the protocol.
 const RECORD_BYTES_MAX: usize = 5 + PLAIN_BYTES_MAX + 256;
-/// Bytes of records received at once. Their plaintext is shorter, so that the loop's receive buffer has room for it.
+/// Bytes of records received at once. Their plaintext is shorter, so it fits the loop's receive buffer.
 const INCOMING_BYTES: usize = 64 << 10;
-/// Bytes that are sealed before they are sent: the most that a connection has unsent.
+/// Bytes that are sealed before they are sent: the most that a connection may have unsent.
 const SEALED_BYTES: usize = 4 * (PLAIN_BYTES_MAX + SEAL_BYTES_MAX);
 /// Most bytes that one send takes, so that other connections have their turn.
 const SEND_BYTES_MAX: usize = 256 << 10;
-/// A slice of so many bytes is sealed where it lies, even if its record is short. Shorter ones are joined.
+/// A slice of at least this many bytes is sealed where it lies, even if its record is short. Shorter slices are joined.
 const DIRECT_BYTES_MIN: usize = 8 << 10;
 
-/// Memory of a thread that has TLS connections.
+/// Memory of the buffers of a thread that has TLS connections.
 pub const SCRATCH_BYTES: usize = KEPT_BYTES_MAX + INCOMING_BYTES + PLAIN_BYTES_MAX + SEALED_BYTES;
 
 /// A thread's buffers for records.
@@ -63,7 +63,7 @@ pub struct Tls<S> {
     session: Session,
     counters: Arc<Counters>,
     records: Vec<u8>,
-    /// The first of them is whole.
+    /// The first record of `records` is complete.
     whole: bool,
     plain: Remainder,
     unsent: Remainder,
@@ -71,9 +71,9 @@ pub struct Tls<S> {
     ended: bool,
     /// The peer broke the protocol, or the handshake failed.
     failed: bool,
-    /// Nothing more is said, and what comes is for nobody.
+    /// The connection has ended: it sends nothing more, and drops what it receives.
     finished: bool,
-    /// Records that were opened and not told of.
+    /// Records that were opened and not yet reported.
     opened: u32,
 }
 
@@ -83,7 +83,7 @@ impl<S: fmt::Debug> fmt::Debug for Tls<S> {
     }
 }
 
-/// Bytes that are taken from the front. It has no memory while it is empty.
+/// Bytes that are taken from the front. Allocates nothing while empty.
 #[derive(Debug, Default)]
 struct Remainder {
     bytes: Vec<u8>,
@@ -108,7 +108,7 @@ impl Remainder {
 
     fn put(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
-            // Exactly, because the memory is charged.
+            // Exactly, since the memory is charged to the connection.
             self.bytes.reserve_exact(bytes.len());
             self.bytes.extend_from_slice(bytes);
         }
@@ -134,7 +134,7 @@ impl<'p, 's> Place<'p, 's> {
         self.room - self.taken
     }
 
-    /// Copies what there is room for; returns how many bytes.
+    /// Copies what fits; returns the number of bytes.
     fn put(&mut self, mut bytes: &[u8]) -> usize {
         let before = self.taken;
         while !bytes.is_empty()
@@ -161,7 +161,7 @@ struct Pieces<'p, 's> {
 }
 
 impl Pieces<'_, '_> {
-    /// The next piece, which is in `staging` if several slices are joined.
+    /// The next piece. It is in `staging` if several slices are joined.
     fn next<'n>(&'n mut self, staging: &'n mut Vec<u8>) -> Option<&'n [u8]> {
         staging.clear();
         while let [slice, behind @ ..] = self.slices {
@@ -211,7 +211,7 @@ impl<S> Tls<S> {
         &self.inner
     }
 
-    /// Bytes that a receive brings without asking the stream below; an end or an error counts as one.
+    /// Bytes that a receive brings without asking the stream below. An end or an error counts as one byte.
     fn received(&self) -> usize {
         let records = if self.whole { self.records.len() } else { 0 };
         self.plain.len() + records + usize::from(self.ended || self.failed)
@@ -250,7 +250,7 @@ impl<S: Stream> Tls<S> {
         scratch.incoming[..kept].copy_from_slice(&self.records);
         let mut len = kept;
         if !self.whole {
-            // Of a peer that nothing is known of no more is kept than it takes.
+            // No more than this is kept of a peer before its handshake is finished.
             let most = if self.session.is_handshaking() { RECORD_BYTES_MAX } else { INCOMING_BYTES };
             let room = place.left().clamp(RECORD_BYTES_MAX, most);
             match self.inner.recv(&mut scratch.incoming[kept..kept + room])? {
@@ -271,7 +271,7 @@ impl<S: Stream> Tls<S> {
         self.flush()
     }
 
-    /// Opens what is whole of `len` bytes of records, and keeps the rest.
+    /// Opens the complete records of `len` bytes, and keeps the rest.
     fn open(&mut self, scratch: &mut Scratch, len: usize, place: &mut Place<'_, '_>) {
         let opening = self.session.is_handshaking();
         let plain = &mut self.plain;
@@ -283,7 +283,7 @@ impl<S: Stream> Tls<S> {
                 place.left() > 0
             });
         self.opened += opened;
-        // What comes behind the end is for nobody.
+        // What follows the end is dropped.
         let rest = if ended { &[][..] } else { &scratch.incoming[used..len] };
         self.whole = stopped && self.session.has_whole(rest);
         self.records.clear();
@@ -302,7 +302,7 @@ impl<S: Stream> Tls<S> {
         }
     }
 
-    /// What a receive returns that took so many bytes.
+    /// What a receive returns that took `taken` bytes.
     fn outcome(&self, taken: usize) -> io::Result<usize> {
         match (taken, self.failed, self.ended) {
             (1.., _, _) => Ok(taken),
@@ -380,7 +380,7 @@ impl<S: Stream> Stream for Tls<S> {
     }
 
     fn pending(&self) -> usize {
-        // With what is to come, a partial record may become whole.
+        // Together with what is to come, a partial record may become complete.
         let coming = self.inner.pending();
         let part = if coming > 0 { self.records.len() } else { 0 };
         coming + part + self.received()
@@ -423,7 +423,8 @@ impl<S: Stream> Stream for Tls<S> {
         let mut messages = Vec::new();
         self.session.close(&mut messages);
         self.unsent.put(&messages);
-        // The loop does not wait for it: a client that does not take it now sees the end of the stream all the same.
+        // The loop does not wait for this send. If the socket is full, the client sees the end of the stream without
+        // close_notify.
         let _ = self.flush();
     }
 }

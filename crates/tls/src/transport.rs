@@ -1,4 +1,4 @@
-//! A connection, plain or by TLS: its listener says which.
+//! A connection, plain or TLS, as its listener's options say.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,13 +7,13 @@ use larder_eventloop::{Between, Stream};
 
 use crate::stream::Tls;
 
-/// A stream, or TLS over it: one type for servers that have listeners of both kinds. Each call is one comparison more
-/// than the stream's own.
+/// A stream, or TLS over it: one type for servers with listeners of both kinds. Each call costs one comparison more than the
+/// stream's own.
 #[derive(Debug)]
 pub enum Transport<S> {
-    /// Bytes as they are.
+    /// The stream itself.
     Plain(S),
-    /// By TLS.
+    /// TLS over the stream.
     Tls(Box<Tls<S>>),
 }
 

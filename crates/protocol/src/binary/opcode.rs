@@ -21,27 +21,27 @@ pub enum Verb {
     Quit,
     /// Removes everything.
     Flush,
-    /// A reply, and nothing else.
+    /// A reply that does nothing else.
     Noop,
     /// The version.
     Version,
     /// Figures.
     Stat,
-    /// How much is logged.
+    /// Sets the log level.
     Verbosity,
     /// Sets an exptime.
     Touch,
-    /// Sets an exptime, and the value.
+    /// Sets an exptime, and returns the value.
     GetAndTouch,
     /// Names of SASL mechanisms.
     SaslList,
-    /// Begins to say who the client is.
+    /// Begins an authentication.
     SaslAuth,
-    /// Goes on with that.
+    /// Continues an authentication.
     SaslStep,
 }
 
-/// Where something in a frame is allowed.
+/// Whether a part of a frame is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Never,
@@ -64,11 +64,11 @@ impl Part {
 pub struct Opcode {
     /// Its number.
     pub code: u8,
-    /// Its name, as memcached's documentation has it, in small letters.
+    /// Its name in memcached's documentation, in small letters.
     pub name: &'static str,
     /// What it does.
     pub verb: Verb,
-    /// What is expected goes unsaid: a miss of those that read, success of all others.
+    /// The expected outcome has no reply: a miss of a read, success of everything else.
     pub quiet: bool,
     /// A reply has the key.
     pub with_key: bool,
@@ -81,7 +81,7 @@ pub struct Opcode {
 }
 
 impl Opcode {
-    /// A frame of this opcode may have these parts.
+    /// True if a frame of this opcode may have these parts.
     #[inline]
     pub(super) fn takes(&self, key_bytes: usize, extras_bytes: usize, value_bytes: u32) -> bool {
         let extras =
@@ -141,7 +141,7 @@ const APPEND: Opcode = valued(0x0e, "append", Verb::Concat(StoreVerb::Append), 0
 const PREPEND: Opcode = valued(0x0f, "prepend", Verb::Concat(StoreVerb::Prepend), 0);
 const GAT: Opcode = keyed(0x1d, "gat", Verb::GetAndTouch, 4);
 
-/// All opcodes, by their numbers.
+/// All opcodes in the order of their codes.
 pub static OPCODES: &[Opcode] = ROWS;
 
 const ROWS: &[Opcode] = &[
@@ -186,7 +186,7 @@ const ROWS: &[Opcode] = &[
 /// No row.
 const NONE: u8 = u8::MAX;
 
-/// The row of each number.
+/// The index into the rows by code.
 const INDEX: [u8; 256] = {
     let mut index = [NONE; 256];
     let mut at = 0;
@@ -197,7 +197,7 @@ const INDEX: [u8; 256] = {
     index
 };
 
-/// The row of this number.
+/// The row of this code.
 #[inline]
 pub fn opcode(code: u8) -> Option<&'static Opcode> {
     ROWS.get(usize::from(INDEX[usize::from(code)]))

@@ -8,7 +8,7 @@ use super::*;
 fn raw(code: u8, key_bytes: u16, extras_bytes: u8, body_bytes: u32, body: &[u8]) -> Vec<u8> {
     let mut frame = vec![REQUEST_MAGIC, code];
     frame.extend(key_bytes.to_be_bytes());
-    // Type and vbucket say nothing.
+    // Type and vbucket are ignored.
     frame.extend([extras_bytes, 7, 1, 2]);
     frame.extend(body_bytes.to_be_bytes());
     frame.extend(*b"opaq");
@@ -103,7 +103,7 @@ fn a_frame_of_another_shape_is_invalid_and_ends_the_connection() {
 
 #[test]
 fn lengths_are_checked_before_what_they_announce_has_come() {
-    // A key and extras that are more than the body.
+    // Key and extras are longer than the body.
     assert_eq!(decode(&raw(0, 3, 0, 2, b"")), broken(0, Status::Unknown));
     assert_eq!(decode(&raw(1, 1, 8, 8, b"")), broken(1, Status::Unknown));
     assert_eq!(decode(&raw(0x50, u16::MAX, 255, 0, b"")), broken(0x50, Status::Unknown));
@@ -171,7 +171,7 @@ fn a_reply_repeats_opcode_and_opaque_and_says_its_lengths() {
 }
 
 proptest! {
-    /// Any frame, cut at every byte: nothing that was decided on a part is decided otherwise on the whole.
+    /// Any frame, cut at every byte: the result for a part is never contradicted by the result for the whole.
     #[test]
     fn a_part_of_a_frame_is_waited_for_or_decided_as_the_whole(
         code in prop_oneof![0u8..0x40, any::<u8>()],
@@ -206,7 +206,7 @@ proptest! {
         }
     }
 
-    /// Frames behind each other are read one by one, and each ends where the next begins.
+    /// Frames in a row are read one by one, and each ends where the next begins.
     #[test]
     fn frames_behind_each_other_are_told_apart(
         rows in proptest::collection::vec((0..OPCODES.len(), 1usize..250, 0usize..300), 1..20),
@@ -227,7 +227,7 @@ proptest! {
         prop_assert_eq!(at, bytes.len());
     }
 
-    /// Bytes of any kind never panic.
+    /// No bytes make it panic.
     #[test]
     fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
         let mut framed = vec![REQUEST_MAGIC];

@@ -1,4 +1,4 @@
-//! Keys of a line of keys, one after the other: such a line has no longest length.
+//! Keys of a line of keys, one by one: such a line may have any length.
 
 use super::KEY_BYTES_MAX;
 use crate::scan::token_end;
@@ -6,7 +6,7 @@ use crate::scan::token_end;
 /// What [`next_key`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyStep<'a> {
-    /// A key and the bytes up to its end, the line's end too if `last`.
+    /// A key, and the bytes up to its end. With `last` they include the line's end.
     Key {
         /// The key, at most [`KEY_BYTES_MAX`] bytes.
         key: &'a [u8],
@@ -15,11 +15,11 @@ pub enum KeyStep<'a> {
         /// The line ends here.
         last: bool,
     },
-    /// The line ends after so many bytes without another key.
+    /// The line ends after this many bytes without another key.
     End(usize),
-    /// A key that is too long begins after so many bytes.
+    /// A key that is too long begins after this many bytes.
     TooLong(usize),
-    /// So many bytes are spaces; what follows is no whole key yet.
+    /// This many bytes are spaces. What follows is an incomplete key.
     Incomplete(usize),
 }
 
@@ -45,8 +45,7 @@ pub fn next_key(input: &[u8]) -> KeyStep<'_> {
     }
 }
 
-/// A key that is too long is among `keys`, which are text of a line behind a key, with or without its
-/// end. Looks at one byte in some ten.
+/// True if one of `keys`, the text of a line behind a key with or without its end, is too long. Looks at about one byte in ten.
 #[inline]
 pub fn holds_long_key(keys: &[u8]) -> bool {
     let keys = keys.strip_suffix(b"\r").unwrap_or(keys);
@@ -71,7 +70,7 @@ fn last_key(input: &[u8], start: usize, end: usize, line_end: usize) -> KeyStep<
     }
 }
 
-/// A key with a space behind it; looks whether only spaces follow.
+/// A key with a space behind it; checks whether only spaces follow.
 #[inline]
 fn spaced_key(input: &[u8], start: usize, end: usize) -> KeyStep<'_> {
     if end - start > KEY_BYTES_MAX {

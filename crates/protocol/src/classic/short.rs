@@ -1,5 +1,5 @@
-//! The forms that make up nearly all traffic, read in as few steps as there are; what is unusual in any way
-//! is [`decode`](super::decode)'s to read in full.
+//! The forms that make up nearly all traffic, read in as few steps as possible. Anything unusual is left to
+//! [`decode`](super::decode).
 
 use super::{KEY_BYTES_MAX, Store, StoreVerb};
 use crate::scan::token_end;
@@ -7,14 +7,13 @@ use crate::scan::token_end;
 /// Bytes of `get `.
 pub const GET_BYTES: usize = 4;
 
-/// `get ` and a key at once: no need to look at the rest of the line before its keys are read.
+/// `get ` with a key right behind it: the rest of the line need not be looked at before its keys are read.
 #[inline]
 pub fn starts_get(input: &[u8]) -> bool {
     matches!(input.first_chunk::<5>(), Some([b'g', b'e', b't', b' ', key]) if *key > b' ')
 }
 
-/// `get <key>\r\n` with single spaces: the key and the bytes of the line; none if it is anything
-/// else.
+/// `get <key>\r\n` with single spaces: the key, and the bytes of the line; `None` for anything else.
 #[inline]
 pub fn decode_get(input: &[u8]) -> Option<(&[u8], usize)> {
     let rest = input.strip_prefix(b"get ")?;
@@ -25,8 +24,8 @@ pub fn decode_get(input: &[u8]) -> Option<(&[u8], usize)> {
     Some((&rest[..end], GET_BYTES + end + 2))
 }
 
-/// `set <key> <digits> <digits> <digits>\r\n` with single spaces, and its bytes; none if it is
-/// anything else, which [`decode`](super::decode) then reads.
+/// `set <key> <digits> <digits> <digits>\r\n` with single spaces, and the bytes of the line; `None` for anything else, which
+/// [`decode`](super::decode) then reads.
 #[inline]
 pub fn decode_set(input: &[u8]) -> Option<(Store<'_>, usize)> {
     let (b"set ", rest) = input.split_first_chunk::<4>()? else { return None };
@@ -59,7 +58,7 @@ pub fn decode_set(input: &[u8]) -> Option<(Store<'_>, usize)> {
     Some((store, 4 + end + at + 2))
 }
 
-/// A space and one to nine digits at `at`, which moves behind them. One digit is the usual case.
+/// A space and one to nine digits at `at`, which moves past them. One digit is the usual case.
 #[inline]
 pub(crate) fn spaced_number(text: &[u8], at: &mut usize) -> Option<u32> {
     let [b' ', first, second, ..] = text.get(*at..)? else { return None };
@@ -72,7 +71,7 @@ pub(crate) fn spaced_number(text: &[u8], at: &mut usize) -> Option<u32> {
     short_number(text, at)
 }
 
-/// One to nine digits at `at`, which moves behind them.
+/// One to nine digits at `at`, which moves past them.
 #[inline]
 pub(crate) fn short_number(text: &[u8], at: &mut usize) -> Option<u32> {
     let mut n = 0u32;

@@ -1,4 +1,4 @@
-//! What lines decode to, and that it does not matter how they arrive.
+//! What lines decode to, however they arrive.
 
 use super::*;
 use proptest::prelude::*;
@@ -164,7 +164,7 @@ proptest! {
     fn the_short_path_and_the_general_one_agree(text in lines()) {
         let general = decode_line(&text);
         match (decode(&text), general) {
-            // The short path leaves a line of keys at its first key, whatever follows.
+            // The fast path stops a line of keys at its first key, whatever follows.
             (Decoded::Request(Request::Fetch(a), _), Decoded::Request(Request::Fetch(b), _)) => prop_assert_eq!(a, b),
             (short, general) => prop_assert_eq!(short, general),
         }

@@ -1,4 +1,4 @@
-//! The whole reply to a usual request of one key, in any protocol: what clients take whose next request depends on it.
+//! The whole reply to a usual request of one key, in any protocol, for clients whose next request depends on it.
 //!
 //! ```text
 //!           get                     set        delete
@@ -14,17 +14,17 @@ use super::{Classic, Event, Grammar, Malformed, Protocol};
 pub enum Answer<'a> {
     /// The value asked for.
     Value(&'a [u8]),
-    /// There is none.
+    /// There is no value.
     Miss,
     /// It was stored.
     Stored,
     /// It was deleted.
     Deleted,
-    /// The server did not do it: the line that says why.
+    /// The server refused: the line with the reason.
     Refused(&'a [u8]),
 }
 
-/// What was asked, which says how the answer reads.
+/// The request, which decides how the reply reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// A read.
@@ -35,10 +35,10 @@ pub enum Asked {
     Delete,
 }
 
-/// Reads the whole answer at the start of `bytes` and how long it is; none while it is not all there.
+/// Reads the whole reply at the start of `bytes`, and its length; `None` while it is incomplete.
 ///
 /// # Errors
-/// [`Malformed`] when it is no answer to what was asked.
+/// [`Malformed`] if this is no reply to such a request.
 pub fn answer(
     protocol: Protocol,
     asked: Asked,

@@ -1,7 +1,8 @@
-//! Replies as series of [`Event`]s, each complete in the buffer or not there yet: a value, a miss, the end of a `get`.
+//! Replies as sequences of [`Event`]s: a value, a miss, the end of a `get`. Each event is complete in the buffer, or not there
+//! yet.
 //!
-//! What was expected is the business of the caller. A [`Grammar`] accepts nothing but the replies that its protocol
-//! allows to the requests of [`Protocol`] and to writes with a token; everything else is [`Malformed`].
+//! The caller knows which reply it expects. A [`Grammar`] accepts only the replies that its protocol allows to the requests of
+//! [`Protocol`] and to writes with a token. Everything else is [`Malformed`].
 
 mod classic;
 mod meta;
@@ -28,7 +29,7 @@ pub enum Event<'a> {
     },
     /// One key has no value.
     Miss,
-    /// The end of the values of one request (classic only): keys not named had none.
+    /// The end of the values of one request (classic only). Keys without a value before it had none.
     End,
     /// A write happened, or, in meta, a delete.
     Stored,
@@ -36,11 +37,11 @@ pub enum Event<'a> {
     Deleted,
     /// A number (RESP also counts deletes with it).
     Number(u64),
-    /// A change found no such key.
+    /// The key to change does not exist.
     Absent,
-    /// A write with a token found another version, or a transaction a watched key that was changed.
+    /// A write with a token found another version, or a watched key of a transaction has changed.
     Conflict,
-    /// A value as [`Event::Value`] has it, and its token.
+    /// A value as in [`Event::Value`], and its token.
     Token {
         /// The key, as the server names it (classic only).
         key: Option<&'a [u8]>,
@@ -48,14 +49,14 @@ pub enum Event<'a> {
         flags: u32,
         /// The value.
         value: &'a [u8],
-        /// What a write of exactly this version has to name.
+        /// The token by which a write replaces exactly this version.
         token: u64,
     },
-    /// A command of a transaction waits for its end (RESP only).
+    /// A command of a transaction was queued (RESP only).
     Queued,
-    /// So many values or misses follow (RESP arrays).
+    /// This many values or misses follow (RESP arrays).
     Count(usize),
-    /// The server answered, but did not do it: the line that says why.
+    /// The server answered without doing it: the line with the reason.
     Refused(&'a [u8]),
 }
 
@@ -70,13 +71,13 @@ pub trait Grammar {
     /// Reads the event at the start of `bytes`.
     ///
     /// # Errors
-    /// [`Malformed`], as soon as it can be known.
+    /// [`Malformed`], as early as possible.
     fn event(bytes: &[u8]) -> Parsed<'_>;
 
-    /// The same of the reply to a read that asks for tokens.
+    /// Reads the event at the start of the reply to a read with tokens.
     ///
     /// # Errors
-    /// [`Malformed`], as soon as it can be known.
+    /// [`Malformed`], as early as possible.
     fn tokened(bytes: &[u8]) -> Parsed<'_>;
 }
 
@@ -84,7 +85,7 @@ impl Protocol {
     /// [`Grammar::event`] of this protocol.
     ///
     /// # Errors
-    /// [`Malformed`], as soon as it can be known.
+    /// [`Malformed`], as early as possible.
     #[inline]
     pub fn event(self, bytes: &[u8]) -> Parsed<'_> {
         match self {
@@ -100,8 +101,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All events of `bytes`, which must be the same however they arrive: a prefix gives a prefix of the events and no
-    /// error.
+    /// All events of `bytes`. Every prefix must give a prefix of the events and no error, so that they are the same however the
+    /// bytes arrive.
     pub(super) fn events<G: Grammar>(bytes: &[u8]) -> Vec<Event<'_>> {
         let mut events = Vec::new();
         let mut at = 0;
@@ -122,8 +123,8 @@ mod tests {
         events
     }
 
-    /// Any bytes are an event within them, the start of one, or none; and what is one is the same however much follows
-    /// it, and is not known before its last byte.
+    /// Holds for any bytes: they are an event, the start of one, or none. An event does not depend on what follows it, and is not
+    /// recognised before its last byte.
     pub(super) fn holds(read: fn(&[u8]) -> Parsed<'_>, bytes: &[u8]) -> Result<(), TestCaseError> {
         if let Ok(Some((event, used))) = read(bytes) {
             prop_assert!(used > 0 && used <= bytes.len());
@@ -146,7 +147,7 @@ mod tests {
             }
         }
 
-        /// What begins as a reply does and has a flaw somewhere.
+        /// Bytes that begin as a reply and have a flaw somewhere.
         #[test]
         fn replies_with_a_flaw_are_read_without_a_panic(
             reply in proptest::sample::select(vec![

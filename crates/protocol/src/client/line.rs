@@ -7,11 +7,11 @@ pub const LINE_BYTES_MAX: usize = 2048;
 /// The longest value that a server may announce.
 pub const VALUE_BYTES_MAX: usize = (1 << 31) - 1;
 
-/// No server sends these bytes in this place.
+/// No server sends these bytes here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The line at the start of `bytes`, without its end, and its length with it; none while it is not whole.
+/// The line at the start of `bytes`, without its end, and its length with it; `None` while it is incomplete.
 ///
 /// # Errors
 /// [`Malformed`] if it ends without a carriage return, or is longer than [`LINE_BYTES_MAX`].
@@ -27,10 +27,11 @@ pub(super) fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, Malformed> {
     }
 }
 
-/// The `value_bytes` behind a header of `header_bytes`, and where their line end ends; none while they are not whole.
+/// The `value_bytes` behind a header of `header_bytes`, and where the line end behind them ends; `None` while they are
+/// incomplete.
 ///
 /// # Errors
-/// [`Malformed`] if another end stands there.
+/// [`Malformed`] if something else than a line end follows the value.
 #[inline]
 pub(super) fn value(
     bytes: &[u8],
@@ -68,16 +69,16 @@ pub(super) fn size(digits: &[u8]) -> Result<usize, Malformed> {
 /// A decimal number of up to 64 bits, all of `digits`.
 ///
 /// # Errors
-/// [`Malformed`] if it is none.
+/// [`Malformed`] if it is not one.
 #[inline]
 pub(super) fn number(digits: &[u8]) -> Result<u64, Malformed> {
     parse_u64(digits).ok_or(Malformed)
 }
 
-/// The number that a counter's value is: digits, and spaces behind them where it was longer before.
+/// The number of a counter's value: digits, and spaces behind them where the number was longer before.
 ///
 /// # Errors
-/// [`Malformed`] if it is none.
+/// [`Malformed`] if it is not one.
 pub fn counter(value: &[u8]) -> Result<u64, Malformed> {
     let end = value.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
     number(&value[..end])

@@ -11,7 +11,7 @@ use super::resp::{begin, begin_word, command, word};
 use super::{Ask, Count, Delete, Dialect, Get, Request, Store};
 use crate::number::{U64_BYTES_MAX, write_u64};
 
-/// What a client speaks.
+/// The protocol that a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// memcached's `get` and `set`.
@@ -23,7 +23,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// How a [`Request`] is written in it; none in RESP.
+    /// The dialect in which a [`Request`] is written; `None` for RESP.
     pub fn dialect(self) -> Option<Dialect> {
         match self {
             Protocol::Classic => Some(Dialect::Classic),
@@ -32,7 +32,7 @@ impl Protocol {
         }
     }
 
-    /// Appends a read of these keys: one request, but in meta, where each key has its own.
+    /// Appends a read of these keys: one request, except in meta, where each key has its own.
     pub fn get<'k>(
         self,
         out: &mut Vec<u8>,
@@ -66,7 +66,7 @@ impl Protocol {
         self.end_set(out, ttl_s);
     }
 
-    /// Appends what stands before the value of a write, for who writes it where it is to stand.
+    /// Appends what precedes the value of a write, for a caller that writes the value itself.
     pub fn begin_set(self, out: &mut Vec<u8>, key: &[u8], value_bytes: usize, ttl_s: u32) {
         match self.dialect() {
             Some(dialect) => {
@@ -82,7 +82,7 @@ impl Protocol {
         }
     }
 
-    /// Appends what stands behind the value of a write.
+    /// Appends what follows the value of a write.
     pub fn end_set(self, out: &mut Vec<u8>, ttl_s: u32) {
         out.extend_from_slice(b"\r\n");
         if self == Protocol::Resp && ttl_s > 0 {

@@ -3,10 +3,10 @@
 use super::line::{Malformed, VALUE_BYTES_MAX, counter, line, number};
 use super::{Dialect, Kind};
 
-/// Why a server did not do what was asked, by its line's first word.
+/// Why a server did not carry out a request, by its line's first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// `ERROR`: it does not know the command.
+    /// `ERROR`: the server does not know the command.
     Unknown,
     /// `CLIENT_ERROR`.
     Client,
@@ -14,7 +14,7 @@ pub enum Refusal {
     Server,
 }
 
-/// What a reply says.
+/// The status of a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Status {
     /// Carried out: `HD`; `STORED`, `DELETED`, `TOUCHED`, `OK`.
@@ -30,7 +30,7 @@ pub enum Status {
     Exists,
     /// A number, in the line itself (classic).
     Number(u64),
-    /// The answer to a barrier.
+    /// The reply to a barrier.
     Barrier,
     /// The server's version is the text.
     Version,
@@ -38,23 +38,23 @@ pub enum Status {
     Refused(Refusal),
 }
 
-/// What meta text says beside a status.
+/// Marks of a meta reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// It had been read before (`h1`).
+    /// The item had been read before (`h1`).
     pub hit_before: bool,
-    /// Another is to be stored by who has won (`X`).
+    /// The item is stale: the client that has won is to store a new one (`X`).
     pub stale: bool,
-    /// This client is to store another (`W`).
+    /// This client has won and is to store a new one (`W`).
     pub won: bool,
-    /// Somebody else is about to (`Z`).
+    /// Another client has won (`Z`).
     pub pending: bool,
 }
 
 /// A reply without its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head<'b> {
-    /// What it says.
+    /// The status.
     pub status: Status,
     /// Bytes of the value, if the status is [`Status::Value`].
     pub value_bytes: usize,
@@ -64,11 +64,11 @@ pub struct Head<'b> {
     pub flags: u32,
     /// The item's token.
     pub cas: u64,
-    /// Seconds that it has left; −1: for ever.
+    /// Seconds until the item expires; −1: never.
     pub ttl: i64,
-    /// How long the value is, where that was asked for.
+    /// Length of the value, if the request asked for it.
     pub size: u64,
-    /// Seconds since it was read.
+    /// Seconds since the last read.
     pub last_access: i64,
     /// Stale, won, pending, hit before.
     pub marks: Marks,
@@ -81,11 +81,11 @@ pub struct Head<'b> {
 }
 
 impl<'b> Head<'b> {
-    /// Reads the line at the start of `bytes`, which answers a request of this kind; none while it is not whole. With
-    /// how many bytes it takes.
+    /// Reads the line at the start of `bytes`, which answers a request of this kind, and its length; `None` while it is
+    /// incomplete.
     ///
     /// # Errors
-    /// [`Malformed`], as soon as that is known.
+    /// [`Malformed`], as early as possible.
     pub fn read(
         dialect: Dialect,
         kind: Kind,
@@ -102,7 +102,7 @@ impl<'b> Head<'b> {
         if answers(dialect, kind, head.status) { Ok(Some((head, used))) } else { Err(Malformed) }
     }
 
-    /// The same without text and key.
+    /// The same head without text and key.
     pub fn unborrowed(&self) -> Head<'static> {
         Head {
             status: self.status,
@@ -168,7 +168,7 @@ impl<'b> Head<'b> {
             b'W' => self.marks.won = true,
             b'X' => self.marks.stale = true,
             b'Z' => self.marks.pending = true,
-            // Not asked for; a server may say them all the same.
+            // A server may send these although they were not asked for.
             b'k' | b'b' => {}
             _ => return Err(Malformed),
         }
@@ -215,7 +215,7 @@ impl<'b> Head<'b> {
     }
 }
 
-/// What any request may be answered with.
+/// Errors that any request may be answered with.
 fn refusal(line: &[u8]) -> Option<Head<'_>> {
     let words: [(&[u8], Refusal); 3] = [
         (b"ERROR", Refusal::Unknown),
@@ -229,7 +229,7 @@ fn refusal(line: &[u8]) -> Option<Head<'_>> {
     })
 }
 
-/// A request of this kind can have this answer.
+/// True if this may be the answer to a request of this kind.
 fn answers(dialect: Dialect, kind: Kind, status: Status) -> bool {
     match status {
         Status::Refused(_) => true,
@@ -246,7 +246,7 @@ fn answers(dialect: Dialect, kind: Kind, status: Status) -> bool {
     }
 }
 
-/// What a request's opaque is written in.
+/// Reads an opaque.
 fn base36(letters: &[u8]) -> Result<u32, Malformed> {
     if letters.is_empty() || letters.len() > 7 {
         return Err(Malformed);
@@ -396,8 +396,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any bytes: a reply that is whole within its bytes, or not yet, or none; and what is one is one however much
-        /// follows it.
+        /// Any bytes are a complete reply, the beginning of one, or none. A complete reply does not depend on what follows it.
         #[test]
         fn any_bytes_are_read_without_a_panic(
             bytes in proptest::collection::vec(proptest::sample::select(b"VAHDENSX 0123456789cftO\r\nxk".to_vec()), 0..60),

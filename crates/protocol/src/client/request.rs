@@ -6,13 +6,13 @@ use crate::{base64, number};
 /// The longest key that servers take.
 pub const KEY_BYTES_MAX: usize = 250;
 
-/// Servers take the key as it is: 1 to 250 bytes, none of them a space or a control character.
+/// True if servers take the key as it is: 1 to 250 bytes, none of them a space or a control character.
 #[inline]
 pub fn is_key(key: &[u8]) -> bool {
     !key.is_empty() && key.len() <= KEY_BYTES_MAX && key.iter().all(|&byte| byte > b' ' && byte != 0x7f)
 }
 
-/// What a get asks for beside the value.
+/// What a get asks for besides the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Want(u8);
 
@@ -21,26 +21,26 @@ impl Want {
     pub const FLAGS: Want = Want(1);
     /// The token for compare-and-swap.
     pub const CAS: Want = Want(1 << 1);
-    /// The time that the item has left.
+    /// The time until the item expires.
     pub const TTL: Want = Want(1 << 2);
-    /// How long its value is.
+    /// The length of its value.
     pub const SIZE: Want = Want(1 << 3);
-    /// Seconds since it was read.
+    /// Seconds since the last read.
     pub const LAST_ACCESS: Want = Want(1 << 4);
-    /// It had been read before.
+    /// Whether it had been read before.
     pub const HIT_BEFORE: Want = Want(1 << 5);
-    /// Its place in the order of eviction stays as it is.
+    /// The read does not change its place in the order of eviction.
     pub const NO_BUMP: Want = Want(1 << 6);
 
     /// The letters of meta text, by bit.
     const LETTERS: [u8; 7] = *b"fctslhu";
 
-    /// Asks for all of this.
+    /// True if it asks for all of `other`.
     pub fn has(self, other: Want) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// What these bits say, in the order above; none if there is another among them.
+    /// The wishes of these bits, in the order above; `None` if another bit is set.
     pub fn from_bits(bits: u32) -> Option<Want> {
         u8::try_from(bits).ok().filter(|bits| bits >> Want::LETTERS.len() == 0).map(Want)
     }
@@ -57,20 +57,20 @@ impl std::ops::BitOr for Want {
 /// A read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Get {
-    /// What beside the value.
+    /// What it asks for besides the value.
     pub want: Want,
     /// The new exptime.
     pub retime: Option<i64>,
-    /// Where there is no item, an empty one is made with this exptime, and who made it is told that it won (meta).
+    /// Where there is no item, an empty one is made with this exptime, and this client wins (meta).
     pub vivify: Option<i64>,
-    /// With fewer seconds left than this, one reader is told that it won (meta).
+    /// If the item has fewer seconds left than this, one reader wins (meta).
     pub refresh: Option<i64>,
 }
 
 /// When a value is stored, and where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Whatever there is.
+    /// Whatever is there.
     #[default]
     Set,
     /// If there is no item.
@@ -86,39 +86,39 @@ pub enum Mode {
 /// A value that is stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Store<'a> {
-    /// Its bytes.
+    /// The value's bytes.
     pub value: &'a [u8],
     /// When and where.
     pub mode: Mode,
     /// The client flags.
     pub flags: u32,
-    /// When it ends: 0 never, up to 30 days relative seconds, above a Unix time.
+    /// The exptime: 0 never, up to 30 days relative seconds, above that a Unix time.
     pub exptime: i64,
-    /// With a token that is older than the item's, the value is stored as stale (meta).
+    /// If the given token is older than the item's, the value is stored as stale (meta).
     pub stale_if_older: bool,
-    /// The reply tells the item's new token (meta).
+    /// The reply has the item's new token (meta).
     pub want_cas: bool,
 }
 
-/// An item that goes.
+/// An item to delete.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delete {
-    /// It stays, as stale (meta).
+    /// The item stays and becomes stale (meta).
     pub stale: bool,
-    /// Its value goes, and the item stays (meta).
+    /// The value is removed, and the item stays (meta).
     pub empty: bool,
-    /// The exptime of what stays (meta).
+    /// The new exptime of an item that stays (meta).
     pub retime: Option<i64>,
 }
 
-/// A number that is changed.
+/// A number to change.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Count {
-    /// Down, not up.
+    /// Subtracts.
     pub down: bool,
-    /// By how much.
+    /// The number to add or subtract.
     pub delta: u64,
-    /// Where there is none: its first value and its exptime (meta).
+    /// The first value and the exptime where there is no item (meta).
     pub initial: Option<(u64, i64)>,
     /// The new exptime (meta).
     pub retime: Option<i64>,
@@ -131,22 +131,22 @@ pub enum Ask<'a> {
     Get(Get),
     /// A new exptime.
     Touch(i64),
-    /// That a value is stored.
+    /// Stores a value.
     Store(Store<'a>),
-    /// That an item goes.
+    /// Deletes an item.
     Delete(Delete),
-    /// Another number.
+    /// Changes a number.
     Count(Count),
-    /// An answer behind all before.
+    /// A reply after those of all earlier requests.
     Barrier,
     /// The server's version.
     Version,
-    /// That everything goes.
+    /// Deletes everything.
     FlushAll,
 }
 
 impl<'a> Ask<'a> {
-    /// What is asked for without the value that it stores, and the value.
+    /// Splits a request into what it asks for, without the value, and the value.
     pub fn split(self) -> (Ask<'static>, &'a [u8]) {
         let ask = match self {
             Ask::Store(Store { value, mode, flags, exptime, stale_if_older, want_cas }) => {
@@ -164,7 +164,7 @@ impl<'a> Ask<'a> {
         (ask, &[])
     }
 
-    /// The same with this value, if it stores one.
+    /// The same request with this value, if it stores one.
     pub fn with_value(self, value: &'a [u8]) -> Ask<'a> {
         match self {
             Ask::Store(store) => Ask::Store(Store { value, ..store }),
@@ -173,7 +173,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// What a reply answers.
+/// The kind of request that a reply answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// [`Ask::Get`].
@@ -199,15 +199,15 @@ pub enum Kind {
 pub struct Request<'a> {
     /// What is asked for.
     pub ask: Ask<'a>,
-    /// Of what.
+    /// The key.
     pub key: &'a [u8],
-    /// The key is any bytes, and written in base64 (meta).
+    /// The key may have any bytes and is written in base64 (meta).
     pub base64: bool,
     /// The token that the item must have.
     pub cas: Option<u64>,
     /// A number that the reply repeats (meta).
     pub opaque: Option<u32>,
-    /// No reply where all is well (meta).
+    /// Success has no reply (meta).
     pub quiet: bool,
 }
 
@@ -217,7 +217,7 @@ impl<'a> Request<'a> {
         Request { ask, key, base64: false, cas: None, opaque: None, quiet: false }
     }
 
-    /// What its reply answers.
+    /// The kind of its reply.
     pub fn kind(&self) -> Kind {
         match self.ask {
             Ask::Get(_) => Kind::Get,
@@ -239,8 +239,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The dialect can say it. Classic text compares in a set alone, makes no counters, knows no stale items, does
-    /// not repeat opaques, and is not quiet about success alone.
+    /// True if the dialect can express the request. Classic text has tokens in a set alone, creates no counters, has no stale
+    /// items, does not repeat opaques, and cannot suppress the reply of a success alone.
     pub fn fits(&self, dialect: Dialect) -> bool {
         if dialect == Dialect::Meta {
             return true;
@@ -264,7 +264,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Appends its line. Behind that of a store follow a value of `value_bytes`, whichever it is, and a line end.
+    /// Appends the request's line. A store's line has to be followed by `value_bytes` bytes of value and a line end.
     pub fn write_line(&self, dialect: Dialect, value_bytes: usize, out: &mut Vec<u8>) {
         match (dialect, self.ask) {
             (_, Ask::Version) => out.extend_from_slice(b"version"),
@@ -422,7 +422,7 @@ fn write_u64(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&digits[..count]);
 }
 
-/// As few letters as an opaque can have.
+/// Writes an opaque with as few letters as possible.
 fn write_base36(out: &mut Vec<u8>, mut number: u32) {
     let mut letters = [0; 7];
     let mut at = letters.len();

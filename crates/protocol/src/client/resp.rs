@@ -1,4 +1,4 @@
-//! Commands of Redis as clients write them: an array of words.
+//! Redis's commands as clients write them: arrays of words.
 //!
 //! ```text
 //! *2\r\n$3\r\nGET\r\n$1\r\nk\r\n
@@ -6,7 +6,7 @@
 
 use crate::resp::{HEAD_BYTES_MAX, write_head};
 
-/// Appends a command of these words, of which the first is its name.
+/// Appends a command. The first word is its name.
 pub fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     begin(out, words.len());
     words.iter().for_each(|bytes| word(out, bytes));
@@ -19,12 +19,12 @@ pub fn word(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends what stands before the words of a command of so many.
+/// Appends the head of a command with this many words.
 pub(super) fn begin(out: &mut Vec<u8>, words: usize) {
     head(out, b'*', words);
 }
 
-/// Appends what stands before a word of so many bytes; it and a line end follow.
+/// Appends the head of a word with this many bytes. The word and a line end have to follow.
 pub(super) fn begin_word(out: &mut Vec<u8>, bytes: usize) {
     head(out, b'$', bytes);
 }

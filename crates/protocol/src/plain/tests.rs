@@ -1,4 +1,4 @@
-//! What is plain is read as the general decoder reads it, and what is not is left to that.
+//! Plain lines are read as the general decoder reads them, and all others are left to it.
 
 use super::*;
 use crate::classic::{Decoded, KeyStep, Request, StoreVerb, decode, next_key};
@@ -10,7 +10,7 @@ const VALUE_BYTES_MAX: usize = 40;
 /// Key, first, last, and what is asked.
 type Seen<'a> = (&'a [u8], bool, bool, Ask<'a>);
 
-/// What the general decoder makes of `input`, as long as it is what this one may read.
+/// What the general decoder makes of `input`, up to the first line that is not plain.
 fn general(input: &[u8]) -> Vec<Seen<'_>> {
     let mut all = Vec::new();
     let mut at = 0;
@@ -67,7 +67,7 @@ fn plain(input: &[u8]) -> Vec<Seen<'_>> {
         let mut other = lines.clone();
         let Some(plain) = lines.next() else { break };
         all.push((plain.key, plain.part.is_first(), plain.part.is_last(), plain.ask));
-        // The short ways come to the same.
+        // The fast ways give the same result.
         let short = if let Some((key, at)) = other.next_get() {
             Plain { key, at, part: Part::Whole, ask: Ask::Get }
         } else if let Some((key, at, value)) = other.next_set() {

@@ -1,4 +1,4 @@
-//! The arguments of a request, read out of its bytes when they are asked for.
+//! The arguments of a request, read out of its bytes on demand.
 
 #[cfg(debug_assertions)]
 use std::cell::Cell;
@@ -8,8 +8,8 @@ thread_local! {
     static WORDS_READ: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many arguments [`Args`] has read on this thread so far. Only builds with debug assertions count them: tests compare
-/// the work of requests of two lengths with it, which says the same on a busy machine, where a clock does not.
+/// How many arguments [`Args`] has read on this thread. Only builds with debug assertions count them, for tests that compare the
+/// work of two requests of different lengths: a count is the same on a busy machine, a time is not.
 #[cfg(debug_assertions)]
 pub fn words_read() -> u64 {
     WORDS_READ.get()
@@ -18,7 +18,7 @@ pub fn words_read() -> u64 {
 /// Arguments of a request that was checked as a whole: an iterator that borrows from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Args<'a> {
-    /// Headers and arguments, those already returned not among them.
+    /// Headers and arguments that are not returned yet.
     encoded: &'a [u8],
     left: u32,
     longest: u64,
@@ -34,45 +34,45 @@ impl<'a> Args<'a> {
     /// No arguments.
     pub const EMPTY: Args<'static> = Args { encoded: &[], left: 0, longest: 0 };
 
-    /// Bytes of the longest argument of the whole request, those already returned among them.
+    /// Length of the longest argument of the whole request, returned ones included.
     #[inline]
     pub fn longest(&self) -> u64 {
         self.longest
     }
 
-    /// How many are left.
+    /// How many arguments are left.
     #[inline]
     pub fn len(&self) -> usize {
         self.left as usize
     }
 
-    /// None is left.
+    /// No argument is left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.left == 0
     }
 
-    /// The one behind `skip` others, without taking it.
+    /// The argument behind `skip` others, without taking it.
     pub fn at(&self, skip: usize) -> Option<&'a [u8]> {
         self.clone().nth(skip)
     }
 
-    /// What is left, encoded as it came: good for [`Args::decode`].
+    /// The arguments that are left, as they were received: input for [`Args::decode`].
     pub fn encoded(&self) -> &'a [u8] {
         self.encoded
     }
 
-    /// The arguments of [`Args::encoded`], which are not looked through: the longest is not known.
+    /// Arguments from [`Args::encoded`]. They are not scanned, so the longest is not known.
     pub fn rest(encoded: &'a [u8], count: usize) -> Args<'a> {
         Args { encoded, left: count as u32, longest: 0 }
     }
 
-    /// The arguments of [`Args::encoded`], none longer than `longest` bytes.
+    /// Arguments from [`Args::encoded`], none longer than `longest` bytes.
     pub fn kept(encoded: &'a [u8], count: usize, longest: u64) -> Args<'a> {
         Args { encoded, left: count as u32, longest }
     }
 
-    /// The arguments that [`Args::encoded`] or an [`Encoder`] wrote, each of which is looked at.
+    /// Arguments that [`Args::encoded`] or an [`Encoder`] wrote. Each is scanned.
     pub fn decode(encoded: &'a [u8], count: usize) -> Args<'a> {
         let mut args = Args { encoded, left: count as u32, longest: 0 };
         args.longest = args.map(|arg| arg.len() as u64).max().unwrap_or(0);
@@ -116,7 +116,7 @@ impl<'a> Iterator for Args<'a> {
 
 impl ExactSizeIterator for Args<'_> {}
 
-/// Writes arguments as a request carries them: what inline requests become.
+/// Writes arguments in a request's form: inline requests are turned into it.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
@@ -138,12 +138,12 @@ impl Encoder {
         self.count += args.len();
     }
 
-    /// What was added.
+    /// The arguments that were added.
     pub fn args(&self) -> Args<'_> {
         Args::decode(&self.bytes, self.count)
     }
 
-    /// Bytes that it holds.
+    /// Its allocated bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.bytes.capacity()
     }

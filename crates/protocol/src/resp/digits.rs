@@ -1,16 +1,16 @@
-//! The decimal digits of a floating-point number as Redis makes them out: by Grisu2 (Loitsch, "Printing Floating-Point Numbers
-//! Quickly and Accurately with Integers", 2010), so that both tell a number by the same text.
+//! The decimal digits of a floating-point number, by Grisu2 as in Redis (Loitsch, "Printing Floating-Point Numbers Quickly and
+//! Accurately with Integers", 2010), so that both servers print a number alike.
 //!
-//! They read back as the same number and are nearly always as few as can be: in one of a thousand cases there is one more
-//! than needed, which is told all the same.
+//! The digits read back as the same number and are nearly always the fewest possible. One number in a thousand has a digit more
+//! than needed, as in Redis.
 
-/// Digits of a number, at most.
+/// Most digits of a number.
 const DIGITS_MAX: usize = 20;
-/// The exponents of ten in [`POWERS`]: from this one on, …
+/// The exponents of ten in [`POWERS`] begin here …
 const POWER_MIN: i32 = -348;
-/// … so many apart.
+/// … and are this far apart.
 const POWER_STEP: i32 = 8;
-/// What is left of a product in front of its binary point has so many bits, and with these exponents.
+/// Binary exponents of a scaled number: its integral part then has 4 to 32 bits.
 const EXPONENTS: std::ops::RangeInclusive<i32> = -60..=-32;
 const MANTISSA_BITS: u32 = 52;
 const HIDDEN: u64 = 1 << MANTISSA_BITS;
@@ -24,20 +24,20 @@ struct Binary {
 }
 
 impl Binary {
-    /// With the highest bit of `frac` set.
+    /// The same number with the highest bit of `frac` set.
     fn normal(self) -> Binary {
         let zeros = self.frac.leading_zeros();
         Binary { frac: self.frac << zeros, exp: self.exp - zeros as i32 }
     }
 
-    /// A product, rounded to 64 bits.
+    /// The product, rounded to 64 bits.
     fn times(self, other: Binary) -> Binary {
         let product = u128::from(self.frac) * u128::from(other.frac);
         Binary { frac: ((product + (1 << 63)) >> 64) as u64, exp: self.exp + other.exp + 64 }
     }
 }
 
-/// The digits of a number, and by which power of ten they are multiplied.
+/// The digits of a number, and the power of ten that they are multiplied by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digits {
     bytes: [u8; DIGITS_MAX],
@@ -46,13 +46,13 @@ pub(super) struct Digits {
 }
 
 impl Digits {
-    /// Of a number above 0 that is finite.
+    /// The digits of `n`, which is finite and above 0.
     pub fn of(n: f64) -> Digits {
         let bits = n.to_bits();
         let exponent = (bits >> MANTISSA_BITS) as i32 & 0x7ff;
         let frac = (bits & (HIDDEN - 1)) + if exponent > 0 { HIDDEN } else { 0 };
         let number = Binary { frac, exp: exponent.max(1) - 1075 };
-        // Half-way to the numbers beside it, the lower of which is nearer below a power of two.
+        // Half-way to the neighbouring numbers. Below a power of two the lower one is nearer.
         let above = Binary { frac: 2 * frac + 1, exp: number.exp - 1 }.normal();
         let near = if frac == HIDDEN { 2 } else { 1 };
         let below = Binary { frac: (frac << near) - 1, exp: number.exp - near };
@@ -76,7 +76,7 @@ impl Digits {
         }
     }
 
-    /// Fills in digits until what is left lies between `below` and `above`.
+    /// Generates digits until the rest lies between `below` and `above`.
     fn fill(&mut self, number: u64, below: u64, above: Binary) {
         let (shift, mut delta, distance) = (-above.exp, above.frac - below, above.frac - number);
         let one = 1_u64 << shift;
@@ -104,7 +104,7 @@ impl Digits {
         }
     }
 
-    /// Lowers the last digit while that comes nearer to the number.
+    /// Lowers the last digit while that comes closer to the number.
     fn round(&mut self, delta: u64, mut rest: u64, unit: u64, distance: u64) {
         while rest < distance
             && delta - rest >= unit
@@ -239,7 +239,7 @@ mod tests {
     fn powers_are_those_of_ten() {
         for (at, frac) in POWERS.iter().enumerate() {
             let power = POWER_MIN + at as i32 * POWER_STEP;
-            // As far as numbers can tell: 53 bits, by their halves where they are out of range.
+            // As precisely as a double can tell: 53 bits, by their halves where they are out of range.
             let value = *frac as f64 * f64::powi(2.0, exponent_of(power) / 2);
             let value = value * f64::powi(2.0, exponent_of(power) - exponent_of(power) / 2);
             if (-290..=290).contains(&power) {
@@ -247,7 +247,7 @@ mod tests {
                 assert!((value / exact - 1.0).abs() < 1e-15, "{power}: {value}");
             }
             assert!(frac >> 63 == 1);
-            // Small ones are whole.
+            // Small powers are integers.
             if (0..=16).contains(&power) {
                 assert_eq!(frac >> -exponent_of(power), 10_u64.pow(power as u32));
             }

@@ -1,25 +1,25 @@
-//! What cannot be a RESP request, in Redis's words.
+//! Bytes that cannot be a RESP request, with Redis's error texts.
 
-/// What is wrong with the bytes of a connection. It ends after the error was sent.
+/// What is wrong with the bytes of a connection. The connection ends after the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// An inline request without end.
+    /// An inline request is too long.
     LongInline,
-    /// An inline request with an open quote.
+    /// An inline request has an open quote.
     UnbalancedQuotes,
-    /// A count without end.
+    /// The line of a count is too long.
     LongCount,
     /// The count is no number, or too large.
     BadCount,
-    /// Too many arguments for a client that has not said who it is.
+    /// An unauthenticated client's request has too many arguments.
     UnauthenticatedCount,
-    /// An argument's length without end.
+    /// The line of an argument's length is too long.
     LongBulkHeader,
-    /// An argument that begins with this byte instead of a dollar sign.
+    /// An argument begins with this byte instead of a dollar sign.
     NotABulk(u8),
     /// The length is no number, negative, or too large.
     BadBulk,
-    /// Too long an argument for a client that has not said who it is.
+    /// An unauthenticated client's argument is too long.
     UnauthenticatedBulk,
 }
 

@@ -2,15 +2,15 @@
 
 use super::args::Encoder;
 
-/// Splits a line into words: blanks separate; `"` quotes with `\xHH \n \r \t \b \a \<any>`; `'` quotes
-/// with `\'`. None if a quote is not closed, or closed inside a word.
+/// Splits a line into words. Blanks separate; `"` quotes with `\xHH \n \r \t \b \a \<any>`; `'` quotes with `\'`. `None` if a
+/// quote is not closed, or is closed inside a word.
 pub fn split(line: &[u8]) -> Option<Encoder> {
     let mut words = Encoder::default();
     let mut word = Vec::new();
     let mut rest = line;
     loop {
         rest = &rest[rest.iter().take_while(|&&byte| is_blank(byte)).count()..];
-        // Redis's words are C strings: they and the line end at a NUL.
+        // Redis's words are C strings: a NUL ends the word and the line.
         if rest.is_empty() || rest[0] == 0 {
             return Some(words);
         }
@@ -20,7 +20,7 @@ pub fn split(line: &[u8]) -> Option<Encoder> {
     }
 }
 
-/// What is skipped between words: the blanks of C, which count the vertical tab.
+/// The blanks between words: C's `isspace`, vertical tab included.
 pub(super) fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }

@@ -18,13 +18,13 @@ impl<'a> PlainRequests<'a> {
         PlainRequests { input, at, left: max, pace: Pace::default() }
     }
 
-    /// Where the first request begins that is not read.
+    /// Where the first unread request begins.
     #[inline(always)]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// The next request; none at the end, and where something else begins.
+    /// The next request; `None` at the end, and where anything else begins.
     #[expect(
         clippy::should_implement_trait,
         reason = "`Iterator` would bring methods that make no sense here"
@@ -46,7 +46,7 @@ impl<'a> PlainRequests<'a> {
 pub struct Plain<'a> {
     /// Its key.
     pub key: &'a [u8],
-    /// What is asked of it.
+    /// What the request asks of it.
     pub ask: Ask<'a>,
 }
 
@@ -76,7 +76,7 @@ const LOWER_4: u64 = u64::from_le_bytes([0, 0x20, 0x20, 0x20, 0x20, 0, 0, 0]);
 /// Bytes up to the length of the key, behind a name of three letters.
 const NAME_BYTES: usize = 13;
 
-/// Reads a plain request, all of which is there: it and its bytes; none if it is anything else.
+/// Reads a complete plain request, and its length; `None` for anything else.
 #[inline(always)]
 pub fn decode_plain(input: &[u8]) -> Option<(Plain<'_>, usize)> {
     let head = input.first_chunk::<15>()?;
@@ -103,7 +103,7 @@ pub fn decode_plain(input: &[u8]) -> Option<(Plain<'_>, usize)> {
     None
 }
 
-/// The argument whose header is at `at`, and where it ends; none if it is long or not all there.
+/// The argument whose header is at `at`, and where it ends; `None` if it is long or incomplete.
 #[inline(always)]
 fn argument(input: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let rest = input.get(at..)?;

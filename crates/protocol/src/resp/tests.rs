@@ -1,4 +1,4 @@
-//! Every rule of RESP's framing, and that the short paths agree with the general one.
+//! Every rule of RESP's framing, and that the fast paths agree with the general one.
 
 use super::*;
 use proptest::prelude::*;
@@ -184,11 +184,11 @@ proptest! {
         };
         let expected = expected.map(|(key, ask)| (Plain { key, ask }, text.len()));
         prop_assert_eq!(decode_plain(&text), expected);
-        // What is not all there is not plain.
+        // An incomplete request is not plain.
         prop_assert_eq!(decode_plain(&text[..text.len() - 1]), None);
     }
 
-    /// However the bytes come, decoding that goes on where it stopped ends as decoding at once.
+    /// Resumed decoding gives the same result as decoding at once, however the bytes arrive.
     #[test]
     fn decoding_resumes_after_any_byte(words in words(), steps in prop::collection::vec(1usize..2000, 1..40)) {
         let text = encoded(&words);

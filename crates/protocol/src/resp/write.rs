@@ -1,4 +1,4 @@
-//! Replies in bytes, and the numbers in them.
+//! Encoding of replies and of the numbers in them.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::reply::{SMALL_BYTES_MAX, SMALL_ROOM, copy};
 /// Most bytes of a header line: a type, a 64-bit number, a line end.
 pub const HEAD_BYTES_MAX: usize = 24;
 
-/// Lengths below this have their header in the table.
+/// Lengths below this have an entry.
 const TABLE_VALUES: usize = 1000;
 
 /// `$<length>\r\n` padded with zeros to eight bytes, its length in the last.
@@ -25,7 +25,7 @@ const HEADS: &[[u8; 8]; TABLE_VALUES] = &{
     heads
 };
 
-/// Writes `$<bytes>\r\n` and returns its length. Up to eight bytes of `into` are written to.
+/// Writes `$<bytes>\r\n` and returns its length. Overwrites up to eight bytes of `into`.
 ///
 /// # Panics
 /// When `into` is shorter than [`HEAD_BYTES_MAX`].
@@ -39,8 +39,7 @@ pub fn write_bulk_head(into: &mut [u8], bytes: u64) -> usize {
     write_head(into, b'$', bytes)
 }
 
-/// Writes `$<bytes>\r\n<value>\r\n` and returns its length; none if the value is longer than
-/// [`SMALL_BYTES_MAX`].
+/// Writes `$<bytes>\r\n<value>\r\n` and returns its length; `None` if the value is longer than [`SMALL_BYTES_MAX`].
 #[inline(always)]
 pub fn write_small_bulk(into: &mut [u8; SMALL_ROOM], value: &[u8]) -> Option<usize> {
     if value.len() > SMALL_BYTES_MAX {
@@ -80,7 +79,7 @@ pub fn write_integer(into: &mut [u8], n: i64) -> usize {
     write_u64(into, n as u64)
 }
 
-/// Reads a number as Redis does everywhere: an optional minus, digits without leading zeros, 64 bits.
+/// Reads a number by Redis's rule: an optional minus, digits without leading zeros, 64 bits.
 #[inline]
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -107,14 +106,13 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Bits of a mantissa that are kept: as many as the widest of C's types has.
+/// Bits of a mantissa that are kept: those of C's widest type.
 const MANTISSA_BITS: u32 = 64;
-/// Digits that are looked at one by one; of the others it counts whether one is not 0.
+/// Digits that are read exactly. Of the others it matters only whether one is not 0.
 const HEX_DIGITS_MAX: u32 = 24;
 
-/// Reads a hexadecimal number without a sign, all of the text: `0x`, digits, perhaps a point among them, perhaps `p`
-/// and the power of two that they are multiplied by. A mantissa of up to 2^64, rounded to 64 bits as `strtold` does,
-/// and its power.
+/// Reads a hexadecimal number without a sign, from all of the text: `0x`, digits, perhaps a point among them, perhaps `p` and a
+/// power of two. Returns a mantissa of up to 2^64, rounded to 64 bits as by `strtold`, and its power.
 pub fn parse_hex(text: &[u8]) -> Option<(u128, i64)> {
     let [b'0', b'x' | b'X', rest @ ..] = text else { return None };
     let end = rest.iter().position(|b| matches!(b, b'p' | b'P')).unwrap_or(rest.len());
@@ -162,18 +160,18 @@ pub fn parse_hex(text: &[u8]) -> Option<(u128, i64)> {
     Some((n, power))
 }
 
-/// Reads a floating-point number as `strtod` does, all of the text; no blanks in front, no NaN. What is too large or too
-/// small for the type is none, as `strtod` reports an error.
+/// Reads a floating-point number as `strtod` does, from all of the text, without blanks in front and without NaN. `None` also if
+/// it is too large or too small for the type, where `strtod` reports an error.
 pub fn parse_double(text: &[u8]) -> Option<f64> {
     parse_near(text).filter(|(n, is_zero)| *n != 0.0 || *is_zero).map(|(n, _)| n)
 }
 
-/// As [`parse_double`], but what is too small for the type is 0.
+/// As [`parse_double`], but a number that is too small for the type is 0.
 pub fn parse_double_or_zero(text: &[u8]) -> Option<f64> {
     parse_near(text).map(|(n, _)| n)
 }
 
-/// A number as near as the type has it, and whether it is 0 exactly.
+/// The nearest number of the type, and whether the text is exactly 0.
 fn parse_near(text: &[u8]) -> Option<(f64, bool)> {
     let text = std::str::from_utf8(text).ok()?;
     let (sign, digits) = match text.as_bytes().first()? {
@@ -186,7 +184,7 @@ fn parse_near(text: &[u8]) -> Option<(f64, bool)> {
     }
     let (n, is_zero) = if digits.starts_with("0x") || digits.starts_with("0X") {
         let (mantissa, power) = parse_hex(digits.as_bytes())?;
-        // In two steps: each is a power that the type has.
+        // In two steps, each by a power that the type can represent.
         let power = i32::try_from(power.clamp(-4000, 4000)).ok()?;
         let n = mantissa as f64 * f64::powi(2.0, power / 2) * f64::powi(2.0, power - power / 2);
         (if mantissa == 0 { 0.0 } else { n }, mantissa == 0)
@@ -200,7 +198,7 @@ fn parse_near(text: &[u8]) -> Option<(f64, bool)> {
     n.is_finite().then_some((sign * n, is_zero))
 }
 
-/// Bytes of a floating-point number as text, at most: its sign, 17 digits or six zeros in front of them or behind.
+/// Most bytes of a floating-point number as text: sign, point, and 17 digits or six zeros in front of them or behind.
 const DOUBLE_BYTES_MAX: usize = 32;
 
 /// A floating-point number as text.
@@ -226,8 +224,8 @@ impl Write for DoubleText {
     }
 }
 
-/// Writes a floating-point number as Redis prints scores and RESP3 doubles from 7.2 on: as few digits as read back as
-/// the same number, nearly always (by Grisu2, as Redis writes it); whole numbers below 2^62 and what has few zeros without an exponent.
+/// Writes a floating-point number as Redis prints scores and RESP3 doubles from 7.2 on: by Grisu2, with nearly always the fewest
+/// digits that read back as the same number; whole numbers below 2^62, and numbers with few zeros, without an exponent.
 pub fn format_double(n: f64) -> DoubleText {
     let mut text = DoubleText::default();
     write_double(&mut text, n).expect("room for any number");
@@ -235,7 +233,7 @@ pub fn format_double(n: f64) -> DoubleText {
 }
 
 fn write_double(to: &mut DoubleText, n: f64) -> std::fmt::Result {
-    /// Below this, whole numbers are written as such.
+    /// Whole numbers below this are written as integers.
     const WHOLE_MAX: f64 = (1_u64 << 62) as f64;
     if n.is_nan() {
         return to.write_str("nan");

@@ -15,7 +15,7 @@ struct Ends {
     server: Option<Transport<Socket>>,
 }
 
-/// Files of a server that is trusted by its certificate, and its options.
+/// Files of a server whose own certificate the client trusts, and the server's options.
 fn files(name: &str) -> (TestFiles, Options) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
     let files = TestFiles::new();
@@ -37,7 +37,7 @@ fn by_file(options: &Options) -> ClientOptions {
 }
 
 impl Ends {
-    /// The server answers with what it receives, until there is nothing more.
+    /// Echoes what the server receives, until there is nothing more.
     fn echo(&mut self, held: &mut Vec<u8>) {
         let mut buffer = vec![0; 100_000];
         let server = self.server.as_mut().expect("it is there");
@@ -52,7 +52,7 @@ impl Ends {
         }
     }
 
-    /// Until the handshake is over, or what came of it.
+    /// Continues until the handshake is finished, or returns its error.
     fn agree(&mut self) -> std::io::Result<()> {
         for _ in 0..20 {
             self.client.agree()?;
@@ -70,7 +70,7 @@ fn bytes_come_back_in_pieces_of_any_length() {
     for at_once in [1_000, 16_384, 70_000, 700_000] {
         let mut ends = ends(&options, "larder.test", by_file(&options));
         let (mut held, mut came, mut out) = (Vec::new(), Vec::new(), &sent[..]);
-        // What is sent first begins the handshake, and waits for its end.
+        // The first send begins the handshake and waits for its end.
         let mut buffer = vec![0; at_once];
         while came.len() < sent.len() {
             match ends.client.send(&out[..out.len().min(at_once)]) {
@@ -159,7 +159,7 @@ fn what_came_before_an_error_is_given_before_it_is_told() {
         far.send(&near.read(usize::MAX));
     }
     assert_eq!(server.send(b"reply").expect("there is room"), 5);
-    // Behind it, in the same receive, a record that nobody has sealed.
+    // Behind it, in the same receive, comes a record that was never sealed.
     far.send(&[&near.read(usize::MAX)[..], b"\x17\x03\x03\x00\x14nobody sealed this.."].concat());
     assert_eq!(client.recv(&mut buffer).expect("what came"), 5);
     assert_eq!(&buffer[..5], b"reply");

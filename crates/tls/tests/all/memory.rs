@@ -1,5 +1,5 @@
-//! Memory of connections, counted: no more than they report, and none for a record beside what rustls allocates and
-//! frees at once.
+//! Memory of connections, counted: no more than they report, and none for a record beside what rustls allocates and frees at
+//! once.
 
 use std::io::{IoSlice, Write};
 
@@ -18,7 +18,7 @@ fn a_connection_takes_what_it_says_and_an_idle_one_no_buffer() {
             resumption: true,
             ..Options::default()
         });
-        // What the thread has for all, and what is made once.
+        // Buffers of the thread, and what is made once.
         let (mut stream, peer) = pair.accept();
         shake_hands(&mut pair.client(), &mut stream, &peer);
         let (mut stream, mut peer) = (None, None);
@@ -37,14 +37,13 @@ fn a_connection_takes_what_it_says_and_an_idle_one_no_buffer() {
             take(&mut client, &peer);
         }
         assert!(most <= HANDSHAKE_BYTES as u64, "{version:?}: {most} bytes in the handshake");
-        // The simulated network's own are among them.
+        // The simulated network's own bytes are among them.
         assert!(all <= SESSION_BYTES as i64, "{version:?}: {all} bytes once it is open");
         assert_eq!(between(&stream), Between { memory: SESSION_BYTES, ..Between::default() });
     }
 }
 
-/// What the simulated network keeps of room for what went through it, which doubles: 600 bytes more in one run than in the
-/// next.
+/// Buffers of the simulated network for what went through it. They double, so one run has 600 bytes more than another.
 const NETWORK_BYTES: usize = 2 << 10;
 
 #[test]
@@ -65,7 +64,7 @@ fn what_rustls_keeps_of_a_clients_certificates_and_of_a_long_handshake_is_charge
         });
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         pair.show(vec![made.cert.der().clone()], key.into());
-        // What the thread has for all, and what is made once.
+        // Buffers of the thread, and what is made once.
         let (mut stream, peer) = pair.accept();
         shake_hands(&mut pair.client(), &mut stream, &peer);
         let (mut stream, mut peer) = (None, None);

@@ -1,4 +1,4 @@
-//! Options that can be put in force, and the errors of those that cannot.
+//! Options that load, and the errors of those that do not.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ fn what_is_no_file_is_refused_at_once_and_nothing_is_believed_of_lengths() {
     assert!(made.success());
     let socket = files.folder().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a new socket");
-    // A file of the system's that says it is empty, and has more.
+    // Files of the system that report a length of 0 and have bytes.
     for path in
         [pipe, socket, "/dev/zero".into(), "/dev/tty".into(), files.folder(), "/proc/self/maps".into()]
     {
@@ -85,7 +85,7 @@ fn what_is_no_file_is_refused_at_once_and_nothing_is_believed_of_lengths() {
             load(&wrong).expect_err("it is no certificate, and no key");
         }
     }
-    // A folder with such things in it is read past them.
+    // A folder that contains such files is read without them.
     let folder = files.folder();
     load(&Options { authorities_folder: Some(folder), ..options })
         .expect("there is a certificate among them");
@@ -104,7 +104,7 @@ fn all_files_of_a_load_have_room_for_so_many_bytes_together() {
         let authorities = Some(files.put("ca", &padded));
         let told = load(&Options { authorities, ..options.clone() });
         assert_eq!(told.is_ok(), fits, "{more}: {told:?}");
-        // The same by a folder, where what is no certificate is passed over, and what is too long is not.
+        // The same by a folder: files without a certificate are ignored, and the limit on bytes holds.
         let (half, rest) = padded.split_at(more / 2);
         folder.put("0", half);
         folder.put("1", rest);
@@ -163,7 +163,7 @@ fn each_cipher_and_version_can_be_chosen_alone() {
                 Version::Tls13 => options.suites = vec![name.into()],
             }
             if name.contains("-RSA-") {
-                // The certificate's key is ECDSA: the handshake fails, the options do not.
+                // The certificate's key is ECDSA: the options load, and the handshake fails.
                 continue;
             }
             let pair = pair(options);

@@ -12,7 +12,7 @@ use rustls::client::WantsClientCert;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, ConfigBuilder, RootCertStore};
 
-/// Files of one test, which end with it.
+/// Files of one test, removed at its end.
 pub struct TestFiles {
     folder: PathBuf,
 }
@@ -51,12 +51,12 @@ pub struct Pair {
     network: Network,
 }
 
-/// A server by these options, whose certificate and key are made here, and a client that trusts it.
+/// A server by these options, with a certificate and key made here, and a client that trusts it.
 pub fn pair(options: Options) -> Pair {
     pair_in(options, Weather::FAIR)
 }
 
-/// The same where streams bring and take what they like.
+/// The same over a network with this weather.
 pub fn pair_in(options: Options, weather: Weather) -> Pair {
     let made = rcgen::generate_simple_self_signed(["larder.test".to_owned()]).expect("a certificate");
     let files = TestFiles::new();
@@ -102,7 +102,7 @@ pub fn between(stream: &Transport<SimStream>) -> Between {
     stream.between().expect("it is TLS")
 }
 
-/// What the client has to send, as records.
+/// The bytes that the client has to send, as records.
 pub fn records(client: &mut ClientConnection) -> Vec<u8> {
     let mut records = Vec::new();
     while client.wants_write() {

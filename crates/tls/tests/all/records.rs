@@ -1,4 +1,4 @@
-//! Records as networks and attackers send them: cut at every byte, joined, changed, repeated, left out, in another order.
+//! Records as networks and attackers send them: cut at every byte, joined, changed, repeated, omitted, reordered.
 
 use std::io::{ErrorKind, Write};
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,10 +11,10 @@ use rustls::ClientConnection;
 
 use crate::pair::{Pair, between, pair, pair_in, records, send, shake_hands, take, would_block};
 
-/// What a stream gave until it had no more.
+/// How a stream's bytes ended.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// It waits for the peer.
+    /// The stream waits for the peer.
     Waits,
     /// The peer ended the connection.
     Ended,
@@ -150,7 +150,7 @@ fn records_that_are_left_out_repeated_or_in_another_order_end_the_connection() {
 
 #[test]
 fn a_handshake_message_may_be_kept_up_to_the_limit() {
-    // Records of one ClientHello that never ends; the last is cut, and makes it so long.
+    // Records of one ClientHello that never ends. The last record is cut so that the length is exact.
     for (kept, is_right) in
         [(HELLO_BYTES_MAX - 1, true), (HELLO_BYTES_MAX, true), (HELLO_BYTES_MAX + 1, false)]
     {
@@ -165,7 +165,7 @@ fn a_handshake_message_may_be_kept_up_to_the_limit() {
         bytes.truncate(kept.max(5));
         peer.send(&bytes);
         let mut end = End::Waits;
-        // A receive takes a record's bytes, and the loop is told that there is more.
+        // A receive takes one record's bytes, and the stream reports that there is more.
         while peer.untaken() > 0 && end == End::Waits {
             end = receive_all(&mut stream, &mut [0; 100]).1;
         }
@@ -231,7 +231,7 @@ fn records_without_plaintext_are_counted_and_few_are_opened_at_a_time() {
     for _ in 0..ROUNDS * UPDATES {
         bytes += stream.recv(&mut [0; 100]).unwrap_or(0);
         let opened = stream.take_records() as usize;
-        // Sixteen in a row, and what was given meanwhile.
+        // Sixteen in a row, and those of the sends in between.
         assert!(opened <= 2 * (16 + 1), "{opened} at once");
         records += opened;
         let Between { received, .. } = between(&stream);

@@ -1,5 +1,4 @@
-//! Records that no client of rustls's would send, sealed with the keys of a handshake that it has made: any type, and
-//! any plaintext.
+//! Records that no rustls client would send, sealed with the keys of a real handshake: any type and any plaintext.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -37,7 +36,7 @@ impl Sealer {
     }
 }
 
-/// A pair of one version, whose client gives its keys away.
+/// A server and a client of one version, whose client reveals its keys.
 pub fn pair_of(version: Version) -> Pair {
     let mut pair = pair(Options { min_version: version, max_version: version, ..Options::default() });
     let mut trust = (*pair.trust).clone();
@@ -46,7 +45,7 @@ pub fn pair_of(version: Version) -> Pair {
     pair
 }
 
-/// An open connection, and what seals records for it.
+/// An open connection, and the sealer for it.
 pub fn open(pair: &Pair) -> (Transport<SimStream>, Peer, Sealer) {
     let (mut stream, peer) = pair.accept();
     let mut client = pair.client();
@@ -71,7 +70,7 @@ pub fn open(pair: &Pair) -> (Transport<SimStream>, Peer, Sealer) {
     (stream, peer, Sealer { cipher, next })
 }
 
-/// What a stream gives until it waits, ends or fails; true if it has failed.
+/// What a stream delivers until it waits, ends or fails; true if it failed.
 fn receive(stream: &mut Transport<SimStream>) -> (Vec<u8>, bool) {
     let mut all = Vec::new();
     loop {
@@ -95,7 +94,7 @@ fn an_empty_handshake_record_ends_the_connection_wherever_it_stands_and_is_cut()
             &[empty],
             &[empty, empty, request],
             &[request, empty, request],
-            // Half a message of the handshake's: what follows cannot be told from its rest.
+            // Half a handshake message: what follows is taken for its rest.
             &[(HANDSHAKE, b"\x18\0\0"), request],
             &[(HANDSHAKE, b"\x18\0\0\x01"), (HANDSHAKE, b""), (HANDSHAKE, b"\0")],
         ] {
@@ -108,7 +107,7 @@ fn an_empty_handshake_record_ends_the_connection_wherever_it_stands_and_is_cut()
                 let bytes = bytes_of(&mut sealer);
                 peer.send(&bytes[..cut]);
                 let (mut came, mut failed) = receive(&mut stream);
-                // A reply that goes out meanwhile has rustls look at what it keeps.
+                // A reply that is sent meanwhile makes rustls look at what it keeps.
                 let _ = stream.send(b"END\r\n");
                 if !failed {
                     peer.send(&bytes[cut..]);
@@ -130,7 +129,7 @@ fn an_empty_handshake_record_ends_the_connection_wherever_it_stands_and_is_cut()
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever is sealed, and however it is cut: plaintext, an end, or an error, in bounded memory.
+    /// Any sealed records, cut anywhere: plaintext, an end, or an error, in bounded memory.
     #[test]
     fn records_of_any_type_and_plaintext_are_refused_or_received(
         newer in any::<bool>(),
@@ -140,7 +139,7 @@ proptest! {
                 prop_oneof![
                     3 => Just(vec![]),
                     3 => prop::collection::vec(any::<u8>(), 0..6),
-                    // Messages of the handshake's, in name.
+                    // Handshake messages, in name.
                     3 => (any::<u8>(), 0..40u8).prop_map(|(kind, len)| vec![kind, 0, 0, len]),
                     2 => Just(vec![24, 0, 0, 1, 0]),
                     1 => prop::collection::vec(any::<u8>(), 0..16_384),

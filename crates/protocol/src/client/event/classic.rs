@@ -1,7 +1,6 @@
 //! Replies of memcached's classic commands.
 //!
-//! A key is whatever stands before the last numbers of its line: a space in it is for the caller to find, who knows
-//! what key to expect.
+//! The key is everything before the last numbers of its line. The caller knows which key to expect, and so notices a space in it.
 
 use super::{Event, Grammar, Parsed};
 use crate::client::line::{Malformed, counter, line, number, size, value};
@@ -67,7 +66,7 @@ fn header_of(header: &[u8]) -> Result<(&[u8], u32, usize), Malformed> {
 /// The last word of `line`, and what stands before the space in front of it.
 #[inline]
 fn last_word(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
-    // Numbers are shorter than keys: from the end, the space is near.
+    // Numbers are shorter than keys: the space is near the end.
     let space = line.iter().rposition(|&byte| byte == b' ').ok_or(Malformed)?;
     Ok((&line[space + 1..], &line[..space]))
 }
