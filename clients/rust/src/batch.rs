@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A request of a batch: what it will be answered with.
+/// The place of a request in a batch; exchanged for its result after a run.
 #[derive(Debug)]
 #[must_use = "a result is taken by its ticket"]
 pub struct Ticket<T> {
@@ -24,17 +24,17 @@ pub struct Ticket<T> {
     of: PhantomData<T>,
 }
 
-/// A request, with its bytes in the batch's memory.
+/// A request. Its key and value lie in the batch's memory.
 #[derive(Clone, Debug)]
 struct Wanted {
-    /// A store's value lies elsewhere.
+    /// What it asks for, without a store's value.
     ask: Ask<'static>,
     cas: Option<u64>,
     key: Range<usize>,
     value: Range<usize>,
     base64: bool,
     large: bool,
-    /// Which of the run's servers it is for, and the longest that it may live there.
+    /// The index of its server in the run's list. If that server stands in for another: the longest time to live there.
     server: usize,
     ttl_max: Option<i64>,
 }
@@ -43,10 +43,10 @@ struct Wanted {
 #[derive(Debug)]
 pub struct Batch<C: Front = Client> {
     client: C,
-    /// Keys and values.
+    /// Keys and values of all requests.
     bytes: Vec<u8>,
     wanted: Vec<Wanted>,
-    /// Requests whose key servers do not take: never sent.
+    /// Requests with keys that servers refuse. They are never sent.
     bad: Vec<u32>,
     results: Vec<Result<Answer, Error>>,
     values: Vec<u8>,
@@ -57,14 +57,14 @@ pub struct Batch<C: Front = Client> {
 pub(crate) struct Path<L: Line> {
     pub server: Arc<Server<L>>,
     pub large: bool,
-    /// Their numbers.
+    /// Their numbers in the batch.
     pub mine: Vec<u32>,
 }
 
-/// What is to be begun, the first in front.
+/// Requests that are still to be sent, by lane, the first in front.
 pub(crate) type Paths<L> = VecDeque<Path<L>>;
 
-/// Requests that were pushed, in one part: their numbers, and who waits for them where.
+/// A part of a run that was pushed to one lane: its requests, and the ticket to wait for them.
 #[derive(Debug)]
 pub(crate) struct Begun<L: Line> {
     pub mine: Vec<u32>,
@@ -85,46 +85,46 @@ impl<C: Front> Batch<C> {
         }
     }
 
-    /// Asks for a value.
+    /// Adds a read.
     pub fn get(&mut self, key: &[u8]) -> Ticket<Option<Value>> {
         self.add(key, Ask::Get(Get::default()), None)
     }
 
-    /// Asks that a value is stored.
+    /// Adds a store.
     pub fn set(&mut self, key: &[u8], value: &[u8], ttl: Ttl) -> Ticket<Stored> {
         self.add(key, Ask::Store(Store { value, exptime: ttl.exptime(), ..Store::default() }), None)
     }
 
-    /// Asks that an item goes; false: there was none.
+    /// Adds a deletion. Its result is false if there was no item.
     pub fn delete(&mut self, key: &[u8]) -> Ticket<bool> {
         self.add(key, Ask::Delete(Delete::default()), None)
     }
 
-    /// Adds to a number; none: there is no such key.
+    /// Adds an addition to a number. Its result is `None` if there is no such key.
     pub fn incr(&mut self, key: &[u8], delta: u64) -> Ticket<Option<u64>> {
         self.add(key, Ask::Count(Count { delta, ..Count::default() }), None)
     }
 
-    /// Any request of one key, with the token that the item must have: what bindings for other languages stand on. Its
+    /// Adds any request of one key, with the token that the item must have: the base for bindings of other languages. Returns its
     /// number, for [`Batch::reply`].
     pub fn request(&mut self, key: &[u8], ask: Ask<'_>, cas: Option<u64>) -> usize {
         let Ticket::<()> { at, .. } = self.add(key, ask, cas);
         at as usize
     }
 
-    /// What the last run answered to the request of this number, counted from 0 in the order in which they were added, and
-    /// the value; none if it had none.
+    /// What the last run gave for the request of this number, and its value, which is empty if it had none. Requests are numbered
+    /// from 0 in the order in which they were added. `None` if there is no such number.
     pub fn reply(&self, at: usize) -> Option<Result<(Reply, &[u8]), &Error>> {
         let result = self.results.get(at)?.as_ref();
         Some(result.map(|answer| (Reply::of(answer), &self.values[answer.value.clone()])))
     }
 
-    /// How many requests it has.
+    /// Number of requests.
     pub fn len(&self) -> usize {
         self.wanted.len()
     }
 
-    /// It has none.
+    /// The batch has no requests.
     pub fn is_empty(&self) -> bool {
         self.wanted.is_empty()
     }
@@ -159,7 +159,7 @@ impl<C: Front> Batch<C> {
         &self.client
     }
 
-    /// Begins a run: the servers as they are now, and what is for which lane, but for requests that are never sent.
+    /// Begins a run: the servers of this moment, and the requests by lane, without those that are never sent.
     pub(crate) fn paths(&mut self) -> (Arc<List<C::Line>>, Paths<C::Line>) {
         self.results.clear();
         self.values.clear();
@@ -177,7 +177,7 @@ impl<C: Front> Batch<C> {
         (list, paths)
     }
 
-    /// Requests by their lanes.
+    /// Groups requests by lane.
     fn grouped(&self, list: &List<C::Line>, mut order: Vec<u32>) -> Vec<Path<C::Line>> {
         let path = |at: u32| (self.wanted[at as usize].server, self.wanted[at as usize].large);
         order.sort_by_key(|&at| path(at));
@@ -190,8 +190,8 @@ impl<C: Front> Batch<C> {
             .collect()
     }
 
-    /// There is no connection for these: who is asked in place of their server, if it is down and others stand in for it; else they
-    /// are told.
+    /// There is no connection for these requests. Groups them for the servers that stand in for theirs, if theirs is down;
+    /// requests without such a server fail.
     pub(crate) fn instead(
         &mut self,
         list: &List<C::Line>,
@@ -218,19 +218,19 @@ impl<C: Front> Batch<C> {
         self.grouped(list, moved)
     }
 
-    /// Those that can be said so; the others are told that they cannot.
+    /// The requests that the dialect can express. The others fail with [`Error::Unsupported`].
     pub(crate) fn fitting(&mut self, mine: &[u32], dialect: Dialect) -> Vec<u32> {
         let (fit, unfit): (Vec<u32>, Vec<u32>) = mine.iter().partition(|&&at| self.wanted(at).fits(dialect));
         self.tell(&unfit, &Error::Unsupported);
         fit
     }
 
-    /// How many of these are pushed at once, at the most.
+    /// The requests of `mine` that one push takes at most.
     pub(crate) fn part<'m>(&self, mine: &'m [u32]) -> &'m [u32] {
         &mine[..mine.len().min(self.client.fleet().config.in_flight)]
     }
 
-    /// Pushes as many of a part as there is room for: how many.
+    /// Pushes as many requests of a part as there is room for, and returns their number.
     ///
     /// # Errors
     /// There is room for none.
@@ -253,7 +253,7 @@ impl<C: Front> Batch<C> {
         Ok(pushed)
     }
 
-    /// What values of the next part go to.
+    /// Memory for the values of the next part.
     pub(crate) fn memory(&mut self) -> &mut Vec<u8> {
         &mut self.values
     }
@@ -265,19 +265,19 @@ impl<C: Front> Batch<C> {
         Request { base64: wanted.base64, cas: wanted.cas, ..Request::new(ask, key) }
     }
 
-    /// Tells these that they were not sent.
+    /// Fails these requests: they were not sent.
     pub(crate) fn tell(&mut self, mine: &[u32], error: &Error) {
         for &at in mine {
             self.results[at as usize] = Err(error.with(Outcome::NotSent));
         }
     }
 
-    /// All has come of a run that began then.
+    /// Reports the run, which began then, to the observer.
     pub(crate) fn ended(&self, began: Option<Instant>) {
         self.client.fleet().asked_for_all(began, &self.results);
     }
 
-    /// Takes what has come for a part.
+    /// Takes the results of a part.
     pub(crate) fn take<S>(&mut self, mine: &[u32], server: &Arc<str>, op: Op<S>) {
         let Op { answers, memory, error, .. } = op;
         let shift = self.values.len();
@@ -285,7 +285,7 @@ impl<C: Front> Batch<C> {
             let at = mine[answer.item as usize];
             let request = self.wanted(at);
             let kind = request.kind();
-            // Classic text tells a token that was not asked for.
+            // Classic text sends a token that was not asked for.
             if matches!(request.ask, Ask::Get(get) if !get.want.has(Want::CAS)) {
                 answer.cas = 0;
             }
@@ -313,12 +313,12 @@ impl<C: Front> Batch<C> {
 }
 
 impl Batch {
-    /// Sends all and waits for all. Each request has a result of its own.
+    /// Sends all requests and waits for all replies. Each request has its own result.
     pub fn run(&mut self) -> Done<'_> {
         let (deadline, began) = (self.client().deadline(), self.client().fleet().begins());
         let done = Done::begin(self);
         let batch = &mut *done.batch;
-        // All lanes have their requests before the first is waited for.
+        // All lanes get their requests before the first is waited for.
         let mut begun = Vec::new();
         let (list, mut paths) = batch.paths();
         while let Some(Path { server, large, mine }) = paths.pop_front() {
@@ -338,7 +338,7 @@ impl Batch {
         done
     }
 
-    /// Pushes what is for one lane, in parts that it has room for.
+    /// Pushes the requests of one lane, in parts for which it has room.
     fn begin(
         &mut self,
         server: &Arc<Server<Lane>>,
@@ -372,14 +372,14 @@ impl Batch {
     }
 }
 
-/// The results of a batch, each taken by its ticket.
+/// The results of a batch; each is taken by its ticket.
 #[derive(Debug)]
 pub struct Done<'b, C: Front = Client> {
     pub(crate) batch: &'b mut Batch<C>,
 }
 
 impl<'b, C: Front> Done<'b, C> {
-    /// A run begins; however it ends, the batch is empty then.
+    /// Begins a run. When it ends, in whatever way, the batch is empty.
     pub(crate) fn begin(batch: &'b mut Batch<C>) -> Done<'b, C> {
         Done { batch }
     }
@@ -394,22 +394,22 @@ impl<C: Front> Drop for Done<'_, C> {
 }
 
 impl<C: Front> Done<'_, C> {
-    /// The result of a request.
+    /// The result of one request.
     ///
     /// # Errors
-    /// The request's own.
+    /// The error of that request.
     ///
     /// # Panics
-    /// If the ticket is of another batch or an earlier run, and no request has its number.
+    /// If the ticket is of another batch or an earlier run, and this run has no request with its number.
     pub fn take<T: Taken>(&self, ticket: Ticket<T>) -> Result<T, Error> {
         let answer = self.batch.results[ticket.at as usize].as_ref().map_err(Error::clone)?;
         T::taken(answer, &self.batch.values[answer.value.clone()])
     }
 
-    /// The bytes of a value, where they are; none if there is no such key.
+    /// The bytes of a value, borrowed; `None` if there is no such key.
     ///
     /// # Errors
-    /// The request's own.
+    /// The error of that request.
     ///
     /// # Panics
     /// As [`Done::take`].
@@ -420,7 +420,7 @@ impl<C: Front> Done<'_, C> {
     }
 }
 
-/// What a ticket is exchanged for.
+/// A result that a ticket can be exchanged for.
 pub trait Taken: Sized + sealed::Sealed {
     #[doc(hidden)]
     fn taken(answer: &Answer, value: &[u8]) -> Result<Self, Error>;

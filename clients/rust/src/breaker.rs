@@ -1,39 +1,39 @@
-//! Whether a server is asked: a state machine with the time as an argument.
+//! A circuit breaker for one server: a state machine with the time as an argument.
 //!
 //! ```text
 //! closed ──3 failures in a row, or half of at least 32 requests late within a second──► open
-//! open   ──a pause is over: one caller dials──► closed if it was answered, else open for a longer pause
+//! open   ──a pause is over: one caller dials──► closed if the server answered, else open for a longer pause
 //! ```
 //!
-//! Pauses grow from 50 ms to 5 s, each drawn from its upper half, so that many clients do not come back together.
+//! Pauses grow from 50 ms to 5 s. Each is drawn from its upper half, so that many clients do not come back together.
 
 use std::time::{Duration, Instant};
 
-/// Dials, or connections, that may fail in a row.
+/// Dials or connections that may fail in a row.
 const FAILURES_MAX: u32 = 3;
-/// How long late requests count.
+/// The time over which late requests are counted.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Requests that a window needs to say anything.
+/// Requests that a window needs before it can open the breaker.
 const REQUESTS_MIN: u64 = 32;
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// The state of one server.
+/// The breaker of one server.
 #[derive(Debug)]
 pub struct Breaker {
-    /// When it may be dialed; none while it is closed.
+    /// When the server may be dialed again; `None` while the breaker is closed.
     open_until: Option<Instant>,
     probes: u32,
     failures: u32,
     window: Option<Instant>,
-    /// Requests that had been made when the window began, and those that were late since.
+    /// How many requests had been made when the window began, and how many were late since.
     requests: u64,
     late: u64,
     random: u64,
 }
 
 impl Breaker {
-    /// Closed. The seed is for the lengths of pauses.
+    /// A closed breaker. The seed decides the lengths of pauses.
     pub fn new(seed: u64) -> Breaker {
         Breaker {
             open_until: None,
@@ -46,17 +46,17 @@ impl Breaker {
         }
     }
 
-    /// Callers are to be told at once that the server is down.
+    /// The server counts as down: callers fail at once.
     pub fn is_open(&self, now: Instant) -> bool {
         self.open_until.is_some_and(|until| now < until)
     }
 
-    /// It was open, and nothing was answered since.
+    /// The breaker has been opened, and the server has not answered since.
     pub fn is_tried(&self) -> bool {
         self.open_until.is_some()
     }
 
-    /// A dial failed, or a connection was given up.
+    /// Notes that a dial failed, or that a connection was given up.
     pub fn failed(&mut self, now: Instant) {
         self.failures += 1;
         if self.open_until.is_some() || self.failures >= FAILURES_MAX {
@@ -64,7 +64,7 @@ impl Breaker {
         }
     }
 
-    /// A request was not answered in time, of so many that were made until now.
+    /// Notes that a request was not answered in time, of `requests` made so far.
     pub fn late(&mut self, now: Instant, requests: u64) {
         if self.window.is_none_or(|window| now.duration_since(window) > WINDOW) || requests < self.requests {
             (self.window, self.requests, self.late) = (Some(now), requests, 0);
@@ -76,7 +76,7 @@ impl Breaker {
         }
     }
 
-    /// A connection was made and its greeting answered.
+    /// Notes that a connection was made and its greeting answered.
     pub fn answered(&mut self) {
         *self = Breaker::new(self.random);
     }
@@ -84,7 +84,7 @@ impl Breaker {
     fn open(&mut self, now: Instant) {
         let pause = PAUSE_MIN.saturating_mul(1 << self.probes.min(7)).min(PAUSE_MAX);
         self.probes += 1;
-        // Marsaglia's xorshift: chance enough for a pause.
+        // Marsaglia's xorshift: random enough for a pause.
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;

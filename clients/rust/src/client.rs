@@ -19,15 +19,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Attempts of an update.
+/// Attempts of [`Client::update`].
 pub(crate) const ATTEMPTS_MAX: u32 = 16;
-/// The longest pause between two of them, first and last.
+/// The longest pause between two attempts: after the first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(10)];
 
-/// How often it is looked whether all have been answered.
+/// How often a drain looks whether all requests have been answered.
 pub(crate) const LOOK: Duration = Duration::from_millis(1);
 
-/// What a client's connections have done.
+/// What a client's connections have done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requests that were pushed.
@@ -40,7 +40,7 @@ pub struct Counters {
     pub overdue: u64,
     /// Connections that were tried.
     pub dials: u64,
-    /// Writes of streams that ended without a barrier, of which nothing is known.
+    /// Writes of streams that ended without a barrier, whose results were never reported.
     pub unreported: u64,
 }
 
@@ -78,7 +78,7 @@ impl Front for Client {
 }
 
 impl Client {
-    /// Begins to say how a client is to be.
+    /// Begins the configuration of a client.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -87,7 +87,7 @@ impl Client {
         Ok(Client { shared: Shared::new(config)? })
     }
 
-    /// The value of a key.
+    /// Reads the value of a key.
     ///
     /// # Errors
     /// The caller's, the server's, or the network's.
@@ -97,16 +97,16 @@ impl Client {
         Ok(meta.map(|meta| Value { bytes, meta }))
     }
 
-    /// Appends the value of a key to `buffer`; none, and nothing appended, if there is none. Allocates nothing if the
+    /// Appends the value of a key to `buffer`. `None` if there is no value; then nothing is appended. Allocates nothing if the
     /// buffer has room.
     ///
     /// # Errors
-    /// As [`Client::get`]; nothing was appended.
+    /// As [`Client::get`]; nothing was appended then.
     pub fn get_into(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<Option<Meta>, Error> {
         self.read(key, Get::default(), buffer)
     }
 
-    /// [`Client::get_into`] that also asks for this.
+    /// [`Client::get_into`] with more of the item's attributes: those in `want`.
     ///
     /// # Errors
     /// As [`Client::get_into`].
@@ -130,12 +130,12 @@ impl Client {
         }
     }
 
-    /// Begins a store; [`Set::send`] makes it.
+    /// Prepares a store; [`Set::send`] makes it.
     pub fn set<'a>(&'a self, key: &'a [u8], value: &'a [u8]) -> Set<'a> {
         Set::new(self, key, value)
     }
 
-    /// Begins a deletion; [`Delete::send`] makes it.
+    /// Prepares a deletion; [`Delete::send`] makes it.
     pub fn delete<'a>(&'a self, key: &'a [u8]) -> Delete<'a> {
         Delete::new(self, key)
     }
@@ -148,23 +148,23 @@ impl Client {
         Ok(found(&self.call(key, Ask::Touch(ttl.exptime()), None, None)?))
     }
 
-    /// Begins to add to a number; [`Incr::send`] does it.
+    /// Prepares an addition to a number; [`Incr::send`] makes it.
     pub fn incr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a> {
         Incr::new(self, key, Count { delta, ..Count::default() })
     }
 
-    /// Begins to take from a number, which stops at 0; [`Incr::send`] does it.
+    /// Prepares a subtraction from a number, which stops at 0; [`Incr::send`] makes it.
     pub fn decr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a> {
         Incr::new(self, key, Count { delta, down: true, ..Count::default() })
     }
 
-    /// Reads a value, gives it to `change`, and stores what that returns if nobody has changed it meanwhile; else again,
-    /// up to 16 times, with pauses drawn from 50 µs to 10 ms. `change` gets none where there is no item, and leaves
-    /// everything as it is by returning none.
+    /// Reads a value, passes it to `change`, and stores the result if the item has not changed meanwhile. Otherwise tries again,
+    /// up to 16 times, with pauses drawn from 50 µs to 10 ms. `change` gets `None` where there is no item. If it returns `None`,
+    /// nothing is stored.
     ///
     /// # Errors
-    /// As [`Client::get`]; [`Error::Conflict`] after the last attempt. Where [`Error::outcome`] is
-    /// [`Outcome::Unknown`] the write may have been made: whether, cannot be found out afterwards.
+    /// As [`Client::get`]; [`Error::Conflict`] after the last attempt. If [`Error::outcome`] is [`Outcome::Unknown`], the write
+    /// may have been made, and nothing can tell afterwards whether it was.
     pub fn update(
         &self,
         key: &[u8],
@@ -191,11 +191,11 @@ impl Client {
         Err(Error::Conflict)
     }
 
-    /// Any request of one key: what bindings for other languages stand on. The value is appended to `buffer`, which is as it
-    /// was if there is none.
+    /// Makes any request of one key: the base for bindings of other languages. The value is appended to `buffer`, which stays as
+    /// it was if there is none.
     ///
     /// # Errors
-    /// As [`Client::get`]; what a condition that did not hold says.
+    /// As [`Client::get`]; and the error of a condition that did not hold.
     pub fn request(
         &self,
         key: &[u8],
@@ -216,7 +216,7 @@ impl Client {
         Stream::new(self.clone(), window, false)
     }
 
-    /// Writes of which the server answers only those that it refuses. Where a server speaks classic text it is a
+    /// Writes of which the server answers only those that it refuses. With a server that speaks classic text, this is a
     /// [`Client::stream`].
     pub fn quiet(&self) -> Stream {
         self.quiet_within(Window::default())
@@ -227,10 +227,10 @@ impl Client {
         Stream::new(self.clone(), window, true)
     }
 
-    /// Throws everything away, on all servers, also on those that stand in for others.
+    /// Deletes everything on all servers, including those that stand in for others.
     ///
     /// # Errors
-    /// The first that failed; the others were asked all the same.
+    /// The first error. The other servers are asked in any case.
     pub fn flush_all(&self) -> Result<(), Error> {
         let request = Request::new(Ask::FlushAll, b"");
         let ask = |server: &Arc<fleet::Server<Lane>>| {
@@ -251,7 +251,7 @@ impl Client {
     /// As [`Client::get`].
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there is no such server.
     pub fn version(&self, server: usize) -> Result<String, Error> {
         let list = self.fleet().list();
         let server = &list.all()[..list.len()][server];
@@ -265,42 +265,42 @@ impl Client {
         list.all()[..list.len()].iter().map(|server| server.name.to_string()).collect()
     }
 
-    /// Makes these the servers. Those that stay keep their connections; what is under way at those that go is still
+    /// Replaces the list of servers. Servers that stay keep their connections. Requests under way at servers that go are still
     /// answered.
     ///
     /// # Errors
-    /// [`Error::Config`], and the servers are as they were; or the client is closed.
+    /// [`Error::Config`], and the servers stay as they were; or the client is closed.
     pub fn change_servers(&self, servers: Vec<Server>) -> Result<(), Error> {
         self.fleet().change(servers)
     }
 
-    /// The name of the server that has a key.
+    /// The name of the server for a key.
     pub fn server_of(&self, key: &[u8]) -> String {
         let list = self.fleet().list();
         list.server(list.pick(&self.fleet().config.prefixed(key))).name.to_string()
     }
 
-    /// Which of [`Client::servers`] has a key.
+    /// The index in [`Client::servers`] of the server for a key.
     pub fn index_of(&self, key: &[u8]) -> usize {
         self.fleet().list().pick(&self.fleet().config.prefixed(key))
     }
 
-    /// What the connections have done.
+    /// What the connections have done so far.
     pub fn counters(&self) -> Counters {
         Counters::of(&self.shared)
     }
 
-    /// Another client of the same configuration, that shares nothing with this one. It is for a process that was forked:
-    /// threads that it does not have may hold locks of this one for ever, and its [`Client::sockets`] are the parent's.
+    /// Another client with the same configuration, which shares nothing with this one. It is for a forked process: threads that
+    /// do not exist there may hold locks of this client for ever, and its [`Client::sockets`] are the parent's.
     ///
     /// # Errors
-    /// None that building this one did not have.
+    /// Only those that building this client could have had.
     pub fn anew(&self) -> Result<Client, Error> {
         Client::new(self.fleet().config.clone())
     }
 
-    /// The sockets that are connected, at most two a server. Waits for no lock, so that a process that was forked can close
-    /// what it has of its parent's; none are found in the moment in which the servers change.
+    /// The connected sockets, at most two for each server. Takes no lock, so that a forked process can close its copies of the
+    /// parent's sockets. Returns none while the list of servers is being changed.
     pub fn sockets(&self) -> impl Iterator<Item = OpenSocket> {
         self.fleet().sockets().into_iter()
     }
@@ -330,7 +330,7 @@ impl Client {
         &self.shared.loads
     }
 
-    /// A request of one key and its answer, which is no refusal; the value goes to the end of `buffer`.
+    /// Makes a request of one key and returns its answer, or the error of a refusal. The value goes to the end of `buffer`.
     pub(crate) fn call(
         &self,
         key: &[u8],
@@ -399,7 +399,7 @@ impl Client {
     }
 }
 
-/// A request whose connection was lost is made once more: none of it was sent, or it changes nothing.
+/// True if a request whose connection was lost may be made once more: none of it was sent, or it changes nothing.
 pub(crate) fn is_asked_again(request: &Request<'_>, error: &Error, config: &Config) -> bool {
     let reads = matches!(request.ask, Ask::Get(Get { retime: None, vivify: None, refresh: None, .. }));
     match (error, error.outcome()) {
@@ -414,7 +414,7 @@ pub(crate) fn pause(attempt: u32) -> Duration {
     PAUSES[0].saturating_mul(1 << attempt).min(PAUSES[1]).mul_f64(chance())
 }
 
-/// A number from 0 to 1 that nobody can foresee.
+/// A random number from 0 to 1.
 pub(crate) fn chance() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64

@@ -1,4 +1,4 @@
-//! What a client is told before it begins.
+//! Configuration of a client.
 
 use crate::client::Client;
 use crate::connection::Connection;
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 pub struct Server {
     /// host:port, or a path that begins with `/`.
     pub address: String,
-    /// What placement hashes, if it is not the address as written.
+    /// What placement hashes, if not the address as written.
     pub name: Option<String>,
-    /// Its share of the keys beside the others'.
+    /// Its share of the keys, relative to the other servers'.
     pub weight: u32,
 }
 
@@ -37,7 +37,7 @@ impl From<&str> for Server {
     }
 }
 
-/// Everything that can be set, by its default.
+/// Everything that can be configured, with its default.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub servers: Vec<Server>,
@@ -62,7 +62,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A key with its prefix, put together in `full` if there is one, and whether it goes as base64.
+    /// The key with its prefix, assembled in `full` if there is a prefix, and whether it is sent as base64.
     ///
     /// # Errors
     /// [`Error::BadKey`].
@@ -82,7 +82,7 @@ impl Config {
         [&self.prefix, key].concat()
     }
 
-    /// Whether a key, which has its prefix, goes as base64.
+    /// Whether a key, with its prefix, is sent as base64.
     ///
     /// # Errors
     /// [`Error::BadKey`].
@@ -96,7 +96,7 @@ impl Config {
     }
 }
 
-/// Makes a [`Client`].
+/// Builds a [`Client`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Builder {
@@ -138,110 +138,111 @@ impl Builder {
         self
     }
 
-    /// Who says which servers there are, from the moment on in which the client is made. Servers that stay keep their
-    /// connections; what is under way at those that go is still answered. Without [`Builder::server`], making the client waits
-    /// until the first are known.
+    /// Sets the source of the list of servers, which is asked from the moment in which the client is made. Servers that stay keep
+    /// their connections. Requests under way at servers that go are still answered. Without [`Builder::server`], building the
+    /// client waits for the first list.
     #[cfg(feature = "discovery")]
     pub fn discover(mut self, discovery: Discovery) -> Builder {
         self.config.discovery = Some(discovery);
         self
     }
 
-    /// What becomes of the keys of a server that is down: [`Failure::FailFast`] if not said.
+    /// Sets what happens to the keys of a server that is down. Default: [`Failure::FailFast`].
     pub fn failure(mut self, failure: Failure) -> Builder {
         self.config.failure = failure;
         self
     }
 
-    /// Which server has a key: [`Preset::Ketama`] if not said.
+    /// Sets the rule by which keys are placed on servers. Default: [`Preset::Ketama`].
     pub fn preset(mut self, preset: Preset) -> Builder {
         self.config.preset = preset;
         self
     }
 
-    /// Time of a whole call, with waiting and connecting: 500 ms.
+    /// Time for a whole call, including waiting and connecting. Default: 500 ms.
     pub fn timeout(mut self, timeout: Duration) -> Builder {
         self.config.timeout = timeout;
         self
     }
 
-    /// Time to connect, within that of a call: 1 s.
+    /// Time to connect, within that of the call. Default: 1 s.
     pub fn dial_timeout(mut self, timeout: Duration) -> Builder {
         self.config.dial_timeout = timeout;
         self
     }
 
-    /// A connection that owes replies and sends nothing for so long is given up: 2 s.
+    /// A connection that owes replies and receives nothing for this long is given up. Default: 2 s.
     pub fn stall_timeout(mut self, timeout: Duration) -> Builder {
         self.config.stall_timeout = timeout;
         self
     }
 
-    /// Replies that a connection may owe; more callers wait, within their time: 4,096.
+    /// Replies that a connection may owe. More callers wait, within their time. Default: 4,096.
     pub fn in_flight(mut self, requests: usize) -> Builder {
         self.config.in_flight = requests;
         self
     }
 
-    /// Values from here on are stored over a connection of their own: 64 KiB.
+    /// Values of at least this many bytes are stored over a second connection. Default: 64 KiB.
     pub fn large_bytes(mut self, bytes: usize) -> Builder {
         self.config.large_bytes = bytes;
         self
     }
 
-    /// A read whose connection was lost is asked once more: yes.
+    /// Whether a read whose connection was lost is made once more. Default: yes.
     pub fn retry_reads(mut self, retry: bool) -> Builder {
         self.config.retry_reads = retry;
         self
     }
 
-    /// Each request has a number that its reply must repeat, where the server speaks meta text: no.
+    /// Whether each request carries a number that its reply must repeat, where the server speaks meta text. Default: no.
     pub fn verify(mut self, verify: bool) -> Builder {
         self.config.verify = verify;
         self
     }
 
-    /// User and password, the first thing that each connection says.
+    /// User and password, which each connection sends first.
     pub fn auth(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
         self.config.auth = Some((user.into(), password.into()));
         self
     }
 
-    /// Connections speak TLS, as this says: an `Arc` of rustls's configuration, or a [`Tls`] with the name that servers'
-    /// certificates have.
+    /// Connections use TLS with this configuration: an `Arc` of rustls's, or a [`Tls`] with the name in the servers'
+    /// certificates.
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: impl Into<Tls>) -> Builder {
         self.config.tls = Some(tls.into());
         self
     }
 
-    /// Stands in front of each key.
+    /// A prefix for all keys.
     pub fn key_prefix(mut self, prefix: impl Into<Vec<u8>>) -> Builder {
         self.config.prefix = prefix.into();
         self
     }
 
-    /// Keys of any bytes: what servers do not take as it is goes as base64, where the server speaks meta text: no.
+    /// Whether keys may have any bytes: keys that servers would refuse are sent as base64, where the server speaks meta text.
+    /// Default: no.
     pub fn binary_keys(mut self, binary: bool) -> Builder {
         self.config.binary_keys = binary;
         self
     }
 
-    /// What is spoken; if not said, what each server speaks.
+    /// The dialect to speak. Default: the best that each server speaks.
     pub fn protocol(mut self, protocol: Dialect) -> Builder {
         self.config.protocol = Some(protocol);
         self
     }
 
-    /// Who is told of calls, connections and servers: nobody if not said. Many threads and tasks call it at once. It must not
-    /// ask the client: it would be told of that call, too, and one on a server's connection for one caller, which may have just
-    /// been made, waits for itself until its time is over.
+    /// A function that is called for each event of calls, connections and servers; none by default. Many threads and tasks call
+    /// it at once. It must not make requests by the client: each of these would be an event, too, and one that needs a server's
+    /// connection for one caller, which may have just been made, waits for itself until its timeout.
     pub fn observer(mut self, told: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Builder {
         self.config.observer = Some(Observer::new(told));
         self
     }
 
-    /// The client. Nothing is dialed before the first call.
+    /// Builds the client. Nothing is dialed before the first call.
     ///
     /// # Errors
     /// [`Error::Config`].
@@ -249,7 +250,7 @@ impl Builder {
         Client::new(self.checked()?)
     }
 
-    /// The client for programs that await. Nothing is dialed before the first call.
+    /// Builds the client for async programs. Nothing is dialed before the first call.
     ///
     /// # Errors
     /// [`Error::Config`].
@@ -258,12 +259,12 @@ impl Builder {
         crate::tokio::Client::new(self.checked()?)
     }
 
-    /// One connection to the one server, for an event loop of one's own. It is begun and not waited for, so that the server
-    /// must be an address, not a name. Placement, [`Builder::retry_reads`] and [`Builder::observer`] mean nothing to it, and
-    /// large values go over it, too.
+    /// Begins one connection to the one server, for the caller's own event loop. It is not waited for, so the server must be an
+    /// address, not a name. Placement, [`Builder::retry_reads`] and [`Builder::observer`] do not apply, and large values use this
+    /// connection, too.
     ///
     /// # Errors
-    /// [`Error::Config`]; [`Error::Down`] if the system says so at once.
+    /// [`Error::Config`]; [`Error::Down`] if the system refuses at once.
     pub fn connection(self, now: Instant) -> Result<Connection, Error> {
         #[cfg(feature = "tls")]
         if self.config.tls.is_some() {

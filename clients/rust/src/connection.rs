@@ -1,13 +1,13 @@
-//! One connection for an event loop of one's own: it never waits, and has no lock and no thread.
+//! One connection for the caller's own event loop: it never waits, and has no lock and no thread.
 //!
 //! ```text
-//! submit ──► early, until it has greeted ──► Pipe ──► socket
+//! submit ──► early, until the greeting is over ──► Pipe ──► socket
 //! Deliveries ◄──────────── process ◄──────── Pipe ◄── socket
 //! ```
 //!
-//! - Each request that was taken ends once: answered, late, or told why the connection is over.
-//! - Time is an argument. What is late is told by [`Connection::process`], which is called at [`Connection::wake_at`].
-//! - After its first failure it takes nothing any more; another takes its place.
+//! - Each request that was taken ends exactly once: answered, late, or with the error that ended the connection.
+//! - Time is an argument. [`Connection::process`] reports late requests; call it at [`Connection::wake_at`].
+//! - After its first failure it takes no requests; make another connection.
 
 use crate::config::Config;
 use crate::error::{Error, Outcome, Reason};
@@ -25,14 +25,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Receives of one [`Connection::process`], so that others of the loop have their turn.
+/// Receives of one [`Connection::process`], so that others in the loop have their turn.
 const RECEIVES_MAX: usize = 8;
 
 pub const UNCONNECTED: Reason = Reason::said("it does not connect in time");
 const UNGREETED: Reason = Reason::said("it does not greet in time");
 const HASTY: Reason = Reason::said("it answers what it was not asked");
 
-/// What an event loop waits for, and what it has found.
+/// What an event loop has to wait for, and what it has found ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// Bytes can be received, or there is an end or an error.
@@ -41,12 +41,12 @@ pub struct Ready {
     pub write: bool,
 }
 
-/// Why a request was not taken: it ends so, and is not told again.
+/// Why a request was not taken. The request ends with this: it is not among the deliveries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Untaken {
-    /// As many replies are owed, or bytes wait to be sent, as may be. There is room after some were delivered.
+    /// The limit of owed replies, or of bytes to send, is reached. There is room again after some deliveries.
     Full,
-    /// It cannot be asked.
+    /// The request failed.
     Failed(Error),
 }
 
@@ -65,24 +65,24 @@ struct Ended {
 }
 
 impl Deliveries {
-    /// In the order in which they ended: whose it is, what became of it, and its value.
+    /// Tag, result and value of each request, in the order in which they ended.
     pub fn iter(&self) -> impl Iterator<Item = (usize, Result<Reply, &Error>, &[u8])> {
         self.ended
             .iter()
             .map(|ended| (ended.tag, ended.result.as_ref().copied(), &self.memory[ended.value.clone()]))
     }
 
-    /// How many there are.
+    /// Number of deliveries.
     pub fn len(&self) -> usize {
         self.ended.len()
     }
 
-    /// There are none.
+    /// There are no deliveries.
     pub fn is_empty(&self) -> bool {
         self.ended.is_empty()
     }
 
-    /// Forgets them, and keeps the memory that they usually need.
+    /// Removes all deliveries, and keeps the memory that they usually need.
     pub fn clear(&mut self) {
         self.ended.clear();
         self.memory.clear();
@@ -94,12 +94,12 @@ impl Deliveries {
     }
 }
 
-/// A request that waits until the connection has greeted.
+/// A request that waits for the end of the greeting.
 #[derive(Debug)]
 struct Early {
     tag: usize,
     deadline: Instant,
-    /// Its value stands aside.
+    /// What it asks for, without its value.
     ask: Ask<'static>,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -110,20 +110,20 @@ struct Early {
 #[derive(Debug)]
 enum State {
     Connecting,
-    /// With what was answered to what it said last.
+    /// With the part that has arrived of the answer to its last question.
     Greeting(Greeting, Vec<u8>),
     Open(Box<Pipe>),
     Over(Error),
 }
 
-/// Whose a request is that the pipe has.
+/// The owner of a request that the pipe has taken.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
     tag: usize,
     kind: Kind,
 }
 
-/// Whose requests are under way, and what has come of a value that comes in parts.
+/// The owners of the requests under way, and the parts that have arrived of a value that comes in parts.
 #[derive(Debug, Default)]
 struct Owners {
     list: Vec<Owner>,
@@ -146,7 +146,7 @@ impl Owners {
         }
     }
 
-    /// Nothing is delivered to it any more.
+    /// Removes an owner, which gets no more deliveries.
     fn remove(&mut self, op: u32) -> Owner {
         if self.part_of == Some(op) {
             (self.part_of, self.part) = (None, Vec::new());
@@ -192,16 +192,16 @@ pub struct Connection {
     server: Arc<str>,
     socket: Socket,
     state: State,
-    /// When it must have greeted.
+    /// When the greeting must be over.
     until: Instant,
     early: VecDeque<Early>,
     early_bytes: usize,
     owners: Owners,
     input: Input,
-    /// What the pipe has handed out, or a greeting says, and how much of it was sent.
+    /// Bytes from the pipe or the greeting, and how many of them were sent.
     sending: Vec<u8>,
     sent: usize,
-    /// At the latest then somebody is late, or the server has said nothing for too long.
+    /// When a request is late at the earliest, or the server has been silent for too long.
     wake: Option<Instant>,
 }
 
@@ -241,12 +241,12 @@ impl Connection {
         })
     }
 
-    /// Its socket, as a process that was forked finds it.
+    /// Its socket, for a forked process.
     pub fn socket(&self) -> Option<OpenSocket> {
         self.socket.found()
     }
 
-    /// Requests that have not ended.
+    /// Number of requests that have not ended.
     pub fn owed(&self) -> usize {
         match &self.state {
             State::Open(pipe) => pipe.owed(),
@@ -254,7 +254,7 @@ impl Connection {
         }
     }
 
-    /// What to wait for; nothing where it is over.
+    /// What the event loop has to wait for; nothing after a failure.
     pub fn wants(&self) -> Ready {
         match &self.state {
             State::Connecting => Ready { read: false, write: true },
@@ -266,7 +266,7 @@ impl Connection {
         }
     }
 
-    /// When [`Connection::process`] is called at the latest, whatever is ready; there may be nothing to do then.
+    /// When [`Connection::process`] has to be called at the latest, whatever is ready. There may be nothing to do then.
     pub fn wake_at(&self) -> Option<Instant> {
         match &self.state {
             State::Connecting | State::Greeting(..) => {
@@ -277,8 +277,8 @@ impl Connection {
         }
     }
 
-    /// Takes a request of one key, which is encoded or copied at once. It is sent by the next [`Connection::process`],
-    /// whatever is ready, and told by this tag.
+    /// Takes a request of one key, and encodes or copies it at once. The next [`Connection::process`] sends it, whatever is
+    /// ready. Its delivery carries `tag`.
     ///
     /// # Errors
     /// [`Untaken`].
@@ -318,10 +318,10 @@ impl Connection {
         }
     }
 
-    /// Goes on with what is ready: sends, receives, and adds what has ended.
+    /// Sends and receives as far as `ready` says, and adds the requests that have ended to `done`.
     ///
     /// # Errors
-    /// The connection is over. What was under way has ended so, too, and was added.
+    /// Why the connection is over. Requests under way have failed with it, and were added.
     pub fn process(&mut self, ready: Ready, now: Instant, done: &mut Deliveries) -> Result<(), Error> {
         if let State::Over(error) = &self.state {
             return Err(error.clone());
@@ -342,7 +342,7 @@ impl Connection {
         self.send()?;
         if ready.read {
             self.receive(now, done)?;
-            // A greeting may have gone on, and let early requests go.
+            // The greeting may be over now, which releases early requests.
             self.send()?;
         }
         Ok(())
@@ -410,7 +410,7 @@ impl Connection {
         Ok(())
     }
 
-    /// It has greeted: early requests go.
+    /// Ends the greeting: sends the early requests.
     fn open(&mut self, dialect: Dialect, now: Instant, done: &mut Deliveries) {
         let limits = Limits {
             in_flight: self.config.in_flight,
@@ -434,7 +434,7 @@ impl Connection {
         self.state = State::Open(Box::new(pipe));
     }
 
-    /// Tells who is late.
+    /// Fails late requests.
     fn look(&mut self, now: Instant, done: &mut Deliveries) -> Result<(), Error> {
         let late = |outcome| Error::Timeout(Arc::clone(&self.server), outcome);
         while self.early.front().is_some_and(|early| early.deadline <= now) {
@@ -461,7 +461,7 @@ impl Connection {
         }
     }
 
-    /// Why it is over, where nothing was misunderstood.
+    /// The error of a connection that ended without a protocol error.
     fn ended(&self, reason: Reason) -> Error {
         match self.state {
             State::Connecting | State::Greeting(..) => Error::Down(Arc::clone(&self.server), reason),

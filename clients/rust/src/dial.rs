@@ -1,4 +1,4 @@
-//! How a connection is made by the thread that needs it.
+//! How the thread that needs a connection makes it.
 
 use crate::error::{Error, Reason};
 use crate::fleet::{Fleet, SLOW, Server, Step};
@@ -11,10 +11,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 impl Fleet<Lane> {
-    /// A connection to a server, made by now if there was none.
+    /// A connection to a server, made now if there was none.
     ///
     /// # Errors
-    /// It is down, does not let this client in, or could not be reached in time; or the client is closed.
+    /// The server is down, refuses this client, or could not be reached in time; or the client is closed.
     pub fn lane(&self, server: &Server<Lane>, large: bool, deadline: Instant) -> Result<Arc<Lane>, Error> {
         let (mut state, at) = (server.lock(), usize::from(large));
         loop {
@@ -37,10 +37,10 @@ impl Fleet<Lane> {
         self.dialed(server, at, dialed.map(lane))
     }
 
-    /// A connection on which requests may be sent, what is spoken, and how long a receive waits.
+    /// A connection that is ready for requests, its dialect, and how long a receive waits.
     ///
     /// # Errors
-    /// It could not be reached, or does not let this client in.
+    /// The server could not be reached, or refuses this client.
     pub fn connected(
         &self,
         server: &Server<Lane>,
@@ -63,7 +63,7 @@ impl Fleet<Lane> {
         Ok((socket, dialect, step))
     }
 
-    /// Shows who this is, and asks what the server speaks.
+    /// Authenticates, and finds out what the server speaks.
     fn greet(&self, server: &Server<Lane>, socket: &Socket, until: Instant) -> Result<Dialect, Error> {
         let (mut greeting, mut text) = Greeting::new(&self.config);
         loop {
@@ -76,7 +76,7 @@ impl Fleet<Lane> {
     }
 }
 
-/// A question and the line that answers it, on a connection on which nothing else is under way.
+/// Sends a question and returns the line that answers it. Nothing else may be under way on the connection.
 fn ask(server: &Server<Lane>, socket: &Socket, text: &[u8], until: Instant) -> Result<Vec<u8>, Error> {
     let down = |reason: Reason| Error::Down(Arc::clone(&server.name), reason);
     match socket.send(text) {

@@ -1,7 +1,8 @@
 //! A connection for one caller at a time, for values that are written and read as they come.
 //!
-//! [`crate::Builder::timeout`] is for having it; from then on the server may be silent for [`crate::Builder::stall_timeout`], and
-//! the call takes what the caller's reader or writer takes. What a server says of itself is read on it, too.
+//! [`crate::Builder::timeout`] limits the time to get the connection. From then on the server may be silent for
+//! [`crate::Builder::stall_timeout`], and the call takes as long as the caller's reader or writer. A server's statistics are read
+//! on this connection, too.
 
 mod stats;
 
@@ -20,12 +21,12 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is read from a caller's reader at once.
+/// Bytes that are read from a caller's reader at a time.
 pub const PIECE_BYTES: usize = 64 << 10;
 /// Longer than any call takes.
 pub const NEVER: Duration = Duration::from_secs(86_400 * 365);
 
-/// The place of a server's connection for one caller.
+/// A server's connection for one caller at a time.
 #[derive(Debug, Default)]
 pub struct Alone {
     state: Mutex<State>,
@@ -35,9 +36,9 @@ pub struct Alone {
 #[derive(Debug, Default)]
 struct State {
     is_taken: bool,
-    /// Nobody has it, and it was good when it was used last.
+    /// The idle connection, if there is one and its last use succeeded.
     kept: Option<Direct>,
-    /// Who has it waits on this one.
+    /// The socket that the present caller waits on.
     under_way: Option<Arc<Socket>>,
 }
 
@@ -50,7 +51,7 @@ struct Direct {
     step: Duration,
 }
 
-/// Its place, while a caller has it.
+/// The right of one caller to use the connection; dropping it returns the connection.
 struct Taken<'a>(&'a Alone);
 
 impl Drop for Taken<'_> {
@@ -67,7 +68,7 @@ impl Alone {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for it, until then.
+    /// Waits for the connection until `deadline`.
     fn take(&self, deadline: Instant) -> Option<(Taken<'_>, Option<Direct>)> {
         let mut state = self.lock();
         while state.is_taken {
@@ -83,12 +84,12 @@ impl Alone {
         Some((Taken(self), kept))
     }
 
-    /// Nobody has it.
+    /// Whether no call uses the connection.
     pub fn is_free(&self) -> bool {
         !self.lock().is_taken
     }
 
-    /// Ends it, also for who has it.
+    /// Ends the connection, also for its present caller.
     pub fn end(&self) {
         let mut state = self.lock();
         state.kept = None;
@@ -99,7 +100,7 @@ impl Alone {
 }
 
 impl Direct {
-    /// Sends these bytes, as long as the server takes some.
+    /// Sends these bytes, as long as the server takes some within `stall`.
     fn send(&self, server: &Arc<str>, bytes: &[u8], stall: Duration) -> Result<(), Error> {
         let (mut sent, mut moved_at) = (0, Instant::now());
         while sent < bytes.len() {
@@ -113,13 +114,13 @@ impl Direct {
         Ok(())
     }
 
-    /// Sends all that was pushed.
+    /// Sends everything that was pushed.
     fn flush(&mut self, server: &Arc<str>, stall: Duration) -> Result<(), Error> {
         let bytes = self.pipe.hand_out(Vec::new());
         self.send(server, &bytes, stall)
     }
 
-    /// Receives until nothing is owed, or `until`, if that is said.
+    /// Receives until no reply is owed, or until `until`, if there is one.
     fn hear(
         &mut self,
         server: &Arc<str>,
@@ -159,13 +160,13 @@ impl Direct {
     }
 }
 
-/// One answer, of which the value was written elsewhere.
+/// The answer of a reply whose value was written elsewhere.
 fn answered(head: &crate::wire::Head<'_>) -> Answer {
     Answer::new(0, head, 0..0, false)
 }
 
 impl Fleet<Lane> {
-    /// Lets `ask` have a server's connection for one caller; it is kept if that went well.
+    /// Calls `ask` with a server's connection, which is kept if the call succeeds.
     fn alone<T>(
         &self,
         server: &Server<Lane>,
@@ -189,7 +190,7 @@ impl Fleet<Lane> {
             }
         };
         taken.0.lock().under_way = Some(Arc::clone(&direct.socket));
-        // Who closes the client either finds it, or is seen here.
+        // A concurrent close of the client either finds this connection, or is noticed here.
         self.admit(server)?;
         let result = ask(&mut direct);
         if let Err(Error::Lost(_, _, outcome)) = result
@@ -208,7 +209,7 @@ impl Fleet<Lane> {
         Ok(result)
     }
 
-    /// The connection, if it answers: the server may have closed it since.
+    /// The connection, if it still answers: the server may have closed it.
     fn still_good(&self, server: &Server<Lane>, mut direct: Direct, deadline: Instant) -> Option<Direct> {
         let stall = self.config.stall_timeout;
         direct.push(&Request::new(Ask::Barrier, b""));
@@ -219,11 +220,11 @@ impl Fleet<Lane> {
 }
 
 impl Client {
-    /// Writes a key's value to `to` as it comes, on a connection that this call has for itself; none, and nothing written, if there
-    /// is none.
+    /// Writes a key's value to `to` as it arrives, on a connection that no other call uses meanwhile. `None` if there is no
+    /// value; then nothing is written.
     ///
     /// # Errors
-    /// As [`Client::get`]; [`Error::Local`] where `to` fails. What was written before an error is a part of the value.
+    /// As [`Client::get`]; [`Error::Local`] if `to` fails. What was written before an error is a part of the value.
     pub fn get_to(&self, key: &[u8], want: Want, to: &mut impl Write) -> Result<Option<Meta>, Error> {
         let get = Ask::Get(Get { want, ..Get::default() });
         let answer = self.on_its_own(key, get, None, |direct, request, server, stall| {
@@ -248,7 +249,7 @@ impl Client {
         Ok(found(&answer).then(|| Meta::of(&answer)))
     }
 
-    /// A request of one key on a connection of its own.
+    /// Makes a request of one key on a connection that no other call uses meanwhile.
     fn on_its_own(
         &self,
         key: &[u8],
@@ -271,7 +272,7 @@ impl Client {
                 false => Err(Error::Unsupported),
             });
             match result {
-                // Nothing was asked yet.
+                // The request was not sent yet.
                 Err(Error::Down(..)) if aim.moves_on(fleet, key) => {}
                 result => {
                     let result = result.and_then(|result| result);
@@ -284,10 +285,10 @@ impl Client {
 }
 
 impl Set<'_> {
-    /// Stores so many bytes that `from` gives, in place of the value, on a connection that this call has for itself.
+    /// Stores `bytes` bytes from `from`, in place of the value, on a connection that no other call uses meanwhile.
     ///
     /// # Errors
-    /// As [`Set::send`]; [`Error::Local`] where `from` fails or has fewer: nothing is stored then.
+    /// As [`Set::send`]; [`Error::Local`] if `from` fails or ends early: nothing is stored then.
     pub fn send_from(self, from: &mut impl Read, bytes: u64) -> Result<Stored, Error> {
         let (client, key, ask, cas) = self.parts();
         let Ok(bytes) = usize::try_from(bytes) else { return Err(Error::TooLarge) };
@@ -310,7 +311,7 @@ impl Set<'_> {
                 direct.send(server, &piece[..read], stall).map_err(|error| error.with(Outcome::NotSent))?;
                 left -= read;
             }
-            // From here on it may be stored.
+            // From here on the value may be stored.
             let unknown = |error: Error| error.with(Outcome::Unknown);
             direct.send(server, b"\r\n", stall).map_err(unknown)?;
             let mut answer = None;

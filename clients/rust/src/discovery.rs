@@ -1,4 +1,4 @@
-//! Who says which servers there are, and the thread that asks.
+//! Discovery of servers: the source of their list, and the thread that asks it.
 
 use crate::config::Server;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Who says which servers there are: a function that is asked again and again, by a thread of the client's own.
+/// A source of the list of servers: a function that a thread of the client calls again and again.
 #[derive(Clone)]
 pub struct Discovery {
     ask: Arc<dyn Fn() -> io::Result<Vec<Server>> + Send + Sync>,
@@ -23,44 +23,44 @@ impl Debug for Discovery {
     }
 }
 
-/// The thread that asks; it ends with this.
+/// The thread that asks the source; it ends when this is dropped.
 pub(crate) type Watch = Sender<()>;
 
 impl Discovery {
-    /// This function, so often. What it fails with leaves the servers as they are.
+    /// Calls this function once in each interval. If it fails, the servers stay as they are.
     pub fn new(
         every: Duration,
         ask: impl Fn() -> io::Result<Vec<Server>> + Send + Sync + 'static,
     ) -> Discovery {
-        // Who asks without a pause would do nothing else.
+        // Without a pause the thread would do nothing else.
         Discovery { ask: Arc::new(ask), every: every.max(Duration::from_millis(1)) }
     }
 
-    /// The addresses that a name has, each with this port, looked up every 30 s. What placement hashes is the address.
+    /// The addresses of a name, each with this port, looked up every 30 s. Placement hashes the addresses.
     pub fn dns(host: &str, port: u16) -> Discovery {
         let host = host.to_owned();
         Discovery::new(Duration::from_secs(30), move || looked_up(&host, port))
     }
 
-    /// The same, asked so often.
+    /// Looks the name up once in each interval.
     #[must_use]
     pub fn every(self, every: Duration) -> Discovery {
         Discovery { every: every.max(Duration::from_millis(1)), ..self }
     }
 
-    /// Asks once.
+    /// Asks the source once.
     ///
     /// # Errors
-    /// As who is asked says.
+    /// The error of the source.
     pub(crate) fn ask(&self) -> io::Result<Vec<Server>> {
         (self.ask)()
     }
 
-    /// Begins to ask. `change` is told of servers that are others than before, until it says that the client is closed; what it
-    /// cannot use leaves those before.
+    /// Starts the thread. It calls `change` with each list that differs from the one before, until `change` returns that the
+    /// client is closed. A list that `change` cannot use leaves the servers as they are.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread could be started.
     pub(crate) fn watch(
         &self,
         before: &[Server],
@@ -86,7 +86,7 @@ impl Discovery {
     }
 }
 
-/// The addresses of a name. The order is theirs, not the answer's: placement may depend on it.
+/// The addresses of a name, sorted: placement may depend on the order, and the order of an answer is arbitrary.
 fn looked_up(host: &str, port: u16) -> io::Result<Vec<Server>> {
     let mut addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
     if addresses.is_empty() {
@@ -117,7 +117,7 @@ mod tests {
             let mut count = count.lock().expect("not poisoned");
             *count += 1;
             match *count {
-                // It fails, says the same again, and then another.
+                // The source fails, returns the same list, and then another.
                 2 | 4 => Err(ErrorKind::TimedOut.into()),
                 1 | 3 | 5 => Ok(vec![Server::from("a:1")]),
                 _ => Ok(vec![Server::from("b:1")]),

@@ -1,4 +1,4 @@
-//! Errors, by whose fault they are, and what is known about the request that met one.
+//! Errors, by whose fault they are, and what is known about the request.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,18 +8,18 @@ use std::sync::Arc;
 /// What is known about a request that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The server has answered, and the result says what it did.
+    /// The server has answered. The result says what it did.
     Answered,
-    /// Nothing was sent: nothing was applied.
+    /// Nothing was sent, so nothing was applied.
     NotSent,
-    /// It was on its way, and no answer came: it may have been applied.
+    /// The request was on its way, and no answer came: it may have been applied.
     Unknown,
 }
 
 /// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nobody's: the server's answer is no.
+    /// Nobody's: the server answered that a condition does not hold.
     Answer,
     /// The caller's.
     Caller,
@@ -29,7 +29,7 @@ pub enum Fault {
     Network,
 }
 
-/// Why there is no connection, or none any more.
+/// Why there is no connection, or why it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
     text: Cow<'static, str>,
@@ -37,12 +37,12 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// What is no error of the system's.
+    /// A reason that is not an error of the system.
     pub(crate) const fn said(text: &'static str) -> Reason {
         Reason { text: Cow::Borrowed(text), os_error: None }
     }
 
-    /// The system's number, if it was an error of the system's.
+    /// The system's error number, if the reason is an error of the system.
     pub fn os_error(&self) -> Option<i32> {
         self.os_error
     }
@@ -66,27 +66,27 @@ impl fmt::Display for Reason {
 pub enum Error {
     /// There is no such item to replace, append to, or compare with.
     Absent,
-    /// The item has another token than was expected.
+    /// The item has another token than expected.
     Conflict,
-    /// There is such an item, and it was to be added; or none, and it was to be replaced or appended to.
+    /// There is such an item, and the request was an add; or there is none, and it was a replace or append.
     NotStored,
 
     /// A key has 1 to 250 bytes, none of them a space or a control character.
     BadKey,
     /// The value is too large for the server. A set that is too large deletes the value that was there.
     TooLarge,
-    /// The value is not a number that can be counted.
+    /// The value is not a number.
     NotNumber,
-    /// The server did not accept user and password, or wants some.
+    /// The server did not accept user and password, or requires them.
     Auth(Arc<str>),
-    /// The server speaks classic text only, which cannot say this request.
+    /// The server speaks classic text only, which cannot express this request.
     Unsupported,
     /// The client was closed, before the call or while it was under way.
     Closed(Outcome),
     /// The configuration cannot be used.
     Config(String),
-    /// What was to be stored could not be read, or what came could not be written: where the caller has it from, or wants it. A value
-    /// that could not be read to its end is not stored.
+    /// The caller's reader or writer failed: the value to store could not be read, or the received value could not be written. A
+    /// value that could not be read to its end is not stored.
     Local(Reason),
 
     /// The server is out of memory.
@@ -96,7 +96,7 @@ pub enum Error {
     /// The server's reply is not understood. The connection was given up.
     Protocol(Arc<str>, String, Outcome),
 
-    /// No answer in time.
+    /// No answer came in time.
     Timeout(Arc<str>, Outcome),
     /// The server could not be reached, now or a moment ago, and nothing was sent.
     Down(Arc<str>, Reason),
@@ -105,7 +105,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whose fault it is.
+    /// Whose fault the error is.
     pub fn fault(&self) -> Fault {
         match self {
             Error::Absent | Error::Conflict | Error::NotStored => Fault::Answer,
@@ -145,7 +145,7 @@ impl Error {
         }
     }
 
-    /// The server that it is about, by its name, if it is about one.
+    /// The name of the server that the error is about, if it is about one.
     pub fn server(&self) -> Option<&str> {
         match self {
             Error::Auth(server)
@@ -168,7 +168,7 @@ impl Error {
         }
     }
 
-    /// The system's number of what ended a connection, or prevented it, if the system said so.
+    /// The system's error number of what ended a connection, or prevented it, if there is one.
     pub fn os_error(&self) -> Option<i32> {
         match self {
             Error::Local(reason) | Error::Down(_, reason) | Error::Lost(_, reason, _) => reason.os_error,
@@ -176,7 +176,7 @@ impl Error {
         }
     }
 
-    /// The same of another request, of which this is known.
+    /// The same error for another request, of which `outcome` is known.
     pub(crate) fn with(&self, outcome: Outcome) -> Error {
         match self.clone() {
             Error::Timeout(server, _) => Error::Timeout(server, outcome),

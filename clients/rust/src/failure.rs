@@ -1,24 +1,24 @@
-//! What becomes of the keys of a server that is down.
+//! What happens to the keys of a server that is down.
 
 use crate::config::Server;
 use crate::wire::{Ask, Count, Delete, Get, Store};
 use std::time::Duration;
 
-/// What becomes of the keys of a server that is down.
+/// What happens to the keys of a server that is down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Callers are told at once: nothing that is out of date is there when it comes back.
+    /// Calls fail at once. When the server comes back, it holds nothing that is out of date.
     #[default]
     FailFast,
-    /// The other servers get them, where nothing that is stored meanwhile lives longer than this.
+    /// The other servers take its keys. What is stored there meanwhile lives no longer than `ttl`.
     Rehash {
         /// Whole seconds, at least one; usually 10 s.
         ttl: Duration,
     },
-    /// Servers get them that are asked for nothing else, where nothing lives longer than this.
+    /// Servers that are used for nothing else take its keys. What is stored there lives no longer than `ttl`.
     Gutter {
-        /// These, by the preset of all others.
+        /// These servers, by the same preset.
         servers: Vec<Server>,
         /// As that of [`Failure::Rehash`].
         ttl: Duration,
@@ -34,11 +34,11 @@ impl Failure {
         }
     }
 
-    /// The longest that what is stored at a server in another's place lives, in seconds.
+    /// The longest time to live, in seconds, of what is stored at a server in another's place.
     pub(crate) fn ttl_max(&self) -> i64 {
         match self {
             Failure::FailFast => i64::MAX,
-            // A longer one would be taken for a date.
+            // The protocol would take a longer time for a date.
             Failure::Rehash { ttl } | Failure::Gutter { ttl, .. } => {
                 ttl.as_secs().clamp(1, 30 * 86_400) as i64
             }
@@ -46,10 +46,10 @@ impl Failure {
     }
 }
 
-/// The same, where what is stored lives for so many seconds at most, if that is said.
+/// The same request, with a time to live of at most `ttl_max` seconds, if there is a limit.
 pub(crate) fn limited(ask: Ask<'_>, ttl_max: Option<i64>) -> Ask<'_> {
     let Some(most) = ttl_max else { return ask };
-    // 0 is for ever, and what is negative is over already.
+    // 0 means for ever, and a negative time has expired already.
     let capped = |exptime: i64| if exptime == 0 { most } else { exptime.min(most) };
     match ask {
         Ask::Store(store) => Ask::Store(Store { exptime: capped(store.exptime), ..store }),
@@ -77,7 +77,7 @@ mod tests {
             Ask::Touch(exptime) => exptime,
             other => panic!("{other:?}"),
         };
-        // For ever, shorter, longer, a date, and over.
+        // For ever, shorter, longer, a date, and expired.
         assert_eq!([0, 5, 11, 4_000_000_000, -1].map(of), [10, 5, 10, 10, -1]);
         assert!(matches!(limited(Ask::Touch(0), None), Ask::Touch(0)));
         let set = Ask::Store(Store { value: b"v", exptime: 60, ..Store::default() });

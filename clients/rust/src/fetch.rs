@@ -1,10 +1,10 @@
-//! Values that are in the cache, or are found where they come from: of all callers in all processes one finds each.
+//! Read-through: a value comes from the cache, or from its source. Of all callers in all processes one loads it.
 //!
 //! ```text
-//! lease ──► hit, or stale and another renews it ──► that value
+//! lease ──► hit, or stale and another caller renews it ──► that value
 //!      ──► won ──► load ──► fill
-//!      ──► another has won ──► look again, for so long ──► load
-//!      ──► no answer, or classic text ──► load: of the callers of this client one
+//!      ──► another caller has won ──► look again, for `wait_max` ──► load
+//!      ──► no answer, or classic text ──► load: one of the callers of this client
 //! ```
 
 use crate::client::Client;
@@ -17,17 +17,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The pauses between looks at what another process finds: the first, and the longest.
+/// The pauses between looks for the value that another process loads: the first, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
 /// How a value is fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetching {
-    /// How long one process has to find a value before another tries: 30 s.
+    /// How long one process may take to load a value before another tries. Default: 30 s.
     pub vivify: Duration,
-    /// One caller finds a value anew that has less than this left, while others get the old one: none, if it is 0.
+    /// A value with less than this left is renewed by one caller, while others get the old one. 0: never. Default: 0.
     pub refresh: Duration,
-    /// How long a caller waits for what another process finds before it finds it itself: 1 s.
+    /// How long a caller waits for another process's load before it loads the value itself. Default: 1 s.
     pub wait_max: Duration,
 }
 
@@ -44,25 +44,25 @@ impl Fetching {
     }
 }
 
-/// What a caller who wants a value is to do.
+/// What a caller has to do next.
 #[derive(Debug)]
 pub enum Way {
-    /// There it is.
+    /// Return the cached value.
     Take,
-    /// There is one, and this caller is to renew it.
+    /// Renew the cached value.
     Renew(Lease),
-    /// Find it, and store it where there is a lease.
+    /// Load the value, and store it if there is a lease.
     Find(Option<Lease>),
-    /// Another finds it.
+    /// Wait for the caller that loads it.
     Wait(Lease),
     /// Ask in classic text.
     Classic,
 }
 
-/// What follows from what the cache said.
+/// Decides by the cache's reply.
 ///
 /// # Errors
-/// The caller's own, which nobody is to take for a miss.
+/// An error of the caller itself, which must not count as a miss.
 pub fn way(leased: Result<Lease, Error>) -> Result<Way, Error> {
     Ok(match leased {
         Ok(lease) => match lease.state {
@@ -77,18 +77,18 @@ pub fn way(leased: Result<Lease, Error>) -> Result<Way, Error> {
     })
 }
 
-/// The pause before a look, of so many.
+/// The pause before look number `look`.
 pub fn pause(look: u32) -> Duration {
     PAUSES[0].saturating_mul(1 << look.min(10)).min(PAUSES[1])
 }
 
-/// What callers of this client find at this moment.
+/// The loads that are under way in this client.
 #[derive(Debug)]
 pub struct Loads<L: Line> {
     running: Mutex<HashMap<Vec<u8>, Arc<Load<L>>>>,
 }
 
-/// One of these, for which others wait.
+/// One load, for which other callers may wait.
 #[derive(Debug)]
 pub struct Load<L: Line> {
     state: Mutex<Found>,
@@ -98,11 +98,11 @@ pub struct Load<L: Line> {
 #[derive(Debug, Default)]
 struct Found {
     is_over: bool,
-    /// None: it was not found, and whoever waits tries himself.
+    /// `None`: the load failed, and each waiting caller loads the value itself.
     value: Option<Arc<[u8]>>,
 }
 
-/// A load that is this caller's.
+/// A load that this caller has begun.
 #[derive(Debug)]
 pub struct Mine<'l, L: Line> {
     loads: &'l Loads<L>,
@@ -121,12 +121,12 @@ impl<L: Line> Loads<L> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who finds this key's value, if anybody does.
+    /// The load of this key, if one is under way.
     pub fn of(&self, key: &[u8]) -> Option<Arc<Load<L>>> {
         self.lock().get(key).cloned()
     }
 
-    /// The key's load: this caller's, or another's.
+    /// Begins a load of this key; `Err` is the load that another caller has begun.
     pub fn begin(&self, key: &[u8]) -> Result<Mine<'_, L>, Arc<Load<L>>> {
         let mut running = self.lock();
         if let Some(load) = running.get(key) {
@@ -143,7 +143,7 @@ impl<L: Line> Load<L> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was found, and whether it is over.
+    /// The value, and whether the load is over.
     pub fn found(&self) -> (bool, Option<Arc<[u8]>>) {
         let state = self.lock();
         (state.is_over, state.value.clone())
@@ -151,7 +151,7 @@ impl<L: Line> Load<L> {
 }
 
 impl Load<Lane> {
-    /// Waits until it is over.
+    /// Waits for the end of the load.
     fn wait(&self) -> Option<Arc<[u8]>> {
         let mut state = self.lock();
         while !state.is_over {
@@ -162,7 +162,7 @@ impl Load<Lane> {
 }
 
 impl<L: Line> Mine<'_, L> {
-    /// Tells those who wait what was found.
+    /// Ends the load with this value, and wakes the waiting callers.
     pub fn found(self, value: &[u8]) {
         self.load.lock().value = Some(value.into());
     }
@@ -176,8 +176,7 @@ impl<L: Line> Drop for Mine<'_, L> {
     }
 }
 
-/// A lease whose winner has not filled it: dropped, it is given back, so that who comes next does not have to wait for what does
-/// not come.
+/// A lease that was won and not filled. Dropping it gives the lease back, so that the next caller need not wait.
 struct Won<'c> {
     client: &'c Client,
     key: &'c [u8],
@@ -193,15 +192,15 @@ impl Drop for Won<'_> {
 }
 
 impl Client {
-    /// The key's value: what the cache has, or what `load` finds, which is then stored. Of all callers in all processes one finds
-    /// it; the others wait for that, or get the old value while one renews it, within its call. What was found for a key that was
-    /// deleted or invalidated meanwhile is returned and not stored.
+    /// Returns the cached value, or loads it with `load` and stores it. Of all callers in all processes one loads it. The others
+    /// wait for that within their calls, or get the old value while one renews it. If the key is deleted or invalidated during a
+    /// load, the loaded value is returned and not stored.
     ///
-    /// Where the cache does not answer, or speaks classic text, the callers of this client share what one finds.
+    /// Where the cache does not answer, or speaks classic text, the callers of this client share one load.
     ///
     /// # Errors
-    /// That of `load`, told to who called it: those who waited for it try themselves. The caller's own, as [`Error::BadKey`]. The
-    /// cache's failures are not told.
+    /// The error of `load`, for the caller that ran it; callers that waited for it run their own. Errors of the caller itself,
+    /// such as [`Error::BadKey`]. Failures of the cache are not reported.
     pub fn fetch<E: From<Error>>(
         &self,
         key: &[u8],
@@ -241,7 +240,7 @@ impl Client {
         Ok(value)
     }
 
-    /// What this caller finds, or another does.
+    /// Loads the value, or waits for another caller of this client that does.
     fn share<E>(
         &self,
         key: &[u8],
@@ -272,7 +271,7 @@ impl Client {
         let mut won = Won { client: self, key, lease };
         let (value, ttl) = load()?;
         won.lease = None;
-        // A value that could not be stored is a value all the same.
+        // A value that could not be stored is returned all the same.
         let _ = match lease {
             Some(lease) => self.fill(key, &value, ttl, &lease),
             None if stores => self.set(key, &value).ttl(ttl).send(),

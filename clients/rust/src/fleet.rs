@@ -1,8 +1,8 @@
-//! The servers, each with its connections: one for most requests, and one for large values, made when it is first
-//! needed. Who needs one that is not there makes it, for all who need it: by `dial.rs`, or by `tokio/dial.rs`.
+//! The servers and their connections: each has one for most requests and one for large values, made when first needed. A caller
+//! that needs a connection that does not exist makes it for all callers: by `dial.rs`, or by `tokio/dial.rs`.
 //!
-//! Which servers there are may change: a call keeps to the list of the moment in which it began. What is under way at a
-//! server that goes is still answered; its connections end with those who wait on them.
+//! The list of servers may change. A call keeps the list of the moment in which it began. Requests under way at a server that
+//! goes are still answered; its connections end with the last caller that waits on them.
 
 use crate::breaker::Breaker;
 use crate::config::{self, Config};
@@ -26,13 +26,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
-/// Lanes of a server: for most requests, and for large values.
+/// Connections of a server: for most requests, and for large values.
 const LANES: usize = 2;
-/// After a refusal of user and password there is no new try for so long.
+/// How long no connection is tried after user and password were refused.
 const AUTH_PAUSE: Duration = Duration::from_secs(5);
-/// Why a server is not asked that does answer.
+/// Why a server that answers is not asked.
 const LATE: Reason = Reason::said("half of its answers came too late");
-/// Why there is no connection.
+/// Why a connection could not be made.
 pub const SLOW: Reason = Reason::said("it does not greet in time");
 const GONE: Reason = Reason::said("it is no longer one of the servers");
 /// What callers are told of whom nothing was sent; what was is told by [`Error::with`].
@@ -40,42 +40,42 @@ const CLOSED: Error = Error::Closed(Outcome::NotSent);
 
 /// A connection that callers share.
 pub trait Line: Debug + Send + Sync + 'static {
-    /// How those wait who need a connection that another makes.
+    /// Wakes callers that wait until another has made a connection.
     type Dialed: Debug + Default + Send + Sync;
-    /// A caller's place on it.
+    /// A caller's place on the connection.
     type Ticket: Debug;
-    /// Where a server's connection for one caller is.
+    /// A server's connection for one caller at a time.
     type Alone: Debug + Default + Send + Sync;
 
-    /// It takes requests.
+    /// The connection takes requests.
     fn is_alive(&self) -> bool;
-    /// What is spoken.
+    /// The dialect that is spoken.
     fn dialect(&self) -> Dialect;
-    /// What was done until now.
+    /// What it has done so far.
     fn counters(&self) -> Counters;
-    /// Nobody waits on it.
+    /// No call waits on the connection.
     fn is_idle(&self) -> bool;
-    /// Fails what waits.
+    /// Fails everything that waits.
     fn close(&self, error: Error);
-    /// Nobody asks on it any more: it ends when what is owed has come.
+    /// Takes no new requests: the connection ends when all owed replies have arrived.
     fn retire(&self);
     /// Nobody has the connection for one caller.
     fn is_free(alone: &Self::Alone) -> bool;
     /// Ends the connection for one caller.
     fn end(alone: &Self::Alone);
-    /// Those who wait look again.
+    /// Wakes callers that wait for a connection.
     fn tell(dialed: &Self::Dialed);
-    /// The time, as its callers have it.
+    /// The time by its callers' clock.
     fn now() -> Instant;
 }
 
-/// What all clones of a client share.
+/// State that all clones of a client share.
 #[derive(Debug)]
 pub struct Shared<L: Line> {
     pub fleet: Fleet<L>,
     pub unreported: AtomicU64,
     pub loads: Loads<L>,
-    /// Of the thread that asks which servers there are; it ends with this.
+    /// The thread that asks for the list of servers; it ends with this.
     #[cfg(feature = "discovery")]
     watch: OnceLock<Watch>,
 }
@@ -115,12 +115,12 @@ impl<L: Line> Shared<L> {
     }
 }
 
-/// A client, whether its calls wait or are awaited.
+/// A client, blocking or async.
 pub trait Front: Clone + Debug {
     /// Its connections.
     type Line: Line;
 
-    /// What its clones share.
+    /// The state that its clones share.
     fn shared(&self) -> &Arc<Shared<Self::Line>>;
 
     /// Its servers.
@@ -128,41 +128,41 @@ pub trait Front: Clone + Debug {
         &self.shared().fleet
     }
 
-    /// Sends what a stream has that is dropped, and counts what became of it where nobody is told.
+    /// Sends what a dropped stream has collected, and counts the writes whose results nobody can get any more.
     fn leave(stream: &mut Stream<Self>);
 
-    /// When a call that begins now is to end.
+    /// When a call that begins now has to end.
     fn deadline(&self) -> Instant {
         Self::Line::now() + self.fleet().config.timeout
     }
 }
 
-/// All servers.
+/// All servers of a client.
 #[derive(Debug)]
 pub struct Fleet<L: Line> {
     pub config: Config,
     list: RwLock<Arc<List<L>>>,
-    /// Grows with each list.
+    /// Grows with each new list.
     version: AtomicU64,
     gone: Mutex<Gone<L>>,
     closed: AtomicBool,
     random: RandomState,
 }
 
-/// The servers of a time. It never changes.
+/// A list of servers. It never changes.
 #[derive(Debug)]
 pub struct List<L: Line> {
-    /// Those that keys are of, and where a key is; behind them, those that stand in for them.
+    /// The servers that keys belong to, and the placement of keys. Servers that stand in for others follow in `servers`.
     configured: Vec<config::Server>,
     placement: Placement,
     gutter: Option<Arc<Placement>>,
     servers: Vec<Arc<Server<L>>>,
 }
 
-/// What is left of servers that are no longer on the list.
+/// Connections of servers that are no longer on the list.
 #[derive(Debug)]
 struct Gone<L: Line> {
-    /// Somebody may wait on these.
+    /// Callers may still wait on these.
     lanes: Vec<Weak<L>>,
     /// Somebody may have a connection of these for one caller.
     servers: Vec<Weak<Server<L>>>,
@@ -170,16 +170,16 @@ struct Gone<L: Line> {
     dials: u64,
 }
 
-/// Whom a key's requests are for.
+/// The server that gets a key's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Which of the list's.
+    /// Its index in the list.
     pub server: usize,
-    /// It stands in for the key's own: what is stored there lives for so many seconds at most.
+    /// The server stands in for the key's own: what is stored there lives for this many seconds at most.
     pub ttl_max: Option<i64>,
 }
 
-/// Where a call's requests go.
+/// The target of a call's requests.
 #[derive(Debug)]
 pub struct Aim<L: Line> {
     list: Arc<List<L>>,
@@ -187,18 +187,18 @@ pub struct Aim<L: Line> {
 }
 
 impl<L: Line> Aim<L> {
-    /// At whom a key's requests are for now.
+    /// The target of a key's requests at this moment.
     pub fn new(fleet: &Fleet<L>, key: &[u8]) -> Aim<L> {
         let list = fleet.list();
         Aim { target: fleet.target(&list, key), list }
     }
 
-    /// Who is asked.
+    /// The server to ask.
     pub fn server(&self) -> &Arc<Server<L>> {
         self.list.server(self.target.server)
     }
 
-    /// After that server was down: who is asked in its place; false, if nobody is.
+    /// The server was found to be down: moves on to the one that stands in for it; false if there is none.
     pub fn moves_on(&mut self, fleet: &Fleet<L>, key: &[u8]) -> bool {
         let list = fleet.list();
         if !Arc::ptr_eq(&list, &self.list) {
@@ -227,58 +227,58 @@ pub struct Server<L: Line> {
     pub alone: L::Alone,
 }
 
-/// What who needs a connection is to do.
+/// How a caller gets a connection.
 #[derive(Debug)]
 pub enum Step<L> {
-    /// It is there.
+    /// The connection exists.
     Use(Arc<L>),
-    /// Make it: nobody else does, until [`Fleet::dialed`] is told.
+    /// The caller has to make it. No other caller does, until [`Fleet::dialed`] is called.
     Dial,
-    /// Another makes it.
+    /// Another caller is making it.
     Wait,
 }
 
-/// Connections of a server, and what is known of it.
+/// A server's connections, and what is known of the server.
 #[derive(Debug)]
 pub struct State<L> {
     lanes: [Option<Arc<L>>; LANES],
     /// Since when somebody makes one.
     dialing: [Option<Instant>; LANES],
     breaker: Breaker,
-    /// What the breaker was told last.
+    /// The last reason that was given to the breaker.
     reason: Reason,
     refused: Option<Instant>,
-    /// It was taken off the list.
+    /// The server was taken off the list.
     is_gone: bool,
-    /// Of lanes that are gone.
+    /// Counters of connections that have ended.
     counters: Counters,
     dials: u64,
 }
 
 impl<L: Line> List<L> {
-    /// How many servers keys are of.
+    /// Number of servers that keys belong to.
     pub fn len(&self) -> usize {
         self.configured.len()
     }
 
-    /// All servers, also those that stand in for others.
+    /// All servers, including those that stand in for others.
     pub fn all(&self) -> &[Arc<Server<L>>] {
         &self.servers
     }
 
-    /// Which has a key.
+    /// The index of the server for a key.
     pub fn pick(&self, key: &[u8]) -> usize {
         self.placement.pick(key)
     }
 
-    /// One of them.
+    /// The server with this index.
     pub fn server(&self, server: usize) -> &Arc<Server<L>> {
         &self.servers[server]
     }
 }
 
 impl<L: Line> Fleet<L> {
-    /// The servers of a configuration; nothing is dialed.
+    /// Makes the servers of a configuration. Nothing is dialed.
     ///
     /// # Errors
     /// [`Error::Config`].
@@ -305,20 +305,20 @@ impl<L: Line> Fleet<L> {
         })
     }
 
-    /// The servers as they are now.
+    /// The present list.
     pub fn list(&self) -> Arc<List<L>> {
         Arc::clone(&self.list.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Which list that is: another has another number.
+    /// The number of the present list. Each list has its own.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Makes these the servers. Those that stay keep their connections.
+    /// Replaces the list of servers. Servers that stay keep their connections.
     ///
     /// # Errors
-    /// [`Error::Config`], and the list is as it was; or the client is closed.
+    /// [`Error::Config`], and the list stays as it was; or the client is closed.
     pub fn change(&self, configured: Vec<config::Server>) -> Result<(), Error> {
         let placement = Placement::new(self.config.preset, &configured).map_err(Error::Config)?;
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
@@ -350,7 +350,7 @@ impl<L: Line> Fleet<L> {
         Ok(())
     }
 
-    /// A server is no longer on the list.
+    /// Takes a server off the list: its connections end when their owed replies have arrived.
     fn dismiss(&self, server: &Arc<Server<L>>) {
         let mut state = server.lock();
         state.is_gone = true;
@@ -369,7 +369,7 @@ impl<L: Line> Fleet<L> {
         gone.dials += dials;
     }
 
-    /// Whom a key's requests are for: its own server, or, while that is down, another, as the configuration says.
+    /// The target of a key's requests: its own server, or while that is down another, as the configuration says.
     pub fn target(&self, list: &List<L>, key: &[u8]) -> Target {
         let own = Target { server: list.pick(key), ttl_max: None };
         match self.config.failure {
@@ -379,14 +379,14 @@ impl<L: Line> Fleet<L> {
         }
     }
 
-    /// Whom they are for in place of the key's own server, which does not answer; none: nobody stands in for it.
+    /// The target in place of the key's own server, which does not answer; `None` if no server stands in for it.
     pub fn instead(&self, list: &List<L>, key: &[u8]) -> Option<Target> {
         let server = match &self.config.failure {
             Failure::FailFast => return None,
             Failure::Gutter { .. } => list.len() + list.gutter.as_ref()?.pick(key),
             Failure::Rehash { .. } => {
                 let is_up = |at: &usize| !list.server(*at).is_down();
-                // The same order of servers for all clients that know which are down.
+                // All clients that know the same servers to be down choose the same server.
                 let again = |attempt: usize| list.pick(&[attempt.to_string().as_bytes(), key].concat());
                 let own = list.pick(key);
                 let mut others = (0..2 * list.len()).map(again).chain(0..list.len()).filter(|&at| at != own);
@@ -396,10 +396,10 @@ impl<L: Line> Fleet<L> {
         Some(Target { server, ttl_max: Some(self.config.failure.ttl_max()) })
     }
 
-    /// What who needs a connection to a server until then is to do.
+    /// What a caller that needs a connection to a server has to do.
     ///
     /// # Errors
-    /// It is down, or does not let this client in; the time is over; or the client is closed.
+    /// The server is down, or refuses this client; the time is over; or the client is closed.
     pub fn step(
         &self,
         server: &Server<L>,
@@ -430,7 +430,7 @@ impl<L: Line> Fleet<L> {
         Ok(Step::Dial)
     }
 
-    /// It may be dialed.
+    /// Checks that the server may be dialed.
     fn admitted(&self, server: &Server<L>, state: &State<L>, now: Instant) -> Result<(), Error> {
         if self.is_closed() {
             return Err(CLOSED);
@@ -447,15 +447,15 @@ impl<L: Line> Fleet<L> {
         Ok(())
     }
 
-    /// It may be dialed.
+    /// Checks that the server may be dialed.
     ///
     /// # Errors
-    /// It is down, or does not let this client in; or the client is closed.
+    /// The server is down, or refuses this client; or the client is closed.
     pub fn admit(&self, server: &Server<L>) -> Result<(), Error> {
         self.admitted(server, &server.lock(), L::now())
     }
 
-    /// It was dialed for one caller, since then, and this is why that failed, if it did.
+    /// Notes the result of a dial for one caller that began then: `error`, or success.
     pub fn tried(&self, server: &Server<L>, began: Option<Instant>, error: Option<&Error>) {
         let mut state = server.lock();
         state.dials += 1;
@@ -473,15 +473,15 @@ impl<L: Line> Fleet<L> {
         self.turns(&server.name, turn.as_ref());
     }
 
-    /// Nothing is asked any more.
+    /// The client is closed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// What came of a dial: the connection is everybody's from here on.
+    /// Notes the result of a dial, and shares the new connection with all callers.
     ///
     /// # Errors
-    /// The dial's own; or the client was closed meanwhile.
+    /// The error of the dial; or the client was closed meanwhile.
     pub fn dialed(
         &self,
         server: &Server<L>,
@@ -524,7 +524,7 @@ impl<L: Line> Fleet<L> {
         result
     }
 
-    /// What a new connection is to keep to.
+    /// The limits of a new connection.
     pub fn limits(&self) -> Limits {
         Limits {
             in_flight: self.config.in_flight,
@@ -543,14 +543,14 @@ impl<L: Line> Fleet<L> {
         self.turns(&server.name, turn.as_ref());
     }
 
-    /// The sockets that are open, at most two a server; waits for no lock. None are found while the list changes.
+    /// The open sockets, at most two for each server. Takes no lock; returns none while the list changes.
     pub fn sockets(&self) -> Vec<OpenSocket> {
         let list = self.list.try_read();
         let servers = list.iter().flat_map(|list| &list.servers);
         servers.flat_map(|server| &server.sockets).filter_map(|open| open.socket()).collect()
     }
 
-    /// What all connections did, and how many were made.
+    /// The counters of all connections, and the number of connections made.
     pub fn counters(&self) -> (Counters, u64) {
         let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut sum, mut dials) = (gone.counters, gone.dials);
@@ -564,12 +564,12 @@ impl<L: Line> Fleet<L> {
         (sum, dials)
     }
 
-    /// Fails what comes.
+    /// Fails all calls to come.
     pub fn refuse(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Nobody waits for an answer.
+    /// Whether no call waits for a reply.
     pub fn is_idle(&self) -> bool {
         let mut lanes: Vec<Arc<L>> = Vec::new();
         let list = self.list();
@@ -584,7 +584,7 @@ impl<L: Line> Fleet<L> {
         lanes.iter().all(|lane| lane.is_idle()) && servers.all(|server| L::is_free(&server.alone))
     }
 
-    /// Fails what waits, and what comes.
+    /// Fails all calls, present and future.
     pub fn close(&self) {
         self.refuse();
         for server in self.list().all() {
@@ -632,19 +632,19 @@ impl<L: Line> Server<L> {
         }
     }
 
-    /// Its connections.
+    /// Locks the server's state.
     pub fn lock(&self) -> MutexGuard<'_, State<L>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It is not to be asked: it did not answer, and its pause is not over, or another tries it.
+    /// The server is down: it did not answer, and its pause is not over, or another caller tries it.
     fn is_down(&self) -> bool {
         let state = self.lock();
         let is_dialed = state.dialing.iter().any(Option::is_some);
         state.breaker.is_open(L::now()) || state.breaker.is_tried() && is_dialed
     }
 
-    /// A request was late, of a lane that has made so many.
+    /// Notes that a request on this lane was late. Returns what became of the server by it.
     fn was_late(&self, lane: &L) -> Option<Turn> {
         let requests = lane.counters().requests;
         let mut state = self.lock();
@@ -654,11 +654,11 @@ impl<L: Line> Server<L> {
         state.turn(was_down)
     }
 
-    /// A connection was lost or given up.
+    /// Notes that a connection was lost or given up. Returns what became of the server by it.
     fn was_lost(&self, error: &Error) -> Option<Turn> {
         let mut state = self.lock();
         let was_down = state.breaker.is_tried();
-        // A connection fails for all who used it: it counts once.
+        // A lost connection fails for all its callers: it counts once.
         if (0..LANES).any(|at| state.lanes[at].as_ref().is_some_and(|lane| !lane.is_alive())) {
             (0..LANES).for_each(|at| state.retire(at));
             state.failed(error, L::now());
@@ -676,7 +676,7 @@ impl<L: Line> State<L> {
         }
     }
 
-    /// Tells the breaker why a connection could not be made, or ended.
+    /// Tells the breaker why a connection could not be made, or why it ended.
     fn failed(&mut self, error: &Error, now: Instant) {
         self.breaker.failed(now);
         self.reason = match error {
@@ -685,7 +685,7 @@ impl<L: Line> State<L> {
         };
     }
 
-    /// What became of the server by what its breaker was told since.
+    /// What became of the server since it was, or was not, down: it is down now, or is back, or neither.
     fn turn(&self, was_down: bool) -> Option<Turn> {
         match (was_down, self.breaker.is_tried()) {
             (false, true) => Some(Turn::Down(self.reason.clone())),
@@ -694,7 +694,7 @@ impl<L: Line> State<L> {
         }
     }
 
-    /// Forgets a lane that is gone.
+    /// Removes a lane that has ended.
     fn retire(&mut self, at: usize) {
         if let Some(lane) = self.lanes[at].take_if(|lane| !lane.is_alive()) {
             self.counters = add(self.counters, lane.counters());

@@ -1,11 +1,11 @@
-//! What a connection says before its first request: who this is, and which text the server speaks. No I/O.
+//! The greeting of a connection, before its first request: authentication, and which dialect the server speaks. No I/O.
 //!
 //! ```text
 //! [set auth ──► STORED] ──► [version ──► VERSION …] ──► [mn ──► MN]
 //! ```
 //!
-//! User and password are said if there are some, `version` if nobody said that the server speaks meta text, and `mn` if it
-//! does: it may say what it likes about its version.
+//! User and password are sent if there are some. `version` is sent unless the configuration says that the server speaks meta
+//! text. `mn` checks meta text, since a server may report any version.
 
 use crate::config::Config;
 use crate::error::{Error, Reason};
@@ -18,7 +18,7 @@ const META_SINCE: [u32; 3] = [1, 6, 10];
 
 const ODD: Reason = Reason::said("it does not greet as a cache does");
 
-/// Which answer is waited for.
+/// The answer that is awaited.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Auth,
@@ -26,24 +26,24 @@ enum Stage {
     Barrier,
 }
 
-/// A connection that begins.
+/// The greeting of one connection.
 #[derive(Debug)]
 pub struct Greeting {
     protocol: Option<Dialect>,
     stage: Stage,
 }
 
-/// What comes next.
+/// The next step of a greeting.
 #[derive(Debug)]
 pub enum Next {
-    /// This is sent, and its answer is a line.
+    /// Send this; the answer is a line.
     Say(Cow<'static, [u8]>),
-    /// Requests may be sent.
+    /// The greeting is over, and this dialect is spoken.
     Speaks(Dialect),
 }
 
 impl Greeting {
-    /// With the first that is sent.
+    /// A greeting, and the first bytes to send.
     pub fn new(config: &Config) -> (Greeting, Cow<'static, [u8]>) {
         let mut greeting = Greeting { protocol: config.protocol, stage: Stage::Auth };
         let first = match &config.auth {
@@ -65,10 +65,10 @@ impl Greeting {
         text.into()
     }
 
-    /// This was answered: a line, with its end and nothing behind it.
+    /// Takes the answer: a line with its end, and nothing behind it.
     ///
     /// # Errors
-    /// [`Error::Auth`]; [`Error::Down`] if it is no answer of a cache's.
+    /// [`Error::Auth`]; [`Error::Down`] if a cache would not answer so.
     pub fn heard(&mut self, server: &Arc<str>, line: &[u8]) -> Result<Next, Error> {
         let odd = || Error::Down(Arc::clone(server), ODD);
         if line.iter().position(|&byte| byte == b'\n') != line.len().checked_sub(1) {

@@ -21,12 +21,12 @@ pub fn oaat(key: &[u8]) -> u32 {
     hash.wrapping_add(hash << 15)
 }
 
-/// What libmemcached and twemproxy call so: 32 bits of state, signed bytes.
+/// What libmemcached and twemproxy call FNV1A_64: 32 bits of state, signed bytes.
 pub fn fnv1a_64(key: &[u8]) -> u32 {
     key.iter().fold(0x8422_2325, |hash, &byte| (hash ^ byte as i8 as u32).wrapping_mul(0x1b3))
 }
 
-/// The seed that libmemcached gives the murmurs: of the key's length.
+/// The seed by which libmemcached starts its Murmur hashes: made of the key's length.
 pub fn of_length(key: &[u8]) -> u32 {
     0xdead_beef_u32.wrapping_mul(key.len() as u32)
 }
@@ -65,7 +65,7 @@ pub fn murmur3(seed: u32, key: impl Iterator<Item = u8>) -> u32 {
     hash ^ hash >> 16
 }
 
-/// Jenkins' lookup3, with the start that libmemcached gives it.
+/// Jenkins' lookup3, with libmemcached's initial value.
 pub fn jenkins(key: &[u8]) -> u32 {
     let start = 0xdead_beef_u32.wrapping_add(key.len() as u32).wrapping_add(13);
     let (mut a, mut b, mut c) = (start, start, start);

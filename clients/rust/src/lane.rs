@@ -1,18 +1,18 @@
 //! One connection that all threads share, without a thread of its own.
 //!
 //! ```text
-//! callers ──push──► Pipe ──who finds nobody writing──► socket ──who waits and finds nobody reading──► callers
+//! callers ──push──► Pipe ──a caller, if no other writes──► socket ──a waiting caller, if no other reads──► callers
 //! ```
 //!
-//! Who has a request encodes it under the lock. If nobody writes, it writes for all who have encoded until then. Who
-//! waits reads, if nobody does, and delivers to all whose replies come before its own; the others sleep. Who leaves
-//! while nobody reads wakes the owner of the oldest reply that is owed.
+//! A caller encodes its request under the lock. If no other thread writes, it writes for all callers that have encoded by then. A
+//! waiting caller reads, if no other does, and delivers all replies that come before its own; the others sleep. A caller that
+//! leaves while no thread reads wakes the owner of the oldest owed reply.
 //!
-//! - Bytes that the socket does not take stay with the lane: any caller that comes or waits goes on with them. While
-//!   somebody reads, who writes waits for the socket; else it reads and writes in turn, so that two full buffers
-//!   cannot wait for each other.
-//! - Whoever reads looks at the time at least each step (an eighth of the timeout, 1 to 16 ms): a timeout is late by
-//!   a step.
+//! - Bytes that the socket does not take stay with the lane, and any caller that comes or waits continues with them. While
+//!   another thread reads, the writer waits for the socket. Otherwise the writer also reads, so that two full buffers cannot wait
+//!   for each other.
+//! - The reading thread checks the time at least once per step (an eighth of the timeout, 1 to 16 ms): a timeout is late by at
+//!   most one step.
 
 use crate::direct::Alone;
 use crate::error::{Error, Outcome, Reason};
@@ -26,18 +26,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// A buffer that became larger than this is not kept.
+/// Buffers that grew beyond this are not kept.
 pub const KEEP_BYTES_MAX: usize = 256 << 10;
-/// After so many writes for others a caller looks at its own replies.
+/// After this many writes for others a caller looks for its own replies.
 const WRITES_MAX: usize = 8;
-/// More that waits to be sent makes callers wait.
+/// Callers wait while more than this is to be sent.
 pub const TO_SEND_BYTES_MAX: usize = 1 << 20;
 
-/// Why connections end that the system has nothing against.
+/// Why a connection ended without an error of the system.
 pub const CLOSED: Reason = Reason::said("closed by the server");
 pub const STALLED: Reason = Reason::said("it owes replies and sends nothing");
 
-/// How often deadlines are looked at.
+/// The interval at which deadlines are checked.
 pub fn step(timeout: Duration) -> Duration {
     (timeout / 8).clamp(Duration::from_millis(1), Duration::from_millis(16))
 }
@@ -55,29 +55,29 @@ pub struct Lane {
     state: Mutex<State>,
 }
 
-/// A caller's place among a lane's ops.
+/// A caller's place in the lane.
 #[derive(Debug)]
 pub struct Ticket(u32);
 
 #[derive(Debug)]
 struct State {
     callers: Callers<Thread>,
-    /// None while somebody reads.
+    /// `None` while a thread reads.
     input: Option<Input>,
-    /// Handed out by the pipe, and sent up to here.
+    /// Bytes from the pipe, of which the first were sent.
     sending: Vec<u8>,
     sent: usize,
     writing: bool,
     looked: Instant,
     error: Option<Error>,
-    /// Who waits for room.
+    /// Threads that wait for room.
     crowd: Vec<Thread>,
 }
 
 type Locked<'l> = MutexGuard<'l, State>;
 
 impl Lane {
-    /// A lane of a connection on which nothing is under way.
+    /// A lane over a new connection.
     pub fn new(server: Arc<str>, socket: Socket, dialect: Dialect, limits: Limits, step: Duration) -> Lane {
         let now = Instant::now();
         let state = State {
@@ -94,12 +94,12 @@ impl Lane {
     }
 
     fn lock(&self) -> Locked<'_> {
-        // A panic while it was held is one of a caller's own code: nothing of it runs under the lock.
+        // Only a panic in a caller's own code could poison the lock, and no such code runs under it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pushes requests and sends what the socket takes. `push` is given the number of the op, says how many replies
-    /// are owed, and is asked again if the lane was full; `memory` is what values are appended to.
+    /// Pushes requests and sends what the socket takes. `push` is called with the number of the op, returns how many replies are
+    /// owed, and is called again after the lane was full. Values are appended to `memory`.
     ///
     /// # Errors
     /// None of the requests was sent. The memory is given back.
@@ -134,7 +134,7 @@ impl Lane {
         state.callers.counters.requests += u64::from(owed);
         if !state.writing {
             if state.callers.pipe.owed() > owed as usize {
-                // Who can run now adds its own: else each thread makes a write for itself.
+                // Threads that can run now add their own requests; otherwise each thread would write for itself.
                 drop(state);
                 thread::yield_now();
                 state = self.lock();
@@ -146,7 +146,7 @@ impl Lane {
         Ok(Ticket(op))
     }
 
-    /// Waits until all replies have come, or will not; gives what came.
+    /// Waits until all replies have come, or none can come any more; returns them.
     pub fn wait(&self, ticket: &Ticket) -> Op {
         let mut state = self.lock();
         let op = ticket.0;
@@ -162,8 +162,8 @@ impl Lane {
                 None => {
                     state.callers.op(op).sleeper = Some(thread::current());
                     drop(state);
-                    // Woken by who delivers its reply or leaves the reading to it; a step is for a wake that a
-                    // caller's own unpark took.
+                    // The thread that delivers its reply, or leaves the reading to it, wakes this one. The timeout is for a
+                    // wake-up that an unpark in the caller's own code consumed.
                     thread::park_timeout(self.step * 4);
                     let mut state = self.lock();
                     state.callers.op(op).sleeper = None;
@@ -176,7 +176,7 @@ impl Lane {
         op
     }
 
-    /// Reads if nobody does, as what takes the room may be owed to nobody who waits; else sleeps for a step.
+    /// Reads if no other thread does, since replies that no caller waits for may take the room; otherwise sleeps for a step.
     fn wait_for_room<'l>(&'l self, mut state: Locked<'l>) -> Locked<'l> {
         if state.has_bytes() && !state.writing {
             state = self.write(state, Instant::now() + self.step);
@@ -192,7 +192,7 @@ impl Lane {
         self.lock()
     }
 
-    /// Sends what there is. Until `deadline`, waits for the socket as long as somebody else reads.
+    /// Sends what there is. Until `deadline`, waits for the socket as long as another thread reads.
     fn write<'l>(&'l self, mut state: Locked<'l>, deadline: Instant) -> Locked<'l> {
         state.writing = true;
         for _ in 0..WRITES_MAX {
@@ -248,9 +248,9 @@ impl Lane {
         state
     }
 
-    /// Receives once, a step at most, and delivers.
+    /// Receives once, for a step at most, and delivers.
     fn read<'l>(&'l self, mut state: Locked<'l>, mut input: Input) -> Locked<'l> {
-        // Nobody writes what the socket did not take: this thread waits for both.
+        // No thread writes what the socket did not take: this one waits for both directions.
         let stuck = state.has_bytes() && !state.writing;
         drop(state);
         let moved = if !stuck {
@@ -290,7 +290,7 @@ impl Lane {
         state
     }
 
-    /// Ends the connection and tells all who wait.
+    /// Ends the connection and fails all callers that wait.
     fn fail(&self, state: &mut State, error: Error) {
         if state.error.is_some() {
             return;
@@ -332,7 +332,7 @@ impl Line for Lane {
         self.fail(&mut self.lock(), error);
     }
 
-    /// Those who wait on it drive it, and it ends with the last of them.
+    /// Waiting callers drive the lane, and it ends with the last of them.
     fn retire(&self) {}
 
     fn is_free(alone: &Alone) -> bool {
@@ -352,7 +352,7 @@ impl Line for Lane {
     }
 }
 
-/// What callers are told of a connection that was given up.
+/// The error of a connection that was given up.
 pub fn error_of(broken: Broken, server: &Arc<str>) -> Error {
     let server = Arc::clone(server);
     match broken {
@@ -362,13 +362,12 @@ pub fn error_of(broken: Broken, server: &Arc<str>) -> Error {
 }
 
 impl State {
-    /// Some bytes wait to be sent.
+    /// Bytes wait to be sent.
     fn has_bytes(&self) -> bool {
         !self.sending.is_empty() || self.callers.pipe.to_send() > 0
     }
 
-    /// If nobody reads what is owed, or writes what waits, the owner of the oldest reply among those who sleep is woken
-    /// to do it.
+    /// If no thread reads owed replies, or writes waiting bytes, wakes the sleeping owner of the oldest owed reply to do it.
     fn hand_over(&mut self) {
         let unread = self.input.is_some() && self.callers.pipe.owed() > 0;
         if !unread && (self.writing || !self.has_bytes()) {

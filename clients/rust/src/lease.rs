@@ -1,4 +1,4 @@
-//! Leases: of all who miss, one is to fill, and the others wait or take what is stale.
+//! Leases: of all callers that miss, one fills the value, and the others wait or take a stale one.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -11,9 +11,9 @@ use std::time::Duration;
 /// How an item is leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leasing {
-    /// How long the winner of a miss has to fill it: 30 s.
+    /// How long the winner of a miss may take to fill it. Default: 30 s.
     pub vivify: Duration,
-    /// One caller is the winner of an item that has less than this left: of none, if it is 0.
+    /// An item with less than this left has one winner, too. 0: never.
     pub refresh: Duration,
 }
 
@@ -23,34 +23,34 @@ impl Default for Leasing {
     }
 }
 
-/// What a caller is to do.
+/// What a caller has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseState {
     /// There is a value.
     Hit,
-    /// There is a value, stale or about to expire, and this caller is to fill in another.
+    /// There is a value, stale or about to expire, and this caller has to renew it.
     HitRefresh,
-    /// The value is stale, and another caller is to renew it.
+    /// The value is stale, and another caller renews it.
     HitStale,
-    /// There is no value, and this caller is to fill it in.
+    /// There is no value, and this caller has to fill it.
     MissWon,
-    /// There is no value, and another caller is to fill it in.
+    /// There is no value, and another caller fills it.
     MissWait,
 }
 
-/// What a caller was told.
+/// The reply to a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// What it is to do.
+    /// What the caller has to do.
     pub state: LeaseState,
-    /// What [`Client::fill`] compares.
+    /// The token that [`Client::fill`] compares.
     pub cas: u64,
-    /// The time that the item has left; none: for ever.
+    /// The time until the item expires; `None`: never.
     pub ttl: Option<Duration>,
 }
 
 impl Leasing {
-    /// What is asked.
+    /// The request.
     pub(crate) fn ask(&self) -> Ask<'static> {
         let refresh = (!self.refresh.is_zero()).then(|| Ttl::In(self.refresh).exptime());
         let want = Want::CAS | Want::TTL;
@@ -59,7 +59,7 @@ impl Leasing {
 }
 
 impl Lease {
-    /// What was answered, of which the value went to the end of `buffer`, and stays there if it is one.
+    /// The lease of an answer whose value went to the end of `buffer`. The value stays there if it is one.
     pub(crate) fn of(answer: &Answer, buffer: &mut Vec<u8>, length: usize) -> Lease {
         let marks = answer.marks;
         let is_empty = (answer.status == Status::Absent || answer.value.is_empty()) && !marks.stale;
@@ -77,7 +77,7 @@ impl Lease {
     }
 }
 
-/// What a fill is told that does not hold the lease any more.
+/// The error of a fill whose lease is lost.
 pub(crate) fn lost(error: Error) -> Error {
     match error {
         Error::Absent | Error::NotStored => Error::Conflict,
@@ -86,8 +86,8 @@ pub(crate) fn lost(error: Error) -> Error {
 }
 
 impl Client {
-    /// Appends the value to `buffer`, if there is one; names one caller the winner if there is none, or if it is stale
-    /// or about to expire. Meta text only.
+    /// Appends the value to `buffer`, if there is one. One caller becomes the winner if there is no value, or if it is stale or
+    /// about to expire. Meta text only.
     ///
     /// # Errors
     /// As [`Client::get`]; [`Error::Unsupported`] where the server speaks classic text.
@@ -97,7 +97,7 @@ impl Client {
         Ok(Lease::of(&answer, buffer, length))
     }
 
-    /// Stores what a winner has found.
+    /// Stores the value that a winner has loaded.
     ///
     /// # Errors
     /// As [`Client::get`]; [`Error::Conflict`] if the key was deleted, invalidated or filled since.

@@ -11,15 +11,15 @@
 //! # Ok::<(), larder_client::Error>(())
 //! ```
 //!
-//! A [`Client`] is for all threads; clones are the same client. All threads share one pipelined connection to each
-//! server, and a second one for large values; there is no pool to size and no thread of the client's own.
+//! A [`Client`] is for all threads; clones are the same client. All threads share one pipelined connection to each server, and a
+//! second one for large values. There is no pool to size, and the client has no thread of its own.
 //!
-//! - One after the other: [`Client::get`], [`Client::set`] and their like; in steady state they allocate nothing but
-//!   the value, with [`Client::get_into`] not even that.
+//! - One by one: [`Client::get`], [`Client::set`] and so on. In steady state they allocate only the value, and
+//!   [`Client::get_into`] allocates nothing.
 //! - Together: [`Client::batch`], acknowledged as a whole.
-//! - Later: [`Client::stream`] and [`Client::quiet`], whose barrier says sent = stored + refused + unknown.
-//! - Awaited: with the feature `tokio`, the module of that name has a client with the same calls.
-//! - In an event loop of one's own: [`Builder::connection`], which never waits.
+//! - Later: [`Client::stream`] and [`Client::quiet`], whose barrier reports sent = stored + refused + unknown.
+//! - Async: with the feature `tokio`, the module of that name has a client with the same calls.
+//! - In an event loop of your own: [`Builder::connection`], which never waits.
 //!
 //! ```text
 //! client ──► fleet ──► lane ──► pipe ──► larder_protocol::client

@@ -1,4 +1,4 @@
-//! What a caller waits for on a lane: its answers, and the memory that their values go to; and all who wait on one.
+//! What a caller waits for on a lane: its answers and the memory for their values; and all callers that wait on one lane.
 
 use crate::error::{Error, Outcome};
 use crate::pipe::{Broken, Delivery, Input, Pipe, Tag};
@@ -8,22 +8,22 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// One reply, with what it said; its value lies in the op's memory.
+/// One reply. Its value lies in the op's memory.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// Which request of the op it answers; of a request that a quiet group refused, its opaque.
+    /// The index of its request in the op; for a refused request of a quiet group, its opaque.
     pub item: u32,
-    /// What became of it.
+    /// The status of the reply.
     pub status: Status,
     /// The client flags.
     pub flags: u32,
     /// The token.
     pub cas: u64,
-    /// Seconds left, −1 for ever.
+    /// Seconds until the item expires, −1 for never.
     pub ttl: i64,
-    /// How long the value is.
+    /// The length of the value.
     pub size: u64,
-    /// Seconds since it was read.
+    /// Seconds since the last read.
     pub last_access: i64,
     /// Stale, won, pending, hit before.
     pub marks: Marks,
@@ -31,12 +31,12 @@ pub struct Answer {
     pub value: Range<usize>,
     /// A refusal's line, without its first word.
     pub text: String,
-    /// It is that of a quiet request that was refused.
+    /// The request was part of a quiet group and was refused.
     pub refused: bool,
 }
 
 impl Answer {
-    /// What a head says of the request of this number; its value lies there.
+    /// The answer to request `item`, whose value lies at `value`.
     pub fn new(item: u32, head: &Head<'_>, value: Range<usize>, refused: bool) -> Answer {
         let text = match head.status {
             Status::Refused(_) | Status::Version => String::from_utf8_lossy(head.text).into_owned(),
@@ -59,22 +59,22 @@ impl Answer {
     }
 }
 
-/// What a caller waits for, who sleeps meanwhile as `S` says.
+/// What a caller waits for. `S` wakes the caller.
 #[derive(Debug)]
 pub struct Op<S> {
     /// Replies that have not come.
     pub left: u32,
-    /// Those that have: of one request on the stack.
+    /// Replies that have come. For one request, they need no heap.
     pub answers: SmallVec<[Answer; 1]>,
     /// Their values.
     pub memory: Vec<u8>,
-    /// Why no more will come.
+    /// Why no more replies will come.
     pub error: Option<Error>,
-    /// Of those that are missing, how many were not sent.
+    /// How many of the missing replies are of requests that were not sent.
     pub not_sent: u32,
-    /// Where the value begins whose parts are coming.
+    /// Where the value begins whose parts are arriving.
     begun: Option<usize>,
-    /// Who is to be woken.
+    /// How to wake the caller, while it sleeps.
     pub sleeper: Option<S>,
 }
 
@@ -93,22 +93,22 @@ impl<S> Default for Op<S> {
 }
 
 impl<S> Op<S> {
-    /// One that was never sent.
+    /// An op that was never sent.
     pub fn failed(error: Error, memory: Vec<u8>) -> Op<S> {
         Op { error: Some(error), memory, ..Op::default() }
     }
 
-    /// Nothing more will come.
+    /// No more replies will come.
     pub fn is_done(&self) -> bool {
         self.left == 0 || self.error.is_some()
     }
 
-    /// Takes what has come; true if nothing more will.
+    /// Takes a delivery; true if it was the last.
     pub fn take(&mut self, tag: Tag, delivery: Delivery<'_>) -> bool {
         match delivery {
             Delivery::Part(part) => {
                 self.begun.get_or_insert(self.memory.len());
-                // Memory grows with what comes: a server that lies about a length costs nothing.
+                // Memory grows with the bytes that arrive: a server that announces a false length costs nothing.
                 self.memory.extend_from_slice(part);
             }
             Delivery::Reply(head, value) => {
@@ -126,12 +126,12 @@ impl<S> Op<S> {
         self.is_done()
     }
 
-    /// The connection has failed with so many replies missing.
+    /// The connection has failed, with `missing` replies missing.
     pub fn fail(&mut self, error: &Error, missing: u32, outcome: Outcome) {
         if outcome == Outcome::NotSent {
             self.not_sent += missing;
         }
-        // Of several, what is worst is told of the whole.
+        // An op has one error: the worst outcome of its requests.
         let worst = match &self.error {
             Some(before) if before.outcome() == Outcome::Unknown => Outcome::Unknown,
             _ => outcome,
@@ -140,7 +140,7 @@ impl<S> Op<S> {
     }
 }
 
-/// What a lane has done.
+/// What a lane has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requests.
@@ -149,33 +149,33 @@ pub struct Counters {
     pub writes: u64,
     /// System calls that received.
     pub reads: u64,
-    /// Requests whose callers went away before the reply came.
+    /// Requests whose callers left before the reply came.
     pub overdue: u64,
 }
 
-/// A pipe, and all who wait for its replies: each has a number while it waits.
+/// A pipe, and all callers that wait for its replies, each with a number.
 #[derive(Debug)]
 pub struct Callers<S> {
     /// The connection without its socket.
     pub pipe: Pipe,
     ops: Vec<Op<S>>,
     free: Vec<u32>,
-    /// What was done until now.
+    /// What was done so far.
     pub counters: Counters,
 }
 
 impl<S> Callers<S> {
-    /// Nobody waits.
+    /// A pipe without callers.
     pub fn new(pipe: Pipe) -> Callers<S> {
         Callers { pipe, ops: Vec::new(), free: Vec::new(), counters: Counters::default() }
     }
 
-    /// Nobody waits.
+    /// Whether no caller waits.
     pub fn is_empty(&self) -> bool {
         self.ops.len() == self.free.len()
     }
 
-    /// Somebody comes: its number.
+    /// Adds a caller and returns its number.
     pub fn come(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.ops.push(Op::default());
@@ -183,24 +183,24 @@ impl<S> Callers<S> {
         })
     }
 
-    /// It goes, with what it has; nothing is owed to it.
+    /// Removes a caller, to which no reply may be owed, and returns its op.
     pub fn go(&mut self, op: u32) -> Op<S> {
         self.free.push(op);
         std::mem::take(&mut self.ops[op as usize])
     }
 
-    /// What one waits for.
+    /// The op of a caller.
     pub fn op(&mut self, op: u32) -> &mut Op<S> {
         &mut self.ops[op as usize]
     }
 
-    /// The one whose reply is the oldest that is owed among those who sleep, who is to be woken.
+    /// Of the sleeping callers, takes the one that is owed the oldest reply.
     pub fn oldest_sleeper(&mut self) -> Option<S> {
         let op = self.pipe.oldest(|op| self.ops[op as usize].sleeper.is_some())?;
         self.ops[op as usize].sleeper.take()
     }
 
-    /// Delivers what has come; gives those who are to be woken to `wake`.
+    /// Delivers what has arrived, and passes the callers to wake to `wake`.
     ///
     /// # Errors
     /// As [`Pipe::receive`].
@@ -221,7 +221,7 @@ impl<S> Callers<S> {
         })
     }
 
-    /// Tells those whose time is over.
+    /// Fails the callers whose time is over.
     ///
     /// # Errors
     /// [`Broken::Stalled`].
@@ -238,7 +238,7 @@ impl<S> Callers<S> {
                 }
                 op.sleeper.take().into_iter().for_each(&mut wake);
             })?;
-            // The other replies of the same op: it is told once.
+            // The other replies of the same op: it fails once.
             match late {
                 Some(op) => pipe.abandon(op),
                 None => return Ok(()),
@@ -246,7 +246,7 @@ impl<S> Callers<S> {
         }
     }
 
-    /// The connection has ended: tells all who wait.
+    /// The connection has ended: fails all callers that wait.
     pub fn fail(&mut self, error: &Error, wake: impl FnMut(S)) {
         let Callers { pipe, ops, .. } = self;
         pipe.fail(|tag, missing, outcome| ops[tag.op as usize].fail(error, missing, outcome));

@@ -1,16 +1,15 @@
-//! One connection without its socket: requests become bytes to send, bytes that came become deliveries, and time is
-//! an argument.
+//! One connection without its socket: requests become bytes to send, received bytes become deliveries, and time is an argument.
 //!
 //! ```text
 //! push ──► to send ──hand_out──► (socket) ──► Input ──receive──► Delivery { tag, … }
 //!          slots: the replies that are owed, oldest first
 //! ```
 //!
-//! - A reply goes to the oldest open slot and to no other; with opaques, a reply to another request is noticed.
-//! - An abandoned slot stays until its reply has come, which is thrown away.
-//! - After bytes that fit no grammar nothing is believed.
-//! - Each request ends once: delivered, overdue by [`Pipe::tick`], or told by [`Pipe::fail`] whether any of its bytes
-//!   were handed out.
+//! - A reply belongs to the oldest open slot and to no other; with opaques, a reply to another request is noticed.
+//! - An abandoned slot stays until its reply has come, which is dropped.
+//! - After bytes that fit no grammar, nothing that follows is trusted.
+//! - Each request ends once: delivered, overdue by [`Pipe::tick`], or failed by [`Pipe::fail`], which says whether any of its
+//!   bytes were handed out.
 
 use larder_protocol::client::{Ask, Dialect, Head, Kind, Malformed, Refusal, Request, Status};
 use std::collections::VecDeque;
@@ -18,54 +17,54 @@ use std::time::{Duration, Instant};
 
 use crate::error::Outcome;
 
-/// What an owner calls a request: its own number, and which of its replies.
+/// How an owner names a reply: its own number, and the index of the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Whose it is.
+    /// The owner.
     pub op: u32,
-    /// Which of its replies.
+    /// The index among the owner's replies.
     pub item: u32,
 }
 
-/// As many replies are owed as may be.
+/// The limit of owed replies is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
 /// Why a connection is given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Broken {
-    /// What came is no reply, or another's.
+    /// The bytes are no reply, or the reply to another request.
     Protocol(String),
     /// Replies are owed, and no byte came for too long.
     Stalled,
 }
 
-/// What came for a request.
+/// What has come for a request.
 #[derive(Debug)]
 pub enum Delivery<'a> {
-    /// A part of its value, which is too long for the input; the reply follows.
+    /// A part of a value that is too long for the input; the reply follows.
     Part(&'a [u8]),
-    /// Its reply, with the value or the last part of it.
+    /// A reply, with its value or the last part of it.
     Reply(Head<'a>, &'a [u8]),
-    /// A request of a quiet group that was not carried out; the group's reply follows.
+    /// A request of a quiet group that was refused; the group's reply follows.
     Refused(Head<'a>),
 }
 
-/// Replies that are owed.
+/// Owed replies.
 #[derive(Debug)]
 struct Slot {
-    /// None: nobody waits any more.
+    /// `None`: the owner has given up.
     tag: Option<Tag>,
     kind: Kind,
-    /// So many, with items that count up.
+    /// This many replies, whose items count up.
     left: u32,
-    /// Before them come those of quiet requests that were not carried out.
+    /// Refusals of quiet requests may come before them.
     quiet: bool,
-    /// The opaque of the first, if they have some; they count up too.
+    /// The opaque of the first, if there are opaques. They count up, too.
     opaque: Option<u32>,
-    /// What is left of its key to compare with a classic hit's.
+    /// A hash of the key, to compare with that of a classic hit.
     key_hash: Option<u32>,
-    /// Where its first byte is in all that was ever pushed.
+    /// Where the request's first byte is among all bytes ever pushed.
     begins: u64,
     deadline: Instant,
 }
@@ -74,7 +73,7 @@ struct Slot {
 #[derive(Debug)]
 struct Long {
     head: Head<'static>,
-    /// Of the value, then of its trailer.
+    /// Bytes left of the value, then of its trailer.
     value_left: usize,
     trailer_left: usize,
 }
@@ -82,15 +81,15 @@ struct Long {
 /// Requests that were encoded beforehand and are sent together.
 #[derive(Clone, Copy, Debug)]
 pub struct Group<'a> {
-    /// All of them; a quiet group ends with a barrier.
+    /// Their bytes; a quiet group ends with a barrier.
     pub bytes: &'a [u8],
-    /// What they are; the barrier's, of a quiet group.
+    /// Their kind; of a quiet group, the barrier's.
     pub kind: Kind,
-    /// Replies that are owed: one, of a quiet group.
+    /// Replies that are owed; of a quiet group, one.
     pub replies: u32,
     /// Only refusals are answered.
     pub quiet: bool,
-    /// The opaque of the first.
+    /// The opaque of the first request.
     pub opaque: Option<u32>,
 }
 
@@ -99,9 +98,9 @@ pub struct Group<'a> {
 pub struct Limits {
     /// Replies that may be owed.
     pub in_flight: usize,
-    /// The connection is given up when no byte came for so long while some were.
+    /// The connection is given up when no byte comes for this long while replies are owed.
     pub stall: Duration,
-    /// Each request has a number that its reply must repeat, where the dialect can.
+    /// Each request has a number that its reply must repeat, where the dialect has one.
     pub verify: bool,
 }
 
@@ -113,7 +112,7 @@ pub struct Pipe {
     slots: VecDeque<Slot>,
     owed: usize,
     out: Vec<u8>,
-    /// Bytes that were ever pushed, and that were handed out.
+    /// Bytes that were ever pushed, and those that were handed out.
     pushed: u64,
     handed: u64,
     long: Option<Long>,
@@ -123,7 +122,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe of a connection on which nothing is under way.
+    /// A pipe for a new connection.
     pub fn new(dialect: Dialect, limits: Limits, now: Instant) -> Pipe {
         Pipe {
             dialect,
@@ -139,30 +138,30 @@ impl Pipe {
         }
     }
 
-    /// What is spoken.
+    /// The dialect that is spoken.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
 
-    /// Replies that are owed.
+    /// Number of owed replies.
     pub fn owed(&self) -> usize {
         self.owed
     }
 
-    /// Bytes that nobody has taken to send.
+    /// Bytes that were not handed out.
     pub fn to_send(&self) -> usize {
         self.out.len()
     }
 
-    /// No more may be owed.
+    /// The limit of owed replies is reached.
     pub fn is_full(&self) -> bool {
         self.owed >= self.limits.in_flight
     }
 
-    /// Encodes a request, whose reply is delivered by this tag. It must fit the dialect and not be quiet.
+    /// Encodes a request. Its reply is delivered with `tag`. The request must fit the dialect and not be quiet.
     ///
     /// # Errors
-    /// [`Full`]; nothing has changed.
+    /// [`Full`]; nothing has changed then.
     pub fn push(
         &mut self,
         request: &Request<'_>,
@@ -196,10 +195,10 @@ impl Pipe {
         Ok(())
     }
 
-    /// Takes a group, whose replies are delivered by this tag with items that count up from its.
+    /// Takes a group, whose replies are delivered with `tag` and items that count up from the tag's.
     ///
     /// # Errors
-    /// [`Full`]; nothing has changed.
+    /// [`Full`]; nothing has changed then.
     pub fn push_group(
         &mut self,
         group: &Group<'_>,
@@ -225,7 +224,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// So many opaques in a row; the first of them.
+    /// Reserves `count` opaques in a row, and returns the first.
     pub fn number(&mut self, count: u32) -> u32 {
         let first = self.opaque;
         self.opaque = first.wrapping_add(count);
@@ -241,22 +240,22 @@ impl Pipe {
         self.slots.push_back(slot);
     }
 
-    /// All bytes that wait to be sent, which count as sent from here on; `spare` is what the next are written to.
+    /// All bytes that wait to be sent. They count as sent from here on. The next bytes are written to `spare`.
     pub fn hand_out(&mut self, spare: Vec<u8>) -> Vec<u8> {
         debug_assert!(spare.is_empty());
         self.handed = self.pushed;
         std::mem::replace(&mut self.out, spare)
     }
 
-    /// So many of the bytes that were handed out last will not be sent: the connection is about to fail.
+    /// The last `bytes` bytes that were handed out will not be sent: the connection is about to fail.
     pub fn take_back(&mut self, bytes: usize) {
         self.handed -= bytes as u64;
     }
 
-    /// Delivers what has come.
+    /// Delivers what has arrived.
     ///
     /// # Errors
-    /// What came is not to be believed; the connection is to be closed and [`Pipe::fail`] called.
+    /// The bytes cannot be trusted: close the connection and call [`Pipe::fail`].
     pub fn receive(
         &mut self,
         input: &mut Input,
@@ -274,7 +273,7 @@ impl Pipe {
             };
             let kind = slot.kind;
             let bytes = input.bytes();
-            // What a quiet group refuses is answered as the stores that it holds.
+            // Refusals of a quiet group answer the stores in it.
             let read = match Head::read(self.dialect, kind, bytes) {
                 Err(Malformed) if slot.quiet => Head::read(self.dialect, Kind::Store, bytes),
                 read => read,
@@ -344,7 +343,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// The reply may be that of the oldest slot.
+    /// Checks that the reply may be that of the oldest slot.
     fn is_own(&self, head: &Head<'_>, bytes: &[u8]) -> Result<(), Broken> {
         let slot = self.slots.front().expect("there is one whose reply was read");
         let refused = matches!(head.status, Status::Refused(_));
@@ -368,7 +367,7 @@ impl Pipe {
     ) -> Result<(), Broken> {
         self.is_own(&head, bytes)?;
         let slot = self.slots.front_mut().expect("seen by is_own");
-        // A store that is refused as malformed leaves open whether its value was taken for requests.
+        // After a store that is refused as malformed, the server may have taken its value for requests.
         let trusted = !matches!(head.status, Status::Refused(Refusal::Client | Refusal::Unknown))
             || !(slot.kind == Kind::Store || slot.quiet);
         if slot.quiet && head.status != Status::Barrier {
@@ -392,7 +391,7 @@ impl Pipe {
         if trusted { Ok(()) } else { Err(protocol("a store was refused as malformed", head.text)) }
     }
 
-    /// Gives up what is overdue, by its tags.
+    /// Gives up overdue slots, and passes their tags to `overdue`.
     ///
     /// # Errors
     /// [`Broken::Stalled`].
@@ -411,26 +410,26 @@ impl Pipe {
         Ok(())
     }
 
-    /// The earliest moment at which [`Pipe::tick`] has something to do.
+    /// The earliest time at which [`Pipe::tick`] has something to do.
     pub fn wake_at(&self) -> Option<Instant> {
         let overdue = self.slots.iter().filter(|slot| slot.tag.is_some()).map(|slot| slot.deadline).min();
         let stalled = (self.owed > 0).then(|| self.heard + self.limits.stall);
         [overdue, stalled].into_iter().flatten().min()
     }
 
-    /// The owner of this number waits no more.
+    /// The owner of this number no longer waits.
     pub fn abandon(&mut self, op: u32) {
         for slot in &mut self.slots {
             slot.tag = slot.tag.filter(|tag| tag.op != op);
         }
     }
 
-    /// The owner whose reply is the oldest that is owed, among those for whom `waits` holds.
+    /// The owner of the oldest owed reply, among those for which `waits` holds.
     pub fn oldest(&self, waits: impl Fn(u32) -> bool) -> Option<u32> {
         self.slots.iter().filter_map(|slot| slot.tag).map(|tag| tag.op).find(|&op| waits(op))
     }
 
-    /// The connection has ended: tells each that still waits, with how many replies of it are missing.
+    /// The connection has ended: calls `each` for every owner that still waits, with the number of its missing replies.
     pub fn fail(&mut self, mut each: impl FnMut(Tag, u32, Outcome)) {
         self.owed = 0;
         self.long = None;
@@ -448,12 +447,12 @@ fn protocol(what: &str, bytes: &[u8]) -> Broken {
     Broken::Protocol(format!("{what}: \"{}\"", bytes[..bytes.len().min(64)].escape_ascii()))
 }
 
-/// FNV-1a: tells a key from another, by chance wrong once in four billion.
+/// FNV-1a: two different keys have the same hash once in four billion.
 fn hash(key: &[u8]) -> u32 {
     key.iter().fold(0x811c_9dc5, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// What was received and not delivered. A line, or a small value with its line, is presented whole.
+/// Bytes that were received and not delivered. A line, or a small value with its line, is presented as a whole.
 #[derive(Debug)]
 pub struct Input {
     buffer: Box<[u8]>,
@@ -461,7 +460,7 @@ pub struct Input {
     to: usize,
 }
 
-/// Room of an [`Input`]: longer values are delivered in parts.
+/// Size of an [`Input`]. Longer values are delivered in parts.
 const INPUT_BYTES: usize = 64 << 10;
 
 impl Default for Input {
@@ -476,7 +475,7 @@ impl Input {
         &mut self.buffer[self.to..]
     }
 
-    /// So many bytes were put there.
+    /// This many bytes were received into the room.
     pub fn put(&mut self, bytes: usize) {
         self.to += bytes;
         assert!(self.to <= self.buffer.len());
@@ -490,7 +489,7 @@ impl Input {
         self.from == self.to
     }
 
-    /// All bytes go there: they are no replies.
+    /// Moves all bytes to `into`: they are no replies.
     pub(crate) fn drain(&mut self, into: &mut Vec<u8>) {
         into.extend_from_slice(self.bytes());
         (self.from, self.to) = (0, 0);
@@ -507,7 +506,7 @@ impl Input {
         }
     }
 
-    /// What is not whole moves to the front.
+    /// Moves an incomplete reply to the front.
     fn make_room(&mut self) {
         self.buffer.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);

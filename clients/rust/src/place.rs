@@ -1,23 +1,23 @@
-//! Which server has a key: by the rules of other clients, so that they can be changed one by one.
+//! Placement: which server a key belongs to, by the rules of other clients, so that clients can be migrated one by one.
 //!
-//! A server is known by its name as configured, never by a resolved address. A ring has points (value, server) in
-//! the order of their values, then of the servers; a key goes to the first point at or behind its hash, beyond the
-//! last to the first. `clients/vectors.txt` holds what the other clients do with a thousand keys each.
+//! Placement uses a server's name as configured, never a resolved address. A ring has points (value, server), sorted by value,
+//! then by server. A key belongs to the first point at or behind its hash, and beyond the last point to the first.
+//! `clients/vectors.txt` has the placement by other clients of a thousand keys each.
 
 use crate::config::Server;
 use crate::hashes::{fnv1a_64, jenkins, md5_first, murmur, murmur3, oaat, of_length};
 use md5::{Digest, Md5};
 use sha1::Sha1;
 
-/// A rule.
+/// A rule of placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Preset {
-    /// libmemcached's weighted ketama, php-memcached's with OPT_LIBKETAMA_COMPATIBLE, twemproxy's with md5 (of Unix
-    /// sockets, which twemproxy names otherwise, libmemcached's alone).
+    /// libmemcached's weighted ketama, php-memcached's with OPT_LIBKETAMA_COMPATIBLE, twemproxy's with md5. For Unix sockets,
+    /// libmemcached's alone: twemproxy names them differently.
     Ketama,
-    /// spymemcached's ketama with addresses: names have their port even if it is 11211. Of hosts that it looked up, the name of a
-    /// server is host/address:port.
+    /// spymemcached's ketama with addresses: a name includes the port even if it is 11211. If spymemcached resolved the host, the
+    /// server's name is host/address:port.
     KetamaFullPort,
     /// libmemcached's unweighted ketama with its default hash.
     LibmemcachedConsistent,
@@ -31,10 +31,9 @@ pub enum Preset {
     ModulaOaat,
     /// libmemcached's with the hash MD5.
     ModulaMd5,
-    /// python-memcached's and spymemcached's; a server is there as often as it weighs.
+    /// python-memcached's and spymemcached's; a server is listed as often as its weight says.
     ModulaCrc15,
-    /// twemproxy's modula with the hash crc32: it puts its servers in the order of their names, shorter ones first,
-    /// before it counts.
+    /// twemproxy's modula with the hash crc32: it sorts servers by name, shorter names first, before it counts.
     TwemproxyModulaCrc15,
     /// libmemcached's with the hash FNV1A_64.
     ModulaFnv1a64,
@@ -44,7 +43,7 @@ pub enum Preset {
     ModulaMurmur3,
     /// libmemcached's with the hash JENKINS.
     ModulaJenkins,
-    /// gomemcache's; a server that is to have more is listed more often.
+    /// gomemcache's; list a server more than once to give it more keys.
     ModulaCrc32,
     /// That of twemproxy's example configuration.
     TwemproxyFnv1a64,
@@ -77,7 +76,7 @@ const NAMES: [(&str, Preset); 18] = [
 ];
 
 impl Preset {
-    /// The preset of this name.
+    /// The preset with this name.
     pub fn named(name: &str) -> Option<Preset> {
         NAMES.iter().find(|(known, _)| *known == name).map(|&(_, preset)| preset)
     }
@@ -130,7 +129,7 @@ impl Preset {
     }
 }
 
-/// How a preset looks for a key's server.
+/// How a preset finds a key's server.
 #[derive(Debug)]
 enum Rule {
     One,
@@ -138,13 +137,13 @@ enum Rule {
     Ring(Vec<(u32, usize)>),
     /// The last point at or before it.
     RingBefore(Vec<(u32, usize)>),
-    /// The hash's remainder says which.
+    /// The hash modulo the number of entries.
     Listed(Vec<usize>),
-    /// The server whose name and the key together have the highest hash.
+    /// The server whose name, hashed together with the key, gives the highest value.
     Highest(Vec<String>),
 }
 
-/// A preset over servers. It never changes.
+/// A preset over a list of servers. It never changes.
 #[derive(Debug)]
 pub struct Placement {
     preset: Preset,
@@ -153,7 +152,7 @@ pub struct Placement {
 
 impl Placement {
     /// # Errors
-    /// No server, one that weighs nothing, or weights with a preset that knows none.
+    /// There is no server, one has the weight 0, or there are weights with a preset that has none.
     pub fn new(preset: Preset, servers: &[Server]) -> Result<Placement, String> {
         let Some(first) = servers.first() else { return Err("there is no server".to_owned()) };
         if let Some(server) = servers.iter().find(|server| server.weight == 0) {
@@ -201,7 +200,7 @@ impl Placement {
         Ok(Placement { preset, rule })
     }
 
-    /// The index of the server that has the key.
+    /// The index of the key's server.
     pub fn pick(&self, key: &[u8]) -> usize {
         let ring = |points: &[(u32, usize)], at: usize| points[at % points.len()].1;
         match &self.rule {
@@ -223,7 +222,7 @@ impl Placement {
     }
 }
 
-/// A name without memcached's own port, as twemproxy has it.
+/// A name without memcached's default port, as twemproxy has it.
 fn short_name(name: &str) -> &str {
     name.strip_suffix(":11211").unwrap_or(name)
 }
@@ -237,7 +236,7 @@ fn host_and_port(name: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// The host as libmemcached's calls have it: a Unix socket with the port 0; memcached's own port is left out.
+/// The host as in libmemcached's calls: a Unix socket has the port 0; memcached's default port is omitted.
 fn library_name(name: &str) -> String {
     match host_and_port(name) {
         None if name.starts_with('/') => format!("{name}:0"),
@@ -247,7 +246,7 @@ fn library_name(name: &str) -> String {
     }
 }
 
-/// Four points of each MD5 of name-i; how many a server has is reckoned in single precision, in this order.
+/// Four points of each MD5 of name-i. The number of points is computed in single precision, in this order.
 fn ketama(servers: &[Server], name: impl Fn(&Server) -> String) -> Vec<(u32, usize)> {
     let total: u32 = servers.iter().map(|server| server.weight).sum();
     let mut points = Vec::new();
@@ -265,7 +264,7 @@ fn ketama(servers: &[Server], name: impl Fn(&Server) -> String) -> Vec<(u32, usi
     points
 }
 
-/// A hundred points a server, each the hash of name-i.
+/// A hundred points per server, each the hash of name-i.
 fn hundred(servers: &[Server], hash: impl Fn(&[u8]) -> u32) -> Vec<(u32, usize)> {
     let mut points = Vec::new();
     for (at, server) in servers.iter().enumerate() {
@@ -289,13 +288,13 @@ fn dalli(servers: &[Server]) -> Vec<(u32, usize)> {
     points
 }
 
-/// The 32-bit hash of "name-key" with the seed 0, over the low eight bits of each code point, as pymemcache has it.
+/// The 32-bit hash of "name-key" with the seed 0, over the low eight bits of each code point, as pymemcache computes it.
 fn scored(name: &str, key: &[u8]) -> u32 {
     let low = |letter: char| letter as u8;
     let name = name.chars().map(low).chain([b'-']);
     match std::str::from_utf8(key) {
         Ok(text) => murmur3(0, name.chain(text.chars().map(low))),
-        // No key of pymemcache's: its bytes stand for themselves.
+        // pymemcache has no such keys: each byte counts as a code point.
         Err(_) => murmur3(0, name.chain(key.iter().copied())),
     }
 }

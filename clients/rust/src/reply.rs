@@ -1,4 +1,4 @@
-//! What calls are answered with.
+//! Results of calls.
 
 use crate::error::{Error, Outcome};
 use crate::op::Answer;
@@ -6,18 +6,18 @@ use crate::wire::{Kind, Marks, Refusal, Status, counter};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is known of an item beside its value.
+/// What is known of an item besides its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// The client flags.
     pub flags: u32,
     /// The token for compare-and-swap, if it was asked for.
     pub cas: u64,
-    /// The time that it has left, if that was asked for; none: for ever.
+    /// The time until the item expires, if it was asked for; `None`: never.
     pub ttl: Option<Duration>,
-    /// How long its value is, if that was asked for.
+    /// The length of its value, if it was asked for.
     pub size: u64,
-    /// When it was read before, if that was asked for.
+    /// How long ago it was last read, if it was asked for.
     pub last_access: Duration,
     /// Stale, won, pending, hit before.
     pub marks: Marks,
@@ -41,23 +41,23 @@ impl Meta {
 pub struct Value {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// What else is known.
+    /// What else is known of the item.
     pub meta: Meta,
 }
 
-/// A write happened.
+/// A write was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// The item's token, if it was asked for.
     pub cas: u64,
 }
 
-/// What a request without a type of its own was answered with.
+/// The result of a request that has no type of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// False for a read, a deletion, a touch or a count of what is not there.
+    /// False for a read, a deletion, a touch or a count of an item that does not exist.
     pub found: bool,
-    /// The number, of a count.
+    /// The number, after a count.
     pub number: u64,
     /// What is known of the item.
     pub meta: Meta,
@@ -73,7 +73,7 @@ impl Reply {
     }
 }
 
-/// What a call is answered with whose value went to the end of `memory`: unless it has one, that is as long as it was.
+/// The result of a call whose value went to the end of `memory`. Without a value, `memory` is cut to its old length.
 pub(crate) fn concluded(
     kind: Kind,
     answer: Answer,
@@ -89,7 +89,7 @@ pub(crate) fn concluded(
     answer
 }
 
-/// An answer that is a refusal is the error that it says; a counter's value becomes its number.
+/// Turns the answer of a refusal into its error, and a counter's value into its number.
 pub(crate) fn settled(
     kind: Kind,
     mut answer: Answer,

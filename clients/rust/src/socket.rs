@@ -17,17 +17,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A socket that is open, as a process that was forked finds it again: by its number, if that still means it.
+/// An open socket, by which a forked process finds it: its number, and a check that the number still means it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenSocket {
     /// Its descriptor.
     pub number: RawFd,
-    /// Which socket that is.
+    /// The inode of the socket.
     pub inode: u64,
 }
 
-/// Says which socket is open, if one is. Of a process that was forked it is true in the child, whatever other threads did
-/// in the moment of the fork.
+/// Records which socket is open, if one is. It is right in a forked child, whatever other threads did at the moment of the fork.
 #[derive(Debug)]
 pub struct OpenFd {
     number: AtomicI32,
@@ -48,8 +47,8 @@ impl OpenFd {
     }
 }
 
-/// A connected socket. Its [`OpenFd`] has its number from after it was made until before it is closed, or until it has
-/// another's.
+/// A connected socket. Its [`OpenFd`] has its number from after its creation until before it is closed, or until another socket
+/// takes its place.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
@@ -71,10 +70,10 @@ impl Drop for Socket {
     }
 }
 
-/// What came of a system call.
+/// The result of a system call.
 #[derive(Debug)]
 pub enum Moved {
-    /// So many bytes; 0 at the peer's end.
+    /// This many bytes; 0 at the peer's end.
     Bytes(usize),
     /// Nothing can be moved now, or nothing came in time.
     Nothing,
@@ -86,11 +85,11 @@ impl Socket {
     /// Connects to host:port, or to a path that begins with `/`. Reads wait for `step` at most.
     ///
     /// # Errors
-    /// As the system says; the last one of an address with several.
+    /// The system's error; of an address with several, the last.
     pub fn connect(address: &str, limit: Duration, step: Duration, open: &Arc<OpenFd>) -> io::Result<Socket> {
         if address.starts_with('/') {
             let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-            // A server that accepts nobody would keep its caller for ever.
+            // A server that accepts no connection would otherwise block its caller for ever.
             set_socket_timeout(&fd, Timeout::Send, Some(limit))?;
             let path = SocketAddrUnix::new(address)?;
             retry_on_intr(|| connect(&fd, &path))?;
@@ -116,10 +115,10 @@ impl Socket {
         Err(last)
     }
 
-    /// Begins to connect to an address with its port, or to a path that begins with `/`, and does not wait.
+    /// Begins to connect to an address with its port, or to a path that begins with `/`, without waiting.
     ///
     /// # Errors
-    /// As the system says; [`ErrorKind::InvalidInput`] of a name, which would have to be looked up.
+    /// The system's error; [`ErrorKind::InvalidInput`] for a name, which would have to be looked up.
     pub fn begin(address: &str, open: &Arc<OpenFd>) -> io::Result<Socket> {
         let socket = |family| {
             socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
@@ -146,10 +145,10 @@ impl Socket {
         }
     }
 
-    /// It is connected; false: not yet.
+    /// True if the connection is made; false: not yet.
     ///
     /// # Errors
-    /// It will not be.
+    /// The connection failed.
     pub fn is_connected(&self) -> io::Result<bool> {
         socket_error(&self.fd)??;
         match getpeername(&self.fd) {
@@ -159,13 +158,13 @@ impl Socket {
         }
     }
 
-    /// How a process that was forked finds it.
+    /// How a forked process finds it.
     pub fn found(&self) -> Option<OpenSocket> {
         self.open.socket()
     }
 
     fn of(fd: OwnedFd, open: &Arc<OpenFd>) -> Socket {
-        // Where this cannot be known, nobody finds it again.
+        // If the inode is unknown, no process finds the socket again.
         open.inode.store(rustix::fs::fstat(&fd).map_or(0, |stat| stat.st_ino), Ordering::SeqCst);
         open.number.store(fd.as_raw_fd(), Ordering::SeqCst);
         let open = Arc::clone(open);
@@ -177,10 +176,10 @@ impl Socket {
         }
     }
 
-    /// The same inside of TLS, when both sides have shown who they are, until then.
+    /// The same socket inside of TLS, after the handshake, which has to end by `until`.
     ///
     /// # Errors
-    /// The server is not whom it should be, speaks something else, or takes too long; or the system's.
+    /// The server's certificate is not trusted, or it does not speak TLS, or takes too long; or the system's error.
     #[cfg(feature = "tls")]
     pub fn secured(mut self, session: Session, until: Instant) -> Result<Socket, Reason> {
         let (mut send, fd) = (|bytes: &[u8]| send_now(&self.fd, bytes), &self.fd);
@@ -202,7 +201,7 @@ impl Socket {
         send_now(&self.fd, bytes)
     }
 
-    /// Receives; waits for the first byte, a step or until a signal at most.
+    /// Receives. Waits for the first byte, until a step is over or a signal comes.
     pub fn receive(&self, room: &mut [u8]) -> Moved {
         #[cfg(feature = "tls")]
         if let Some(session) = &self.tls {
@@ -220,7 +219,7 @@ impl Socket {
         receive_now(&self.fd, room)
     }
 
-    /// Waits until bytes can be sent or, if `input` says so, received, for a step at most; true if some have come.
+    /// Waits until bytes can be sent or, if `input` is true, received, for a step at most. True if bytes have come.
     pub fn wait(&self, input: bool, step: Duration) -> bool {
         #[cfg(feature = "tls")]
         if input && self.tls.as_ref().is_some_and(|session| session.has_more()) {
@@ -229,12 +228,12 @@ impl Socket {
         let flags = if input { PollFlags::IN | PollFlags::OUT } else { PollFlags::OUT };
         let mut fds = [PollFd::from_borrowed_fd(self.fd.as_fd(), flags)];
         let limit = Timespec { tv_sec: step.as_secs() as _, tv_nsec: i64::from(step.subsec_nanos()) as _ };
-        // A call that a signal ends early is as one that took too long: the caller looks again.
+        // A wait that a signal ends early counts as one that took too long: the caller checks again.
         let _ = poll(&mut fds, Some(&limit));
         fds[0].revents().intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Nothing is sent or received any more; who waits returns.
+    /// Ends both directions; threads that wait return.
     pub fn shut_down(&self) {
         shut_down(&self.fd);
     }
@@ -245,7 +244,7 @@ pub fn send_now(socket: impl AsFd, bytes: &[u8]) -> Moved {
     moved(retry_on_intr(|| send(&socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)))
 }
 
-/// Receives; waits for the first byte as long as the socket says.
+/// Receives. Waits for the first byte as long as the socket's timeout says.
 fn receive(socket: impl AsFd, room: &mut [u8]) -> Moved {
     moved(recv(&socket, &mut *room, RecvFlags::empty()).map(|(_, bytes)| bytes))
 }
@@ -255,7 +254,7 @@ pub fn receive_now(socket: impl AsFd, room: &mut [u8]) -> Moved {
     moved(recv(&socket, &mut *room, RecvFlags::DONTWAIT).map(|(_, bytes)| bytes))
 }
 
-/// Nothing is sent or received any more.
+/// Ends both directions.
 pub fn shut_down(socket: impl AsFd) {
     let _ = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both);
 }
@@ -263,14 +262,13 @@ pub fn shut_down(socket: impl AsFd) {
 fn moved(result: Result<usize, Errno>) -> Moved {
     match result {
         Ok(bytes) => Moved::Bytes(bytes),
-        // Whoever waits looks at the time and waits again: waiting on here, signals that come often would make it
-        // wait for ever.
+        // The caller checks the time and waits again. If this waited on, frequent signals could make it wait for ever.
         Err(Errno::AGAIN | Errno::INTR) => Moved::Nothing,
         Err(error) => Moved::Failed(io::Error::from(error).into()),
     }
 }
 
-/// The error of a connection that is over.
+/// The error of a connection that has ended.
 pub fn lost(server: &Arc<str>, reason: Reason) -> Error {
     Error::Lost(Arc::clone(server), reason, Outcome::NotSent)
 }

@@ -1,11 +1,11 @@
-//! Writes that are not waited for one by one: what became of them is known after a barrier.
+//! Writes that are not waited for one by one: a barrier reports their results.
 //!
 //! ```text
 //! sent = stored + refused + unknown
 //! ```
 //!
-//! Requests of one kind for one server are collected, up to 64 or 16 KiB, and go as a group. In a quiet group the
-//! server answers only what it refuses, and the barrier behind it.
+//! Requests of one kind for one server are collected, up to 64 or 16 KiB, and sent as a group. Of a quiet group the server
+//! answers only the refusals and the barrier behind it.
 
 use crate::client::Client;
 use crate::error::{Error, Outcome};
@@ -21,13 +21,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Requests of a group, and their bytes.
+/// Most requests of a group, and most bytes.
 const GROUP_REQUESTS_MAX: usize = 64;
 const GROUP_BYTES_MAX: usize = 16 << 10;
 /// Refusals that a report names.
 const FIRST_MAX: usize = 16;
 
-/// How much a stream may have sent and not heard of.
+/// How much a stream may have sent without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Requests: 1,024.
@@ -42,28 +42,28 @@ impl Default for Window {
     }
 }
 
-/// A request that was not carried out, or of which that is not known.
+/// A request that was not carried out, or whose result is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Its key; empty where the server's answer does not say which it was.
+    /// Its key; empty where the server's answer does not say which request it was.
     pub key: Vec<u8>,
     /// Why.
     pub error: Error,
 }
 
-/// What became of all that was sent since the last barrier.
+/// The results of everything that was sent since the last barrier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "it says what was not stored"]
 pub struct Report {
     /// Stored, refused and unknown together.
     pub sent: u64,
-    /// Carried out, as the server has said. A deletion of what was not there counts here.
+    /// Carried out, as the server has said. A deletion of an item that does not exist counts here.
     pub stored: u64,
     /// Not applied: as the server has said, or because it was never sent.
     pub refused: u64,
     /// Sent, and not answered.
     pub unknown: u64,
-    /// The first that were not stored.
+    /// The first requests that were not stored.
     pub first: Vec<Refused>,
     /// Why a connection failed, if one did.
     pub error: Option<Error>,
@@ -76,16 +76,16 @@ impl Report {
     }
 }
 
-/// A group that is collected for one lane.
+/// A group that is being collected for one lane.
 #[derive(Debug)]
 struct Open<L> {
     lane: Option<Arc<L>>,
     bytes: Vec<u8>,
     keys: Vec<Vec<u8>>,
     kind: Option<Kind>,
-    /// Of the first; the others count on.
+    /// The opaque of the first request; the others count up from it.
     opaque: Option<u32>,
-    /// It is whole: a quiet one has its barrier.
+    /// The group is complete: a quiet one has its barrier.
     is_sealed: bool,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct Write<'a> {
 }
 
 impl<'a> Write<'a> {
-    /// A write of this client's to one of these servers. `full` is what the key is put together in.
+    /// A write of this client to one of these servers. The key with its prefix is assembled in `full`.
     ///
     /// # Errors
     /// [`Error::BadKey`].
@@ -139,7 +139,7 @@ impl<'a> Write<'a> {
         Ok(Write { server: target.server, large, request, stands_in: target.ttl_max.is_some() })
     }
 
-    /// After its server was down: it is for another, which stands in for that; false, if none does.
+    /// The write's server was found to be down: moves on to the server that stands in for it; false if there is none.
     pub fn moves_on<C: Front>(&mut self, client: &C, list: &List<C::Line>) -> bool {
         match client.fleet().instead(list, self.request.key) {
             Some(other) if !self.stands_in && other.server != self.server => {
@@ -151,37 +151,37 @@ impl<'a> Write<'a> {
         }
     }
 
-    /// Which group it is for.
+    /// The index of its group.
     pub fn at(&self) -> usize {
         self.server * 2 + usize::from(self.large)
     }
 }
 
-/// Writes that are not waited for one by one. For one thread, or task; dropped without a barrier it sends what it has, and
-/// what became of that is counted as [`crate::Counters::unreported`].
+/// Writes that are not waited for one by one. It is for one thread, or task. Dropped without a barrier, it sends what it has
+/// collected, and those writes count as [`crate::Counters::unreported`].
 #[derive(Debug)]
 #[must_use = "a stream says what became of its writes after its barrier"]
 pub struct Stream<C: Front = Client> {
     client: C,
     window: Window,
     quiet: bool,
-    /// The servers to which it writes, and which list that is.
+    /// The list of servers to which it writes, and the list's number.
     list: Arc<List<C::Line>>,
     version: u64,
-    /// Two for each server: for most values, and for large ones.
+    /// Two groups for each server: for most values, and for large ones.
     open: Vec<Open<C::Line>>,
     sent: VecDeque<Sent<C::Line>>,
     waiting: Window,
     opaque: u32,
     report: Report,
-    /// Nobody has it any more.
+    /// The stream was dropped.
     #[cfg(feature = "tokio")]
     is_left: bool,
 }
 
 impl<C: Front> Stream<C> {
     pub(crate) fn new(client: C, window: Window, quiet: bool) -> Stream<C> {
-        // A list that is newer than its number is taken again.
+        // If the list is newer than its number, it is simply taken again.
         let (version, list) = (client.fleet().version(), client.fleet().list());
         let lanes = list.all().len() * 2;
         let in_flight = client.fleet().config.in_flight;
@@ -210,18 +210,18 @@ impl<C: Front> Stream<C> {
         &self.list
     }
 
-    /// There are other servers: what was collected is to be sent before [`Stream::renew`].
+    /// The list of servers has changed: send what was collected, then call [`Stream::renew`].
     pub(crate) fn is_old(&self) -> bool {
         self.version != self.client.fleet().version()
     }
 
-    /// Takes the servers as they are now; nothing is collected.
+    /// Takes the present list of servers. Nothing may be collected.
     pub(crate) fn renew(&mut self) {
         (self.version, self.list) = (self.client.fleet().version(), self.client.fleet().list());
         self.open.resize_with(self.list.all().len() * 2, Open::default);
     }
 
-    /// The group is to be sent before it can take this write.
+    /// The group has to be sent before it can take this write.
     pub(crate) fn is_in_the_way_of(&self, write: &Write<'_>) -> bool {
         let open = &self.open[write.at()];
         open.kind.is_some_and(|kind| kind != write.request.kind()) || !self.has_room(write.at())
@@ -232,7 +232,7 @@ impl<C: Front> Stream<C> {
         self.open[at].lane.clone()
     }
 
-    /// Counts a write, and collects or refuses it; true if its group is to be sent.
+    /// Counts a write, and collects or refuses it; true if its group has to be sent.
     pub(crate) fn add(&mut self, write: &Write<'_>, lane: Result<Arc<C::Line>, Error>) -> bool {
         let Write { request, .. } = write;
         self.report.sent += 1;
@@ -251,7 +251,7 @@ impl<C: Front> Stream<C> {
         let dialect = lane.dialect();
         let open = &mut self.open[at];
         if open.keys.is_empty() && dialect == Dialect::Meta {
-            // A group's count on from its first, whatever other groups collect meanwhile.
+            // The opaques of a group count up from its first, whatever other groups collect meanwhile.
             open.opaque = Some(self.opaque.wrapping_add(1));
             self.opaque = self.opaque.wrapping_add(GROUP_REQUESTS_MAX as u32);
         }
@@ -272,12 +272,12 @@ impl<C: Front> Stream<C> {
             && open.lane.as_ref().is_none_or(|lane| lane.is_alive())
     }
 
-    /// How many groups there may be.
+    /// The number of groups.
     pub(crate) fn groups(&self) -> usize {
         self.open.len()
     }
 
-    /// The window has no room for this group: an older one is to be settled first.
+    /// The window has no room for this group: the oldest has to be settled first.
     pub(crate) fn is_too_much(&self, at: usize) -> bool {
         let open = &self.open[at];
         !self.sent.is_empty()
@@ -285,7 +285,7 @@ impl<C: Front> Stream<C> {
                 || self.waiting.bytes + open.bytes.len() > self.window.bytes)
     }
 
-    /// Makes a group whole; its lane, if there is a group.
+    /// Completes a group; returns its lane, if there is a group.
     pub(crate) fn seal(&mut self, at: usize) -> Option<Arc<C::Line>> {
         let open = &mut self.open[at];
         let lane = open.lane.clone()?;
@@ -296,7 +296,7 @@ impl<C: Front> Stream<C> {
         Some(lane)
     }
 
-    /// Pushes a group that is whole: how many replies are owed.
+    /// Pushes a complete group, and returns how many replies are owed.
     ///
     /// # Errors
     /// There is no room for it.
@@ -323,7 +323,7 @@ impl<C: Front> Stream<C> {
         Ok(replies)
     }
 
-    /// A group was sent: this is who waits for it. Or it was not, and why.
+    /// Notes that a group was sent, with the ticket to wait for it, or why it was not sent.
     pub(crate) fn pushed(&mut self, at: usize, begun: Result<<C::Line as Line>::Ticket, Error>) {
         let Open { lane: Some(lane), bytes, keys, kind: Some(kind), opaque, .. } =
             std::mem::take(&mut self.open[at])
@@ -346,7 +346,7 @@ impl<C: Front> Stream<C> {
         }
     }
 
-    /// The oldest group that is not settled.
+    /// The oldest unsettled group.
     pub(crate) fn oldest(&mut self) -> Option<&mut Sent<C::Line>> {
         self.sent.front_mut()
     }
@@ -361,7 +361,7 @@ impl<C: Front> Stream<C> {
         }
     }
 
-    /// Counts what became of the oldest group.
+    /// Counts the results of the oldest group.
     pub(crate) fn settle<S>(&mut self, op: Op<S>) {
         let Some(mut sent) = self.sent.pop_front() else { return };
         let Op { answers, error, not_sent, .. } = op;
@@ -375,7 +375,7 @@ impl<C: Front> Stream<C> {
             let at = answer.item.wrapping_sub(first) as usize;
             let is_refusal = answer.refused;
             match settled(sent.kind, answer, &[], &server) {
-                // The barrier of a quiet group: all that was not refused was carried out.
+                // The barrier of a quiet group: everything that was not refused was carried out.
                 Ok(_) if sent.quiet => {
                     self.report.stored += total - counted;
                     counted = total;
@@ -384,7 +384,7 @@ impl<C: Front> Stream<C> {
                     self.report.stored += 1;
                     counted += 1;
                 }
-                // Of a quiet deletion: there was nothing to delete.
+                // A quiet deletion: the item did not exist.
                 Err(Error::Absent) if is_refusal && sent.kind == Kind::Delete => {}
                 Err(error) => {
                     let key = sent.keys.get_mut(at).map(std::mem::take).unwrap_or_default();
@@ -395,8 +395,8 @@ impl<C: Front> Stream<C> {
         }
         if let Some(error) = error {
             self.client.fleet().note(&sent.server, &sent.lane, &error);
-            // A group is sent as one: none of it, or perhaps all. Replies come in the order of requests; of a quiet
-            // group without its barrier nothing is known but what was refused.
+            // A group is sent as one: none of it, or perhaps all. Replies come in the order of requests. Without its barrier,
+            // only the refusals of a quiet group are known.
             let outcome = if not_sent > 0 { Outcome::NotSent } else { Outcome::Unknown };
             let error = error.with(outcome);
             let first = if sent.quiet { 0 } else { counted as usize };
@@ -409,19 +409,19 @@ impl<C: Front> Stream<C> {
         }
     }
 
-    /// What became of everything since the last barrier, when all is settled.
+    /// The results of everything since the last barrier, when all is settled.
     pub(crate) fn reported(&mut self) -> Report {
         let report = std::mem::take(&mut self.report);
         debug_assert_eq!(report.sent, report.stored + report.refused + report.unknown);
         report
     }
 
-    /// Writes of which nobody was told.
+    /// There are writes whose results were not reported.
     pub(crate) fn is_unreported(&self) -> bool {
         self.report.sent > 0
     }
 
-    /// Counts so many writes of which nobody is told any more.
+    /// Counts writes whose results nobody can get any more.
     pub(crate) fn leave_unreported(&mut self, writes: u64) {
         self.client.shared().unreported.fetch_add(writes, Ordering::Relaxed);
         self.report = Report::default();
@@ -433,7 +433,7 @@ impl<C: Front> Stream<C> {
         self.report.sent - self.report.stored
     }
 
-    /// All that it has, in another that nobody has; none, if it is such a one itself.
+    /// Moves everything into another stream that counts as dropped; `None` if this one is such a stream.
     #[cfg(feature = "tokio")]
     pub(crate) fn hand_on(&mut self) -> Option<Stream<C>> {
         if self.is_left {
@@ -455,7 +455,7 @@ impl Stream {
         self.store(key, Store { value, exptime: ttl.exptime(), ..Store::default() }, None)
     }
 
-    /// Sends any store, with the token that the item must have. The item's new token is not told.
+    /// Sends any store, with the token that the item must have. The item's new token is not reported.
     ///
     /// # Errors
     /// As [`Stream::set`].
@@ -505,7 +505,7 @@ impl Stream {
         }
     }
 
-    /// Sends what was collected for a lane, when the window has room for it.
+    /// Sends what was collected for a lane, as soon as the window has room for it.
     fn flush(&mut self, at: usize) {
         let Some(lane) = self.seal(at) else { return };
         while self.is_too_much(at) {
@@ -517,14 +517,14 @@ impl Stream {
         self.pushed(at, begun);
     }
 
-    /// Waits for the oldest group and counts what became of it.
+    /// Waits for the oldest group and counts its results.
     fn settle_oldest(&mut self) {
         if let Some(op) = self.oldest().map(|Sent { lane, ticket, .. }| lane.wait(ticket)) {
             self.settle(op);
         }
     }
 
-    /// Sends what is left and waits for all; says what became of everything since the last barrier.
+    /// Sends what is left, waits for all replies, and reports the results of everything since the last barrier.
     pub fn barrier(&mut self) -> Report {
         (0..self.groups()).for_each(|at| self.flush(at));
         while self.oldest().is_some() {

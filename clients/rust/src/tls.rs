@@ -1,12 +1,12 @@
-//! TLS between a connection and its socket: bytes go in and come out, and what moves them is an argument.
+//! TLS between a connection and its socket, without I/O: the functions that move bytes are arguments.
 //!
 //! ```text
 //! send ──► records, as many as fit ──► out ──► socket ──► incoming ──► records ──► receive
 //! ```
 //!
-//! - What TLS has taken counts as sent when all of it was, as its caller offers the rest of the same bytes again; where the
-//!   connection fails before, it counts as sent, too: some of it may have got there.
-//! - One thread sends and one receives, at the same time. The lock is not held while anybody waits for the socket.
+//! - Bytes that TLS has taken count as sent when all of their records were sent; meanwhile the caller offers the rest of the same
+//!   bytes again. If the connection fails before, they count as sent, too: some may have arrived.
+//! - One thread sends and one receives, at the same time. The lock is not held while a thread waits for the socket.
 
 use crate::error::{Error, Reason};
 use crate::socket::Moved;
@@ -17,14 +17,14 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that are taken at once: some records.
+/// Bytes taken at a time: some records.
 const TAKE_BYTES: usize = 64 << 10;
-/// A record, and what is around it, is no longer.
+/// Longest record, with everything around it.
 const RECORD_BYTES_MAX: usize = 17 << 10;
 
 const SILENT: Reason = Reason::said("closed by the server in the handshake");
 
-/// How connections are made that speak TLS.
+/// Configuration of TLS connections.
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ClientConfig>,
@@ -44,17 +44,16 @@ impl From<Arc<ClientConfig>> for Tls {
 }
 
 impl Tls {
-    /// The name that servers' certificates have, where it is not the host in their addresses: where those were looked up, or
-    /// are paths.
+    /// The name in the servers' certificates, if it is not the host of their addresses: for resolved addresses and for paths.
     #[must_use]
     pub fn name(self, name: &str) -> Tls {
         Tls { name: Some(name.to_owned()), ..self }
     }
 
-    /// The name that this server's certificate has.
+    /// The name that this server's certificate has to have.
     ///
     /// # Errors
-    /// There is none that a certificate could have.
+    /// No certificate could have such a name.
     fn name_of(&self, address: &str) -> Result<ServerName<'static>, Error> {
         let host = match &self.name {
             Some(name) => name,
@@ -65,7 +64,7 @@ impl Tls {
             .map_err(|_| Error::Config(format!("{host} is no name that a certificate could have")))
     }
 
-    /// A server's address is one that a certificate could be for.
+    /// Checks that a certificate could be for a server's address.
     ///
     /// # Errors
     /// [`Error::Config`].
@@ -76,7 +75,7 @@ impl Tls {
     /// Begins a connection to this address.
     ///
     /// # Errors
-    /// As the configuration says.
+    /// The configuration's error.
     pub(crate) fn begin(&self, address: &str) -> io::Result<Session> {
         let name = self.name_of(address).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
         let mut connection = ClientConnection::new(Arc::clone(&self.config), name).map_err(odd)?;
@@ -95,12 +94,12 @@ fn odd(error: rustls::Error) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error)
 }
 
-/// One connection's TLS.
+/// TLS of one connection.
 #[derive(Debug)]
 pub struct Session {
     state: Mutex<State>,
     incoming: Mutex<Incoming>,
-    /// Bytes may be there that the socket says nothing of: opened ones, and records that are not.
+    /// There may be bytes that do not make the socket readable: opened ones, and unopened records.
     has_more: AtomicBool,
     has_records: AtomicBool,
 }
@@ -108,15 +107,15 @@ pub struct Session {
 #[derive(Debug)]
 struct State {
     connection: ClientConnection,
-    /// Records, of which so much was sent.
+    /// Records, of which the first bytes were sent.
     out: Vec<u8>,
     sent: usize,
-    /// Of the caller's bytes, those that are in records which were not all sent.
+    /// How many of the caller's bytes are in records that are not completely sent.
     taken: usize,
     failed: Option<Reason>,
 }
 
-/// What the socket gave, and TLS has not taken.
+/// Bytes that the socket gave and TLS has not taken.
 #[derive(Debug)]
 struct Incoming {
     buffer: Box<[u8]>,
@@ -129,7 +128,7 @@ impl Session {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes may be there, whatever the socket says.
+    /// There may be bytes to receive, whatever the socket says.
     pub fn has_more(&self) -> bool {
         self.has_more.load(Ordering::Relaxed) || self.has_records.load(Ordering::Relaxed)
     }
@@ -140,10 +139,10 @@ impl Session {
         state.sent < state.out.len() || state.connection.wants_write()
     }
 
-    /// Goes on with the handshake: `send` and `receive` move what they can; true when it is over.
+    /// Continues the handshake: `send` and `receive` move what they can. True when it is finished.
     ///
     /// # Errors
-    /// The server is not whom it should be, or speaks something else; or the socket's own.
+    /// The server's certificate is not trusted, or it does not speak TLS; or the socket's error.
     pub fn shake(
         &self,
         mut send: impl FnMut(&[u8]) -> Moved,
@@ -155,7 +154,7 @@ impl Session {
         match self.feed(receive) {
             Moved::Bytes(0) => return Err(SILENT),
             Moved::Failed(reason) => {
-                // The server is told why, if that can be.
+                // Tells the server why, if possible.
                 let _ = self.lock().flush(&mut send);
                 return Err(reason);
             }
@@ -196,7 +195,7 @@ impl Session {
         }
     }
 
-    /// Receives bytes; `receive` is asked once at the most.
+    /// Receives bytes; calls `receive` once at most.
     pub fn receive(&self, room: &mut [u8], receive: impl FnMut(&mut [u8]) -> Moved) -> Moved {
         match self.take(room) {
             Moved::Nothing => {}
@@ -209,13 +208,13 @@ impl Session {
         }
     }
 
-    /// What TLS has opened.
+    /// Takes bytes that TLS has opened.
     fn take(&self, room: &mut [u8]) -> Moved {
         let read = self.lock().connection.reader().read(room);
         let moved = match read {
             Ok(bytes) => Moved::Bytes(bytes),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Moved::Nothing,
-            // An end that TLS did not announce: replies have lengths and ends of their own.
+            // The stream ended without close_notify. That is no error: replies have lengths and ends of their own.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Moved::Bytes(0),
             Err(error) => Moved::Failed(error.into()),
         };
@@ -236,12 +235,12 @@ impl Session {
         let mut state = self.lock();
         let Incoming { buffer, from, to } = &mut *incoming;
         if from == to {
-            // The socket's end, which is TLS's too.
+            // The socket's end is the end of TLS, too.
             let _ = state.connection.read_tls(&mut io::empty());
             return Moved::Bytes(0);
         }
         while from < to {
-            // It takes no more before what it has opened was taken.
+            // TLS takes no more until its opened bytes are taken.
             let Ok(taken) = state.connection.read_tls(&mut &buffer[*from..*to]) else { break };
             *from += taken;
             if let Err(error) = state.connection.process_new_packets() {
@@ -254,7 +253,7 @@ impl Session {
 }
 
 impl State {
-    /// Sends records: all of them, or as many as the socket takes, or it fails.
+    /// Sends records: all of them, or as many as the socket takes, or until it fails.
     fn flush(&mut self, send: &mut impl FnMut(&[u8]) -> Moved) -> Moved {
         while self.connection.wants_write() {
             if let Err(error) = self.connection.write_tls(&mut self.out) {

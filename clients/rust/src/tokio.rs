@@ -1,4 +1,4 @@
-//! The client for programs that await: the same verbs, types, errors and bytes as [`crate::Client`]'s, on tokio.
+//! The client for async programs: the same verbs, types, errors and bytes as [`crate::Client`]'s, on tokio.
 //!
 //! ```no_run
 //! use larder_client::{Client, Ttl};
@@ -13,12 +13,12 @@
 //! # }
 //! ```
 //!
-//! - All tasks share one pipelined connection to each server, which a task of the client's own receives for. What is asked
-//!   while something else is under way is sent together.
-//! - A future that is dropped gives up its request: the reply is thrown away when it comes, and the connection stays as it
-//!   is. A write that was given up may have been made.
+//! - All tasks share one pipelined connection to each server; a task of the client receives for them. Requests that are made
+//!   while others are under way are sent together.
+//! - A future that is dropped gives up its request: the reply is dropped when it comes, and the connection stays usable. A write
+//!   that was given up may have been made.
 //! - The timeout covers waiting for room and for a connection, as everywhere.
-//! - Connections live on the runtime on which they were made. With it they end, and the next call makes others.
+//! - Connections live on the runtime on which they were made. When it ends they end, and the next call makes new ones.
 //!
 //! Calls panic outside of a runtime, or on one without its time and its input and output enabled.
 //!

@@ -11,14 +11,14 @@ pub enum Ttl {
     /// Until it is deleted or evicted.
     #[default]
     Forever,
-    /// For so long; whole seconds, rounded up, at least one.
+    /// For this long; whole seconds, rounded up, at least one.
     In(Duration),
-    /// Until then; what is past ends within a second.
+    /// Until this time; an item with a time in the past ends within a second.
     At(SystemTime),
 }
 
 impl Ttl {
-    /// The protocol's form: 0 for ever, whole seconds up to 30 days, above a Unix time.
+    /// The protocol's exptime: 0 for ever, whole seconds up to 30 days, above that a Unix time.
     pub fn exptime(self) -> i64 {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let left = match self {
@@ -26,7 +26,7 @@ impl Ttl {
             Ttl::In(left) => left,
             Ttl::At(when) => when.duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(now()),
         };
-        // What servers keep is 31 bits of Unix time.
+        // Servers keep 31 bits of Unix time.
         let seconds =
             left.as_secs().saturating_add(u64::from(left.subsec_nanos() > 0)).clamp(1, 1 << 30) as i64;
         if seconds <= RELATIVE_SECONDS_MAX {

@@ -1,5 +1,5 @@
-//! Requests that are put together before they are made: a store, a deletion, a count. They are the same whoever makes
-//! them; those of [`Client`] have a `send` that waits, those of `tokio::Client` one that is awaited.
+//! Requests that are assembled before they are made: a store, a deletion, a count. They are the same for all clients: those of
+//! [`Client`] have a blocking `send`, those of `tokio::Client` an async one.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -8,20 +8,20 @@ use crate::reply::Stored;
 use crate::ttl::Ttl;
 use crate::wire::{self, Ask, Count, Mode, Status, Store};
 
-/// The client, the key, what is asked, and the token that the item must have.
+/// The client, the key, the request, and the token that the item must have.
 pub(crate) type Parts<'a, C> = (&'a C, &'a [u8], Ask<'a>, Option<u64>);
 
-/// What a store is answered with.
+/// The result of a store.
 pub(crate) fn stored(answer: &Answer) -> Stored {
     Stored { cas: answer.cas }
 }
 
-/// There was such an item.
+/// Whether the item existed.
 pub(crate) fn found(answer: &Answer) -> bool {
     answer.status != Status::Absent
 }
 
-/// What a count is answered with.
+/// The result of a count.
 pub(crate) fn counted(answer: &Answer) -> Option<u64> {
     match answer.status {
         Status::Number(number) => Some(number),
@@ -29,7 +29,7 @@ pub(crate) fn counted(answer: &Answer) -> Option<u64> {
     }
 }
 
-/// A store that is about to be made.
+/// A store to be made.
 #[derive(Debug)]
 #[must_use = "nothing is stored before send"]
 pub struct Set<'a, C = Client> {
@@ -44,18 +44,18 @@ impl<'a, C> Set<'a, C> {
         Set { client, key, store: Store { value, ..Store::default() }, cas: None }
     }
 
-    /// Whom it asks for what.
+    /// Client, key, request and token.
     pub(crate) fn parts(&self) -> Parts<'a, C> {
         (self.client, self.key, Ask::Store(self.store), self.cas)
     }
 
-    /// How long the item lives: for ever if not said.
+    /// How long the item lives. Default: for ever.
     pub fn ttl(mut self, ttl: Ttl) -> Self {
         self.store.exptime = ttl.exptime();
         self
     }
 
-    /// The client flags: 0 if not said.
+    /// The client flags. Default: 0.
     pub fn flags(mut self, flags: u32) -> Self {
         self.store.flags = flags;
         self
@@ -67,19 +67,19 @@ impl<'a, C> Set<'a, C> {
         self
     }
 
-    /// Only if the item has this token.
+    /// Stores only if the item has this token.
     pub fn cas(mut self, cas: u64) -> Self {
         self.cas = Some(cas);
         self
     }
 
-    /// With a token that is older than the item's, the value is stored all the same, as stale.
+    /// If this token is older than the item's, stores the value all the same, as stale.
     pub fn stale_if_older(mut self) -> Self {
         self.store.stale_if_older = true;
         self
     }
 
-    /// [`Stored`] tells the item's new token.
+    /// [`Stored`] has the item's new token.
     pub fn want_cas(mut self) -> Self {
         self.store.want_cas = true;
         self
@@ -98,7 +98,7 @@ impl Set<'_> {
     }
 }
 
-/// A deletion that is about to be made.
+/// A deletion to be made.
 #[derive(Debug)]
 #[must_use = "nothing is deleted before send"]
 pub struct Delete<'a, C = Client> {
@@ -113,24 +113,24 @@ impl<'a, C> Delete<'a, C> {
         Delete { client, key, cas: None, delete: wire::Delete::default() }
     }
 
-    /// Whom it asks for what.
+    /// Client, key, request and token.
     pub(crate) fn parts(&self) -> Parts<'a, C> {
         (self.client, self.key, Ask::Delete(self.delete), self.cas)
     }
 
-    /// Only if the item has this token.
+    /// Deletes only if the item has this token.
     pub fn cas(mut self, cas: u64) -> Self {
         self.cas = Some(cas);
         self
     }
 
-    /// The item stays so long as stale: one reader is told to make it anew.
+    /// The item stays for this long as stale: one reader is told to renew it.
     pub fn keep_stale(mut self, ttl: Ttl) -> Self {
         (self.delete.stale, self.delete.retime) = (true, Some(ttl.exptime()));
         self
     }
 
-    /// The value goes, and the item stays, empty.
+    /// The value is removed, and the item stays, empty.
     pub fn keep_empty(mut self) -> Self {
         self.delete.empty = true;
         self
@@ -138,7 +138,7 @@ impl<'a, C> Delete<'a, C> {
 }
 
 impl Delete<'_> {
-    /// Deletes; false if there was nothing.
+    /// Deletes; false if there was no item.
     ///
     /// # Errors
     /// As [`Client::get`]; [`Error::Conflict`] if the item has another token.
@@ -148,7 +148,7 @@ impl Delete<'_> {
     }
 }
 
-/// A count that is about to be made.
+/// A count to be made.
 #[derive(Debug)]
 #[must_use = "nothing is counted before send"]
 pub struct Incr<'a, C = Client> {
@@ -163,24 +163,24 @@ impl<'a, C> Incr<'a, C> {
         Incr { client, key, count, cas: None }
     }
 
-    /// Whom it asks for what.
+    /// Client, key, request and token.
     pub(crate) fn parts(&self) -> Parts<'a, C> {
         (self.client, self.key, Ask::Count(self.count), self.cas)
     }
 
-    /// Where there is no number, it is made with this value and time to live.
+    /// If there is no number, creates it with this value and time to live.
     pub fn or_make(mut self, initial: u64, ttl: Ttl) -> Self {
         self.count.initial = Some((initial, ttl.exptime()));
         self
     }
 
-    /// A new time to live.
+    /// Gives the number a new time to live.
     pub fn ttl(mut self, ttl: Ttl) -> Self {
         self.count.retime = Some(ttl.exptime());
         self
     }
 
-    /// Only if the number has this token.
+    /// Counts only if the number has this token.
     pub fn cas(mut self, cas: u64) -> Self {
         self.cas = Some(cas);
         self
@@ -188,7 +188,7 @@ impl<'a, C> Incr<'a, C> {
 }
 
 impl Incr<'_> {
-    /// Counts; none if there is no such key.
+    /// Counts; `None` if there is no such key.
     ///
     /// # Errors
     /// As [`Client::get`]; [`Error::NotNumber`].

@@ -1,4 +1,4 @@
-//! Requests that are sent together, awaited together.
+//! Batches, async.
 
 use super::client::Client;
 use super::dial;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Batch<Client> {
-    /// Sends all and waits for all. Each request has a result of its own. A run that is dropped gives up what it has sent,
-    /// and leaves the batch empty.
+    /// Sends all requests and waits for all replies. Each request has its own result. A run that is dropped gives up what it has
+    /// sent, and leaves the batch empty.
     pub async fn run(&mut self) -> Done<'_, Client> {
         let (deadline, began) = (self.client().deadline(), self.client().fleet().begins());
         let done = Done::begin(self);
         let batch = &mut *done.batch;
-        // All lanes have their requests before the first is waited for.
+        // All lanes get their requests before the first is waited for.
         let mut begun = Vec::new();
         let (list, mut paths) = batch.paths();
         while let Some(Path { server, large, mine }) = paths.pop_front() {
@@ -35,7 +35,7 @@ impl Batch<Client> {
         done
     }
 
-    /// Pushes what is for one lane, in parts that it has room for.
+    /// Pushes the requests of one lane, in parts for which it has room.
     async fn begin(
         &mut self,
         server: &Arc<Server<Lane>>,

@@ -1,4 +1,4 @@
-//! The verbs, awaited.
+//! The verbs, async.
 
 use super::dial;
 use super::lane::{Filling, Lane, Op};
@@ -40,7 +40,7 @@ impl Front for Client {
 }
 
 impl Client {
-    /// Begins to say how a client is to be; [`Builder::build_tokio`] makes it.
+    /// Begins the configuration of a client; [`Builder::build_tokio`] makes it.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -49,7 +49,7 @@ impl Client {
         Ok(Client { shared: Shared::new(config)? })
     }
 
-    /// The value of a key.
+    /// Reads the value of a key.
     ///
     /// # Errors
     /// The caller's, the server's, or the network's.
@@ -59,16 +59,16 @@ impl Client {
         Ok(meta.map(|meta| Value { bytes, meta }))
     }
 
-    /// Appends the value of a key to `buffer`; none, and nothing appended, if there is none. Where the future is dropped,
-    /// nothing is appended either.
+    /// Appends the value of a key to `buffer`. `None` if there is no value; then nothing is appended. A dropped future appends
+    /// nothing either.
     ///
     /// # Errors
-    /// As [`Client::get`]; nothing was appended.
+    /// As [`Client::get`]; nothing was appended then.
     pub async fn get_into(&self, key: &[u8], buffer: &mut Vec<u8>) -> Result<Option<Meta>, Error> {
         self.read(key, Get::default(), buffer).await
     }
 
-    /// [`Client::get_into`] that also asks for this.
+    /// [`Client::get_into`] with more of the item's attributes: those in `want`.
     ///
     /// # Errors
     /// As [`Client::get_into`].
@@ -99,12 +99,12 @@ impl Client {
         Ok(found(&answer).then(|| Meta::of(&answer)))
     }
 
-    /// Begins a store; awaiting its `send` makes it.
+    /// Prepares a store; awaiting its `send` makes it.
     pub fn set<'a>(&'a self, key: &'a [u8], value: &'a [u8]) -> Set<'a, Client> {
         Set::new(self, key, value)
     }
 
-    /// Begins a deletion; awaiting its `send` makes it.
+    /// Prepares a deletion; awaiting its `send` makes it.
     pub fn delete<'a>(&'a self, key: &'a [u8]) -> Delete<'a, Client> {
         Delete::new(self, key)
     }
@@ -117,17 +117,17 @@ impl Client {
         Ok(found(&self.call(key, Ask::Touch(ttl.exptime()), None, None).await?))
     }
 
-    /// Begins to add to a number; awaiting its `send` does it.
+    /// Prepares an addition to a number; awaiting its `send` makes it.
     pub fn incr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a, Client> {
         Incr::new(self, key, Count { delta, ..Count::default() })
     }
 
-    /// Begins to take from a number, which stops at 0; awaiting its `send` does it.
+    /// Prepares a subtraction from a number, which stops at 0; awaiting its `send` makes it.
     pub fn decr<'a>(&'a self, key: &'a [u8], delta: u64) -> Incr<'a, Client> {
         Incr::new(self, key, Count { delta, down: true, ..Count::default() })
     }
 
-    /// Reads a value, gives it to `change`, and stores what that returns if nobody has changed it meanwhile; else again,
+    /// Reads a value, passes it to `change`, and stores the result if the item has not changed meanwhile. Otherwise tries again,
     /// as [`crate::Client::update`] does.
     ///
     /// # Errors
@@ -158,8 +158,8 @@ impl Client {
         Err(Error::Conflict)
     }
 
-    /// Appends the value to `buffer`, if there is one; names one caller the winner if there is none, or if it is stale
-    /// or about to expire. Meta text only.
+    /// Appends the value to `buffer`, if there is one. One caller becomes the winner if there is no value, or if it is stale or
+    /// about to expire. Meta text only.
     ///
     /// # Errors
     /// As [`Client::get`]; [`Error::Unsupported`] where the server speaks classic text.
@@ -174,7 +174,7 @@ impl Client {
         Ok(Lease::of(&answer, buffer, bytes))
     }
 
-    /// Stores what a winner has found.
+    /// Stores the value that a winner has loaded.
     ///
     /// # Errors
     /// As [`Client::get`]; [`Error::Conflict`] if the key was deleted, invalidated or filled since.
@@ -182,10 +182,10 @@ impl Client {
         self.set(key, value).ttl(ttl).cas(lease.cas).send().await.map_err(lease::lost)
     }
 
-    /// Any request of one key. The value is appended to `buffer`, which is as it was if there is none.
+    /// Makes any request of one key. The value is appended to `buffer`, which stays as it was if there is none.
     ///
     /// # Errors
-    /// As [`Client::get`]; what a condition that did not hold says.
+    /// As [`Client::get`]; and the error of a condition that did not hold.
     pub async fn request(
         &self,
         key: &[u8],
@@ -206,7 +206,7 @@ impl Client {
         Stream::new(self.clone(), window, false)
     }
 
-    /// Writes of which the server answers only those that it refuses. Where a server speaks classic text it is a
+    /// Writes of which the server answers only those that it refuses. With a server that speaks classic text, this is a
     /// [`Client::stream`].
     pub fn quiet(&self) -> Stream<Client> {
         self.quiet_within(Window::default())
@@ -217,10 +217,10 @@ impl Client {
         Stream::new(self.clone(), window, true)
     }
 
-    /// Throws everything away, on all servers, also on those that stand in for others.
+    /// Deletes everything on all servers, including those that stand in for others.
     ///
     /// # Errors
-    /// The first that failed; the others were asked all the same.
+    /// The first error. The other servers are asked in any case.
     pub async fn flush_all(&self) -> Result<(), Error> {
         let mut result = Ok(());
         let request = Request::new(Ask::FlushAll, b"");
@@ -246,7 +246,7 @@ impl Client {
     /// As [`Client::get`].
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there is no such server.
     pub async fn version(&self, server: usize) -> Result<String, Error> {
         let (list, request) = (self.fleet().list(), Request::new(Ask::Version, b""));
         let server = &list.all()[..list.len()][server];
@@ -259,7 +259,7 @@ impl Client {
         list.all()[..list.len()].iter().map(|server| server.name.to_string()).collect()
     }
 
-    /// Makes these the servers, as [`crate::Client::change_servers`] does.
+    /// Replaces the list of servers, as [`crate::Client::change_servers`] does.
     ///
     /// # Errors
     /// As [`crate::Client::change_servers`].
@@ -267,18 +267,18 @@ impl Client {
         self.fleet().change(servers)
     }
 
-    /// The name of the server that has a key.
+    /// The name of the server for a key.
     pub fn server_of(&self, key: &[u8]) -> String {
         let list = self.fleet().list();
         list.server(list.pick(&self.fleet().config.prefixed(key))).name.to_string()
     }
 
-    /// Which of [`Client::servers`] has a key.
+    /// The index in [`Client::servers`] of the server for a key.
     pub fn index_of(&self, key: &[u8]) -> usize {
         self.fleet().list().pick(&self.fleet().config.prefixed(key))
     }
 
-    /// What the connections have done.
+    /// What the connections have done so far.
     pub fn counters(&self) -> Counters {
         Counters::of(&self.shared)
     }
@@ -306,7 +306,7 @@ impl Client {
         &self.shared.loads
     }
 
-    /// A request of one key and its answer, which is no refusal; the value goes to the end of `buffer`.
+    /// Makes a request of one key and returns its answer, or the error of a refusal. The value goes to the end of `buffer`.
     async fn call(
         &self,
         key: &[u8],
@@ -384,7 +384,7 @@ impl Set<'_, Client> {
 }
 
 impl Delete<'_, Client> {
-    /// Deletes; false if there was nothing.
+    /// Deletes; false if there was no item.
     ///
     /// # Errors
     /// As [`Client::get`]; [`Error::Conflict`] if the item has another token.
@@ -395,7 +395,7 @@ impl Delete<'_, Client> {
 }
 
 impl Incr<'_, Client> {
-    /// Counts; none if there is no such key.
+    /// Counts; `None` if there is no such key.
     ///
     /// # Errors
     /// As [`Client::get`]; [`Error::NotNumber`].

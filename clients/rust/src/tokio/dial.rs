@@ -1,4 +1,4 @@
-//! How a connection is made: by a task of its own, so that nobody who goes away takes it along.
+//! How a connection is made: by a task of its own, so that a dropped call does not end it.
 
 use super::lane::{Lane, UNDRIVEN};
 use super::socket::Socket;
@@ -16,10 +16,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A connection to a server, made by now if there was none.
+/// A connection to a server, made now if there was none.
 ///
 /// # Errors
-/// It is down, does not let this client in, or could not be reached in time; or the client is closed.
+/// The server is down, refuses this client, or could not be reached in time; or the client is closed.
 pub async fn lane(
     shared: &Arc<Shared<Lane>>,
     server: &Arc<Server<Lane>>,
@@ -28,7 +28,7 @@ pub async fn lane(
 ) -> Result<Arc<Lane>, Error> {
     let at = usize::from(large);
     loop {
-        // What is told from here on is heard.
+        // From here on no notification is missed.
         let dialed = server.dialed.notified();
         let step = shared.fleet.step(server, &mut server.lock(), at, deadline)?;
         match step {
@@ -43,7 +43,7 @@ pub async fn lane(
                 };
             }
             Step::Wait => {
-                // The next look tells who is late.
+                // The next step reports a timeout.
                 let _ = timeout_at(deadline.into(), dialed).await;
             }
         }
@@ -108,7 +108,7 @@ impl Drop for Dialing {
     }
 }
 
-/// Shows who this is, and asks what the server speaks.
+/// Authenticates, and finds out what the server speaks.
 async fn greeted(config: &Config, server: &Arc<str>, socket: &Socket) -> Result<Dialect, Error> {
     let (mut greeting, mut text) = Greeting::new(config);
     loop {
@@ -120,7 +120,7 @@ async fn greeted(config: &Config, server: &Arc<str>, socket: &Socket) -> Result<
     }
 }
 
-/// A question and the line that answers it, on a connection on which nothing else is under way.
+/// Sends a question and returns the line that answers it. Nothing else may be under way on the connection.
 async fn answered(server: &Arc<str>, socket: &Socket, text: &[u8]) -> Result<Vec<u8>, Error> {
     let down = |reason: Reason| Error::Down(Arc::clone(server), reason);
     match socket.send(text) {

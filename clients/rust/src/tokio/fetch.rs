@@ -1,4 +1,4 @@
-//! Values that are in the cache or are found where they come from, awaited.
+//! Read-through, async.
 
 use super::client::Client;
 use super::lane::Lane;
@@ -12,7 +12,7 @@ use ::tokio::runtime::Handle;
 use ::tokio::time;
 use std::sync::Arc;
 
-/// As that of [`crate::Client`]: given back by a task, as nobody can wait where it is dropped.
+/// As that of [`crate::Client`]. A task gives the lease back, since a drop cannot wait.
 struct Won<'c> {
     client: &'c Client,
     key: &'c [u8],
@@ -32,10 +32,10 @@ impl Drop for Won<'_> {
     }
 }
 
-/// Waits until another's load is over.
+/// Waits for the end of another caller's load.
 async fn over(load: &Load<Lane>) -> Option<Arc<[u8]>> {
     loop {
-        // What is told from here on is heard.
+        // From here on no notification is missed.
         let told = load.over.notified();
         if let (true, found) = load.found() {
             return found;
@@ -45,8 +45,8 @@ async fn over(load: &Load<Lane>) -> Option<Arc<[u8]>> {
 }
 
 impl Client {
-    /// The key's value: what the cache has, or what `load` finds, which is then stored, as [`crate::Client::fetch`] does. Where
-    /// this future is dropped while it loads, those who waited for that try themselves.
+    /// Returns the cached value, or loads it with `load` and stores it, as [`crate::Client::fetch`] does. If this future is
+    /// dropped while it loads, callers that waited for that load the value themselves.
     ///
     /// # Errors
     /// As [`crate::Client::fetch`].
@@ -91,7 +91,7 @@ impl Client {
         Ok(value)
     }
 
-    /// What this caller finds, or another does.
+    /// Loads the value, or waits for another caller of this client that does.
     async fn share<E>(
         &self,
         key: &[u8],
@@ -122,7 +122,7 @@ impl Client {
         let mut won = Won { client: self, key, lease };
         let (value, ttl) = load().await?;
         won.lease = None;
-        // A value that could not be stored is a value all the same.
+        // A value that could not be stored is returned all the same.
         let _ = match lease {
             Some(lease) => self.fill(key, &value, ttl, &lease).await,
             None if stores => self.set(key, &value).ttl(ttl).send().await,

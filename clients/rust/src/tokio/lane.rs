@@ -1,15 +1,15 @@
 //! One connection that all tasks share, with a task of its own.
 //!
 //! ```text
-//! callers ──push──► Pipe ──who finds nothing under way, else the driver──► socket ──the driver──► callers
+//! callers ──push──► Pipe ──a caller, if nothing is under way, else the driver──► socket ──the driver──► callers
 //! ```
 //!
-//! Who has a request encodes it under the lock. If nothing else is under way, it sends it at once; else the driver does,
-//! after those who can run now have added theirs. The driver receives, delivers, and looks at the time each step while
-//! replies are owed: a timeout is late by a step.
+//! A caller encodes its request under the lock. If nothing else is under way, it sends the request at once. Otherwise the driver
+//! does, after other tasks that can run now have added theirs. The driver receives, delivers, and checks the time once per step
+//! while replies are owed: a timeout is late by at most one step.
 //!
-//! - No lock is held while anything is awaited, or while anybody is woken.
-//! - A caller that goes away leaves its slot, whose reply is thrown away.
+//! - No lock is held across an await or a wake-up.
+//! - A caller that is dropped leaves its slot, whose reply is dropped.
 //! - A driver that ends, with its runtime, ends the connection.
 
 use super::direct::Alone;
@@ -30,13 +30,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// After so many writes, or receives, others have their turn.
+/// After this many writes or receives, other tasks have their turn.
 const TURN_MAX: usize = 8;
 
-/// Why a connection ends that nobody drives any more, or is not made.
+/// Why a connection ended, or was not made: its runtime is gone.
 pub const UNDRIVEN: Reason = Reason::said("the runtime that it was made on has ended");
 
-/// Why a connection ends that nobody needs any more.
+/// Why a connection ended: its server was taken off the list.
 const RETIRED: Reason = Reason::said("its server is no longer one of the servers");
 
 /// What a task waits for.
@@ -49,7 +49,7 @@ pub struct Lane {
     socket: Socket,
     dialect: Dialect,
     alive: AtomicBool,
-    /// Those who wait for room look again.
+    /// Notifies callers that wait for room.
     room: Notify,
     state: Mutex<State>,
 }
@@ -57,17 +57,17 @@ pub struct Lane {
 #[derive(Debug)]
 struct State {
     callers: Callers<Waker>,
-    /// Handed out by the pipe, and sent up to here.
+    /// Bytes from the pipe, of which the first were sent.
     sending: Vec<u8>,
     sent: usize,
     writing: bool,
-    /// Somebody waits for room.
+    /// Callers wait for room.
     is_crowded: bool,
-    /// The driver, while it sleeps.
+    /// Wakes the driver, while it sleeps.
     driver: Option<Waker>,
-    /// The driver looks at the time without being woken.
+    /// The driver's timer runs.
     is_timed: bool,
-    /// It ends when nothing is owed any more.
+    /// The lane ends when no reply is owed any more.
     is_retired: bool,
     error: Option<Error>,
 }
@@ -75,7 +75,7 @@ struct State {
 type Locked<'l> = MutexGuard<'l, State>;
 
 impl Lane {
-    /// A lane of a connection on which nothing is under way, and its driver, on this runtime.
+    /// A lane over a new connection, and its driver on the present runtime.
     pub fn start(
         server: Arc<str>,
         socket: Socket,
@@ -114,15 +114,15 @@ impl Lane {
     }
 
     fn lock(&self) -> Locked<'_> {
-        // A panic while it was held is one of a caller's own code: nothing of it runs under the lock.
+        // Only a panic in a caller's own code could poison the lock, and no such code runs under it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pushes requests, when there is room. `push` is given the number of the op, says how many replies are owed, and is
-    /// asked again if the lane was full; values are appended to what `memory` has, which is taken.
+    /// Pushes requests, as soon as there is room. `push` is called with the number of the op, returns how many replies are owed,
+    /// and is called again after the lane was full. `memory` is taken, and values are appended to it.
     ///
     /// # Errors
-    /// None of the requests was sent, and the memory is as it was.
+    /// None of the requests was sent. The memory stays as it was.
     pub async fn begin(
         self: &Arc<Self>,
         deadline: Instant,
@@ -130,17 +130,17 @@ impl Lane {
         mut push: impl FnMut(&mut Pipe, u32, Instant) -> Result<u32, Full>,
     ) -> Result<Ticket, Error> {
         loop {
-            // Whoever makes room from here on is heard.
+            // From here on no notification of room is missed.
             let room = self.room.notified();
             if let Some(begun) = self.try_begin(deadline, memory, &mut push) {
                 return begun;
             }
-            // The next try tells who is late.
+            // The next try reports a timeout.
             let _ = timeout_at(deadline.into(), room).await;
         }
     }
 
-    /// [`Lane::begin`] without waiting; none if there is no room.
+    /// [`Lane::begin`] without waiting; `None` if there is no room.
     pub fn try_begin(
         self: &Arc<Self>,
         deadline: Instant,
@@ -169,7 +169,7 @@ impl Lane {
         None
     }
 
-    /// So many replies more are owed.
+    /// Notes that `owed` more replies are owed.
     fn pushed<'l>(&'l self, mut state: Locked<'l>, owed: u32) {
         state.callers.counters.requests += u64::from(owed);
         let is_alone = state.callers.pipe.owed() == owed as usize && state.sending.is_empty();
@@ -184,7 +184,7 @@ impl Lane {
         }
     }
 
-    /// Sends what the socket takes; true if it takes no more. Nobody else writes.
+    /// Sends what the socket takes; true if it takes no more. Only one task may write at a time.
     fn write<'l>(&'l self, mut state: Locked<'l>) -> (Locked<'l>, bool) {
         state.writing = true;
         let mut is_full = false;
@@ -232,7 +232,7 @@ impl Lane {
         (state, is_full)
     }
 
-    /// Ends the connection and tells all who wait.
+    /// Ends the connection and fails all callers that wait.
     fn fail(&self, mut state: Locked<'_>, error: Error) {
         if state.error.is_some() {
             return;
@@ -255,7 +255,7 @@ impl Lane {
 }
 
 impl State {
-    /// Some bytes wait to be sent, and nobody sends them.
+    /// Bytes wait to be sent, and no task sends them.
     fn is_unsent(&self) -> bool {
         !self.writing && (!self.sending.is_empty() || self.callers.pipe.to_send() > 0)
     }
@@ -311,16 +311,16 @@ impl Line for Lane {
     }
 }
 
-/// Receives, delivers, sends what others left, and looks at the time, until the connection is over.
+/// Receives, delivers, sends what others left, and checks the time, until the connection ends.
 struct Driver {
     lane: Arc<Lane>,
     step: Duration,
     input: Input,
-    /// While the state says that it is timed.
+    /// Used while the state says that it runs.
     timer: Pin<Box<Sleep>>,
-    /// Those who are woken next.
+    /// Callers to wake next.
     woken: Vec<Waker>,
-    /// It has let others run who may have more to send.
+    /// The driver has let other tasks run, which may have more to send.
     has_given_way: bool,
 }
 
@@ -346,14 +346,14 @@ impl Drop for Driver {
 }
 
 impl Driver {
-    /// Does what can be done now, and leaves word of who is to be woken for more.
+    /// Does what can be done now, and registers to be woken for more.
     ///
     /// # Errors
-    /// Why the connection is over.
+    /// Why the connection has ended.
     fn turn(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
         self.receive(context)?;
         if !self.has_given_way && self.lane.lock().is_unsent() {
-            // Who can run now adds its own: else there were a write for each.
+            // Tasks that can run now add their own requests; otherwise there would be a write for each.
             self.has_given_way = true;
             context.waker().wake_by_ref();
             return Ok(());
@@ -366,7 +366,7 @@ impl Driver {
             if let Some(error) = &state.error {
                 return Err(error.clone());
             }
-            // What was left since is done now: nobody has woken this for it.
+            // Bytes that were left since then are sent now, since no task has woken the driver for them.
             if (state.is_unsent() && !is_stuck) || (!state.is_timed && state.callers.pipe.owed() > 0) {
                 continue;
             }
@@ -399,7 +399,7 @@ impl Driver {
             let woken = &mut self.woken;
             let received = state.callers.receive(&mut self.input, Lane::now(), |sleeper| woken.push(sleeper));
             if let Err(broken) = received {
-                // Before anybody is woken: who was answered last does not ask on a connection that is over.
+                // Before any caller is woken: a caller with an answer must not ask on a connection that has ended.
                 let error = error_of(broken, &lane.server);
                 lane.fail(state, error.clone());
                 self.woken.drain(..).for_each(Waker::wake);
@@ -418,7 +418,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Sends what nobody else does; true if this is woken when it can go on.
+    /// Sends what no other task sends; true if this task will be woken when it can continue.
     fn send(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
         let lane = &*self.lane;
         loop {
@@ -447,7 +447,7 @@ impl Driver {
         }
     }
 
-    /// Tells those whose time is over, each step while replies are owed.
+    /// Fails callers whose time is over; once per step while replies are owed.
     fn look(&mut self, context: &mut Context<'_>) -> Result<(), Error> {
         let mut is_timed = self.lane.lock().is_timed;
         loop {
@@ -473,7 +473,7 @@ impl Driver {
     }
 }
 
-/// A caller's place among those who wait. Awaited, it gives what came; dropped, it is given up.
+/// A caller's place on the lane. Awaited, it gives the replies; dropped, it gives them up.
 #[derive(Debug)]
 pub struct Ticket {
     lane: Arc<Lane>,
@@ -482,7 +482,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Waits no more: its memory, with what came of a value until now.
+    /// Stops waiting; returns its memory, with what has arrived of a value.
     fn give_up(&mut self) -> Vec<u8> {
         self.is_over = true;
         let mut state = self.lane.lock();
@@ -523,17 +523,18 @@ impl Drop for Ticket {
     }
 }
 
-/// A ticket whose memory is a caller's buffer, which has it back in the end: if it is dropped, as it was.
+/// A ticket whose memory is a caller's buffer. The buffer is returned in the end; if the ticket is dropped, with its old
+/// contents.
 #[derive(Debug)]
 pub struct Filling<'b> {
     ticket: Ticket,
     buffer: &'b mut Vec<u8>,
-    /// Of the buffer before.
+    /// Length of the buffer before the call.
     bytes: usize,
 }
 
 impl<'b> Filling<'b> {
-    /// Of a ticket that has taken the memory of this buffer, which had so many bytes.
+    /// For a ticket that has taken the memory of `buffer`, which had `bytes` bytes.
     pub fn new(ticket: Ticket, buffer: &'b mut Vec<u8>, bytes: usize) -> Filling<'b> {
         Filling { ticket, buffer, bytes }
     }

@@ -1,4 +1,4 @@
-//! A connection's socket, of which tokio says when it is ready: TCP, or a Unix socket where the address is a path.
+//! A connection's socket, driven by tokio: TCP, or a Unix socket where the address is a path.
 
 #[cfg(feature = "tls")]
 use crate::error::Reason;
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A Unix socket whose server accepts nobody at the moment is tried again after this.
+/// A Unix socket whose server accepts no connection at the moment is tried again after this.
 const QUEUE_PAUSE: Duration = Duration::from_millis(5);
 
 /// A connected socket.
@@ -45,7 +45,7 @@ impl Socket {
     /// Connects to host:port, or to a path that begins with `/`.
     ///
     /// # Errors
-    /// As the system says; the last one of an address with several.
+    /// The system's error; of an address with several, the last.
     pub async fn connect(address: &str) -> io::Result<Socket> {
         if !address.starts_with('/') {
             let stream = TcpStream::connect(address).await?;
@@ -68,10 +68,10 @@ impl Socket {
         }
     }
 
-    /// The same inside of TLS, when both sides have shown who they are.
+    /// The same socket inside of TLS, after the handshake.
     ///
     /// # Errors
-    /// The server is not whom it should be, or speaks something else; or the system's.
+    /// The server's certificate is not trusted, or it does not speak TLS; or the system's error.
     #[cfg(feature = "tls")]
     pub async fn secured(mut self, session: Session) -> Result<Socket, Reason> {
         while !session.shake(|records| self.send_now(records), |room| self.receive_now(room))? {
@@ -85,7 +85,7 @@ impl Socket {
         Ok(self)
     }
 
-    /// Sends what the system takes now. If that is nothing, [`Socket::poll_send`] waits for it, and the rest of the same bytes is
+    /// Sends what the system takes now. If it takes nothing, [`Socket::poll_send`] waits, and the rest of the same bytes is
     /// offered again.
     pub fn send(&self, bytes: &[u8]) -> Moved {
         #[cfg(feature = "tls")]
@@ -113,8 +113,8 @@ impl Socket {
         self.attempt(Interest::READABLE, || socket::receive_now(self, room), |got| got == room_bytes)
     }
 
-    /// Tries it where tokio has not seen that there is nothing to be done; where it could not be done wholly, there is nothing more
-    /// until an event says so that comes after the one before this.
+    /// Tries a call unless tokio knows that nothing can be done. If the call could not be completed, the socket counts as not
+    /// ready until a later event.
     fn attempt(
         &self,
         interest: Interest,
@@ -130,7 +130,7 @@ impl Socket {
                 Moved::Bytes(_) | Moved::Failed(_) => Ok(()),
             }
         };
-        // What came of it is in `moved`.
+        // The result is in `moved`.
         let _: io::Result<()> = match &self.stream {
             Stream::Tcp(stream) => stream.try_io(interest, tried),
             Stream::Unix(stream) => stream.try_io(interest, tried),
@@ -138,7 +138,7 @@ impl Socket {
         moved
     }
 
-    /// Something may have come.
+    /// Ready when something may have come.
     pub fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         #[cfg(feature = "tls")]
         if self.tls.as_ref().is_some_and(|session| session.has_more()) {
@@ -150,7 +150,7 @@ impl Socket {
         }
     }
 
-    /// Something may be sent.
+    /// Ready when something may be sent.
     pub fn poll_send(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.stream {
             Stream::Tcp(stream) => stream.poll_write_ready(context),
@@ -158,7 +158,7 @@ impl Socket {
         }
     }
 
-    /// Nothing is sent or received any more.
+    /// Ends both directions.
     pub fn shut_down(&self) {
         socket::shut_down(self);
     }

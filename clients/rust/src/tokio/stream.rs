@@ -1,6 +1,6 @@
-//! Writes that are not waited for one by one, with calls that are awaited.
+//! Writes that are not waited for one by one, async.
 //!
-//! A call that is dropped before it is done has either taken its write, and counted it, or not: reports add up all the same.
+//! A call that is dropped early has either taken and counted its write, or not: reports add up in any case.
 
 use super::client::Client;
 use super::dial;
@@ -14,7 +14,7 @@ use ::tokio::runtime::Handle;
 use std::sync::Arc;
 
 impl Stream<Client> {
-    /// Sends a set: waits where the window is full.
+    /// Sends a set; waits while the window is full.
     ///
     /// # Errors
     /// [`Error::BadKey`], and then nothing is sent or counted.
@@ -22,7 +22,7 @@ impl Stream<Client> {
         self.store(key, Store { value, exptime: ttl.exptime(), ..Store::default() }, None).await
     }
 
-    /// Sends any store, with the token that the item must have. The item's new token is not told.
+    /// Sends any store, with the token that the item must have. The item's new token is not reported.
     ///
     /// # Errors
     /// As [`Stream::set`].
@@ -46,7 +46,7 @@ impl Stream<Client> {
         self.send(key, Ask::Delete(delete), cas).await
     }
 
-    /// Sends what is left and waits for all; says what became of everything since the last barrier.
+    /// Sends what is left, waits for all replies, and reports the results of everything since the last barrier.
     pub async fn barrier(&mut self) -> Report {
         for at in 0..self.groups() {
             self.flush(at).await;
@@ -88,7 +88,7 @@ impl Stream<Client> {
         }
     }
 
-    /// Sends what was collected for a lane, when the window has room for it.
+    /// Sends what was collected for a lane, as soon as the window has room for it.
     async fn flush(&mut self, at: usize) {
         let Some(lane) = self.seal(at) else { return };
         while self.is_too_much(at) {
@@ -101,7 +101,7 @@ impl Stream<Client> {
         self.pushed(at, begun);
     }
 
-    /// Waits for the oldest group and counts what became of it.
+    /// Waits for the oldest group and counts its results.
     async fn settle_oldest(&mut self) {
         if let Some(Sent { ticket, .. }) = self.oldest() {
             let op = ticket.await;
@@ -109,8 +109,8 @@ impl Stream<Client> {
         }
     }
 
-    /// It is dropped: a task sees to the rest. Where there is no runtime, what was collected is sent, and all of which nothing
-    /// is known yet is counted.
+    /// Called on drop: a task sends and settles the rest. Without a runtime, what was collected is sent, and all writes whose
+    /// results are unknown are counted.
     pub(super) fn leave(&mut self) {
         let Some(mut rest) = self.hand_on() else {
             // The task itself was dropped, with its runtime.
@@ -127,7 +127,7 @@ impl Stream<Client> {
         }
     }
 
-    /// Sends what was collected, as far as there is room, and waits for nothing.
+    /// Sends what was collected, as far as there is room, without waiting.
     fn send_rest(&mut self) {
         let deadline = self.client().deadline();
         for at in 0..self.groups() {
