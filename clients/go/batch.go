@@ -7,9 +7,9 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// Batch is requests of any kinds that go to the servers together, with one write to each, and a result for each. It is
-// for one goroutine at a time, and may be used again after Reset; then it allocates nothing. Keys and values are the
-// caller's until Do has returned.
+// Batch holds requests of any kinds that are sent together, with one write to each server, and a result for each. It is for one
+// goroutine at a time. After Reset it may be used again, and then allocates nothing. Keys and values must stay unchanged until Do
+// has returned.
 //
 // Requests for one key are carried out in their order.
 type Batch struct {
@@ -20,89 +20,89 @@ type Batch struct {
 	buffer   Buffer
 }
 
-// batched is a result; its value lies in the batch's.
+// batched is a result; its value lies in the batch's buffer.
 type batched struct {
 	from, to int
 	meta     Meta
 	err      error
 }
 
-// Batch is an empty one.
+// Batch returns an empty batch.
 func (c *Client) Batch() *Batch { return &Batch{c: c, buffer: Buffer{batch: true}} }
 
-// Reset empties it.
+// Reset removes all requests.
 func (b *Batch) Reset() {
 	clear(b.requests)
 	clear(b.results)
 	b.requests, b.results, b.values = b.requests[:0], b.results[:0], b.values[:0]
 }
 
-// Len is how many requests there are.
+// Len is the number of requests.
 func (b *Batch) Len() int { return len(b.requests) }
 
-// add returns the request's index. A request that is wrong already is kept with its error, and not sent.
+// add returns the request's index. An invalid request is kept with its error, and not sent.
 func (b *Batch) add(r wire.Request, err error) int {
 	b.requests = append(b.requests, r)
 	b.results = append(b.results, batched{err: err})
 	return len(b.requests) - 1
 }
 
-// Get asks for a value and returns the request's index, as all of these do.
+// Get adds a read and returns the request's index, as all of these methods do.
 func (b *Batch) Get(key string) int {
 	return b.add(wire.Request{Verb: wire.Get, Key: key}, nil)
 }
 
-// GetItem asks for a value with what is known about it.
+// GetItem adds a read of a value with what is known about it.
 func (b *Batch) GetItem(key string, o GetOptions) int {
 	r, err := o.request(key)
 	return b.add(r, err)
 }
 
-// Set stores a value.
+// Set adds a store.
 func (b *Batch) Set(key string, value []byte, ttl time.Duration) int {
 	return b.Store(key, value, StoreOptions{TTL: ttl})
 }
 
-// Store stores a value as the options say.
+// Store adds a store with options.
 func (b *Batch) Store(key string, value []byte, o StoreOptions) int {
 	r, err := o.request(key)
 	r.Value = value
 	return b.add(r, err)
 }
 
-// Delete deletes.
+// Delete adds a deletion.
 func (b *Batch) Delete(key string) int { return b.Remove(key, RemoveOptions{}) }
 
-// Remove deletes as the options say.
+// Remove adds a deletion with options.
 func (b *Batch) Remove(key string, o RemoveOptions) int {
 	r, err := o.request(key)
 	return b.add(r, err)
 }
 
-// Touch gives an item another time to live.
+// Touch adds a new time to live of an item.
 func (b *Batch) Touch(key string, ttl time.Duration) int {
 	seconds, err := exptime(ttl)
 	return b.add(wire.Request{Verb: wire.Touch, Key: key, Exptime: seconds}, err)
 }
 
-// Incr adds to a counter, whose new value is Number.
+// Incr adds an addition to a counter, whose new value is Number.
 func (b *Batch) Incr(key string, delta uint64, o CountOptions) int {
 	r, err := o.request(wire.Incr, key, delta)
 	return b.add(r, err)
 }
 
-// Decr takes from a counter, whose new value is Number.
+// Decr adds a subtraction from a counter, whose new value is Number.
 func (b *Batch) Decr(key string, delta uint64, o CountOptions) int {
 	r, err := o.request(wire.Decr, key, delta)
 	return b.add(r, err)
 }
 
-// Do asks the servers, and returns when everything is answered or will not be.
+// Do sends all requests, and returns when each is answered or has failed.
 //
 // # Errors
 //
-// That of the first request that failed in another way than with an answer (ErrMiss, ErrConflict, ErrNotStored); Err
-// tells those of all.
+// The error of the first request that failed, answers (ErrMiss, ErrConflict, ErrNotStored) not counted. Err returns the error of
+// each request.
 func (b *Batch) Do(ctx context.Context) error {
 	b.values = b.values[:0]
 	var first error
@@ -115,7 +115,7 @@ func (b *Batch) Do(ctx context.Context) error {
 	return first
 }
 
-// batch is many, of requests that are there already.
+// batch is many for the requests of a batch.
 func (c *Client) batch(ctx context.Context, b *Batch) {
 	_ = c.many(ctx, len(b.requests), &b.buffer, wire.Get,
 		func(i int, r *wire.Request) error {
@@ -136,17 +136,17 @@ func (c *Client) batch(ctx context.Context, b *Batch) {
 		})
 }
 
-// Value is what a Get found; it is the batch's, until Do or Reset.
+// Value is the value that a Get found. It is valid until Do or Reset.
 func (b *Batch) Value(i int) []byte {
 	result := &b.results[i]
 	return b.values[result.from:result.to:result.to]
 }
 
-// Number is what a counter has become.
+// Number is the new value of a counter.
 func (b *Batch) Number(i int) uint64 { return b.results[i].meta.number }
 
-// Meta is what was asked for beside the value.
+// Meta is what was asked for besides the value.
 func (b *Batch) Meta(i int) Meta { return b.results[i].meta }
 
-// Err is what became of a request.
+// Err is the error of a request; nil: it was carried out.
 func (b *Batch) Err(i int) error { return b.results[i].err }

@@ -12,7 +12,7 @@ import (
 
 func validPrefix(prefix string) bool { return wire.ValidKey(prefix) }
 
-// keyed gives the request the key as servers have it.
+// keyed sets the key of a request as servers know it: with the prefix, and encoded if necessary.
 func (c *Client) keyed(r *wire.Request) error {
 	if r.Key == "" {
 		return ErrBadKey
@@ -30,7 +30,7 @@ func (c *Client) keyed(r *wire.Request) error {
 	return nil
 }
 
-// do asks for one reply; op is the caller's to free.
+// do makes a request with one reply. The caller frees op.
 func (c *Client) do(ctx context.Context, op *lane.Op, r *wire.Request, large bool) error {
 	if c.c.Observer != nil {
 		return c.observed(ctx, op, r, large)
@@ -63,7 +63,7 @@ func (c *Client) ask(ctx context.Context, op *lane.Op, r *wire.Request, large bo
 		if err == nil {
 			break
 		}
-		// A server that has gone from the list meanwhile is not the one to ask; whoever has the key now is.
+		// A server that has left the list meanwhile is not asked again: the key belongs to another server now.
 		now, limit, wrong := c.target(r.Key)
 		if Applied(err) != NotSent || wrong != nil || now == server || ctx.Err() != nil || try == movesMax {
 			return server, err
@@ -75,7 +75,7 @@ func (c *Client) ask(ctx context.Context, op *lane.Op, r *wire.Request, large bo
 	return server, answer(r.Verb, op.Head.Status, op.Text, server.Name())
 }
 
-// Want is what GetItem tells beside the value.
+// Want is what GetItem returns besides the value.
 type Want = wire.Want
 
 const (
@@ -87,14 +87,14 @@ const (
 	WantHitBefore  = wire.WantHitBefore
 )
 
-// Meta is what is known about an item: what was asked for.
+// Meta is what is known about an item: the fields that were asked for.
 type Meta struct {
 	CAS             uint64
 	Flags           uint32
 	Size            int
 	TTL, LastAccess time.Duration // TTL is Forever for what never expires
 	HitBefore       bool
-	// Stale: invalidated, and this caller (Won) or another (Pending) is to renew it.
+	// Stale: the item was invalidated, and this caller (Won) or another (Pending) has to renew it.
 	Stale, Won, Pending bool
 
 	number uint64
@@ -126,19 +126,19 @@ func (c *Client) Get(ctx context.Context, key string, dst []byte) ([]byte, error
 	return dst, err
 }
 
-// GetOptions are how an item is got.
+// GetOptions are options of a read.
 type GetOptions struct {
 	Want Want
-	// Touch gives the item this time to live; Retime says so if it is to be Forever.
+	// Touch gives the item this time to live; Retime is needed for Forever.
 	Touch  time.Duration
 	Retime bool
-	// NoBump leaves the item's place in the order of eviction as it is. Meta only.
+	// NoBump: the read does not change the item's place in the order of eviction. Meta only.
 	NoBump bool
-	// Large asks on the connection for large values, where small ones do not wait for it.
+	// Large uses the connection for large values, so that small ones do not wait behind this.
 	Large bool
 }
 
-// request is the get that the options mean.
+// request is the read by these options.
 func (o *GetOptions) request(key string) (wire.Request, error) {
 	r := wire.Request{Verb: wire.Get, Key: key, Want: o.Want, Retime: o.Retime || o.Touch != 0}
 	if o.NoBump {
@@ -165,7 +165,7 @@ func (c *Client) GetItem(ctx context.Context, key string, dst []byte, o GetOptio
 	return dst, m, err
 }
 
-// Mode is which store is meant.
+// Mode is the kind of a store.
 type Mode uint8
 
 const (
@@ -178,20 +178,20 @@ const (
 
 var modes = [...]wire.Verb{Set: wire.Set, Add: wire.Add, Replace: wire.Replace, Append: wire.Append, Prepend: wire.Prepend}
 
-// StoreOptions are how a value is stored.
+// StoreOptions are options of a store.
 type StoreOptions struct {
 	TTL   time.Duration
 	Flags uint32
-	// CAS, if not 0, is what the item has to have: else ErrConflict, or ErrMiss.
+	// CAS, if not 0, is the token that the item must have: else ErrConflict, or ErrMiss.
 	CAS  uint64
 	Mode Mode
-	// StaleIfOlder: if CAS is below the item's, the value is stored all the same, and marked stale. Meta only.
+	// StaleIfOlder: if CAS is below the item's token, the value is stored all the same, and marked stale. Meta only.
 	StaleIfOlder bool
-	// WantCAS tells the new one. Meta only.
+	// WantCAS asks for the new token. Meta only.
 	WantCAS bool
 }
 
-// request is the store that the options mean, without its value.
+// request is the store by these options, without its value.
 func (o *StoreOptions) request(key string) (wire.Request, error) {
 	if int(o.Mode) >= len(modes) {
 		return wire.Request{}, errors.New("larder: no such mode")
@@ -211,7 +211,7 @@ func (c *Client) Set(ctx context.Context, key string, value []byte, ttl time.Dur
 	return err
 }
 
-// Store stores a value as the options say.
+// Store stores a value with options.
 func (c *Client) Store(ctx context.Context, key string, value []byte, o StoreOptions) (Meta, error) {
 	r, err := o.request(key)
 	if err != nil {
@@ -225,22 +225,22 @@ func (c *Client) Store(ctx context.Context, key string, value []byte, o StoreOpt
 	return m, err
 }
 
-// Delete deletes; ErrMiss if there was nothing. No allocation.
+// Delete deletes an item; ErrMiss if there is none. No allocation.
 func (c *Client) Delete(ctx context.Context, key string) error {
 	return c.Remove(ctx, key, RemoveOptions{})
 }
 
-// RemoveOptions are how an item is deleted.
+// RemoveOptions are options of a deletion.
 type RemoveOptions struct {
-	// CAS, if not 0, is what the item has to have: else ErrConflict. Meta only.
+	// CAS, if not 0, is the token that the item must have: else ErrConflict. Meta only.
 	CAS uint64
-	// KeepStale, if not 0, leaves the item for so long, marked stale: see Invalidate. Meta only.
+	// KeepStale, if not 0, keeps the item for this long, marked stale: see Invalidate. Meta only.
 	KeepStale time.Duration
-	// Empty takes the value away and leaves the item. Meta only.
+	// Empty removes the value and keeps the item. Meta only.
 	Empty bool
 }
 
-// request is the deletion that the options mean.
+// request is the deletion by these options.
 func (o *RemoveOptions) request(key string) (wire.Request, error) {
 	r := wire.Request{Verb: wire.Delete, Key: key, CAS: o.CAS, Empty: o.Empty}
 	var err error
@@ -251,7 +251,7 @@ func (o *RemoveOptions) request(key string) (wire.Request, error) {
 	return r, err
 }
 
-// Remove deletes as the options say.
+// Remove deletes an item with options.
 func (c *Client) Remove(ctx context.Context, key string, o RemoveOptions) error {
 	r, err := o.request(key)
 	if err != nil {
@@ -263,8 +263,8 @@ func (c *Client) Remove(ctx context.Context, key string, o RemoveOptions) error 
 	return err
 }
 
-// Invalidate marks an item stale, and leaves it for so long: who gets it is told, and one of them is to renew it. What
-// was leased before cannot be filled any more. Meta only.
+// Invalidate marks an item stale, and keeps it for serveStale. Readers see that it is stale, and one of them has to renew it.
+// Earlier leases cannot be filled any more. Meta only.
 func (c *Client) Invalidate(ctx context.Context, key string, serveStale time.Duration) error {
 	if serveStale <= 0 {
 		return ErrBadTTL
@@ -272,7 +272,7 @@ func (c *Client) Invalidate(ctx context.Context, key string, serveStale time.Dur
 	return c.Remove(ctx, key, RemoveOptions{KeepStale: serveStale})
 }
 
-// Touch gives an item another time to live; ErrMiss if there is none. No allocation.
+// Touch gives an item a new time to live; ErrMiss if there is none. No allocation.
 func (c *Client) Touch(ctx context.Context, key string, ttl time.Duration) error {
 	seconds, err := exptime(ttl)
 	if err != nil {
@@ -284,18 +284,18 @@ func (c *Client) Touch(ctx context.Context, key string, ttl time.Duration) error
 	return err
 }
 
-// CountOptions are how a counter is changed.
+// CountOptions are options of a count.
 type CountOptions struct {
-	// Create makes one that is not there, with Init as its value. Meta only.
+	// Create makes a counter that does not exist, with the value Init. Meta only.
 	Create bool
 	Init   uint64
-	// TTL is that of a counter that is made.
+	// TTL is the time to live of a counter that is made.
 	TTL time.Duration
-	// CAS, if not 0, is what the counter has to have: else ErrConflict. Meta only.
+	// CAS, if not 0, is the token that the counter must have: else ErrConflict. Meta only.
 	CAS uint64
 }
 
-// request is the count that the options mean.
+// request is the count by these options.
 func (o *CountOptions) request(verb wire.Verb, key string, delta uint64) (wire.Request, error) {
 	r := wire.Request{Verb: verb, Key: key, Delta: delta, CAS: o.CAS, Create: o.Create, Initial: o.Init}
 	var err error
@@ -308,7 +308,7 @@ func (c *Client) Incr(ctx context.Context, key string, delta uint64, o CountOpti
 	return c.count(ctx, wire.Incr, key, delta, o)
 }
 
-// Decr takes from a counter, down to 0, and returns its new value; ErrMiss if there is none. No allocation.
+// Decr subtracts from a counter, down to 0, and returns its new value; ErrMiss if there is none. No allocation.
 func (c *Client) Decr(ctx context.Context, key string, delta uint64, o CountOptions) (uint64, error) {
 	return c.count(ctx, wire.Decr, key, delta, o)
 }
@@ -331,7 +331,7 @@ func (c *Client) count(ctx context.Context, verb wire.Verb, key string, delta ui
 	return number, err
 }
 
-// FlushAll empties every server.
+// FlushAll deletes everything on all servers.
 func (c *Client) FlushAll(ctx context.Context) error {
 	for _, server := range c.all() {
 		op := lane.NewOp()

@@ -11,17 +11,17 @@ import (
 	"larder.example/clients/go/shard"
 )
 
-// Server is where a server is, and how it is known.
+// Server is a server's address, name and weight.
 type Server struct {
 	// Address is host:port, or the path of a Unix socket.
 	Address string
-	// Name is what placement hashes, the address as written if it is empty.
+	// Name is what placement hashes. Default: the address as written.
 	Name string
-	// Weight is its share, 1 if it is 0.
+	// Weight is its share of the keys. Default: 1.
 	Weight int
 }
 
-// Protocol is what is spoken.
+// Protocol is the protocol to speak.
 type Protocol = fleet.Protocol
 
 const (
@@ -29,56 +29,56 @@ const (
 	Auto = fleet.Auto
 	// MetaText is memcached's meta protocol.
 	MetaText = fleet.Meta
-	// ClassicText is memcached's first protocol. What it cannot say is refused with ErrServer, and nothing is sent.
+	// ClassicText is memcached's first protocol. Requests that it cannot express fail with ErrServer, and nothing is sent.
 	ClassicText = fleet.Classic
 )
 
-// Config is how a client works. What is left at its zero value is as the comment says.
+// Config configures a client. A field with its zero value has the default that its comment gives.
 type Config struct {
 	Servers []Server
-	// Shard is [shard.Ketama].
+	// Shard is the rule of placement. Default: [shard.Ketama].
 	Shard shard.Preset
-	// Protocol is Auto.
+	// Protocol is the protocol to speak. Default: Auto.
 	Protocol Protocol
-	// Timeout of a whole operation, waiting and dialing included, is 500 ms.
+	// Timeout limits a whole operation, waiting and dialing included. Default: 500 ms.
 	Timeout time.Duration
-	// DialTimeout of a connection with its greeting is 1 s.
+	// DialTimeout limits dialing and greeting. Default: 1 s.
 	DialTimeout time.Duration
-	// StallTimeout is 2 s: a server that owes replies and sends nothing for so long loses the connection.
+	// StallTimeout: the connection to a server that owes replies and sends nothing for this long is given up. Default: 2 s.
 	StallTimeout time.Duration
-	// Lanes is how many connections a server gets for values that are not large: 1, at most 8. A key has one of them.
+	// Lanes is the number of connections to a server for values that are not large, at most 8. A key always uses the same one.
+	// Default: 1.
 	Lanes int
-	// LargeBytes is 65,536: larger values are set on a connection of their own.
+	// LargeBytes: larger values are set on a connection of their own. Default: 65,536.
 	LargeBytes int
-	// InFlight is how many replies a lane may be owed: 4,096. Further callers wait, within Timeout.
+	// InFlight is how many replies a lane may be owed. Further callers wait, within Timeout. Default: 4,096.
 	InFlight int
-	// NoRetryReads tells [ErrLost] at once when a connection was lost before Get or GetItem was answered. Without it they are
-	// asked once more, within Timeout, as reads change nothing.
+	// NoRetryReads: if a connection is lost before Get or GetItem is answered, they return [ErrLost] at once. By default they are
+	// asked once more, within Timeout, since reads change nothing.
 	NoRetryReads bool
-	// Failure is [FailFast].
+	// Failure is what happens to the keys of a server that is down. Default: [FailFast].
 	Failure Failure
-	// KeyPrefix stands before each key.
+	// KeyPrefix is put before each key.
 	KeyPrefix string
-	// BinaryKeys allows keys of any bytes, up to 186 with the prefix: those that servers do not take as they are go as
-	// base64. Meta only.
+	// BinaryKeys allows keys of any bytes, up to 186 with the prefix: keys that servers would refuse are sent as base64. Meta only.
 	BinaryKeys bool
-	// VerifyReplies puts a number into each request that its reply has to repeat. Meta only.
+	// VerifyReplies puts a number into each request, which its reply has to repeat. Meta only.
 	VerifyReplies bool
 	// Dial opens connections.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// TLS, if set, is spoken on them; ServerName is the address's host if it is empty.
+	// TLS, if set, is used on all connections. If ServerName is empty, it is the address's host.
 	TLS *tls.Config
-	// Auth, if set, gives the user and the password that each connection begins with, as memcached's text protocol has it.
+	// Auth, if set, returns the user and the password that each connection sends first, as in memcached's text protocol.
 	Auth func(ctx context.Context, server Server) (user, password string, err error)
-	// Discover changes the list of servers; Servers is what it begins with, and may be empty.
+	// Discover changes the list of servers. Servers is then the first list, and may be empty.
 	Discover Discovery
-	// Observer is told of every call and connection.
+	// Observer is called for every call and connection.
 	Observer Observer
 }
 
 const lanesMax = 8
 
-// checked is the configuration with its defaults.
+// checked returns the configuration with its defaults.
 func (c Config) checked() (Config, error) {
 	or := func(to *time.Duration, otherwise time.Duration) {
 		if *to == 0 {

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Discovery says which servers there are.
+// Discovery provides the list of servers.
 type Discovery interface {
-	// Watch calls change with the servers now and whenever they change, until the context ends. What change returns is
-	// why the list cannot be used; the one before stays. If Watch returns with an error before, it is called again,
+	// Watch calls change with the servers, at once and whenever they change, until the context ends. The error of change says why a
+	// list cannot be used; the previous list stays. If Watch itself returns an error before the context ends, it is called again
 	// after a pause.
 	Watch(ctx context.Context, change func([]Server) error) error
 }
@@ -20,29 +20,29 @@ type Discovery interface {
 // Static is a list that does not change.
 type Static []Server
 
-// Watch tells the list.
+// Watch passes the list once.
 func (s Static) Watch(_ context.Context, change func([]Server) error) error { return change(s) }
 
-// Resolver is what DNS asks; net.DefaultResolver is one.
+// Resolver is what DNS uses; net.DefaultResolver is one.
 type Resolver interface {
 	LookupHost(ctx context.Context, host string) ([]string, error)
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// DNS looks names up: the addresses of Host, each with Port, or, if Service is set, the SRV records of _Service._tcp.Host,
-// with their names, ports and weights. What is hashed is the address, or the record's name with its port.
+// DNS looks names up: the addresses of Host, each with Port, or, if Service is set, the SRV records of _Service._tcp.Host, with
+// their names, ports and weights. Placement hashes the address, or the record's name with its port.
 type DNS struct {
 	Host string
-	// Port is 11211.
+	// Port of the addresses. Default: 11211.
 	Port int
-	// Service is that of SRV records.
+	// Service is the service of SRV records.
 	Service string
-	// Every is how long an answer holds: 30 s. Names that cannot be looked up leave the list as it is.
+	// Every is the interval of look-ups. A failed look-up leaves the list as it is. Default: 30 s.
 	Every    time.Duration
 	Resolver Resolver
 }
 
-// Watch looks the names up again and again.
+// Watch looks the names up at each interval.
 func (d DNS) Watch(ctx context.Context, change func([]Server) error) error {
 	if d.Every <= 0 {
 		d.Every = 30 * time.Second
@@ -71,7 +71,7 @@ func (d DNS) Watch(ctx context.Context, change func([]Server) error) error {
 	}
 }
 
-// lookUp asks once. The order is the names', not the answer's: placement may depend on it.
+// lookUp looks up once. The result is sorted, since placement may depend on the order and answers come in any.
 func (d DNS) lookUp(ctx context.Context) ([]Server, error) {
 	var servers []Server
 	if d.Service != "" {

@@ -18,18 +18,18 @@ var (
 	ErrNotStored = fault.NotStored
 )
 
-// The caller's. Nothing was applied, but that a set whose value is too large for the server deletes the old value.
+// The caller's. Nothing was applied, except that a set whose value is too large for the server deletes the old value.
 var (
 	ErrBadKey    = fault.BadKey
 	ErrTooLarge  = fault.TooLarge
 	ErrBadTTL    = fault.BadTTL
 	ErrNotNumber = fault.NotNumber
 	ErrClosed    = fault.Closed
-	// ErrAuth: the server does not know the user that Config.Auth gave, with that password. For 5 s it is not asked again.
+	// ErrAuth: the server refused the user and password of Config.Auth. For 5 s they are not tried again.
 	ErrAuth = fault.Auth
 )
 
-// The server's. Nothing was applied; ErrProtocol, after which nothing on the connection is believed, may have been.
+// The server's. Nothing was applied, except perhaps after ErrProtocol, which ends the connection.
 var (
 	ErrServerMemory = fault.ServerMemory
 	ErrServer       = fault.Server
@@ -46,7 +46,7 @@ var (
 	ErrLost = fault.Lost
 )
 
-// Error has the server and the detail of a failure.
+// Error adds the server and details to a sentinel.
 type Error = fault.Error
 
 // Outcome says what is known about a request that failed.
@@ -54,18 +54,18 @@ type Outcome = fault.Outcome
 
 // Outcomes.
 const (
-	// Answered: the server has answered, and the error, or that there is none, says what it did.
+	// Answered: the server has answered. The error, or its absence, says what it did.
 	Answered = fault.Answered
-	// NotSent: nothing was sent, nothing was applied.
+	// NotSent: nothing was sent, so nothing was applied.
 	NotSent = fault.NotSent
-	// Unknown: it was sent, and may have been applied.
+	// Unknown: the request was sent, and may have been applied.
 	Unknown = fault.Unknown
 )
 
 // Applied says what is known about the request that ended with err.
 func Applied(err error) Outcome { return fault.Of(err) }
 
-// FaultKind is whose fault an error is.
+// FaultKind says whose fault an error is.
 type FaultKind uint8
 
 const (
@@ -139,7 +139,7 @@ func answer(verb wire.Verb, status wire.Status, text, server string) error {
 	return &Error{Err: lane.Refusal(verb, status, text), Server: server, Detail: text}
 }
 
-// needsMeta refuses what classic text cannot say.
+// needsMeta is the error of a request that classic text cannot express.
 func needsMeta(server string) error {
 	return &Error{Err: ErrServer, Outcome: NotSent, Server: server, Detail: fault.NeedsMeta.Error(), Cause: fault.NeedsMeta}
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A server that stops for a while and goes on answers what was given up long ago: nobody may take that for an answer of
-// his own.
+// A server that stops for a while and goes on answers requests that were given up long ago: no caller may take these answers for
+// its own.
 func TestServerThatStopsAndGoesOnGivesNoWrongValues(t *testing.T) {
 	socket, server := live(t)
 	// Not opened: on a slow machine a greeting takes longer than that.

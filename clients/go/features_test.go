@@ -187,7 +187,7 @@ func TestStreamedValuesComeAndGoWhole(t *testing.T) {
 		if n := c.Counters()[socket].Dials; n != 2 {
 			t.Errorf("%d connections", n)
 		}
-		// The writer fails, the reader fails, the reader ends: each is told, and the old value stays.
+		// The writer fails, the reader fails, the reader ends early: each is reported, and the old value stays.
 		if _, err := c.GetTo(background, "k1", &failing{after: 100_000}, GetOptions{}); err != errOwn {
 			t.Error(err)
 		}
@@ -439,7 +439,7 @@ func TestServersThatAreDiscoveredReplaceOthers(t *testing.T) {
 	}
 }
 
-// Whoever asks while the list changes is answered by one server or the other.
+// A call during a change of the list is answered by one server or the other.
 func TestCallsAreAnsweredWhileServersComeAndGo(t *testing.T) {
 	first, _ := live(t)
 	second, _ := live(t)
@@ -599,7 +599,7 @@ func TestDrainWaitsForWhatWasTaken(t *testing.T) {
 	if answered.Load() != 16 {
 		t.Errorf("%d were answered", answered.Load())
 	}
-	// Who does not want to wait that long.
+	// A caller that does not want to wait that long.
 	c = opened(t, socket)
 	halt(t, server)
 	var err error

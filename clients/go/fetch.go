@@ -10,30 +10,30 @@ import (
 	"larder.example/clients/go/internal/fault"
 )
 
-// Load finds a value where it comes from, and says how long it holds.
+// Load loads a value from its source, and returns how long it is valid.
 type Load func(ctx context.Context) (value []byte, ttl time.Duration, err error)
 
-// FetchOptions are how a value is fetched.
+// FetchOptions are options of Fetch.
 type FetchOptions struct {
-	// Vivify is how long one process has to load a value before another tries: 30 s.
+	// Vivify is how long one process may take to load a value before another tries. Default: 30 s.
 	Vivify time.Duration
-	// Refresh, if not 0, loads a value anew when it has less than this left, while callers get the old one.
+	// Refresh, if not 0: a value with less than this left is loaded anew, while callers get the old one.
 	Refresh time.Duration
-	// WaitMax is how long a caller waits for another process's load before it loads itself: 1 s.
+	// WaitMax is how long a caller waits for another process's load before it loads the value itself. Default: 1 s.
 	WaitMax time.Duration
-	// LoadTimeout bounds a load that nobody waits for: 10 s.
+	// LoadTimeout limits a load in the background. Default: 10 s.
 	LoadTimeout time.Duration
 }
 
 const (
-	// refreshesMax is how many values are loaded in the background at once; who wins one more loads before it returns.
+	// refreshesMax limits the loads in the background. A winner beyond that loads before it returns.
 	refreshesMax = 64
-	// waitMin and waitMax bound the pauses between looks at what another process loads.
+	// waitMin and waitMax bound the pauses between looks for the value that another process loads.
 	waitMin = time.Millisecond
 	waitMax = 50 * time.Millisecond
 )
 
-// loads are what this client loads at this moment.
+// loads are the loads that are under way in this client.
 type loads struct {
 	mu         sync.Mutex
 	running    map[string]*load
@@ -42,23 +42,23 @@ type loads struct {
 	closed     bool
 }
 
-// load is one, that others wait for.
+// load is one load, for which other callers may wait.
 type load struct {
 	done  chan struct{}
 	value []byte
 	err   error
 }
 
-// Fetch appends the key's value to dst: what the cache has, or what load finds, which is then stored. Of all callers in
-// all processes, one loads; the others wait for it, or get the old value while it is renewed. What load found for a key
-// that was deleted or invalidated meanwhile is returned and not stored.
+// Fetch appends the cached value of the key to dst, or loads it with find and stores it. Of all callers in all processes, one
+// loads. The others wait for it, or get the old value while it is renewed. If the key is deleted or invalidated during a load,
+// the loaded value is returned and not stored.
 //
 // Where the cache does not answer, or speaks classic text, callers of one process share a load.
 //
 // # Errors
 //
-// That of load, which all who share it are told; or that of waiting, when the context ends. The cache's failures are not told: Counters and Observer
-// have them.
+// The error of find, for all callers that share the load; or that of waiting, when the context ends. Failures of the cache are
+// not returned: Counters and Observer have them.
 func (c *Client) Fetch(ctx context.Context, key string, dst []byte, o FetchOptions, find Load) ([]byte, error) {
 	if o.WaitMax == 0 {
 		o.WaitMax = time.Second
@@ -104,7 +104,7 @@ func (c *Client) Fetch(ctx context.Context, key string, dst []byte, o FetchOptio
 	}
 }
 
-// share loads the value, or waits for who does; what was loaded is stored if store says so.
+// share loads the value, or waits for the caller that does. If store is true, the loaded value is stored.
 func (c *Client) share(ctx context.Context, key string, dst []byte, find Load, lease Lease, store bool) ([]byte, error) {
 	for {
 		l, mine := c.loads.begin(c.only + "\x00" + key)
@@ -119,12 +119,12 @@ func (c *Client) share(ctx context.Context, key string, dst []byte, find Load, l
 	}
 }
 
-// unfinished: another's load failed because its own caller went away.
+// unfinished: a shared load failed because the context of its own caller ended.
 func unfinished(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errLoad)
 }
 
-// load loads, stores, and tells those who wait.
+// load loads, stores, and wakes the waiting callers.
 func (c *Client) load(ctx context.Context, key string, l *load, find Load, lease Lease, store bool) (value []byte, err error) {
 	loaded := false
 	defer func() {
@@ -134,7 +134,7 @@ func (c *Client) load(ctx context.Context, key string, l *load, find Load, lease
 		l.value, l.err = value, err
 		c.loads.end(c.only+"\x00"+key, l)
 		if !loaded && lease.CAS != 0 && lease.State == MissWon {
-			// Who comes next does not have to wait for what does not come.
+			// Gives the lease back, so that the next caller need not wait.
 			_ = c.Remove(context.WithoutCancel(ctx), key, RemoveOptions{CAS: lease.CAS})
 		}
 	}()
@@ -144,7 +144,7 @@ func (c *Client) load(ctx context.Context, key string, l *load, find Load, lease
 	}
 	loaded = true
 	if store {
-		// A value that could not be stored is a value all the same.
+		// A value that could not be stored is returned all the same.
 		_ = c.Fill(ctx, key, value, ttl, lease)
 	}
 	return value, nil
@@ -152,7 +152,7 @@ func (c *Client) load(ctx context.Context, key string, l *load, find Load, lease
 
 var errLoad = errors.New("larder: the load did not end")
 
-// refresh loads in the background, if it may; else before it returns.
+// refresh loads in the background if there is room, else before it returns.
 func (c *Client) refresh(ctx context.Context, key string, o FetchOptions, find Load, lease Lease) {
 	l, mine := c.loads.begin(c.only + "\x00" + key)
 	if !mine {
@@ -169,7 +169,7 @@ func (c *Client) refresh(ctx context.Context, key string, o FetchOptions, find L
 	}
 	go func() {
 		defer c.loads.less()
-		// Its values are the caller's, its end is the client's.
+		// The context has the caller's values, and ends with the client.
 		ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 		defer end()
 		defer context.AfterFunc(c.life, end)()
@@ -177,7 +177,7 @@ func (c *Client) refresh(ctx context.Context, key string, o FetchOptions, find L
 	}()
 }
 
-// wait waits for another's load.
+// wait waits for another caller's load.
 func (l *load) wait(ctx context.Context, dst []byte) ([]byte, error) {
 	select {
 	case <-l.done:
@@ -196,7 +196,7 @@ func (l *loads) of(key string) *load {
 	return l.running[key]
 }
 
-// begin is the key's load, and whether it is this caller's to do.
+// begin returns the key's load, and whether this caller has to do it.
 func (l *loads) begin(key string) (*load, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,7 +236,7 @@ func (l *loads) less() {
 	l.background.Done()
 }
 
-// wait waits for what is loaded in the background, whose contexts have ended.
+// wait waits for the loads in the background, whose contexts have ended.
 func (l *loads) wait() {
 	l.mu.Lock()
 	l.closed = true

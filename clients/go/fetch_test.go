@@ -37,7 +37,7 @@ func TestFetchLoadsOnceForAllCallersOfAllProcesses(t *testing.T) {
 			}()
 		}
 		callers.Wait()
-		// Without leases, who looked before it was stored and asks after it was loaded loads once more.
+		// Without leases, a caller that looked before the value was stored, and asks after it was loaded, loads it once more.
 		if n := loads.Load(); n != 1 && (name == "meta" || n > 60) {
 			t.Errorf("%s: %d loads", name, n)
 		}
@@ -154,7 +154,7 @@ func TestLoadThatFailsIsToldAndLeavesNobodyWaiting(t *testing.T) {
 	}
 	cancel()
 	callers.Wait()
-	// Somebody else holds a lease and never fills it.
+	// Another client holds a lease and never fills it.
 	if _, lease, err := other.GetOrLease(background, "m", nil, LeaseOptions{Vivify: time.Hour}); err != nil || lease.State != MissWon {
 		t.Fatal(lease, err)
 	}

@@ -9,13 +9,12 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// GetTo writes the value to w as it comes, on a connection that this call has for itself. Config.Timeout is for having
-// that connection; from then on the context is what bounds the call, and Config.StallTimeout, for which the server may be
-// silent.
+// GetTo writes the value to w as it arrives, on a connection that no other call uses meanwhile. Config.Timeout limits the time to
+// get that connection. From then on the context limits the call, and Config.StallTimeout the silence of the server.
 //
 // # Errors
 //
-// That of w, after which the connection is closed. What was written before an error is a part of the value.
+// The error of w, after which the connection is closed. What was written before an error is a part of the value.
 func (c *Client) GetTo(ctx context.Context, key string, w io.Writer, o GetOptions) (Meta, error) {
 	r, err := o.request(key)
 	if err != nil {
@@ -51,11 +50,11 @@ func (c *Client) GetTo(ctx context.Context, key string, w io.Writer, o GetOption
 	return m, err
 }
 
-// SetFrom stores size bytes that r gives, on a connection that this call has for itself. Its time is bounded as GetTo's.
+// SetFrom stores size bytes of r, on a connection that no other call uses meanwhile. Its time is limited as GetTo's.
 //
 // # Errors
 //
-// That of r, or io.ErrUnexpectedEOF if it has less: nothing is stored then, and the connection is closed.
+// The error of r, or io.ErrUnexpectedEOF if r ends early: nothing is stored then, and the connection is closed.
 func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, size int64, o StoreOptions) (Meta, error) {
 	request, err := o.request(key)
 	if err != nil {
@@ -86,13 +85,13 @@ func (c *Client) SetFrom(ctx context.Context, key string, r io.Reader, size int6
 		var head wire.Head
 		whole, err := readHead(conn, &request, server, &head)
 		m = Meta{CAS: head.CAS}
-		// Whether what follows a refusal was read as a value or as requests is not known.
+		// After a refusal it is not known whether the server read what follows as a value or as requests.
 		return whole && head.Status < wire.ClientError, err
 	})
 	return m, err
 }
 
-// alone asks on the connection for one caller.
+// alone makes a request on the connection for one caller.
 func (c *Client) alone(ctx context.Context, r *wire.Request, f func(conn *fleet.Conn, server string) (bool, error)) error {
 	if err := c.keyed(r); err != nil {
 		return err
@@ -113,7 +112,7 @@ func (c *Client) alone(ctx context.Context, r *wire.Request, f func(conn *fleet.
 	return err
 }
 
-// readHead reads a reply's line; false if the connection is not as it was before.
+// readHead reads a reply's line; false if the connection cannot be used again.
 func readHead(conn *fleet.Conn, r *wire.Request, server string, head *wire.Head) (bool, error) {
 	line, err := conn.Line()
 	if err != nil {
@@ -128,7 +127,7 @@ func readHead(conn *fleet.Conn, r *wire.Request, server string, head *wire.Head)
 	return true, answer(r.Verb, head.Status, string(head.Text), server)
 }
 
-// onlyWriter is a writer alone, whose error is told apart from the reader's.
+// onlyWriter hides all other methods of a writer, and keeps its error apart from the reader's.
 type onlyWriter struct {
 	w   io.Writer
 	err error
@@ -142,7 +141,7 @@ func (w *onlyWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// onlyReader is a reader alone, whose error is told apart from the writer's.
+// onlyReader hides all other methods of a reader, and keeps its error apart from the writer's.
 type onlyReader struct {
 	r   io.Reader
 	err error

@@ -9,27 +9,27 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// LeaseOptions are how an item is leased.
+// LeaseOptions are options of GetOrLease.
 type LeaseOptions struct {
-	// Vivify is how long the winner of a miss has to fill it, in seconds, rounded up: 30 s.
+	// Vivify is how long the winner of a miss may take to fill it, in seconds, rounded up. Default: 30 s.
 	Vivify time.Duration
-	// Refresh, if not 0, makes one caller the winner of an item that has less than this left.
+	// Refresh, if not 0: an item with less than this left has one winner, too.
 	Refresh time.Duration
 }
 
-// LeaseState is what a caller is to do.
+// LeaseState is what a caller has to do.
 type LeaseState uint8
 
 const (
 	// Hit: there is a value.
 	Hit LeaseState = iota
-	// HitRefresh: there is a value, about to expire or stale, and this caller is to fill in another.
+	// HitRefresh: there is a value, about to expire or stale, and this caller has to renew it.
 	HitRefresh
-	// HitStale: the value is stale, and another caller is to renew it.
+	// HitStale: the value is stale, and another caller renews it.
 	HitStale
-	// MissWon: there is no value, and this caller is to fill it in.
+	// MissWon: there is no value, and this caller has to fill it.
 	MissWon
-	// MissWait: there is no value, and another caller is to fill it in.
+	// MissWait: there is no value, and another caller fills it.
 	MissWait
 )
 
@@ -38,16 +38,16 @@ func (s LeaseState) String() string {
 	return [...]string{"Hit", "HitRefresh", "HitStale", "MissWon", "MissWait"}[s]
 }
 
-// Lease is what a caller was told.
+// Lease is the reply to GetOrLease.
 type Lease struct {
 	State LeaseState
-	// CAS is what Fill compares.
+	// CAS is the token that Fill compares.
 	CAS uint64
 	TTL time.Duration
 }
 
-// GetOrLease appends the value to dst, if there is one, and names one caller its winner if there is none, or if it is stale
-// or about to expire. Meta only.
+// GetOrLease appends the value to dst, if there is one. One caller becomes the winner if there is no value, or if it is stale or
+// about to expire. Meta only.
 func (c *Client) GetOrLease(ctx context.Context, key string, dst []byte, o LeaseOptions) ([]byte, Lease, error) {
 	if o.Vivify == 0 {
 		o.Vivify = 30 * time.Second
@@ -73,7 +73,7 @@ func (c *Client) GetOrLease(ctx context.Context, key string, dst []byte, o Lease
 	return dst, lease, err
 }
 
-// leased is what a reply says. An item that was made by a miss is empty, and has a winner, or others who wait for one.
+// leased reads a reply. An item that a miss created is empty, and has a winner.
 func leased(h *wire.Head) Lease {
 	lease := Lease{CAS: h.CAS, TTL: time.Duration(max(h.TTL, 0)) * time.Second}
 	switch empty := h.Bytes == 0 && !h.Stale; {
@@ -89,7 +89,7 @@ func leased(h *wire.Head) Lease {
 	return lease
 }
 
-// Fill stores what a winner has found. ErrConflict: the key was deleted, invalidated or filled since, and the value is
+// Fill stores the value that a winner has loaded. ErrConflict: the key was deleted, invalidated or filled since, and the value is
 // dropped.
 func (c *Client) Fill(ctx context.Context, key string, value []byte, ttl time.Duration, l Lease) error {
 	_, err := c.Store(ctx, key, value, StoreOptions{TTL: ttl, CAS: l.CAS})

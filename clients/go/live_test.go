@@ -291,7 +291,7 @@ func TestBurstsNeedOneConnectionAndFewWrites(t *testing.T) {
 	}
 }
 
-// Values say whose they are: whatever is cancelled, nobody gets another's, and the counts agree with the server's.
+// Each value contains its key: whatever is cancelled, no caller gets another's value, and the counts agree with the server's.
 func TestStressWithCancellationsKeepsValuesApart(t *testing.T) {
 	socket, _ := live(t)
 	c := opened(t, socket)
@@ -483,7 +483,7 @@ func TestReportsOfStreamsAddUp(t *testing.T) {
 			}
 		})
 	}
-	// The server dies in the middle: what was said to be stored was, and the rest is told.
+	// The server dies in the middle: acknowledged writes were stored, and the rest is reported.
 	c := opened(t, socket)
 	s := c.Stream(Window{Ops: 200})
 	for i := range 2000 {

@@ -12,20 +12,20 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// groupMax is how many requests go to the servers together; more go in turns.
+// groupMax is how many requests are sent to the servers together; more are sent in turns.
 const groupMax = 512
 
-// opaques counts those of groups, which have the highest bit; a lane's own have not.
+// opaques numbers the requests of groups. These numbers have the highest bit set; a lane's own have not.
 var opaques atomic.Uint32
 
 func groupOpaque(n int) uint32 {
 	return (opaques.Add(uint32(n)) - uint32(n)) | 1<<31
 }
 
-// Buffer is memory that GetMany uses again. It is for one call at a time.
+// Buffer is memory that GetMany reuses. It is for one call at a time.
 type Buffer struct {
 	parts []part
-	// of says which part a request of the turn went to, or has its error; verbs are the requests'.
+	// of has, for each request of the turn, its part or its error; verbs are those of the requests.
 	of      []int
 	errs    []error
 	verbs   []wire.Verb
@@ -33,7 +33,7 @@ type Buffer struct {
 	request wire.Request
 }
 
-// part is what goes to one lane.
+// part holds the requests for one lane.
 type part struct {
 	server *fleet.Server
 	at     int
@@ -47,14 +47,14 @@ type part struct {
 	err    error
 }
 
-// NewBuffer is one with room for so many bytes of values from each server.
+// NewBuffer makes a buffer with room for this many bytes of values from each server.
 func NewBuffer(bytes int) *Buffer {
 	b := &Buffer{parts: make([]part, 1, 4)}
 	b.parts[0].values = make([]byte, 0, bytes)
 	return b
 }
 
-// part is that of a lane, made if the turn has none yet.
+// part is the index of a lane's part, which is made if the turn has none yet.
 func (b *Buffer) part(server *fleet.Server, at int) int {
 	for i := range b.parts {
 		if b.parts[i].server == server && b.parts[i].at == at {
@@ -71,7 +71,7 @@ func (b *Buffer) part(server *fleet.Server, at int) int {
 	return len(b.parts) - 1
 }
 
-// called is what a call is named to an observer: a batch's requests are of several kinds.
+// called is the verb that an observer sees: a batch has requests of several kinds.
 func (b *Buffer) called(verb wire.Verb) string {
 	if b.batch {
 		return "batch"
@@ -87,20 +87,19 @@ func (b *Buffer) begin() {
 	b.of, b.errs, b.verbs = b.of[:0], b.errs[:0], b.verbs[:0]
 }
 
-// GetMany gets many values with one write to each server, and calls each for every key, in the order of the keys, on
-// the caller's goroutine. A value is the buffer's: it is valid until each returns. buf may be nil; with one that is used
-// again nothing is allocated.
+// GetMany gets many values with one write to each server, and calls each for every key, in the order of the keys, on the caller's
+// goroutine. A value is valid until each returns. buf may be nil; a buffer that is used again saves all allocations.
 //
 // # Errors
 //
-// That of the first key that has another than ErrMiss; each is told all of them, and the values that did come.
+// The error of the first key that has another than ErrMiss. each gets all errors, and the values that did come.
 func (c *Client) GetMany(ctx context.Context, keys []string, buf *Buffer, each func(i int, value []byte, m Meta, err error)) error {
 	return c.many(ctx, len(keys), buf, wire.Get,
 		func(i int, r *wire.Request) error { r.Key = keys[i]; return nil },
 		each)
 }
 
-// GetMap is GetMany into a map, without the keys that are missing. What came is in it also when there is an error.
+// GetMap is GetMany into a map, without missing keys. If there is an error, the map has the values that did come.
 func (c *Client) GetMap(ctx context.Context, keys []string) (map[string][]byte, error) {
 	found := make(map[string][]byte, len(keys))
 	err := c.GetMany(ctx, keys, nil, func(i int, value []byte, _ Meta, err error) {
@@ -111,29 +110,29 @@ func (c *Client) GetMap(ctx context.Context, keys []string) (map[string][]byte, 
 	return found, err
 }
 
-// ManyError is what went wrong with some of many; the others were carried out.
+// ManyError has the errors of some of many requests; the others were carried out.
 type ManyError struct {
 	// Errors by index.
 	Errors map[int]error
 	first  int
 }
 
-// Error tells how many and the first.
+// Error has their number and the first error.
 func (e *ManyError) Error() string {
 	return fmt.Sprintf("larder: %d of many failed, the first (%d): %v", len(e.Errors), e.first, e.Errors[e.first])
 }
 
-// Unwrap gives the first.
+// Unwrap returns the first error.
 func (e *ManyError) Unwrap() error { return e.Errors[e.first] }
 
-// Item is one of many that are set.
+// Item is one value for SetMany.
 type Item struct {
 	Key   string
 	Value []byte
 	StoreOptions
 }
 
-// SetMany stores many with one write to each server. Modes are not for many; the error is a *ManyError.
+// SetMany stores many values with one write to each server. It has no modes. Its error is a *ManyError.
 func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	return c.collect(ctx, len(items), wire.Set, func(i int, r *wire.Request) error {
 		item := &items[i]
@@ -147,7 +146,7 @@ func (c *Client) SetMany(ctx context.Context, items []Item) error {
 	})
 }
 
-// DeleteMany deletes many with one write to each server; that a key is not there is no error. The error is a *ManyError.
+// DeleteMany deletes many keys with one write to each server. A missing key is no error. Its error is a *ManyError.
 func (c *Client) DeleteMany(ctx context.Context, keys []string) error {
 	return c.collect(ctx, len(keys), wire.Delete, func(i int, r *wire.Request) error { r.Key = keys[i]; return nil })
 }
@@ -169,7 +168,7 @@ func (c *Client) collect(ctx context.Context, n int, verb wire.Verb, request fun
 	return failed
 }
 
-// many asks for n replies, in turns.
+// many makes n requests, in turns.
 func (c *Client) many(ctx context.Context, n int, buf *Buffer, verb wire.Verb, request func(int, *wire.Request) error,
 	each func(i int, value []byte, m Meta, err error)) error {
 	if buf == nil {
@@ -201,7 +200,7 @@ func (c *Client) many(ctx context.Context, n int, buf *Buffer, verb wire.Verb, r
 	return first
 }
 
-// submit encodes a turn and gives each lane its part.
+// submit encodes a turn and sends each lane its part.
 func (c *Client) submit(ctx context.Context, buf *Buffer, from, to int, verb wire.Verb, request func(int, *wire.Request) error,
 	deadline time.Duration) {
 	buf.begin()
@@ -246,7 +245,7 @@ func (c *Client) submit(ctx context.Context, buf *Buffer, from, to int, verb wir
 	}
 }
 
-// encode puts a request behind the others of its part.
+// encode appends a request to its part.
 func (c *Client) encode(ctx context.Context, p *part, r *wire.Request, base uint32, deadline time.Duration) error {
 	if p.lane == nil && p.err == nil {
 		p.lane, p.err = p.server.Lane(ctx, p.at, deadline)
@@ -258,7 +257,7 @@ func (c *Client) encode(ctx context.Context, p *part, r *wire.Request, base uint
 		return needsMeta(p.server.Name())
 	}
 	if c.c.VerifyReplies && p.lane.Protocol() == wire.Meta {
-		// A part's opaques count on from the turn's base: parts do not share a lane.
+		// The opaques of a part count up from the turn's base: two parts never share a lane.
 		r.Opaque, r.HasOpaque = base+uint32(p.count), true
 	}
 	p.bytes = p.lane.Protocol().Write(p.bytes, r)

@@ -10,8 +10,8 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// Observer is told what happened, after the fact and outside of all locks, on the goroutine that it happened on: what it
-// does takes callers' time. It is used by many goroutines at once.
+// Observer is called after each event, outside of all locks, on the goroutine of the event: the time it takes is callers' time.
+// Many goroutines use it at once.
 type Observer interface {
 	Op(OpEvent)
 	Conn(ConnEvent)
@@ -21,32 +21,32 @@ type Observer interface {
 type OpEvent struct {
 	// Context is the call's.
 	Context context.Context
-	// Verb is what was asked: "get", "set", …; "batch" for one.
+	// Verb is the kind of the request: "get", "set", …; "batch" for a batch.
 	Verb string
-	// Server is the name of the one that was asked; empty if several were.
+	// Server is the name of the server that was asked; empty for several.
 	Server string
-	// Keys is how many were asked for.
+	// Keys is the number of keys.
 	Keys int
-	// Began and Took are when, and how long the caller waited.
+	// Began and Took are when the call began, and how long the caller waited.
 	Began time.Time
 	Took  time.Duration
-	// Err is what the caller is told.
+	// Err is the error that the caller gets.
 	Err error
 }
 
-// ConnKind is what happened to connections.
+// ConnKind is the kind of an event of connections.
 type ConnKind uint8
 
 const (
-	// Connected: one was dialed and greeted, which took Took.
+	// Connected: a connection was dialed and greeted in the time Took.
 	Connected ConnKind = iota
-	// ConnectFailed: it was not, by Err.
+	// ConnectFailed: no connection was made; Err says why.
 	ConnectFailed
-	// ServerDown: calls are told at once, and one goroutine dials.
+	// ServerDown: calls fail at once, and one goroutine dials.
 	ServerDown
 	// ServerBack: it answers again.
 	ServerBack
-	// DiscoveryFailed: the list of servers stays as it is, by Err.
+	// DiscoveryFailed: the list of servers stays as it is; Err says why.
 	DiscoveryFailed
 )
 
@@ -63,7 +63,7 @@ type ConnEvent struct {
 	Err    error
 }
 
-// observed is do, told of.
+// observed is do, with a call of the observer.
 func (c *Client) observed(ctx context.Context, op *lane.Op, r *wire.Request, large bool) error {
 	began := time.Now()
 	server, err := c.ask(ctx, op, r, large)
@@ -71,7 +71,7 @@ func (c *Client) observed(ctx context.Context, op *lane.Op, r *wire.Request, lar
 	return err
 }
 
-// noted tells of a call that did not go through do.
+// noted calls the observer for a call that did not go through do.
 func (c *Client) noted(ctx context.Context, verb string, server string, keys int, began time.Duration, err error) {
 	if o := c.c.Observer; o != nil {
 		took := lane.Now() - began
@@ -86,7 +86,7 @@ func nameOf(server *fleet.Server) string {
 	return server.Name()
 }
 
-// tell is what connections tell.
+// tell is the observer for events of connections.
 func tell(o Observer) func(string, fleet.Event, time.Duration, error) {
 	if o == nil {
 		return nil
@@ -100,7 +100,7 @@ func tell(o Observer) func(string, fleet.Event, time.Duration, error) {
 // Counters are what the client has done.
 type Counters = fleet.Counters
 
-// Counters of each server, by its name.
+// Counters returns those of each server, by its name.
 func (c *Client) Counters() map[string]Counters {
 	all := map[string]Counters{}
 	for _, server := range c.everyone() {
@@ -109,13 +109,13 @@ func (c *Client) Counters() map[string]Counters {
 	return all
 }
 
-// ServerVersion is what a server says that it is.
+// ServerVersion is the version of one server.
 type ServerVersion struct {
 	Server, Version string
 	Err             error
 }
 
-// Version asks each server what it is. The error is that of the first that has not answered.
+// Version asks each server for its version. The error is that of the first server that has not answered.
 func (c *Client) Version(ctx context.Context) ([]ServerVersion, error) {
 	var all []ServerVersion
 	var first error
@@ -137,15 +137,15 @@ func (c *Client) Version(ctx context.Context) ([]ServerVersion, error) {
 	return all, first
 }
 
-// ServerStats is what a server tells about itself.
+// ServerStats is the figures of one server.
 type ServerStats struct {
 	Server string
 	Stats  map[string]string
 	Err    error
 }
 
-// Stats asks each server for its figures: those of its own, or of what args name ("items", "slabs", "settings"). The error
-// is that of the first that has not answered.
+// Stats asks each server for its figures: the general ones, or those that args name ("items", "slabs", "settings"). The error is
+// that of the first server that has not answered.
 func (c *Client) Stats(ctx context.Context, args ...string) ([]ServerStats, error) {
 	line := "stats"
 	for _, arg := range args {
@@ -192,7 +192,7 @@ func readStats(conn *fleet.Conn, line, server string, to map[string]string) (boo
 	}
 }
 
-// lost is what is told when a connection for one caller has failed after something was sent.
+// lost is the error when a connection for one caller fails after something was sent.
 func lost(server string, err error) error {
 	if errors.Is(err, wire.ErrGrammar) {
 		return &Error{Err: ErrProtocol, Outcome: Unknown, Server: server, Cause: err}

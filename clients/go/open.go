@@ -17,7 +17,7 @@ type Client struct {
 	only string
 }
 
-// core is what a client shares with those that On makes of it.
+// core is the state that a client shares with those that On makes of it.
 type core struct {
 	c     Config
 	fleet *fleet.Fleet
@@ -25,7 +25,7 @@ type core struct {
 	loads loads
 	once  sync.Once
 
-	// life ends with stop; watching is the discovery's goroutine.
+	// life ends with stop; watching ends with the discovery's goroutine.
 	life     context.Context
 	stop     context.CancelFunc
 	watching sync.WaitGroup
@@ -34,7 +34,7 @@ type core struct {
 	closed bool
 }
 
-// New is a client with defaults; it dials when it is first used. It panics without an address.
+// New makes a client with defaults; it dials when it is first used. It panics without an address.
 func New(addresses ...string) *Client {
 	var c Config
 	for _, address := range addresses {
@@ -47,11 +47,11 @@ func New(addresses ...string) *Client {
 	return client
 }
 
-// Open is a client as configured; it dials each server.
+// Open makes a client as configured, and dials each server.
 //
 // # Errors
 //
-// What is wrong with the configuration, that no list of servers was found in time, or that a server cannot be reached.
+// The configuration is invalid, no list of servers was found in time, or a server cannot be reached.
 func Open(ctx context.Context, c Config) (*Client, error) {
 	client, err := newClient(c)
 	if err != nil {
@@ -116,8 +116,8 @@ func newClient(c Config) (*Client, error) {
 	return client, nil
 }
 
-// Close ends what is under way with ErrClosed; when it returns, no connection and no goroutine is left. Calling it
-// again, or beside other calls, does no harm.
+// Close ends calls under way with ErrClosed. When it returns, no connection and no goroutine is left. It may be called again, and
+// beside other calls.
 func (c *Client) Close() error {
 	c.once.Do(func() {
 		c.core.end()

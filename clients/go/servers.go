@@ -14,16 +14,16 @@ import (
 	"larder.example/clients/go/shard"
 )
 
-// Failure is what becomes of the keys of a server that is down: [FailFast], [Rehash] or [Gutter].
+// Failure is what happens to the keys of a server that is down: [FailFast], [Rehash] or [Gutter].
 type Failure interface{ failure() }
 
-// FailFast tells callers at once that the server is down: nothing that is out of date is there when it comes back.
+// FailFast: calls fail at once. When the server comes back, it holds nothing that is out of date.
 type FailFast struct{}
 
-// Rehash gives its keys to the other servers, where nothing that is stored meanwhile lives longer than TTL: 10 s.
+// Rehash: the other servers take its keys. What is stored there meanwhile lives no longer than TTL. Default: 10 s.
 type Rehash struct{ TTL time.Duration }
 
-// Gutter gives its keys to other servers, that are asked for nothing else, where nothing lives longer than TTL: 10 s.
+// Gutter: servers that are used for nothing else take its keys. What is stored there lives no longer than TTL. Default: 10 s.
 type Gutter struct {
 	Servers []Server
 	TTL     time.Duration
@@ -33,20 +33,20 @@ func (FailFast) failure() {}
 func (Rehash) failure()   {}
 func (Gutter) failure()   {}
 
-// failureTTL is how long what is stored in another server's place lives.
+// failureTTL is the longest time to live of what is stored in another server's place.
 const failureTTL = 10 * time.Second
 
-// list is the servers of a time. It never changes.
+// list is a list of servers. It never changes.
 type list struct {
 	config  []Server
 	servers []*fleet.Server
 	picker  *shard.Picker
-	// gutter is another list's servers, for keys of those that are down.
+	// gutter are the servers for keys of those that are down.
 	gutter []*fleet.Server
 	trough *shard.Picker
 }
 
-// named are servers with what is hashed of them.
+// named fills in what placement hashes of each server.
 func named(servers []Server) ([]Server, error) {
 	all := make([]Server, len(servers))
 	for i, server := range servers {
@@ -69,8 +69,8 @@ func picker(preset shard.Preset, servers []Server) (*shard.Picker, error) {
 	return shard.New(preset, places)
 }
 
-// change makes these the servers. Those that stay keep their connections; from those that go, what is under way is
-// still heard.
+// change replaces the list of servers. Servers that stay keep their connections. Requests under way at servers that go are still
+// answered.
 func (c *core) change(servers []Server) error {
 	servers, err := named(servers)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *core) change(servers []Server) error {
 	return nil
 }
 
-// target is the server that is asked for a key, and how long at most what is stored there may live; 0: as it says.
+// target is the server to ask for a key, and the longest time to live of what is stored there; 0: no limit.
 func (c *Client) target(key string) (*fleet.Server, time.Duration, error) {
 	l := c.list.Load()
 	if l == nil {
@@ -161,7 +161,7 @@ func (c *Client) elsewhere(l *list, key string, server *fleet.Server) (*fleet.Se
 	case Gutter:
 		return l.gutter[l.trough.Pick(key)], limit(f.TTL), nil
 	case Rehash:
-		// The same order of servers for all clients that know which are down.
+		// All clients that know the same servers to be down choose the same server.
 		for try := range 2 * len(l.servers) {
 			if other := l.servers[l.picker.Pick(strconv.Itoa(try)+key)]; !other.Down() {
 				return other, limit(f.TTL), nil
@@ -176,7 +176,7 @@ func (c *Client) elsewhere(l *list, key string, server *fleet.Server) (*fleet.Se
 	return server, 0, nil
 }
 
-// limited keeps what a request stores from living longer than the limit.
+// limited limits the time to live of what a request stores.
 func limited(r *wire.Request, limit time.Duration) {
 	if limit <= 0 {
 		return
@@ -190,7 +190,7 @@ func limited(r *wire.Request, limit time.Duration) {
 	}
 }
 
-// ServerOf is the server that has the key; none if the list is not known yet.
+// ServerOf is the key's server; the zero Server if the list is not known yet.
 func (c *Client) ServerOf(key string) Server {
 	l := c.list.Load()
 	if l == nil {
@@ -207,7 +207,7 @@ func (c *Client) ServerOf(key string) Server {
 	return l.config[l.picker.Pick(c.c.KeyPrefix+key)]
 }
 
-// Servers is the list as it is now.
+// Servers is the present list.
 func (c *Client) Servers() []Server {
 	if l := c.list.Load(); l != nil {
 		return slices.Clone(l.config)
@@ -215,12 +215,13 @@ func (c *Client) Servers() []Server {
 	return nil
 }
 
-// On is the same client, whose every key is this server's: its name, or its address if it has no other name.
+// On returns the same client, with this server for every key. The server is given by its name, or by its address if it has no
+// other name.
 func (c *Client) On(server string) *Client {
 	return &Client{core: c.core, only: server}
 }
 
-// all are the servers that a question to every one is for.
+// all are the servers for a question to every server.
 func (c *Client) all() []*fleet.Server {
 	l := c.list.Load()
 	if l == nil {
@@ -237,7 +238,7 @@ func (c *Client) all() []*fleet.Server {
 	return nil
 }
 
-// Drain takes no more requests, waits for those that were taken, and closes.
+// Drain takes no more requests, waits for those under way, and closes the client.
 //
 // # Errors
 //
@@ -268,7 +269,7 @@ func (c *core) end() {
 	c.watching.Wait()
 }
 
-// everyone is all servers, the gutter's as well.
+// everyone is all servers, the gutter's included.
 func (c *core) everyone() []*fleet.Server {
 	l := c.list.Load()
 	if l == nil {
@@ -277,7 +278,7 @@ func (c *core) everyone() []*fleet.Server {
 	return append(slices.Clone(l.servers), l.gutter...)
 }
 
-// watch lets the discovery change the list until the client is closed.
+// watch has the discovery change the list until the client is closed.
 func (c *core) watch(ctx context.Context, discovery Discovery, first chan<- struct{}) {
 	defer c.watching.Done()
 	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
@@ -303,7 +304,7 @@ func (c *core) watch(ctx context.Context, discovery Discovery, first chan<- stru
 	}
 }
 
-// rest pauses; false if the context ended it.
+// rest pauses; false if the context ended.
 func rest(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -507,12 +507,12 @@ func TestCasesOfTheSpecification(t *testing.T) {
 	}
 }
 
-// A reply that ends before it is whole tells what the outcome is, whatever byte was the last.
+// A reply that is cut after any byte: the error has the right outcome.
 func TestCasesOfTheSpecificationCutAfterEveryByte(t *testing.T) {
 	servers.Leaks(t)
 	cuts := 0
 	for _, c := range specCases(t) {
-		// What is asked again is told where it is not cut.
+		// Cases with retries are played where replies are not cut.
 		if retry, is := c.with["retry-reads"]; is && retry != "no" {
 			continue
 		}

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// streamOps and streamBytes are how much a stream collects before it is sent.
+	// streamOps and streamBytes limit what a stream collects before it is sent.
 	streamOps   = 64
 	streamBytes = 16 << 10
-	// firstMax is how many refusals a report tells.
+	// firstMax is how many refusals a report has.
 	firstMax = 16
 )
 
-// Report is what became of all that was sent since the last barrier: Sent = Stored + Refused + Unknown.
+// Report is the results of everything that was sent since the last barrier: Sent = Stored + Refused + Unknown.
 type Report struct {
 	Sent uint64
-	// Stored: carried out, as the server has said. A deletion of what was not there counts here.
+	// Stored: carried out, as the server has said. A deletion of a key that does not exist counts here.
 	Stored uint64
 	// Refused: not applied, as the server has said, or because it was never sent.
 	Refused uint64
@@ -31,20 +31,20 @@ type Report struct {
 	First []Refusal
 }
 
-// Refusal is one that was not stored. Key is empty where the server's error does not say which it was.
+// Refusal is a request that was not stored. Key is empty where the server's error does not say which request it was.
 type Refusal struct {
 	Key string
 	Err error
 }
 
-// Window bounds what a stream may have sent and not heard of.
+// Window limits what a stream may have sent without an answer.
 type Window struct {
-	// Ops is 1,024.
+	// Ops is a number of requests. Default: 1,024.
 	Ops int
 }
 
-// Stream sends writes without waiting for each: they are acknowledged, later. It is for one goroutine at a time, and
-// what became of them is known after Barrier.
+// Stream sends writes without waiting for each. Barrier waits for all of them, and reports their results. A stream is for one
+// goroutine at a time.
 type Stream struct {
 	c       *Client
 	quiet   bool
@@ -55,7 +55,7 @@ type Stream struct {
 	err     error
 }
 
-// path is what goes to one lane: a group that is collected, and those that were sent.
+// path holds the groups of one lane: the one that is being collected, and those that were sent.
 type path struct {
 	server *fleet.Server
 	at     int
@@ -76,7 +76,7 @@ type group struct {
 	quiet bool
 }
 
-// Stream is one with this window.
+// Stream makes a stream with this window.
 func (c *Client) Stream(w Window) *Stream {
 	if w.Ops <= 0 {
 		w.Ops = 1024
@@ -84,8 +84,8 @@ func (c *Client) Stream(w Window) *Stream {
 	return &Stream{c: c, ops: min(w.Ops, c.c.InFlight)}
 }
 
-// Quiet sends writes whose success the server does not answer: only refusals, and the barrier. Where a server speaks
-// classic text it is a Stream.
+// Quiet makes a stream of writes whose success the server does not answer: only refusals, and the barrier. Where a server speaks
+// classic text, it is a Stream.
 func (c *Client) Quiet() *Stream {
 	s := c.Stream(Window{})
 	s.quiet = true
@@ -96,7 +96,7 @@ func (c *Client) Quiet() *Stream {
 //
 // # Errors
 //
-// The caller's, and then nothing is sent or counted.
+// An error of the caller; then nothing is sent or counted.
 func (s *Stream) Set(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	seconds, err := exptime(ttl)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Stream) path(server *fleet.Server, key string) *path {
 	return &s.paths[len(s.paths)-1]
 }
 
-// flush gives what was collected to the lane.
+// flush sends what was collected to the lane.
 func (s *Stream) flush(ctx context.Context, p *path) {
 	if len(p.keys) == 0 {
 		return
@@ -194,13 +194,13 @@ func (s *Stream) settleOne(ctx context.Context) {
 			return
 		}
 	}
-	// What is collected elsewhere fills the window.
+	// What other paths have collected fills the window.
 	for i := range s.paths {
 		s.flush(ctx, &s.paths[i])
 	}
 }
 
-// settle waits for a path's oldest group and counts what became of it.
+// settle waits for a path's oldest group and counts its results.
 func (s *Stream) settle(ctx context.Context, p *path) {
 	g := p.sent[0]
 	p.sent[0] = group{}
@@ -228,7 +228,7 @@ func (s *Stream) settle(ctx context.Context, p *path) {
 	}
 	rest := g.keys[min(told, len(g.keys)):]
 	if g.quiet && told > 0 {
-		// Those that were refused are not the first: which are left is not known without looking at all.
+		// Refused requests need not be the first ones: which are left is unknown without looking at all.
 		rest = make([]string, len(rest))
 	}
 	switch {
@@ -242,7 +242,7 @@ func (s *Stream) settle(ctx context.Context, p *path) {
 	g.op.Free()
 }
 
-// lose counts what was not answered.
+// lose counts requests that were not answered.
 func (s *Stream) lose(keys []string, err error) {
 	if s.err == nil {
 		s.err = err
@@ -263,11 +263,11 @@ func (s *Stream) tell(key string, err error) {
 	}
 }
 
-// Barrier sends what is left, waits for every answer, and reports on all since the barrier before.
+// Barrier sends what is left, waits for every answer, and reports the results of everything since the last barrier.
 //
 // # Errors
 //
-// The first failure that is not a server's refusal; the report says everything all the same.
+// The first failure that is not a server's refusal. The report is complete in any case.
 func (s *Stream) Barrier(ctx context.Context) (Report, error) {
 	for i := range s.paths {
 		s.flush(ctx, &s.paths[i])

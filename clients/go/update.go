@@ -7,39 +7,38 @@ import (
 	"time"
 )
 
-// Backoff is the pause between two attempts: a random part of what doubles from Min to Max.
+// Backoff is the pause between two attempts: a random part of a time that doubles from Min to Max.
 type Backoff struct{ Min, Max time.Duration }
 
-// UpdateOptions are how an item is updated.
+// UpdateOptions are options of Update.
 type UpdateOptions struct {
 	TTL time.Duration
-	// KeepTTL stores an item that is there with the time that it had left when it was read; TTL is that of a new one. The
-	// protocol tells that time in whole seconds, and it counts from the store on. So each update moves the item's end:
-	//   - with Larder, which tells the nearest second, by up to half a second and the way from the read to the store, or, where
-	//     less than half a second is left, by up to a second, since it is stored for one then. An item whose updates are at
-	//     most half a second apart does not come nearer to its end;
+	// KeepTTL stores an existing item with the time that it had left when it was read; TTL is for a new item. The protocol
+	// has that time in whole seconds, and it counts from the store on. So each update moves the item's end:
+	//   - with Larder, which returns the nearest second, by up to half a second and the time from the read to the store, or,
+	//     where less than half a second is left, by up to a second, since it is stored for one then. An item whose updates are
+	//     at most half a second apart does not come nearer to its end;
 	//   - with memcached, by a second for each one that begins between the read and the store;
 	//   - beyond 30 days, where the protocol has Unix times, also by the difference between the clocks of client and server.
 	//
-	// Incr, Decr, Append and Prepend leave the end where it is: a limit that has to end whatever the traffic is for them, or has
-	// its end in its value. Meta only.
+	// Incr, Decr, Append and Prepend leave the end where it is: use them for a limit that has to end whatever the traffic is,
+	// or keep its end in its value. Meta only.
 	KeepTTL bool
-	// Want is what f is told of the item beside its CAS and its flags.
+	// Want is what Update passes to f of the item beside its CAS and its flags.
 	Want Want
-	// Attempts are 16.
+	// Attempts is how often Update tries. Default: 16.
 	Attempts int
-	// Backoff is 50 µs to 10 ms.
+	// Backoff is the pause. Default: 50 µs to 10 ms.
 	Backoff Backoff
 }
 
-// Update stores what f makes of the value, if nobody has changed it meanwhile; else it asks again. old is nil if there
-// is no item; it belongs to f for the time of the call, and the new value may lie in it. m is what is known of it. Flags are
-// kept.
+// Update stores what f makes of the value, if it has not changed meanwhile; else it tries again. old is nil if there is no item.
+// It belongs to f during the call, and the new value may lie in it. m is what is known of the item. Flags are kept.
 //
 // # Errors
 //
-// That of f ends it. ErrConflict: all attempts met somebody else's change. If Applied says Unknown, the last write may
-// have happened.
+// The error of f ends it. ErrConflict: the value changed during each attempt. If Applied returns Unknown, the last write may have
+// been made.
 func (c *Client) Update(ctx context.Context, key string, o UpdateOptions, f func(old []byte, m Meta) ([]byte, error)) error {
 	if o.Attempts == 0 {
 		o.Attempts = 16

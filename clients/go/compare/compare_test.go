@@ -130,7 +130,7 @@ func visit(b *testing.B, callers int, length time.Duration, f func(caller, i int
 	return float64(processorTime()-used) / float64(max(ops.Load(), 1))
 }
 
-// rounds lets contenders take turns and tells their medians, and those of their ratios to the first.
+// rounds lets contenders take turns and reports their medians, and the medians of their ratios to the first.
 func rounds(b *testing.B, n int, contenders []contender, f func(c contender) float64) {
 	figures := make([][]float64, len(contenders))
 	for range n {
@@ -283,7 +283,7 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
-// BenchmarkStopped tells the longest call of 256 that wait for a server that is stopped, with a timeout of 100 ms.
+// BenchmarkStopped reports the longest of 256 calls that wait for a stopped server, with a timeout of 100 ms.
 func BenchmarkStopped(b *testing.B) {
 	memcached, _, server := live.ServeTCP(b)
 	for _, c := range []contender{ours(b, memcached, 100*time.Millisecond), gomemcache(memcached, 256, 100*time.Millisecond)} {
@@ -321,7 +321,7 @@ func BenchmarkStopped(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkRefused asks for two seconds where nobody listens any more.
+// BenchmarkRefused calls for two seconds while nothing listens at the address.
 func BenchmarkRefused(b *testing.B) {
 	memcached, _, server := live.ServeTCP(b)
 	contenders := []contender{ours(b, memcached, 500*time.Millisecond), gomemcache(memcached, 2, 500*time.Millisecond)}
@@ -329,7 +329,7 @@ func BenchmarkRefused(b *testing.B) {
 	_ = server.Wait()
 	for _, c := range contenders {
 		b.Cleanup(c.close)
-		// Until it is known that nobody is there.
+		// Until the server counts as down.
 		for range 20 {
 			if _, err := c.get("k", nil); err == nil {
 				b.Fatal("answered")

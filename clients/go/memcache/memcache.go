@@ -1,9 +1,9 @@
 // Package memcache has what github.com/bradfitz/gomemcache/memcache exports, on the lanes of package larder: change the
 // import path, and all callers share one connection to each server.
 //
-// As there: servers are placed by CRC-32 modulo their number, expirations are the protocol's raw numbers, and a
-// compare-and-swap of a missing key is ErrCacheMiss. Otherwise than there: MaxIdleConns means nothing, the timeout is
-// that of the whole call, an error of the server keeps the connection, and an empty key is malformed.
+// As there: servers are chosen by CRC-32 modulo their number, expirations are the protocol's raw numbers, and a compare-and-swap
+// of a missing key is ErrCacheMiss. Different from there: MaxIdleConns has no effect, the timeout is that of the whole call, an
+// error of the server keeps the connection, and an empty key is malformed.
 package memcache
 
 import (
@@ -33,14 +33,14 @@ var (
 	ErrNoStats = errors.New("memcache: no statistics available")
 	// ErrMalformedKey: a key has 1 to 250 bytes, none of them a space or a control character.
 	ErrMalformedKey = errors.New("malformed: key is too long or contains invalid characters")
-	// ErrNoServers: the selector has none.
+	// ErrNoServers: the selector has no servers.
 	ErrNoServers = errors.New("memcache: no servers configured or available")
 )
 
 const (
-	// DefaultTimeout is that of a call.
+	// DefaultTimeout is the timeout of a call.
 	DefaultTimeout = 500 * time.Millisecond
-	// DefaultMaxIdleConns means nothing: there is one connection.
+	// DefaultMaxIdleConns has no effect: there is one connection.
 	DefaultMaxIdleConns = 2
 )
 
@@ -54,32 +54,32 @@ func (e *ConnectTimeoutError) Error() string {
 	return "memcache: connect timeout to " + e.Addr.String()
 }
 
-// Timeout says that it is one.
+// Timeout says that it is a timeout.
 func (e *ConnectTimeoutError) Timeout() bool { return true }
 
-// Temporary makes it a net.Error, as it is where the answer is late and not the connection.
+// Temporary makes it a net.Error, as the error of a late answer is.
 func (e *ConnectTimeoutError) Temporary() bool { return true }
 
-// Item is a value with what belongs to it.
+// Item is a value with its attributes.
 type Item struct {
 	// Key has up to 250 bytes.
 	Key   string
 	Value []byte
 	// Flags are the application's.
 	Flags uint32
-	// Expiration is the protocol's: seconds up to 30 days, above a Unix time, 0 never.
+	// Expiration is the protocol's: seconds up to 30 days, above that a Unix time, 0 never.
 	Expiration int32
 	// CasID is set by gets, and compared by CompareAndSwap.
 	CasID uint64
 }
 
-// Client is for all goroutines at once. Its fields are to be set before it is used.
+// Client may be used by all goroutines at once. Set its fields before its first use.
 type Client struct {
 	// DialContext opens connections; TLS, for example.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
-	// Timeout is DefaultTimeout.
+	// Timeout of a call. Default: DefaultTimeout.
 	Timeout time.Duration
-	// MaxIdleConns means nothing.
+	// MaxIdleConns has no effect.
 	MaxIdleConns int
 
 	selector ServerSelector
@@ -89,7 +89,7 @@ type Client struct {
 	servers map[string]*fleet.Server
 }
 
-// New is a client of these servers; one that is listed twice gets twice as much. As there, an address that cannot be
+// New makes a client of these servers; one that is listed twice gets twice as many keys. As there, an address that cannot be
 // resolved leaves the client without servers.
 func New(server ...string) *Client {
 	list := new(ServerList)
@@ -97,12 +97,12 @@ func New(server ...string) *Client {
 	return NewFromSelector(list)
 }
 
-// NewFromSelector is a client whose selector says where keys are.
+// NewFromSelector makes a client whose selector places keys.
 func NewFromSelector(selector ServerSelector) *Client {
 	return &Client{selector: selector}
 }
 
-// Close ends what is under way. The client may be used again.
+// Close ends calls under way. The client may be used again.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	ended, servers := c.fleet, c.servers
@@ -149,7 +149,7 @@ func (c *Client) server(addr net.Addr) *fleet.Server {
 	return server
 }
 
-// do asks the key's server; the reply is in op.
+// do asks the key's server. The reply is in op.
 func (c *Client) do(op *lane.Op, r *wire.Request) error {
 	if !wire.ValidKey(r.Key) {
 		return ErrMalformedKey
@@ -174,7 +174,7 @@ func (c *Client) ask(addr net.Addr, op *lane.Op, r *wire.Request) error {
 	return answer(&op.Head, op.Text)
 }
 
-// networkError is a net.Error, as those of connections are.
+// networkError is a net.Error, as errors of connections are.
 type networkError struct{ error }
 
 func (e networkError) Timeout() bool   { return errors.Is(e.error, fault.Timeout) }
@@ -209,7 +209,7 @@ func answer(head *wire.Head, text string) error {
 	return fmt.Errorf("%w: %s", ErrServerError, text)
 }
 
-// Get is the key's item, or ErrCacheMiss.
+// Get returns the key's item, or ErrCacheMiss.
 func (c *Client) Get(key string) (*Item, error) {
 	return c.get(wire.Request{Verb: wire.Get, Key: key, Want: wire.WantFlags | wire.WantCAS})
 }
@@ -248,13 +248,13 @@ func (c *Client) Add(item *Item) error { return c.store(wire.Add, item, false) }
 // Replace writes the item if there is one with its key.
 func (c *Client) Replace(item *Item) error { return c.store(wire.Replace, item, false) }
 
-// Append puts the value behind the one that is there.
+// Append puts the value behind the existing one.
 func (c *Client) Append(item *Item) error { return c.store(wire.Append, item, false) }
 
-// Prepend puts the value before the one that is there.
+// Prepend puts the value before the existing one.
 func (c *Client) Prepend(item *Item) error { return c.store(wire.Prepend, item, false) }
 
-// CompareAndSwap writes the item if nobody has since it was got.
+// CompareAndSwap writes the item if it has not changed since it was read.
 func (c *Client) CompareAndSwap(item *Item) error { return c.store(wire.Set, item, true) }
 
 func (c *Client) store(verb wire.Verb, item *Item, compare bool) error {
@@ -297,12 +297,12 @@ func (c *Client) count(verb wire.Verb, key string, delta uint64) (uint64, error)
 	return wire.Counter(op.Dst)
 }
 
-// FlushAll empties all servers.
+// FlushAll deletes everything on all servers.
 func (c *Client) FlushAll() error {
 	return c.selector.Each(func(addr net.Addr) error { return c.bare(addr, wire.FlushAll) })
 }
 
-// DeleteAll empties the server of the empty key: of one server, all there is.
+// DeleteAll deletes everything on the server of the empty key: with one server, everything there is.
 func (c *Client) DeleteAll() error {
 	addr, err := c.selector.PickServer("")
 	if err != nil {

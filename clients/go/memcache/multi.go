@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// groupMax is how many gets a server is asked together.
+	// groupMax is how many gets are sent to a server together.
 	groupMax = 512
-	// smallBytes: values up to here lie together, in blocks of blockBytes: who keeps one keeps no more than its block.
+	// smallBytes: values up to this size share blocks of blockBytes: a caller that keeps a value keeps no more than its block.
 	smallBytes = 512
 	blockBytes = 4 << 10
-	// itemsMax is how many items lie together.
+	// itemsMax is how many items share an allocation.
 	itemsMax = 64
-	// keepBytes: memory for requests, or for values, is not kept to be used again if it is more.
+	// keepBytes: memory for requests, or for values, is reused only up to this size.
 	keepBytes = 256 << 10
 )
 
-// part is what one server is asked.
+// part holds the requests for one server.
 type part struct {
 	addr   net.Addr
 	server *fleet.Server
@@ -32,12 +32,12 @@ type part struct {
 	op     *lane.Op
 }
 
-// multi is what a call for several keys works with. It is used again.
+// multi is the memory of a call for several keys. It is reused.
 type multi struct {
 	parts []part
-	// of says which part a key is in.
+	// of has the part of each key.
 	of []int
-	// bytes are requests, and values those that came, by part.
+	// bytes are requests, and values the received values, by part.
 	bytes  []byte
 	values [][]byte
 	block  []byte
@@ -46,7 +46,7 @@ type multi struct {
 
 var multis = sync.Pool{New: func() any { return new(multi) }}
 
-// GetMulti is the items of those keys that there are. When there is an error, what came is there as well.
+// GetMulti returns the items of those keys that exist. If there is an error, the map has the items that did come.
 func (c *Client) GetMulti(keys []string) (map[string]*Item, error) {
 	m := multis.Get().(*multi)
 	defer m.free()
@@ -80,7 +80,7 @@ func (c *Client) GetMulti(keys []string) (map[string]*Item, error) {
 	return found, failed
 }
 
-// split says which part each key is in.
+// split finds the part of each key.
 func (m *multi) split(c *Client, keys []string) error {
 	for _, key := range keys {
 		if !wire.ValidKey(key) {
@@ -104,7 +104,7 @@ func (m *multi) split(c *Client, keys []string) error {
 	return nil
 }
 
-// submit asks a server for its part.
+// submit sends a server its part.
 func (m *multi) submit(at int, keys []string, deadline time.Duration) error {
 	p := &m.parts[at]
 	var err error
@@ -130,7 +130,7 @@ func (m *multi) submit(at int, keys []string, deadline time.Duration) error {
 	return nil
 }
 
-// take puts what came for a part into the map; replies come in the order of keys.
+// take puts the replies of a part into the map; they come in the order of keys.
 func (m *multi) take(at int, keys []string, found map[string]*Item) (failed error) {
 	op := m.parts[at].op
 	next := 0
@@ -151,7 +151,7 @@ func (m *multi) take(at int, keys []string, found map[string]*Item) (failed erro
 	return failed
 }
 
-// item is a new one.
+// item returns a new item.
 func (m *multi) item() *Item {
 	if len(m.items) == 0 {
 		left := 0
@@ -165,7 +165,7 @@ func (m *multi) item() *Item {
 	return item
 }
 
-// copied is the caller's own, with no room behind it that is another's.
+// copied is a copy for the caller, whose capacity covers no other value.
 func (m *multi) copied(value []byte) []byte {
 	size := len(value)
 	if size > smallBytes || size == 0 {
@@ -183,7 +183,7 @@ func (m *multi) copied(value []byte) []byte {
 func (m *multi) free() {
 	clear(m.parts)
 	m.parts, m.of = m.parts[:0], m.of[:0]
-	// What is left of them is with values that others have.
+	// The rest of these blocks is shared with values that callers have.
 	m.block, m.items = nil, nil
 	if cap(m.bytes) > keepBytes {
 		m.bytes = nil

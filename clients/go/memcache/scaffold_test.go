@@ -11,8 +11,8 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// What gomemcache's own tests name and nobody else can: cargo xtask conformance gomemcache-facade lays them over this
-// package.
+// Names that gomemcache's own tests use and no other code can: cargo xtask conformance gomemcache-facade puts these tests into
+// this package.
 
 var crlf = []byte("\r\n")
 

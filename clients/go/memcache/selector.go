@@ -8,9 +8,9 @@ import (
 	"larder.example/clients/go/internal/fleet"
 )
 
-// ServerSelector says where keys are. It is used by many goroutines at once.
+// ServerSelector places keys on servers. Many goroutines use it at once.
 type ServerSelector interface {
-	// PickServer is the address of the server that has the key.
+	// PickServer is the address of the key's server.
 	PickServer(key string) (net.Addr, error)
 	// Each calls the function for every server, until it fails.
 	Each(func(net.Addr) error) error
@@ -22,18 +22,17 @@ type ServerList struct {
 	addrs []net.Addr
 }
 
-// address is one that is known as text.
+// address is an address that is known as text.
 type address struct{ network, text string }
 
 func (a *address) Network() string { return a.network }
 func (a *address) String() string  { return a.text }
 
-// SetServers changes the list; calls that are under way end where they began. One that is listed twice gets twice as
-// much.
+// SetServers replaces the list. Calls under way end where they began. A server that is listed twice gets twice as many keys.
 //
 // # Errors
 //
-// A name that cannot be resolved; the list is left as it was.
+// A name cannot be resolved; the list stays as it was.
 func (l *ServerList) SetServers(servers ...string) error {
 	addrs := make([]net.Addr, len(servers))
 	for i, server := range servers {
@@ -68,7 +67,7 @@ func (l *ServerList) Each(f func(net.Addr) error) error {
 	return nil
 }
 
-// PickServer is the server that has the key, or ErrNoServers.
+// PickServer is the key's server, or ErrNoServers.
 func (l *ServerList) PickServer(key string) (net.Addr, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -1,5 +1,5 @@
-// Package otel makes OpenTelemetry metrics, and spans if they are wanted, of what a client of package larder does, by the
-// semantic conventions of database clients.
+// Package otel turns events of a package larder client into OpenTelemetry metrics, and spans if wanted, by the semantic
+// conventions of database clients.
 //
 //	observer, err := otel.New(otel.Options{})
 //	cache, err := larder.Open(ctx, larder.Config{Servers: servers, Observer: observer})
@@ -22,13 +22,13 @@ import (
 
 const scope = "larder.example/clients/go/otel"
 
-// Options are where metrics and spans go.
+// Options of an Observer.
 type Options struct {
-	// Meters is the global provider.
+	// Meters is the provider of metrics. Default: the global one.
 	Meters metric.MeterProvider
 	// Tracers, if set, gets a span for each call, below that of the call's context.
 	Tracers trace.TracerProvider
-	// Attributes are put on everything.
+	// Attributes are added to everything.
 	Attributes []attribute.KeyValue
 }
 
@@ -41,7 +41,7 @@ type Observer struct {
 	common    []attribute.KeyValue
 }
 
-// New makes one.
+// New makes an Observer.
 //
 // # Errors
 //
@@ -79,14 +79,14 @@ func (o *Observer) attributes(server string, err error, more ...attribute.KeyVal
 	if server != "" {
 		all = append(all, attribute.String("server.address", server))
 	}
-	// An answer is no failure: that there was no value is what was asked.
+	// An answer is no failure: that there is no value is a valid answer.
 	if err != nil && larder.Fault(err) != larder.FaultAnswer {
 		all = append(all, attribute.String("error.type", larder.ErrorName(err)))
 	}
 	return all
 }
 
-// Op is larder.Observer's.
+// Op implements larder.Observer.
 func (o *Observer) Op(e larder.OpEvent) {
 	attributes := o.attributes(e.Server, e.Err, attribute.String("db.operation.name", e.Verb))
 	if e.Verb == "get" && e.Keys == 1 {
@@ -115,7 +115,7 @@ func (o *Observer) Op(e larder.OpEvent) {
 	span.End(trace.WithTimestamp(e.Began.Add(e.Took)))
 }
 
-// Conn is larder.Observer's.
+// Conn implements larder.Observer.
 func (o *Observer) Conn(e larder.ConnEvent) {
 	ctx, end := context.WithTimeout(context.Background(), time.Second)
 	defer end()

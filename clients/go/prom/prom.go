@@ -1,4 +1,4 @@
-// Package prom makes Prometheus metrics of what a client of package larder does.
+// Package prom turns events of a package larder client into Prometheus metrics.
 //
 //	metrics := prom.New(prom.Options{})
 //	cache, err := larder.Open(ctx, larder.Config{Servers: servers, Observer: metrics})
@@ -16,13 +16,13 @@ import (
 	"larder.example/clients/go"
 )
 
-// Options are how metrics are named.
+// Options of Metrics.
 type Options struct {
-	// Namespace stands before each name: "larder_client".
+	// Namespace is the prefix of each name. Default: "larder_client".
 	Namespace string
-	// Labels are put on every metric.
+	// Labels are added to every metric.
 	Labels prometheus.Labels
-	// Buckets of durations, in seconds: from 50 µs to 1 s.
+	// Buckets of durations, in seconds. Default: from 50 µs to 1 s.
 	Buckets []float64
 }
 
@@ -37,13 +37,13 @@ type Metrics struct {
 	clients []*larder.Client
 }
 
-// counter is one of a client's own.
+// counter is one of a client's own counters.
 type counter struct {
 	desc *prometheus.Desc
 	of   func(*larder.Counters) uint64
 }
 
-// New makes them.
+// New makes Metrics.
 func New(o Options) *Metrics {
 	if o.Namespace == "" {
 		o.Namespace = "larder_client"
@@ -88,7 +88,7 @@ func (m *Metrics) Watch(c *larder.Client) {
 	m.clients = append(m.clients, c)
 }
 
-// Op is larder.Observer's.
+// Op implements larder.Observer.
 func (m *Metrics) Op(e larder.OpEvent) {
 	result := "ok"
 	if e.Err != nil {
@@ -97,12 +97,12 @@ func (m *Metrics) Op(e larder.OpEvent) {
 	m.durations.WithLabelValues(e.Verb, e.Server, result).Observe(e.Took.Seconds())
 }
 
-// Conn is larder.Observer's.
+// Conn implements larder.Observer.
 func (m *Metrics) Conn(e larder.ConnEvent) {
 	m.connections.WithLabelValues(e.Server, e.Kind.String()).Inc()
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	m.durations.Describe(to)
 	m.connections.Describe(to)
@@ -112,7 +112,7 @@ func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- m.down
 }
 
-// Collect is prometheus.Collector's.
+// Collect implements prometheus.Collector.
 func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	m.durations.Collect(to)
 	m.connections.Collect(to)

@@ -13,7 +13,7 @@ func md5First(key string) uint32 {
 	return binary.LittleEndian.Uint32(sum[:])
 }
 
-// crc is CRC-32 (IEEE), a byte at a time: the library's takes slices, and has them on the heap.
+// crc is CRC-32 (IEEE), a byte at a time: the library's takes a slice, which would be allocated.
 func crc(key string) uint32 {
 	sum := ^uint32(0)
 	for i := range len(key) {
@@ -37,7 +37,7 @@ func oaat(key string) uint32 {
 	return hash + hash<<15
 }
 
-// fnv1a64 is what libmemcached and twemproxy call so: 32 bits of state, signed bytes.
+// fnv1a64 is what libmemcached and twemproxy call FNV1A_64: 32 bits of state, signed bytes.
 func fnv1a64(key string) uint32 {
 	hash := uint32(0x84222325)
 	for i := range len(key) {
@@ -48,7 +48,7 @@ func fnv1a64(key string) uint32 {
 }
 
 // scored is the 32-bit MurmurHash3 of "name-key" with the seed 0, over the low eight bits of each code point, as pymemcache
-// has it.
+// computes it.
 func scored(name, key string) uint32 {
 	var room [512]byte
 	low := room[:0]
@@ -60,7 +60,7 @@ func scored(name, key string) uint32 {
 	return murmur3(low, 0)
 }
 
-// ofLength is the seed that libmemcached gives the murmurs.
+// ofLength is the seed by which libmemcached starts its Murmur hashes.
 func ofLength(key string) uint32 { return 0xdeadbeef * uint32(len(key)) }
 
 // murmur is MurmurHash2, with a seed of the key's length.
@@ -97,7 +97,7 @@ func murmur3[K string | []byte](key K, seed uint32) uint32 {
 	return hash ^ hash>>16
 }
 
-// jenkins is Jenkins' lookup3, with the start that libmemcached gives it.
+// jenkins is Jenkins' lookup3, with libmemcached's initial value.
 func jenkins(key string) uint32 {
 	a := 0xdeadbeef + uint32(len(key)) + 13
 	b, c := a, a

@@ -1,8 +1,8 @@
-// Package shard says which server has a key: by the rules of other clients, so that they can be changed one by one.
+// Package shard is placement: which server a key belongs to, by the rules of other clients, so that clients can be migrated one
+// by one.
 //
-// A server is known by its name as configured, never by a resolved address. Ring: points (value, server), sorted by
-// value and then by the server's index; a key goes to the first point at or after its hash, beyond the last to the
-// first.
+// Placement uses a server's name as configured, never a resolved address. A ring has points (value, server), sorted by value,
+// then by the server's index. A key belongs to the first point at or after its hash, and beyond the last point to the first.
 package shard
 
 import (
@@ -16,16 +16,16 @@ import (
 	"strings"
 )
 
-// Preset is a rule.
+// Preset is a rule of placement.
 type Preset string
 
 // The presets, and whose placement each is.
 const (
-	// Ketama is libmemcached's weighted ketama, php-memcached's with OPT_LIBKETAMA_COMPATIBLE, twemproxy's with md5 (of
-	// Unix sockets, which twemproxy names otherwise, libmemcached's alone).
+	// Ketama is libmemcached's weighted ketama, php-memcached's with OPT_LIBKETAMA_COMPATIBLE, twemproxy's with md5. For Unix
+	// sockets, it is libmemcached's alone: twemproxy names them differently.
 	Ketama Preset = "ketama"
-	// KetamaFullPort is spymemcached's ketama with addresses: names have their port even if it is 11211. Of hosts that it
-	// looked up, the name of a server is host/address:port.
+	// KetamaFullPort is spymemcached's ketama with addresses: a name includes the port even if it is 11211. If spymemcached resolved
+	// the host, the server's name is host/address:port.
 	KetamaFullPort Preset = "ketama-full-port"
 	// LibmemcachedConsistent is libmemcached's unweighted ketama with its default hash.
 	LibmemcachedConsistent Preset = "libmemcached-consistent"
@@ -39,10 +39,10 @@ const (
 	ModulaOAAT Preset = "modula-oaat"
 	// ModulaMD5 is libmemcached's with the hash MD5.
 	ModulaMD5 Preset = "modula-md5"
-	// ModulaCRC15 is python-memcached's and spymemcached's; a server is there as often as it weighs.
+	// ModulaCRC15 is python-memcached's and spymemcached's; a server is listed as often as its weight says.
 	ModulaCRC15 Preset = "modula-crc15"
-	// TwemproxyModulaCRC15 is twemproxy's modula with the hash crc32: it puts its servers in the order of their names,
-	// shorter ones first, before it counts.
+	// TwemproxyModulaCRC15 is twemproxy's modula with the hash crc32: it sorts servers by name, shorter names first, before it
+	// counts.
 	TwemproxyModulaCRC15 Preset = "twemproxy-modula-crc15"
 	// ModulaFNV1a64 is libmemcached's with the hash FNV1A_64.
 	ModulaFNV1a64 Preset = "modula-fnv1a_64"
@@ -52,7 +52,7 @@ const (
 	ModulaMurmur3 Preset = "modula-murmur3"
 	// ModulaJenkins is libmemcached's with the hash JENKINS.
 	ModulaJenkins Preset = "modula-jenkins"
-	// ModulaCRC32 is gomemcache's; a server that is to have more is listed more often.
+	// ModulaCRC32 is gomemcache's; list a server more than once to give it more keys.
 	ModulaCRC32 Preset = "modula-crc32"
 	// TwemproxyFNV1a64 is that of twemproxy's example configuration.
 	TwemproxyFNV1a64 Preset = "twemproxy-fnv1a_64"
@@ -62,20 +62,20 @@ const (
 	Dalli Preset = "dalli"
 )
 
-// Server is one of those to choose from.
+// Server is one of the servers to choose from.
 type Server struct {
 	// Name is what is hashed: host:port, or a path.
 	Name string
-	// Weight is 1 if it is 0.
+	// Weight is its share of the keys. Default: 1.
 	Weight int
 }
 
-// Picker chooses. It never changes, so that all may use it at once.
+// Picker chooses a key's server. It never changes, so that all goroutines may use it at once.
 type Picker struct {
 	preset Preset
 	names  []string
 	points []point
-	// listed has each server as often as it weighs.
+	// listed has each server as often as its weight says.
 	listed []int
 	hash   func(string) uint32
 }
@@ -89,7 +89,7 @@ type point struct {
 //
 // # Errors
 //
-// An unknown preset, no server, a negative weight, or weights with a preset that knows none.
+// An unknown preset, no server, a negative weight, or weights with a preset that has none.
 func New(preset Preset, servers []Server) (*Picker, error) {
 	if len(servers) == 0 {
 		return nil, fmt.Errorf("shard: no servers")
@@ -189,7 +189,7 @@ func New(preset Preset, servers []Server) (*Picker, error) {
 	return p, nil
 }
 
-// Pick is the index of the server that has the key.
+// Pick is the index of the key's server.
 func (p *Picker) Pick(key string) int {
 	switch {
 	case len(p.names) == 1:
@@ -238,11 +238,11 @@ func (p *Picker) rendezvous(key string) int {
 
 func asIs(name string) string { return name }
 
-// shortName leaves memcached's own port out, as twemproxy does.
+// shortName omits memcached's default port, as twemproxy does.
 func shortName(name string) string { return strings.TrimSuffix(name, ":11211") }
 
-// libmemcachedName is the host as its calls have it: an IPv6 address without brackets, a Unix socket with the port 0;
-// memcached's own port is left out.
+// libmemcachedName is the host as in libmemcached's calls: an IPv6 address without brackets, a Unix socket with the port 0;
+// memcached's default port is omitted.
 func libmemcachedName(name string) string {
 	host, port, err := net.SplitHostPort(name)
 	switch {
@@ -256,7 +256,7 @@ func libmemcachedName(name string) string {
 	return host + ":" + port
 }
 
-// ketama has four points of each MD5 of name-i; how many a server has is reckoned in single precision, in this order.
+// ketama has four points of each MD5 of name-i. The number of points is computed in single precision, in this order.
 func ketama(names []string, weights []int, total int, form func(string) string) []point {
 	points := []point{}
 	for server, name := range names {
@@ -272,7 +272,7 @@ func ketama(names []string, weights []int, total int, form func(string) string) 
 	return points
 }
 
-// hundred has a hundred points a server, each the hash of name-i.
+// hundred has a hundred points per server, each the hash of name-i.
 func hundred(names []string, hash func(string) uint32) []point {
 	points := []point{}
 	for server, name := range names {

@@ -4,13 +4,13 @@ package fault
 
 import "errors"
 
-// Outcome says what is known about a request that did not end well.
+// Outcome says what is known about a request that failed.
 type Outcome uint8
 
 const (
 	// Answered: the server has answered, and the error (or its absence) says what it did.
 	Answered Outcome = iota
-	// NotSent: no byte of the request was given to the kernel; nothing was applied.
+	// NotSent: no byte of the request was given to the kernel, so nothing was applied.
 	NotSent
 	// Unknown: bytes of the request were on their way and no answer came; it may have been applied.
 	Unknown
@@ -51,10 +51,10 @@ var (
 	Lost    = errors.New("larder: the connection was lost")
 )
 
-// NeedsMeta is the cause of what classic text cannot say.
+// NeedsMeta is the cause of an error where classic text cannot express a request.
 var NeedsMeta = errors.New("needs meta text")
 
-// Error is a failure about which there is more to say than its sentinel does.
+// Error is a failure with more details than its sentinel.
 type Error struct {
 	// Err is one of the sentinels; errors.Is finds it.
 	Err error
@@ -91,7 +91,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Err, e.Cause}
 }
 
-// Of is the outcome that an error tells.
+// Of returns the outcome of an error.
 func Of(err error) Outcome {
 	var e *Error
 	if errors.As(err, &e) {

@@ -1,5 +1,5 @@
-// Package faulty holds what tests put in a server's place: connections in memory whose buffers are small, and a server
-// that answers in pieces, late, or wrongly.
+// Package faulty has stand-ins for servers in tests: connections in memory with small buffers, and a server that answers in
+// pieces, late, or wrongly.
 package faulty
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// half is one direction.
+// half is one direction of a connection.
 type half struct {
 	mu     sync.Mutex
 	bytes  []byte
@@ -38,7 +38,7 @@ func Pipe(room int) (*End, *End) {
 	return &End{in: back, out: there}, &End{in: there, out: back}
 }
 
-// wait returns when something has changed, or an error when it is too late.
+// wait returns when something has changed, or an error at the deadline.
 func wait(change chan struct{}, until time.Time) error {
 	if until.IsZero() {
 		<-change
@@ -58,7 +58,7 @@ func wait(change chan struct{}, until time.Time) error {
 	}
 }
 
-// Read takes what is there.
+// Read takes the bytes that are there.
 func (e *End) Read(to []byte) (int, error) {
 	e.mu.Lock()
 	until := e.read
@@ -110,7 +110,7 @@ func (e *End) Write(from []byte) (int, error) {
 	}
 }
 
-// Close ends both directions; what was written before can be read.
+// Close ends both directions. Bytes that were written before can still be read.
 func (e *End) Close() error {
 	for _, h := range []*half{e.in, e.out} {
 		h.mu.Lock()
@@ -123,7 +123,7 @@ func (e *End) Close() error {
 	return nil
 }
 
-// SetReadDeadline holds for reads that begin later.
+// SetReadDeadline applies to reads that begin later.
 func (e *End) SetReadDeadline(t time.Time) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -131,7 +131,7 @@ func (e *End) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline holds for writes that begin later.
+// SetWriteDeadline applies to writes that begin later.
 func (e *End) SetWriteDeadline(t time.Time) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,8 +150,8 @@ type address struct{}
 func (address) Network() string { return "memory" }
 func (address) String() string  { return "memory" }
 
-// LocalAddr is no address.
+// LocalAddr returns a placeholder.
 func (e *End) LocalAddr() net.Addr { return address{} }
 
-// RemoteAddr is no address.
+// RemoteAddr returns a placeholder.
 func (e *End) RemoteAddr() net.Addr { return address{} }

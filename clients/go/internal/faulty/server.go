@@ -16,19 +16,19 @@ import (
 type Server struct {
 	// Random decides about pauses and pieces; nil: none.
 	Random *rand.Rand
-	// Pause is the longest that it waits before a reply goes out, now and then.
+	// Pause is the longest pause before a reply; there is one now and then.
 	Pause time.Duration
-	// Cut closes a connection after so many bytes of replies; 0: never.
+	// Cut closes a connection after this many bytes of replies; 0: never.
 	Cut int
-	// Version is what it says it is; "" is a memcached that knows meta.
+	// Version is the reported version; "" is a memcached with meta text.
 	Version string
-	// Replace, if set, may give another reply than the true one.
+	// Replace, if set, may return another reply than the true one.
 	Replace func(request, reply string) string
 
 	mu    sync.Mutex
 	items map[string]item
 	cas   uint64
-	// Requests counts what came.
+	// Requests counts requests.
 	Requests int
 }
 
@@ -38,7 +38,7 @@ type item struct {
 	cas   uint64
 }
 
-// Value is what a key has.
+// Value is the value of a key.
 func (s *Server) Value(key string) (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Server) send(conn net.Conn, reply string) bool {
 	return true
 }
 
-// answer carries one request out.
+// answer carries out one request.
 func (s *Server) answer(words []string, value string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

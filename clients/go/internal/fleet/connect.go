@@ -25,7 +25,7 @@ func (s *Server) connect() (*lane.Lane, error) {
 	}), nil
 }
 
-// open dials, and does all that stands before the first request, as long as the caller's context and the limit allow.
+// open dials, and does everything that precedes the first request, within the caller's context and the limit.
 func (s *Server) open(caller context.Context, limit time.Duration) (net.Conn, wire.Protocol, error) {
 	s.mu.Lock()
 	s.dials++
@@ -58,7 +58,7 @@ func (s *Server) opened(caller context.Context, limit time.Duration) (net.Conn, 
 	if err != nil {
 		return nil, 0, down(err)
 	}
-	// Close has to end a greeting that is not answered. What is told then is why, not that the connection is closed.
+	// Close has to end a greeting that is not answered. The error is then why it was closed, not that the connection is closed.
 	raw := conn
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	protocol := wire.Meta
@@ -84,7 +84,7 @@ func (s *Server) opened(caller context.Context, limit time.Duration) (net.Conn, 
 	return conn, protocol, nil
 }
 
-// secured speaks TLS; the name that is asked for is the address's, unless the configuration has one.
+// secured starts TLS. The server's name is the address's, unless the configuration has one.
 func (s *Server) secured(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	c := s.f.o.TLS
 	if c.ServerName == "" {
@@ -99,7 +99,7 @@ func (s *Server) secured(ctx context.Context, conn net.Conn) (net.Conn, error) {
 	return secure, secure.HandshakeContext(ctx)
 }
 
-// authenticate says who asks, as memcached wants it: a set, before all else, of any key to "user password".
+// authenticate sends user and password, as memcached wants it: first of all a set, of any key, to "user password".
 func (s *Server) authenticate(ctx context.Context, conn net.Conn) error {
 	user, password, err := s.f.o.Auth(ctx, s.name, s.address)
 	if err != nil {

@@ -9,7 +9,7 @@ type Counters struct {
 	Down               bool
 }
 
-// Counters is what was done until now.
+// Counters returns what was done so far.
 func (s *Server) Counters() Counters {
 	s.mu.Lock()
 	defer s.mu.Unlock()

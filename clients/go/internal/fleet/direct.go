@@ -15,7 +15,7 @@ import (
 
 // direct is a connection for one caller at a time: for values that are streamed, and for answers of many lines.
 type direct struct {
-	// free is full while somebody has the connection.
+	// free is full while a caller has the connection.
 	free chan struct{}
 
 	mu     sync.Mutex
@@ -23,7 +23,7 @@ type direct struct {
 	closed bool
 }
 
-// Conn is the connection of who is alone on it. Reads and writes end when the server gets nowhere for Stall.
+// Conn is the connection of its present caller. Reads and writes fail when the server makes no progress for Stall.
 type Conn struct {
 	net.Conn
 	In       *bufio.Reader
@@ -31,19 +31,19 @@ type Conn struct {
 	stall    time.Duration
 }
 
-// Read is the connection's, for Stall at most.
+// Read reads from the connection, for Stall at most.
 func (c *Conn) Read(b []byte) (int, error) {
 	_ = c.SetReadDeadline(time.Now().Add(c.stall))
 	return c.Conn.Read(b)
 }
 
-// Write is the connection's, for Stall at most.
+// Write writes to the connection, for Stall at most.
 func (c *Conn) Write(b []byte) (int, error) {
 	_ = c.SetWriteDeadline(time.Now().Add(c.stall))
 	return c.Conn.Write(b)
 }
 
-// Line reads one, without its end; it is valid until the next read.
+// Line reads a line, without its end. It is valid until the next read.
 func (c *Conn) Line() ([]byte, error) {
 	line, err := c.In.ReadSlice('\n')
 	if err != nil {
@@ -56,8 +56,8 @@ func (c *Conn) Line() ([]byte, error) {
 	return line, err
 }
 
-// Alone gives f the server's connection for one caller. The deadline is for having it; what f does is bounded by the
-// context and, while the server gets nowhere, by Stall. f says whether the connection is as it was before.
+// Alone passes the server's connection for one caller to f. The deadline limits the time to get it. f is limited by the context
+// and, while the server makes no progress, by Stall. f returns whether the connection can be used again.
 func (s *Server) Alone(ctx context.Context, deadline time.Duration, f func(*Conn) (bool, error)) error {
 	d := &s.alone
 	late := func(cause error) error {
@@ -93,7 +93,7 @@ func (s *Server) Alone(ctx context.Context, deadline time.Duration, f func(*Conn
 	return err
 }
 
-// direct is the connection, dialed if there is none or the one that was there does not answer.
+// direct returns the connection. It dials if there is none, or if the old one does not answer.
 func (s *Server) direct(ctx context.Context, deadline time.Duration) (*Conn, error) {
 	d := &s.alone
 	d.mu.Lock()
@@ -165,7 +165,7 @@ func (d *direct) end() {
 	d.drop()
 }
 
-// idle waits until nobody has the connection.
+// idle waits until no caller has the connection.
 func (d *direct) idle(ctx context.Context, deadline time.Duration) bool {
 	timer := time.NewTimer(deadline - lane.Now())
 	defer timer.Stop()

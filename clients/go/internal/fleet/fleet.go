@@ -1,5 +1,5 @@
-// Package fleet keeps the lanes to each server: dials them when they are needed, one dial at a time, says at once that
-// a server is down, and probes it until it is not.
+// Package fleet keeps the lanes to each server. It dials them when needed, one dial at a time, fails requests at once while a
+// server is down, and probes the server until it answers.
 package fleet
 
 import (
@@ -18,7 +18,7 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// Protocol is which one is to be spoken.
+// Protocol is the protocol to speak.
 type Protocol uint8
 
 const (
@@ -37,15 +37,15 @@ type Event uint8
 const (
 	// Dialed: a connection was made and greeted.
 	Dialed Event = iota
-	// DialFailed: it was not.
+	// DialFailed: no connection was made.
 	DialFailed
-	// WentDown: callers are told at once, and one goroutine dials.
+	// WentDown: calls fail at once, and one goroutine dials.
 	WentDown
 	// CameBack: a probe was answered.
 	CameBack
 )
 
-// Options are a fleet's limits; all are to be set, but Dial, TLS, Auth and Told.
+// Options are a fleet's limits. All have to be set, except Dial, TLS, Auth and Told.
 type Options struct {
 	Protocol    Protocol
 	Timeout     time.Duration
@@ -53,26 +53,26 @@ type Options struct {
 	Stall       time.Duration
 	Lanes       int
 	InFlight    int
-	// Vector is from how many bytes on values are not copied.
+	// Vector: values from this length on are not copied.
 	Vector     int
 	Verify     bool
 	RetryReads bool
 	Dial       Dial
 	TLS        *tls.Config
-	// Auth is the user and the password for a server.
+	// Auth returns the user and the password for a server.
 	Auth func(ctx context.Context, name, address string) (user, password string, err error)
-	// Told hears of events, outside of all locks.
+	// Told is called with events, outside of all locks.
 	Told func(server string, event Event, took time.Duration, err error)
 }
 
-// told says what happened, if somebody wants to hear.
+// told reports an event, if Told is set.
 func (f *Fleet) told(server string, event Event, took time.Duration, err error) {
 	if f.o.Told != nil {
 		f.o.Told(server, event, took, err)
 	}
 }
 
-// Fleet is what all servers share.
+// Fleet is the state that all servers share.
 type Fleet struct {
 	o      Options
 	life   context.Context
@@ -89,7 +89,7 @@ func New(o Options) *Fleet {
 	return &Fleet{o: o, life: life, end: end}
 }
 
-// beside runs f and lets Close wait for it. While a server is open, or from such an f.
+// beside runs f, and lets Close wait for it. It may be called while a server is open, or from such an f.
 func (f *Fleet) beside(run func()) {
 	f.others.Add(1)
 	go func() {
@@ -98,7 +98,7 @@ func (f *Fleet) beside(run func()) {
 	}()
 }
 
-// Close fails what waits and returns when nothing of these servers is left.
+// Close fails everything that waits, and returns when nothing of these servers is left.
 func (f *Fleet) Close(servers []*Server) {
 	f.end()
 	for _, s := range servers {
@@ -107,34 +107,34 @@ func (f *Fleet) Close(servers []*Server) {
 	f.others.Wait()
 }
 
-// Server is one.
+// Server is one server of a fleet.
 type Server struct {
 	f                *Fleet
 	name             string
 	network, address string
-	// lanes has Lanes for usual requests and one for large ones.
+	// lanes has the Lanes for usual requests, and one for large values.
 	lanes []place
 
 	// alone is the connection for one caller at a time.
 	alone direct
 
-	// state is the breaker's, for those who only look.
+	// state is the breaker's state, for readers without the mutex.
 	state atomic.Uint32
 
 	mu      sync.Mutex
 	breaker health.Breaker
-	// refused is until when nobody tries a password again, and why.
+	// refused is the time until which no password is tried again, and why.
 	refused      time.Duration
 	refusedCause error
 	closed       bool
-	// gone is why it is closed, if the client is not.
+	// gone is why the server is closed, if the client is not.
 	gone   error
 	past   lane.Counters
 	dials  uint64
 	failed uint64
 }
 
-// place is where a lane is, or will be.
+// place holds a lane, or will hold one.
 type place struct {
 	lane    atomic.Pointer[lane.Lane]
 	dialing *dialing
@@ -145,7 +145,7 @@ type dialing struct {
 	err  error
 }
 
-// Server makes one; nothing is dialed yet.
+// Server makes a server. Nothing is dialed yet.
 func (f *Fleet) Server(name, network, address string) *Server {
 	return &Server{
 		f: f, name: name, network: network, address: address, lanes: make([]place, f.o.Lanes+1),
@@ -153,7 +153,7 @@ func (f *Fleet) Server(name, network, address string) *Server {
 	}
 }
 
-// Network of an address as people write it: a path is a Unix socket's.
+// Network is the network of an address as people write it: a path is a Unix socket.
 func Network(address string) string {
 	if strings.Contains(address, "/") {
 		return "unix"
@@ -161,7 +161,7 @@ func Network(address string) string {
 	return "tcp"
 }
 
-// Name is the server's.
+// Name is the server's name.
 func (s *Server) Name() string { return s.name }
 
 // Large is the index of the lane for large values.
@@ -179,8 +179,8 @@ func (s *Server) Of(key string) int {
 	return int(hash % uint32(s.f.o.Lanes))
 }
 
-// Do asks for one reply on a lane. A request of which nothing was sent is sent once more, and a read if RetryReads
-// says so.
+// Do makes a request with one reply on a lane. A request of which nothing was sent is sent once more, and so is a read if
+// RetryReads says so.
 func (s *Server) Do(ctx context.Context, at int, op *lane.Op, r *wire.Request, deadline time.Duration) error {
 	if cause := ctx.Err(); cause != nil {
 		return &fault.Error{Err: fault.Timeout, Outcome: fault.NotSent, Server: s.name, Cause: cause}
@@ -220,7 +220,7 @@ func (s *Server) do(ctx context.Context, at int, op *lane.Op, r *wire.Request, d
 	}
 }
 
-// Submit sends a group on one of the server's lanes. Wait has to follow, unless there is an error.
+// Submit sends a group on one of the server's lanes. Unless it returns an error, Wait has to follow.
 func (s *Server) Submit(ctx context.Context, l *lane.Lane, op *lane.Op, g lane.Group, deadline time.Duration) error {
 	if s.state.Load() != up {
 		tried, err := s.admitted()
@@ -244,12 +244,12 @@ func (s *Server) again(err error, read bool) bool {
 	return fault.Of(err) == fault.NotSent || (read && s.f.o.RetryReads && errors.Is(err, fault.Lost))
 }
 
-// told counts what is late; but not what the caller's own context gave less time than the timeout.
+// told counts late requests, except those for which the caller's own context allowed less time than the timeout.
 func (s *Server) told(ctx context.Context, err error) error {
 	var e *fault.Error
 	if errors.As(err, &e) && e.Err == fault.Timeout && e.Cause == nil {
 		if until, ok := ctx.Deadline(); ok && time.Until(until) <= 0 {
-			// Its timer may not have run yet.
+			// The context's timer may not have run yet.
 			e.Cause = context.DeadlineExceeded
 		} else {
 			s.late()
@@ -258,7 +258,7 @@ func (s *Server) told(ctx context.Context, err error) error {
 	return err
 }
 
-// Wait is the lane's, and counts what is late.
+// Wait is the lane's Wait, and counts late requests.
 func (s *Server) Wait(ctx context.Context, l *lane.Lane, op *lane.Op) error {
 	err := l.Wait(ctx, op)
 	if err != nil {
@@ -270,7 +270,7 @@ func (s *Server) Wait(ctx context.Context, l *lane.Lane, op *lane.Op) error {
 	return err
 }
 
-// Lane is one that takes requests, dialed now if there is none.
+// Lane returns a lane that takes requests, and dials it if there is none.
 func (s *Server) Lane(ctx context.Context, at int, deadline time.Duration) (*lane.Lane, error) {
 	p := &s.lanes[at]
 	if l := p.lane.Load(); l != nil && l.Alive() {
@@ -342,7 +342,7 @@ func (s *Server) dial(at int, d *dialing) {
 	}
 }
 
-// missed counts a dial that failed; true if the server is down by that. Under the mutex.
+// missed counts a failed dial; true if that opened the breaker. Under the mutex.
 func (s *Server) missed(err error) bool {
 	s.failed++
 	if errors.Is(err, fault.Auth) {
@@ -357,7 +357,7 @@ func (s *Server) missed(err error) bool {
 	return true
 }
 
-// install puts a lane in its place and keeps what the one before has counted. Under the mutex.
+// install puts a lane in its place, and keeps the counters of the one before. Under the mutex.
 func (s *Server) install(at int, l *lane.Lane) {
 	if before := s.lanes[at].lane.Swap(l); before != nil {
 		add(&s.past, before.Counters())
@@ -392,7 +392,7 @@ func (s *Server) probe() {
 		}
 		s.breaker.Probed()
 		s.look()
-		// Dials may have failed for another lane: that which lives is not replaced under those who use it.
+		// Dials may have failed for another lane: a living lane is not replaced while callers use it.
 		current := s.lanes[0].lane.Load()
 		use := err == nil && !s.closed && (current == nil || !current.Alive())
 		if use {
@@ -407,7 +407,7 @@ func (s *Server) probe() {
 	}
 }
 
-// why is what is told once the server is closed. Under the mutex.
+// why is the error of calls after the server was closed. Under the mutex.
 func (s *Server) why() error {
 	if s.gone != nil {
 		return s.gone
@@ -415,7 +415,7 @@ func (s *Server) why() error {
 	return fault.Closed
 }
 
-// Retire ends a server that is no longer asked, once what is under way has ended, or after the time.
+// Retire closes a server that is no longer asked, when nothing is under way any more, or after the given time.
 func (s *Server) Retire(time time.Duration) {
 	s.mu.Lock()
 	s.gone = &fault.Error{Err: fault.Down, Outcome: fault.NotSent, Server: s.name, Detail: "no longer one of the servers"}
@@ -426,7 +426,7 @@ func (s *Server) Retire(time time.Duration) {
 	})
 }
 
-// Drain takes no more requests and waits for those that were taken; false if some still were under way at the deadline.
+// Drain takes no more requests and waits for those under way; false if some remained at the deadline.
 func (s *Server) Drain(ctx context.Context, deadline time.Duration) bool {
 	s.mu.Lock()
 	s.closed = true

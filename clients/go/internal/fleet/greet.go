@@ -9,8 +9,8 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// greet finds out what the server speaks, and that it answers. One question after the other: servers that do not know
-// mn may take it ill.
+// greet finds out what the server speaks, and that it answers. It asks one question after the other, since a server that does not
+// know mn may close the connection.
 func greet(conn net.Conn, protocol Protocol) (wire.Protocol, error) {
 	if protocol != Meta {
 		head, err := ask(conn, wire.Version)
@@ -35,7 +35,7 @@ func ask(conn net.Conn, verb wire.Verb) (wire.Head, error) {
 	return head, err
 }
 
-// exchange asks what is answered with one line.
+// exchange sends a request that is answered with one line.
 func exchange(conn net.Conn, protocol wire.Protocol, r *wire.Request) (wire.Head, error) {
 	var head wire.Head
 	if _, err := conn.Write(protocol.Write(nil, r)); err != nil {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// patient is a connection whose writes may end in time while their bytes are still on their way: a TLS connection that
-// has missed one write deadline takes no more. A goroutine writes; a write that ends before it is through has taken its
-// bytes all the same, and the next one waits for it.
+// patient is a connection whose writes may time out while their bytes are still on their way: a TLS connection that has missed
+// one write deadline takes no more. A goroutine writes. A write that times out has still handed over its bytes, and the next one
+// waits for it.
 type patient struct {
 	net.Conn
 	work chan []byte
@@ -18,7 +18,7 @@ type patient struct {
 	stop chan struct{}
 	once sync.Once
 	done sync.WaitGroup
-	// bytes and err are of who has the token.
+	// bytes and err belong to the holder of the token.
 	bytes []byte
 	err   error
 	timer *time.Timer
@@ -75,7 +75,7 @@ func (p *patient) take() bool {
 	return false
 }
 
-// Write is for one goroutine at a time.
+// Write may be called by one goroutine at a time.
 func (p *patient) Write(b []byte) (int, error) {
 	if !p.take() {
 		return 0, os.ErrDeadlineExceeded
@@ -102,7 +102,7 @@ func (p *patient) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// SetWriteDeadline holds for writes that begin later.
+// SetWriteDeadline applies to writes that begin later.
 func (p *patient) SetWriteDeadline(t time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +119,7 @@ func (p *patient) SetDeadline(t time.Time) error {
 // Close ends the goroutine as well.
 func (p *patient) Close() error {
 	p.once.Do(func() { close(p.stop) })
-	// Without patience: TLS would first say goodbye, behind what is being written.
+	// Closes below TLS, which would first send close_notify behind what is being written.
 	err := p.Conn.(interface{ NetConn() net.Conn }).NetConn().Close()
 	p.done.Wait()
 	return err

@@ -9,14 +9,14 @@ import (
 	"larder.example/clients/go/internal/lane"
 )
 
-// What state says.
+// Values of state.
 const (
 	up uint32 = iota
 	trying
 	down
 )
 
-// look tells those who only look what the breaker says. Under the mutex.
+// look publishes the breaker's state to readers without the mutex. Under the mutex.
 func (s *Server) look() {
 	state := up
 	switch {
@@ -28,16 +28,16 @@ func (s *Server) look() {
 	s.state.Store(state)
 }
 
-// Down says that requests are refused at once.
+// Down says that requests fail at once.
 func (s *Server) Down() bool { return s.state.Load() == down }
 
-// admitted says whether a request may be sent to a server that is not known to be up, and whether tried is to be told
-// of it.
+// admitted says whether a request may be sent to a server that is not known to be up, and whether tried has to be called with its
+// result.
 func (s *Server) admitted() (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.breaker.Half() {
-		// Down is what Lane says, or nobody; else it came up meanwhile.
+		// If the server is down, Lane says so; else it came up meanwhile.
 		return false, nil
 	}
 	if !s.breaker.Admit() {
@@ -71,7 +71,7 @@ func (s *Server) tried(err error) {
 	s.given(ended, opened)
 }
 
-// fell begins probing and returns the lanes that are to end. Under the mutex.
+// fell starts probing and returns the lanes to close. Under the mutex.
 func (s *Server) fell() []*lane.Lane {
 	var ended []*lane.Lane
 	for i := range s.lanes {
@@ -84,7 +84,7 @@ func (s *Server) fell() []*lane.Lane {
 	return ended
 }
 
-// given ends the lanes of a server that was given up.
+// given closes the lanes of a server that was given up.
 func (s *Server) given(ended []*lane.Lane, is bool) {
 	if is {
 		s.f.told(s.name, WentDown, 0, fault.Timeout)
@@ -94,7 +94,7 @@ func (s *Server) given(ended []*lane.Lane, is bool) {
 	}
 }
 
-// late counts an operation that was not answered in time; when too many are, the lanes end and the prober begins.
+// late counts a late operation. When too many are late, the lanes are closed and probing starts.
 func (s *Server) late() {
 	var ended []*lane.Lane
 	s.mu.Lock()
@@ -112,5 +112,5 @@ func (s *Server) late() {
 	s.given(ended, opened)
 }
 
-// refusedPause is how long no password is tried after one was refused.
+// refusedPause is how long no password is tried after a refusal.
 const refusedPause = 5 * time.Second

@@ -1,12 +1,12 @@
-// Package health says whether a server is asked: a state machine with the time as an argument.
+// Package health is a circuit breaker for one server: a state machine with the time as an argument.
 //
 //	closed    ──3 failures in a row, or half of 32 operations late within a second──► open
 //	open      ──a dial and its greeting work──► half open
 //	half open ──16 operations were answered──► closed
 //	half open ──one was not──► open
 //
-// While it is half open, 16 operations may be under way at once. While it is open nothing is dialed but by one prober, after pauses that grow from 50 ms to 5 s, each drawn from its
-// upper half so that many clients do not come back together.
+// While it is half open, 16 operations may be under way at once. While it is open, only one prober dials, after pauses that grow
+// from 50 ms to 5 s. Each pause is drawn from its upper half, so that many clients do not come back together.
 package health
 
 import (
@@ -17,14 +17,14 @@ import (
 const (
 	// FailuresMax dials or connections may fail in a row.
 	FailuresMax = 3
-	// Window is how long late operations count.
+	// Window is the time over which late operations are counted.
 	Window = time.Second
-	// OpsMin is how many operations a window needs to say anything.
+	// OpsMin is how many operations a window needs before it can open the breaker.
 	OpsMin = 32
 	// PauseMin and PauseMax bound the pauses between probes.
 	PauseMin = 50 * time.Millisecond
 	PauseMax = 5 * time.Second
-	// TrialsMax is how many operations a server that came back is asked at once, and how many it has to answer.
+	// TrialsMax is how many operations a server that came back gets at once, and how many it has to answer.
 	TrialsMax = 16
 )
 
@@ -43,10 +43,10 @@ type Breaker struct {
 	late      uint64
 }
 
-// Open says that callers are to be told at once.
+// Open says that calls fail at once.
 func (b *Breaker) Open() bool { return b.open }
 
-// Failed counts a failed dial, or a connection that was given up; true if that opened it.
+// Failed counts a failed dial, or a connection that was given up; true if that opened the breaker.
 func (b *Breaker) Failed() bool {
 	b.failures++
 	if b.open || (b.failures < FailuresMax && !b.half) {
@@ -56,8 +56,7 @@ func (b *Breaker) Failed() bool {
 	return true
 }
 
-// Late counts an operation that was not answered in time, of a server that has answered so many since it is known;
-// true if that opened it.
+// Late counts a late operation of a server that has answered so many since it is known; true if that opened the breaker.
 func (b *Breaker) Late(now time.Duration, answered uint64) bool {
 	if !b.windowSet || now-b.window > Window || answered < b.answered {
 		b.windowSet, b.window, b.answered, b.late = true, now, answered, 0
@@ -80,12 +79,12 @@ func (b *Breaker) Answered() {
 	b.failures = 0
 }
 
-// Probed ends being open: a prober's greeting was answered, and operations are tried.
+// Probed ends the open state: a prober's greeting was answered, and operations are tried.
 func (b *Breaker) Probed() {
 	*b = Breaker{half: true}
 }
 
-// Half says that operations are admitted one by one, and that each that was is to be told of by Tried.
+// Half says that operations are admitted one by one, and that Tried has to be called for each.
 func (b *Breaker) Half() bool { return b.half }
 
 // Admit says whether one more operation may be tried.
@@ -97,11 +96,11 @@ func (b *Breaker) Admit() bool {
 	return true
 }
 
-// Trial is what an operation that was admitted says about the server.
+// Trial is what an admitted operation shows about the server.
 type Trial uint8
 
 const (
-	// Nothing: its caller went away.
+	// Nothing: its caller left.
 	Nothing Trial = iota
 	// Good: it was answered.
 	Good
@@ -109,8 +108,8 @@ const (
 	Bad
 )
 
-// Tried ends an operation that was admitted; true if that opened it again. What was admitted before it changed its state
-// says nothing.
+// Tried ends an admitted operation; true if that opened the breaker again. An operation that was admitted before the last change
+// of state is ignored.
 func (b *Breaker) Tried(trial Trial) bool {
 	if !b.half {
 		return false

@@ -7,21 +7,21 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// Group is requests that were encoded already and go together.
+// Group is requests that are encoded already and are sent together.
 type Group struct {
 	Bytes []byte
 	Verb  wire.Verb
-	// Verbs, if they are several, are those of the replies in order; they stay as they are until Wait has returned.
+	// Verbs, if there are several, are those of the replies in order. They must not change until Wait has returned.
 	Verbs []wire.Verb
-	// Replies is how many are owed. A quiet group owes one, its barrier's, and what is refused besides.
+	// Replies is how many replies are owed. A quiet group owes one, its barrier's; refusals come besides.
 	Replies int
 	Quiet   bool
-	// Opaque of the first, the others count on from it; used if Verify is set.
+	// Opaque of the first request; the others count up from it. Used if Verify is set.
 	Opaque uint32
 	Verify bool
 }
 
-// Submit sends a group; Wait is to be called with the same op, and must be.
+// Submit sends a group. Unless it returns an error, Wait has to be called with the same op.
 func (l *Lane) Submit(ctx context.Context, op *Op, g Group, deadline time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,23 +2,23 @@
 //
 //	callers ──encode──► buffer ──writer──► connection ──reader──► ring of slots ──► callers
 //
-// There is no goroutine of the lane's: whoever finds nobody writing writes, for all who have encoded until then, and
-// whoever waits and finds nobody reading reads, for all whose replies come before its own. What is waited for is
-// therefore read, and 256 callers need a few system calls where each by itself would need two.
+// The lane has no goroutine. A caller that finds no other writing writes for all callers that have encoded by then. A caller that
+// waits and finds no other reading reads for all callers whose replies come before its own. So 256 callers together need a few
+// system calls, where each by itself would need two.
 //
 //	I1  every op ends exactly once: by its reply, by the lane's failure, or abandoned by its owner
-//	I2  a reply goes to the oldest open slot and no other; with Verify an opaque says so
-//	I3  nobody touches an op, or what it appends to, after Wait has returned: both happen under the mutex
+//	I2  a reply goes to the oldest open slot and no other; with Verify an opaque checks that
+//	I3  after Wait has returned, nothing touches an op or what it appends to: both happen under the mutex
 //	I4  requests are written whole, one after the other
-//	I5  who writes much, or cannot go on writing, first sees to it that somebody reads
-//	I6  an abandoned slot stays until its reply has come and was thrown away
+//	I5  a caller that writes much, or cannot go on writing, first makes sure that some caller reads
+//	I6  an abandoned slot stays until its reply has come and was dropped
 //	I7  a server that owes replies and sends nothing for Stall is given up: not sent, or unknown, by what was written
-//	I8  after bytes that fit no grammar, or an answer to another question, nothing is believed
+//	I8  after bytes that fit no grammar, or the reply to another request, nothing is trusted
 //	I9  (dialing: package larder)
 //	I10 after Close no goroutine is left
 //
-// Deadlines are looked at by the reader, which wakes every step (an eighth of the timeout, at most 32 ms) for all who
-// wait: nothing is created for an op, and a timeout is late by a step.
+// The reader checks deadlines for all waiting callers. It wakes once per step (an eighth of the timeout, at most 32 ms): no timer
+// is made for an op, and a timeout is late by at most one step.
 package lane
 
 import (
@@ -34,47 +34,47 @@ import (
 )
 
 const (
-	// readBytes is the receive buffer. A reply that does not fit is read into memory of its own.
+	// readBytes is the size of the receive buffer. A longer reply is read into memory of its own.
 	readBytes = 32 << 10
-	// keepBytes: a buffer that became larger is not kept.
+	// keepBytes: buffers that grew beyond this are not kept.
 	keepBytes = 256 << 10
-	// wholeBytes: memory for a value up to here is taken at once, beyond as its bytes come.
+	// wholeBytes: memory for a value up to this size is allocated at once, for a longer one as its bytes arrive.
 	wholeBytes = 1 << 20
-	// writeBytesMax: more that waits to be written makes callers wait.
+	// writeBytesMax: callers wait while more than this is to be written.
 	writeBytesMax = 1 << 20
-	// readerFrom: who writes more than this first sees to it that somebody reads (I5).
+	// readerFrom: a caller that writes more than this first makes sure that some caller reads (I5).
 	readerFrom = 32 << 10
-	// writesMax: after so many writes for others a caller goes on to its own reply.
+	// writesMax: after this many writes for others a caller goes on to its own reply.
 	writesMax = 8
 	stepMin   = time.Millisecond
-	// A reader that wakes every 16 ms makes a get of one caller 3 % dearer than one that wakes every 32 ms does, and
-	// 5 % dearer than one that never wakes.
+	// A reader that wakes every 16 ms makes a get of one caller 3 % slower than one that wakes every 32 ms, and 5 % slower than one
+	// that never wakes.
 	stepMax = 32 * time.Millisecond
 )
 
 var epoch = time.Now()
 
-// Now is the time that deadlines are in: it never goes back.
+// Now is the clock of deadlines. It never goes back.
 func Now() time.Duration { return time.Since(epoch) }
 
 // Options are a lane's limits.
 type Options struct {
-	// Server is for errors.
+	// Server is the name for errors.
 	Server   string
 	Protocol wire.Protocol
-	// Timeout is the usual one of ops; it says how often deadlines are looked at.
+	// Timeout is the usual timeout of ops; it decides how often deadlines are checked.
 	Timeout time.Duration
-	// Stall ends the lane when nothing came for so long while replies were owed.
+	// Stall: the lane fails when nothing has come for this long while replies were owed.
 	Stall time.Duration
 	// InFlight is how many replies may be owed.
 	InFlight int
-	// Vector: a value from so many bytes on is written from where it is; 0: never.
+	// Vector: a value from this length on is written from where it is; 0: never.
 	Vector int
 	// Verify puts an opaque into every request, where the protocol has them.
 	Verify bool
 }
 
-// Counters are what a lane has done.
+// Counters are what a lane has done so far.
 type Counters struct {
 	Ops, Replies, Writes, Reads, Yields, Abandoned, Helpers uint64
 	BytesOut, BytesIn                                       uint64
@@ -92,11 +92,11 @@ type Lane struct {
 	counters Counters
 	ring     ring
 	owed     int
-	// draining is what callers are told who come too late.
+	// draining is the error of calls that come too late.
 	draining error
 	opaque   uint32
 
-	// out is what waits to be written; handed counts the bytes that were given to the kernel or are about to be.
+	// out is what is to be written. handed counts the bytes that were given to the kernel or are about to be.
 	out, spare []byte
 	queued     uint64
 	handed     uint64
@@ -112,17 +112,17 @@ type Lane struct {
 	isSilent  bool
 	looked    time.Duration
 
-	// big is a value that does not fit the buffer, bigWant what it will have with its trailer.
+	// big is a value that does not fit the buffer; bigWant is its length with its trailer.
 	big     []byte
 	bigWant int
 	bigHead wire.Head
 
-	// room is closed when callers who wait for room may look again.
+	// room is closed when callers that wait for room should look again.
 	room    chan struct{}
 	helpers sync.WaitGroup
 }
 
-// New makes a lane of a connection on which nothing is under way.
+// New makes a lane of a new connection.
 func New(conn net.Conn, o Options) *Lane {
 	l := &Lane{conn: conn, o: o, in: make([]byte, readBytes)}
 	l.step = min(max(o.Timeout/8, stepMin), stepMax)
@@ -134,7 +134,7 @@ func New(conn net.Conn, o Options) *Lane {
 // Alive says whether the lane takes requests.
 func (l *Lane) Alive() bool { return l.live.Load() }
 
-// Protocol is what is spoken.
+// Protocol is the protocol that is spoken.
 func (l *Lane) Protocol() wire.Protocol { return l.o.Protocol }
 
 // Err is why the lane is not alive.
@@ -147,14 +147,14 @@ func (l *Lane) Err() error {
 	return l.err
 }
 
-// Counters is what was done until now.
+// Counters returns what was done so far.
 func (l *Lane) Counters() Counters {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counters
 }
 
-// Close fails what waits with err and returns when no goroutine of the lane's is left.
+// Close fails all waiting callers with err and returns when no goroutine of the lane is left.
 func (l *Lane) Close(err error) {
 	l.mu.Lock()
 	l.fail(&fault.Error{Err: err, Server: l.o.Server})
@@ -162,7 +162,7 @@ func (l *Lane) Close(err error) {
 	l.helpers.Wait()
 }
 
-// Drain takes no more requests, whose callers are told err; those that were taken are answered as always.
+// Drain takes no more requests: later ones fail with err. Those that were taken are answered.
 func (l *Lane) Drain(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +178,7 @@ func (l *Lane) Idle() bool {
 	return l.err != nil || (l.ring.count == 0 && len(l.out) == 0 && !l.writing)
 }
 
-// Do asks for one reply.
+// Do makes a request with one reply.
 func (l *Lane) Do(ctx context.Context, op *Op, r *wire.Request, deadline time.Duration) error {
 	l.mu.Lock()
 	if err := l.enter(ctx, deadline); err != nil {
@@ -206,7 +206,7 @@ func (l *Lane) Do(ctx context.Context, op *Op, r *wire.Request, deadline time.Du
 	return l.wait(ctx, op)
 }
 
-// Wait returns when the op's replies are there, or will not come.
+// Wait returns when the op's replies have come, or cannot come any more.
 func (l *Lane) Wait(ctx context.Context, op *Op) error {
 	l.mu.Lock()
 	return l.wait(ctx, op)
@@ -219,7 +219,7 @@ func (l *Lane) admit(s slot, deadline time.Duration) {
 	l.counters.Ops += uint64(s.left)
 }
 
-// enter waits for room. Who waits reads if nobody does: what takes the room may be its own.
+// enter waits for room. While it waits, it reads if no other caller does: its own replies may take the room.
 func (l *Lane) enter(ctx context.Context, deadline time.Duration) error {
 	for {
 		if l.err != nil {
@@ -256,7 +256,7 @@ func (l *Lane) enter(ctx context.Context, deadline time.Duration) error {
 	}
 }
 
-// overdue says that a caller must not wait any longer.
+// overdue says that a caller has to stop waiting.
 func (l *Lane) overdue(ctx context.Context, deadline time.Duration, outcome fault.Outcome) error {
 	if cause := ctx.Err(); cause != nil {
 		return &fault.Error{Err: fault.Timeout, Outcome: outcome, Server: l.o.Server, Cause: cause}
@@ -267,11 +267,11 @@ func (l *Lane) overdue(ctx context.Context, deadline time.Duration, outcome faul
 	return nil
 }
 
-// flush writes what waits, until nothing does. Under the mutex, which it leaves to write.
+// flush writes everything that is to be written. Under the mutex, which it leaves to write.
 func (l *Lane) flush(ctx context.Context, op *Op) {
 	l.writing = true
 	if l.ring.count > 1 {
-		// Those who can run now add theirs: without this a processor makes one write for each op.
+		// Callers that can run now add their requests. Without this, a processor would make one write for each op.
 		l.counters.Yields++
 		l.mu.Unlock()
 		runtime.Gosched()
@@ -295,7 +295,7 @@ func (l *Lane) flush(ctx context.Context, op *Op) {
 	l.writing = false
 }
 
-// help runs f, which begins and ends under the mutex, beside the callers.
+// help runs f, which begins and ends under the mutex, in a goroutine of its own.
 func (l *Lane) help(f func()) {
 	l.counters.Helpers++
 	l.helpers.Add(1)
@@ -307,7 +307,7 @@ func (l *Lane) help(f func()) {
 	}()
 }
 
-// findReader sees to it that somebody reads while much is written (I5).
+// findReader makes sure that some caller reads while much is written (I5).
 func (l *Lane) findReader() {
 	if l.reading || l.err != nil {
 		return
@@ -371,8 +371,7 @@ func (l *Lane) leave(op *Op) {
 	}
 }
 
-// handOver gives the role to the owner of the oldest slot who waits; if there is none, nobody reads until somebody
-// waits.
+// handOver gives the reader's role to the waiting owner of the oldest slot. If there is none, no caller reads until one waits.
 func (l *Lane) handOver() {
 	for i := range l.ring.count {
 		if op := l.ring.at(i).op; op != nil && op.waiting && !op.done {
@@ -385,7 +384,7 @@ func (l *Lane) handOver() {
 	l.wakeRoom()
 }
 
-// abandon forgets an op whose owner goes away; its replies will be thrown away (I3, I6).
+// abandon forgets an op whose owner leaves. Its replies will be dropped (I3, I6).
 func (l *Lane) abandon(op *Op) {
 	for i := range l.ring.count {
 		if s := l.ring.at(i); s.op == op {
@@ -406,14 +405,14 @@ func (l *Lane) lost(err error) *fault.Error {
 	return &fault.Error{Err: fault.Lost, Server: l.o.Server, Detail: err.Error(), Cause: err}
 }
 
-// failure is what an op is told that the lane's end has met.
+// failure is the error of an op that the end of the lane has met.
 func (l *Lane) failure(outcome fault.Outcome) error {
 	e := *l.err
 	e.Outcome = outcome
 	return &e
 }
 
-// fail ends the lane: every op is told, once, whether a byte of it was given to the kernel.
+// fail ends the lane. The error of every op says whether a byte of it was given to the kernel.
 func (l *Lane) fail(err *fault.Error) {
 	if l.err != nil {
 		return

@@ -98,7 +98,7 @@ func TestOneCallerWritesOnceAndReadsOnceARequest(t *testing.T) {
 	})
 }
 
-// stopped answers nothing until it is told to.
+// stopped answers nothing until it is released.
 func stopped(t *testing.T, room int, o Options) (*Lane, func()) {
 	t.Helper()
 	here, there := faulty.Pipe(room)
@@ -219,7 +219,7 @@ func TestI3NothingIsWrittenToDstAfterTimeout(t *testing.T) {
 			t.Errorf("a timeout of %v took %v", timeout, took)
 		}
 		serve()
-		// I6: the replies of those who went away are read and thrown away, the lane stays.
+		// I6: the replies of abandoned ops are read and dropped, and the lane stays.
 		if err := set(l, "k", "value"); err != nil {
 			t.Fatal(err)
 		}

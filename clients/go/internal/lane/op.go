@@ -7,26 +7,26 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// Op is what one caller waits for: one reply, or those of a group of requests that go together.
+// Op is what one caller waits for: one reply, or those of a group of requests that are sent together.
 //
-// An op belongs to its caller but for the time between Submit and the end of Wait, when what is in it changes under
-// the lane's mutex alone. After an abandonment the lane has forgotten it.
+// An op belongs to its caller, except between Submit and the end of Wait: then only the holder of the lane's mutex changes it.
+// The lane does not know an abandoned op any more.
 type Op struct {
 	// Dst is what values are appended to.
 	Dst []byte
-	// Head is the reply; of a group the last one.
+	// Head is the reply; of a group, the last one.
 	Head wire.Head
-	// Text is what a refusal or a version said.
+	// Text is the text of a refusal or a version.
 	Text string
-	// Err is set if the lane failed before all was answered.
+	// Err is set if the lane failed before everything was answered.
 	Err error
-	// Results are those of a group, in order; of a quiet group those that were refused.
+	// Results are those of a group, in order; of a quiet group, the refusals.
 	Results []Result
 	// Many: every reply goes to Results.
 	Many bool
-	// Whole: the barrier of a quiet group has answered.
+	// Whole: the barrier of a quiet group was answered.
 	Whole bool
-	// Trial is the fleet's: the op was admitted to a server that came back.
+	// Trial belongs to the fleet: the op was admitted to a server that came back.
 	Trial bool
 
 	wake     chan struct{}
@@ -40,11 +40,11 @@ type Op struct {
 // Result is one reply of a group.
 type Result struct {
 	Head wire.Head
-	// From and To are where its value lies in Dst.
+	// From and To are the place of its value in Dst.
 	From, To int
-	// Text is what a refusal said.
+	// Text is the text of a refusal.
 	Text string
-	// Opaque says which request it answers.
+	// Opaque is that of the request.
 	Opaque uint32
 }
 
@@ -59,10 +59,10 @@ func NewOp() *Op {
 	return ops.Get().(*Op)
 }
 
-// Init makes an op that is not the pool's ready for use.
+// Init prepares an op that is not from the pool.
 func (o *Op) Init() { o.wake = make(chan struct{}, 1) }
 
-// Free gives it back; Results stay with it, emptied.
+// Free puts the op back into the pool. It keeps Results, emptied.
 func (o *Op) Free() {
 	select {
 	case <-o.wake:
@@ -73,7 +73,7 @@ func (o *Op) Free() {
 	ops.Put(o)
 }
 
-// Again makes it ready to be asked once more, after a failure.
+// Again prepares the op for another try, after a failure.
 func (o *Op) Again(dst []byte) {
 	select {
 	case <-o.wake:
@@ -83,11 +83,10 @@ func (o *Op) Again(dst []byte) {
 	*o = Op{wake: o.wake, Dst: dst, Results: o.Results[:0]}
 }
 
-// Small is room for a short value that belongs to the op.
+// Small is memory of the op for a short value.
 func (o *Op) Small() []byte { return o.number[:0] }
 
-// rouse tells the owner that something has changed. Under the mutex; a second word before the first was heard says
-// nothing new.
+// rouse wakes the owner. Under the mutex. A second call before the owner has woken changes nothing.
 func (o *Op) rouse() {
 	select {
 	case o.wake <- struct{}{}:
@@ -95,12 +94,12 @@ func (o *Op) rouse() {
 	}
 }
 
-// slot is what the lane owes an answer for: requests that were encoded, in the order of their bytes.
+// slot stands for owed replies: those of requests that were encoded, in the order of their bytes.
 type slot struct {
-	// op is nil once it was abandoned: replies are read all the same, and thrown away.
+	// op is nil after it was abandoned: its replies are read and dropped.
 	op   *Op
 	verb wire.Verb
-	// verbs, of a group of several, are the replies' in order; verb is the next one's.
+	// verbs, of a group of several, are those of the replies in order; verb is the next one.
 	verbs []wire.Verb
 	key   string
 	start uint64

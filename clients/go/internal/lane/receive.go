@@ -10,13 +10,13 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// receive reads once, for a step at most, and delivers what came. Called by who has the reader's role, under the
-// mutex, which it leaves to read.
+// receive reads once, for a step at most, and delivers what came. The holder of the reader's role calls it under the mutex, which
+// it leaves to read.
 func (l *Lane) receive(deadline time.Duration) {
 	if l.err != nil {
 		return
 	}
-	// 1. Where the bytes go: into the large value that is under way, or behind what is in the buffer.
+	// 1. Where the bytes go: into the large value under way, or behind what is in the buffer.
 	var into []byte
 	if l.bigWant > 0 {
 		into = l.bigRoom()
@@ -62,7 +62,7 @@ func (l *Lane) receive(deadline time.Duration) {
 		}
 	}
 	if err == nil {
-		// A server that is slow and never silent leaves others waiting all the same.
+		// A slow server that is never silent still makes other callers wait.
 		if now-l.looked >= l.step {
 			l.expire(now)
 		}
@@ -73,7 +73,7 @@ func (l *Lane) receive(deadline time.Duration) {
 		l.fail(l.lost(err))
 		return
 	}
-	// 4. Nothing more for now: deadlines, and patience with the server.
+	// 4. Nothing more for now: checks deadlines, and whether the server stalls.
 	now = Now()
 	if n == 0 && l.ring.count > 0 {
 		if !l.isSilent {
@@ -86,7 +86,7 @@ func (l *Lane) receive(deadline time.Duration) {
 	l.expire(now)
 }
 
-// expire wakes and abandons the ops of others whose time is over. The reader looks at its own by itself.
+// expire wakes and abandons the ops of others whose time is over. The reader checks its own op itself.
 func (l *Lane) expire(now time.Duration) {
 	l.looked = now
 	for i := range l.ring.count {
@@ -102,8 +102,8 @@ func (l *Lane) expire(now time.Duration) {
 	}
 }
 
-// bigRoom is where the next bytes of a large value go: memory for all of it at once if it is not too large, else as
-// much again as has come, since what a server announces is only believed when it is there.
+// bigRoom is where the next bytes of a large value go: memory for all of it if it is not too large, else as much again as has
+// come, since an announced length may be false.
 func (l *Lane) bigRoom() []byte {
 	if len(l.big) == cap(l.big) {
 		size := min(l.bigWant, max(2*len(l.big), wholeBytes))
@@ -114,7 +114,7 @@ func (l *Lane) bigRoom() []byte {
 	return l.big[len(l.big):min(cap(l.big), l.bigWant)]
 }
 
-// deliver gives all whole replies to their slots.
+// deliver gives all complete replies to their slots.
 func (l *Lane) deliver() *fault.Error {
 	for {
 		if l.bigWant > 0 {
@@ -177,7 +177,7 @@ func (l *Lane) deliver() *fault.Error {
 	}
 }
 
-// reply gives one to the oldest slot (I2).
+// reply gives one reply to the oldest slot (I2).
 func (l *Lane) reply(head *wire.Head, value []byte, own bool) *fault.Error {
 	s := l.ring.at(0)
 	l.counters.Replies++
@@ -256,7 +256,7 @@ func (l *Lane) take(op *Op, s *slot, head *wire.Head, value []byte, text string,
 	}
 }
 
-// trust ends the lane after a refusal that leaves open whether the value that followed the request was taken for one.
+// trust ends the lane after a refusal that leaves open whether the server took the value behind the request for a request.
 func (l *Lane) trust(verb wire.Verb, head *wire.Head) *fault.Error {
 	if verb.Stores() && (head.Status == wire.ClientError || head.Status == wire.Unknown) {
 		return l.protocol("a store refused as malformed", head.Text)

@@ -7,7 +7,7 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// Refusal is the sentinel of an error line, whose texts are memcached's.
+// Refusal is the sentinel of an error line. The texts are memcached's.
 func Refusal(verb wire.Verb, status wire.Status, text string) error {
 	switch {
 	case strings.Contains(text, "too large"):

@@ -10,13 +10,13 @@ import (
 	"larder.example/clients/go/internal/wire"
 )
 
-// stuck is since when a writer has not got on.
+// stuck is the time since which a writer has made no progress.
 type stuck struct {
 	since time.Duration
 	is    bool
 }
 
-// write writes b, the end of whole. False if somebody else goes on with it.
+// write writes b, the end of whole; false if another goroutine continues with it.
 func (l *Lane) write(ctx context.Context, op *Op, b, whole []byte) bool {
 	for patience := (stuck{}); l.err == nil; {
 		l.allowWriting()
@@ -44,7 +44,7 @@ func (l *Lane) write(ctx context.Context, op *Op, b, whole []byte) bool {
 	return false
 }
 
-// flushApart writes a request whose value is not copied, and then what others have added.
+// flushApart writes a request whose value is not copied, and then what other callers have added.
 func (l *Lane) flushApart(ctx context.Context, op *Op, r *wire.Request) {
 	l.writing = true
 	value := r.Value
@@ -64,7 +64,7 @@ func (l *Lane) flushApart(ctx context.Context, op *Op, r *wire.Request) {
 	}
 	parts = append(parts[:0], head, value, lineEnd)
 	l.vector = parts
-	// Whatever happens, the value is the caller's again when this returns.
+	// In any case the value belongs to the caller again when this returns.
 	defer clear(parts)
 	for patience := (stuck{}); l.err == nil; {
 		l.allowWriting()
@@ -109,7 +109,7 @@ func (l *Lane) allowWriting() {
 	l.counters.Writes++
 }
 
-// mayGoOn says whether a writer that got n bytes on and has left more may try again; it ends the lane if not.
+// mayGoOn says whether a writer that wrote n bytes, with more left, may try again. If not, it ends the lane.
 func (l *Lane) mayGoOn(err error, n, left int, patience *stuck) bool {
 	if l.err != nil {
 		return false
@@ -133,8 +133,8 @@ func (l *Lane) mayGoOn(err error, n, left int, patience *stuck) bool {
 	return true
 }
 
-// leaveRest lets a helper go on: the bytes have to follow, or everybody's requests end here, but their caller's time is
-// over.
+// leaveRest has a helper continue: the caller's time is over, but the rest of the bytes has to follow, or the lane ends for all
+// callers.
 func (l *Lane) leaveRest(rest, whole []byte) {
 	l.help(func() {
 		if l.write(context.Background(), nil, rest, whole) {

@@ -1,4 +1,4 @@
-// Package live starts servers for tests, and looks whether a test leaves anything behind.
+// Package live starts servers for tests, and checks that a test leaves nothing behind.
 package live
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Program is the server that LARDER_SERVER names; without it the test is left out.
+// Program is the server that LARDER_SERVER names; without it the test is skipped.
 func Program(t testing.TB) string {
 	t.Helper()
 	program := os.Getenv("LARDER_SERVER")
@@ -22,8 +22,7 @@ func Program(t testing.TB) string {
 	return program
 }
 
-// words are what the server is started with. What stands in for it, as memcached may, says so in its
-// name, and has no port for HTTP.
+// words are the server's arguments. A stand-in, as memcached may be, says so in its name, and has no port for HTTP.
 func words(program string, options ...string) []string {
 	all := append([]string{"serve"}, options...)
 	if strings.Contains(filepath.Base(program), "memcached") {
@@ -32,11 +31,11 @@ func words(program string, options ...string) []string {
 	return append(all, "--http-port", "0")
 }
 
-// Serve starts the server with these options and returns the path of its socket. It ends with the test.
+// Serve starts the server with these options and returns the path of its socket. The server ends with the test.
 func Serve(t testing.TB, options ...string) (string, *exec.Cmd) {
 	t.Helper()
 	program := Program(t)
-	// A path of a socket has to be short.
+	// The path of a socket has to be short.
 	directory, err := os.MkdirTemp("", "larder")
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +89,8 @@ func ServeTCP(t testing.TB, options ...string) (memcached, redis string, server 
 	return "", "", nil
 }
 
-// Leaks fails the test if there are more goroutines or sockets at its end, after all other cleanups, than now. Not for
-// tests that run beside others.
+// Leaks fails the test if there are more goroutines or sockets at its end, after all other cleanups, than now. Not for tests that
+// run beside others.
 func Leaks(t testing.TB) {
 	t.Helper()
 	goroutines, sockets := runtime.NumGoroutine(), Sockets()
@@ -108,7 +107,7 @@ func Leaks(t testing.TB) {
 	})
 }
 
-// Sockets is how many this process has open; 0 where that cannot be known.
+// Sockets is how many sockets this process has open; 0 if unknown.
 func Sockets() int {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

@@ -12,22 +12,22 @@ const LineBytesMax = 2048
 // ValueBytesMax is the longest value that a server may announce: twice memcached's own limit of -I.
 const ValueBytesMax = 1<<31 - 1
 
-// ErrGrammar: bytes that no server of this protocol sends in this place. Nothing after them is believed.
+// ErrGrammar: no server of this protocol sends these bytes here. Nothing after them is trusted.
 var ErrGrammar = errors.New("wire: not a reply")
 
-// Status is what a reply's first word says.
+// Status is the meaning of a reply's first word.
 type Status uint8
 
 const (
 	// Done: the request was carried out (HD; STORED, DELETED, TOUCHED, OK in classic).
 	Done Status = iota
-	// Value: one follows.
+	// Value: a value follows.
 	Value
 	// Absent: there is no such item (EN, NF; END, NOT_FOUND).
 	Absent
 	// NotStored: the condition of an add, replace, append or prepend did not hold.
 	NotStored
-	// Exists: the item has another CAS by now.
+	// Exists: the item has another CAS.
 	Exists
 	// Number: a counter's value, in the line itself (classic).
 	Number
@@ -35,7 +35,7 @@ const (
 	Barrier
 	// VersionLine is the answer to version; the text is in Text.
 	VersionLine
-	// ClientError, ServerError and Unknown refuse; the text is in Text.
+	// ClientError, ServerError and Unknown are refusals; the text is in Text.
 	ClientError
 	ServerError
 	Unknown
@@ -44,7 +44,7 @@ const (
 // Head is a reply without its value.
 type Head struct {
 	Status Status
-	// Bytes of the value, and of what follows it, if Status is Value.
+	// Bytes of the value, and of its trailer, if Status is Value.
 	Bytes   int
 	Trailer []byte
 
@@ -61,7 +61,7 @@ type Head struct {
 	Won        bool // W
 	Pending    bool // Z
 
-	// Text is the rest of an error, or of a version; Key the key of a classic hit. Both lie in the line.
+	// Text is the rest of an error or a version, Key the key of a classic hit. Both lie in the line.
 	Text []byte
 	Key  []byte
 }
@@ -75,7 +75,7 @@ var (
 	valueText  = []byte("VALUE ")
 )
 
-// Line is the first line of b without its end, and the bytes it takes with it; 0 while it is not whole.
+// Line is the first line of b without its end, and its length with the end; 0 while it is incomplete.
 func Line(b []byte) ([]byte, int, error) {
 	end := bytes.IndexByte(b, '\n')
 	if end < 0 {
@@ -108,7 +108,7 @@ func (p Protocol) Read(verb Verb, line []byte, h *Head) error {
 	return err
 }
 
-// anyError reads what any request may be answered with.
+// anyError reads errors that any request may be answered with.
 func anyError(line []byte, h *Head) (bool, error) {
 	text := func(word []byte) []byte { return bytes.TrimPrefix(line[len(word):], []byte(" ")) }
 	switch {
@@ -128,7 +128,7 @@ func anyError(line []byte, h *Head) (bool, error) {
 func fits(p Protocol, verb Verb, status Status) bool {
 	switch verb {
 	case Get:
-		// mg k v of a hit always shows a value; a get by CAS is not asked for.
+		// A hit of mg k v always has a value; a get never compares a CAS.
 		return status == Value || status == Absent
 	case Touch, Delete:
 		return status == Done || status == Absent || (verb == Delete && status == Exists)
@@ -241,7 +241,7 @@ func readFlags(rest []byte, h *Head) error {
 		case 'Z':
 			h.Pending = true
 		case 'k', 'b':
-			// Not asked for; a server may say them all the same.
+			// Servers may send flags that were not asked for.
 		default:
 			return ErrGrammar
 		}
@@ -306,7 +306,7 @@ func readClassic(verb Verb, line []byte, h *Head) error {
 	case verb == Incr || verb == Decr:
 		var err error
 		h.Status = Number
-		// The stored form of a number that became shorter has spaces behind it.
+		// A number that became shorter is stored with spaces behind it.
 		h.Number, err = whole(bytes.TrimRight(line, " "))
 		return err
 	}
@@ -341,7 +341,7 @@ func readValue(rest []byte, h *Head) error {
 	return err
 }
 
-// number reads decimal digits; false if there are none or they are more than 64 bits.
+// number reads decimal digits; false if there are none, or more than 64 bits.
 func number(b []byte) (uint64, []byte, bool) {
 	var n uint64
 	i := 0
@@ -371,7 +371,7 @@ func seconds(b []byte) (int64, error) {
 	return int64(n), nil
 }
 
-// opaque reads what Write wrote: base 36.
+// opaque reads a number that Write wrote in base 36.
 func opaque(b []byte) (uint32, error) {
 	if len(b) == 0 || len(b) > 7 {
 		return 0, ErrGrammar
@@ -393,12 +393,12 @@ func opaque(b []byte) (uint32, error) {
 	return uint32(n), nil
 }
 
-// Counter reads the value of a counter as incr leaves it: digits, and spaces where it was longer before.
+// Counter reads the value of a counter as incr leaves it: digits, and spaces if the number was longer before.
 func Counter(value []byte) (uint64, error) {
 	return whole(bytes.TrimRight(value, " "))
 }
 
-// Stat reads a line of an answer to stats: a figure's name and value, or the end, where value says why there is none.
+// Stat reads a line of the answer to stats: a figure's name and value, or the end. Without figures, value says why.
 func Stat(line []byte) (name, value string, is bool, err error) {
 	text := string(line)
 	if rest, found := strings.CutPrefix(text, "STAT "); found {

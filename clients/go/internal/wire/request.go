@@ -1,8 +1,8 @@
-// Package wire turns requests into bytes and bytes into replies, without input or output: memcached's meta text, and
-// its classic text for servers that do not know meta.
+// Package wire turns requests into bytes and bytes into replies, without I/O: memcached's meta text, and its classic text for
+// servers without meta.
 //
-// One request is one reply, also in classic text, where a hit is answered in two parts: a head says how many bytes
-// follow it, the value's and those of a trailer, which is "\r\n" in meta text and "\r\nEND\r\n" in classic.
+// Each request has one reply, also in classic text, where a hit is answered in two parts. The head says how many bytes follow:
+// the value and a trailer, which is "\r\n" in meta text and "\r\nEND\r\n" in classic text.
 package wire
 
 import (
@@ -13,7 +13,7 @@ import (
 // KeyBytesMax is the longest key that servers take.
 const KeyBytesMax = 250
 
-// Protocol is how requests are written.
+// Protocol is the form in which requests are written.
 type Protocol uint8
 
 const (
@@ -23,7 +23,7 @@ const (
 	Classic
 )
 
-// Verb is what a request asks for.
+// Verb is the kind of a request.
 type Verb uint8
 
 const (
@@ -53,7 +53,7 @@ func (v Verb) stores() bool { return v >= Set && v <= Prepend }
 // Stores says whether a request with this verb carries a value.
 func (v Verb) Stores() bool { return v.stores() }
 
-// Want is what a get asks for beside the value.
+// Want is what a get asks for besides the value.
 type Want uint8
 
 const (
@@ -63,7 +63,7 @@ const (
 	WantSize
 	WantLastAccess
 	WantHitBefore
-	// WantNoBump leaves the item's place in the order of eviction as it is.
+	// WantNoBump: the read does not change the item's place in the order of eviction.
 	WantNoBump
 )
 
@@ -72,38 +72,38 @@ type Request struct {
 	Verb  Verb
 	Key   string
 	Value []byte
-	// Apart: the value is not written with the request: Size bytes of it and the line's end are to follow.
+	// Apart: the value is not written with the request. Size bytes of it, and the line's end, have to follow.
 	Apart bool
 	Size  int64
 	Flags uint32
-	// Exptime is memcached's: 0 never, up to 30 days relative seconds, above a Unix time.
+	// Exptime is memcached's: 0 never, up to 30 days relative seconds, above that a Unix time.
 	Exptime int64
-	// Retime: Exptime is to be set by a get (get and touch) or a count.
+	// Retime: a get (get and touch) or a count sets Exptime.
 	Retime bool
-	// CAS is compared if it is not 0, or Compare says so.
+	// CAS is compared if it is not 0, or if Compare is set.
 	CAS     uint64
 	Compare bool
 	Delta   uint64
-	// Create makes a counter that is not there, with Initial as its value and Exptime as its time; meta only.
+	// Create makes a counter that does not exist, with the value Initial and the exptime Exptime; meta only.
 	Create  bool
 	Initial uint64
 	Want    Want
-	// Lease makes a get of what is not there leave an empty item for Vivify seconds, and name one caller its winner; with
-	// Refresh, one caller is the winner of an item that has less than so many seconds left. Meta only.
+	// Lease makes a get that misses create an empty item for Vivify seconds, whose caller wins. With Refresh, one caller also wins
+	// an item that has fewer seconds left. Meta only.
 	Lease   bool
 	Vivify  int64
 	Refresh int64
-	// Stale: a delete leaves the item, marked stale, for Exptime seconds if Retime says so; a store whose CAS is below
-	// the item's stores, and marks it stale. Meta only.
+	// Stale: a delete keeps the item, marked stale, for Exptime seconds if Retime is set; a store whose CAS is below the item's
+	// stores a value that is marked stale. Meta only.
 	Stale bool
-	// Empty: a delete takes the value away and leaves the item. Meta only.
+	// Empty: a delete removes the value and keeps the item. Meta only.
 	Empty bool
-	// Base64: the key is not a [ValidKey], and written in base64. Meta only.
+	// Base64: the key is not a [ValidKey], and is written in base64. Meta only.
 	Base64 bool
-	// Opaque comes back in the reply; meta only.
+	// Opaque is repeated by the reply; meta only.
 	Opaque    uint32
 	HasOpaque bool
-	// Quiet asks for no reply where all is well; meta only.
+	// Quiet: success has no reply; meta only.
 	Quiet bool
 }
 
@@ -123,8 +123,8 @@ func ValidKey(key string) bool {
 // RawBytesMax is the longest key of any bytes: what fits KeyBytesMax in base64.
 const RawBytesMax = KeyBytesMax / 4 * 3
 
-// Can says whether the protocol has the request: classic text neither deletes nor counts by CAS, makes no counters, has
-// no leases and nothing stale, and is not quiet about success alone.
+// Can says whether the protocol can express the request. Classic text neither deletes nor counts by CAS, creates no counters, has
+// no leases and no stale items, and cannot suppress the reply of a success alone.
 func (p Protocol) Can(r *Request) bool {
 	if p == Meta {
 		return true
@@ -233,7 +233,7 @@ func appendKey(to []byte, r *Request) []byte {
 	if !r.Base64 {
 		return append(to, r.Key...)
 	}
-	// Three bytes at a time: the library's takes a slice.
+	// Three bytes at a time, since the library's encoder takes a slice.
 	var three [3]byte
 	for from := 0; from < len(r.Key); from += 3 {
 		n := copy(three[:], r.Key[from:])
