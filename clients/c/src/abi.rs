@@ -2,21 +2,21 @@
 //!
 //! ```text
 //! client, verbs, batch, stream, pipe: the functions
-//!   ├──► pointers: what is read and written by them
+//!   ├──► pointers: reading and writing through them
 //!   └──► call: how each of them ends
 //! ```
 //!
-//! What callers promise is said to them by `larder.h`. The proofs below cite it by these numbers:
+//! `larder.h` says what callers promise. The proofs below cite these promises by number:
 //!
-//! 1. A handle is NULL, or was made by the function for it and not freed since; who frees it is the last to use it.
-//! 2. Bytes: `len` of them can be read at `data`, and nobody writes them during the call; or `len` is 0.
-//! 3. What is given in a struct: it is NULL, or aligned, and as many bytes as its `size` says can be read, which nobody writes
-//!    during the call. Arrays in it have as many members as it says, and texts end with 0.
-//! 4. Room for what is told: it is NULL, or aligned, and can be written: a type's own bytes, or as many as its `size` says, or
-//!    as many as are said beside it. Nobody else reads or writes it during the call.
-//! 5. A function of the caller's may be called as its type says, and returns.
+//! 1. A handle is NULL, or was made by the function for it and not freed since. The call that frees it is its last use.
+//! 2. Bytes: `len` of them can be read at `data`, and nothing writes them during the call; or `len` is 0.
+//! 3. An input struct: it is NULL, or aligned, and as many bytes as its `size` says can be read, which nothing writes during the
+//!    call. Arrays in it have as many members as it says, and texts end with 0.
+//! 4. Room for output: it is NULL, or aligned, and can be written: a type's own bytes, or as many as its `size` says, or as many
+//!    as a length beside it says. Nothing else reads or writes it during the call.
+//! 5. A function of the caller may be called as its type says, and returns.
 //!
-//! Nothing that is made of a caller's pointer outlives the call, but what handles own.
+//! Except what handles own, nothing made from a caller's pointer outlives the call.
 
 mod batch;
 mod call;
@@ -26,5 +26,5 @@ mod pointers;
 mod stream;
 mod verbs;
 
-/// What a call has to say, or why it was not made.
+/// The result of a call, or why it was not made.
 type Told<T> = Result<T, crate::failure::Failure>;

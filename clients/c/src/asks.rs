@@ -1,4 +1,4 @@
-//! What a caller's structs of options ask for, in the Rust client's terms.
+//! The requests in callers' structs of options, in the Rust client's terms.
 
 use crate::failure::{Failure, wrong};
 use crate::shapes::{
@@ -18,7 +18,7 @@ pub struct Asked<'a> {
     pub cas: Option<u64>,
 }
 
-/// A time to live that is said: 0 is for ever.
+/// A time to live that is required: 0 is for ever.
 pub fn ttl(ms: i64) -> Result<Ttl, Failure> {
     match ms {
         0 | FOREVER => Ok(Ttl::Forever),
@@ -26,22 +26,22 @@ pub fn ttl(ms: i64) -> Result<Ttl, Failure> {
     }
 }
 
-/// A time to live that need not be said: 0 is none.
+/// A time to live that is optional: 0 is none.
 fn ttl_if_said(ms: i64) -> Result<Option<i64>, Failure> {
     if ms == 0 { Ok(None) } else { Ok(Some(ttl(ms)?.exptime())) }
 }
 
-/// A time.
+/// A time in milliseconds.
 pub fn duration(ms: i64) -> Result<Duration, Failure> {
     u64::try_from(ms).map(Duration::from_millis).map_err(|_| Failure::BadTtl)
 }
 
-/// A token that is compared: 0 is none.
+/// A token to compare: 0 is none.
 fn token(cas: u64) -> Option<u64> {
     (cas != 0).then_some(cas)
 }
 
-/// Bits that mean something.
+/// Refuses unknown bits.
 fn only(bits: u32, known: u32) -> Result<(), Failure> {
     if bits & !known == 0 { Ok(()) } else { wrong("options has a bit that means nothing") }
 }
@@ -100,7 +100,7 @@ pub fn count<'a>(key: &'a [u8], delta: u64, down: bool, count: &Count) -> Result
     Ok(Asked { key, ask, cas: token(count.cas) })
 }
 
-/// As a `larder_meta` tells it; its size is the caller's.
+/// The reply as a `larder_meta`, whose size the caller sets.
 pub fn told(reply: &Reply) -> Meta {
     let meta = &reply.meta;
     let mut marks = 0;
@@ -124,7 +124,7 @@ pub fn told(reply: &Reply) -> Meta {
     }
 }
 
-/// The time that an item has left.
+/// The time until the item expires.
 pub fn left(ttl: Option<Duration>) -> i64 {
     ttl.map_or(FOREVER, millis)
 }

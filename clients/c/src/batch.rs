@@ -1,4 +1,4 @@
-//! Requests that are sent together.
+//! Batches.
 
 use crate::asks::Asked;
 use crate::failure::{Failure, wrong};
@@ -10,7 +10,7 @@ use larder_client::{Error, Fault, Reply};
 #[derive(Debug)]
 pub struct Batch {
     batch: larder_client::Batch,
-    /// What its last run was asked, by then.
+    /// How many requests its last run had.
     ran: usize,
 }
 
@@ -19,15 +19,15 @@ impl Batch {
         Batch { batch: life.client.batch(), ran: 0 }
     }
 
-    /// Adds a request; its number.
+    /// Adds a request and returns its number.
     pub fn add(&mut self, asked: &Asked<'_>) -> usize {
         self.batch.request(asked.key, asked.ask, asked.cas)
     }
 
-    /// Sends all and waits for all.
+    /// Sends all requests and waits for all replies.
     ///
     /// # Errors
-    /// What the first had that was not answered.
+    /// The error of the first request that was not answered.
     pub fn run(&mut self) -> Result<Status, Failure> {
         self.ran = self.batch.len();
         drop(self.batch.run());
@@ -40,10 +40,10 @@ impl Batch {
         self.batch.reply(at).expect("the last run had it")
     }
 
-    /// What the last run answered to a request, and the value.
+    /// The result of a request in the last run, and its value.
     ///
     /// # Errors
-    /// The request's own.
+    /// The error of that request.
     pub fn result(&self, at: usize) -> Result<(Status, Reply, &[u8]), Failure> {
         if at >= self.ran {
             return wrong("the last run had no such request");

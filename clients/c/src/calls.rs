@@ -8,16 +8,16 @@ use larder_client::{Client, LeaseState, Leasing, Reply};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
-/// Room that a thread keeps for values on their way to a caller's buffer.
+/// Memory that a thread keeps for values on their way to a caller's buffer.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
     static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Room for a value, which a thread keeps for its next call.
+/// Memory for a value, which the thread keeps for its next call.
 fn with_room<R>(use_it: impl FnOnce(&mut Vec<u8>) -> R) -> R {
-    // A thread that is ending has none any more.
+    // A thread that is ending has lost it already.
     let mut room = ROOM.try_with(Cell::take).unwrap_or_default();
     let result = use_it(&mut room);
     room.clear();
@@ -27,29 +27,29 @@ fn with_room<R>(use_it: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     result
 }
 
-/// What a caller's buffer was given.
+/// How a value went into a caller's buffer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Copied {
-    /// How long the value is, which may be longer than the buffer.
+    /// The length of the value, which may be longer than the buffer.
     pub bytes: usize,
     pub is_whole: bool,
 }
 
-/// The beginning of a value, as much of it as there is room for.
+/// Copies the beginning of a value, as much as there is room for.
 pub fn copy(value: &[u8], buffer: &mut [MaybeUninit<u8>]) -> Copied {
     let fits = value.len().min(buffer.len());
     buffer[..fits].write_copy_of_slice(&value[..fits]);
     Copied { bytes: value.len(), is_whole: fits == value.len() }
 }
 
-/// Any request of one key but a read.
+/// Makes any request of one key except a read.
 pub fn request(client: &Client, asked: &Asked<'_>) -> Result<(Status, Reply), Failure> {
     debug_assert!(!matches!(asked.ask, Ask::Get(_)));
     let reply = with_room(|room| client.request(asked.key, asked.ask, asked.cas, room))?;
     Ok((status(&reply), reply))
 }
 
-/// A read into a caller's buffer.
+/// Reads into a caller's buffer.
 pub fn get(
     client: &Client,
     asked: &Asked<'_>,
@@ -63,7 +63,7 @@ pub fn get(
     })
 }
 
-/// A read into memory of its own.
+/// Reads into new memory.
 pub fn get_alloc(client: &Client, asked: &Asked<'_>) -> Result<(Status, Reply, Box<[u8]>), Failure> {
     let mut value = Vec::new();
     let reply = client.request(asked.key, asked.ask, asked.cas, &mut value)?;
@@ -74,7 +74,7 @@ fn status(reply: &Reply) -> Status {
     if reply.found { Status::OK } else { Status::MISS }
 }
 
-/// Reads, or names a winner; what the lease says then.
+/// Reads, or makes one caller the winner; returns the lease.
 pub fn get_or_lease(
     client: &Client,
     key: &[u8],
@@ -100,7 +100,7 @@ pub fn get_or_lease(
     })
 }
 
-/// Stores what a winner has made.
+/// Stores the value of a winner.
 pub fn fill(
     client: &Client,
     key: &[u8],
@@ -113,7 +113,7 @@ pub fn fill(
     Ok(Status::OK)
 }
 
-/// Reads, changes and stores, if nobody did meanwhile. `change` gives none to leave everything as it is.
+/// Reads, changes, and stores if the item has not changed meanwhile. If `change` returns `None`, nothing is stored.
 pub fn update(
     client: &Client,
     key: &[u8],

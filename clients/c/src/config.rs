@@ -1,4 +1,4 @@
-//! A configuration, read out of its struct, as the Rust client takes it.
+//! Reads a configuration out of its struct, as the Rust client takes it.
 
 use crate::failure::{Failure, wrong};
 use crate::shapes::{self, BINARY_KEYS, NO_RETRY_READS, VERIFY};
@@ -16,10 +16,10 @@ pub struct Texts {
     pub key_prefix: Vec<u8>,
 }
 
-/// The client that is to be.
+/// The builder of the client.
 ///
 /// # Errors
-/// Something cannot be, by its name.
+/// Which field is invalid, by its name.
 pub fn builder(config: &shapes::Config, texts: Texts) -> Result<Builder, Failure> {
     if config.options & !(NO_RETRY_READS | VERIFY | BINARY_KEYS) != 0 {
         return wrong("options has a bit that means nothing");

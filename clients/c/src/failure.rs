@@ -1,21 +1,21 @@
-//! What a call is told that was not carried out: a status by fault, what is known of the request, and words.
+//! Failed calls: a status by fault, what is known of the request, and a message.
 
 use crate::shapes::{self, Status};
 use larder_client::{Error, Outcome};
 use std::borrow::Cow;
 
-/// Why a call was not carried out.
+/// Why a call failed.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// What the Rust client says.
+    /// An error of the Rust client.
     Client(Error),
-    /// What the caller has given cannot be.
+    /// An argument is invalid.
     Argument(Cow<'static, str>),
     /// A time below 0.
     BadTtl,
     /// There is no room now.
     Full,
-    /// A panic, with its words.
+    /// A panic, with its message.
     Bug(String),
 }
 
@@ -25,7 +25,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What a caller has given cannot be.
+/// The failure of an invalid argument.
 pub fn wrong<T>(what: &'static str) -> Result<T, Failure> {
     Err(Failure::Argument(Cow::Borrowed(what)))
 }
@@ -48,7 +48,7 @@ impl Failure {
                 Error::Auth(_) => Status::AUTH,
                 Error::Unsupported => Status::UNSUPPORTED,
                 Error::Closed(_) => Status::CLOSED,
-                // Nothing of what C calls reads or writes what is the caller's own.
+                // C code passes no readers or writers, so these errors are about its arguments.
                 Error::Config(_) | Error::Local(_) => Status::BAD_ARGUMENT,
                 Error::ServerMemory(_) => Status::SERVER_MEMORY,
                 Error::Server(..) => Status::SERVER,
@@ -56,7 +56,7 @@ impl Failure {
                 Error::Timeout(..) => Status::TIMEOUT,
                 Error::Down(..) => Status::DOWN,
                 Error::Lost(..) => Status::LOST,
-                // The enum may grow; a test sees that this knows all that there are.
+                // The enum may grow; a test checks that all present variants are handled.
                 _ => Status::BUG,
             },
         }
@@ -70,7 +70,7 @@ impl Failure {
         }
     }
 
-    /// As a `larder_error` tells it; its size is the caller's.
+    /// The failure as a `larder_error`, whose size the caller sets.
     pub fn told(&self) -> shapes::Error {
         let (server, os_error, words): (_, _, Cow<'_, str>) = match self {
             Failure::Client(error) => {
@@ -93,7 +93,7 @@ impl Failure {
     }
 }
 
-/// What a `larder_error` tells of an answer.
+/// The `larder_error` of a call that did not fail.
 pub fn well(status: Status) -> shapes::Error {
     shapes::Error {
         size: 0,
@@ -113,7 +113,7 @@ fn outcome_number(outcome: Outcome) -> u32 {
     }
 }
 
-/// As many whole characters as there is room for in front of a 0.
+/// Copies as many whole characters as fit in front of a 0.
 fn put_text(room: &mut [u8], text: &str) {
     let mut bytes = text.len().min(room.len() - 1);
     while !text.is_char_boundary(bytes) {

@@ -6,14 +6,14 @@
 //! ```
 //!
 //! - `shapes`: the structs and numbers of the header.
-//! - `abi`: the exported functions. They turn pointers into what the others take, and stop panics: the one folder with
-//!   unsafe code.
-//! - `asks`: what structs of options ask for. `calls`, `batch`, `stream`, `pipe`: what the functions do.
-//! - `lives`: which client a handle means, in a process that was forked and while it ends.
-//! - `failure`: what a call is told that was not carried out.
+//! - `abi`: the exported functions. They turn pointers into what the others take, and stop panics: the one folder with unsafe
+//!   code.
+//! - `asks`: the requests in structs of options. `calls`, `batch`, `stream`, `pipe`: what the functions do.
+//! - `lives`: which client a handle refers to, in a forked process and while it is freed.
+//! - `failure`: failed calls.
 //!
-//! Build it with the profile `library`, which unwinds: a panic is told as `LARDER_BUG`, where the release profile would
-//! end the program that uses the library.
+//! Build it with the profile `library`, which unwinds: a panic becomes `LARDER_BUG`, where the release profile would end the
+//! program that uses the library.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]

@@ -1,8 +1,8 @@
-//! Which client a handle means.
+//! Which client a handle refers to.
 //!
-//! A handle has one client for each process that uses it. A process that was forked cannot use its parent's: other threads,
-//! which it does not have, may hold its locks, and its sockets are the parent's. How often this process and those before it
-//! were forked says whose a client is.
+//! A handle has one client for each process that uses it. A forked process cannot use its parent's client: threads that do not
+//! exist there may hold its locks, and its sockets are the parent's. A count of forks, of this process and those before it, says
+//! which process a client belongs to.
 
 use crate::failure::Failure;
 use larder_client::{Client, Error, Outcome};
@@ -11,23 +11,23 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::thread;
 use std::time::Duration;
 
-/// Forks between the first process that used the library and this one.
+/// Number of forks between the first process that used the library and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// How often whoever frees a client looks whether others are still inside.
+/// The interval at which a thread that frees a client checks whether calls are still inside.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Which process this is, among those that were forked from each other.
+/// The number of this process among those that were forked from each other.
 pub fn process() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// This is a process that was forked. Called in it before anything else, by its only thread.
+/// Notes that this is a forked process. Called before anything else in it, by its only thread.
 pub fn was_forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A client of one process, and who is inside.
+/// A client of one process, and the number of calls inside.
 #[derive(Debug)]
 pub struct Life {
     pub client: Client,
@@ -37,12 +37,12 @@ pub struct Life {
 }
 
 impl Life {
-    /// A client of this process.
+    /// The life of a client in this process.
     pub fn new(client: Client) -> Life {
         Life { client, process: process(), inside: AtomicUsize::new(0), ended: AtomicBool::new(false) }
     }
 
-    /// It is this process's.
+    /// It belongs to this process.
     pub fn is_ours(&self) -> bool {
         self.process == process()
     }
@@ -56,21 +56,21 @@ impl Life {
         Ok(life)
     }
 
-    /// Until the guard is dropped, a call is under way.
+    /// Begins a call, which ends when the guard is dropped.
     pub fn enter(&self) -> Inside<'_> {
         self.inside.fetch_add(1, Ordering::Relaxed);
         Inside { life: self }
     }
 
-    /// Calls under way and later ones end.
+    /// Ends calls under way and later ones.
     pub fn shut_down(&self) {
         self.ended.store(true, Ordering::Relaxed);
         self.client.close();
     }
 
-    /// No call is under way any more: the client was shut down, and nobody begins one.
+    /// Waits until no call is under way. The client was shut down, and no call begins.
     pub fn wait(&self) {
-        // Pairs with the release of whoever leaves.
+        // Pairs with the release of each call that leaves.
         while self.inside.load(Ordering::Acquire) > 0 {
             thread::sleep(LOOK);
         }
@@ -84,7 +84,7 @@ pub struct Inside<'l> {
 }
 
 impl Inside<'_> {
-    /// What it is made with.
+    /// The client.
     pub fn client(&self) -> &Client {
         &self.life.client
     }
@@ -96,7 +96,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Something for one thread at a time, of the process that made it.
+/// A value for one thread at a time, of the process that made it.
 #[derive(Debug)]
 pub struct Single<T> {
     process: u32,
@@ -104,20 +104,20 @@ pub struct Single<T> {
 }
 
 impl<T> Single<T> {
-    /// Of this process.
+    /// A value of this process.
     pub fn new(inner: T) -> Single<T> {
         Single { process: process(), inner: Mutex::new(inner) }
     }
 
-    /// It is this process's.
+    /// It belongs to this process.
     pub fn is_ours(&self) -> bool {
         self.process == process()
     }
 
-    /// For one call.
+    /// Begins a call.
     ///
     /// # Errors
-    /// It is another process's, or another thread is using it, or has failed in it.
+    /// It belongs to another process; or another thread is using it, or has panicked in it.
     pub fn enter(&self) -> Result<MutexGuard<'_, T>, Failure> {
         if !self.is_ours() {
             return Err(Error::Closed(Outcome::NotSent).into());

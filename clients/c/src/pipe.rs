@@ -6,7 +6,7 @@ use crate::shapes::{PIPE_READ, PIPE_WRITE, Status};
 use larder_client::{Builder, Connection, Deliveries, Error, OpenSocket, Ready, Reply, Untaken};
 use std::time::Instant;
 
-/// A connection, and room for what ends.
+/// A connection, and memory for deliveries.
 #[derive(Debug)]
 pub struct Pipe {
     connection: Connection,
@@ -14,22 +14,22 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A connection that is being made.
+    /// Begins to connect.
     pub fn open(builder: Builder) -> Result<Pipe, Failure> {
         Ok(Pipe { connection: builder.connection(Instant::now())?, room: Deliveries::default() })
     }
 
-    /// Its socket, as a child finds it again.
+    /// Its socket, for a forked process.
     pub fn socket(&self) -> Option<OpenSocket> {
         self.connection.socket()
     }
 
-    /// What to wait for, and in how many milliseconds at the latest there may be something to do.
+    /// What to wait for, and in how many milliseconds there may be something to do at the latest.
     pub fn wants(&self) -> (u32, Option<i64>) {
         let Ready { read, write } = self.connection.wants();
         let bits = if read { PIPE_READ } else { 0 } | if write { PIPE_WRITE } else { 0 };
         let wake = self.connection.wake_at().map(|wake| {
-            // A millisecond too early would be one in which a loop turns for nothing.
+            // Rounded up: with a millisecond less, the loop would turn once for nothing.
             let left = wake.saturating_duration_since(Instant::now()).as_nanos().div_ceil(1_000_000);
             i64::try_from(left).unwrap_or(i64::MAX)
         });
@@ -45,7 +45,8 @@ impl Pipe {
         })
     }
 
-    /// Goes on; what has ended is told by whoever is not inside any more, and given back with [`Pipe::take_back`].
+    /// Processes what is ready. The caller reports the deliveries when it is no longer inside, and gives the memory back by
+    /// [`Pipe::take_back`].
     pub fn process(&mut self, ready: u32) -> Result<(Deliveries, Result<(), Error>), Failure> {
         if ready & !(PIPE_READ | PIPE_WRITE) != 0 {
             return wrong("ready has a bit that means nothing");
@@ -56,7 +57,7 @@ impl Pipe {
         Ok((ended, result))
     }
 
-    /// Keeps the room.
+    /// Takes back the memory for deliveries.
     pub fn take_back(&mut self, mut ended: Deliveries) {
         ended.clear();
         self.room = ended;

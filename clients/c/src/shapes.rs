@@ -1,4 +1,4 @@
-//! What `larder.h` names: its numbers, and its structs with the same fields in the same order. A test asks a C compiler.
+//! The numbers and structs of `larder.h`, with the same fields in the same order. A test compares them with a C compiler.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -74,7 +74,7 @@ pub const TELL_CAS: u32 = 2;
 pub const KEEP_EMPTY: u32 = 1;
 pub const CREATE: u32 = 1;
 
-/// What is told of an item.
+/// Marks of an item.
 pub const HIT_BEFORE: u32 = 1;
 pub const STALE: u32 = 2;
 pub const WON: u32 = 4;

@@ -7,7 +7,7 @@ use crate::shapes::{self, Status};
 use larder_client::wire::Ask;
 use larder_client::{Refused, Window};
 
-/// A stream, and those that its last barrier told of.
+/// A stream, and the refusals of its last barrier.
 #[derive(Debug)]
 pub struct Stream {
     stream: larder_client::Stream,
@@ -15,7 +15,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Numbers that are 0 are the client's own.
+    /// A number that is 0 means the default.
     pub fn new(life: &Life, requests: u32, bytes: u32, failures_only: bool) -> Stream {
         let usual = Window::default();
         let said = |number: u32, usual: usize| if number == 0 { usual } else { number as usize };
@@ -35,7 +35,7 @@ impl Stream {
         Ok(Status::OK)
     }
 
-    /// Waits for all, and says what became of them; with what the first had that was not carried out.
+    /// Waits for all replies. Returns the report, and the error of the first request that was not carried out.
     pub fn barrier(&mut self) -> (shapes::Report, Option<Failure>) {
         let report = self.stream.barrier();
         let told = shapes::Report {
@@ -51,7 +51,7 @@ impl Stream {
         (told, report.error.or(first).map(Failure::from))
     }
 
-    /// One of those that the last barrier told of.
+    /// One of the refusals of the last barrier.
     pub fn refused(&self, at: usize) -> Result<&Refused, Failure> {
         self.refused.get(at).ok_or(Failure::Argument("the last barrier told of fewer".into()))
     }

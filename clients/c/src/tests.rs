@@ -1,4 +1,4 @@
-//! The header, the version script and the code say the same.
+//! The header, the version script and the code agree.
 
 use crate::shapes;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::{fs, io::Write as _};
 
 const HEADER: &str = include_str!("../include/larder.h");
 
-/// Runs the C compiler on a text; what it prints.
+/// Runs the C compiler on a text; fails with its output.
 fn compile(arguments: &[&str], text: &str) {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     let mut compiler = Command::new("cc");
@@ -28,7 +28,7 @@ fn structs_have_the_header_s_fields_where_the_header_has_them() {
         ($($c:ident $rust:ident { $($field:ident)* })*) => { $(
             writeln!(asked, "printf(\"{0} %zu\\n\", sizeof({0}));", stringify!($c)).expect("text");
             writeln!(known, "{} {}", stringify!($c), size_of::<shapes::$rust>()).expect("text");
-            // All fields are named, or this does not compile.
+            // If a field is not listed, this does not compile.
             let _ = |shape: shapes::$rust| { let shapes::$rust { $($field: _),* } = shape; };
             $(
                 writeln!(asked, "printf(\"{0}.{1} %zu %zu\\n\", offsetof({0}, {1}), sizeof((({0} *) 0)->{1}));",
@@ -85,7 +85,7 @@ fn structs_have_the_header_s_fields_where_the_header_has_them() {
     assert_eq!(String::from_utf8(output).expect("text"), known);
 }
 
-/// Words that look like functions of the library, in front of a parenthesis.
+/// Words followed by a parenthesis that look like functions of the library.
 fn functions(text: &str) -> BTreeSet<&str> {
     let words = text.match_indices('(').filter_map(|(at, _)| {
         let begins = text[..at].rfind(|letter: char| !letter.is_alphanumeric() && letter != '_')? + 1;
@@ -96,7 +96,7 @@ fn functions(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn what_the_header_declares_is_exported_and_nothing_else() {
-    // Declarations begin a line; functions of the header's own are static, and what comments name is indented.
+    // A declaration begins its line. The header's own functions are static, and names in comments are indented.
     let mut declared = BTreeSet::new();
     for line in HEADER.lines() {
         let begins = |word: &str| line.starts_with(word);

@@ -14,10 +14,10 @@ use std::{mem, ptr};
 /// `larder_batch`.
 type BatchHandle = Single<Batch>;
 
-/// Any request, with what its pointers lead to.
+/// Reads a request of any kind, with what its pointers lead to.
 ///
 /// # Safety
-/// 2, 3, as long as it is used.
+/// 2 and 3, as long as it is used.
 pub unsafe fn asked<'a>(request: *const shapes::Request) -> Told<Asked<'a>> {
     // SAFETY: 2, 3.
     unsafe {
@@ -105,7 +105,7 @@ unsafe extern "C" fn larder_batch_free(batch: *mut BatchHandle) {
     unsafe { free(batch) };
 }
 
-/// Frees what is this process's, and leaves what is its parent's: locks of it may be held by threads of the parent.
+/// Frees what belongs to this process. What belongs to its parent stays: threads of the parent may hold its locks.
 ///
 /// # Safety
 /// 1.

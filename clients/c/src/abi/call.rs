@@ -1,4 +1,4 @@
-//! How each exported function ends: with a status, also where it panics.
+//! How each exported function ends: with a status, even if it panics.
 
 use super::Told;
 use super::pointers::room;
@@ -7,11 +7,11 @@ use crate::shapes::{self, Status};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Makes a call and tells what came of it. Nothing that it uses is looked at after a panic, but by what
-/// notices that (`lives::Single`), or by locks that are as good as before.
+/// Makes a call and fills the error. After a panic only two kinds of state are used again: what notices the panic
+/// (`lives::Single`), and locks that are as good as before.
 ///
 /// # Safety
-/// 4, of the error.
+/// 4, for the error.
 pub unsafe fn guard(error: *mut shapes::Error, call: impl FnOnce() -> Told<Status>) -> Status {
     // SAFETY: the caller's.
     let Ok(room) = (unsafe { room(error) }) else { return Status::BAD_ARGUMENT };
@@ -29,12 +29,12 @@ pub unsafe fn guard(error: *mut shapes::Error, call: impl FnOnce() -> Told<Statu
     }
 }
 
-/// Makes a call that returns something else; `otherwise` if it could not be made.
+/// Makes a call that returns something else than a status: `otherwise` if it fails.
 pub fn plainly<T>(otherwise: T, call: impl FnOnce() -> Told<T>) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Failure::Bug(String::new()))).unwrap_or(otherwise)
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     text.or(panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words").to_owned()

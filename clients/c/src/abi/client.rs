@@ -1,4 +1,4 @@
-//! A client: how it is made and ends, in which process it is, and what it knows of its servers.
+//! A client: how it is made and freed, which process it belongs to, and its servers.
 
 use super::Told;
 use super::call::{guard, plainly};
@@ -18,16 +18,16 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 /// `larder_client`.
 pub struct Client {
-    /// Which is this process's, or was its parent's. Made by [`Box::into_raw`], and freed by this process alone.
+    /// The life of this process, or its parent's. Made by [`Box::into_raw`], and freed only by the process that made it.
     life: AtomicPtr<Life>,
     names: Vec<CString>,
 }
 
 impl Client {
-    /// The client of this process, made now if it was forked since.
+    /// The client of this process, made now if the process was forked since.
     pub fn life(&self) -> Told<&Life> {
         let parents = self.life.load(Ordering::Acquire);
-        // SAFETY: a life is freed with its handle, at the earliest.
+        // SAFETY: a life is freed with its handle, not earlier.
         let life = unsafe { &*parents };
         if life.is_ours() {
             return Ok(life);
@@ -40,7 +40,7 @@ impl Client {
                 Ok(unsafe { &*ours })
             }
             Err(others) => {
-                // SAFETY: it was made above and given to nobody.
+                // SAFETY: it was made above, and no other code has it.
                 drop(unsafe { Box::from_raw(ours) });
                 // SAFETY: as above.
                 Ok(unsafe { &*others })
@@ -49,15 +49,15 @@ impl Client {
     }
 }
 
-/// Closes what this process has of its parent's sockets, which are not shut down: the parent goes on.
+/// Closes this process's copies of its parent's sockets, without shutting them down: the parent goes on.
 fn close_sockets(parents: &Life) {
     parents.client.sockets().for_each(close_socket);
 }
 
-/// Closes what this process has of a socket that its parent made.
+/// Closes this process's copy of a socket that its parent made.
 pub fn close_socket(socket: OpenSocket) {
-    // SAFETY: nobody else closes it: its owner is the parent's, and never freed here. Whether the number still means it, after
-    // a child that closed and opened files, is looked at; if not, the number is let go of.
+    // SAFETY: nothing else closes it: its owner is the parent's, and is never freed here. A child may have closed and opened
+    // files, so it is checked whether the number still means the socket; if not, the number is left alone.
     let file = unsafe { File::from_raw_fd(socket.number) };
     let is_it = |known: Metadata| known.file_type().is_socket() && known.ino() == socket.inode;
     if !file.metadata().is_ok_and(is_it) {
@@ -66,7 +66,7 @@ pub fn close_socket(socket: OpenSocket) {
 }
 
 unsafe extern "C" {
-    /// Of the C library: functions that are called around a fork.
+    /// From the C library: registers functions that are called around a fork.
     fn pthread_atfork(
         prepare: Option<extern "C" fn()>,
         parent: Option<extern "C" fn()>,
@@ -78,13 +78,13 @@ extern "C" fn in_child() {
     lives::was_forked();
 }
 
-/// From here on forks are counted.
+/// Counts forks from now on.
 pub fn count_forks() -> Told<()> {
     static COUNTED: AtomicBool = AtomicBool::new(false);
     if COUNTED.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
-    // SAFETY: what is called in the child adds to a number, which any thread may do at any time.
+    // SAFETY: the function that is called in the child adds to a number, which any thread may do at any time.
     if unsafe { pthread_atfork(None, None, Some(in_child)) } == 0 {
         return Ok(());
     }
@@ -92,7 +92,7 @@ pub fn count_forks() -> Told<()> {
     Err(Failure::Bug("no memory to count forks".to_owned()))
 }
 
-/// A call with a client, of this process, begins.
+/// Begins a call with the client of this process.
 ///
 /// # Safety
 /// 1, as long as it is used.
@@ -101,10 +101,10 @@ pub unsafe fn enter<'a>(client: *const Client) -> Told<Inside<'a>> {
     Ok(unsafe { handle(client) }?.life()?.enter())
 }
 
-/// A configuration, with what its pointers lead to.
+/// Reads a configuration, with what its pointers lead to.
 ///
 /// # Safety
-/// 2, 3.
+/// 2 and 3.
 pub unsafe fn configured(config: *const shapes::Config) -> Told<larder_client::Builder> {
     // SAFETY: 2, 3.
     unsafe {
@@ -165,15 +165,15 @@ unsafe extern "C" fn larder_free(client: *mut Client) {
     plainly((), || {
         // SAFETY: 1.
         let pointer = unsafe { handle(client) }?.life.load(Ordering::Acquire);
-        // SAFETY: a life is freed with its handle, at the earliest.
+        // SAFETY: a life is freed with its handle, not earlier.
         let life = unsafe { &*pointer };
         if life.is_ours() {
             life.shut_down();
             life.wait();
-            // SAFETY: nobody is inside, and nobody enters (1).
+            // SAFETY: no call is inside, and none enters (1).
             drop(unsafe { Box::from_raw(pointer) });
         } else {
-            // Locks of it may be held by threads of the parent: it stays where it is.
+            // Threads of the parent may hold its locks: it is not freed.
             close_sockets(life);
         }
         // SAFETY: 1.

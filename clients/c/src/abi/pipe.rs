@@ -18,9 +18,9 @@ use std::{mem, ptr};
 pub struct PipeHandle {
     single: Single<Pipe>,
     socket: OpenSocket,
-    /// Requests that have ended are being told.
+    /// Callbacks for ended requests are running.
     telling: AtomicBool,
-    /// It was freed meanwhile.
+    /// It was freed by one of these callbacks.
     doomed: AtomicBool,
 }
 
@@ -91,8 +91,8 @@ unsafe extern "C" fn larder_pipe_process(
     user: *mut c_void,
     error: *mut shapes::Error,
 ) -> Status {
-    // SAFETY: 1, 4, 5. While requests are told nobody is inside, so that these calls may use the pipe; it is not freed before
-    // the last was told.
+    // SAFETY: 1, 4, 5. While callbacks run, no call holds the pipe, so that callbacks may use it. It is not freed before the last
+    // callback.
     unsafe {
         guard(error, || {
             let Some(done) = done else { return wrong("there is no function to tell") };
@@ -117,7 +117,7 @@ unsafe extern "C" fn larder_pipe_process(
     }
 }
 
-/// Tells what became of a request.
+/// Calls the caller's function for a request that has ended.
 ///
 /// # Safety
 /// 5.

@@ -1,4 +1,4 @@
-//! Pointers of callers: what is read and written by them, by the numbers of `abi`.
+//! Pointers of callers: reading and writing through them, by the numbered promises of `abi`.
 
 use super::Told;
 use crate::failure::wrong;
@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
 use std::{ptr, slice};
 
-/// The largest size that a struct says truthfully; more is memory that nobody has filled in.
+/// The largest size that a struct can have. A larger number is uninitialised memory.
 const SHAPE_BYTES_MAX: usize = 4096;
 
 /// A struct that begins with its size and may grow.
@@ -25,7 +25,7 @@ macro_rules! shapes {
 }
 shapes! { Error Config Counters Read Meta Store Remove Count Lease Request Report }
 
-/// The size that a struct says.
+/// The size in a struct.
 ///
 /// # Safety
 /// 3 or 4; it is not NULL.
@@ -38,7 +38,7 @@ unsafe fn size_of_shape(pointer: *const u32) -> Told<usize> {
     }
 }
 
-/// What a struct says, as far as it goes; zeros beyond, and for NULL.
+/// Copies a struct, as far as its size goes; zeros beyond, and for NULL.
 ///
 /// # Safety
 /// 3.
@@ -48,7 +48,7 @@ pub unsafe fn copied<T: Shape>(pointer: *const T) -> Told<T> {
         // SAFETY: 3, and it is not NULL.
         let size = unsafe { size_of_shape(pointer.cast()) }?;
         let known = size.min(size_of::<T>());
-        // SAFETY: so many bytes can be read (3), and the copy has room for them.
+        // SAFETY: this many bytes can be read (3), and the copy has room for them.
         unsafe { ptr::copy_nonoverlapping(pointer.cast::<u8>(), copy.as_mut_ptr().cast(), known) };
         // SAFETY: these can be read (3).
         let beyond = unsafe { slice::from_raw_parts(pointer.cast::<u8>().add(known), size - known) };
@@ -60,7 +60,7 @@ pub unsafe fn copied<T: Shape>(pointer: *const T) -> Told<T> {
     Ok(unsafe { copy.assume_init() })
 }
 
-/// Room for a struct, of the size that it says.
+/// Room for a struct, of the size that the caller's struct has.
 pub struct Room<T> {
     pointer: *mut T,
     size: usize,
@@ -75,12 +75,12 @@ pub unsafe fn room<T: Shape>(pointer: *mut T) -> Told<Room<T>> {
 }
 
 impl<T: Shape> Room<T> {
-    /// Fills as much as there is room for, but the size.
+    /// Fills in as many fields as there is room for, except the size.
     pub fn put(&self, told: &T) {
         let begins = size_of::<u32>();
         if self.size > begins {
             let from = ptr::from_ref(told).cast::<u8>();
-            // SAFETY: so many bytes of both are there (4, and the size of the shape).
+            // SAFETY: both have this many bytes (4, and the size of the shape).
             unsafe {
                 ptr::copy_nonoverlapping(
                     from.add(begins),
@@ -92,7 +92,7 @@ impl<T: Shape> Room<T> {
     }
 }
 
-/// Room for something of one size.
+/// Room for a value of a fixed size.
 ///
 /// # Safety
 /// 4, as long as it is used.
@@ -101,7 +101,7 @@ pub unsafe fn place<'a, T>(pointer: *mut T) -> Option<&'a mut MaybeUninit<T>> {
     unsafe { pointer.cast::<MaybeUninit<T>>().as_mut() }
 }
 
-/// Writes there, if there is room.
+/// Writes to the room, if there is any.
 pub fn put<T>(place: Option<&mut MaybeUninit<T>>, what: T) {
     if let Some(place) = place {
         place.write(what);
@@ -136,7 +136,7 @@ pub unsafe fn bytes<'a>(bytes: Bytes) -> Told<&'a [u8]> {
     }
 }
 
-/// Bytes that are told.
+/// Bytes for the caller.
 pub fn told(bytes: &[u8]) -> Bytes {
     if bytes.is_empty() { Bytes::default() } else { Bytes { data: bytes.as_ptr().cast(), len: bytes.len() } }
 }
@@ -154,7 +154,7 @@ pub unsafe fn text(pointer: *const c_char) -> Told<Option<String>> {
     text.to_str().map(|text| Some(text.to_owned())).or(wrong("a text is not UTF-8"))
 }
 
-/// An array of a configuration.
+/// An array in a configuration.
 ///
 /// # Safety
 /// 3.
@@ -163,7 +163,7 @@ pub unsafe fn array<'a, T>(pointer: *const T, count: usize) -> &'a [T] {
     if pointer.is_null() { &[] } else { unsafe { slice::from_raw_parts(pointer, count) } }
 }
 
-/// What a handle is of.
+/// What a handle refers to.
 ///
 /// # Safety
 /// 1, as long as it is used.

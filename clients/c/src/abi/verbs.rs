@@ -66,12 +66,12 @@ unsafe extern "C" fn larder_get_alloc(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn larder_bytes_free(value: *mut Bytes) {
-    // SAFETY: 4; the bytes are there, whoever wrote them.
+    // SAFETY: 4; the bytes are initialised, whatever they are.
     let Some(value) = (unsafe { value.as_mut() }) else { return };
     let given = mem::take(value);
     if !given.data.is_null() {
         let bytes = ptr::slice_from_raw_parts_mut(given.data.cast::<u8>().cast_mut(), given.len);
-        // SAFETY: `larder_get_alloc` made it of a box of so many bytes, and nobody has freed it: it would be NULL.
+        // SAFETY: `larder_get_alloc` made it from a box of this many bytes. It was not freed, or it would be NULL.
         drop(unsafe { Box::from_raw(bytes) });
     }
 }
@@ -218,7 +218,7 @@ unsafe extern "C" fn larder_update(
                 let mut value = Bytes::default();
                 let left = change(user, old.as_ref().map_or(ptr::null(), ptr::from_ref), &mut value);
                 if lives::process() != process {
-                    // It has forked, and this is the child: the call is the parent's.
+                    // The callback has forked, and this is the child: the call belongs to the parent.
                     failure = Some(larder_client::Error::Closed(Outcome::NotSent).into());
                     return None;
                 }

@@ -1,5 +1,5 @@
-//! The awaited client against the server itself, and against one that answers in pieces: no foreign value whoever goes
-//! away, reports that add up, and nothing left behind.
+//! The async client against the server itself, and against one that answers in pieces: no call gets another's value, whichever
+//! call is dropped, reports add up, and nothing is left behind.
 
 use larder_client::{Builder, Dialect, Error, Fault, Mode, Outcome, Ttl, Want, Window, tokio as larder};
 use larder_testkit::PATIENCE;
@@ -273,7 +273,7 @@ fn a_stream_without_a_barrier_sends_what_it_has_and_counts_what_is_not_stored() 
         }
         assert_eq!(client.counters().unreported, 0);
     });
-    // Where no runtime is, it is sent all the same, and nobody hears what became of it.
+    // Without a runtime the writes are sent all the same, and their results are unreported.
     let stream = runtime.block_on(async {
         let mut stream = client.quiet();
         for n in 0..10 {
@@ -732,7 +732,7 @@ fn what_is_closed_or_dropped_leaves_no_task_behind() {
     assert_eq!(tasks(), 1);
     drop(dropped);
     settle();
-    // A call that is given up while it dials: whoever comes next has its connection.
+    // A call that is dropped while it dials: the next call uses its connection.
     let given_up = client(&server);
     runtime.block_on(async {
         assert!(at_once(given_up.get(b"k")).await.is_none());

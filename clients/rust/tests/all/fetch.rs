@@ -1,4 +1,4 @@
-//! Values that are fetched: one caller finds each, whoever else waits for it, and what is out of date is not stored.
+//! Read-through: one caller loads a value while the others wait for it, and a value that is out of date is not stored.
 
 use larder_client::{Client, Error, Fetching, Ttl, tokio as larder};
 use larder_testkit::PATIENCE;

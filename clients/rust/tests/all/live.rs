@@ -1,5 +1,5 @@
-//! The client against the server itself: exact counts, no foreign value, no allocation, and what callers are told when
-//! the server is gone, stopped, or was never there.
+//! The client against the server itself: exact counts, no value of another key, no allocation, and the errors of calls when the
+//! server is gone, stopped, or was never there.
 
 use larder_client::wire::{Ask, Count, Get, Store};
 use larder_client::{Client, Dialect, Error, Fault, Mode, Outcome, Ttl, Want, Window};

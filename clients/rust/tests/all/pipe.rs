@@ -1,5 +1,5 @@
-//! A connection without its socket, under random calls: each request ends once, in the order of requests, with its own
-//! value, however its bytes were split, and whoever went away meanwhile.
+//! A connection without its socket, under random calls: each request ends once, in the order of requests, with its own value,
+//! however its bytes are split, and whichever owners give up meanwhile.
 
 use larder_client::pipe::{Broken, Delivery, Group, Input, Limits, Pipe, Tag};
 use larder_client::{Dialect, Outcome};
@@ -55,7 +55,7 @@ struct Known {
     ends: usize,
 }
 
-/// What an owner has been told, and what it waits for.
+/// What an owner was delivered, and what it waits for.
 #[derive(Debug)]
 struct Owner {
     left: u32,
@@ -191,7 +191,7 @@ impl Model {
                 self.heard = self.now;
             }
         }
-        // In the order of requests, each with its own value; nothing of those who are gone.
+        // In the order of requests, each with its own value, and nothing for owners that gave up.
         let gone = |op: u32| !told.iter().any(|(told, ..)| *told == op);
         let expected: Vec<_> = expected.into_iter().filter(|known| !gone(known.op)).collect();
         assert_eq!(expected.len(), told.len());
@@ -290,7 +290,7 @@ proptest! {
         model.end();
     }
 
-    /// Whatever comes: it is delivered, or the connection is given up; nobody is told twice.
+    /// Any bytes are delivered, or the connection is given up; no request ends twice.
     #[test]
     fn any_bytes_are_taken_without_a_panic(
         bytes in proptest::collection::vec(proptest::sample::select(b"VAHDENSXMN 0123456789cftO\r\nxk".to_vec()), 0..300),

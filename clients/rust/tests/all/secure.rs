@@ -1,4 +1,4 @@
-//! Connections inside of TLS: the same as others, to whom they should be to, and to nobody else.
+//! Connections inside of TLS: they work as others do, to servers that are trusted, and to no others.
 
 use larder_client::rustls::{ClientConfig, RootCertStore, ServerConfig};
 use larder_client::{Builder, Client, Error, Outcome, Tls, Ttl, Window};
@@ -167,7 +167,7 @@ fn batches_and_streams_add_up_also_when_the_server_dies() {
     assert!(report.stored < 10_000 && report.error.is_some(), "{report:?}");
 }
 
-/// Both clients, told the same.
+/// Both clients, with the same configuration.
 fn told(builder: impl Fn() -> Builder) -> [Error; 2] {
     let blocking = builder().build().expect("a client").get(b"k").expect_err("nobody to talk to");
     let awaited = runtime().block_on(async {

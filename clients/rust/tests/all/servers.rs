@@ -1,5 +1,5 @@
-//! Servers that come, go and fail: who is asked meanwhile, how long what is stored there lives, and what becomes of what was
-//! under way.
+//! Servers that come, go and fail: which server is asked meanwhile, how long what is stored there lives, and what happens to
+//! requests under way.
 
 use larder_client::{
     Builder, Client, Discovery, Error, Failure, Fault, Outcome, Server as Address, Ttl, Want, Window,
@@ -43,7 +43,7 @@ fn ttl_of(client: &Client, key: &str) -> Option<Duration> {
     read.expect("an answer").expect("a hit").ttl
 }
 
-/// Stores all keys, tries those of a dead server until nobody is told that it is, and then expects no failure.
+/// Stores all keys: repeats those of a dead server until no call fails, and then expects no failure.
 fn store_all(client: &Client) {
     let until = Instant::now() + PATIENCE;
     for key in keys() {
@@ -310,7 +310,7 @@ fn what_is_discovered_changes_the_servers_of_both_clients() {
     both(&all[1]);
     assert_eq!(client.get(b"k"), Ok(None));
     assert_eq!(runtime.block_on(awaited.get(b"k")), Ok(None));
-    // Who says nothing leaves them.
+    // An empty list leaves the servers as they are.
     now.lock().expect("not poisoned").clear();
     thread::sleep(Duration::from_millis(20));
     both(&all[1]);
@@ -324,7 +324,7 @@ fn what_is_discovered_changes_the_servers_of_both_clients() {
         assert!(Instant::now() < until);
         thread::sleep(Duration::from_millis(1));
     }
-    // Nobody says any, so that there is no client.
+    // The list is empty, so the client cannot be built.
     now.lock().expect("not poisoned").clear();
     let refused = builder().build().expect_err("no servers");
     assert_eq!(refused.fault(), Fault::Caller);

@@ -1,5 +1,5 @@
-//! The cases of `spec/client`, which say in no language's terms what a client sends and returns; its README has their
-//! grammar. The server of a case is a thread that reads what must come and sends what it is told to.
+//! The cases of `spec/client`, which say without any programming language what a client sends and returns; the README there has
+//! their grammar. The server of a case is a thread that reads what must come and sends what the case says.
 
 mod case;
 mod front;

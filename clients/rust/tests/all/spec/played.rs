@@ -1,4 +1,4 @@
-//! The server of a case: it reads what must come and sends what it is told to.
+//! The server of a case: it reads what must come and sends what the case says.
 
 use super::PATIENCE;
 use super::case::{Act, Case, unescaped};
