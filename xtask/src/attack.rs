@@ -5,20 +5,20 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// Where `--write` writes down what came of all attacks.
+/// The document that `--write` writes: the result of each attack.
 const DOCUMENT: &str = "docs/internals/attacks.md";
 
-/// Builds the server as it is released, and attacks it; `arguments` are names of attacks, none for all, or `--write`, which
-/// stages all and writes the document of what came of them.
+/// Builds the server as it is released, and attacks it. `arguments` are names of attacks; none: all of them. `--write` alone
+/// stages all of them and writes the document.
 ///
 /// # Errors
-/// When a bound did not hold.
+/// A bound did not hold.
 pub fn attack(arguments: &[String]) -> Outcome {
     let writes = arguments.iter().any(|argument| argument == "--write");
     if writes && arguments.len() > 1 {
         return Err("attack --write stages all attacks: it takes no names".to_owned());
     }
-    // What is attacked is told by what is there before: the attacks take minutes.
+    // The attacks take minutes: commit and machine are noted before the build.
     let circumstances = if writes { Some(circumstances()?) } else { None };
     run(cargo(&["build", "--release", "--package", "larder"]))?;
     let mut command = cargo(&["run", "--quiet", "--package", "larder-trials", "--bin", "attack", "--"]);
@@ -30,12 +30,12 @@ pub fn attack(arguments: &[String]) -> Outcome {
     run(command)
 }
 
-/// Runs it, and writes the document.
+/// Runs the attacks, and writes the document.
 fn write(mut attacks: Command, circumstances: &str) -> Outcome {
     let failed = |error: std::io::Error| format!("attack --markdown: {error}");
     let mut child = attacks.arg("--markdown").stdout(Stdio::piped()).spawn().map_err(failed)?;
     let mut lines = Vec::new();
-    // They are shown as they come: all attacks take some minutes.
+    // Lines are shown as they arrive: all attacks together take some minutes.
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).lines() {
             let line = line.map_err(failed)?;
@@ -49,7 +49,7 @@ fn write(mut attacks: Command, circumstances: &str) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("{DOCUMENT} tells of bounds that did not hold")) }
 }
 
-/// When, of what, and on which machine.
+/// The date, the commit and the machine, as the document has them.
 fn circumstances() -> Outcome<String> {
     let date = said(command("date", &["-u", "+%-d %B %Y"]))?;
     let describe = ["describe", "--always", "--exclude=*", "--dirty", "--abbrev=12"];
@@ -60,7 +60,7 @@ fn circumstances() -> Outcome<String> {
     Ok(format!("{date}, commit {commit}, {machine}"))
 }
 
-/// What a program says, in one line.
+/// A program's output, without the space around it.
 fn said(mut program: Command) -> Outcome<String> {
     let name = program.get_program().to_string_lossy().into_owned();
     let output = program.output().map_err(|error| format!("{name}: {error}"))?;
@@ -68,7 +68,7 @@ fn said(mut program: Command) -> Outcome<String> {
     if output.status.success() && !text.is_empty() { Ok(text) } else { Err(format!("{name} says nothing")) }
 }
 
-/// A machine by what its system tells.
+/// The machine: cores, processor, memory and kernel, from the files of `/proc`.
 fn machine(cpuinfo: &str, meminfo: &str, kernel: &str) -> String {
     let fields = |name: &'static str| {
         let values = cpuinfo.lines().filter_map(move |line| line.strip_prefix(name)?.split_once(':'));
@@ -85,7 +85,7 @@ fn machine(cpuinfo: &str, meminfo: &str, kernel: &str) -> String {
 /// The document, from what `attack --markdown` prints.
 ///
 /// # Errors
-/// It did not come to its end.
+/// The last line is missing: the attacks did not come to their end.
 fn document(lines: &[String], circumstances: &str) -> Outcome<String> {
     let (table, rest): (Vec<&String>, Vec<&String>) = lines.iter().partition(|line| line.starts_with('|'));
     let end = rest.last().filter(|line| line.contains(" failed; "));

@@ -10,11 +10,10 @@ usage: cargo xtask bench server [--quick] [--rounds N] [--only get,set,…] [--p
        cargo xtask bench collections [MILLIONS]                             collections of up to so many elements (10), and streams
        cargo xtask bench instructions [--base BINARY] [KIND…]               what a request costs, by callgrind";
 
-/// Runs the benchmark that `args` (the words behind `bench`) name; what it prints goes to the
-/// terminal.
+/// Runs the benchmark that `args` (the words behind `bench`) name. Its output goes to the terminal.
 ///
 /// # Errors
-/// When there is no such benchmark, it cannot be built, or a figure misses its target.
+/// There is no such benchmark, it cannot be built, or a figure misses its target.
 pub fn bench(args: &[String]) -> Outcome {
     let (name, rest) = args.split_first().ok_or(USAGE)?;
     if name == "instructions" {

@@ -1,6 +1,6 @@
 //! `cargo xtask clients`: the client libraries, tested against the server as it is.
 //!
-//! Nothing here is of time: what is asserted are counts, values and outcomes, so that a slow machine changes nothing.
+//! These tests judge no times: they claim counts, values and outcomes, so that a slow machine changes nothing.
 
 mod c;
 mod rust;
@@ -14,29 +14,29 @@ use std::process::Command;
 
 /// The oldest Go that the client is for.
 const GO_LEAST: (u32, u32) = (1, 24);
-/// The oldest that its tests in virtual time need.
+/// The oldest Go that its tests in virtual time need.
 const GO_OF_TESTS: (u32, u32) = (1, 25);
 
-/// Modules below it that have dependencies, and their tests.
+/// Modules below the client that have dependencies, and their tests.
 const MODULES: &[&str] = &["prom", "otel", "compare"];
 
-/// What drivers of `larder lab matrix` and `larder lab clients` are built with.
+/// What the drivers of `larder lab matrix` and `larder lab clients` are built with.
 const DRIVER: &[(&str, &str)] = &[
     ("cc", "gcc"),
     ("/usr/include/stdio.h", "libc6-dev"),
     ("/usr/include/libmemcached/memcached.h", "libmemcached-dev"),
-    // It counts system calls where perf may not.
+    // The drivers count system calls with it where perf is not permitted.
     ("strace", "strace"),
 ];
 
 type Part = fn() -> Outcome;
 
-/// Parts, by the names that choose one.
+/// Parts, by name.
 const PARTS: &[(&str, Part)] =
     &[("c", c::c), ("go", golang), ("rust", || steady("the documents", rust::rust)), ("lab", experiments)];
 
-/// The clients' tests, or those of the parts that are named: the C client's, the Go client's, the Rust client as its users have it
-/// (its tests are among all others), and the lab's experiments about clients.
+/// Tests all clients, or the named parts: the C client, the Go client, the Rust client as its users have it (its other tests are
+/// among the workspace's), and the lab's experiments about clients.
 pub fn clients(names: &[String]) -> Outcome {
     if let Some(name) = names.iter().find(|name| !PARTS.iter().any(|(known, _)| known == name)) {
         return Err(format!("there is no part {name}: cargo xtask clients [c] [go] [rust] [lab]"));
@@ -80,7 +80,7 @@ fn golang() -> Outcome {
 fn experiments() -> Outcome {
     debian(&[&[("go", "golang-go")], DRIVER].concat())?;
     check_go()?;
-    // One after the other: a measurement beside another is none.
+    // One by one: two measurements at once would disturb each other.
     let arguments = &["lab_matrix::", "lab_clients::", "--ignored", "--test-threads=1"];
     let runs = |package: &str| package == "larder";
     programs::run_tests(cargo, Tests { build: EVERYTHING, runs, arguments, lanes: 1 }).map(drop)
@@ -89,12 +89,12 @@ fn experiments() -> Outcome {
 fn go(program: &str, arguments: &[&str]) -> Command {
     let mut command = command(program, arguments);
     command.current_dir(root().join("clients/go"));
-    // What modules depend on is what their go.sum says, and a test that finds no server fails.
+    // Dependencies are those of go.sum, and a test that finds no server fails.
     command.env("GOFLAGS", "-mod=readonly").env("LARDER_SERVER", server::larder());
     command
 }
 
-/// Says what to do about a Go that is too old.
+/// Fails with what to do if Go is too old.
 fn check_go() -> Outcome {
     let (_, version) = capture(go("go", &["env", "GOVERSION"]))?;
     let found = version_of(version.trim());

@@ -1,16 +1,15 @@
 //! `cargo xtask conformance [--frameworks] [--long] [suite…]`: other people's tests and programs, run against Larder.
 //!
-//! Without arguments all suites of clients and tools; with `--frameworks` those of frameworks instead, which keep their
-//! queues, locks, limits, caches and sessions in Redis (`conformance/frameworks.rs`), and which take too long for
-//! `cargo xtask test`; with `--long` what compares Larder with other servers for as long as an hour; or the suites that are
-//! named, of all of these.
+//! Without arguments: all suites of clients and tools. With `--frameworks`: those of frameworks that keep queues, locks, limits,
+//! caches and sessions in Redis (`conformance/frameworks.rs`), which take too long for `cargo xtask test`. With `--long`:
+//! comparisons of Larder with other servers that take up to an hour. Or the named suites, of all of these.
 //!
 //! Each suite installs what it needs by package name, runs against a fresh server on ports 11211 and 6379 in a
 //! network namespace of its own, and reports how many tests ran and were skipped. Both must be what
 //! `spec/conformance.toml` says: a suite that could not run, or ran fewer tests, has failed.
 //!
 //! `LARDER_CONFORMANCE_SERVER=memcached` runs the suites against memcached, `LARDER_CONFORMANCE_SERVER=redis` against the newest
-//! Redis: the harness is right when they pass there. A path names a Larder that is run in place of the one that is built.
+//! Redis, to check the harness itself. A path names a Larder to run in place of the one that is built.
 
 mod clients;
 mod exporter;
@@ -42,21 +41,21 @@ pub struct Counts {
 pub struct Program {
     /// Program and first arguments.
     pub words: Vec<String>,
-    /// It is Redis, whose options are others, and which has no port 11211.
+    /// The server is Redis: its options differ, and it has no port 11211.
     pub is_redis: bool,
 }
 
-/// A suite by its name.
+/// A suite and its name.
 type Named = (&'static str, Box<dyn Fn(&Namespace, &Program) -> Outcome<Counts> + Sync>);
 
 /// Suites that run at once.
 const LANES: usize = 3;
 
-/// Suites that run when they are asked for.
+/// The flag for suites that run only when asked for.
 const FRAMEWORKS: &str = "--frameworks";
 const LONG: &str = "--long";
 
-/// Runs the suites of clients and tools, or those that the flags ask for, or those named.
+/// Runs the suites of clients and tools, those that the flags choose, or the named ones.
 pub fn conformance(arguments: &[String]) -> Outcome {
     let (flags, names): (Vec<&String>, Vec<&String>) =
         arguments.iter().partition(|word| [FRAMEWORKS, LONG].contains(&word.as_str()));
@@ -90,8 +89,8 @@ pub fn conformance(arguments: &[String]) -> Outcome {
         (true, Some(flag)) => given(flag),
         (false, _) => names.iter().any(|named| named == name),
     });
-    // What is in one Python environment is not installed beside each other. Suites mostly wait: three run at once, the
-    // longest first; those that look at the clock behind them, by themselves.
+    // Suites that share a Python environment cannot be installed at once. Suites mostly wait, so three run at once, the longest
+    // first. Those that depend on times run afterwards, one by one.
     let (alone, chosen): (Vec<Named>, Vec<Named>) =
         chosen.partition(|(name, _)| suites::ALONE.contains(name));
     let (python, mut others): (Vec<Named>, Vec<Named>) =
@@ -99,7 +98,7 @@ pub fn conformance(arguments: &[String]) -> Outcome {
     let rank = |name: &str| suites::LONG.iter().position(|long| *long == name).unwrap_or(suites::LONG.len());
     others.sort_by_key(|(name, _)| rank(name));
     let units: Vec<_> = std::iter::once(python).chain(others.into_iter().map(|suite| vec![suite])).collect();
-    // The seconds of frameworks here and on Redis are told beside each other: one framework runs at a time.
+    // The document compares the seconds of frameworks here and on Redis, so one framework runs at a time.
     let at_once = if given(FRAMEWORKS) { 1 } else { LANES };
     let run = |suite: &Named| (suite.0, one(suite, &program, expected[suite.0]));
     let in_turn = |suites: &Vec<Named>| Some(suites.iter().map(run).collect::<Vec<_>>());
@@ -113,7 +112,7 @@ pub fn conformance(arguments: &[String]) -> Outcome {
                 passed += counts.passed;
                 skipped += counts.skipped;
             }
-            // All others are done: it has the machine to itself.
+            // All others are done: this suite has the machine to itself.
             Err(error) => {
                 let outcome = again(name, &format!("{name}: {error}"), || run(suite).1.map(drop));
                 failures.extend(outcome.err());
@@ -124,7 +123,7 @@ pub fn conformance(arguments: &[String]) -> Outcome {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// Runs a suite in a namespace of its own: as many tests pass and are skipped as are expected.
+/// Runs a suite in a namespace of its own. It has to pass and skip as many tests as expected.
 fn one((name, suite): &Named, program: &Program, expected: Counts) -> Outcome<Counts> {
     println!("-- {name}");
     let began = Instant::now();
@@ -150,12 +149,12 @@ fn program() -> Outcome<Program> {
         "" => built("larder")?.to_string_lossy().into_owned(),
         path => path.to_owned(),
     };
-    // Suites start servers beside each other, and look at what they say.
+    // Suites start servers at once, and read their output.
     let words = [&larder[..], "serve", "--http-port", "0"].map(str::to_owned).to_vec();
     Ok(Program { words, is_redis: false })
 }
 
-/// What `spec/conformance.toml` says of a suite.
+/// The committed numbers of a suite in `spec/conformance.toml`.
 pub fn expected_of(name: &str) -> Outcome<Counts> {
     expected()?.get(name).copied().ok_or_else(|| format!("spec/conformance.toml does not list {name}"))
 }

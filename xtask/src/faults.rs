@@ -1,8 +1,9 @@
-//! `cargo xtask faults [--untried | name…]`: plants one fault after the other in a copy of the tree, and says which test notices.
+//! `cargo xtask faults [--untried | name…]`: plants faults in a copy of the tree, one by one, and finds the test that notices
+//! each.
 //!
-//! The copy is a clone of the committed tree below the target directory, with a build of its own that is kept: a fault
-//! costs the build of what depends on it and the suites until one fails. First every suite is run without a fault: a
-//! suite that fails anyway notices nothing. A fault that nobody notices needs a test, or a reason why it cannot matter.
+//! The copy is a clone of the committed tree below the target directory, with a build of its own that is kept. A fault costs the
+//! build of what depends on it, and the suites until one fails. First every suite runs without a fault: a suite that fails anyway
+//! notices nothing. A fault that no test notices needs a test, or a reason why it cannot matter.
 
 mod list;
 mod suite;
@@ -17,15 +18,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use suite::{End, Patience, SUITES, Slow, Suite};
 
-/// A suite with a fault in it may take so many times as long as without.
+/// A suite with a fault may take this many times as long as without.
 const SLOWER: u32 = 5;
-/// And at least so long.
+/// A suite with a fault may take at least this long.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Without a fault, a suite that takes this long hangs.
+/// A suite without a fault that takes this long hangs.
 const HANGS: Duration = Duration::from_secs(1200);
 
-/// Tries the faults whose names hold one of `names`, those of which nothing was found yet (`--untried`), or all; their lists
-/// and the document say what was found.
+/// Tries the faults whose names contain one of `names`, those that were never tried (`--untried`), or all. Writes the results
+/// into their lists and the document.
 ///
 /// # Errors
 /// No test notices a fault, and no reason says why it cannot matter.
@@ -81,7 +82,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    /// The committed tree, cloned once and brought up to date.
+    /// Clones the committed tree once, and brings it up to date.
     fn new() -> Outcome<Scratch> {
         let home = target().join("faults");
         let (tree, build) = (home.join("tree"), home.join("build"));
@@ -99,14 +100,14 @@ impl Scratch {
         Ok(Scratch { tree, build, takes: BTreeMap::new() })
     }
 
-    /// Which suite and test notices the fault; none if all of them pass.
+    /// The suite and test that notice the fault; `None` if all pass.
     fn show(&mut self, fault: &Fault) -> Outcome<Option<String>> {
         let named = fault.suites.iter().map(|name| {
             Suite::named(name).ok_or_else(|| format!("{}: there is no suite {name}", fault.name))
         });
         let mut suites = named.collect::<Outcome<Vec<&Suite>>>()?;
         suites.extend(SUITES.iter().filter(|suite| !fault.suites.iter().any(|name| name == suite.name)));
-        // What is known to pass unnoticed is shown to those that it names alone.
+        // A fault that is known to pass unnoticed is tried with its own suites alone.
         if fault.reason.is_some() {
             suites.truncate(fault.suites.len());
         }
@@ -118,8 +119,7 @@ impl Scratch {
             let patience = self.patience(suite)?;
             let mut end = self.planted(suite, &patience, &path, [&faulty, &sound])?;
             if let End::Endless(test) = &end {
-                // Any suite is late on a machine that is busy: without the fault it has to come to its end, and with it to be
-                // late once more.
+                // On a busy machine any suite may be late. So without the fault it has to end, and with it to be late again.
                 println!("  {} is late: {test}", suite.name);
                 match suite.run(&self.tree, &self.build, &patience)?.0 {
                     End::Passed => end = self.planted(suite, &patience, &path, [&faulty, &sound])?,
@@ -136,7 +136,7 @@ impl Scratch {
         Ok(None)
     }
 
-    /// What comes of a suite with the fault in the file, which is sound again behind it.
+    /// Runs a suite with the fault in the file, and restores the file.
     fn planted(
         &self,
         suite: &Suite,
@@ -151,11 +151,11 @@ impl Scratch {
         Ok(end?.0)
     }
 
-    /// How long a suite may take, which without a fault has to pass, and which of its tests are slow anyway.
+    /// How long a suite may take. Without a fault it has to pass, and its slow tests are noted.
     fn patience(&mut self, suite: &'static Suite) -> Outcome<Patience> {
         if !self.takes.contains_key(suite.name) {
             let hangs = Patience { limit: HANGS, known: None };
-            // Built first, so that it is the run that is timed.
+            // The first run builds it, so that the second is the one that is timed.
             for again in [false, true] {
                 let started = Instant::now();
                 match suite.run(&self.tree, &self.build, &hangs)? {
@@ -183,8 +183,7 @@ impl Scratch {
     }
 }
 
-/// What is wrong with the lists themselves: what a fault replaces has to be there, and the test that has noticed it to stand
-/// in the gate, so that they cannot rot.
+/// Checks the lists: what a fault replaces has to be in its file, and the test that noticed it has to be in the gate.
 pub fn check() -> Outcome<Vec<String>> {
     let mut complaints = Vec::new();
     let (all, tests) = (list::load()?, tidy::in_gate()?);
@@ -214,7 +213,7 @@ pub fn check() -> Outcome<Vec<String>> {
     Ok(complaints)
 }
 
-/// How many faults the gate catches, and how many only the tests that are not in it.
+/// Counts the faults that the gate catches, and those that only other tests catch.
 fn counts(all: &[Fault], gate: &BTreeSet<String>) -> String {
     let count = |is: &dyn Fn(&Fault) -> bool| all.iter().filter(|fault| is(fault)).count();
     let caught = count(&|fault| fault.test().is_some());
@@ -229,7 +228,7 @@ fn counts(all: &[Fault], gate: &BTreeSet<String>) -> String {
     )
 }
 
-/// The document that says by whom each fault was caught.
+/// The document that names the test that caught each fault.
 pub fn document() -> Outcome<String> {
     let mut page = include_str!("faults/intro.md").to_owned();
     let mut list = PathBuf::new();

@@ -1,19 +1,19 @@
 //! `cargo xtask fuzz [seconds [seed] | --runs [seed]]`: each fuzzer replays its committed corpus, then looks for more.
 //!
-//! For so many seconds, or by a count of inputs (`--runs`), which is the same on a slow machine: so does the stage of
-//! `cargo xtask test --all`.
+//! For a number of seconds, or for a number of inputs (`--runs`), which is the same on a slow machine: the stage of `cargo xtask
+//! test --all` uses that.
 
 use crate::install::{cargo_fuzz, has_nightly};
 use crate::run::{Outcome, capture, cargo_front, lanes, root, run, shown, target};
 use std::path::Path;
 use std::process::Command;
 
-/// Without an argument a minute each.
+/// Seconds of each fuzzer by default.
 const SECONDS: u64 = 60;
-/// Inputs that a fuzzer tries beyond its corpus, and one of a decoder alone, which takes a hundredth of the time.
+/// Inputs that a fuzzer tries beyond its corpus. A fuzzer of a decoder takes a hundredth of the time for each, so it tries more.
 const RUNS: usize = 10_000;
 const RUNS_OF_DECODERS: usize = 200_000;
-/// How names of decoders' fuzzers begin.
+/// Beginnings of the names of decoders' fuzzers.
 const DECODERS: [&str; 2] = ["protocol_", "http_request"];
 const USAGE: &str = "usage: cargo xtask fuzz [seconds [seed] | --runs [seed]]";
 
@@ -21,7 +21,7 @@ const USAGE: &str = "usage: cargo xtask fuzz [seconds [seed] | --runs [seed]]";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Length {
     Seconds(u64),
-    /// A count of its own.
+    /// A number of inputs.
     Runs,
 }
 
@@ -38,7 +38,7 @@ impl Length {
         }
     }
 
-    /// What libFuzzer is told, which counts the inputs that it has been given, too.
+    /// The option for libFuzzer, whose count includes the inputs of the corpus.
     fn option(self, name: &str, given: usize) -> String {
         match self {
             Length::Seconds(seconds) => format!("-max_total_time={seconds}"),
@@ -49,7 +49,7 @@ impl Length {
         }
     }
 }
-/// Words that fuzzers try.
+/// Dictionaries of fuzzers.
 const DICTIONARIES: [(&str, &str); 5] = [
     ("acl_rules", "acl.dict"),
     ("protocol_resp", "resp.dict"),
@@ -63,7 +63,7 @@ const LANES: usize = 2;
 /// Runs all fuzzers.
 pub fn fuzz(arguments: &[String]) -> Outcome {
     let length = Length::of(arguments.first().map(String::as_str))?;
-    // With a seed the inputs come in the same order each time.
+    // With a seed, the inputs come in the same order each time.
     let seed = arguments.get(1).map(|seed| format!("-seed={seed}"));
     let tools = cargo_fuzz()?;
     let (works, list) = capture(fuzzer(&tools, &["list"]))?;
@@ -80,7 +80,7 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
         let found =
             target().join("fuzz-corpus").join(if length == Length::Runs { "counted" } else { "" }).join(name);
         if length == Length::Runs {
-            // What an earlier run has found would lead this one elsewhere.
+            // Findings of an earlier run would change the course of this one.
             let _ = std::fs::remove_dir_all(&found);
         }
         std::fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
@@ -91,8 +91,7 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
         let (seeds, found) = (seeds.to_string_lossy().into_owned(), found.to_string_lossy().into_owned());
         quietly(fuzzer(&tools, &["run", name, &seeds, "--", "-runs=0"]))?;
         let time = length.option(name, inputs);
-        // Leaks are looked for above, with each input that is kept. To look after each new one takes up to six
-        // parts in seven of the time.
+        // The run above checks each kept input for leaks. Checking each new one takes up to six parts in seven of the time.
         let new = ["-timeout=300", "-detect_leaks=0", "-print_final_stats=1"];
         let mut more = [&["run", name, &found, &seeds, "--", &time][..], &new].concat();
         more.extend(seed.as_deref());
@@ -107,15 +106,15 @@ pub fn fuzz(arguments: &[String]) -> Outcome {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// Builds all of them.
+/// Builds all fuzzers.
 ///
 /// # Errors
-/// When the tool that does so cannot be had.
+/// The tool for that cannot be installed.
 pub fn build() -> Outcome<Command> {
     Ok(fuzzer(&cargo_fuzz()?, &["build"]))
 }
 
-/// Runs a fuzzer, whose thousands of lines matter only when it finds something.
+/// Runs a fuzzer, whose thousands of lines are shown only if it finds something.
 fn quietly(command: Command) -> Outcome {
     println!("$ {}", shown(&command));
     let (worked, text) = capture(command)?;

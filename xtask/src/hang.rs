@@ -1,8 +1,7 @@
-//! A stage that hangs is ended, and the programs that it was waiting for are told: the other stages still run.
+//! Ends a stage that hangs, and lists the programs that it was waiting for: the other stages still run.
 //!
-//! A stage hangs when nothing is printed and its programs use next to no processor time for [`PATIENCE`], or when they
-//! use [`SPIN`] of it without a line. Neither is a limit of how long a stage may take: a machine that is slow, or busy
-//! with something else, reaches none of them.
+//! A stage hangs when it prints nothing and its programs use next to no processor time for [`PATIENCE`], or when they use
+//! [`SPIN`] of it without a line. Neither limits how long a stage may take: a slow or busy machine reaches neither.
 
 use crate::machine::{parent, ticks};
 use crate::run::{Outcome, lines_printed};
@@ -13,26 +12,26 @@ use std::time::{Duration, Instant};
 
 /// How long a stage may do nothing.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
-/// Processor time that is nothing in that time: servers that nobody asks still look at their clocks.
+/// Processor time that counts as none in that time: idle servers still look at their clocks.
 const IDLE: Duration = Duration::from_secs(10);
-/// Processor time that a stage uses at most between two lines.
+/// The most processor time of a stage between two lines.
 const SPIN: Duration = Duration::from_secs(60 * 60);
-/// How often a stage is looked at.
+/// The interval at which a stage is checked.
 const LOOK: Duration = Duration::from_secs(2);
 /// Ticks of processor time a second, on every Linux.
 const TICKS_A_SECOND: u64 = 100;
-/// How long to wait for a stage whose programs were ended, before what it has started since is ended too.
+/// How long a stage whose programs were ended may take to return, before its newer programs are ended too.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The stage that runs is ended, and so is whatever it still starts.
+/// The running stage is ended, with everything that it still starts.
 static ENDS: AtomicBool = AtomicBool::new(false);
 
-/// Whether the stage that runs has been found to hang: what it starts now comes to nothing.
+/// Whether the running stage was found to hang: what it starts now must fail.
 pub fn is_ended() -> bool {
     ENDS.load(Relaxed)
 }
 
-/// What is told of a stage that was ended.
+/// The error of a stage that was ended.
 #[derive(Debug)]
 struct Hang {
     why: String,
@@ -46,13 +45,13 @@ struct Done {
     lines: u64,
 }
 
-/// Where a stage was last seen to get on.
+/// When a stage last made progress.
 #[derive(Debug)]
 struct Progress {
     since: Instant,
-    /// When it had used more than [`IDLE`], or printed something.
+    /// The counts when it had last used more than [`IDLE`], or printed a line.
     moved: Done,
-    /// When it had printed something.
+    /// The counts when it had last printed a line.
     told: Done,
 }
 
@@ -61,7 +60,7 @@ impl Progress {
         Progress { since: now, moved: done, told: done }
     }
 
-    /// Looks at it again; why it hangs, if it does.
+    /// Checks it again; returns why it hangs, if it does.
     fn look(&mut self, now: Instant, done: Done, patience: Duration) -> Option<String> {
         if done.lines != self.told.lines {
             *self = Progress::new(now, done);
@@ -80,7 +79,7 @@ impl Progress {
     }
 }
 
-/// Runs a stage; if it hangs, all programs below this one are told and ended, until it returns.
+/// Runs a stage. If it hangs, all programs below this process are listed and ended, until it returns.
 pub fn unless_it_hangs(stage: fn() -> Outcome) -> Outcome {
     watched(stage, PATIENCE, LOOK)
 }
@@ -100,7 +99,7 @@ fn watched(stage: fn() -> Outcome, patience: Duration, look: Duration) -> Outcom
             }
         };
         let running = below(std::process::id());
-        // Before anything is: what it waits for asks when that has gone.
+        // Set before any program is ended: the waiting stage reads it afterwards.
         ENDS.store(true, Relaxed);
         loop {
             let ids: Vec<String> = below(std::process::id()).iter().map(|(id, _)| id.to_string()).collect();
@@ -125,12 +124,12 @@ fn stat(id: u32) -> String {
     std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default()
 }
 
-/// Processor time of a process and of all below it.
+/// Processor time of a process and of all processes below it.
 fn used_below(ancestor: u32) -> u64 {
     ids_below(ancestor).into_iter().map(|id| ticks(&stat(id))).sum()
 }
 
-/// A process and those below it: parents before children.
+/// A process and those below it, parents before children.
 fn ids_below(ancestor: u32) -> Vec<u32> {
     let ids = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()));
@@ -153,7 +152,7 @@ fn below(ancestor: u32) -> Vec<(u32, String)> {
     ids_below(ancestor).into_iter().skip(1).map(|id| (id, line(id))).collect()
 }
 
-/// One of these tests ends whatever this process has started: those that start something hold this meanwhile.
+/// One of these tests ends everything that this process has started: tests that start programs hold this lock.
 #[cfg(test)]
 pub fn nobody_is_ended() -> std::sync::MutexGuard<'static, ()> {
     static ENDING: std::sync::Mutex<()> = std::sync::Mutex::new(());

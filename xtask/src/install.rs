@@ -7,8 +7,8 @@ use crate::run::{Outcome, capture, cargo_front, command, root, run, target, whic
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 
-/// Installs Debian packages whose program (or file, if it begins with `/`) is missing, and says which versions there are. One
-/// after the other.
+/// Installs Debian packages whose program (or file, if it begins with `/`) is missing, and prints the versions. One call at a
+/// time.
 pub fn debian(wanted: &[(&str, &str)]) -> Outcome {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().map_err(|_| "an installation has panicked")?;
@@ -19,7 +19,7 @@ pub fn debian(wanted: &[(&str, &str)]) -> Outcome {
     if !missing.is_empty() {
         install(&missing)?;
     }
-    // Nobody pins them. What is here and not Debian's is told, too.
+    // Versions are not pinned. Programs that are not Debian's are listed, too.
     let packages = wanted.iter().map(|(_, package)| *package);
     let query: Vec<&str> = std::iter::once("--show").chain(packages).collect();
     if let Ok((_, versions)) = capture(command("dpkg-query", &query)) {
@@ -28,7 +28,7 @@ pub fn debian(wanted: &[(&str, &str)]) -> Outcome {
     Ok(())
 }
 
-/// Installs these.
+/// Installs these packages.
 fn install(packages: &[&str]) -> Outcome {
     let line = format!("apt-get install -y {}", packages.join(" "));
     if !is_root()? {
@@ -45,17 +45,17 @@ fn install(packages: &[&str]) -> Outcome {
     run(apt(&[&["install", "-y", "-q", "--no-install-recommends"][..], packages].concat()))
 }
 
-/// We may create network namespaces and install packages.
+/// Whether this user may create network namespaces and install packages.
 pub fn is_root() -> Outcome<bool> {
     Ok(capture(command("id", &["-u"]))?.1.trim() == "0")
 }
 
-/// The Python environment of the clients' tests with these packages; its interpreter.
+/// The interpreter of the clients' Python environment, with these packages.
 pub fn python(packages: &[&str]) -> Outcome<PathBuf> {
     python_environment("python", packages)
 }
 
-/// A Python environment below the target directory with these packages; its interpreter.
+/// The interpreter of a Python environment below the target directory, with these packages.
 pub fn python_environment(name: &str, packages: &[&str]) -> Outcome<PathBuf> {
     let home = root().join(target()).join("conformance").join(name);
     let python = home.join("bin/python");
@@ -94,7 +94,7 @@ pub fn cargo_fuzz() -> Outcome<PathBuf> {
     let home = root().join(target()).join("tools");
     if !home.join("bin/cargo-fuzz").is_file() {
         let into = home.to_string_lossy().into_owned();
-        // It starts other programs, and does nothing else: to optimise it takes longer than it gains.
+        // It only starts other programs: optimising it takes longer than it saves.
         run(cargo_front(&[
             "install",
             "--debug",
@@ -110,11 +110,11 @@ pub fn cargo_fuzz() -> Outcome<PathBuf> {
     Ok(home.join("bin"))
 }
 
-/// The nightly compiler that sanitizers and fuzzers were tried with, as it names itself: another one may warn, or work,
-/// otherwise.
+/// The nightly compiler that sanitizers and fuzzers were tried with, by its own version text. Another one may have other
+/// warnings, or behave differently.
 const NIGHTLY: &str = "1.97.0-nightly (e50aa6fba 2026-05-19)";
 
-/// The nightly toolchain is installed, and is [`NIGHTLY`]. Without it the stable compiler is told to allow unstable flags.
+/// Whether [`NIGHTLY`] is installed. Otherwise the stable compiler is told to allow unstable flags.
 pub fn has_nightly() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| {

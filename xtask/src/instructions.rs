@@ -6,10 +6,10 @@
 //! a request                  (B − A) / (requests of B − requests of A)
 //! ```
 //!
-//! A is long enough for the index to have grown to its size: a step of that is several instructions of each request.
-//! Five such pairs, of which the median counts; the server's clock stands still. The kernel's are not counted. The
-//! figures of two binaries on one machine are within 1 % of each other unless their code differs, whatever else the
-//! machine does, which no time is.
+//! A is long enough for the index to have grown to its size, since a step of that growth is several instructions for each
+//! request. The figure is the median of five such pairs. The server's clock stands still, and the kernel's instructions are not
+//! counted. The figures of two binaries on one machine are within 1 % of each other unless their code differs, whatever else the
+//! machine does. No time is as steady.
 
 use crate::install::debian;
 use crate::run::{Outcome, capture, cargo, command, run, target};
@@ -21,15 +21,15 @@ use std::time::{Duration, Instant};
 
 const KEYS: usize = 20_000;
 const PIPELINE: usize = 200;
-/// Pipelines of the shorter run, after which the index grows no more, …
+/// Pipelines of the shorter run, after which the index no longer grows, …
 const PIPELINES: usize = 600;
-/// … and what the longer one has beyond them.
+/// … and those that the longer run has in addition.
 const PIPELINES_MORE: usize = 400;
 /// Pairs of runs of which the median counts.
 const ROUNDS: usize = 5;
 /// How long a server under callgrind may take to start, and a run to end.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What the figure of a binary may be above that of another that is not slower.
+/// How far the figure of a binary may be above another's without counting as slower.
 const TOLERANCE: f64 = 1.01;
 
 /// A kind of request.
@@ -38,56 +38,56 @@ struct Kind {
     request: Request,
     /// Line ends in one of its replies.
     reply_lines: usize,
-    /// What is stored before the first one, a request for each key.
+    /// What is stored before the first request, and how.
     filled: Filled,
-    /// A script that the server is given before.
+    /// A script that the server gets before.
     script: Option<&'static str>,
-    /// The store is full, and has evicted as much as it holds.
+    /// The store is full, and has evicted as many items as it holds.
     full: bool,
 }
 
-/// One request, by the number of a key, which comes again, and by its own number, which does not.
+/// A request, made of the number of a key, which repeats, and of its own number, which does not.
 type Request = fn(usize, usize) -> String;
 
-/// What there is before a kind is measured, and what is asked for it to be there: each reply is one line.
+/// What is stored before a kind is measured, and the requests for that, each with a reply of one line.
 #[derive(Clone, Copy)]
 enum Filled {
     /// A string for each key.
     Strings,
-    /// Hashes, lists, sets and sorted sets, [`COLLECTIONS`] of each kind that a kind of request needs.
+    /// [`COLLECTIONS`] hashes, lists, sets and sorted sets, of the kinds that the requests need.
     Collections(Request),
 }
 
-/// Collections that requests go to: each has 100 elements at first, a list 1100. Those that grow or shrink do so in turn, by
-/// 1000 elements each.
+/// Number of collections that requests use. Each has 100 elements at first, a list 1100. Those that grow or shrink do so in turn,
+/// by 1000 elements each.
 const COLLECTIONS: usize = 200;
 
 const fn kind(name: &'static str, request: Request, reply_lines: usize) -> Kind {
     Kind { name, request, reply_lines, filled: Filled::Strings, script: None, full: false }
 }
 
-/// In a store that evicts.
+/// A kind in a store that evicts.
 const fn full(name: &'static str, request: Request, reply_lines: usize) -> Kind {
     Kind { full: true, ..kind(name, request, reply_lines) }
 }
 
-/// On collections.
+/// A kind on collections.
 const fn on(filled: Request, name: &'static str, request: Request, reply_lines: usize) -> Kind {
     Kind { filled: Filled::Collections(filled), ..kind(name, request, reply_lines) }
 }
 
-/// By a script.
+/// A kind by a script.
 const fn by(script: &'static str, name: &'static str, request: Request, reply_lines: usize) -> Kind {
     Kind { script: Some(script), ..kind(name, request, reply_lines) }
 }
 
-/// A RESP request of these words.
+/// A RESP request with these words.
 fn resp(words: &[&str]) -> String {
     let word = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
     format!("*{}\r\n{}", words.len(), words.iter().map(word).collect::<String>())
 }
 
-/// The collection that a key is of, its place there, and a name for that.
+/// The collection of a key, the key's place in it, and a name for that.
 fn places(key: usize) -> (String, String) {
     (format!("key-{:010}", key % COLLECTIONS), format!("name-{:010}", key / COLLECTIONS))
 }
@@ -109,7 +109,7 @@ const SORTED_SETS: Request = |n, _| {
     resp(&["ZADD", &key, &score(n), &member])
 };
 
-/// A score in no order.
+/// A score; scores come in no order.
 fn score(n: usize) -> String {
     (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44).to_string()
 }
@@ -169,15 +169,15 @@ const KINDS: &[Kind] = &[
     by(SCRIPT, "EVALSHA", |n, _| resp(&["EVALSHA", SCRIPT_DIGEST, "1", &format!("key-{n:010}")]), 2),
 ];
 
-/// What fills a store of [`FULL_MB`] twice, before the keys come.
+/// Requests that fill a store of [`FULL_MB`] twice before the keys are stored.
 const FILLS: usize = 9_000;
 const FILL: Kind = kind("fill", |n, _| format!("set fill-{n:010} 0 0 4000\r\n{}\r\n", "f".repeat(4000)), 1);
 const FULL_MB: &str = "16";
 
 const VALUE: &str = "vvvvvvvvvvvvvvvvvvvvvvvvvvvvvvvv";
 
-/// Measures the release binary, and `--base BINARY` beside it: an error if a figure is above its by more than 1 %. Of all kinds
-/// of requests, or of those that are named.
+/// Measures the release binary, and `--base BINARY` beside it, for all kinds of requests or the named ones. Fails if a figure is
+/// more than 1 % above the base's.
 pub fn instructions(arguments: &[String]) -> Outcome {
     let (base, names) = match arguments {
         [option, path, names @ ..] if option == "--base" => (Some(Path::new(path)), names),
@@ -212,7 +212,7 @@ pub fn instructions(arguments: &[String]) -> Outcome {
     }
 }
 
-/// The median of some rounds: each server hashes with a seed of its own, which is a per cent of the figure.
+/// The median of several rounds: each server hashes with a seed of its own, which changes the figure by a per cent.
 fn per_request(program: &Path, kind: &Kind) -> Outcome<f64> {
     let mut figures = [0.0; ROUNDS];
     for figure in &mut figures {
@@ -224,7 +224,7 @@ fn per_request(program: &Path, kind: &Kind) -> Outcome<f64> {
     Ok(figures[ROUNDS / 2])
 }
 
-/// Instructions of a server's whole life, in which it answers so many pipelines.
+/// Instructions of a server's whole life with this many pipelines.
 fn counted(program: &Path, kind: &Kind, pipelines: usize) -> Outcome<u64> {
     let failed = |error: std::io::Error| format!("{}, {}: {error}", program.display(), kind.name);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(failed)?;
@@ -243,14 +243,14 @@ fn counted(program: &Path, kind: &Kind, pipelines: usize) -> Outcome<u64> {
         "--redis-port",
         "0",
     ]);
-    // An older binary has no such port.
+    // An older binary does not have such a port.
     if capture(command(program, &["serve", "--help"]))?.1.contains("--http-port") {
         server.args(["--http-port", "0"]);
     }
     server.args(["-o", "relaxed_privileges"]);
     let mut server = server.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     let talk = talk(port, kind, pipelines).map_err(failed);
-    // Its end is what says how many there were.
+    // callgrind reports the count when the server ends.
     capture(command("kill", &["-TERM", &server.id().to_string()]))?;
     let mut text = String::new();
     server.stderr.take().expect("it was piped").read_to_string(&mut text).map_err(failed)?;
@@ -272,7 +272,7 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
     };
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    // How hot an item is depends on the time: it stands still, so that a slow machine counts what a fast one does.
+    // How hot an item is depends on the time. The clock stands still, so that slow and fast machines count the same.
     let mut clock = TcpStream::connect(stream.peer_addr()?)?;
     clock.set_read_timeout(Some(PATIENCE))?;
     clock.write_all(b"debugtime p\r\n")?;
@@ -286,7 +286,7 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
                 return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             for byte in &bytes[..read] {
-                // An error is a line, too, and would be counted as what was asked for.
+                // An error is one line, too, and would pass for a reply.
                 if last == b'\n' && *byte == b'-' {
                     return Err(std::io::Error::other(bytes[..read].escape_ascii().to_string()));
                 }
@@ -296,7 +296,7 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
         }
         Ok(())
     };
-    // By a connection that speaks memcached's protocol, as the other may not.
+    // By a connection that speaks memcached's protocol, since the other may speak RESP.
     for first in (0..if kind.full { FILLS } else { 0 }).step_by(PIPELINE) {
         let requests = (first..first + PIPELINE).map(|n| (FILL.request)(n, n)).collect();
         exchange(&mut clock, requests, FILL.reply_lines * PIPELINE)?;
@@ -305,7 +305,7 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
     if let Some(script) = kind.script {
         exchange(resp(&["SCRIPT", "LOAD", script]), 2)?;
     }
-    // The keys are there, in the order in which nobody asks for them.
+    // Stores the keys in another order than requests use them.
     let fill = match kind.filled {
         Filled::Collections(fill) => fill,
         Filled::Strings if (kind.request)(0, 0).starts_with('*') => REDIS_SET.request,
@@ -327,7 +327,7 @@ fn talk(port: u16, kind: &Kind, pipelines: usize) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Requests that a server reads as they were meant: as many words as are said, each as long as is said.
+    /// Requests are well-formed: as many words as announced, each with the announced length.
     #[test]
     fn every_request_of_resp_is_whole() {
         for kind in KINDS {
@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    /// No list is empty at the end, and none of those that grow has as many elements as would make it another kind of work.
+    /// No list is empty at the end, and no growing collection becomes so large that requests do another kind of work.
     #[test]
     fn lists_last_for_all_that_is_popped() {
         let requests = (PIPELINES + PIPELINES_MORE) * PIPELINE;

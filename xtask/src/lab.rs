@@ -1,4 +1,4 @@
-//! The lab's tests that need other people's programs: servers to compare with, a browser for reports, a reader of metrics.
+//! The lab's tests that need other people's programs: servers to compare with, a browser for reports, a parser of metrics.
 
 use crate::install;
 use crate::programs::{self, Tests};
@@ -8,7 +8,7 @@ use crate::test::EVERYTHING;
 /// Folders of the packages that have them.
 pub const PACKAGES: [&str; 2] = ["lab", "larder"];
 
-/// What they need, as Debian calls it.
+/// Programs that they need, and Debian's names for the packages.
 const NEEDED: &[(&str, &str)] = &[
     ("memcached", "memcached"),
     ("redis-server", "redis-server"),
@@ -16,10 +16,10 @@ const NEEDED: &[(&str, &str)] = &[
     ("promtool", "prometheus"),
 ];
 
-/// Installs it and runs them.
+/// Installs the programs and runs the tests.
 pub fn lab() -> Outcome {
     install::debian(NEEDED)?;
-    // One after the other: a measurement beside another is none. Clients and the page have stages of their own.
+    // One by one: two measurements at once would disturb each other. Clients and the page have stages of their own.
     let skipped = ["--skip", "lab_matrix::", "--skip", "lab_clients::", "--skip", "in_browser::"];
     let tests = [&["--ignored", "--test-threads=1"], &skipped[..]].concat();
     let runs = |package: &str| PACKAGES.contains(&package);

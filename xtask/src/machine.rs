@@ -7,14 +7,14 @@ use std::fs;
 pub struct Busy {
     all: u64,
     idle: u64,
-    /// Taken by the host of a virtual machine.
+    /// Time that the host of a virtual machine took.
     stolen: u64,
-    /// Used by the programs that this one has started and that have ended.
+    /// Time of the programs that this process has started and that have ended.
     ours: u64,
 }
 
 impl Busy {
-    /// Of this moment; all 0 where the system does not tell.
+    /// The times of this moment; all 0 where the system does not report them.
     pub fn now() -> Busy {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         Busy::of(&read("/proc/stat"), &read("/proc/self/stat"))
@@ -29,7 +29,7 @@ impl Busy {
         Busy { all, idle: at(3) + at(4), stolen: at(7), ours: ticks_of_ended(own) }
     }
 
-    /// What there was since then, in words.
+    /// The difference since then, in words.
     pub fn since(self) -> String {
         let now = Busy::now();
         let all = now.all.saturating_sub(self.all).max(1);
@@ -60,7 +60,7 @@ pub fn ticks(stat: &str) -> u64 {
     fields(stat).iter().skip(11).take(4).flat_map(|field| field.parse::<u64>()).sum()
 }
 
-/// The same of those that have ended alone.
+/// Processor time of the ended processes below a process, in ticks.
 fn ticks_of_ended(stat: &str) -> u64 {
     fields(stat).iter().skip(13).take(2).flat_map(|field| field.parse::<u64>()).sum()
 }

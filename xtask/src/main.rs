@@ -2,13 +2,13 @@
 //!
 //! | task | what it does |
 //! |---|---|
-//! | `test [stage…]` | the gate: what says the same on every machine, in order, with the time of each stage |
+//! | `test [stage…]` | the gate: tests whose result is the same on every machine, in order, with the time of each stage |
 //! | `test --all [stage…]` | that, and what depends on time, cores, memory or other programs: all below but `attack`, `bench`, `faults` and `soak` |
 //! | `test --quick [stage…]` | what takes a few minutes |
-//! | `tidy [--write] [--arrows]` | architecture, unsafe code, transcripts, generated documents (`--write` renews these); `--arrows` prints who knows whom |
+//! | `tidy [--write] [--arrows]` | architecture, unsafe code, transcripts, links, words, generated documents (`--write` renews these); `--arrows` prints which module uses which |
 //! | `clients [c] [go] [rust] [lab]` | the client libraries in `clients`, against the server |
 //! | `conformance [--frameworks] [--long] [suite…]` | the tests of other people's clients and tools; or programs that use frameworks, which take longer; or comparisons that take an hour |
-//! | `faults [--untried \| name…]` | plants each fault of `spec/faults`, or those nobody has tried, and says which test notices |
+//! | `faults [--untried \| name…]` | plants each fault of `spec/faults`, or those that were never tried, and finds the test that notices it |
 //! | `lab` | the lab against other servers, and its report in a browser |
 //! | `bench server\|store\|collections\|instructions` | the figures that the project promises |
 //! | `fuzz [seconds [seed] \| --runs [seed]]` | replays each fuzzer's corpus, then runs it: so long, or for a count of inputs |
@@ -17,8 +17,8 @@
 //! | `peers` | fetches the newest memcached, Valkey and Redis into `target/peers` |
 //! | `sanitize` | store and session tests under AddressSanitizer |
 //! | `soak [--minutes N] [--seed S] [--attackers]` | the released server in real time, under everything at once |
-//! | `vectors` | `clients/vectors.txt`, made by the libraries whose placement the clients have |
-//! | `attack [name…]` | the released server, under requests that try to take more memory, work or time than they may; `--write` writes down what came of all |
+//! | `vectors` | `clients/vectors.txt`, made by the libraries whose placement the clients follow |
+//! | `attack [name…]` | the released server, under requests that try to take more memory, work or time than they may; `--write` stages all of them and writes their document |
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,7 @@
 //! `cargo xtask peers`: the newest memcached, Valkey and Redis that Debian publishes, below the target directory.
 //!
-//! Nothing is installed and nobody has to be root: apt keeps a package index of its own in a folder of ours, the
-//! packages are unpacked beside each other with the C library that they want, and each program is started by that
-//! library's loader.
+//! Nothing is installed, and no root is needed: apt keeps an index of its own in a folder below the target directory, the
+//! packages are unpacked there with the C library that they need, and each program is started by that library's loader.
 //!
 //! ```text
 //! target/peers/apt    sources, index and state of that apt
@@ -17,9 +16,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// Whose newest packages these are.
+/// The Debian suite with the newest packages.
 const SUITE: &str = "sid";
-/// The program, the package, and the file in it that is the program.
+/// The name of the program, the package, and the program's file in it.
 const PROGRAMS: &[(&str, &str, &str)] = &[
     ("memcached", "memcached", "usr/bin/memcached"),
     ("valkey-server", "valkey-server", "usr/bin/valkey-check-rdb"),
@@ -31,7 +30,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 const LOADER: &str = "ld-linux-x86-64.so.2";
 
-/// Fetches them, unless they are there, and prints their versions.
+/// Fetches the packages, unless they are there, and prints their versions.
 pub fn peers() -> Outcome {
     for (name, ..) in PROGRAMS {
         println!("{}", version(&peer(name)?)?);
@@ -39,9 +38,9 @@ pub fn peers() -> Outcome {
     Ok(())
 }
 
-/// The newest program of this name; all are fetched if it is not there.
+/// The newest program of this name. Fetches all packages if it is missing.
 pub fn peer(name: &str) -> Outcome<PathBuf> {
-    // Suites run beside each other: the first that wants one fetches all.
+    // Suites run at once: the first that needs a program fetches all.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().map_err(|_| "a fetch has panicked")?;
     let home = root().join(target()).join("peers");
@@ -52,7 +51,7 @@ pub fn peer(name: &str) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// The first line of what it says when asked for its version.
+/// The first line of a program's version.
 pub fn version(program: &Path) -> Outcome<String> {
     let (works, text) = capture(command(program, &["--version"]))?;
     let line = text.lines().next().unwrap_or_default().to_owned();
@@ -72,7 +71,7 @@ fn fetch(home: &Path) -> Outcome {
     for folder in [&debs.join("partial"), &unpacked, &bin] {
         made(folder)?;
     }
-    // Nothing counts as installed, so what the packages want is fetched with them.
+    // No package counts as installed, so dependencies are fetched, too.
     written(&apt.join("var/lib/dpkg/status"), "")?;
     written(&apt.join("etc/apt/sources.list"), &format!("deb [trusted=yes] {} {SUITE} main\n", mirror()?))?;
     let options = [
@@ -88,7 +87,7 @@ fn fetch(home: &Path) -> Outcome {
         command.args(arguments);
         command
     };
-    // It fails to run what Debian runs behind an update; whether there is an index shows next.
+    // This fails to run Debian's hooks after an update. The next step shows whether there is an index.
     let _ = capture(apt_get(&["update"]));
     let packages: Vec<&str> = PROGRAMS.iter().map(|&(_, package, _)| package).collect();
     run(apt_get(
@@ -120,7 +119,7 @@ fn fetch(home: &Path) -> Outcome {
     Ok(())
 }
 
-/// Where this machine's apt fetches Debian's packages.
+/// The mirror from which this machine's apt fetches packages.
 fn mirror() -> Outcome<String> {
     let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
     if let Ok(listed) = fs::read_dir("/etc/apt/sources.list.d") {

@@ -1,11 +1,10 @@
-//! The workspace's test programs, several at once: many of them wait for most of their time, and cargo runs one after the
-//! other.
+//! Runs the workspace's test programs, several at once: many of them mostly wait, and cargo runs one after the other.
 //!
 //! ```text
 //! cargo builds all, and says where they are ─▶ each runs, the longest first ─▶ what failed runs alone, three times ─▶ verdict
 //! ```
 //!
-//! A test that fails and then passes alone is unsteady. It stays red: it has found a defect of Larder or of itself.
+//! A test that fails and then passes alone is unsteady. It still fails the stage: it has found a defect of Larder or of itself.
 
 use crate::hang::is_ended;
 use crate::machine::Busy;
@@ -16,33 +15,34 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Programs that are begun first, the longest of all at the front: package and name.
+/// Programs that start first, the longest one in front: package and name.
 const LONG: &[&str] = &["store all", "testkit all", "session session", "store larder_store"];
-/// So many of the slowest are told.
+/// How many of the slowest programs are listed.
 const SLOWEST: usize = 12;
 /// How often a test that failed runs alone.
 const AGAIN: usize = 3;
-/// Tests that are known to be unsteady: their name, why, and since when. Where one of them fails and then passes alone
-/// [`AGAIN`] times it is told, and the stage is not red for it.
+/// Tests that are known to be unsteady: name, why, and since when. If such a test fails and then passes alone [`AGAIN`] times, a
+/// line says so and the stage does not fail.
 const UNSTEADY: &[(&str, &str, &str)] = &[];
-/// More of them are not to be.
+/// The most tests that may be listed as unsteady.
 const UNSTEADY_MAX: usize = 5;
 const _: () = assert!(UNSTEADY.len() <= UNSTEADY_MAX);
 
-/// Which programs there are to build and run, and how.
+/// The programs to build and run.
 #[derive(Clone, Copy, Debug)]
 pub struct Tests<'a> {
     /// What follows `cargo test`, up to `--`.
     pub build: &'a [&'a str],
-    /// Whether the tests of a package run: those of the others are built, so that nothing is built anew for fewer of them.
+    /// Whether the tests of a package run. Those of other packages are still built, so that features stay the same and nothing is
+    /// built twice.
     pub runs: fn(&str) -> bool,
-    /// What each program is given.
+    /// Arguments of each program.
     pub arguments: &'a [&'a str],
     /// Programs that run at once.
     pub lanes: usize,
 }
 
-/// A line of what cargo says of a build.
+/// A line of cargo's messages about a build.
 #[derive(Debug, Deserialize)]
 struct Message {
     reason: String,
@@ -67,40 +67,40 @@ struct Target {
 struct Program {
     name: String,
     path: PathBuf,
-    /// Where its package is: it runs there.
+    /// The folder of its package, in which it runs.
     home: PathBuf,
     is_test: bool,
 }
 
-/// What came of a program.
+/// The result of a program.
 struct Ran {
     name: String,
     took: Duration,
-    /// How many tests passed.
+    /// The number of passed tests, or the failure.
     outcome: Outcome<u32>,
 }
 
-/// Builds a program of the workspace that is no test, with the packages and features that tests are built with: nothing is
-/// built twice for it. Where it is.
+/// Builds a program of the workspace that is no test, with the packages and features of the tests, so that nothing is built
+/// twice. Returns its path.
 ///
 /// # Errors
-/// When it does not build.
+/// It does not build.
 pub fn built(name: &str) -> Outcome<PathBuf> {
-    // Cargo counts what tests depend on where it is to build one: this is a small one.
+    // To cargo, tests' own dependencies count only if a test is built with it: this one is small.
     let and_a_test = ["--bin", name, "--test", "on_sim"];
     run::run(run::cargo(&[&["build", "--quiet", "--workspace", WITHOUT], &and_a_test[..]].concat()))?;
     Ok(run::target().join("debug").join(name))
 }
 
-/// So many as there are cores.
+/// As many as there are cores.
 pub fn lanes_of_cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Builds the test programs that `cargo test` would run, and runs them; how many tests passed.
+/// Builds and runs the test programs that `cargo test` would run, and returns how many tests passed.
 ///
 /// # Errors
-/// When one does not build or fails; all are run. When there is none.
+/// A program does not build, or fails (all are run in any case); or there are none.
 pub fn run_tests(cargo: impl Fn(&[&str]) -> Command + Sync, tests: Tests<'_>) -> Outcome<u32> {
     let began = Instant::now();
     let build =
@@ -115,7 +115,7 @@ pub fn run_tests(cargo: impl Fn(&[&str]) -> Command + Sync, tests: Tests<'_>) ->
     let programs = messages.into_iter().filter_map(program).collect::<Outcome<Vec<Program>>>()?;
     let (mut programs, others): (Vec<Program>, Vec<Program>) =
         programs.into_iter().partition(|program| program.is_test);
-    // Tests start the program that the same build made.
+    // Tests start the program of the same build.
     let larder = others.into_iter().find(|other| other.name == "larder larder").map(|larder| larder.path);
     let rank = |name: &str| LONG.iter().position(|long| *long == name).unwrap_or(LONG.len());
     programs.retain(|program| (tests.runs)(program.package()));
@@ -130,7 +130,7 @@ pub fn run_tests(cargo: impl Fn(&[&str]) -> Command + Sync, tests: Tests<'_>) ->
     tell(lanes(&programs, tests.lanes, |program| Some(program.ran(&like(), tests.arguments))))
 }
 
-/// The slowest, and what failed; or how many tests passed.
+/// Prints the slowest programs and the failures; returns the number of passed tests.
 fn tell(mut all: Vec<Ran>) -> Outcome<u32> {
     all.sort_by_key(|ran| std::cmp::Reverse(ran.took));
     println!("{} programs, the slowest of them:", all.len());
@@ -149,7 +149,7 @@ fn tell(mut all: Vec<Ran>) -> Outcome<u32> {
     }
 }
 
-/// The program that a message is about, if it is about one.
+/// The program that a message of cargo is about, if it is about one.
 fn program(line: &str) -> Option<Outcome<Program>> {
     let message: Message = match serde_json::from_str(line) {
         Ok(message) => message,
@@ -171,7 +171,7 @@ impl Program {
         self.name.split(' ').next().unwrap_or_default()
     }
 
-    /// Runs it, prints what it printed, and runs what failed again.
+    /// Runs it, prints its output, and runs failed tests again.
     fn ran(&self, like: &Command, arguments: &[&str]) -> Ran {
         let (started, busy) = (Instant::now(), Busy::now());
         let outcome = self.run(like, arguments).and_then(|(works, text)| {
@@ -184,17 +184,17 @@ impl Program {
         Ran { name: self.name.clone(), took: started.elapsed(), outcome }
     }
 
-    /// Whether it worked, and what it printed.
+    /// Whether it passed, and its output.
     fn run(&self, like: &Command, arguments: &[&str]) -> Outcome<(bool, String)> {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.home).args(arguments);
-        // What cargo would be given: sanitizers' options, and where is built.
+        // The environment that cargo would get: sanitizers' options, and the target directory.
         command.env("CARGO", like.get_program());
         set_variables_of(like, &mut command);
         capture(command)
     }
 
-    /// Runs the tests that failed alone, and says what came of it.
+    /// Runs the failed tests alone, and reports the verdict.
     fn judge(&self, like: &Command, text: &str, busy: &str) -> Outcome {
         let mut told = vec![format!("{} failed ({busy})", self.name)];
         told.extend(repeated(text));
@@ -220,12 +220,12 @@ impl Program {
     }
 }
 
-/// Runs tests that are no program of the workspace; what fails runs [`again`].
+/// Runs tests that are no program of the workspace, and after a failure runs them [`again`].
 pub fn steady(name: &str, mut run: impl FnMut() -> Outcome) -> Outcome {
     run().or_else(|error| again(name, &error, run))
 }
 
-/// Runs what failed as often as a test that failed runs alone, and says what came of it: red as that is.
+/// Runs failed tests again, as often as a failed test runs alone. Fails in the same way.
 pub fn again(name: &str, error: &str, mut run: impl FnMut() -> Outcome) -> Outcome {
     let verdict = alone(name, || Ok(run().is_ok()))?;
     let told = format!("{error}\n{name}: {}", verdict.said);
@@ -236,14 +236,14 @@ pub fn again(name: &str, error: &str, mut run: impl FnMut() -> Outcome) -> Outco
     Ok(())
 }
 
-/// What came of a test that failed, when it ran alone.
+/// The verdict about a failed test that ran alone.
 #[derive(Debug, PartialEq, Eq)]
 struct Verdict {
     is_red: bool,
     said: String,
 }
 
-/// Runs a test alone some times, unless the stage is ended: it would be, too.
+/// Runs a test alone several times, unless the stage is being ended.
 fn alone(test: &str, mut run: impl FnMut() -> Outcome<bool>) -> Outcome<Verdict> {
     let (mut runs, mut failures) = (0, 0);
     while runs < AGAIN && !is_ended() {
@@ -266,13 +266,13 @@ fn alone(test: &str, mut run: impl FnMut() -> Outcome<bool>) -> Outcome<Verdict>
     Ok(Verdict { is_red: failures > 0 || known.is_none(), said })
 }
 
-/// The tests that a program says have failed: the list at its end.
+/// The failed tests that a program lists at its end.
 fn failed(text: &str) -> Vec<String> {
     let Some((_, list)) = text.rsplit_once("\nfailures:\n") else { return Vec::new() };
     list.lines().map_while(|line| line.strip_prefix("    ")).map(|name| name.trim().to_owned()).collect()
 }
 
-/// So many tests have passed, as a program says at its end.
+/// The number of passed tests that a program reports at its end.
 fn passed(text: &str) -> u32 {
     let results = text.lines().filter_map(|line| line.strip_prefix("test result: ")?.split_once(". "));
     results.filter_map(|(_, counts)| counts.split_once(" passed;")?.0.parse::<u32>().ok()).sum()

@@ -1,4 +1,4 @@
-//! Running other programs, and where things are.
+//! Running other programs, and paths.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -30,23 +30,24 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Comm
     command
 }
 
-/// Nothing is built twice by this process: see [`keep_nothing_for_a_second_build`].
+/// Each thing is built once in this process: see [`keep_nothing_for_a_second_build`].
 static ONCE: AtomicBool = AtomicBool::new(false);
 
-/// From here on cargo does not keep what would make a second build faster: it costs time and room in the first.
+/// From here on cargo keeps nothing for a faster second build, which would cost time and room in the first.
 pub fn keep_nothing_for_a_second_build() {
     ONCE.store(true, Relaxed);
 }
 
-/// cargo, the one that runs us, building where we build, and with the versions of Cargo.lock.
+/// The cargo that runs xtask, with the same target directory and the versions of Cargo.lock.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), &[]);
     command.args(locked(arguments)).env("CARGO_TARGET_DIR", target());
     if ONCE.load(Relaxed) {
         command.env("CARGO_INCREMENTAL", "0");
     }
-    // What the cargo that runs us says of xtask: a build script that looks at it would be run anew, and all that depends
-    // on its package built anew (ring, rustls, the client, the lab), each time after a cargo that was called by hand.
+    // Removes the variables that cargo sets for xtask. A build script that reads them would run again, and everything that
+    // depends on its package would be built again (ring, rustls, the client, the lab), each time after a cargo that was called by
+    // hand.
     for (name, _) in std::env::vars_os() {
         let told = name.to_str().is_some_and(|name| OF_XTASK.iter().any(|prefix| name.starts_with(prefix)));
         if told {
@@ -56,7 +57,7 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// What cargo is told, so that it fails where Cargo.lock is not what it would write: `cargo fmt` alone does not know that.
+/// Arguments with `--locked`, so that cargo fails if Cargo.lock is out of date. Only `cargo fmt` does not take it.
 pub fn locked<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     match arguments.split_first() {
         Some((task, rest)) if *task != "fmt" => [&[*task, "--locked"], rest].concat(),
@@ -64,24 +65,24 @@ pub fn locked<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     }
 }
 
-/// How names of variables begin that cargo gives to what it runs.
+/// Prefixes of the variables that cargo sets for programs that it runs.
 const OF_XTASK: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
 
-/// cargo through rustup's front, which takes `+toolchain` and knows nothing of the cargo that runs us.
+/// cargo by rustup's proxy, which takes `+toolchain` and does not depend on the cargo that runs xtask.
 pub fn cargo_front(arguments: &[&str]) -> Command {
     let mut command = command("cargo", arguments);
     without_our_toolchain(&mut command);
     command
 }
 
-/// rustup's front is told nothing of the toolchain that runs us.
+/// Removes the variables of the present toolchain, so that rustup's proxy chooses one.
 pub fn without_our_toolchain(command: &mut Command) {
     for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN", "RUSTC_BOOTSTRAP", "RUSTFLAGS"] {
         command.env_remove(name);
     }
 }
 
-/// The command has the variables that another was given.
+/// Copies the variables of another command.
 pub fn set_variables_of(like: &Command, command: &mut Command) {
     for (name, value) in like.get_envs() {
         match value {
@@ -91,14 +92,14 @@ pub fn set_variables_of(like: &Command, command: &mut Command) {
     }
 }
 
-/// Lines of a failed program's output that its error repeats, from each that [`tells`] why.
+/// How many lines of a failed program's output the error repeats after each line that [`tells`] why.
 const AFTER: usize = 4;
-/// How long its output may outlast a program.
+/// How long the output of a program may outlast it.
 const GRACE: Duration = Duration::from_secs(5);
-/// Lines an error repeats at most.
+/// Most lines that an error repeats.
 const REPEATED: usize = 60;
 
-/// Lines that programs have printed while they were run here.
+/// Lines that programs have printed while xtask ran them.
 static LINES: AtomicU64 = AtomicU64::new(0);
 
 /// Lines that programs of [`run`] and [`capture`] have printed so far.
@@ -106,8 +107,8 @@ pub fn lines_printed() -> u64 {
     LINES.load(Relaxed)
 }
 
-/// Runs it, its output going where ours goes; the error repeats the lines that say what went wrong,
-/// so that nobody has to find them above the output of all later stages.
+/// Runs a program with its output going to xtask's. The error repeats the lines that say what went wrong, so that nobody has to
+/// search the output of all later stages.
 pub fn run(mut command: Command) -> Outcome {
     let line = shown(&command);
     println!("$ {line}");
@@ -115,7 +116,7 @@ pub fn run(mut command: Command) -> Outcome {
     let (reader, writer) = std::io::pipe().map_err(failed)?;
     let both = writer.try_clone().map_err(failed)?;
     let child = command.stdout(writer).stderr(both).spawn();
-    // The command keeps the pipe's ends, which would never let the reader see the end of it.
+    // The command keeps the pipe's ends open, and the reader would never see its end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = child.map_err(failed)?;
     let (lines, telling) = mpsc::channel();
@@ -131,7 +132,7 @@ pub fn run(mut command: Command) -> Outcome {
         }
     });
     let status = child.wait().map_err(failed)?;
-    // Its end closes the pipe, unless it left a child behind that holds it: that one is not waited for.
+    // The end of the program closes the pipe, unless a child holds it open: that child is not waited for.
     let mut repeated = vec![format!("{line} failed: {status}")];
     let until = Instant::now() + GRACE;
     while let Ok(line) = telling.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -142,15 +143,15 @@ pub fn run(mut command: Command) -> Outcome {
     if status.success() { Ok(()) } else { Err(repeated.join("\n")) }
 }
 
-/// What of a failed program's output its error repeats.
+/// Chooses the lines of a failed program's output that its error repeats.
 #[derive(Debug, Default)]
 struct Telling {
-    /// So many of the lines that come.
+    /// How many of the next lines to repeat.
     after: usize,
 }
 
 impl Telling {
-    /// The line as it is repeated, if it is.
+    /// The line, if it is to be repeated.
     fn repeat(&mut self, line: &str) -> Option<String> {
         self.after = if tells(line) { AFTER } else { self.after };
         self.after = self.after.checked_sub(1)?;
@@ -164,7 +165,7 @@ pub fn repeated(output: &str) -> Vec<String> {
     output.lines().filter_map(|line| telling.repeat(line)).take(REPEATED).collect()
 }
 
-/// What is in a line that says what went wrong: of Rust, of Go, of sanitizers, of compilers and of tests in C.
+/// Texts in lines that say what went wrong: those of Rust, Go, sanitizers, compilers and tests in C.
 const TELLING: [&str; 7] = [
     "panicked at",
     "... FAILED",
@@ -196,7 +197,7 @@ pub fn capture(mut command: Command) -> Outcome<(bool, String)> {
     Ok((status.success(), text))
 }
 
-/// All that comes of a pipe; its lines count as they come.
+/// Reads a pipe to its end, and counts lines as they come.
 fn read_lines(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(mut reader) = pipe.map(BufReader::new) {
@@ -207,14 +208,14 @@ fn read_lines(pipe: Option<impl Read>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What failed of several things, together.
+/// The failures of several outcomes in one.
 pub fn all_of(outcomes: impl IntoIterator<Item = Outcome>) -> Outcome {
     let failures: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// Does something for each, so many at once, beginning with the first; what came of those of which something did, in
-/// their order.
+/// Calls `each` for every element, on `count` threads, beginning with the first. Returns the results that are not `None`, in
+/// order.
 pub fn lanes<T: Sync, R: Send>(all: &[T], count: usize, each: impl Fn(&T) -> Option<R> + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::new());
@@ -230,10 +231,10 @@ pub fn lanes<T: Sync, R: Send>(all: &[T], count: usize, each: impl Fn(&T) -> Opt
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Where a program lies, if it is installed.
+/// The path of a program, if it is installed.
 pub fn which(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    // Administration tools are not on everybody's path.
+    // Administration tools are not on every user's path.
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])
         .map(|directory| directory.join(program))

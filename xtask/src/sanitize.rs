@@ -1,7 +1,7 @@
 //! `cargo xtask sanitize`: store and session tests under AddressSanitizer, with free chunks poisoned.
 //!
-//! Sanitizers are unstable flags: the nightly that is known, where it is installed, else the stable compiler told to
-//! allow them. Never skipped. Why not ThreadSanitizer: docs/decisions/0003-sanitizers.md.
+//! Sanitizers need unstable flags: the known nightly where it is installed, else the stable compiler with unstable flags allowed.
+//! It is never skipped. Why not ThreadSanitizer: docs/decisions/0003-sanitizers.md.
 
 use crate::install::has_nightly;
 use crate::programs::{self, Tests};
@@ -27,7 +27,7 @@ pub fn sanitize() -> Outcome {
     programs::run_tests(under_asan, Tests { build: TESTS, runs: |_| true, arguments: &[], lanes }).map(drop)
 }
 
-/// cargo that builds and runs with it.
+/// cargo that builds and runs with AddressSanitizer.
 fn under_asan(arguments: &[&str]) -> Command {
     let mut command = unstable(arguments);
     command.env("RUSTFLAGS", "-Zsanitizer=address --cfg larder_asan -Cforce-frame-pointers=yes");

@@ -5,16 +5,16 @@ use crate::programs::{self, Tests};
 use crate::run::{Outcome, cargo};
 use crate::test::WITHOUT;
 
-/// What follows `cargo test`, for the faults' suite too. Of the workspace, whose packages are built for the other tests: the
-/// same of fewer packages would have other features.
+/// Arguments of `cargo test`, for the faults' suite too. For the whole workspace, as for the other tests: fewer packages would
+/// have other features, and be built again.
 pub const SCHEDULES: &[&str] = &[
     "--workspace",
     WITHOUT,
     "--features=larder-commands/schedule",
-    // A turn is a few instructions where the compiler sees the whole store, and as many calls where it does not: schedules run
-    // in less than half the time.
+    // A turn is a few instructions if the compiler sees the whole store, and many calls if it does not: so schedules run in less
+    // than half the time.
     "--config=profile.dev.package.larder-store.codegen-units=1",
-    // What sessions do between two turns is the lesser part.
+    // Sessions do little between two turns.
     "--config=profile.dev.package.larder-commands.opt-level=0",
     "--config=profile.dev.package.larder-testkit.opt-level=0",
     "--test=schedules",
@@ -26,7 +26,7 @@ pub fn schedules(names: &[String]) -> Outcome {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let cargo = |arguments: &[&str]| {
         let mut command = cargo(arguments);
-        // What a schedule shows of stacks it writes itself.
+        // Schedules print stacks themselves.
         command.env("RUST_BACKTRACE", "0");
         command
     };

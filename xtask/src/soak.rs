@@ -6,7 +6,7 @@ use crate::run::{Outcome, cargo, run, target};
 /// `--phase NAME`, `--attackers`).
 ///
 /// # Errors
-/// When a reply, a figure or a latency was not as it should be.
+/// A reply, a figure or a latency was wrong.
 pub fn soak(arguments: &[String]) -> Outcome {
     run(cargo(&["build", "--release", "--package", "larder"]))?;
     let mut command = cargo(&["run", "--quiet", "--package", "larder-trials", "--bin", "soak", "--"]);

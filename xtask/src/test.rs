@@ -1,8 +1,8 @@
-//! `cargo xtask test`: stages, each with its time; the task goes on after a failure and fails at the end.
+//! `cargo xtask test`: stages, each with its time. The task goes on after a failure and fails at the end.
 //!
-//! The gate, without an option, says the same on every machine at any load: nothing in it judges time, what a process holds
-//! in memory at one moment, other programs or a network. `--all` is the gate and everything else. `--quick` is for everyday
-//! work. A test that is not in the gate is marked `#[ignore = "kind: reason"]`, and docs/testing.md lists it.
+//! The gate, without an option, has the same result on every machine at any load: its tests judge no times, no memory of the
+//! process at one moment, no other programs and no network. `--all` is the gate and everything else. `--quick` is for everyday
+//! work. A test outside of the gate is marked `#[ignore = "kind: reason"]`, and docs/testing.md lists it.
 
 use crate::hang::unless_it_hangs;
 use crate::install::debian;
@@ -12,18 +12,18 @@ use crate::run::{Outcome, all_of, capture, cargo, command, keep_nothing_for_a_se
 use crate::{clients, conformance, fuzz, lab, models, sanitize, schedules, tidy};
 use std::time::{Duration, Instant};
 
-/// Each fuzzer tries a count of inputs beyond its corpus, with this seed: they come in the same order each time.
+/// Each fuzzer tries a fixed number of inputs beyond its corpus, with this seed: the inputs are the same each time.
 const FUZZ: [&str; 2] = ["--runs", "1"];
 
-/// It has no tests, and criterion takes a minute.
+/// The package has no tests, and building criterion takes a minute.
 pub const WITHOUT: &str = "--exclude=larder-benches";
 /// What has tests.
 pub const EVERYTHING: &[&str] = &["--workspace", WITHOUT, "--lib", "--bins", "--tests"];
 
 const USAGE: &str = "usage: cargo xtask test [--quick | --all] [STAGE…]";
 
-/// The compiler is of the version that the workspace names. Another one has other lints: they are shown, and the gate says the
-/// same with it.
+/// Whether the compiler has the version that the workspace names. Another version has other lints: they are shown and do not
+/// count, so that the gate's result stays the same.
 fn are_lints_judged() -> Outcome<bool> {
     let (_, version) = capture(command("rustc", &["--version"]))?;
     let judged = version.starts_with(concat!("rustc ", env!("CARGO_PKG_RUST_VERSION"), "."));
@@ -44,7 +44,7 @@ const STYLE: &[Stage] = &[
     }),
 ];
 
-/// What beside [`STYLE`] stands in the gate.
+/// The stages of the gate besides [`STYLE`].
 const GATE: &[Stage] = &[
     ("documentation", || {
         let mut command = cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"]);
@@ -62,12 +62,12 @@ const GATE: &[Stage] = &[
     ("schedules", || schedules::schedules(&[])),
 ];
 
-/// What depends on time, cores, memory of the system or other people's programs.
+/// Stages that depend on time, cores, memory of the system or other people's programs.
 const MORE: &[Stage] = &[
     ("timed", || {
-        // A client that is not ours, for TLS.
+        // A foreign client for TLS.
         debian(&[("openssl", "openssl")])?;
-        // One after the other: a measurement beside another is none. Those of the lab run in its own stage.
+        // One by one: two measurements at once would disturb each other. The lab's tests run in a stage of their own.
         let arguments = &["--ignored", "--test-threads=1"];
         let runs = |package: &str| !lab::PACKAGES.contains(&package);
         programs::run_tests(cargo, Tests { build: EVERYTHING, runs, arguments, lanes: 1 }).map(drop)
@@ -79,7 +79,7 @@ const MORE: &[Stage] = &[
     ("fuzz", || fuzz::fuzz(&FUZZ.map(str::to_owned))),
 ];
 
-/// What beside [`STYLE`] is worth a few minutes after each change: nothing is explored at length.
+/// The stages of `--quick` besides [`STYLE`]: a few minutes after each change, nothing explored at length.
 const QUICK: &[Stage] = &[
     ("unit tests", || tests(&["--workspace", WITHOUT, "--lib", "--bins"], &[])),
     ("fast tests", || {
@@ -88,7 +88,7 @@ const QUICK: &[Stage] = &[
     }),
 ];
 
-/// Programs beside the units of which most tests take seconds.
+/// Test programs, besides units, whose tests mostly take seconds.
 const FAST: &[&str] = &[
     "--package=larder-store",
     "--package=larder-eventloop",
@@ -100,7 +100,7 @@ const FAST: &[&str] = &[
     "--test=on_sim",
 ];
 
-/// Modules of these whose tests take longer, or start servers.
+/// Modules of these programs whose tests take longer, or start servers.
 const SLOW: &[&str] = &[
     "attacks::",
     "bad_clients::",
@@ -150,17 +150,16 @@ const SLOW: &[&str] = &[
     "world::",
 ];
 
-/// Test programs, as many at once as there are cores.
+/// Runs test programs, as many at once as there are cores.
 fn tests(build: &[&str], arguments: &[&str]) -> Outcome {
     let lanes = programs::lanes_of_cores();
     programs::run_tests(cargo, Tests { build, runs: |_| true, arguments, lanes }).map(drop)
 }
 
-/// Runs the gate, or with `--all` everything, or with `--quick` what takes a few minutes; of these the stages that are
-/// named, if any are.
+/// Runs the gate, with `--all` everything, with `--quick` what takes a few minutes; or only the named stages of these.
 ///
 /// # Errors
-/// When one of them fails; all are run.
+/// A stage fails; all of them run in any case.
 pub fn test(arguments: &[String]) -> Outcome {
     let (options, names): (Vec<&str>, Vec<&str>) =
         arguments.iter().map(String::as_str).partition(|word| word.starts_with('-'));
@@ -174,7 +173,7 @@ pub fn test(arguments: &[String]) -> Outcome {
         let known: Vec<&str> = stages.iter().map(|(name, _)| *name).collect();
         return Err(format!("no stage {unknown}; there are {}\n{USAGE}", known.join(", ")));
     }
-    // What is built here is built once; `--quick` is for the next change, too.
+    // What is built here is built once, except with `--quick`, which is for the next change, too.
     if options != ["--quick"] {
         keep_nothing_for_a_second_build();
     }

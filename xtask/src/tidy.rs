@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: what no compiler checks, about the tree as it is.
+//! `cargo xtask tidy`: checks of the tree that no compiler makes.
 //!
-//! Arrows of crates and modules, where unsafe code may be, a transcript for every row, documents that are generated
-//! from tables, links between documents, sources of their figures, words that do not belong or are retired. `--write` renews the generated documents.
+//! Arrows of crates and modules, where unsafe code may be, a transcript for every row, generated documents, links between
+//! documents, sources of their figures, and words that do not belong or are retired. `--write` renews the generated documents.
 
 mod arrows;
 mod documents;
@@ -51,7 +51,7 @@ pub fn tidy(write: bool) -> Outcome {
     if failed == 0 { Ok(()) } else { Err("the tree is not tidy".into()) }
 }
 
-/// Prints crates and modules, and who knows whom.
+/// Prints crates and modules, and which of them uses which.
 pub fn print_arrows() -> Outcome {
     arrows::print()
 }
@@ -61,7 +61,7 @@ pub fn write() -> Outcome {
     documents::write()
 }
 
-/// Files of the repository, committed or about to be, relative to its root.
+/// Files of the repository, committed or not yet, relative to its root.
 pub fn files() -> Outcome<Vec<PathBuf>> {
     let (works, list) = capture(command("git", &["ls-files", "--cached", "--others", "--exclude-standard"]))?;
     if !works {

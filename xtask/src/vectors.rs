@@ -1,7 +1,7 @@
-//! `cargo xtask vectors`: `clients/vectors.txt`, where other people's clients put keys, made by asking them.
+//! `cargo xtask vectors`: makes `clients/vectors.txt`, the placement of keys by other people's clients.
 //!
-//! The clients' tests read the file and fetch nothing. A library is asked by a program of `clients/vectors` in its
-//! own language, which reads the servers and keys and writes a digit for each key: the index of its server.
+//! The clients' tests read the file and fetch nothing. For each library, a program of `clients/vectors` in its language reads the
+//! servers and keys, and writes a digit for each key: the index of its server.
 //!
 //! ```text
 //! key KEY                     a thousand of them
@@ -29,9 +29,9 @@ type Servers = &'static [(&'static str, u32)];
 
 const FOUR: Servers =
     &[("10.0.0.1:11211", 1), ("10.0.0.2:11211", 1), ("10.0.0.3:11212", 1), ("10.0.0.4:11211", 1)];
-/// The same, without the second.
+/// The same servers without the second.
 const REMOVED: Servers = &[("10.0.0.1:11211", 1), ("10.0.0.3:11212", 1), ("10.0.0.4:11211", 1)];
-/// The same in another order.
+/// The same servers in another order.
 const ORDER: Servers =
     &[("10.0.0.3:11212", 1), ("10.0.0.1:11211", 1), ("10.0.0.4:11211", 1), ("10.0.0.2:11211", 1)];
 const TEN: Servers = &[
@@ -48,12 +48,12 @@ const TEN: Servers = &[
 ];
 const WEIGHED: Servers =
     &[("10.0.0.1:11211", 1), ("10.0.0.2:11211", 2), ("10.0.0.3:11212", 3), ("10.0.0.4:11211", 1)];
-/// Shares that single precision rounds in one order of multiplication and not in another.
+/// Weights for which single precision rounds differently with another order of multiplication.
 const AWKWARD: Servers =
     &[("10.0.0.1:11211", 7), ("10.0.0.2:11211", 11), ("10.0.0.3:11212", 5), ("10.0.0.4:11211", 6)];
 const SIXTH: Servers = &[("10.0.0.1:11211", 1), ("10.0.0.2:11211", 3), ("10.0.0.3:11212", 2)];
 const IPV6: Servers = &[("[2001:db8::1]:11211", 1), ("[2001:db8::2]:11211", 1), ("[2001:db8::3]:11212", 1)];
-/// Hosts that spymemcached has looked up.
+/// Hosts that spymemcached has resolved.
 const NAMED: Servers = &[
     ("cache1.example/10.0.0.1:11211", 1),
     ("cache2.example/10.0.0.2:11211", 1),
@@ -61,7 +61,7 @@ const NAMED: Servers = &[
 ];
 const SOCKETS: Servers = &[("/run/cache/one.sock", 1), ("/run/cache/two.sock", 1), ("10.0.0.3:11211", 1)];
 
-/// Who is asked, for which preset, with which servers.
+/// The library, the preset, and the servers of each question.
 const QUESTIONS: &[(&str, &str, &[Servers])] = &[
     ("libmemcached", "ketama", &[FOUR, REMOVED, ORDER, TEN, WEIGHED, AWKWARD, SIXTH, IPV6, SOCKETS]),
     ("libmemcached", "libmemcached-spy", &[FOUR, REMOVED, TEN, WEIGHED, AWKWARD, IPV6]),
@@ -146,7 +146,7 @@ fn listed(servers: Servers) -> String {
     })
 }
 
-/// Numbered ones, as most are; long and short ones; ones that hold letters beyond ASCII.
+/// A thousand keys: numbered ones, as most are; long and short ones; ones with letters beyond ASCII.
 fn keys() -> Vec<String> {
     let mut keys: Vec<String> = (0..400).map(|i| format!("key:{i}")).collect();
     keys.extend((0..200_u32).map(|i| format!("session:{:08x}", i.wrapping_mul(2_654_435_761))));
@@ -203,7 +203,7 @@ fn program(library: &str, sources: &Path, home: &Path) -> Outcome<Command> {
     })
 }
 
-/// What it answers to the plan.
+/// The program's answer to the plan.
 fn asked(mut program: Command, plan: &str, home: &Path) -> Outcome<String> {
     let line = shown(&program);
     println!("$ {line}");

@@ -1,4 +1,4 @@
-//! The C client: built and installed as its users do it, then its tests in C, beside what may look inside.
+//! The C client: built and installed as its users do it, then tested in C, plainly and under memory checkers.
 
 use super::server::{Server, larder};
 use crate::install::debian;
@@ -18,7 +18,7 @@ const TOOLS: &[(&str, &str)] = &[
     ("/usr/include/stdio.h", "libc6-dev"),
 ];
 
-/// The shared library, stripped, is no larger.
+/// The largest size of the stripped shared library.
 const LIBRARY_BYTES_MAX: u64 = 700 << 10;
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
@@ -26,14 +26,14 @@ const ASAN: &[&str] = &["-fsanitize=address,undefined", "-fno-omit-frame-pointer
 const VALGRIND: &[&str] = &["valgrind", "--quiet", "--error-exitcode=9", "--errors-for-leak-kinds=definite"];
 const LEAKS: &str = "--leak-check=full";
 
-/// Builds, installs below the target directory, and tests.
+/// Builds the library, installs it below the target directory, and tests it.
 pub fn c() -> Outcome {
     debian(TOOLS)?;
     let kit = Kit::install()?;
     all_of([kit.header(), kit.library(), kit.tests(), steady("the documents", || kit.documents())])
 }
 
-/// An installed library, and where what uses it is built.
+/// An installed library, and the folder where programs that use it are built.
 struct Kit {
     prefix: PathBuf,
 }
@@ -99,7 +99,7 @@ impl Kit {
         Ok(())
     }
 
-    /// The tests as they are, under AddressSanitizer, and in valgrind.
+    /// The tests, plainly, under AddressSanitizer, and in valgrind.
     fn tests(&self) -> Outcome {
         let (spec, vectors) = (root().join("spec/client"), root().join("clients/vectors.txt"));
         let (spec, vectors) = (spec.to_string_lossy(), vectors.to_string_lossy());
@@ -109,8 +109,8 @@ impl Kit {
         };
         let with_leaks = [VALGRIND, &[LEAKS]].concat();
         let mut checks = Vec::new();
-        // What a fork leaves to its parent is lost in the child: leaks are not looked for there. AddressSanitizer's allocator
-        // does not know forks beside other threads.
+        // A child process loses what its parent owned: leaks are not checked there. AddressSanitizer's allocator cannot fork
+        // beside other threads.
         for (name, arguments, in_valgrind, valgrind, under_asan) in [
             ("spec", &[&*spec][..], &["brief"][..], &with_leaks[..], &["untimed"][..]),
             ("calls", &[], &[], &with_leaks, &[]),
@@ -137,7 +137,7 @@ impl Kit {
         all_of(checks)
     }
 
-    /// Compiles a program with what pkg-config says.
+    /// Compiles a program with the flags of pkg-config.
     fn compile(&self, source: &Path, name: &str, flags: &[&str]) -> Outcome<String> {
         let mut question = command("pkg-config", &["--cflags", "--libs", "larder-client"]);
         question.env("PKG_CONFIG_PATH", self.prefix.join("lib/pkgconfig"));
@@ -168,7 +168,7 @@ impl Kit {
         })
     }
 
-    /// Programs in C of the documents work as they stand, but for the server's address.
+    /// Programs in C of the documents work as they are, except for the server's address.
     fn documents(&self) -> Outcome {
         let server = Server::start()?;
         let mut programs = 0;

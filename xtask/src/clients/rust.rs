@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is around lines that stand in no function: those that wait, and those that are awaited.
+/// What surrounds lines of the documents that are in no function: blocking lines, and async lines.
 const WAITS: &str =
     "fn main() -> Result<(), larder_client::Error> {\nLINES\n    println!(\"{value:?}\");\n    Ok(())\n}\n";
 const AWAITS: &str = "#[tokio::main]\nasync fn main() -> Result<(), larder_client::Error> {\nLINES\n    println!(\"{value:?}\");\n    Ok(())\n}\n";
@@ -46,7 +46,7 @@ pub fn rust() -> Outcome {
     Ok(())
 }
 
-/// A project that is nobody's but a new user's; it goes with this.
+/// A new user's project, removed when this is dropped.
 struct Project {
     home: PathBuf,
 }
@@ -80,7 +80,7 @@ impl Project {
         run(cargo)
     }
 
-    /// What a program prints.
+    /// The output of a program.
     fn run(&self, name: &str, program: &str) -> Outcome<String> {
         let programs = self.home.join("src/bin");
         let file = programs.join(name).with_extension("rs");

@@ -14,7 +14,7 @@ pub fn larder() -> PathBuf {
     root().join(target()).join("debug/larder")
 }
 
-/// A server that ends with its owner.
+/// A server that ends when this is dropped.
 pub struct Server {
     child: Child,
     /// Where it listens for memcached's text.
@@ -22,7 +22,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one that is there for one protocol.
+    /// Starts a server for memcached's text alone.
     pub fn start() -> Outcome<Server> {
         let failed = |error: std::io::Error| format!("a server: {error}");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;

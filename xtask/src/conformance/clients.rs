@@ -1,5 +1,5 @@
-//! Programs of ours that use other people's Redis clients: `spec/clients`, each with the versions it is
-//! built with. A line `name: ok` is a test that passed; the first that fails ends the program.
+//! Programs of this repository that use other people's Redis clients: `spec/clients`, each with the versions it is built with. A
+//! line `name: ok` is a test that passed; the first failure ends the program.
 
 use super::namespace::Namespace;
 use super::suites::{go, succeeded};
@@ -13,7 +13,7 @@ use std::process::Command;
 
 /// Where RESP is spoken inside a namespace.
 const ADDRESS: &str = "127.0.0.1:6379";
-/// Of a server that such programs talk to. What queues keep is not evicted.
+/// Options of the server for such programs. Queues must not be evicted.
 pub(super) const SERVER_OPTIONS: &[&str] = &["-t", "2", "-M"];
 /// Copies the packages of a Maven project and does nothing else.
 pub(super) const COPY_PACKAGES: &str =
@@ -32,7 +32,7 @@ pub fn go_redis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     counted(namespace, program, smoke)
 }
 
-/// The tests of Larder's own Go client, on the newest memcached in the server's place.
+/// The tests of Larder's own Go client, with the newest memcached as the server.
 pub fn larder_go(_: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("go", "golang-go")])?;
     let memcached = peer("memcached")?;
@@ -79,7 +79,7 @@ pub fn ioredis(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     counted(namespace, program, smoke)
 }
 
-/// Runs a program that says of each test that it passed, against a fresh server.
+/// Runs a program that prints a line for each passed test, against a fresh server.
 pub(super) fn counted(namespace: &Namespace, program: &Program, smoke: Command) -> Outcome<Counts> {
     let _server = namespace.serve(program, SERVER_OPTIONS)?;
     let output = succeeded(smoke)?;
@@ -95,7 +95,7 @@ pub(super) fn copied(name: &str) -> Outcome<PathBuf> {
     Ok(to)
 }
 
-/// A directory's files, copied over those that are there.
+/// Copies a directory's files, over existing ones.
 pub(super) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

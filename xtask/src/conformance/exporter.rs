@@ -1,4 +1,4 @@
-//! Prometheus' memcached_exporter scrapes the server, and says what `stats` says.
+//! Prometheus' memcached_exporter scrapes the server, and its figures equal those of `stats`.
 
 use super::namespace::Namespace;
 use super::suites::{check, go, go_home, succeeded};
@@ -21,7 +21,7 @@ ask("set n 0 0 1\r\n1"); ask("incr n 5"); ask("decr n 2"); ask("touch none 1"); 
 ask("cas n 0 0 1 1\r\n1"); ask("cas none 0 0 1 1\r\n1"); ask("flush_all 1000");
 "#;
 
-/// Waits until what was deleted and written over is free, and counted no more.
+/// Waits until the memory of deleted and overwritten values is free, and no longer counted.
 const REST: &str = r#"
 use IO::Socket::INET; my $s = IO::Socket::INET->new('127.0.0.1:11211') or die;
 my ($last, $alike) = (-1, 0);
@@ -47,8 +47,7 @@ for (1..12000) { my $r = HTTP::Tiny->new->get('http://127.0.0.1:9151/metrics');
 die "the exporter does not answer";
 "#;
 
-/// Metrics and the statistics they come from. Connections and bytes are left out: the exporter's own
-/// count among them.
+/// Metrics and the statistics they come from. Connections and bytes are left out, since the exporter's own count among them.
 const GENERAL: &[(&str, &str)] = &[
     ("memcached_up", ""),
     ("memcached_commands_total{command=\"get\",status=\"hit\"}", "get_hits"),
@@ -79,7 +78,7 @@ const GENERAL: &[(&str, &str)] = &[
     ("memcached_lru_crawler_warm_percent", "warm_lru_pct"),
 ];
 
-/// The same of each class: metric, and what follows the number in `stats slabs` or `stats items`.
+/// The same for each class: a metric, and what follows the number in `stats slabs` or `stats items`.
 const OF_CLASS: &[(&str, &str)] = &[
     ("memcached_slab_chunk_size_bytes", ":chunk_size"),
     ("memcached_slab_chunks_per_page", ":chunks_per_page"),

@@ -1,12 +1,12 @@
 //! `cargo xtask conformance --frameworks`: frameworks that keep queues, locks, limits, caches and sessions in Redis.
 //!
-//! `spec/frameworks` has for each language one project with all packages and their versions (`requirements.txt`, `go.mod`,
-//! `package-lock.json`, `pom.xml`), and for each framework a program of ours: it does what users of the framework do, with
-//! workers as processes where it has workers, and looks at results and exact counts. It says `name: ok` of each check, and ends
-//! at the first that fails. It connects where `REDIS_URL` says. A language's packages are installed once, whichever of its
-//! suites is first.
+//! `spec/frameworks` has one project for each language, with all packages and their versions (`requirements.txt`, `go.mod`,
+//! `package-lock.json`, `pom.xml`), and one program for each framework. The program does what users of the framework do, with
+//! workers as processes where there are workers, and checks results and exact counts. It prints `name: ok` for each check, and
+//! ends at the first failure. It connects to `REDIS_URL`. The first suite of a language installs its packages.
 //!
-//! Each is run on the newest Redis, too, right behind Larder: as many checks have to pass there, and the times of both are printed.
+//! Each program also runs on the newest Redis, right after Larder. It has to pass as many checks there, and both times are
+//! printed.
 
 use super::clients::{COPY_PACKAGES, SERVER_OPTIONS, copied, copy, counted};
 use super::namespace::Namespace;
@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// The interpreter with all packages, beside the programs.
+/// The Python interpreter with all packages, beside the programs.
 const PYTHON: &str = "../python-environment/bin/python";
 
-/// What a program is written in.
+/// The language of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Language {
     Python,
@@ -40,21 +40,21 @@ pub enum Language {
 pub struct Framework {
     /// The suite's name.
     pub name: &'static str,
-    /// The framework's.
+    /// The framework's name.
     title: &'static str,
     language: Language,
-    /// The package by which its version is known.
+    /// The package that has the framework's version.
     package: &'static str,
-    /// Its own tests that run beside the program: of Go a package and arguments, of Python those of pytest, of Node those of
-    /// Jest behind the package that has them.
+    /// The framework's own tests, run beside the program. For Go a package and arguments; for Python the arguments of pytest; for
+    /// Node the package with the tests, and the arguments of Jest.
     own_tests: &'static [&'static str],
-    /// What is tried, for people.
+    /// What the program tries, for people.
     tries: &'static str,
-    /// Seconds that all of it took, on Larder and then on Redis 8.0, where both were measured.
+    /// Seconds of the whole suite on Larder and then on Redis 8.0, if both were measured.
     took_s: Option<(f32, f32)>,
 }
 
-/// All of them, the most used first.
+/// All frameworks, the most used first.
 pub const FRAMEWORKS: &[Framework] = &[
     Framework {
         name: "celery",
@@ -255,7 +255,7 @@ pub fn document() -> Outcome<String> {
 }
 
 impl Framework {
-    /// Runs its program, and then its own tests, each against a fresh server; and all of it on Redis.
+    /// Runs the program, and then the framework's own tests, each against a fresh server; and all of it on Redis.
     pub fn run(&self, namespace: &Namespace, program: &Program) -> Outcome<Counts> {
         let home = self.language.prepared()?;
         self.build_own_tests(&home)?;
@@ -274,7 +274,7 @@ impl Framework {
         if ours == theirs { Ok(ours) } else { Err(format!("{ours:?}, but on Redis {theirs:?}")) }
     }
 
-    /// What came of it on one server, and the seconds that it took.
+    /// The result on one server, and the seconds that it took.
     fn timed(&self, namespace: &Namespace, program: &Program, home: &Path) -> Outcome<(Counts, f64)> {
         let began = Instant::now();
         let ours = self.run_program(namespace, program, home)?;
@@ -304,7 +304,7 @@ impl Framework {
         home.join("bin").join(self.name).with_extension("test")
     }
 
-    /// Builds what has to be built of them, once for both servers.
+    /// Builds the framework's own tests, once for both servers.
     fn build_own_tests(&self, home: &Path) -> Outcome {
         let Some(package) = self.own_tests.first().filter(|_| self.language == Language::Go) else {
             return Ok(());
@@ -363,7 +363,7 @@ impl Language {
         }
     }
 
-    /// Its programs' directory with all that they need, made once.
+    /// The folder of the language's programs with everything that they need, made once.
     fn prepared(self) -> Outcome<PathBuf> {
         static READY: Mutex<BTreeMap<Language, Outcome<PathBuf>>> = Mutex::new(BTreeMap::new());
         let mut ready = READY.lock().map_err(|_| "an installation has panicked")?;
@@ -422,7 +422,7 @@ impl Language {
     }
 }
 
-/// The word with figures in it that follows the package's name in a project's list of packages, of whichever kind.
+/// The word with digits that follows the package's name in a list of packages of any kind.
 fn version_in(text: &str, package: &str) -> Option<String> {
     let is_of_name = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
     let mut rest = text;

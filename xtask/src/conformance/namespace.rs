@@ -25,7 +25,7 @@ pub struct Server {
 }
 
 impl Namespace {
-    /// A fresh one, its loopback up.
+    /// A new namespace with its loopback up.
     pub fn new() -> Outcome<Namespace> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if !is_root()? {
@@ -39,14 +39,14 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// A program that runs inside, and ends if nobody is there any more to end it.
+    /// A program inside the namespace, which is killed if this process dies.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.inside();
         command.args(["timeout", "7200"]).arg(program);
         command
     }
 
-    /// Starts a program inside that serves until it is dropped.
+    /// Starts a program inside that runs until the handle is dropped.
     pub fn background(&self, program: impl AsRef<OsStr>, arguments: &[&str]) -> Outcome<Server> {
         let mut command = self.inside();
         command.arg(program).args(arguments).stdin(Stdio::null());
@@ -58,7 +58,7 @@ impl Namespace {
         command(&self.ip, &["netns", "exec", &self.name])
     }
 
-    /// Starts the server on port 11211, or Redis on its own, and waits until it answers. Options are not Redis's.
+    /// Starts the server on port 11211, or Redis on its own port, and waits until it answers. Redis gets no options.
     pub fn serve(&self, program: &Program, options: &[&str]) -> Outcome<Server> {
         let mut command = self.inside();
         command.args(&program.words);
@@ -89,14 +89,14 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // What is left when this fails is one empty namespace.
+        // If this fails, an empty namespace is left.
         let _ = capture(command(&self.ip, &["netns", "del", &self.name]));
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only when it is gone already.
+        // Both fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

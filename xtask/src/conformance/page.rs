@@ -1,4 +1,4 @@
-//! The page for operators in a browser that is not ours: Chromium without a window, driven by `crates/larder/tests/all/in_browser.rs`.
+//! The page for operators in Chromium without a window, driven by `crates/larder/tests/all/in_browser.rs`.
 
 use super::namespace::Namespace;
 use super::{Counts, Program};
@@ -7,7 +7,7 @@ use crate::programs::{self, Tests};
 use crate::run::{Outcome, cargo};
 use crate::test::EVERYTHING;
 
-/// The suite. Its tests start servers themselves, on ports that are free.
+/// The suite. Its tests start servers themselves, on free ports.
 pub fn suite(_: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("chromium", "chromium")])?;
     let arguments = &["in_browser::", "--ignored", "--test-threads=1"];

@@ -1,5 +1,5 @@
 """pylibmc by the binary protocol: each check that holds is a line that ends in `: ok`. With a user and a password as
-arguments it says by SASL who it is, and what a wrong password comes to is one more check.
+arguments it authenticates by SASL, and checks the result of a wrong password, too.
 """
 
 import sys

@@ -11,7 +11,7 @@ use crate::run::{Outcome, capture, root};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// These use DEBUG.
+/// Options for suites that use DEBUG.
 const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
 const REDIS_PY: &str = "5.2.1";
 
@@ -35,12 +35,11 @@ pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let memory = cli(&["--memkeys"])?;
     check("--memkeys", memory.contains("Sampled 1001 keys"), &memory)?;
     let mut stat = namespace.command("sh");
-    // It never ends: when two lines of figures were read below the head, the next one ends it. A line at a time, or none is
-    // written until there are many.
+    // It never ends: head ends it after two lines of figures. stdbuf makes it write each line at once.
     stat.args(["-c", "timeout 600 stdbuf -oL redis-cli --stat -i 1 | head -n 4"]);
     let (_, stat) = crate::run::capture(stat)?;
     check("--stat", stat.contains("keys") && stat.contains("1001"), &stat)?;
-    // What they show while one types is what COMMAND DOCS says: of commands that they do not know, too.
+    // While one types, they show hints from COMMAND DOCS, also for commands that they do not know.
     let mut hints = 0;
     for newest in ["redis-cli", "valkey-cli"] {
         let newest = peer(newest)?;
@@ -56,7 +55,7 @@ pub fn redis_cli(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     Ok(Counts { passed: 4 + hints, skipped: 0 })
 }
 
-/// What is typed, and what redis-cli and valkey-cli then show behind it.
+/// What is typed, and what redis-cli and valkey-cli then show.
 const HINTS: &[(&str, &str)] = &[
     ("CL.THROTTLE ", "key max_burst count period [quantity]"),
     ("DELEX k IFNE ", "value"),
@@ -74,22 +73,22 @@ const HINTS: &[(&str, &str)] = &[
     ("HELLO 3 AUTH u ", "password [SETNAME clientname]"),
 ];
 
-/// Streams that each server and Larder are sent; which ones they are never changes.
+/// Streams sent to each server and to Larder. They are the same in every run.
 const STREAMS: u32 = 400;
-/// Streams of collections' commands, of which each is as long, and half of it are others.
+/// Streams of collections' commands, each as long as the others; half of them are new ones.
 const ELEMENT_STREAMS: u32 = 300;
-/// The same in the long form, which are other ones.
+/// The number of these streams in the long form, which uses others.
 const ELEMENT_STREAMS_LONG: u32 = 4000;
-/// What one run of the program is given, which has to end.
+/// Streams of one run of the program, which has to end.
 const STREAMS_OF_A_RUN: u32 = 500;
 
 /// Runs of transcripts that pass on each server, in one piece and byte by byte, at least.
 const TRANSCRIPTS_LEAST: u32 = 170;
 
-/// What transcripts, and the lists of what differs, are of: servers of these versions say it so.
+/// The versions that the transcripts and the lists of differences describe.
 const KNOWN: [&str; 2] = ["Redis server v=8.0.", "Valkey server v=9.1."];
 
-/// Whether it counts what a server says otherwise. Of another version than is known it does not, which is told.
+/// Whether differences from a server count. For another version than the known one they do not, and a line says so.
 fn is_known(server: &Path) -> Outcome<bool> {
     let version = version(server)?;
     let is_known = KNOWN.iter().any(|known| version.starts_with(known));
@@ -100,8 +99,7 @@ fn is_known(server: &Path) -> Outcome<bool> {
     Ok(is_known)
 }
 
-/// The transcripts run on the Redis of the system, and on the newest Redis and Valkey: each agrees there, or says why
-/// not.
+/// Runs the transcripts on the system's Redis and on the newest Redis and Valkey. Each case agrees there, or says why not.
 pub fn transcripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("/usr/bin/redis-server", "redis-server")])?;
     let servers = ["/usr/bin/redis-server".into(), peer("redis-server")?, peer("valkey-server")?];
@@ -117,19 +115,19 @@ pub fn transcripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// Random streams to each Redis and Valkey and to Larder: every reply is the same, but for `spec/redis-differs.list`.
+/// Sends random streams to each Redis and Valkey and to Larder. Every reply is the same, except for `spec/redis-differs.list`.
 pub fn differential(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     debian(&[("/usr/bin/redis-server", "redis-server")])?;
     let servers = ["/usr/bin/redis-server".into(), peer("redis-server")?, peer("valkey-server")?];
     streams(namespace, &servers, (1, STREAMS), &[])
 }
 
-/// Streams of commands on collections to the newest Redis and Valkey and to Larder.
+/// Sends streams of commands on collections to the newest Redis and Valkey and to Larder.
 pub fn elements(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     elements_from(namespace, (1, ELEMENT_STREAMS))
 }
 
-/// Thousands of them, which no other run has.
+/// Sends thousands of such streams, which no other run uses.
 pub fn elements_long(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     elements_from(namespace, (100_001, ELEMENT_STREAMS_LONG))
 }
@@ -139,7 +137,7 @@ fn elements_from(namespace: &Namespace, numbers: (u32, u32)) -> Outcome<Counts> 
     streams(namespace, &servers, numbers, &["elements"])
 }
 
-/// Sends `count` streams, from the one with the number `first` on, to each server and to Larder.
+/// Sends `count` streams to each server and to Larder, beginning with number `first`.
 fn streams(
     namespace: &Namespace,
     servers: &[PathBuf],
@@ -155,7 +153,7 @@ fn streams(
             let now = STREAMS_OF_A_RUN.min(count - done);
             let mut command = namespace.command(&differential);
             command.arg(server).args([now.to_string(), (first + done).to_string()]).args(kind);
-            // The one that is there: it would build one with other features in its place, while suites start it.
+            // The built program: otherwise the tests would build one with other features, while suites start this one.
             command.env("LARDER_BIN", &larder);
             let (agrees, output) = capture(command)?;
             println!("{}", output.trim_end());
@@ -170,9 +168,9 @@ fn streams(
 /// Streams of scripts that Redis and Larder are sent.
 const SCRIPT_STREAMS: u32 = 12;
 
-/// Random scripts to the newest Redis and to Larder: what they come to is the same. Not to Valkey, whose errors name no
-/// script: half of the replies have one in them, and a text that has gone through `tostring`, `cjson` or `#` is no longer one
-/// that a list of known differences could tell. What Valkey says otherwise is in `spec/resp_script.txt`.
+/// Sends random scripts to the newest Redis and to Larder; their results are the same. Valkey is left out, since its errors name
+/// no script: half of the replies contain an error, and a text that has gone through `tostring`, `cjson` or `#` does not match a
+/// list of known differences. `spec/resp_script.txt` has what differs in Valkey.
 pub fn scripts(namespace: &Namespace, _: &Program) -> Outcome<Counts> {
     streams(namespace, &[peer("redis-server")?], (1, SCRIPT_STREAMS), &["scripts"])
 }
@@ -186,13 +184,12 @@ pub fn redis_benchmark(namespace: &Namespace, program: &Program) -> Outcome<Coun
     command.args(["-n", "20000", "-P", "16", "-q", "-r", "1000"]);
     let output = succeeded(command)?;
     check("redis-benchmark", !output.contains("Error") && !output.contains("WARNING"), &output)?;
-    // One line a test: which tests there are is said by their number.
+    // One line for each test, so the number of lines is the number of tests.
     let passed = output.matches(" requests per second").count() as u32;
     Ok(Counts { passed, skipped: 0 })
 }
 
-/// redis-py's own tests, those of its asyncio client too, less the files and tests that
-/// `spec/redis-py-skipped.list` names.
+/// redis-py's own tests, with those of its asyncio client, without the files and tests in `spec/redis-py-skipped.list`.
 pub fn redis_py(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let packages =
         [PYTEST, "pytest-asyncio==0.23.8", "pytest-timeout==2.3.1", "packaging==25.0", "mock==5.2.0"];

@@ -1,4 +1,4 @@
-//! redis_exporter: what it scrapes is what INFO says.
+//! redis_exporter: its metrics equal the figures of INFO.
 
 use super::namespace::Namespace;
 use super::suites::{check, succeeded};
@@ -19,7 +19,7 @@ ask("NOSUCH"); ask("INCR k1"); ask("SELECT 3"); ask("SET other 1");
 ask("CONFIG SET slowlog-log-slower-than 1000000");
 "#;
 
-/// Asks the exporter until it answers, and then the server, whose figures must not have moved.
+/// Asks the exporter until it answers, and then the server, whose figures must be the same.
 const SCRAPE: &str = r#"
 use HTTP::Tiny;
 for (1..12000) { my $r = HTTP::Tiny->new->get('http://127.0.0.1:9121/metrics');
@@ -58,7 +58,7 @@ const FIGURES: &[(&str, &str)] = &[
     ("redis_io_threads_active", "io_threads_active"),
 ];
 
-/// The same, of what each new connection changes: never less, and not more than a few.
+/// Metrics that each new connection changes: not less than INFO's, and at most a few more.
 const MOVING: &[(&str, &str)] = &[
     ("redis_commands_processed_total", "total_commands_processed"),
     ("redis_connections_received_total", "total_connections_received"),
@@ -104,7 +104,7 @@ pub fn suite(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     Ok(Counts { passed: passed + 1, skipped: 0 })
 }
 
-/// INFO's numbers; of a keyspace's line each by `db0.keys`.
+/// INFO's numbers; those of a keyspace's line under `db0.keys` and so on.
 fn figures(text: &str) -> HashMap<String, f64> {
     let mut figures = HashMap::new();
     for (name, value) in text.lines().filter_map(|line| line.trim_end().split_once(':')) {

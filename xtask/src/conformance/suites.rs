@@ -44,19 +44,19 @@ pub const SUITES: &[(&str, Suite)] = &[
 /// Suites in a form that takes an hour.
 pub const LONG_FORMS: &[(&str, Suite)] = &[("redis-elements-long", redis::elements_long)];
 
-/// Those that share a Python environment.
+/// Suites that share a Python environment.
 pub const IN_PYTHON: [&str; 6] =
     ["pymemcache", "python-memcached", "cas-loop", "pylibmc", "pylibmc-sasl", "redis-py"];
 
-/// Those that look at the clock: they run when all others are done, one at a time.
+/// Suites that depend on times: they run after all others, one by one.
 pub const ALONE: [&str; 2] = ["redis-py", "page"];
 
-/// Those that take minutes, the longest first.
+/// Suites that take minutes, the longest first.
 pub const LONG: [&str; 4] =
     ["redis-transcripts", "memcached-transcripts", "redis-elements", "redis-differential"];
 
 pub(super) const PYTEST: &str = "pytest==8.3.4";
-/// The memcached that the transcripts are of.
+/// The memcached that the transcripts describe.
 const MEMCACHED: &str = "1.6.45";
 /// Runs of transcripts that agree with it, each in one piece and byte by byte, when this was written.
 const TRANSCRIPTS_LEAST: u32 = 370;
@@ -83,7 +83,7 @@ fn memccapable(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     }
 }
 
-/// Our own transcripts, on the newest memcached: what they say is what it says, but where a case says otherwise.
+/// Runs Larder's transcripts on the newest memcached. They agree, except where a case says otherwise.
 fn memcached_transcripts(_: &Namespace, _: &Program) -> Outcome<Counts> {
     let memcached = peer("memcached")?;
     let version = version(&memcached)?;
@@ -97,8 +97,8 @@ fn memcached_transcripts(_: &Namespace, _: &Program) -> Outcome<Counts> {
     Ok(Counts { passed: TRANSCRIPTS_LEAST, skipped: 0 })
 }
 
-/// Runs transcripts, of which so many agree at least: with each transcript there are more. A server of another version than
-/// they are of may differ in some, not in most.
+/// Runs transcripts, of which at least `least` agree; new transcripts raise the number. A server of another version may differ in
+/// some, not in most.
 pub(super) fn agreeing(command: Command, is_known: bool, least: u32) -> Outcome<String> {
     let (agrees, output) = capture(command)?;
     let last = output.lines().last().unwrap_or_default();
@@ -139,7 +139,7 @@ fn pylibmc(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     pylibmc_as(namespace, &[])
 }
 
-/// The same, of a client that has to say who it is.
+/// The same with a client that has to authenticate.
 fn pylibmc_sasl(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let plain = format!("{SASL_MECHANISMS}/libplain.so");
     debian(&[(&plain, "libsasl2-modules")])?;
@@ -160,7 +160,7 @@ fn pylibmc_as(namespace: &Namespace, who: &[&str]) -> Outcome<Counts> {
     Ok(Counts { passed: output.lines().filter(|line| line.ends_with(": ok")).count() as u32, skipped: 0 })
 }
 
-/// Threads that count down by gets and cas, as an old write-up did, with the count checked.
+/// Threads that count down by gets and cas, as in an old article, with a check of the count.
 fn cas_loop(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let python = python(&[&format!("python-memcached=={PYTHON_MEMCACHED}")])?;
     let script = target().join("conformance/cas_loop.py");
@@ -200,7 +200,7 @@ fn gomemcache(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     gomemcache_tests(namespace, program, &home, &tests)
 }
 
-/// The same tests, of the package of `clients/go` that takes gomemcache's place: laid over it, nothing is copied.
+/// The same tests on the package of `clients/go` that replaces gomemcache: overlaid, not copied.
 fn gomemcache_facade(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     let home = go_home()?;
     run(go(&home, &["get", GOMEMCACHE]))?;
@@ -225,7 +225,7 @@ fn gomemcache_facade(namespace: &Namespace, program: &Program) -> Outcome<Counts
     gomemcache_tests(namespace, program, &home, &tests)
 }
 
-/// Runs the tests. That of a Unix socket starts a program `memcached`: ours, under that name.
+/// Runs the tests. The one for a Unix socket starts a program `memcached`, which is Larder under that name.
 fn gomemcache_tests(namespace: &Namespace, program: &Program, home: &Path, tests: &Path) -> Outcome<Counts> {
     let names = home.join("bin");
     fs::create_dir_all(&names).map_err(|error| error.to_string())?;
@@ -233,21 +233,21 @@ fn gomemcache_tests(namespace: &Namespace, program: &Program, home: &Path, tests
     write(&shim, &format!("#!/bin/sh\nexec {} \"$@\"\n", program.words.join(" ")))?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&shim, mode).map_err(|error| error.to_string())?;
-    // One worker: the tests send `flush_all` by a connection of its own and do not wait for the reply, so that of two
-    // workers the other may serve the first `set` before it.
+    // One worker: the tests send `flush_all` on a separate connection and do not wait for the reply. With two workers, the other
+    // one might serve the first `set` before it.
     let _server = namespace.serve(program, &["-t", "1"])?;
     let mut command = namespace.command(tests);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let paths = std::iter::once(names).chain(std::env::split_paths(&path));
     command.env("PATH", std::env::join_paths(paths).map_err(|error| error.to_string())?);
-    // Upstream's tests by name: a package of ours may have more.
+    // Upstream's tests by name, since a package of this repository may have more.
     command.args(["-test.v", "-test.run", GOMEMCACHE_TESTS]).current_dir(home);
     let output = succeeded(command)?;
     let count = |mark: &str| output.lines().filter(|line| line.starts_with(mark)).count() as u32;
     Ok(Counts { passed: count("--- PASS"), skipped: count("--- SKIP") })
 }
 
-/// A session of memcached-tool: what operators look at.
+/// A session of memcached-tool, as operators use it.
 fn memcached_tool(namespace: &Namespace, program: &Program) -> Outcome<Counts> {
     debian(&[(MEMCACHED_TOOL, "memcached")])?;
     let _server = namespace.serve(program, &[])?;
@@ -305,7 +305,7 @@ pub(super) fn summed_up(command: Command) -> Outcome<Counts> {
     Ok(Counts { passed: count("passed").unwrap_or(0), skipped: count("skipped").unwrap_or(0) })
 }
 
-/// Runs it; what it printed, or as the error if it failed.
+/// Runs a command and returns its output; if it fails, the output is the error.
 pub(super) fn succeeded(command: Command) -> Outcome<String> {
     match capture(command)? {
         (true, output) => Ok(output),

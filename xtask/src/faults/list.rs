@@ -1,18 +1,18 @@
-//! The list of faults in `spec/faults/`, and what was found out about each.
+//! The list of faults in `spec/faults/`, and the test that caught each.
 //!
 //! ```text
 //! == a tag that is a bit too short          what is wrong, in a few words; its name
 //! file: crates/store/src/bucket.rs          where it is planted
-//! suites: store, behaviour                  who is likely to notice, likeliest first
-//! caught: store, a_tag_is_all_of_its_bits   written by the runner: by whom it was noticed; of a schedule, its seed too
-//! reason: …                                 or, by hand: why nobody can notice it
+//! suites: store, behaviour                  suites that are likely to notice, likeliest first
+//! caught: store, a_tag_is_all_of_its_bits   written by the runner: the test that noticed; of a schedule, its seed too
+//! reason: …                                 or, by hand: why no test can notice it
 //!   a line that stays
 //! - a line that goes
 //! + a line that comes
 //! ```
 //!
-//! A fault's lines are those of a small difference: what stays and goes must be in the file exactly once. An empty line
-//! among them stays.
+//! A fault's lines are a small diff. The lines that stay or go must be in the file exactly once. An empty line inside the diff
+//! stays.
 
 use super::suite::UNNAMED;
 use crate::run::{Outcome, root};
@@ -28,15 +28,15 @@ pub struct Fault {
     pub file: PathBuf,
     /// Suites that are tried first.
     pub suites: Vec<String>,
-    /// Which suite and test noticed.
+    /// The suite and test that noticed it.
     pub caught: Option<String>,
     /// Why it cannot matter.
     pub reason: Option<String>,
-    /// What is there.
+    /// The lines that are replaced.
     pub old: String,
-    /// What is put in its place.
+    /// The new lines.
     pub new: String,
-    /// The list it stands in.
+    /// The list that has the fault.
     pub list: PathBuf,
 }
 
@@ -66,7 +66,7 @@ pub fn load() -> Outcome<Vec<Fault>> {
 
 fn parse(text: &str, list: &Path) -> Outcome<Vec<Fault>> {
     let mut faults: Vec<Fault> = Vec::new();
-    // An empty line stays where one of the difference follows, else it ends a fault.
+    // An empty line belongs to the diff if another line of it follows. Otherwise it ends the fault.
     let mut empty = 0;
     for (index, line) in text.lines().enumerate() {
         let wrong = |what: &str| format!("{}:{}: {what}", list.display(), index + 1);
@@ -117,12 +117,12 @@ fn add(text: &mut String, line: &str) {
 }
 
 impl Fault {
-    /// Nobody has seen what comes of it, and there is no reason why nothing would.
+    /// It was never tried, and no reason says why it would pass.
     pub fn is_untried(&self) -> bool {
         self.caught.is_none() && self.reason.is_none()
     }
 
-    /// The test that noticed it, without its modules; none if what is written names none.
+    /// The name of the test that noticed it, without its modules; `None` if none is noted.
     pub fn test(&self) -> Option<&str> {
         let told = self.caught.as_deref()?.split(", ").nth(1)?;
         if told.ends_with(UNNAMED) { None } else { told.rsplit([':', ' ']).next() }
@@ -131,9 +131,9 @@ impl Fault {
     /// The file's text with the fault in it.
     ///
     /// # Errors
-    /// When what it replaces is not there exactly once.
+    /// The replaced lines are not in the file exactly once.
     pub fn plant(&self, text: &str) -> Outcome<String> {
-        // What is looked for begins a line: a part of a line is another one.
+        // The lines must begin at the start of a line: a part of a line is another text.
         let places: Vec<usize> = text
             .match_indices(&self.old)
             .map(|(at, _)| at)
@@ -146,7 +146,7 @@ impl Fault {
         }
     }
 
-    /// Notes in its list by whom it was caught; none: by nobody.
+    /// Notes in its list which test caught it; `None`: no test.
     pub fn note(&self, caught: Option<&str>) -> Outcome {
         let failed = |error: std::io::Error| format!("{}: {error}", self.list.display());
         let text = fs::read_to_string(&self.list).map_err(failed)?;
@@ -154,7 +154,7 @@ impl Fault {
     }
 }
 
-/// A list in which the fault of a name was caught so.
+/// The text of a list with this result for the fault of this name.
 fn noted(text: &str, name: &str, caught: Option<&str>) -> String {
     let mut lines = String::new();
     let mut within = false;

@@ -1,4 +1,4 @@
-//! The suites that a fault is shown to: quick ones, each a call of cargo that is built first and then run with a limit.
+//! The suites that try faults: quick ones, each a call of cargo that is built first and then run with a time limit.
 
 use crate::run::{Outcome, shown};
 use crate::schedules::SCHEDULES;
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is said of a suite that failed and did not tell by which test.
+/// The name for a failure of a suite that names no test.
 pub const UNNAMED: &str = "it failed";
 
 /// A suite.
@@ -27,7 +27,7 @@ pub struct Suite {
 /// The program of the testkit's tests, whose modules a filter names.
 const TESTKIT: &[&str] = &["-p", "larder-testkit", "--test", "all"];
 
-/// All of them, quickest first: who is not caught by those that it names is shown to the others in this order.
+/// All suites, quickest first. A fault that its own suites do not catch is tried with the others in this order.
 pub const SUITES: &[Suite] = &[
     Suite { name: "store", arguments: &["-p", "larder-store", "--lib"], filter: &[] },
     Suite { name: "loop", arguments: &["-p", "larder-eventloop"], filter: &[] },
@@ -93,16 +93,16 @@ pub const SUITES: &[Suite] = &[
 pub enum End {
     /// All passed.
     Passed,
-    /// This test did not, or this is what happened instead.
+    /// This test failed, or this happened instead.
     Noticed(String),
-    /// It came to no end while patience lasted, and this test was running.
+    /// It did not end in time, and this test was running.
     Endless(String),
-    /// It does not build: a fault that the compiler sees is none.
+    /// It does not build: the compiler notices the fault, so it does not count as one.
     DoesNotBuild(String),
 }
 
 impl Suite {
-    /// The one of this name.
+    /// The suite of this name.
     pub fn named(name: &str) -> Option<&'static Suite> {
         SUITES.iter().find(|suite| suite.name == name)
     }
@@ -116,10 +116,10 @@ impl Suite {
         command
     }
 
-    /// Builds it in `tree` and runs it, with as much patience as is given.
+    /// Builds the suite in `tree` and runs it within `patience`.
     ///
     /// # Errors
-    /// When cargo cannot be started.
+    /// Cargo cannot be started.
     pub fn run(&self, tree: &Path, build: &Path, patience: &Patience) -> Outcome<(End, Slow)> {
         let mut command = self.command(tree, build);
         command.arg("--no-run");
@@ -139,17 +139,17 @@ impl Suite {
     }
 }
 
-/// Tests that run for longer than the harness takes for usual: a minute.
+/// Tests that run longer than the harness expects: a minute.
 pub type Slow = BTreeSet<String>;
 
-/// How long is waited for a suite: for so long, or, where it is known which tests are slow, until another one is.
+/// How long a suite may run: a fixed time, or, if its slow tests are known, until another test is slow.
 #[derive(Debug)]
 pub struct Patience {
     pub limit: Duration,
     pub known: Option<Slow>,
 }
 
-/// Tests of which the harness has said that they are slow.
+/// Tests that the harness reports as slow.
 fn slow(text: &str) -> Slow {
     let names = text.lines().filter_map(|line| {
         let (_, name) = line.strip_suffix(" has been running for over 60 seconds")?.rsplit_once("test ")?;
@@ -158,7 +158,7 @@ fn slow(text: &str) -> Slow {
     names.collect()
 }
 
-/// Runs it to its end, or until patience ends; whether it worked, none if it was stopped, and what it printed.
+/// Runs it to its end, or until `patience` is over. Returns whether it passed (`None`: it was stopped), and its output.
 fn within(mut command: Command, build: &Path, patience: &Patience) -> Outcome<(Option<bool>, String)> {
     let line = shown(&command);
     let failed = |error: std::io::Error| format!("{line}: {error}");
@@ -166,7 +166,7 @@ fn within(mut command: Command, build: &Path, patience: &Patience) -> Outcome<(O
     let output = build.join("output.txt");
     let file = File::create(&output).map_err(failed)?;
     command.stdin(Stdio::null()).stdout(file.try_clone().map_err(failed)?).stderr(file);
-    // A group of its own: what cargo has started ends with it.
+    // A process group of its own, so that everything that cargo has started ends with it.
     let mut child = command.process_group(0).spawn().map_err(failed)?;
     let started = Instant::now();
     let printed = || fs::read(&output).map(|text| String::from_utf8_lossy(&text).into_owned());
@@ -187,7 +187,7 @@ fn within(mut command: Command, build: &Path, patience: &Patience) -> Outcome<(O
     Ok((ended, printed().map_err(failed)?))
 }
 
-/// The first test that failed, and of a schedule its scenario and seed, or what else tells that something did.
+/// The first test that failed, with scenario and seed of a schedule; or another sign of a failure.
 fn failed(text: &str) -> String {
     let of_list = || {
         let (_, rest) = text.split_once("\nfailures:\n    ")?;
@@ -203,7 +203,7 @@ fn failed(text: &str) -> String {
     of_list().or_else(of_panic).or_else(running).or_else(signal).unwrap_or_else(|| UNNAMED.to_owned())
 }
 
-/// The last schedule that a test has begun, by what it printed.
+/// The last schedule that a test has begun, from its output.
 fn seed_of(text: &str, test: &str) -> Option<String> {
     let (_, printed) = text.split_once(&format!("---- {test} stdout ----"))?;
     let printed = printed.split("\n---- ").next()?;

@@ -1,6 +1,6 @@
-//! Who may know whom: crates, by their manifests, and modules of a crate, by the paths in their files.
+//! Which crate may use which, by their manifests, and which module of a crate, by the paths in their files.
 //!
-//! What is declared here is all that may be, and all of it is used.
+//! Only declared arrows are allowed, and each declared arrow has to be used.
 
 use super::Complaint;
 use crate::run::{Outcome, root};
@@ -9,10 +9,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Something and those of its kind that it may name.
+/// A name and the names of its kind that it may use.
 type Arrows = [(&'static str, &'static [&'static str])];
 
-/// A crate and the crates of ours that its manifest may name. Tests of each may name the testkit besides.
+/// A crate and the workspace's crates that its manifest may name. The tests of each may also name the testkit.
 const CRATES: &Arrows = &[
     ("protocol", &[]),
     ("store", &[]),
@@ -31,7 +31,7 @@ const CRATES: &Arrows = &[
     ("benches", &["commands", "protocol", "store"]),
 ];
 
-/// Crates whose modules have arrows, and these. The crate's root, which names what others use, has none.
+/// Crates whose modules have declared arrows. The crate's root, which exports names, has none.
 const MODULES: &[(&str, &Arrows)] = &[(
     "commands",
     &[
@@ -44,7 +44,7 @@ const MODULES: &[(&str, &Arrows)] = &[(
     ],
 )];
 
-/// Names that must not be named, arrows that nobody uses, and crates or modules that nobody has placed.
+/// Complains of arrows that are not declared, of declared ones that are not used, and of crates or modules that are not listed.
 pub fn check() -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
     compare("crate", CRATES, &crates()?, &mut complaints);
@@ -54,7 +54,7 @@ pub fn check() -> Outcome<Vec<Complaint>> {
     Ok(complaints)
 }
 
-/// The drawing: crates and their arrows, and those of modules, as the code has them.
+/// The drawing: the arrows of crates and of modules, as the code has them.
 pub fn print() -> Outcome {
     let mut text = "crates\n".to_owned();
     for (name, named) in crates()? {
@@ -86,10 +86,10 @@ fn line(text: &mut String, depth: usize, name: &str, named: &BTreeSet<String>, s
     let _ = writeln!(text, "{}{name}{size}{arrow}{named}", "  ".repeat(depth));
 }
 
-/// Who names whom.
+/// Names, and the names that each uses.
 type Named = BTreeMap<String, BTreeSet<String>>;
 
-/// Complains of what is named and not declared, and the other way round.
+/// Complains of arrows that are used and not declared, and the other way round.
 fn compare(kind: &str, declared: &Arrows, named: &Named, complaints: &mut Vec<Complaint>) {
     for (name, others) in named {
         let Some((_, allowed)) = declared.iter().find(|(known, _)| known == name) else {
@@ -126,7 +126,7 @@ fn read(path: &Path) -> Outcome<String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Which crates name which; that tests name the testkit, or their own crate, is left out.
+/// The arrows of crates. That tests use the testkit, or their own crate, is left out.
 fn crates() -> Outcome<Named> {
     let named = manifests()?.into_iter().map(|(name, manifest)| {
         let is_of_tests = |(section, other): &(&str, &str)| {
@@ -177,7 +177,7 @@ impl Modules {
         Ok(Modules(modules))
     }
 
-    /// Who names whom among the modules of this depth that have the same parent.
+    /// The arrows of modules at this depth that have the same parent.
     fn arrows(&self, depth: usize) -> Named {
         let known = |path: &[String]| self.0.iter().any(|(module, ..)| module.starts_with(path));
         let mut named = Named::new();
@@ -230,8 +230,7 @@ fn module_of(file: &Path) -> Vec<String> {
     path
 }
 
-/// The paths that begin with `crate` or `super`, from the crate's root on, in a file of this module; comments are not
-/// looked at.
+/// The paths in a file that begin with `crate` or `super`, from the crate's root on. Comments are skipped.
 fn paths(module: &[String], text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut here = module.to_vec();

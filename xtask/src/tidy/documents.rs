@@ -1,5 +1,5 @@
-//! Documents that are generated from tables of ours: what is committed must be what the tables say. Those that are generated
-//! from the server's tables are a test of the server's (`crates/server/tests/documents`).
+//! Generated documents: the committed text must be what the tables give. A test of the server checks those that come from its
+//! tables (`crates/server/tests/documents`).
 
 use super::Complaint;
 use crate::conformance::frameworks;
@@ -9,7 +9,7 @@ use crate::test::WITHOUT;
 use std::fs;
 use std::path::PathBuf;
 
-/// Generated documents: where, and what they hold.
+/// Generated documents: path and text.
 fn generated() -> Outcome<[(PathBuf, String); 3]> {
     let docs = root().join("docs");
     Ok([
@@ -19,18 +19,18 @@ fn generated() -> Outcome<[(PathBuf, String); 3]> {
     ])
 }
 
-/// Writes them, and those of the server's tables.
+/// Writes these documents, and those of the server's tables.
 pub fn write() -> Outcome {
     for (path, text) in generated()? {
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    // Of the workspace: of the server alone what it is made of would have other features, and be built anew.
+    // For the whole workspace: the server alone would be built again with other features.
     let mut command = cargo(&["test", "--quiet", "--workspace", WITHOUT, "--test", "documents"]);
     command.env("LARDER_WRITE_DOCUMENTS", "1");
     run(command)
 }
 
-/// Those that are not what the tables say, and a glossary that is too long.
+/// Complains of documents that are out of date, and of a glossary that is too long.
 pub fn check() -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
     for (path, text) in generated()? {
@@ -44,10 +44,10 @@ pub fn check() -> Outcome<Vec<Complaint>> {
     Ok(complaints)
 }
 
-/// Words that a reader of the code has to learn. What one part alone speaks of is told where that part is.
+/// The most words of the glossary. The words of one part alone are explained in its own page.
 const GLOSSARY_WORDS_MAX: usize = 60;
 
-/// What is wrong with a glossary that has too many words.
+/// Complains of a glossary that has too many words.
 fn too_many_words(glossary: &str) -> Option<Complaint> {
     let rows = glossary.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| word |"));
     let words = rows.count();

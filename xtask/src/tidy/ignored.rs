@@ -1,4 +1,4 @@
-//! Tests that are not in the gate: each says why, and docs/testing.md lists them with the stage that runs them.
+//! Tests outside of the gate: each says why, and docs/testing.md lists them with the stage that runs them.
 
 use super::{Complaint, files};
 use crate::run::{Outcome, root};
@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-/// What a test may depend on that the gate must not, and what that means.
+/// What such a test depends on, and what that means.
 const KINDS: &[(&str, &str)] = &[
     ("time", "it judges how long something takes, or fails where a thread is off its core for seconds"),
     ("memory", "it judges what a process holds in memory at one moment or ever held, or needs gigabytes"),
@@ -43,7 +43,7 @@ impl Ignored {
     }
 }
 
-/// Tests of a file that are ignored; those that do not say why in the form `kind: reason` are complaints.
+/// Ignored tests of a file. A test that does not say why in the form `kind: reason` is a complaint.
 fn of_text(file: &str, text: &str) -> Vec<Result<Ignored, Complaint>> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let mut found = Vec::new();
@@ -99,7 +99,7 @@ pub fn in_gate() -> Outcome<BTreeSet<String>> {
     Ok(sources()?.iter().flat_map(|(_, text)| tests(text)).collect())
 }
 
-/// Names of a file's tests that are not ignored: functions below a line `#[test]`, whatever other attributes stand between.
+/// Names of a file's tests that are not ignored: functions below a line `#[test]`, with any other attributes between.
 fn tests(text: &str) -> Vec<String> {
     let (mut is_test, mut found) = (false, Vec::new());
     for line in text.lines().map(str::trim) {
@@ -115,7 +115,7 @@ fn tests(text: &str) -> Vec<String> {
     found
 }
 
-/// Tests that are ignored and do not say why.
+/// Complains of ignored tests that do not say why.
 pub fn check() -> Outcome<Vec<Complaint>> {
     Ok(all()?.into_iter().filter_map(Result::err).collect())
 }

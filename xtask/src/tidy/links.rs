@@ -1,6 +1,6 @@
-//! Links between documents: each leads to a file of the tree, and one with `#` to a heading of it or an `<a id="…">`.
+//! Links between documents: each leads to a file of the tree, and one with `#` to a heading of that file or an `<a id="…">`.
 //!
-//! Links to other hosts are not followed. What stands in code is no link.
+//! Links to other hosts are not followed, and code has no links.
 
 use super::Complaint;
 use crate::run::{Outcome, root};
@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Parts that documents are generated from: their links are those of the document, which lies elsewhere.
+/// Parts of generated documents: their links are relative to the document, which is elsewhere.
 const TEMPLATES: &[&str] = &["crates/server/tests/documents", "xtask/src"];
 
-/// Looks through all documents.
+/// Checks all documents.
 pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
     for file in files.iter().filter(|file| is_document(file)) {
@@ -36,7 +36,7 @@ fn read(file: &Path) -> Outcome<String> {
     fs::read_to_string(root().join(file)).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Why nothing is there.
+/// Why the target of a link does not exist; `None` if it does.
 fn dead(path: &Path, heading: Option<&str>) -> Outcome<Option<String>> {
     if !root().join(path).exists() {
         return Ok(Some("does not exist".to_owned()));
@@ -45,7 +45,7 @@ fn dead(path: &Path, heading: Option<&str>) -> Outcome<Option<String>> {
     Ok((!headings(&read(path)?).contains(heading)).then(|| "is no heading or anchor".to_owned()))
 }
 
-/// The file that a link of `from` leads to, relative to the root, and the heading; none if it is not within the tree.
+/// The file that a link in `from` leads to, relative to the root, and the heading; `None` if it is outside of the tree.
 fn place(from: &Path, target: &str) -> Option<(PathBuf, Option<String>)> {
     let (path, heading) = match target.split_once('#') {
         Some((path, heading)) => (path, Some(heading.to_owned())),
@@ -84,7 +84,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
-        // What is between backquotes is code.
+        // Text between backquotes is code.
         let plain: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
         for (at, _) in plain.match_indices("](") {
             let rest = &plain[at + 2..];
@@ -98,8 +98,8 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// What places are called behind `#`: anchors by their names, headings in small letters, without punctuation, with a hyphen for each space; the second of a
-/// name has `-1` behind it.
+/// Names that may follow `#`: those of anchors, and those of headings, in small letters, without punctuation, with a hyphen for
+/// each space. The second heading of a name has `-1` behind it.
 fn headings(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (_, line) in prose(text) {

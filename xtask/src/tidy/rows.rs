@@ -9,10 +9,10 @@ use std::fs;
 const ROWS: u32 = 80;
 /// Rules of RESP are numbered from 7.1 to this.
 const RESP_RULES: u32 = 47;
-/// Sections that cases may name instead: transports, commands, options, statistics, replies.
+/// Sections that cases may name in place of rows: transports, commands, options, statistics, replies.
 const SECTIONS: &[&str] = &["1.2", "1.3", "1.5", "1.6", "2.5"];
 
-/// Rows without a case, cases of rows that do not exist, reasons for rows that have a case.
+/// Complains of rows without a case, of cases of rows that do not exist, and of reasons for rows that have a case.
 pub fn check() -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
     let mut pinned = BTreeSet::new();

@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 
 /// Crates that may hold unsafe code: the one with the arena.
 const UNSAFE: &[&str] = &["store"];
-/// Folders of other crates that may: where C calls, which has no other pointers. Their crates deny what they allow.
+/// Folders of other crates that may hold unsafe code: where C calls in, by pointers alone. Their crates deny unsafe code, and the
+/// folders allow it.
 const UNSAFE_FOLDERS: &[&str] = &["clients/c/src/abi"];
 /// First directories of paths that exist on one machine only.
 const MACHINE: &[&str] = &["home", "root", "work", "Users"];
-/// Said of code that is not finished. Split, so that this list does not find itself.
+/// Marks of unfinished code. Split, so that this list does not find itself.
 const UNFINISHED: &[&str] =
     &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!("), concat!("unimpl", "emented!(")];
 
-/// What waits in the store, and the modules that may: who waits for another worker leaves its epoch.
+/// Calls that wait, and the modules of the store that may make them: a worker that waits for another leaves its epoch first.
 const WAITS: &[(&str, &[&str])] = &[
     ("thread::sleep(", &["schedule", "sync"]),
     ("thread::yield_now(", &["schedule", "sync"]),
@@ -24,7 +25,7 @@ const WAITS: &[(&str, &[&str])] = &[
     ("Backoff::", &["bucket", "pin", "read"]),
 ];
 
-/// Looks through all files that hold text.
+/// Checks all text files.
 pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
     for file in files {
@@ -73,17 +74,17 @@ fn names_machine(line: &str) -> bool {
     MACHINE.iter().any(|name| {
         let path = format!("/{name}/");
         line.match_indices(&path).any(|(at, _)| {
-            // A part of a longer path or of an address is something else.
+            // A part of a longer path or of an address does not count.
             !line[..at].ends_with(|before: char| before.is_alphanumeric() || "./_-})*".contains(before))
         })
     })
 }
 
-/// Something of the store waits that is not one of the modules that may.
+/// True if a line of the store waits in a module that may not.
 fn waits_elsewhere(file: &Path, line: &str) -> bool {
     let Ok(module) = file.strip_prefix("crates/store/src") else { return false };
     let module = module.with_extension("");
-    // Tests wait as they like.
+    // Tests may wait.
     !module.starts_with("models")
         && !module.ends_with("tests")
         && WAITS
@@ -109,12 +110,12 @@ fn may_be_unsafe(file: &Path) -> bool {
         || UNSAFE_FOLDERS.iter().any(|name| file.starts_with(name))
 }
 
-/// A root of a crate with a folder that may hold unsafe code.
+/// True for the root of a crate with a folder that may hold unsafe code.
 fn has_unsafe_folder(file: &Path) -> bool {
     UNSAFE_FOLDERS.iter().any(|name| Path::new(name).parent() == file.parent())
 }
 
-/// The keyword, not the lint or a word in a comment.
+/// True for the keyword; lints and comments do not count.
 fn has_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     let quoted = code.contains('"');
