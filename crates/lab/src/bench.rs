@@ -1,12 +1,11 @@
 //! The server's benchmark: every figure with its target, side by side with other servers.
 //!
-//! Servers of one data set run at the same time, pinned to one core with one thread each, the
-//! generator on another core; idle ones sleep. A round visits every pair of load and server once, in
-//! random order, with connections that stay open; Larder is visited twice, which shows the noise
-//! (A/A). CPU time is the server's own over the requests of the visit; ratios are taken within
-//! rounds. Before and after the rounds every value is verified; in the rounds replies are
-//! counted by their length and their end, so that the generator stays ahead of the fastest server. A visit in which others
-//! had the server's or the generator's core is repeated; where that does not help, there is no result.
+//! Servers of one data set run at the same time, pinned to one core with one thread each, the generator on another core; idle
+//! ones sleep. A round visits every pair of load and server once, in random order, with connections that stay open. Larder is
+//! visited twice, which shows the noise (A/A). CPU time is the server's own over the requests of the visit; ratios are taken
+//! within rounds. Before and after the rounds every value is verified. In the rounds replies are counted by their length and
+//! their end, so that the generator stays ahead of the fastest server. A visit in which other programs used the server's or the
+//! generator's core is repeated; if that does not help, there is no result.
 
 pub mod figures;
 mod judge;
@@ -53,15 +52,15 @@ pub struct Options {
     /// Milliseconds of a visit [default: 1000, or 125 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(10..))]
     visit_ms: Option<u32>,
-    /// Percent of a visit's time that a thread of a server or of the generator may be kept from its core by others: a
-    /// visit with more is repeated, and if that does not help the run is not valid
+    /// Percent of a visit's time that a thread of a server or of the generator may wait for its core because of other programs. A
+    /// visit with more is repeated; if that does not help, the run is not valid
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = numbers::percent)]
     wait_max: f64,
     /// Only these: get, set, mg, ms, one, plain, multi, evict, memory, resp, 4k, 100k, 4k-get-1 …
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Servers to be held against, of those that the lab can start, but for larder-redis: each takes memcached's or
-    /// Redis's place [default: memcached,redis]
+    /// Servers to compare with, of those that the lab can start, except larder-redis: each takes memcached's or Redis's place
+    /// [default: memcached,redis]
     #[arg(long = "peer", value_name = "NAME", value_delimiter = ',', value_parser = parse_rival)]
     peers: Vec<Kind>,
     /// Leave these servers out: larder, memcached, redis, null
@@ -99,7 +98,7 @@ pub struct Sample {
     pub waited: Waited,
     /// The server's CPU time per request, or per key of requests with several.
     pub cpu_us: f64,
-    /// Of it, in user mode (known in steps of 10 ms).
+    /// The part of it in user mode (known in steps of 10 ms).
     pub user_us: f64,
     /// Requests a second.
     pub rate: f64,
@@ -389,7 +388,7 @@ impl<'a> Bench<'a> {
 
     fn sample(&self, visit: &mut Visit, cell: &Cell) -> Result<Sample, Error> {
         let (before, threads) = (Usage::of(visit.pid)?, Threads::of(visit.pid)?);
-        // A sum's digits are nobody's to know ahead, nor is who is refused.
+        // The generator cannot know the digits of a sum, or which writes are refused.
         let check = if visit.counts || cell.may_refuse() { Check::Parse } else { Check::Length };
         let tally = visit.load.run(check, Stop::After(self.visit))?;
         let used = Usage::of(visit.pid)?.since(before);
@@ -415,8 +414,7 @@ fn load_script(server: &Server) -> Result<(), Error> {
     server.control.ask(request, &format!("{}\r\n", SCRIPT_DIGEST.escape_ascii())).map(drop)
 }
 
-/// Sends for a moment with every value verified. A null server always answers the same, which is
-/// right for its own purpose only.
+/// Sends for a moment with every value verified. The replies of a null server are only parsed: they are always the same.
 fn verify(visits: &mut [Visit], cells: &[Cell]) -> Result<(), Error> {
     for visit in visits {
         let cell = &cells[visit.cell];

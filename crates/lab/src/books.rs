@@ -17,11 +17,11 @@ pub fn check_replies(checks: &mut Checks, whose: &str, tally: &Tally) {
     });
 }
 
-/// A value that is to live for so many seconds is there when it is read back right after it was written.
+/// A value with this time to live is still there when it is read back right after it was written.
 pub const LIVES_S: u32 = 60;
 
-/// Notes whether what `workload` wrote last was there when it was read `back`, as [`check_back`] does; of what may have
-/// gone otherwise nothing is said.
+/// Checks that what `workload` wrote last was there when it was read `back`, as [`check_back`] does. Values that may have gone
+/// for other reasons are not judged.
 pub fn check_kept(checks: &mut Checks, whose: &str, workload: &Workload, back: &Tally, evicted: Option<u64>) {
     let lives = workload.ttl_s == 0 || workload.ttl_s >= LIVES_S;
     if lives && !workload.mix.has(Verb::Delete) {
@@ -29,8 +29,8 @@ pub fn check_kept(checks: &mut Checks, whose: &str, workload: &Workload, back: &
     }
 }
 
-/// Notes whether what was written was there when it was read `back`: all of it where the server says that it evicted
-/// nothing meanwhile, and something of it anyway.
+/// Checks that what was written was there when it was read `back`: all of it if the server says that it evicted nothing
+/// meanwhile, and some of it in any case.
 pub fn check_back(checks: &mut Checks, whose: &str, back: &Tally, evicted: Option<u64>) {
     let Tally { hits, misses, .. } = *back;
     if hits + misses == 0 {
@@ -43,7 +43,7 @@ pub fn check_back(checks: &mut Checks, whose: &str, back: &Tally, evicted: Optio
     });
 }
 
-/// How many items were evicted since `books` were opened; none where nobody says.
+/// How many items were evicted since `books` were opened; `None` if the server does not say.
 ///
 /// # Errors
 /// [`Error::Peer`] when the server does not answer.
@@ -67,7 +67,7 @@ impl Books {
         Ok(Books { control: control.clone(), before: control.counters()? })
     }
 
-    /// How many items were evicted since; none if the server does not say.
+    /// How many items were evicted since; `None` if the server does not say.
     ///
     /// # Errors
     /// [`Error::Peer`] when the server does not answer.
@@ -82,7 +82,7 @@ impl Books {
         ["get_hits", "keyspace_hits"].iter().any(|name| self.before.number(name).is_some())
     }
 
-    /// Holds what was counted since against `tally`.
+    /// Compares what the server counted since with `tally`.
     ///
     /// # Errors
     /// [`Error::Peer`] when the server does not answer.

@@ -1,15 +1,13 @@
 //! `larder lab cas`: what optimistic locking costs when many clients want the same counter.
 //!
-//! A logical operation takes one off a counter exactly once: read it with its token, think, write it
-//! if the token is still the same, else begin again. The sweep is clients × counters × think time ×
-//! retries × method × servers. Clients are connections of one asynchronous engine, so that they
-//! contend at the server and nowhere else.
+//! A logical operation subtracts one from a counter exactly once: it reads the counter with its token, thinks, and writes if the
+//! token is still the same, else it begins again. The sweep is clients × counters × think time × retries × method × servers.
+//! Clients are connections of one asynchronous engine, so that they contend at the server and nowhere else.
 //!
-//! What must hold: a deliberate conflict is refused before anything is measured; of each counter, what
-//! is missing at the end is what was acknowledged; the server counted the same reads, writes and
-//! refusals; every value read is one that a client wrote for this counter; a token never comes twice.
-//! The blind method, which reads, writes without a token and then looks whether its number is there, is
-//! measured beside the others to show what such a test reports, and is not held to conservation.
+//! What must hold: a deliberate conflict is refused before anything is measured; what is missing from each counter at the end
+//! equals what was acknowledged; the server counted the same reads, writes and refusals; every value read is one that a client
+//! wrote for this counter; a token never comes twice. The blind method reads, writes without a token, and then looks whether its
+//! number is there. It is measured beside the others to show what such a test reports, and is not held to conservation.
 
 mod client;
 mod ledger;
@@ -117,7 +115,7 @@ impl Sample {
 /// A setting on a server, over all rounds.
 #[derive(Debug)]
 pub struct Cell {
-    /// Who.
+    /// The server.
     pub seat: Seat,
     /// What.
     pub setting: Setting,
@@ -128,7 +126,7 @@ pub struct Cell {
 /// Memory of servers: counters are few.
 const MEMORY_MB: u32 = 64;
 
-/// Runs the experiment and prints what it found.
+/// Runs the experiment and prints the result.
 ///
 /// # Errors
 /// When a server cannot be started or fails, or a check did not hold.
@@ -202,7 +200,7 @@ impl Options {
                     for &keys in &keys {
                         for &think in thinks {
                             for (at, &retry) in retries.iter().enumerate() {
-                                // Who computes at the server has nothing to think about, and none is refused.
+                                // If the server computes, a client has nothing to think about, and nothing is refused.
                                 let idle = method.is_server_side() && think != thinks[0];
                                 if idle || (!method.is_optimistic() && at > 0) {
                                     continue;

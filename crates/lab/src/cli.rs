@@ -47,7 +47,7 @@ enum Sub {
     Shift(shift::Options),
     /// How many requests miss, on streams like those of real caches, in the same memory
     Hitratio(Box<hitratio::Options>),
-    /// What Larder says another memory limit would miss, against servers that have it
+    /// Larder's forecast of the misses with other memory limits, compared with servers that have these limits
     Forecast(Box<forecast::Options>),
     /// What libmemcached's options cost, and what they hide
     Matrix(Box<matrix::Options>),
@@ -55,7 +55,7 @@ enum Sub {
     Clients(Box<clients::Options>),
     /// Compares two runs of one experiment, written by --json
     Compare(CompareArgs),
-    /// Larder's own client as a driver, which is told what to do on stdin
+    /// Larder's own client as a driver, which gets its jobs on stdin
     #[command(hide = true)]
     Drive,
     /// Ends the servers of a lab that was killed
@@ -108,7 +108,7 @@ struct CompareArgs {
 
 /// Runs `larder lab` with `args`, the words behind `lab`.
 pub fn main(args: Vec<OsString>) -> ExitCode {
-    // Whatever is said of an argument, a password in it is not.
+    // No text that repeats an argument may have the password in it.
     let arguments: Vec<String> = args.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let without_logins = |text: &str| endpoint::without_logins(text, arguments.iter().cloned());
     let words = std::iter::once(OsString::from("larder lab")).chain(args);
@@ -240,7 +240,7 @@ mod tests {
                 });
                 all.extend(commands);
             } else {
-                // A line may end in the midst of it.
+                // A command may continue on the next line.
                 let code = part.split('`').enumerate().filter(|(at, _)| at % 2 == 1);
                 all.extend(code.map(|(_, code)| code.replace('\n', " ")));
             }
@@ -272,7 +272,7 @@ mod tests {
         all.into_iter().chain(word).collect()
     }
 
-    /// Newest peers as others: of those that are known and were not fetched here nothing more could be parsed.
+    /// Replaces the names of newest peers that were not fetched on this machine, which would be refused.
     fn fetched(word: &str) -> String {
         let other = |name: &str| match parse_peer(name) {
             Err(why) if why.contains("cargo xtask peers") => name.trim_end_matches("-new").to_owned(),
@@ -281,7 +281,7 @@ mod tests {
         word.split(',').map(other).collect::<Vec<_>>().join(",")
     }
 
-    /// What is wrong with a command, if something is. One of a name alone may be no more than that: of those that need more.
+    /// What is wrong with a command, if anything. A name alone stands for a command that may need more arguments.
     fn complaint(command: &str) -> Option<String> {
         let mut words: Vec<String> = words(command).iter().skip(1).map(|word| fetched(word)).collect();
         if matches!(words.as_slice(), [_, name] if ["load", "compare"].contains(&name.as_str())) {
@@ -293,7 +293,7 @@ mod tests {
             "doctor" => doctor::Options::try_parse_from(words).err().and_then(told),
             _ => match Cli::try_parse_from(words) {
                 Err(error) => told(error),
-                // What clap does not see.
+                // clap does not check how options fit together.
                 Ok(Cli { command: Sub::Load(options) }) => {
                     options.check_options().err().map(|error| error.to_string())
                 }

@@ -6,13 +6,13 @@
 //!                                       its clients, callers, values         loopback; with faults: a relay between
 //! ```
 //!
-//! Clients are told by the CPU time of a call, as two that share two cores with their server differ in wall time by how
-//! they wait, and by what is counted: allocations, system calls, connections. Beside them stands a loop by hand, which
-//! is the least that a program can do, and ratios to it in the same round.
+//! Wall time says little of two clients that share two cores with their server: it depends on how they wait. So clients are
+//! compared by the CPU time of a call, and by counts of allocations, system calls and connections. Beside them stands a loop by
+//! hand, the least that a program can do, with ratios to it in the same round.
 //!
-//! What must hold: every value read is the key's, byte by byte; every call has one outcome; the server counted what
-//! calls said; no thread waited for a core. With a fault the outcomes add up too, and what a client did that was wrong is
-//! what was found.
+//! What must hold: every value read is the key's, byte by byte; every call has one outcome; the server's counts equal the calls'
+//! results; no thread waited for a core. With a fault the outcomes have to add up, too, and a client's wrong results are the
+//! finding.
 
 mod faults;
 mod floor;
@@ -44,7 +44,7 @@ use visit::{Bench, Callers, Op, Sample, Setting};
 pub struct Options {
     #[command(flatten)]
     common: Common,
-    /// Whose clients: go, c, rust, python, java [default: all whose tools are installed; with --quick go, c]
+    /// Languages of the clients: go, c, rust, python, java [default: all whose tools are installed; with --quick go, c]
     #[arg(long, value_name = "LANGUAGE", value_delimiter = ',', value_parser = parse_language)]
     driver: Vec<Language>,
     /// Clients whose name contains this [default: all]
@@ -60,13 +60,13 @@ pub struct Options {
     /// Bytes of values [default: 100; with --full also 10000]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     value_bytes: Vec<u32>,
-    /// How many call at the same time [default: 1, 16, 256; of threads, and not goroutines, 256 with --full only]
+    /// Numbers of callers at the same time [default: 1, 16, 256; with threads in place of goroutines, 256 with --full only]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1000))]
     callers: Vec<u32>,
-    /// What is done: the grid of costs, the faults [default: both]
+    /// Parts: the grid of costs, the faults [default: both]
     #[arg(long, value_name = "PART", value_delimiter = ',', value_enum)]
     part: Vec<Part>,
-    /// Values that are read beside each fault at least, in as many visits as that takes [default: those of one visit]
+    /// Values to read beside each fault, in as many visits as that takes [default: those of one visit]
     #[arg(long, value_name = "N")]
     reads: Option<u64>,
     /// Milliseconds of a visit [default: 50]
@@ -105,7 +105,7 @@ struct Cell {
     syscalls: Option<f64>,
 }
 
-/// A fault, with what came of it.
+/// A fault and its result.
 #[derive(Debug)]
 struct Faulted {
     contender: usize,
@@ -114,7 +114,7 @@ struct Faulted {
     account: Account,
 }
 
-/// Runs the experiment and prints what it found.
+/// Runs the experiment and prints the result.
 ///
 /// # Errors
 /// When a driver that was asked for cannot be built, a server cannot be started or fails, or a check did not hold.
@@ -225,7 +225,7 @@ impl Options {
         languages.contains(&client.language) && named
     }
 
-    /// Languages whose drivers are there, and lines about those that are not. What was asked for must be.
+    /// Languages whose drivers are available, and lines about the others. A language that was asked for must be available.
     fn languages(&self) -> Result<(Vec<Language>, Vec<String>), Error> {
         if !self.driver.is_empty() {
             self.driver.iter().try_for_each(|language| language.build().map(drop))?;
@@ -360,7 +360,7 @@ fn costs(
     Ok(cells)
 }
 
-/// The loops by hand that were visited, where nobody looks anything up.
+/// The loops by hand that were measured against a server of fixed replies.
 fn all_floors(
     experiment: &mut Experiment,
     bench: &mut Bench,
@@ -382,7 +382,7 @@ fn all_floors(
     Ok(all)
 }
 
-/// A fault that lets nobody read is visited so often at the most.
+/// Most visits of a fault during which no value can be read.
 const FAULT_VISITS_MAX: u32 = 50;
 
 /// Every fault for every client, on every server that the lab can stop.
@@ -421,7 +421,7 @@ fn all_faults(
     Ok(all)
 }
 
-/// The loop by hand of the same language in the same place, if there is one.
+/// The loop by hand of the same language with the same setting, if there is one.
 fn by_hand<'c>(cells: &'c [Cell], cell: &Cell) -> Option<&'c Cell> {
     let hand = Setting {
         client: *CLIENTS

@@ -1,4 +1,4 @@
-//! One connection of the generator: where it stands in its script, and the check of its replies.
+//! One connection of the generator: its position in its script, and the check of its replies.
 //!
 //! Windows are begun, sent, and answered in the order of the script; in a closed loop one is under way
 //! at a time, in an open loop any number:
@@ -8,7 +8,7 @@
 //!                  ▲ replies      ▲ sent up to here
 //! ```
 //!
-//! Whether a reply is true, as far as this connection can know, is decided in `known`.
+//! `known` decides whether a reply is true, as far as this connection can know.
 
 mod known;
 mod replies;
@@ -25,8 +25,8 @@ use crate::wire::Wire;
 use crate::workload::{Verb, Workload};
 use known::{Known, Token};
 
-/// Keys, each with the versions of which one must be what it holds: the last writes of it, by each connection that wrote it.
-/// A value without a version has none.
+/// For each key, the versions that it may hold: its last writes, by each connection that wrote it. A value without a version has
+/// none.
 pub type LastWrites = BTreeMap<u32, Vec<u64>>;
 
 /// How closely replies are looked at.
@@ -62,7 +62,7 @@ pub(crate) struct Flight {
 pub struct Connection {
     pub(crate) wire: Wire,
     pub(crate) script: Arc<Script>,
-    /// Windows begun since it connected for the first time; those before `begun` are to be sent.
+    /// Windows begun since the first connect; those before `begun` are to be sent.
     pub(crate) begun: u64,
     /// Windows sent whole, and bytes sent of the next.
     sent: u64,
@@ -72,13 +72,13 @@ pub struct Connection {
     pub(crate) answered_before: u64,
     /// Bytes of the first unanswered window's replies that have come ([`Check::Length`]).
     received: usize,
-    /// Requests of it that are answered.
+    /// Requests of this window that are answered.
     requests: usize,
     /// Index in the script's keys of the next key to be answered.
     key: usize,
     /// Replies to the commands of a transaction that have come.
     step: usize,
-    /// Start of a reply whose end has not come yet.
+    /// The beginning of an incomplete reply.
     held: Vec<u8>,
     /// Windows under way.
     pub(crate) flights: VecDeque<Flight>,
@@ -86,7 +86,7 @@ pub struct Connection {
     known: Vec<u64>,
     /// Their tokens, where the script swaps.
     tokens: Vec<Token>,
-    /// What others wrote last, for who only reads.
+    /// The last writes of other connections, for a connection that only reads.
     pub(crate) expected: Option<Arc<LastWrites>>,
     /// It waits for room to send.
     pub(crate) blocked: bool,
@@ -176,8 +176,8 @@ impl Connection {
         self.flights.push_back(Flight { due, sent: due });
     }
 
-    /// Sends what the system takes of the windows begun; true when all of it is out. `now` is noted as
-    /// the time that windows go out which have not.
+    /// Sends what the system takes of the windows begun; true when all of it is sent. `now` becomes the sending time of windows
+    /// that have none.
     pub(crate) fn send(&mut self, now: Instant) -> Result<bool, Error> {
         let windows = self.script.windows.len() as u64;
         while self.sent < self.begun {

@@ -1,4 +1,4 @@
-//! Who takes part in an experiment: servers that the lab starts, and running ones.
+//! Contenders: the servers of an experiment, those that the lab starts and running ones.
 
 use std::path::PathBuf;
 
@@ -15,22 +15,22 @@ use crate::peers::{self, Kind, PEERS, Server, Spec};
 use crate::placement::{Placement, Threads};
 use crate::usage::Usage;
 
-/// A running server that somebody else started: `name=` and a URL as [`Endpoint::parse`] reads it.
+/// A running server that the lab did not start: `name=` and a URL as [`Endpoint::parse`] reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// How tables call it.
     pub name: String,
-    /// What it speaks.
+    /// The protocols that it speaks.
     pub family: Family,
-    /// Where it listens, and who asks.
+    /// Its address and login.
     pub endpoint: Endpoint,
 }
 
 impl Target {
-    /// Reads what the command line says, for clap.
+    /// Reads an argument of the command line, for clap.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the argument.
     pub fn parse(text: &str) -> Result<Target, Unusable> {
         let form = "expected name=memcached://host:port, name=redis://host:port, …";
         let (name, url) = text.split_once('=').filter(|(name, _)| !name.trim().is_empty()).ok_or(form)?;
@@ -38,7 +38,7 @@ impl Target {
         Ok(Target { name: name.to_owned(), family, endpoint })
     }
 
-    /// It as somebody to ask.
+    /// The server's control connection.
     pub fn control(&self) -> Control {
         let Target { name, family, endpoint: Endpoint { address, login, tls } } = self.clone();
         Control { name, family, address, login, tls }
@@ -48,7 +48,7 @@ impl Target {
 /// Reads the name of a server that the lab can start, for clap.
 ///
 /// # Errors
-/// What names there are; how to fetch it, if it is one that is fetched and was not.
+/// The names that are known, or how to fetch a server that was not fetched.
 pub fn parse_peer(text: &str) -> Result<Kind, String> {
     let names = || PEERS.map(Kind::name).join(", ");
     let named = PEERS.into_iter().find(|kind| kind.name() == text);
@@ -69,7 +69,7 @@ fn is_named_after_another(name: &str, program: &str) -> bool {
     words().any(|word| PROGRAMS.contains(&word)) && words().all(|word| word != program)
 }
 
-/// That a server whose name is another program's says so.
+/// A remark if a server's name is that of another program.
 fn misnamed(name: &str, control: &Control) -> Result<Option<String>, Error> {
     let program = control.program()?;
     let other = is_named_after_another(name, &program);
@@ -83,22 +83,22 @@ pub struct Contender {
     pub name: String,
     /// Which it is; `None` for a [`Target`].
     pub kind: Option<Kind>,
-    /// Where it listens, and how it is asked.
+    /// Its address, and how to ask it.
     pub control: Control,
-    /// What it says its version is.
+    /// The version that it reports.
     pub version: String,
-    /// The settings it says are in effect.
+    /// The settings that it reports.
     pub settings: Vec<(String, String)>,
     /// The command that started it, or its address.
     pub command: String,
-    /// Its process, where it can be seen from here and is known to be the one that answers.
+    /// The process that answers, if this user can see it and it is known to be the right one.
     pub pid: Option<u32>,
     /// Why there is none.
     pub unseen: Option<String>,
-    /// How many threads of it serve connections, where known.
+    /// How many of its threads serve connections, if known.
     pub workers: Option<u32>,
-    /// What is to be known of it: that its name is another program's, and of one that was running before settings that are not
-    /// those of servers that the lab starts.
+    /// Remarks for the report: the name is another program's, or a running server's settings differ from those of servers that
+    /// the lab starts.
     pub remarks: Vec<String>,
     /// The process, if it is ours: it ends with the contender.
     server: Option<Server>,
@@ -113,12 +113,12 @@ pub struct Setup {
     pub threads: u32,
     /// Core that servers are pinned to, if to one.
     pub core: Option<usize>,
-    /// Another larder binary than the one that runs.
+    /// Another larder binary than this one.
     pub larder: Option<PathBuf>,
 }
 
-/// Cores of servers of so many threads: the first for one, else all but the last, which is the generator's, where there
-/// are several.
+/// Cores for a server with this many threads: the first core for one thread; for several, all but the last, which is the
+/// generator's.
 pub fn apart(threads: u32) -> Vec<usize> {
     let cores = cpu::cores().unwrap_or_default();
     match (threads, &cores[..]) {
@@ -182,7 +182,7 @@ impl Contender {
         })
     }
 
-    /// Takes a running server, and asks it what it is. `setup` is how others are started.
+    /// Takes a running server, and asks it for its facts. `setup` says how other servers are started.
     ///
     /// # Errors
     /// [`Error::Peer`] when it does not answer.
@@ -216,7 +216,7 @@ impl Contender {
         })
     }
 
-    /// What it is asked in: `wanted`, if it speaks memcached's protocols.
+    /// The protocol to ask it in: `wanted`, if it speaks memcached's protocols.
     pub fn protocol(&self, wanted: Protocol) -> Protocol {
         self.control.family.protocol(wanted)
     }
@@ -226,7 +226,7 @@ impl Contender {
         &self.control.address
     }
 
-    /// Where it is connected to.
+    /// The endpoint to connect to.
     pub fn endpoint(&self) -> Endpoint {
         self.control.endpoint()
     }
@@ -257,10 +257,10 @@ impl Contender {
         self.pid.map(Threads::of).transpose()
     }
 
-    /// Who worked since `before`, and where the connections are.
+    /// Which threads worked since `before`, and where the connections are.
     ///
     /// # Errors
-    /// When its process is gone.
+    /// Its process has ended.
     pub fn placement(&self, before: Option<&Threads>) -> Result<Option<Placement>, Error> {
         match (self.pid, before) {
             (Some(pid), Some(before)) => before.placement(pid).map(Some),

@@ -22,7 +22,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// What is asked of it: `wanted`, if it speaks memcached's protocols.
+    /// The protocol to ask it in: `wanted`, if it speaks memcached's protocols.
     pub fn protocol(self, wanted: Protocol) -> Protocol {
         match self {
             Family::Memcached => wanted,
@@ -33,43 +33,43 @@ impl Family {
 
 /// How long a server may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// And for one that comes in many pieces.
+/// The longest wait for an answer that comes in many pieces.
 const PATIENCE_IN_ALL: Duration = Duration::from_secs(60);
-/// Bytes of an answer at most: what a server says of itself is far less.
+/// Longest answer: what a server reports is far less.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
-/// A dump of keys is asked for so often, with a pause between, where others crawl.
+/// Tries of a dump of keys, with pauses, while another client's dump runs.
 const DUMP_TRIES: u32 = 50;
 const DUMP_PAUSE: Duration = Duration::from_millis(100);
 
-/// A server as somebody to ask. Each question has a connection of its own.
+/// A server to ask for facts. Each question uses a connection of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
     /// How messages call it.
     pub name: String,
     /// How it is asked.
     pub family: Family,
-    /// Where it listens.
+    /// Its address.
     pub address: Address,
-    /// Who asks, if it wants to know.
+    /// The login, if it asks for one.
     pub login: Option<Login>,
     /// By TLS, if it speaks that there.
     pub tls: Option<Connector>,
 }
 
 impl Control {
-    /// Where it is connected to.
+    /// The endpoint to connect to.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint { address: self.address.clone(), login: self.login.clone(), tls: self.tls.clone() }
     }
 
-    /// Where it listens, for a driver, of which not every client knows sockets of Unix, or TLS.
+    /// Its address, for a driver: some clients of drivers support neither Unix sockets nor TLS.
     ///
     /// # Errors
-    /// [`Error::Usage`] when it has no IP address, or wants TLS.
+    /// [`Error::Usage`] when it has no IP address, or requires TLS.
     pub fn ip_address(&self) -> Result<SocketAddr, Error> {
         let why = match &self.address {
             _ if self.tls.is_some() => "drivers speak no TLS".to_owned(),
-            // What drivers are told has no room for the number of an interface.
+            // The job that is sent to a driver has no room for the number of an interface.
             Address::Tcp(SocketAddr::V6(address)) if address.scope_id() != 0 => {
                 format!("drivers reach no addresses of an interface, as {address} is")
             }
@@ -93,7 +93,7 @@ impl Control {
         self.ask(question, "\r\n").is_ok_and(|reply| reply.starts_with(start))
     }
 
-    /// What it says its version is.
+    /// The version that it reports.
     ///
     /// # Errors
     /// [`Error::Peer`] when it does not answer.
@@ -122,7 +122,7 @@ impl Control {
         }
     }
 
-    /// Which program it is, as far as it says: larder, memcached, redis, valkey, keydb, or what else stands there.
+    /// The program that it reports: larder, memcached, redis, valkey, keydb, or another name.
     ///
     /// # Errors
     /// [`Error::Peer`] when it does not answer.
@@ -162,7 +162,7 @@ impl Control {
                 let sent = self.ask("CONFIG GET *\r\nPING\r\n", "+PONG\r\n")?;
                 let words: Vec<&str> =
                     sent.split("\r\n").filter(|line| !line.starts_with(['$', '*', '+'])).collect();
-                // Redis tells its own passwords to whoever has logged in.
+                // Redis shows its own passwords to any client that has logged in.
                 let is_secret = |name: &str| name.contains("pass") || name == "masterauth";
                 let setting = |pair: &[&str]| {
                     let hides = is_secret(pair[0]) && !pair[1].is_empty();
@@ -234,11 +234,11 @@ impl Control {
         if reply == answer { Ok(()) } else { Err(self.failed(question, &reply)) }
     }
 
-    /// How many items it holds that can be read, or 0 if there is none. memcached counts what was flushed or has expired
-    /// until it comes by, and a dump of keys leaves that out.
+    /// How many readable items it holds; 0 for none. memcached's count includes flushed and expired items until it meets them,
+    /// and a dump of keys does not.
     ///
     /// # Errors
-    /// [`Error::Peer`] when it does not say.
+    /// [`Error::Peer`] when it does not report that.
     pub fn held(&self) -> Result<u64, Error> {
         let items = self.counters()?.items(self.family);
         let items = items
@@ -257,8 +257,8 @@ impl Control {
         Ok(items)
     }
 
-    /// Sees to it that nothing is lost which somebody wants: it must hold nothing, or is flushed, if it may be. In words,
-    /// what was found.
+    /// Makes sure that no data are lost: the server must be empty, or is flushed if that is permitted. Returns what was found, in
+    /// words.
     ///
     /// # Errors
     /// [`Error::NotEmpty`] when it holds something and may not be flushed, [`Error::Peer`] when it does not answer.
@@ -289,7 +289,7 @@ impl Control {
         self.ask_until(question, |reply| reply.ends_with(end.as_bytes()))
     }
 
-    /// Sends `question` and returns what has come when `is_whole` says that it is.
+    /// Sends `question` and returns the answer as soon as `is_whole` accepts it.
     fn ask_until(
         &self,
         question: impl AsRef<[u8]>,
@@ -320,7 +320,7 @@ impl Control {
                 let why = format!("it says {} bytes, and they do not end", reply.len());
                 Err(self.failed(question.as_ref(), &why))
             }
-            // What it says in place of an answer tells more than that none came: -NOAUTH, HTTP/1.1 400 …
+            // An unexpected answer is worth more than the error that none came: -NOAUTH, HTTP/1.1 400 …
             Err(_) if !reply.is_empty() => {
                 let first: String = said.lines().next().unwrap_or_default().chars().take(100).collect();
                 Err(self.failed(question.as_ref(), &format!("it says \"{}\"", first.escape_debug())))
@@ -430,7 +430,7 @@ mod tests {
         }
     }
 
-    /// A server that says the same to each question, whose end it knows: what it has of `says`, in their order.
+    /// A server that gives each question the same answers: those of `says` that belong to it, in their order.
     fn saying(says: &'static [(&'static str, &'static str)]) -> Control {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Tcp(listener.local_addr().unwrap());

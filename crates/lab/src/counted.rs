@@ -1,13 +1,14 @@
-//! What is counted and not timed: system calls, segments and delayed acknowledgements of a call.
+//! Counts of a call in place of times: system calls, segments and delayed acknowledgements.
 //!
 //! | what | how |
 //! |---|---|
 //! | system calls | `perf stat -e raw_syscalls:sys_enter -p`; where that is not allowed `strace -f -c -p`, which slows what it counts; else not at all |
 //! | segments | `TCP_INFO` of the driver's own sockets, sent and received |
-//! | delayed acknowledgements | the system's `DelayedACKs`, held against an idle time as long: others may cause some, too |
+//! | delayed acknowledgements | the system's `DelayedACKs`, compared with an idle time of the same length: other programs may
+//! cause some, too |
 //!
-//! Each is counted in a visit of its own, of a fixed number of calls, and once more in one of none: what a barrier, the
-//! lab's questions and a closing handle cost is in both, and goes.
+//! Each is counted in a visit of its own, with a fixed number of calls, and once more with none. The cost of a barrier, of the
+//! lab's questions and of closing a handle is in both, and cancels out.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -23,10 +24,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::error::Error;
 
 const EVENT: &str = "raw_syscalls:sys_enter";
-/// How long a tracer may take to attach and to say what it counted.
+/// How long a tracer may take to attach and to report its count.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Who counts system calls here.
+/// How system calls can be counted on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracer {
     /// perf: exact, and hardly felt.
@@ -66,7 +67,7 @@ impl Tracer {
         }
     }
 
-    /// Begins to count what process `pid` does; none where nobody can.
+    /// Begins to count the system calls of process `pid`; `None` where that is not possible.
     ///
     /// # Errors
     /// [`Error::Peer`] when the tracer does not attach.
@@ -139,7 +140,7 @@ impl Counting {
         Ok(counting)
     }
 
-    /// Tells perf something, and waits until it has done it.
+    /// Sends perf a command, and waits until it has carried it out.
     fn say(&mut self, what: &str) -> Result<(), Error> {
         let Some((ask, answer)) = &mut self.control else { return Ok(()) };
         ask.write_all(what.as_bytes()).map_err(failed)?;
@@ -158,10 +159,10 @@ impl Counting {
         }
     }
 
-    /// Ends it: how many system calls there were.
+    /// Ends counting and returns the number of system calls.
     ///
     /// # Errors
-    /// [`Error::Peer`] when it does not say.
+    /// [`Error::Peer`] when the tracer does not report it.
     pub fn count(mut self) -> Result<u64, Error> {
         self.say("disable\n")?;
         if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
@@ -227,10 +228,10 @@ fn named(text: &str, table: &str, name: &str) -> Option<u64> {
     numbers.split_ascii_whitespace().nth(at)?.parse().ok()
 }
 
-/// Others' share of what was counted that is still believed to be ours.
+/// The largest share of other programs in a count that is still accepted.
 const OTHERS_MAX: f64 = 0.05;
 
-/// What is ours of `counted`, where an idle time as long had `idle`: none where others' share was too large.
+/// The lab's own part of `counted`, if an idle time of the same length had `idle`; `None` if the other share is too large.
 pub fn without_others(counted: u64, idle: u64) -> Option<f64> {
     let fits = idle as f64 <= OTHERS_MAX * counted as f64;
     fits.then(|| counted.saturating_sub(idle) as f64)

@@ -1,8 +1,8 @@
 //! The other half of the generator: clients whose next request depends on the last reply.
 //!
-//! A [`Dialog`] holds one connection per [`Agent`] and drives them all from one poll loop per core,
-//! as [`crate::generator`] drives scripts. An agent has no socket and no clock: it is asked for its
-//! next request, given the reply, and may ask to be left alone for a while (think time, backoff).
+//! A [`Dialog`] holds one connection per [`Agent`] and drives all of them by one poll loop per core, as [`crate::generator`]
+//! drives scripts. An agent has no socket and no clock: it returns its next request, gets the reply, and may pause (think time,
+//! backoff).
 //!
 //! ```text
 //! next ─► Request ─► sent ─► reply ─► Taken::More ─► …  ─► Taken::All ─► next
@@ -29,7 +29,7 @@ use crate::wire::Wire;
 /// What an agent does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It has appended what it wants to send, and waits for the reply.
+    /// It has appended its request to `out`, and waits for the reply.
     Request,
     /// Nothing until then.
     Until(Instant),
@@ -42,9 +42,9 @@ pub enum Step {
 pub enum Taken {
     /// Nothing: the reply is not whole yet.
     Nothing,
-    /// So many bytes, and the reply goes on.
+    /// It took this many bytes, and the reply continues.
     More(usize),
-    /// So many bytes, and that was all of the reply.
+    /// It took this many bytes, and the reply is complete.
     All(usize),
 }
 
@@ -53,20 +53,20 @@ pub trait Agent: Send {
     /// What agents count together, one for each thread.
     type Tally: Default + Send;
 
-    /// Says what comes next. `ending`: the time is over, and nothing new should begin.
+    /// The next step. `ending`: the time is over, and nothing new should begin.
     fn next(&mut self, now: Instant, ending: bool, tally: &mut Self::Tally, out: &mut Vec<u8>) -> Step;
 
-    /// Takes from the bytes that have come, which begin where it left off.
+    /// Takes from the received bytes, which begin where it stopped last time.
     ///
     /// # Errors
-    /// [`Error::Reply`] when they are no reply to what was asked.
+    /// [`Error::Reply`] when they are no reply to the request.
     fn reply(&mut self, bytes: &[u8], now: Instant, tally: &mut Self::Tally) -> Result<Taken, Error>;
 }
 
-/// The whole answer at the start of `bytes`, and how long it is; none while it is not all there.
+/// The whole answer at the start of `bytes`, and its length; `None` while it is incomplete.
 ///
 /// # Errors
-/// [`Error::Reply`] when it is no answer to what was asked.
+/// [`Error::Reply`] when it is no answer to the request.
 pub(crate) fn answer(
     protocol: Protocol,
     asked: Asked,
@@ -90,7 +90,7 @@ pub struct Outcome<T> {
     pub elapsed: Duration,
     /// Share of the time that the busiest thread worked; the rest it waited.
     pub busy: f64,
-    /// Share of the time in which a thread was ready to run and somebody else had its core, at most.
+    /// The largest share of the time in which a thread was ready to run and had no core.
     pub waited: f64,
 }
 
@@ -178,16 +178,16 @@ impl<A: Agent> Dialog<A> {
         Ok(Dialog { lanes })
     }
 
-    /// Has threads sleep while they wait, also where they have a core of their own: of those that others may have, too, they
-    /// would leave nothing.
+    /// Has threads sleep while they wait, even if they have a core of their own: if other threads may use these cores, too,
+    /// spinning would leave them nothing.
     pub fn sleep(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.sleeps = true);
     }
 
-    /// Lets all agents work for `time`, and then end what they are at.
+    /// Lets all agents work for `time`, and then finish their operations.
     ///
     /// # Errors
-    /// The first that an agent or a connection met.
+    /// The first error of an agent or a connection.
     pub fn run(&mut self, time: Duration) -> Result<Outcome<A::Tally>, Error> {
         let results: Vec<Result<Ended<A::Tally>, Error>> = thread::scope(|scope| {
             let runs: Vec<_> =
@@ -205,7 +205,7 @@ impl<A: Agent> Dialog<A> {
         Ok(outcome)
     }
 
-    /// The agents, to be told something between two runs.
+    /// The agents, to change them between two runs.
     pub fn agents_mut(&mut self) -> impl Iterator<Item = &mut A> {
         self.lanes.iter_mut().flat_map(|lane| lane.seats.iter_mut().map(|seat| &mut seat.agent))
     }
@@ -246,7 +246,7 @@ impl<A: Agent> Lane<A> {
             self.poller.wait(&mut events, Some(wait)).map_err(|error| Error::System("epoll", error))?;
             now = Instant::now();
             let (mut worked, mut received) = (false, false);
-            // Clients in step with each other would else always be served in the same order.
+            // Otherwise clients in step with each other would always be served in the same order.
             first = (first + 1) % events.len().max(1);
             for index in 0..events.len() {
                 let event = events.at((first + index) % events.len());
@@ -273,7 +273,7 @@ impl<A: Agent> Lane<A> {
                 self.timers.pop();
                 self.advance(token, now, end, &mut tally)?;
             }
-            // Only what comes tells that the server lives: what is sent meanwhile does not.
+            // Only received bytes show that the server lives; bytes that are sent do not.
             if received || self.asking == 0 {
                 silence.end(now);
             } else if silence.is_stall(asked, wait, now) {

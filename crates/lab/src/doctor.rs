@@ -16,11 +16,11 @@ use crate::top::complain;
 use crate::top::look::{Finding, Server, is_larder, words};
 use crate::top::screen::Sheet;
 
-/// Says what a running Larder's operator should know: exit code 0 nothing, 1 notes, 2 warnings, 3 something serious.
+/// Shows what the operator of a running Larder should know: exit code 0 nothing, 1 notes, 2 warnings, 3 something serious.
 #[derive(Debug, Parser)]
 #[command(name = "larder doctor", after_help = exit::TABLE)]
 pub(crate) struct Options {
-    /// Where it listens: HOST:PORT, or as memcached://… or redis://…, with user:password@ in front of the host if it asks
+    /// The server: HOST:PORT, or a URL memcached://… or redis://…, with user:password@ in front of the host if it asks for them
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:11211")]
     target: String,
     /// Prints findings as JSON

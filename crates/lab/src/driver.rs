@@ -1,4 +1,4 @@
-//! Drivers: clients in other languages as processes, which the lab builds, starts, and tells what to do by lines.
+//! Drivers: clients in other languages as processes, which the lab builds, starts, and controls by lines.
 //!
 //! ```text
 //! {"do":"hello"}     ──►  {"hello":version,"value":hex}     its version; a value, to compare with ours; its clients,
@@ -8,8 +8,8 @@
 //!                    ──►  {"done":…}                        counts, times, a histogram of its calls
 //! ```
 //!
-//! A driver ends with its stdin. One that ends by itself, as a library that aborts the process makes it, is a result
-//! and no error of the lab: [`Said::Ended`].
+//! A driver ends with its stdin. A driver that ends by itself, for example because a library aborts the process, is a result and
+//! no error of the lab: [`Said::Ended`].
 
 pub mod build;
 pub mod own;
@@ -83,23 +83,23 @@ pub struct Job {
     pub ops_min: u64,
     /// Calls at most.
     pub ops_max: u64,
-    /// No new call after so many nanoseconds, if there were enough.
+    /// No new call after this many nanoseconds, if there were enough calls.
     pub time_ns: u64,
     /// Requests that the loop by hand sends together.
     pub batch: u64,
-    /// The call after which the driver waits to be told to go on; 0 for none.
+    /// The call after which the driver waits for a "go"; 0 for none.
     pub pause_at: u64,
     /// The call whose value has `large_bytes`; 0 for none.
     pub large_at: u64,
     /// Which client, of a driver that has several.
     pub client: String,
-    /// How many call at the same time, each as soon as it can; 0 means 1, as for drivers that know of one only.
+    /// Callers at the same time, each as fast as it can; 0 means 1, for drivers that know only one.
     pub callers: u64,
-    /// Instead, all of them together so many times, each with one call; 0 for none.
+    /// Instead: bursts, in each of which all callers make one call together; 0 for none.
     pub bursts: u64,
-    /// Nanoseconds between bursts; else for which a caller waits after a call that told an error.
+    /// Nanoseconds between bursts; without bursts, the pause of a caller after a call that failed.
     pub pause_ns: u64,
-    /// How long a call may take, if a client has such an option; 0 for what it does as shipped.
+    /// Time limit of a call, if a client has such an option; 0 for its default.
     pub timeout_ms: u64,
     /// Who each connection is, if the server asks.
     pub user: String,
@@ -130,11 +130,11 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A driver that is connected and warm. What one does not say is 0.
+/// A driver that is connected and warm. Fields that a driver does not send are 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ready {
-    /// The library says that `NO_BLOCK` is on; so the others.
+    /// The library reports `NO_BLOCK` as on; likewise the others.
     pub has_no_block: u8,
     /// `TCP_NODELAY`.
     pub has_nodelay: u8,
@@ -150,7 +150,7 @@ pub struct Ready {
     pub socket_linger: u8,
     /// Errors while it became warm.
     pub warm_told: u64,
-    /// The first of them.
+    /// The first error while warming up.
     pub warm_error: String,
 }
 
@@ -159,35 +159,35 @@ pub struct Ready {
 pub struct Paused {
     /// Calls so far.
     pub paused: u64,
-    /// Those that said that it is done.
+    /// Calls that returned "done".
     pub ok: u64,
-    /// Those that said that it is queued.
+    /// Calls that returned "queued".
     pub queued: u64,
-    /// Those that told an error.
+    /// Calls that returned an error.
     pub told: u64,
 }
 
-/// What came of a job. What a driver does not say is 0.
+/// The results of a job. Fields that a driver does not send are 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Done {
     /// Calls, each with one of the following outcomes.
     pub calls: u64,
-    /// It is done, said the call.
+    /// Calls that returned "done".
     pub ok: u64,
-    /// It is queued, said the call.
+    /// Calls that returned "queued".
     pub queued: u64,
     /// There is no such key; of calls for many keys, how many keys were not there.
     pub misses: u64,
-    /// Errors that calls told.
+    /// Calls that returned an error.
     pub told: u64,
-    /// Errors that the flush and the barrier behind the last call told.
+    /// Errors of the flush and the barrier behind the last call.
     pub late: u64,
     /// Values that are not the ones written.
     pub wrong: u64,
-    /// The first call that told an error, from 1 on; 0 if none did.
+    /// The number of the first call that returned an error, from 1 on; 0 for none.
     pub first_error_at: u64,
-    /// What it told.
+    /// Its error.
     pub error: String,
     /// Connections opened.
     pub connections: u64,
@@ -199,11 +199,11 @@ pub struct Done {
     pub barrier_ns: u64,
     /// CPU time of the driver until then.
     pub cpu_ns: u64,
-    /// Of the errors told, those that said that it took too long.
+    /// Errors that were timeouts.
     pub timeouts: u64,
-    /// Nanoseconds that the calls took that told an error, all together.
+    /// Nanoseconds of all calls that returned an error together.
     pub told_ns: u64,
-    /// Nanoseconds from the beginning to the end of the last call that told an error; 0 if none did.
+    /// Nanoseconds from the beginning to the end of the last call that returned an error; 0 for none.
     pub last_error_ns: u64,
     /// Writes to sockets, where the client counts them.
     pub writes: u64,
@@ -245,10 +245,10 @@ fn middle_ns(bucket: u32) -> u64 {
     low + (1 << power) / 2
 }
 
-/// What a driver says next.
+/// The next message of a driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// It waits to be told to go on.
+    /// The driver waits for a "go".
     Paused(Paused),
     /// It is done.
     Done(Box<Done>),
@@ -261,7 +261,7 @@ pub enum Said {
 pub struct Ended {
     /// "ended by SIGABRT".
     pub how: String,
-    /// Calls that had returned, and of them those that said that it is done or queued, where it could still say.
+    /// Calls that had returned, and those among them that returned "done" or "queued", if the driver could still report that.
     pub calls: Option<(u64, u64)>,
     /// The last line that it wrote to stderr.
     pub complaint: String,
@@ -270,9 +270,9 @@ pub struct Ended {
 /// A driver that runs. Dropping it ends it.
 #[derive(Debug)]
 pub struct Driver {
-    /// What the library, or the language, says its version is.
+    /// The version that the library, or the language, reports.
     pub version: String,
-    /// Its clients with their versions, where it has several.
+    /// Its clients with their versions, if it has several.
     pub clients: Vec<(String, String)>,
     child: Child,
     stdin: Option<ChildStdin>,
@@ -321,7 +321,7 @@ impl Driver {
         Driver::start_command(command, core)
     }
 
-    /// Starts what `command` says.
+    /// Starts `command`.
     ///
     /// # Errors
     /// As [`Driver::start`].
@@ -371,10 +371,10 @@ impl Driver {
         self.child.id()
     }
 
-    /// Has it connect and become warm.
+    /// Has the driver connect and become warm.
     ///
     /// # Errors
-    /// [`Error::Peer`] when it says what cannot be understood, or nothing.
+    /// [`Error::Peer`] when its answer is not understood, or missing.
     pub fn prepare(&mut self, job: &Job) -> Result<Result<Ready, Ended>, Error> {
         let job = serde_json::to_string(&Run { r#do: "run", job });
         let job = job.map_err(|error| Error::Peer(format!("a driver's job: {error}")))?;
@@ -384,7 +384,7 @@ impl Driver {
         }
     }
 
-    /// Has it go on, and waits for what it says next.
+    /// Has the driver continue, and waits for its next message.
     ///
     /// # Errors
     /// As [`Driver::prepare`].
@@ -398,7 +398,7 @@ impl Driver {
         self.tell(r#"{"do":"go"}"#);
     }
 
-    /// Waits for what it says next.
+    /// Waits for the driver's next message.
     ///
     /// # Errors
     /// As [`Driver::prepare`].
@@ -410,10 +410,10 @@ impl Driver {
         }
     }
 
-    /// Has it become ready; that it ends is an error here.
+    /// Has the driver become ready. It is an error here if the driver ends.
     ///
     /// # Errors
-    /// [`Error::Peer`] when it ends, or says what cannot be understood.
+    /// [`Error::Peer`] when it ends, or its answer is not understood.
     pub fn ready(&mut self, job: &Job) -> Result<(), Error> {
         match self.prepare(job)? {
             Ok(_) => Ok(()),
@@ -447,7 +447,7 @@ impl Driver {
         self.hear()
     }
 
-    /// A driver that has ended is told nothing; what it says next is that it has ended.
+    /// Sends a line. A driver that has ended gets nothing, and its next message is that it has ended.
     fn tell(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin {
             let _ = writeln!(stdin, "{line}");
@@ -488,11 +488,12 @@ impl Drop for Driver {
     }
 }
 
-/// Starts a process on `core`, from its first instruction on: a runtime counts the cores that it has, and starts threads,
-/// before anybody else could pin it.
+/// Starts a process on `core` from its first instruction on: a runtime counts its cores and starts threads before it could be
+/// pinned from outside.
 fn on_core(mut command: Command, core: Option<usize>) -> std::io::Result<Child> {
     let starter = thread::spawn(move || {
-        // As servers and generator: where it is not allowed, none of them has it. A child inherits both.
+        // As for servers and generator: where raising is not permitted, none of them is raised. A child inherits priority and
+        // pinning.
         let _ = cpu::raise_priority(None);
         if let Some(core) = core {
             cpu::pin_thread(core)?;

@@ -1,4 +1,4 @@
-//! Where a server listens, who is to be said to be asking, and connections to it.
+//! Where a server listens, the login to use, and connections to it.
 //!
 //! ```text
 //! memcached://10.0.0.5:11211            redis://[::1]:6379               TCP, IPv4 and IPv6
@@ -7,12 +7,12 @@
 //! memcacheds://host:port                rediss://host:port               by TLS
 //! ```
 //!
-//! A password is said first on every connection: to memcached as `-Y` wants it, in the value of a `set`; to Redis by
-//! `AUTH`. It is never shown: [`hidden`] is for texts that have an argument in them.
+//! The password is sent first on every connection: to memcached as `-Y` wants it, in the value of a `set`; to Redis by `AUTH`. It
+//! is never shown: [`hidden`] removes it from an argument.
 //!
-//! By TLS the server shows a certificate of the host that the URL names, signed by one of the system's authorities. A query
-//! says otherwise, in redis-py's words: `?ssl_ca_certs=FILE` names others, `?ssl_cert_reqs=none` takes any certificate, and
-//! `ssl_certfile=FILE&ssl_keyfile=FILE` is what a server is shown that asks.
+//! With TLS, the server has to show a certificate for the host of the URL, signed by one of the system's authorities. A query
+//! changes that, with redis-py's names: `?ssl_ca_certs=FILE` gives other authorities, `?ssl_cert_reqs=none` accepts any
+//! certificate, and `ssl_certfile=FILE&ssl_keyfile=FILE` is the client's own certificate, for servers that ask for one.
 
 use std::fmt;
 use std::io::{Error, ErrorKind, Result};
@@ -37,18 +37,18 @@ const FORM: &str = "expected memcached://host:port or redis://host:port, memcach
 /// What may stand behind the `?` of a URL of TLS.
 const QUERY: &str = "expected ssl_ca_certs=FILE, ssl_cert_reqs=none, ssl_certfile=FILE and ssl_keyfile=FILE behind ?, with & between";
 
-/// What is wrong where what is behind the `?` has the place in it.
+/// The error of a TLS URL whose password has a ? in it.
 const QUESTION: &str = "in a URL of TLS, write %3F for a ? of the password: options of TLS follow a ?";
 
 /// What a place of TCP looks like.
 const PLACE: &str = "expected HOST:PORT, such as 127.0.0.1:11211 or [::1]:6379";
 
-/// Why there is no endpoint of a URL.
+/// Why a URL yields no endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// What is wrong with it, without its user and password.
+    /// What is wrong with the URL, without its user and password.
     Form(String),
-    /// Its host has no address, or none that can be found out now.
+    /// The host has no address, or its name cannot be resolved now.
     Lookup(String),
 }
 
@@ -83,14 +83,14 @@ impl From<Unusable> for crate::error::Error {
     }
 }
 
-/// Where a server listens, and who asks.
+/// A server's address, and the login for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Where.
     pub address: Address,
-    /// Who; nobody where nothing is asked.
+    /// User and password; `None` if the server asks for none.
     pub login: Option<Login>,
-    /// By TLS, and by what it is trusted.
+    /// The TLS options; `None` for a plain connection.
     pub tls: Option<Connector>,
 }
 
@@ -135,10 +135,10 @@ impl fmt::Debug for Login {
 }
 
 impl Endpoint {
-    /// Reads a URL, and which protocol's it is.
+    /// Reads a URL, and the protocol that it names.
     ///
     /// # Errors
-    /// What is wrong with it, without its user and password; or its host cannot be looked up.
+    /// What is wrong with the URL, without its user and password; or that its host cannot be resolved.
     pub fn parse(url: &str) -> std::result::Result<(Family, Endpoint), Unusable> {
         let (scheme, rest) = url.split_once("://").ok_or(FORM)?;
         let (family, kind) = match scheme {
@@ -184,20 +184,19 @@ impl Endpoint {
         Ok((family, Endpoint { address, login, tls }))
     }
 
-    /// Connects, waits for it for `patience` at most, and says the password, if there is one.
+    /// Connects, waiting for `patience` at most, and sends the password, if there is one.
     ///
     /// # Errors
-    /// What the system says, `TimedOut`, `InvalidData` where TLS is not agreed to, or `PermissionDenied` where the password
-    /// is not taken.
+    /// The system's error, `TimedOut`, `InvalidData` if the TLS handshake fails, or `PermissionDenied` if the password is
+    /// refused.
     pub fn connect(&self, patience: Duration) -> Result<Wire> {
         Ok(self.converse(patience)?.wire)
     }
 
-    /// Begins to connect: what is sent waits until there is room, as the system tells. Only where nothing has to be said
-    /// first.
+    /// Begins to connect without waiting: the system reports when bytes can be sent. Only for endpoints without a login.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn begin(&self) -> Result<Wire> {
         debug_assert!(self.login.is_none(), "a login is waited for");
         self.over(Socket::connect(&self.address)?)
@@ -213,7 +212,7 @@ impl Endpoint {
         })
     }
 
-    /// The same as a connection that waits, for so long at most each time.
+    /// The same as a connection whose calls wait, for `patience` at most each.
     ///
     /// # Errors
     /// As [`Endpoint::connect`].
@@ -278,7 +277,7 @@ impl Login {
         Err(Error::new(ErrorKind::PermissionDenied, format!("the login is not taken: {why}")))
     }
 
-    /// A text in which the password, should somebody say it, is not.
+    /// The text without the password, in case it repeats it.
     fn without(&self, text: &str) -> String {
         if self.password.is_empty() { text.to_owned() } else { text.replace(&self.password, HIDDEN) }
     }
@@ -291,7 +290,7 @@ enum Kind {
     Unix,
 }
 
-/// What the query of a URL says of TLS.
+/// The TLS options in the query of a URL.
 fn trust(query: &str) -> std::result::Result<ClientOptions, String> {
     let mut options = ClientOptions::default();
     let (mut chain, mut key) = (None, None);
@@ -348,7 +347,7 @@ fn decoded(text: &str) -> std::result::Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "what % stands for is UTF-8".to_owned())
 }
 
-/// What stands in the place of what is not shown.
+/// What is shown in place of a password.
 pub const HIDDEN: &str = "***";
 
 /// Where an argument has a login: between `://` and the last `@`.
@@ -387,10 +386,10 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Sends all of it.
+    /// Sends all of `bytes`.
     ///
     /// # Errors
-    /// What the system says, or `TimedOut` when nothing of it was taken for too long.
+    /// The system's error, or `TimedOut` if the peer took nothing for too long.
     pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -420,10 +419,10 @@ impl Conversation {
         Ok(())
     }
 
-    /// Receives what has come, or comes next; 0 is the end of it.
+    /// Receives what has come, or waits for it; 0 is the end of the stream.
     ///
     /// # Errors
-    /// What the system says, or `TimedOut` when nothing came for too long.
+    /// The system's error, or `TimedOut` if nothing came for too long.
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
             match self.wire.recv(buffer) {
@@ -550,7 +549,7 @@ mod tests {
             assert!(told.to_string().starts_with(why), "{query}: {told}");
         }
         assert_eq!(Endpoint::parse("redis://127.0.0.1:1?ssl_cert_reqs=none"), Err(PLACE.into()));
-        // What is in front of the question mark may look like a place.
+        // The text in front of the question mark may look like an address.
         for url in ["rediss://me:a?b@127.0.0.1:1", "rediss://localhost:12?b@127.0.0.1:1"] {
             assert_eq!(Endpoint::parse(url), Err(QUESTION.into()), "{url}");
         }
@@ -567,7 +566,7 @@ mod tests {
         assert_eq!(format!("{:?}", login(Family::Redis, "me", "secret")), "Some(Login)");
     }
 
-    /// What is said to a server that answers `reply` to it, and how that goes.
+    /// What is sent to a server that answers `reply`, and the result.
     fn said(url: &str, reply: &'static str) -> (String, Result<Wire>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = url.replace("HERE", &listener.local_addr().unwrap().to_string());

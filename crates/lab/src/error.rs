@@ -16,23 +16,23 @@ pub enum Error {
         /// Bytes of replies that were expected and did not come.
         missing_bytes: usize,
     },
-    /// The server sent what is no reply to what was asked; the text shows it.
+    /// The server's reply does not fit the request; the text shows it.
     Reply(String),
-    /// A server program could not be started, or does not do what it should.
+    /// A server program could not be started, or does not work as it should.
     Peer(String),
-    /// The command line says something that cannot be done.
+    /// The command line cannot be carried out.
     Usage(String),
-    /// What is to be measured holds something, and would be written to.
+    /// The server to be measured holds data, and would be written to.
     NotEmpty(String),
-    /// A check of the run did not hold: what it printed is not a result.
+    /// A check of the run failed: what it printed is not a result.
     NotValid(String),
-    /// The run is valid, and so many figures are not what they should be.
+    /// The run is valid, and this many figures miss their targets.
     Missed(usize),
     /// A file of results cannot be read or written.
     File(std::path::PathBuf, String),
     /// The system refused.
     System(&'static str, io::Error),
-    /// In what it happened.
+    /// Where it happened.
     In(String, Box<Error>),
 }
 
@@ -61,7 +61,7 @@ fn excerpt(bytes: &[u8]) -> String {
 }
 
 impl Error {
-    /// `bytes` are no reply to what was asked.
+    /// The error of `bytes` that are no reply to the request.
     #[cold]
     pub(crate) fn malformed(bytes: &[u8]) -> Error {
         Error::Reply(format!("no reply to what was asked: \"{}\"", excerpt(bytes)))
@@ -79,7 +79,7 @@ impl Error {
         Error::Reply(format!("more bytes than the replies have: \"{}\"", excerpt(bytes)))
     }
 
-    /// Says in what it happened, where the error itself tells of no server.
+    /// Adds where it happened, if the error itself names no server.
     pub(crate) fn within(self, what: impl FnOnce() -> String) -> Error {
         match self {
             Error::Closed
@@ -97,7 +97,7 @@ impl Error {
         }
     }
 
-    /// What a send or receive on a load's connection says.
+    /// The error of a send or receive on a load's connection.
     pub(crate) fn lost(error: io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Error::Closed,

@@ -1,5 +1,5 @@
-//! What the program's exit codes mean: one table for `serve`, `lab`, `doctor` and `top`. From 64 on they are those of BSD's
-//! sysexits.h, as memcached's are.
+//! The program's exit codes: one table for `serve`, `lab`, `doctor` and `top`. From 64 on they are those of BSD's sysexits.h, as
+//! memcached's are.
 
 pub use larder_eventloop::sysexits::{FILE, SYSTEM, UNAVAILABLE as NO_ANSWER, USAGE};
 
@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// A check of the run did not hold, or a figure missed its target.
 pub const NOT_VALID: u8 = 1;
-/// What is to be measured holds something, and would be written to.
+/// The server to be measured holds data, and would be written to.
 pub const NOT_EMPTY: u8 = 3;
 
 /// The table, as `--help` prints it.

@@ -41,7 +41,7 @@ use crate::workload::Workload;
 pub const AMPLE_MB: u32 = 1024;
 /// Bytes that keys, values and what servers add to them may take in it.
 const AMPLE_DATA_BYTES: u32 = 256 << 20;
-/// What is reckoned for a key above its value.
+/// Bytes that a key is assumed to take beside its value.
 const ITEM_BYTES: u32 = 64;
 
 /// Up to `keys` keys of `value_bytes`, as many as [`AMPLE_MB`] hold easily.
@@ -74,7 +74,7 @@ pub struct Options {
     /// user:password@ in front of the host if there is a password, which every list of processes then shows (repeatable)
     #[arg(long = "target", value_name = "NAME=URL", value_parser = Target::parse)]
     pub targets: Vec<Target>,
-    /// What running servers hold may go: they are flushed first. Without this, one that holds something is refused
+    /// Running servers may be flushed: their data are deleted first. Without this, a server that holds data is refused
     #[arg(long, requires = "targets")]
     pub flush_target: bool,
     /// Leave Larder out
@@ -89,8 +89,8 @@ pub struct Options {
     /// Memory limit of each server that is started, in MB [default: the experiment's]
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
     pub memory_mb: Option<u32>,
-    /// Percent of a visit's time that a thread of a server or of the generator may be kept from its core by others: a
-    /// visit with more is repeated, and if that does not help the run is not valid
+    /// Percent of a visit's time that a thread of a server or of the generator may wait for its core because of other programs. A
+    /// visit with more is repeated; if that does not help, the run is not valid
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = numbers::percent)]
     pub wait_max: f64,
     /// Where results go.
@@ -139,7 +139,7 @@ fn agrees(ratio: &Estimate) -> bool {
     (1.0 / most..=most).contains(&ratio.median)
 }
 
-/// Two servers, or one twice, in the same rounds.
+/// Two servers, or one server twice, in the same rounds.
 #[derive(Clone, Debug)]
 pub struct Pair {
     claim: String,
@@ -147,13 +147,13 @@ pub struct Pair {
     base: Vec<f64>,
     other: Vec<f64>,
     control: bool,
-    /// Why one of them gave nothing, where that is known.
+    /// Why one of them has no figures, if that is known.
     why: Option<String>,
 }
 
 impl Pair {
-    /// What is compared, which way it is better, and what both gave, by round; `control`: the other is the same server
-    /// again, whose ratio shows the noise.
+    /// `claim` says what is compared, `better` which way is better; `base` and `other` are the figures by round. `control`: both
+    /// are the same server, whose ratio shows the noise.
     pub fn new(claim: String, better: Better, base: &[f64], other: &[f64], control: bool) -> Pair {
         Pair { claim, better, base: base.to_vec(), other: other.to_vec(), control, why: None }
     }
@@ -163,7 +163,7 @@ impl Pair {
         Pair { why: Some(why), ..Pair::new(claim, better, &[], &[], false) }
     }
 
-    /// The same of the rounds in which both are known.
+    /// A pair of the rounds in which both figures are known.
     pub fn known(
         claim: String,
         better: Better,
@@ -175,7 +175,7 @@ impl Pair {
         Pair { claim, better, base, other, control, why: None }
     }
 
-    /// Whether it is the same server again.
+    /// Whether both are the same server.
     #[cfg(test)]
     pub(crate) fn is_control(&self) -> bool {
         self.control
@@ -188,7 +188,7 @@ impl Pair {
     }
 }
 
-/// What a server that was measured twice said of itself.
+/// How a server that was measured twice differs from itself.
 struct Twice {
     held: bool,
     /// How far apart both are: the size of the logarithm of their ratio; infinite where there is none.
@@ -196,8 +196,8 @@ struct Twice {
     found: String,
 }
 
-/// Ratios, as [`Experiment::compare_pairs`] notes them: whether the same server again agreed, and what the
-/// ratios say. Where the control is missing, or has no interval, nothing is known of the noise, and nothing was shown.
+/// The ratios as [`Experiment::compare_pairs`] notes them: whether the server that was measured twice agrees with itself, and
+/// what the other ratios show. If the control is missing, or has no interval, the noise is unknown, and nothing is shown.
 fn compared(mut pairs: Vec<Pair>) -> (Vec<Twice>, Vec<Comparison>) {
     pairs.sort_by_key(|pair| !pair.control);
     let (mut twice, mut comparisons) = (Vec::new(), Vec::new());
@@ -246,12 +246,12 @@ fn no_ratio(base: &[f64], other: &[f64]) -> String {
     }
 }
 
-/// A ceiling is measured so often while the generator is kept from its core; the highest counts.
+/// How often a ceiling is measured while the generator waits for its core; the highest counts.
 const CEILING_TRIES: u32 = 3;
-/// A server may seem to be so many times as fast as the null server before this is an error: both were measured for a
-/// part of a second each.
+/// How many times as fast as the null server a server may seem before that is an error: both were measured for a part of a second
+/// each.
 const OVER_CEILING_MAX: f64 = 1.1;
-/// A wait of which users are told beforehand.
+/// A wait that is announced to the user.
 const LONG: Duration = Duration::from_secs(120);
 
 /// A place in the order of visits: a contender, once or again.
@@ -259,12 +259,12 @@ const LONG: Duration = Duration::from_secs(120);
 pub struct Seat {
     /// Index among [`Experiment::contenders`].
     pub contender: usize,
-    /// The second visit to the same server in a round: what differs between the two is noise.
+    /// The second visit to the same server in a round: the difference of the two is noise.
     pub again: bool,
 }
 
-/// All checks of a run. Checks of the same name are one: it holds if each does, and says how many
-/// there were, or what was found that was furthest off.
+/// All checks of a run. Checks of the same name are one: it holds if each holds, and reports their number, or the failure that is
+/// furthest off.
 #[derive(Clone, Debug, Default)]
 pub struct Checks(Vec<OfOneName>);
 
@@ -274,7 +274,7 @@ struct OfOneName {
     check: Checked,
     times: u64,
     failed: u64,
-    /// How far off what is told is, where that is known.
+    /// How far off the reported failure is, if that is known.
     off: Option<f64>,
 }
 
@@ -284,10 +284,10 @@ impl Checks {
         self.add_measured(claim, held, None, found);
     }
 
-    /// Adds a check of something that is measured, and may be off by more or less: of those that fail the one that is most
-    /// `off` is told, in any unit, the same for all of a name.
+    /// Adds a check of a measured value. Of several failures of one name the one with the largest `off` is reported; its unit is
+    /// the same for all of a name.
     pub fn add_off(&mut self, claim: &str, held: bool, off: f64, found: impl FnOnce() -> String) {
-        // What has no measure is as far off as can be.
+        // A failure without a measure counts as the largest.
         let off = if off.is_nan() { f64::INFINITY } else { off };
         self.add_measured(claim, held, Some(off), found);
     }
@@ -316,7 +316,7 @@ impl Checks {
         });
     }
 
-    /// Checks that a server did no more than the null server of the same load.
+    /// Checks that a server did no more than the null server with the same load.
     fn below(&mut self, ceiling: &Ceiling, name: &str, per_s: f64) {
         let over = per_s / ceiling.per_s;
         self.add_off(of_time::CEILING, over <= OVER_CEILING_MAX, over, || {
@@ -356,7 +356,7 @@ fn best_ceiling(highest: f64, mut measure: impl FnMut() -> Result<Ceiling, Error
     Ok(best)
 }
 
-/// A protocol's name among those of loads.
+/// The name of a protocol as the loads have it.
 pub fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Classic => "text",
@@ -368,7 +368,7 @@ pub fn protocol_name(protocol: Protocol) -> &'static str {
 /// A running experiment.
 #[derive(Debug)]
 pub struct Experiment {
-    /// What was asked for.
+    /// The options of the run.
     pub options: Options,
     /// The servers, Larder first.
     pub contenders: Vec<Contender>,
@@ -380,7 +380,7 @@ pub struct Experiment {
     pub setup: Setup,
     /// What must hold.
     pub checks: Checks,
-    /// What was found: tables, plots, notes, verdict.
+    /// The results: tables, plots, notes, verdict.
     pub run: Run,
     began: Instant,
     files: Files,
@@ -408,7 +408,7 @@ impl Experiment {
         };
         let mut kinds = if options.no_larder { Vec::new() } else { vec![Kind::Larder] };
         for &kind in &options.peers {
-            // Named twice is meant once: two rows of one name would tell nothing.
+            // Naming a server twice means it once: two rows of one name would be useless.
             if !kinds.contains(&kind) {
                 kinds.push(kind);
             }
@@ -486,8 +486,8 @@ impl Experiment {
         self.contenders.iter().map(|contender| contender.name.clone()).collect()
     }
 
-    /// Visits all of `visits` in every round, each round in another random order, and shows how far
-    /// it is; `label` names a visit, with its server, for that and for errors.
+    /// Visits all of `visits` in every round, each round in another random order, and shows the progress. `label` names a visit
+    /// and its server, for the progress and for errors.
     ///
     /// # Errors
     /// Those of `visit`, which end the rounds.
@@ -513,7 +513,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Says how long so many visits in each round will take, if it is long.
+    /// Announces how long this many visits in each round will take, if it is long.
     pub fn announce(&self, visits: usize, each: Duration) {
         let rounds = self.options.round_count();
         let all = each.mul_f64(visits as f64 * f64::from(rounds));
@@ -523,8 +523,8 @@ impl Experiment {
         }
     }
 
-    /// Notes the ratios of `base` to `others` (what they are, their rounds, and whether they are the
-    /// same server again: these show the noise, and others are held against them). `better` says which way.
+    /// Notes the ratios of `base` to `others`: for each its name, its rounds, and whether it is the same server again, which
+    /// shows the noise for the others. `better` says which way is better.
     pub fn compare_with(&mut self, better: Better, base: &[f64], others: Vec<(String, Vec<f64>, bool)>) {
         let pair = |(claim, rounds, control): (String, Vec<f64>, bool)| {
             Pair::new(claim, better, base, &rounds, control)
@@ -532,7 +532,7 @@ impl Experiment {
         self.compare_pairs(others.into_iter().map(pair).collect());
     }
 
-    /// The same of pairs, which need not have all rounds.
+    /// The same for pairs, which need not have all rounds.
     pub fn compare_pairs(&mut self, pairs: Vec<Pair>) {
         let (twice, comparisons) = compared(pairs);
         for Twice { held, off, found } in twice {
@@ -541,8 +541,8 @@ impl Experiment {
         self.run.comparisons.extend(comparisons);
     }
 
-    /// The same without the check that the first server agrees with itself: for what a busy machine does not change.
-    /// What the pair shows is the noise that others are held against all the same.
+    /// The same without the check that the first server agrees with itself, for figures that a busy machine does not change. The
+    /// pair still shows the noise for the others.
     pub fn compare_unchecked(&mut self, pairs: Vec<Pair>) {
         let (_, comparisons) = compared(pairs);
         self.run.comparisons.extend(comparisons);
@@ -554,7 +554,7 @@ impl Experiment {
     /// When the null server or a connection fails.
     ///
     /// # Panics
-    /// If the load has several verbs, or one whose replies nobody can know.
+    /// If the load has several verbs, or replies that cannot be known beforehand.
     pub fn ceiling(&self, workload: &Workload, check: Check, load: String) -> Result<Ceiling, Error> {
         let address = Null::in_background(workload, self.server_core)?;
         let mut alone = Load::connect(&address, workload, workload.scripts(1), &self.generator_cores)?;
@@ -571,7 +571,7 @@ impl Experiment {
         Ok(best)
     }
 
-    /// Protocols in which the servers are asked, where those of memcached's are asked in `wanted`.
+    /// The protocols in which servers are asked, if those of memcached's family are asked in `wanted`.
     pub fn protocols(&self, wanted: Protocol) -> Vec<Protocol> {
         let mut all = Vec::new();
         for contender in &self.contenders {
@@ -583,11 +583,11 @@ impl Experiment {
         all
     }
 
-    /// Shows what `measure` finds that a null server reaches with a load, and checks that no server did more: one of them
-    /// was disturbed. `rates` are the servers' own, of the same load in the same protocol, each with its name.
+    /// Shows what a null server reaches with a load, as `measure` finds it, and checks that no server did more: otherwise one of
+    /// them was disturbed. `rates` are the servers' figures, with names, of the same load in the same protocol.
     ///
     /// # Errors
-    /// Those of `measure`.
+    /// The errors of `measure`.
     pub fn hold_below(
         &mut self,
         rates: &[(String, f64)],
@@ -623,11 +623,10 @@ impl Experiment {
         }
     }
 
-    /// Ends the experiment: stops its servers, prints what was found, writes the files asked for.
+    /// Ends the experiment: stops its servers, prints the results, writes the files.
     ///
     /// # Errors
-    /// When a file cannot be written; when a check did not hold: then everything is printed, and
-    /// called no result.
+    /// A file cannot be written, or a check failed: then everything is printed, and marked as no result.
     pub fn finish(self) -> Result<(), Error> {
         let Experiment { contenders, checks, mut run, began, files, .. } = self;
         drop(contenders);
@@ -687,7 +686,7 @@ mod tests {
             rival.said()
         };
         assert_eq!(word(vec![pair("again", 6, 1.01, true)]), "ahead");
-        // Of five rounds a quarter more is still the same server: it says nothing of a fifth more of another.
+        // With five rounds, a difference of a quarter may still be noise, so a difference of a fifth shows nothing.
         let unknown = "not shown: how much the server differs from itself is not known";
         assert_eq!(word(vec![pair("again", 5, 1.01, true)]), unknown);
         assert_eq!(word(vec![pair("again", 0, 1.0, true)]), unknown);
@@ -742,7 +741,7 @@ mod tests {
             held
         };
         assert_eq!([90.0, 110.0, 111.0, 200.0].map(held), [true, true, false, false]);
-        // One that was disturbed is asked again, and no more often than that.
+        // A disturbed measurement is repeated, a limited number of times.
         let best = |highest: f64, tries: &[f64]| {
             let mut rest = tries.iter();
             let measure = || Ok(of(*rest.next().expect("no more tries than that")));
@@ -770,7 +769,7 @@ mod tests {
         assert_eq!(checks.list()[0].found, "3.892 (the worst of 3)");
         checks.add_off(of_time::TWICE, false, f64::NAN, || "none".to_owned());
         assert_eq!(checks.list()[0].found, "none (the worst of 4)");
-        // A server that differs from itself by a third of what it did is further off than one by a quarter more.
+        // A server that differs from itself by a third is further off than one by a quarter.
         let pair = |base: f64, again: f64| {
             let rounds = |value: f64| vec![value; 6];
             let (twice, _) =

@@ -30,8 +30,8 @@ pub fn fill(
 /// Keys that are read back, at most.
 pub const READ_BACK_MAX: usize = 1024;
 
-/// Reads what `workload` wrote last over a connection of its own, and verifies every value: a server that mixes keys up, or
-/// stores nothing, acknowledges writes like any other. Nothing is read where nothing was written.
+/// Reads what `workload` wrote last over another connection, and verifies every value: a server that mixes keys up, or stores
+/// nothing, acknowledges writes like any other. Without writes nothing is read.
 ///
 /// # Errors
 /// Those of [`Load::run`].

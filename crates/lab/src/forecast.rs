@@ -1,10 +1,10 @@
-//! `larder lab forecast`: what a server of Larder's says it would miss with other memory limits, against what servers with
-//! these limits then do on the same stream.
+//! `larder lab forecast`: compares Larder's forecast of misses with other memory limits with servers that have these limits, on
+//! the same stream.
 //!
-//! Streams are those of [`hitratio`](crate::hitratio): a working set of four times the memory. A server of today's size is
-//! warmed until twice its memory has been written, its misses are counted, and it is asked for its forecast
-//! (`stats forecast`). Servers of the other sizes are warmed as well, and their misses counted of as many requests. Two
-//! servers of today's size say how much is chance. Others' servers get the same limits: their curves stand beside it.
+//! Streams are those of [`hitratio`](crate::hitratio): a working set of four times the memory. A server of today's size is warmed
+//! until twice its memory has been written. Then its misses are counted, and it is asked for its forecast (`stats forecast`).
+//! Servers of the other sizes are warmed as well, and their misses in as many requests are counted. Two servers of today's size
+//! show how much is chance. Other servers get the same limits, and their curves stand beside Larder's.
 
 use std::sync::Arc;
 use std::thread;
@@ -38,7 +38,7 @@ pub struct Options {
     /// Keys and values of a stream, as a multiple of the memory
     #[arg(long, default_value = "4", value_name = "X", value_parser = numbers::multiple)]
     working_set: f64,
-    /// Requests whose misses are counted, of every server as many [default: 2,000,000; 1,000,000 with --quick, 4,000,000 with
+    /// Requests whose misses are counted, the same for every server [default: 2,000,000; 1,000,000 with --quick, 4,000,000 with
     /// --full]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     requests: Option<u64>,
@@ -49,28 +49,28 @@ pub struct Options {
 /// Sizes, as parts of today's.
 const FACTORS: [f64; 5] = [0.5, 0.75, 1.0, 1.5, 2.0];
 const NOW: usize = 2;
-/// A forecast that is not ready is waited for, so many times as many requests.
+/// How long a forecast that is not ready is waited for, in multiples of the requests.
 const PATIENCE: usize = 40;
 /// Figures are looked at once a second.
 const LOOK: Duration = Duration::from_millis(1200);
 /// Requests that a server answers in a second, about.
 const PER_S: f64 = 200_000.0;
 
-/// What a server said of a size.
+/// A server's forecast for a size.
 #[derive(Clone, Copy, Debug)]
 struct Said {
     miss_ratio: f64,
     error: f64,
 }
 
-/// What servers of one variant did on a stream: misses by size and round, and what was said, by round and size.
+/// Results of the servers of one variant on a stream: misses by size and round, and forecasts by round and size.
 #[derive(Clone, Debug, Default)]
 struct Found {
     misses: [Vec<f64>; FACTORS.len()],
     said: Vec<[Option<Said>; FACTORS.len()]>,
 }
 
-/// What is visited.
+/// One visit.
 #[derive(Clone, Copy, Debug)]
 struct Visit {
     stream: usize,
@@ -122,7 +122,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut visits: Vec<Visit> = Vec::new();
     for stream in 0..streams.len() {
         for (variant, of) in variants.iter().enumerate() {
-            // A second server of today's size, for what is chance.
+            // A second server of today's size shows how much is chance.
             let sizes = if of.again { NOW..NOW + 1 } else { 0..FACTORS.len() };
             visits.extend(sizes.map(|size| Visit { stream, variant, size }));
         }
@@ -139,7 +139,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
         |experiment, visit, round| {
             let (variant, factor) = (&variants[visit.variant], FACTORS[visit.size]);
             let limit_mb = (f64::from(memory_mb) * factor).round() as u32;
-            // The same keys, of which another part has room.
+            // The same keys; a different part of them fits.
             let plan = streams[visit.stream]
                 .plan(limit_mb, options.working_set * f64::from(memory_mb) / f64::from(limit_mb));
             let plan = Arc::new(plan);
@@ -181,7 +181,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     experiment.finish()
 }
 
-/// What `stats forecast` says of each size; none of what is not known, or vague.
+/// The forecast of `stats forecast` for each size; `None` if it is unknown or vague.
 fn told(stats: &[(String, String)]) -> [Option<Said>; FACTORS.len()] {
     let field = |name: &str| -> Option<f64> {
         stats.iter().find(|(have, _)| have == name).and_then(|(_, value)| value.parse().ok())
@@ -194,12 +194,12 @@ fn told(stats: &[(String, String)]) -> [Option<Said>; FACTORS.len()] {
     })
 }
 
-/// What was said, against what was missed.
+/// Forecasts compared with misses.
 #[derive(Debug, Default)]
 struct Judged {
     /// By how many points each forecast of another size is off.
     off: Vec<f64>,
-    /// How many are within what they gave or took.
+    /// How many forecasts are within their own error.
     inside: usize,
     /// How many were not ready, or vague.
     silent: usize,
@@ -277,7 +277,7 @@ fn report(
 }
 
 impl Judged {
-    /// What can be said.
+    /// The result in words.
     fn words(&self, chance: &[f64]) -> String {
         let mean = |all: &[f64]| all.iter().map(|off| off.abs()).sum::<f64>() / all.len().max(1) as f64;
         let silent = match self.silent {

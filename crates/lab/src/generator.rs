@@ -2,10 +2,9 @@
 //!
 //! A [`Load`] holds open connections; [`Load::run`] drives them for a time and leaves them idle, with
 //! every reply taken, so that counts are exact and the server's CPU time can be read between runs.
-//! Closed loop: a connection sends its next window when the last one is answered, which shows what a
-//! server can do at most. Open loop: windows are sent when a clock says so, whatever is answered
-//! ([`Load::run_open`]), which shows how long answers take at a given load: time is counted from when a
-//! window was due, so that a server which pauses is charged for all who would have asked meanwhile.
+//! Closed loop: a connection sends its next window when the last one is answered, which shows the most that a server can do. Open
+//! loop ([`Load::run_open`]): a clock decides when windows are sent, whatever is answered, which shows latencies at a given load.
+//! Times are counted from when a window was due, so that a server's pause counts for all requests that were due meanwhile.
 //!
 //! One thread is one poll loop. A wake-up of a connection is one receive, its check, and one send of
 //! bytes that were rendered before; nothing is allocated, and the clock is read once per window.
@@ -29,13 +28,13 @@ use crate::script::Script;
 use crate::tally::Tally;
 use crate::workload::{Verb, Workload};
 
-/// A run ends with an error when no connection hears anything for so long.
+/// A run fails when no connection receives anything for this long.
 pub const STALL: Duration = Duration::from_secs(10);
 
-/// A wait that takes longer than it may by so much says that this process was stopped, not the server.
+/// A wait that takes this much longer than it may shows that this process was stopped, not the server.
 const SUSPENDED: Duration = Duration::from_secs(1);
 
-/// Since when a server has said nothing, as far as this process was there to hear it.
+/// Since when the server has been silent, as far as this process was running to notice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence(Instant);
 
@@ -50,9 +49,9 @@ impl Silence {
         self.0 = now;
     }
 
-    /// Nothing came in a wait from `asked` to `now` that was to take `wait` at most: whether the server has stalled. After a
-    /// wait that took much longer the silence begins anew: this process was not running itself, and what came meanwhile
-    /// is about to be told.
+    /// Nothing came in a wait from `asked` to `now`, which should have taken `wait` at most. Returns whether the server has
+    /// stalled. If the wait took much longer, this process was not running itself, and bytes may have come meanwhile: the silence
+    /// begins anew.
     pub(crate) fn is_stall(&mut self, asked: Instant, wait: Duration, now: Instant) -> bool {
         if now - asked > wait + SUSPENDED {
             self.end(now);
@@ -83,7 +82,7 @@ const BEHIND_MAX: Duration = Duration::from_secs(3);
 pub struct Arrivals {
     /// Windows a second, over all threads.
     pub per_s: f64,
-    /// At random, as from many who do not know of each other; else evenly.
+    /// At random times, as requests of independent clients come; else evenly.
     pub poisson: bool,
     /// Seed of the random times.
     pub seed: u64,
@@ -101,7 +100,7 @@ pub(crate) fn gap(per_s: f64, even: bool, rng: &mut StdRng) -> Duration {
 pub enum Stop {
     /// After this time; windows under way are answered first.
     After(Duration),
-    /// When each connection has sent so many windows.
+    /// When each connection has sent this many windows.
     Windows(u64),
     /// When each connection has sent its script once.
     Once,
@@ -112,7 +111,7 @@ pub enum Stop {
 pub struct Load {
     workload: Workload,
     lanes: Vec<Lane>,
-    /// Runs are told by the second, too.
+    /// Runs are also counted by the second.
     by_second: bool,
 }
 
@@ -124,7 +123,7 @@ struct Lane {
     poller: Poller,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
-    /// A connection is replaced by a new one after so many windows; 0 never.
+    /// Windows after which a connection is replaced by a new one; 0 never.
     churn: u64,
     /// Windows that it begins at most in a run.
     windows_max: u64,
@@ -191,8 +190,8 @@ impl Load {
         self.lanes.iter_mut().for_each(|lane| lane.churn = windows);
     }
 
-    /// Has runs end when so many windows were begun, over all connections, if their time is not over before: each thread
-    /// has its share of them, and of those its connections take the next when they are free.
+    /// Ends runs when this many windows were begun over all connections, if their time is not over before. Each thread has a
+    /// share of them, from which its free connections take the next.
     pub fn limit(&mut self, windows: u64) {
         let asking = |lane: &Lane| lane.asking().count() as u128;
         let all = self.lanes.iter().map(asking).sum::<u128>().max(1);
@@ -205,8 +204,8 @@ impl Load {
         }
     }
 
-    /// The keys that were written last, `most` at most, with the versions that they may hold by that. Versions are told where a
-    /// load changes keys by `set` alone: whatever else does knows them by itself.
+    /// At most `most` of the keys that were written last, with the versions that they may hold. Versions are known where a load
+    /// changes keys by `set` alone; other loads know their keys themselves.
     pub fn last_writes(&self, most: usize) -> LastWrites {
         let mut keys = LastWrites::new();
         if ![Verb::Set, Verb::Cas].iter().any(|&verb| self.workload.mix.has(verb)) {
@@ -238,7 +237,7 @@ impl Load {
         keys
     }
 
-    /// Has reads held against what was written last.
+    /// Has reads compared with these last writes.
     pub fn expect(&mut self, writes: LastWrites) {
         let writes = Arc::new(writes);
         for connection in self.lanes.iter_mut().flat_map(|lane| &mut lane.connections) {
@@ -264,11 +263,11 @@ impl Load {
     /// Sends and checks until `stop`, in a closed loop.
     ///
     /// # Errors
-    /// Any [`Error`] but [`Error::NotValid`]: wrong replies that leave the stream readable are
-    /// counted in the [`Tally`] instead. After an error the connections are of no more use.
+    /// Any [`Error`] but [`Error::NotValid`]: wrong replies that leave the stream readable are counted in the [`Tally`] instead.
+    /// After an error the connections cannot be used.
     ///
     /// # Panics
-    /// If lengths are to be checked that nobody can know.
+    /// If lengths are to be checked that cannot be known.
     pub fn run(&mut self, check: Check, stop: Stop) -> Result<Tally, Error> {
         assert!(check > Check::Length || self.workload.has_known_replies(), "replies of unknown length");
         self.drive(check, |lane, run, _| lane.closed(run, stop))
@@ -283,7 +282,7 @@ impl Load {
     /// If replies are to be counted by length.
     pub fn run_open(&mut self, check: Check, arrivals: Arrivals, time: Duration) -> Result<Tally, Error> {
         assert!(check > Check::Length, "an open loop reads its replies");
-        // One whose connections have nothing to send has no share.
+        // A lane whose connections have nothing to send has no share.
         let lanes = self.lanes.iter().filter(|lane| lane.asking().next().is_some()).count().max(1) as f64;
         let arrivals = Arrivals { per_s: arrivals.per_s / lanes, ..arrivals };
         self.drive(check, |lane, run, index| {
@@ -468,7 +467,7 @@ impl Lane {
                 idle += thread_cpu_time().saturating_sub(cpu);
             }
             under_way -= answered;
-            // Only what comes tells that the server lives: what is sent meanwhile does not.
+            // Only received bytes show that the server lives; bytes that are sent do not.
             if received || under_way == 0 {
                 silence.end(now);
             } else if silence.is_stall(asked, wait, now) {
@@ -502,7 +501,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Replaces a connection by a new one, whose first window goes out when it stands.
+    /// Replaces a connection by a new one, which sends its first window once it is connected.
     fn reconnect(&mut self, token: usize, run: &mut Run<'_>) -> Result<(), Error> {
         let refused = |error| Error::Connect(self.endpoint.to_string(), error);
         let wire = self.endpoint.begin().map_err(refused)?;
@@ -529,10 +528,10 @@ pub(crate) fn prefer(core: Option<usize>) -> Result<(), Error> {
     }
 }
 
-/// The share of `elapsed` in which the calling thread was ready to run and did not; 0 where the kernel does not tell.
+/// The share of `elapsed` in which the calling thread was ready to run and did not; 0 if the kernel does not report it.
 pub(crate) fn waited_since(earlier: Turns, elapsed: Duration) -> f64 {
     let wait = cpu::own_turns().unwrap_or_default().wait.saturating_sub(earlier.wait);
-    // What is read a little later is no more than all of the time.
+    // The wait is read a little later than the time, and cannot be more than all of it.
     (wait.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)).min(1.0)
 }
 
@@ -551,13 +550,13 @@ mod tests {
         let started = Instant::now();
         let at = |ms: u64| started + Duration::from_millis(ms);
         let (short, stall) = (Duration::from_millis(100), STALL.as_millis() as u64);
-        // A server that says nothing, wait after wait.
+        // A server that is silent, wait after wait.
         let mut silence = Silence::since(started);
         for ms in (0..stall - 100).step_by(100) {
             assert!(!silence.is_stall(at(ms), short, at(ms + 100)), "{ms}");
         }
         assert!(silence.is_stall(at(stall - 100), short, at(stall)));
-        // The same in one wait, of which some is a little late.
+        // The same in one wait, which is a little late.
         assert!(Silence::since(started).is_stall(at(0), STALL, at(stall + 500)));
         // A wait of 100 ms, or of the longest time, that took a minute: this process was stopped.
         for wait in [short, STALL] {

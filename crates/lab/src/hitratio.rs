@@ -1,10 +1,10 @@
-//! `larder lab hitratio`: how many requests miss, on streams shaped like those of real caches, in the
-//! same resident memory; and what of access patterns that such streams do not have is found.
+//! `larder lab hitratio`: how many requests miss, on streams shaped like those of real caches, in the same resident memory; and
+//! on access patterns that such streams do not have.
 //!
-//! Each stream is a working set of four times the memory: sizes, popularity, requests for keys that
-//! nobody asks for again, times to live, and popularity that moves. A server is warmed until twice its
-//! memory has been written; then misses are counted. Its limit is searched so that its resident memory
-//! is the one wanted. An LRU by bytes without overhead, in this process, gets the same stream.
+//! Each stream is a working set of four times the memory: sizes, popularity, requests for keys that are asked for once, times to
+//! live, and popularity that moves. A server is warmed until twice its memory has been written; then misses are counted. Its
+//! limit is searched so that its resident memory is the wanted one. An LRU by bytes without overhead, in this process, gets the
+//! same stream.
 //!
 //! Patterns (keys that are written and read late, sessions, loops) have a report of their own, and so has a trace.
 
@@ -44,7 +44,7 @@ pub struct Options {
     /// cluster25 with --quick]
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = streams::parse)]
     stream: Vec<Named>,
-    /// Patterns that come before, once each; patterns are all [default: keys that nobody reads]
+    /// Patterns that run before, once each; `patterns` means all [default: keys that are never read]
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = streams::parse_pattern)]
     after: Vec<Named>,
     /// Bytes of a pattern's values, once each
@@ -53,7 +53,7 @@ pub struct Options {
     /// Keys and values of a stream, as a multiple of the memory
     #[arg(long, default_value = "4", value_name = "X", value_parser = numbers::multiple)]
     working_set: f64,
-    /// Requests whose misses are counted, of every server as many [default: 500,000; 100,000 with --quick, 2,000,000 with
+    /// Requests whose misses are counted, the same for every server [default: 500,000; 100,000 with --quick, 2,000,000 with
     /// --full; all of a trace]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     requests: Option<u64>,
@@ -63,7 +63,7 @@ pub struct Options {
     ways: Ways,
 }
 
-/// Resident memory this near to the wanted one is the same.
+/// Resident memory that differs by this share counts as equal.
 const NEAR: f64 = 0.02;
 /// Servers that are started in search of a limit, at most.
 const TRIES: usize = 4;
@@ -74,7 +74,7 @@ const PER_S: f64 = 200_000.0;
 #[derive(Debug)]
 struct Found {
     limit_mb: u32,
-    /// Where it can be seen.
+    /// Resident memory, if it is visible.
     resident_mib: Option<f64>,
     /// Share of requests that missed, by round.
     misses: Vec<f64>,
@@ -114,7 +114,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let requests = options.requests.unwrap_or(common.by_effort(100_000, 500_000, 2_000_000));
     let mut variants = Variant::all(&experiment, &options.ways);
     if streams.is_empty() {
-        // What is asked in order has no chance in it.
+        // A pattern runs in a fixed order: a second measurement would show no chance.
         variants.retain(|variant| !variant.again);
     }
     let run = &mut experiment.run;

@@ -1,9 +1,9 @@
-//! The keeper: a process beside the lab that ends its servers when the lab itself can no longer.
+//! The keeper: a process beside the lab that ends the lab's servers when the lab itself no longer can.
 //!
-//! Each server is started in a process group of its own, so that a wrapper and what it started end together, and so
-//! that an interrupt at the terminal reaches the lab alone. However the lab ends, the system closes the pipe between
-//! the two; then the keeper kills the groups that it was told of and not told to forget. It is `larder lab keep`, in a
-//! group of its own too; a lab that is a library in another program has none.
+//! Each server is started in a process group of its own, so that a wrapper and what it started end together, and an interrupt at
+//! the terminal reaches the lab alone. However the lab ends, the system closes the pipe between the two. Then the keeper kills
+//! the groups that it was told to keep and not told to forget. It is `larder lab keep`, in a group of its own; a lab that is a
+//! library in another program has no keeper.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -56,19 +56,19 @@ pub(crate) fn keep(pid: u32) -> Result<(), Error> {
 pub(crate) fn forget(pid: u32) {
     let mut keeper = KEEPER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pipe) = keeper.as_mut() {
-        // One that is gone has nothing to forget.
+        // If the keeper has ended, it has nothing to forget.
         let _ = writeln!(pipe, "-{pid}");
     }
 }
 
-/// Kills a process group at once; one that is gone is no matter.
+/// Kills a process group at once; it does not matter if it has ended.
 pub(crate) fn end_group(pid: u32) {
     if let Some(group) = Pid::from_raw(pid as i32) {
         let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
-/// `larder lab keep`: reads what to keep and to forget, until there is nobody left to say so.
+/// `larder lab keep`: reads which groups to keep and to forget, until the pipe is closed.
 pub(crate) fn serve() {
     let mut groups: BTreeSet<u32> = BTreeSet::new();
     for line in stdin().lock().lines().map_while(Result::ok) {

@@ -1,16 +1,14 @@
 //! `larder lab latency`: how long answers take at a given load.
 //!
-//! Open loop: requests come at random times (Poisson), whatever is answered, and their time is counted
-//! from when they were due, so that a server that pauses is charged for everybody who would have asked
-//! meanwhile. The service time, from when a request was sent, stands beside it: the difference is the
-//! queue. A ladder of loads, the same for all servers, in percent of the lowest peak (closed loop, measured first), gives the
-//! curve; the figure to take home is the throughput at which the 99th percentile is still below a
+//! Open loop: requests come at random times (Poisson), whatever is answered. Their time counts from when they were due, so that a
+//! server's pause counts for all requests that were due meanwhile. The service time, from when a request was sent, stands beside
+//! it: the difference is the queue. A ladder of loads, the same for all servers, in percent of the lowest peak (closed loop,
+//! measured first), gives the curve. The figure to remember is the throughput at which the 99th percentile is still below a
 //! millisecond.
 //!
-//! The generator has to be in time itself. What it can send is found against a null server, and ladders end
-//! there; a visit in which it lagged, or hardly waited, is no measurement of the server: it is repeated, and
-//! left out if that does not help, of the table and of the verdict. A rung of which half is left out makes the run not
-//! valid.
+//! The generator has to be in time itself. Its limit is measured against a null server, and ladders end there. A visit in which
+//! the generator lagged, or hardly waited, does not measure the server. It is repeated, and if that does not help, left out of
+//! the table and of the verdict. A rung with half of its visits left out makes the run not valid.
 
 mod report;
 
@@ -48,7 +46,7 @@ pub struct Options {
     /// Loads in percent of the slowest server's peak [default: 10, 25, 50, 75, 90, 95; with --full every 5 from 5 on]
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=200))]
     percent: Vec<u32>,
-    /// What is asked: hit, miss, set, or several with weights: hit:9,set:1
+    /// Requests: hit, miss, set, or several with weights: hit:9,set:1
     #[arg(long, value_name = "MIX", default_value = "hit", value_parser = Mix::parse)]
     mix: Mix,
     /// Choose keys by Zipf's law with this exponent [default: all alike]
@@ -68,7 +66,7 @@ pub struct Options {
 /// What the 99th percentile is held against.
 pub const P99_MAX_US: f64 = 1000.0;
 
-/// A visit in which the generator was late or busy is repeated so often.
+/// How often a visit is repeated in which the generator was late or busy.
 const REPEATS_MAX: u32 = 2;
 /// Shares of the null server's closed-loop rate at which the generator is tried, most first.
 const TRIES: [f64; 7] = [1.0, 0.9, 0.8, 0.7, 0.6, 0.45, 0.3];
@@ -103,7 +101,7 @@ impl Sample {
         }
     }
 
-    /// Why it says nothing about the server, if so.
+    /// Why it does not measure the server, if so.
     pub fn fault(&self) -> Option<String> {
         in_time(&self.lag, &self.latency, self.busy).err()
     }
@@ -112,13 +110,13 @@ impl Sample {
 /// A rung of a server's ladder, over all rounds.
 #[derive(Debug)]
 pub struct Cell {
-    /// Who.
+    /// The server.
     pub seat: Seat,
     /// Percent of the lowest peak.
     pub percent: u32,
     /// Requests a second.
     pub per_s: f64,
-    /// By round; those with a fault are in, and left out of figures.
+    /// Samples by round. Those with a fault are included here, and left out of figures.
     pub samples: Vec<Sample>,
 }
 
@@ -132,13 +130,13 @@ pub struct Peaks {
 }
 
 impl Peaks {
-    /// What 100 % of the ladder are, the same for all: the peak of the slowest, as far as the generator can send it.
+    /// 100 % of the ladder, the same for all servers: the peak of the slowest, as far as the generator can send it.
     pub fn shared(&self) -> f64 {
         self.closed.iter().map(|rates| median(rates)).fold(self.generator, f64::min)
     }
 }
 
-/// Runs the experiment and prints what it found.
+/// Runs the experiment and prints the result.
 ///
 /// # Errors
 /// When a server cannot be started or fails, or a check did not hold.
@@ -229,7 +227,8 @@ fn peaks(experiment: &mut Experiment, options: &Options, visit: Duration) -> Res
     Ok(Peaks { closed, generator })
 }
 
-/// Holds peaks against those of null servers, in each protocol. They answer one kind of request: of a mix they say nothing.
+/// Compares peaks with those of null servers, in each protocol. A null server answers one kind of request, so a mix is not
+/// compared.
 fn hold_below_null(experiment: &mut Experiment, options: &Options, closed: &[Vec<f64>]) -> Result<(), Error> {
     let Some(verb @ (Verb::Hit | Verb::Miss | Verb::Set)) = options.mix.only() else {
         experiment.without_ceiling([options.mix.to_string()]);
@@ -313,7 +312,7 @@ fn visit_once(
     let books = Books::open(&contender.control)?;
     let scripts = workload.scripts(seed);
     let mut load = Load::connect(contender.endpoint(), &workload, scripts, &experiment.generator_cores)?;
-    // New connections and cold caches are not what is asked about.
+    // New connections and cold caches are not to be measured.
     let mut all = load.run(Check::Verify, Stop::After(visit / 20))?;
     let (before, threads) = (contender.usage()?, contender.threads()?);
     let tally = load.run_open(Check::Verify, Arrivals { per_s: cell.per_s, poisson: true, seed }, visit)?;

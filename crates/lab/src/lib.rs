@@ -1,31 +1,31 @@
-//! The lab: measures caches, and says only what it can prove.
+//! The lab: measures caches, and reports only what it can prove.
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`keys`], [`value`], [`place`] | how keys look; values that name their key; a place inside one |
-//! | [`mix`], [`workload`], [`script`] | what is asked: a table of facts, and bytes ready to send |
+//! | [`keys`], [`value`], [`place`] | how keys look; values that name their key; a position inside one |
+//! | [`mix`], [`workload`], [`script`] | the requests: a table of facts, and bytes ready to send |
 //! | [`generator`], [`connection`], [`tally`], [`series`] | sends it, checks every reply, counts, also by the second |
-//! | [`fill`] | stores beforehand what a load wants to find |
+//! | [`fill`] | stores beforehand what a load expects to find |
 //! | [`dialog`] | clients whose next request depends on the last reply |
-//! | [`trace`], [`replay`] | what was asked of a cache once; clients that ask it again |
-//! | [`template`] | commands that users write, and what is expected in reply |
+//! | [`trace`], [`replay`] | recorded requests to a cache; clients that repeat them |
+//! | [`template`] | commands that users write, and the expected replies |
 //! | [`sizes`], [`walk`] | sizes of values; clients that visit every key |
 //! | [`numbers`], `named` | numbers with a fraction, and values with names, on the command line |
 //! | [`null`], [`canned`] | a server of fixed replies: floor of the servers, ceiling of the generator; these replies |
 //! | [`peers`], [`contender`], [`control`] | starts, pins, inspects and stops servers; asks them |
-//! | [`endpoint`] | where a server listens, and who is to be said to be asking |
+//! | [`endpoint`] | where a server listens, and the login to use |
 //! | [`owner`], `keeper` | which process answers at an address; ends servers when the lab was killed |
 //! | [`driver`], [`relay`] | clients in other languages, as processes; a longer way to a server, and one with faults |
 //! | [`counted`] | system calls, segments and delayed acknowledgements, counted |
-//! | [`usage`], [`placement`], [`starvation`] | their CPU time and memory; which threads worked, and which were kept from their cores |
+//! | [`usage`], [`placement`], [`starvation`] | their CPU time and memory; which threads worked, and how long threads waited for a core |
 //! | [`experiment`], [`progress`] | the frame of an experiment: options, servers, rounds, checks |
 //! | [`stats`], [`mod@bench`] | interleaved rounds, ratios with intervals, figures with their targets |
-//! | [`results`] | what was found, as data: tables, checks, series; as text and JSON; compared |
+//! | [`results`] | results as data: tables, checks, series; as text and JSON; compared |
 //! | [`report`] | the same as one page with pictures |
-//! | [`books`] | what server and generator counted must be the same |
+//! | [`books`] | compares the counts of server and generator |
 //! | [`cas`], [`clients`], [`forecast`], [`hitratio`], [`latency`], [`matrix`], [`memory`], [`servers`], [`shift`] | the experiments of these names |
 //! | [`cli`], [`load`] | `larder lab …`; one load by itself |
-//! | [`doctor`], [`top`] | `larder doctor`: what a running server says of itself; `larder top`: the same as one screen, of any cache |
+//! | [`doctor`], [`top`] | `larder doctor`: what a running server reports of itself; `larder top`: the same as one screen, for any cache |
 //!
 //! There is one generator. An experiment is a workload and a function over its tallies. Requests are written and replies
 //! read by [`larder_protocol::client`].

@@ -56,7 +56,7 @@ impl From<CheckName> for Check {
     }
 }
 
-/// What is asked for.
+/// The options of a load.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RequestArgs {
     /// What requests do: hit, miss, get, set, delete, incr, cas, or several with weights: hit:9,set:1
@@ -108,7 +108,7 @@ pub struct Options {
     /// Only ever use one key
     #[arg(long, group = "choice")]
     one_key: bool,
-    /// Use one key for so many requests in a hundred, the others alike for the rest
+    /// Use one key for this percentage of requests, and the others equally for the rest
     #[arg(long, value_name = "PERCENT", group = "choice", value_parser = numbers::percent)]
     hot_key: Option<f64>,
     /// Use keys one after the other
@@ -123,7 +123,7 @@ pub struct Options {
     /// Requests sent together on a connection
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pipeline: u32,
-    /// Open loop: so many windows a second, at random times, whatever is answered [default: a closed loop]
+    /// Open loop: this many windows a second, at random times, whatever is answered [default: a closed loop]
     #[arg(long, value_name = "PER_S", value_parser = numbers::positive)]
     rate: Option<f64>,
     /// The open loop's windows at even times
@@ -132,16 +132,16 @@ pub struct Options {
     /// Seconds that a written value lives [default: for ever]
     #[arg(long, value_name = "S", default_value_t = 0)]
     ttl: u32,
-    /// Replace a connection by a new one after so many windows
+    /// Replace a connection by a new one after this many windows
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "rate")]
     churn: u64,
     /// Seconds [default: 5; a day with --requests or --trace]
     #[arg(long, value_name = "S", value_parser = numbers::seconds)]
     seconds: Option<f64>,
-    /// End after so many requests, rounded up to whole windows, if --seconds are not over before
+    /// End after this many requests, rounded up to whole windows, if --seconds are not over before
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     requests: Option<u64>,
-    /// Seconds of the same load before anything is counted
+    /// Seconds of the same load before counting begins
     #[arg(long, value_name = "S", value_parser = numbers::seconds)]
     warm_up: Option<f64>,
     /// How closely replies are checked
@@ -150,11 +150,11 @@ pub struct Options {
     /// Do not store the keys first
     #[arg(long)]
     no_fill: bool,
-    /// What the server holds may go: it is flushed first. Without this, one that holds something is refused, unless
-    /// nothing is written
+    /// The server may be flushed: its data are deleted first. Without this, a server that holds data is refused, unless nothing
+    /// is written
     #[arg(long)]
     flush_target: bool,
-    /// The process id of a server on this machine, which must be the one that listens: prints its CPU time per request
+    /// The process id of a server on this machine, which has to listen at the address: prints its CPU time per request
     #[arg(long)]
     pid: Option<u32>,
     /// Threads of the generator, each on a core of its own: the last ones. Connections are shared out over them
@@ -163,8 +163,8 @@ pub struct Options {
     /// Cores to pin the generator's threads to, one thread each, in place of the last ones
     #[arg(long, value_delimiter = ',', conflicts_with = "threads")]
     cores: Vec<usize>,
-    /// Percent of the time that a thread of the generator, or of a server on this machine, may be kept from its core by others:
-    /// more is no result
+    /// Percent of the time that a thread of the generator, or of a server on this machine, may wait for its core because of other
+    /// programs: with more there is no result
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = numbers::percent)]
     wait_max: f64,
     /// Seed of key choice
@@ -173,17 +173,17 @@ pub struct Options {
     /// A mix of YCSB's, in place of --verb: records of 1000 B, Zipf 0.99
     #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["trace", "command"])]
     preset: Option<Preset>,
-    /// Ask this, in place of --verb: HSET h:{key} f {value}; several are asked one behind the other for each key. There are
-    /// {key}, {n} its number, {value}, {bytes} of it; to memcached \r\n stands in front of a value
+    /// Send this command, in place of --verb: HSET h:{key} f {value}; several commands are sent one after the other for each key.
+    /// There are {key}, {n} for its number, {value}, and {bytes} for its length; for memcached, put \r\n in front of a value
     #[arg(long, value_name = "WORDS", conflicts_with = "trace")]
     command: Vec<String>,
-    /// What the reply to a --command must be, one for each: any but an error, value (a whole one, of the key), nil, a number
-    /// : or :5, an array * or *3, or what it says; several with | between [default: any]
+    /// The reply that a --command must have, one for each: any but an error, value (a whole one, of the key), nil, a number : or
+    /// :5, an array * or *3, or a literal text; several with | between [default: any]
     #[arg(long, value_name = "REPLY", requires = "command")]
     expect: Vec<String>,
     #[command(flatten)]
     trace: trace::Options,
-    /// The times of the trace, so many times as fast, or max: as fast as its requests are answered [default: max]
+    /// Replay the times of the trace, this many times as fast, or max: as fast as its requests are answered [default: max]
     #[arg(long, value_name = "N|max", requires = "trace", value_parser = replay::speed)]
     trace_speed: Option<replay::Speed>,
     /// What follows on a read of the trace that misses [default: fill with oracleGeneral, which has reads alone; else leave]
@@ -199,7 +199,7 @@ pub struct Options {
     hdr_log: Option<PathBuf>,
 }
 
-/// A load without an end of its own goes on for so long, and one that is counted in requests at most.
+/// Seconds of a load without an end of its own, and at most of one that ends by requests.
 const SECONDS: f64 = 5.0;
 const SECONDS_MAX: f64 = 86_400.0;
 
@@ -259,7 +259,7 @@ impl Options {
         Ok(())
     }
 
-    /// The process that was named is the server's: the one that listens where it is asked.
+    /// Checks that the named process is the server's: that it listens at the address.
     fn check_pid(&self) -> Result<(), Error> {
         let Some(pid) = self.pid else { return Ok(()) };
         let address = &self.target.endpoint.address;
@@ -281,7 +281,7 @@ impl Options {
         cores.iter().enumerate().map(|(at, &core)| (core, share(at))).collect()
     }
 
-    /// Has `run` load the server: what it gave, when it began, and what was seen of the server's process.
+    /// Has `run` load the server. Returns its result, when it began, and what was seen of the server's process.
     fn watched<T>(&self, run: impl FnOnce() -> Result<T, Error>) -> Result<(T, SystemTime, Watched), Error> {
         let seen = self.pid.or_else(|| answering(&self.target.control()));
         let threads = seen.and_then(|pid| Some((pid, Threads::of(pid).ok()?)));
@@ -289,7 +289,7 @@ impl Options {
         let (started, began) = (SystemTime::now(), Instant::now());
         let given = run()?;
         let after = self.pid.map(Usage::of).transpose()?;
-        // One that is gone by now waits for nothing.
+        // A process that has ended waits for nothing.
         let placement = threads.and_then(|(pid, threads)| threads.placement(pid).ok());
         let watched = Watched {
             usage: after.zip(before).map(|(after, before)| after.since(before)),
@@ -309,45 +309,44 @@ impl Options {
 /// What was seen of the server's process.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
-    /// Its CPU time, where it was named.
+    /// Its CPU time, if the process was named.
     usage: Option<Usage>,
-    /// The share of the time in which a thread of it was kept from its core, at most; where it is on this machine.
+    /// The largest share of the time in which one of its threads waited for a core, if it is on this machine.
     waited: Option<f64>,
 }
 
-/// What was done, in one of the ways in which there is something to do.
+/// The results of a load, whichever way it was made.
 #[derive(Debug)]
 struct Ran {
     /// What was counted.
     tally: Tally,
-    /// Requests beside those: a warm-up's, and what was read back.
+    /// Other requests: those of a warm-up, and those that read back.
     others: Tally,
     /// What was read back.
     back: Tally,
     /// Each thread's core, if it has one, and how many connections.
     placement: Vec<(Option<usize>, usize)>,
-    /// What was counted began then.
+    /// When counting began.
     started: SystemTime,
     server: Watched,
-    /// The server's own counts, where it has them, from before the first request.
+    /// The server's own counts, if it has them, from before the first request.
     books: Option<Books>,
-    /// What must hold of what was read back.
+    /// Checks of what was read back.
     checks: Checks,
     /// Requests at a time.
     pipeline: usize,
-    /// What was offered, in words; none in a closed loop.
+    /// The offered load, in words; `None` for a closed loop.
     offered: Option<String>,
-    /// What was asked, by name.
+    /// The settings, by name.
     settings: Vec<(String, String)>,
-    /// What else to say.
+    /// Further remarks.
     remarks: Vec<String>,
 }
 
-/// Runs it, writes the files asked for, and prints what it found.
+/// Runs the load, writes the files, and prints the results.
 ///
 /// # Errors
-/// When the server cannot be reached or fails, a file cannot be written, a reply was wrong, or an open loop was not in
-/// time.
+/// The server cannot be reached or fails, a file cannot be written, a reply was wrong, or an open loop was not in time.
 pub fn run(args: &Options) -> Result<(), Error> {
     let began = Instant::now();
     let by_second = [args.csv.as_deref(), args.hdr_log.as_deref()];
@@ -396,8 +395,8 @@ pub fn run(args: &Options) -> Result<(), Error> {
     run.finish_as(began, files, more, |_| found.text())
 }
 
-/// What must hold, beside what is `kept`, of a server that waited for its core for a share of the time. `others` are
-/// requests beside those that are counted.
+/// The checks besides `kept`, for a server that waited for its core for a share of the time. `others` are requests that are not
+/// counted.
 fn checks(
     args: &Options,
     (kept, server): (Checks, Option<f64>),
@@ -425,13 +424,13 @@ fn checks(
     Ok(checks.list())
 }
 
-/// The process that answers, where it can be seen from here.
+/// The process that answers, if this user can see it.
 fn answering(control: &Control) -> Option<u32> {
     let reported = || control.process_id().ok().flatten();
     control.address.is_local().then(|| owner::answering(&control.address, None, reported()).ok()).flatten()
 }
 
-/// Cores of the generator that the server's threads may use, too, where it can be seen from here.
+/// Cores of the generator that the server's threads may use, too, if this user can see that.
 fn shared_cores(control: &Control, placement: &[(Option<usize>, usize)]) -> Vec<usize> {
     let Some(pid) = answering(control) else { return Vec::new() };
     let threads = cpu::threads(pid).unwrap_or_default();

@@ -23,7 +23,7 @@ impl Data {
         Keyspace::new(self.keys, self.value_bytes)
     }
 
-    /// It is more than the memory holds, whoever holds it.
+    /// The data are more than the memory holds, in any server.
     pub fn overfills(self) -> bool {
         self == OVERFULL
     }
@@ -216,7 +216,7 @@ pub const FIGURES: &[Figure] = &[
         ..RESP
     },
     Figure { id: "resp-incr", verb: Verb::Incr, bounds: &[against(Kind::Redis, 1.0 / 6.0)], ..RESP },
-    // What it was to be, half of Redis's, it is not: decision 0014 says why.
+    // The target was half of Redis's. Decision 0014 says why that is not reached.
     Figure { id: "resp-evalsha", verb: Verb::EvalSha, bounds: &[], ..RESP },
     Figure {
         id: "resp-plain",

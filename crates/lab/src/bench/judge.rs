@@ -4,7 +4,7 @@ use super::figures::{Data, Figure, MEMORY, MEMORY_BYTES_MAX, Reference};
 use super::report::{self, Cell, Outcome, Role, Verdict};
 use crate::peers::Kind;
 
-/// CPU time of a request, at most so many times that of the older binary.
+/// CPU time of a request over that of the older binary, at most.
 const OLDER_FACTOR_MAX: f64 = 1.03;
 
 pub(super) fn memory(kind: Kind, data: Data, empty: u64, full: u64) -> Verdict {
@@ -46,7 +46,7 @@ pub(super) fn judge(cells: &[Cell]) -> Vec<Verdict> {
         let claim = format!("A/A: {name} / {name}");
         verdicts.push(Verdict::on_ratio(id, claim, again, first, |_| Outcome::Noise));
         let Some(larder) = cell(id, Kind::Larder) else { continue };
-        // Who was measured in the place of a kind of server.
+        // The server that was measured in the place of this kind.
         let standing_for = |kind: Kind| {
             let of = move |cell: &&Cell| cell.figure.id == id && cell.role == Role::First;
             cells.iter().filter(of).filter(move |cell| cell.kind.stands_for() == kind)

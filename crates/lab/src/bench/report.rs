@@ -10,9 +10,9 @@ use crate::stats::{Ratio, median, min};
 /// Which of several visits with one load to one kind of server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The one that counts.
+    /// The measurement that counts.
     First,
-    /// The same again, which shows the noise.
+    /// The second measurement of the same server, which shows the noise.
     Again,
     /// The older binary of `--against`.
     Older,
@@ -35,7 +35,7 @@ pub struct Cell {
     pub figure: Figure,
     /// The server.
     pub kind: Kind,
-    /// It is the second of a pair on the same server.
+    /// Whether this is the second measurement of a server.
     pub role: Role,
     /// What each round gave.
     pub samples: Vec<Sample>,
@@ -51,8 +51,8 @@ impl Cell {
         format!("{} under {}", self.kind.name(), self.figure.id)
     }
 
-    /// More is written than fits, and not by Larder: memcached refuses some writes while its own upkeep
-    /// makes room. They are counted, and measured as what they are.
+    /// More is written than fits, and not to Larder: memcached refuses some writes while its upkeep makes room. Refused writes
+    /// are counted, and measured as they are.
     pub fn may_refuse(&self) -> bool {
         self.figure.data.overfills() && !self.kind.is_larder()
     }
@@ -63,14 +63,14 @@ impl Cell {
     }
 }
 
-/// A target and what came of it.
+/// A target and its result.
 #[derive(Debug)]
 pub struct Verdict {
     /// The figure's id.
     pub id: String,
     /// What over what.
     pub claim: String,
-    /// What was measured; `None` for a target that is no ratio.
+    /// The measured ratio; `None` if the target is no ratio.
     pub ratio: Option<Ratio>,
     /// The ratio of the best rounds of both, which disturbances of the machine reach last.
     pub of_minima: Option<f64>,
@@ -82,7 +82,7 @@ pub struct Verdict {
     pub outcome: Outcome,
 }
 
-/// What a row of the verdicts says.
+/// The outcome in a row of the verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The target is met.
@@ -133,7 +133,7 @@ impl Verdict {
     }
 }
 
-/// A ratio as people say it: 2.31, or 1/64.2.
+/// A ratio as it is usually written: 2.31, or 1/64.2.
 pub fn ratio(value: f64) -> String {
     if value < 0.5 { format!("1/{:.1}", 1.0 / value) } else { format!("{value:.3}") }
 }

@@ -74,7 +74,7 @@ pub struct Counts {
     pub attempts: u64,
     /// Attempts that happened.
     pub stored: u64,
-    /// Attempts that were refused because somebody else was faster.
+    /// Attempts that were refused because another client was faster.
     pub refused: u64,
     /// Operations given up after a refusal.
     pub given_up: u64,
@@ -83,11 +83,11 @@ pub struct Counts {
     /// Replies that cannot be: no value of ours, another key's, a key that is gone, a token that did
     /// not change.
     pub wrong: u64,
-    /// The first of them in words.
+    /// The first wrong reply, in words.
     pub first_wrong: Option<String>,
     /// Time of an operation, from its first request to its success.
     pub latency: Latencies,
-    /// Operations that succeeded after so many refusals.
+    /// Operations by the number of refusals before they succeeded.
     pub retries: Retries,
 }
 
@@ -131,10 +131,10 @@ enum Stage {
     /// Reads it, or has the server change it.
     Read,
     Reading,
-    /// Writes what it has computed.
+    /// Writes the computed value.
     Write,
     Writing,
-    /// Blind: looks what became of it.
+    /// Blind: reads the counter again.
     Look,
     Looking,
 }
@@ -156,7 +156,7 @@ pub struct Client {
     began: Instant,
     /// The counter that its last success changed, and the token it used: which must not come again.
     spent: Option<(u32, u64)>,
-    /// What the server counted to last, by counter, where it does: the next is less.
+    /// The last result of each counter, where the server counts: the next is less.
     last: Vec<u64>,
     /// How many of its operations happened, by counter.
     pub done: Vec<u32>,
@@ -197,7 +197,7 @@ impl Client {
         if self.task.method != Method::Watch && self.spent == Some((self.key, token)) {
             counts.mistake(|| format!("{} has token {token} again after a write with it", self.name()));
         }
-        // A counter nobody wrote is counted as wrong, and gone on with, so that the run ends as others do.
+        // A counter that no client wrote counts as wrong. The client continues with it, so that the run ends as usual.
         self.read = stamp.filter(|stamp| stamp.counter > 0).unwrap_or(foreign);
         self.token = token;
     }
@@ -295,7 +295,7 @@ impl Agent for Client {
                 self.stage = Stage::Write;
             }
             (Stage::Looking, Answer::Value(value, _)) => {
-                // As the original article did it: by the number alone, whoever wrote it.
+                // As in the original article: compares the number alone, whichever client wrote it.
                 let mine = self.read.counter;
                 self.value_was_read(value, 0, counts);
                 counts.believed += u64::from(self.read.counter == mine);

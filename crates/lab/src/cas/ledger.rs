@@ -1,4 +1,4 @@
-//! What the counters and the server's own figures say about what the clients claim.
+//! Compares the clients' claims with the counters and with the server's own figures.
 
 use larder_protocol::client::{Answer, Asked, Protocol, command, counter};
 
@@ -49,8 +49,7 @@ impl Ledger {
         Ok(Ledger { control: control.clone(), task: task.clone(), before: control.counters()? })
     }
 
-    /// Compares: server's figures, each counter, every reply. Returns what is missing from the
-    /// counters' sum.
+    /// Compares the server's figures, each counter and every reply. Returns what is missing from the sum of the counters.
     ///
     /// # Errors
     /// [`Error::Peer`] when the server does not answer.
@@ -83,7 +82,7 @@ impl Ledger {
         Ok(missing)
     }
 
-    /// What is counted on both sides: in words, by the clients, by the server.
+    /// What both sides count: its name, the clients' number, the server's number.
     fn figures(&self, counts: &Counts, after: &Counters) -> Vec<(&'static str, u64, u64)> {
         let grown = |name| {
             let read = |counters: &Counters| counters.number(name).unwrap_or(0);
@@ -103,7 +102,7 @@ impl Ledger {
             ],
             (Method::Decr | Method::Ma, Family::Memcached) => vec![("successes", stored, grown("decr_hits"))],
             (Method::Decr | Method::Ma, Family::Redis) => counted(&[("successes", stored, called("decr"))]),
-            // SET is called when EXEC does what was queued, and only then.
+            // SET counts as called when EXEC runs it, not when it is queued.
             (Method::Watch, _) => counted(&[
                 ("reads", reads, called("get")),
                 ("attempts", attempts, called("exec")),
@@ -126,7 +125,7 @@ impl Ledger {
         for names in self.task.names.chunks(BATCH) {
             let mut question = Vec::new();
             names.iter().for_each(|name| protocol.get(&mut question, [name.as_bytes()]));
-            // A question whose answer ends the reply, as values have no end of their own.
+            // Values have no end of their own, so a question follows whose answer ends the reply.
             let (last, end) = match self.control.family {
                 Family::Memcached => ("mn\r\n", "MN\r\n"),
                 Family::Redis => ("PING\r\n", "+PONG\r\n"),
@@ -146,8 +145,7 @@ impl Ledger {
     }
 }
 
-/// Proves before anything is measured that this server refuses a write whose counter has changed
-/// since it was read.
+/// Proves before anything is measured that this server refuses a write if the counter has changed since it was read.
 ///
 /// # Errors
 /// [`Error::Peer`] when the server does not answer.
@@ -172,7 +170,7 @@ pub fn deliberate_conflict(experiment: &mut Experiment, contender: usize) -> Res
                 (token.is_some() && matches!(reply.as_str(), "EXISTS\r\n" | "EX\r\n"), reply)
             }
             Family::Redis => {
-                // Within one connection: a write of its own spoils a watch as anybody's does.
+                // Within one connection: a write by the same client breaks a watch as any other does.
                 let (mut question, name) = (Vec::new(), key.as_bytes());
                 let words: [&[&[u8]]; 7] = [
                     &[b"SET", name, b"1"],

@@ -1,4 +1,4 @@
-//! Ways to take one from a counter exactly once, as bytes: requests, and what replies mean.
+//! Ways to subtract one from a counter exactly once, as bytes: requests, and the meaning of replies.
 //!
 //! | method | request(s) of an attempt |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | `ma` | `ma k v MD D1` |
 //! | `blind` | `gets k` … `set k` … `get k`: the original article's, which never sent a token |
 //!
-//! Where a client writes the counter itself, the value says more than the number, so that a value
-//! that nobody wrote is found out:
+//! If a client writes the counter itself, the value has more than the number in it, so that a value that no client wrote is
+//! noticed:
 //!
 //! ```text
 //! counter      key        client seq        checksum
@@ -26,7 +26,7 @@ use crate::control::Family;
 use crate::error::Error;
 use crate::value::seed;
 
-/// What the counters start from: nobody gets to 0.
+/// The initial value of counters, large enough that no run reaches 0.
 pub const INITIAL: u64 = 1_000_000_000;
 
 /// A way to change a counter.
@@ -40,7 +40,7 @@ pub enum Method {
     Watch,
     /// Arithmetic by the server.
     Decr,
-    /// The same by memcached's meta command.
+    /// The server subtracts, by memcached's meta command.
     Ma,
     /// Read, write without a token, read again: loses updates.
     Blind,
@@ -84,7 +84,7 @@ impl Method {
         }
     }
 
-    /// An attempt may be refused because somebody else was faster.
+    /// An attempt may be refused because another client was faster.
     pub fn is_optimistic(self) -> bool {
         matches!(self, Method::GetsCas | Method::Meta | Method::Watch)
     }
@@ -108,9 +108,9 @@ const STAMP_BYTES: usize = 50;
 pub struct Stamp {
     /// The number.
     pub counter: u64,
-    /// Of which key.
+    /// The counter.
     pub key: u32,
-    /// Who wrote it; 0 is the lab's own start value.
+    /// The client that wrote it; 0 is the lab's initial value.
     pub client: u32,
     /// Its how-manieth write.
     pub seq: u64,
@@ -143,7 +143,7 @@ impl Stamp {
     }
 }
 
-/// What a reply says.
+/// The meaning of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     /// A value, and its token where the method has one.
@@ -152,7 +152,7 @@ pub enum Answer<'a> {
     Missing,
     /// The write happened.
     Stored,
-    /// Somebody else was faster.
+    /// Another client was faster.
     Refused,
     /// The counter after the server's arithmetic.
     Counter(u64),
@@ -238,7 +238,7 @@ impl Method {
         let Some(event) = event else { return Ok(None) };
         let answer = match event {
             Event::Token { key: None, value, token, .. } => Answer::Value(value, token),
-            // Nobody stores client flags.
+            // No client stores client flags.
             Event::Token { key: Some(name), flags: 0, value, token } if name == key.as_bytes() => {
                 if !reply.follows(Classic::event, Event::End)? {
                     return Ok(None);

@@ -146,7 +146,7 @@ const ARTICLE: [(u32, f64, f64); 11] = [
     (100, 4487.0, 0.439),
 ];
 
-/// The blind method's table: what it believes, and what happened.
+/// The blind method's table: what it believes, and what really happened.
 fn blind(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
     // As the original article has it: one counter, no time to think. The sweep's others are in the checks and in --json.
     let blind: Vec<&Cell> = cells
@@ -301,11 +301,10 @@ fn plots(experiment: &mut Experiment, cells: &[Cell], shown: &Settings) {
     }
 }
 
-/// Curves that a picture can tell apart.
+/// Most curves that a reader can tell apart in one picture.
 const CURVES_MAX: usize = 8;
 
-/// Adds a picture; as two, of methods that may be refused and of those that are not, if it has more curves
-/// than there are colours.
+/// Adds a picture. If it has more curves than there are colours, it becomes two: optimistic methods, and all others.
 fn push_readable(experiment: &mut Experiment, plot: Plot) {
     if plot.curves.len() <= CURVES_MAX {
         experiment.run.plots.push(plot);

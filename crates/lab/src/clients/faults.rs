@@ -1,7 +1,6 @@
-//! What clients do when the server does not answer, or answers what is not asked.
+//! What clients do when the server does not answer, or answers wrongly.
 //!
-//! All callers get keys that are there, through a relay that does no harm at first, then does for [`HARM`], then does
-//! none again:
+//! All callers get existing keys, through a relay that is harmless at first, harmful for [`HARM`], and harmless again:
 //!
 //! ```text
 //! 0      BEFORE               BEFORE + HARM           TIME
@@ -9,7 +8,7 @@
 //! ```
 //!
 //! ```text
-//! calls = values that were the key's + wrong ones + misses, all of them false + errors told, timeouts among them
+//! calls = values that were the key's + wrong ones + misses, all of them false + errors, timeouts among them
 //! ```
 
 use std::thread;
@@ -40,7 +39,7 @@ pub enum Fault {
     Hasty,
     /// Some replies are cut in the middle, and the connection closed.
     Cut,
-    /// Some replies come twice, so that those behind them are of another request.
+    /// Some replies come twice, so that those behind them belong to another request.
     Lying,
 }
 
@@ -62,7 +61,7 @@ impl Fault {
         }
     }
 
-    /// What it is, for the page.
+    /// What the fault is, for the page.
     pub fn words(self) -> String {
         match self {
             Fault::Refused => "connections are closed and refused".to_owned(),
@@ -82,7 +81,7 @@ impl Fault {
         if self == Fault::Hasty { HASTY_MS.into() } else { TIMEOUT_MS }
     }
 
-    /// What the server says is true, if it says anything.
+    /// The server's answers are true, if there are any.
     pub fn is_honest(self) -> bool {
         self != Fault::Lying
     }
@@ -110,7 +109,7 @@ const BEFORE: Duration = Duration::from_millis(200);
 /// How long there is harm.
 pub const HARM: Duration = Duration::from_millis(1_000);
 const TIME: Duration = Duration::from_millis(2_200);
-/// How long a caller waits after a call that told an error, as a program would that has something else to do.
+/// How long a caller waits after a call that failed, as a program would that has something else to do.
 const PAUSE: Duration = Duration::from_millis(1);
 /// Bytes of the values.
 pub const VALUE_BYTES: usize = 100;
@@ -128,23 +127,23 @@ pub fn callers(language: Language) -> u64 {
 pub struct Account {
     /// Calls that returned.
     pub calls: u64,
-    /// Those that returned the key's value.
+    /// Calls that returned the key's value.
     pub right: u64,
-    /// Those that returned another.
+    /// Calls that returned another value.
     pub wrong: u64,
-    /// Those that said that the key is not there: it is.
+    /// Calls that returned a miss, although the key exists.
     pub misses: u64,
-    /// Those that told an error.
+    /// Calls that returned an error.
     pub told: u64,
-    /// Of these, those that said that it took too long.
+    /// Of these, timeouts.
     pub timeouts: u64,
-    /// Mean time of a call that told an error, in µs.
+    /// Mean time of a call that returned an error, in µs.
     pub told_us: Option<f64>,
     /// The longest call, in ms.
     pub longest_ms: f64,
-    /// Connections a second while there was harm; none if nobody counts them.
+    /// Connections a second during the harm; `None` if they cannot be counted.
     pub connects: Option<f64>,
-    /// How long after the harm the last error was told, in ms.
+    /// How long after the harm the last error was returned, in ms.
     pub recovered_ms: f64,
     /// How the driver ended, if by itself; then nothing else is known.
     pub ended: Option<String>,
@@ -196,7 +195,7 @@ pub fn visit(
         Err(error) => return Err(error),
     };
     let mut account = Account::of(&done);
-    // Who is refused is not seen by the relay: the client's own count, of the whole visit, less what it had before.
+    // The relay does not see refused connections. The client's own count is used, of the whole visit, without those before.
     account.connects = match fault {
         Fault::Refused => {
             let all = done.connections.saturating_sub(relay.taken());
@@ -216,7 +215,7 @@ impl Account {
         self.right + self.wrong
     }
 
-    /// The same of this visit and another.
+    /// Adds up this visit and another.
     pub fn add(&mut self, other: &Account) {
         let told = self.told + other.told;
         let told_us = |account: &Account| account.told_us.unwrap_or(0.0) * account.told as f64;
@@ -248,8 +247,8 @@ impl Account {
     }
 }
 
-/// Every call has one outcome; Larder's own clients are never wrong while the server tells the truth, and not while it
-/// lies if replies are verified.
+/// Checks that every call has one outcome, and that Larder's own clients are never wrong: with a server that tells the truth, and
+/// with any server if replies are verified.
 fn check(experiment: &mut Experiment, client: Client, fault: Fault, account: &Account, name: &str) {
     let Account { calls, right, wrong, misses, told, timeouts, .. } = *account;
     let checks = &mut experiment.checks;

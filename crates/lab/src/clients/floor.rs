@@ -1,7 +1,7 @@
-//! What a hit costs a loop by hand where nobody looks anything up: a server of fixed replies in the servers' place.
+//! What a hit costs a loop by hand if the server does nothing: a server of fixed replies takes the servers' place.
 //!
-//! It is what the client and the kernel cost, and the ceiling of what can be measured: a loop by hand that is not faster here than
-//! with a server was kept waiting by something else.
+//! This is what the client and the kernel cost, and the ceiling of what can be measured. A loop by hand that is not faster here
+//! than with a server was disturbed by something else.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
@@ -20,13 +20,13 @@ use crate::value;
 
 /// Bytes of the value.
 pub const VALUE_BYTES: usize = 100;
-/// Visits at least: a floor is what the best of them reached.
+/// Least number of visits. A floor is the best of them.
 pub const VISITS_MIN: usize = 3;
 
 /// A loop by hand on the null server.
 #[derive(Debug)]
 pub struct Floor {
-    /// Whose, and how many call.
+    /// The client, and the number of callers.
     pub setting: Setting,
     /// By visit.
     pub samples: Vec<Sample>,
@@ -41,20 +41,20 @@ fn canned(key: u32, value_bytes: usize) -> Canned {
     Canned { request_bytes: name.len() + b"get \r\n".len(), reply: [&head, &*bytes, b"\r\nEND\r\n"].concat() }
 }
 
-/// A null server that serves until the process ends, and where it listens.
+/// Starts a null server that serves until the process ends, and returns its address.
 fn listening(canned: Canned, core: Option<usize>) -> Result<SocketAddr, Error> {
     let failed = |error| Error::System("the null server", error);
     let null = Null::bind(&Address::Tcp((Ipv4Addr::LOCALHOST, 0).into()), canned).map_err(failed)?;
     let Address::Tcp(at) = null.address().map_err(failed)? else { unreachable!("it was bound to TCP") };
     thread::spawn(move || {
-        // Where it may not be pinned it is only slower, which a floor may be.
+        // If it may not be pinned, it is only slower, which does no harm to a floor.
         let _ = prefer(core);
         null.serve()
     });
     Ok(at)
 }
 
-/// Visits it with a loop by hand, so often.
+/// Visits it with a loop by hand, this many times.
 ///
 /// # Errors
 /// When it cannot listen, or the driver ends.

@@ -53,7 +53,7 @@ fn allocated(cell: &Cell) -> Option<Estimate> {
     (counts && alone(cell)).then(|| estimate(cell, |sample| sample.allocations)).flatten()
 }
 
-/// The same of their bytes, which Java counts, too.
+/// The allocated bytes, which Java counts, too.
 fn allocated_bytes(cell: &Cell) -> Option<Estimate> {
     let counts = cell.setting.client.language != Language::Python;
     (counts && alone(cell)).then(|| estimate(cell, |sample| sample.allocated_bytes)).flatten()
@@ -186,7 +186,7 @@ fn targets(experiment: &mut Experiment, cells: &[Cell], faulted: &[Faulted]) {
     }
 }
 
-/// Bursts: who opens connections.
+/// Bursts: which clients open connections.
 fn bursts(experiment: &mut Experiment, cells: &[Cell]) {
     let title = format!("{} bursts of one get by each caller, 5 ms between", super::visit::BURSTS);
     let mut table = Table::new("bursts", &title, &["client", "callers"]);
@@ -245,7 +245,7 @@ fn costs(experiment: &mut Experiment, cells: &[Cell]) {
     let shown: Vec<&Cell> = cells.iter().filter(steady).collect();
     for cell in &shown {
         let cpu = |cell: &Cell| rounds(cell, |sample| sample.client_us);
-        // Callers that share a core with what they wait for: a sum over all of them.
+        // Callers that share a core with what they wait for are summed up.
         let count = cell.setting.callers.count() as f64;
         let values = [
             estimate(cell, |sample| sample.client_us),
@@ -280,10 +280,10 @@ fn costs(experiment: &mut Experiment, cells: &[Cell]) {
     experiment.run.tables.push(table);
 }
 
-/// A loop by hand does not do so many times as many calls with a server as where nobody looks anything up.
+/// A loop by hand cannot do this many times as many calls with a server as with a server of fixed replies.
 const OVER_FLOOR_MAX: f64 = 1.1;
 
-/// Loops by hand where nobody looks anything up, beside what they do with a server.
+/// Loops by hand with a server of fixed replies, beside the same with a server.
 fn under(experiment: &mut Experiment, cells: &[Cell], floors: &[Floor]) {
     let title = "A hit by hand, from a server of fixed replies that looks nothing up";
     let mut table = Table::new("floor", title, &["client", "callers"]);
@@ -299,7 +299,7 @@ fn under(experiment: &mut Experiment, cells: &[Cell], floors: &[Floor]) {
         let count = setting.callers.count() as f64;
         let below =
             |figure: &dyn Fn(&Sample) -> f64| Estimate::of(&samples.iter().map(figure).collect::<Vec<f64>>());
-        // The best of both: a visit that was disturbed says nothing.
+        // The better of both: a disturbed visit shows nothing.
         let best =
             |samples: &[Sample]| samples.iter().map(|sample| sample.call_us * count).min_by(f64::total_cmp);
         if let (Some(floor), Some(call)) = (best(samples), best(&cell.samples)) {
@@ -439,7 +439,7 @@ fn accounts(experiment: &mut Experiment, faulted: &[Faulted]) {
     experiment.run.notes.push(words.join("; "));
 }
 
-/// Values that clients returned beside faults of a server that says what is true, and those that were another key's.
+/// Values that clients returned beside faults of an honest server, and those that were another key's.
 fn truth(experiment: &mut Experiment, faulted: &[Faulted]) {
     let title = "Values read beside faults of a server that does not lie";
     let mut table = Table::new("truth", title, &["client"]);

@@ -27,13 +27,13 @@ impl Speaks {
 /// A client of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Client {
-    /// Whose driver has it.
+    /// The language of its driver.
     pub language: Language,
     /// How the driver calls it.
     pub name: &'static str,
-    /// What it speaks.
+    /// The protocol that it speaks.
     pub speaks: Speaks,
-    /// What it does for its figure: a client without a deadline is cheaper.
+    /// What it does for its cost: a client without a deadline is cheaper.
     pub features: &'static str,
 }
 
@@ -45,7 +45,7 @@ const fn row(language: Language, name: &'static str, speaks: Speaks, features: &
 pub const BY_HAND: &str = "by hand";
 /// Larder's own client.
 pub const OWN: &str = "larder";
-/// The same, with a number in each request that its reply repeats.
+/// The same client with a number in each request that its reply repeats.
 pub const OWN_VERIFIED: &str = "larder, replies verified";
 /// Larder's own client for programs that await.
 pub const OWN_TOKIO: &str = "larder, tokio";
@@ -53,10 +53,10 @@ pub const OWN_TOKIO: &str = "larder, tokio";
 pub const FACADE: &str = "larder façade";
 /// gomemcache as shipped, and with a connection for each caller.
 pub const GOMEMCACHE: &str = "gomemcache";
-/// The same with a pool that is as large as there are callers.
+/// The same client with a pool as large as the number of callers.
 pub const GOMEMCACHE_POOL: &str = "gomemcache, pool = callers";
 
-/// All of them.
+/// All clients.
 pub const CLIENTS: &[Client] = &[
     row(Language::Go, OWN, Speaks::Text, "one connection for all callers; deadline of the whole call"),
     row(Language::Go, OWN_VERIFIED, Speaks::Text, "the same, with a number in each request and reply"),

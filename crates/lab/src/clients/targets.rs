@@ -51,11 +51,11 @@ impl Figure {
 /// A figure and the most that it may be.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Whose.
+    /// The language.
     pub language: Language,
     /// Which client.
     pub client: &'static str,
-    /// Of which call.
+    /// The kind of call.
     pub op: Op,
     /// Of values of so many bytes.
     pub value_bytes: usize,
@@ -97,7 +97,7 @@ const fn large(language: Language) -> Target {
 /// What a runtime's own may add to a count, now and then.
 pub const ALMOST: f64 = 0.01;
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     go(OWN, Op::Hit, 1, Figure::Allocations, 0.0),
     go(OWN, Op::Set, 1, Figure::Allocations, 0.0),

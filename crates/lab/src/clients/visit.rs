@@ -24,7 +24,7 @@ use crate::walk::{Deed, Keys, walk};
 pub enum Op {
     /// Gets a key that is there.
     Hit,
-    /// Gets one that is not.
+    /// Gets a key that does not exist.
     Miss,
     /// Sets.
     Set,
@@ -75,7 +75,7 @@ impl Op {
 pub enum Callers {
     /// Each as soon as its last call has returned.
     Steady(u64),
-    /// All of them at once, then a pause.
+    /// All callers at once, then a pause.
     Burst(u64),
 }
 
@@ -100,11 +100,11 @@ impl fmt::Display for Callers {
 /// A point of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Setting {
-    /// Who.
+    /// The client.
     pub client: Client,
     /// What.
     pub op: Op,
-    /// Of which size.
+    /// The size of values.
     pub value_bytes: usize,
     /// How many at once.
     pub callers: Callers,
@@ -135,7 +135,7 @@ pub struct Sample {
     pub writes: f64,
     /// Connections that the server saw, from before the client was opened.
     pub connections: u64,
-    /// Calls that told an error.
+    /// Calls that returned an error.
     pub told: u64,
     /// Values that were not the key's.
     pub wrong: u64,
@@ -170,14 +170,14 @@ const VALUES_BYTES: usize = 4 << 20;
 const SIZE_STEP: u32 = 1_000_000;
 /// Keys that nothing stores.
 const ABSENT_FIRST: u32 = 900_000_000;
-/// Version of every value: sets store what is there.
+/// Version of every value: sets store the value that exists.
 pub const VERSION: u64 = 1;
 /// A timeout that no call of a healthy server reaches.
 const PATIENCE_MS: u64 = 5_000;
 /// Bursts of a visit, and the pause between them.
 pub const BURSTS: u64 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
-/// Calls of a visit whose system calls are counted.
+/// Calls of a visit in which system calls are counted.
 const COUNTED: u64 = 200;
 
 /// Drivers, and where keys are.
@@ -279,10 +279,10 @@ impl Bench {
         Ok(job.at(server))
     }
 
-    /// Visits a server; with who was kept from a core.
+    /// Visits a server; returns also how long threads waited for a core.
     ///
     /// # Errors
-    /// When server or driver cannot be asked, or the driver ended.
+    /// Server or driver do not answer, or the driver ended.
     pub fn visit(
         &mut self,
         experiment: &mut Experiment,
@@ -315,10 +315,10 @@ impl Bench {
         Ok((Sample { server_us, connections, ..Sample::of(&done) }, waited))
     }
 
-    /// Counts system calls for a call of one caller; none where nobody may count them.
+    /// Counts the system calls of a call by one caller; `None` where counting is not permitted.
     ///
     /// # Errors
-    /// When driver or tracer cannot be asked.
+    /// Driver or tracer do not answer.
     pub fn count(
         &mut self,
         experiment: &Experiment,
@@ -352,7 +352,7 @@ fn grown(before: &Counters, after: &Counters, counter: &str) -> u64 {
     read(after).wrapping_sub(read(before))
 }
 
-/// What calls said is what the server counted.
+/// Checks that the calls' results equal the server's counts.
 fn check(
     experiment: &mut Experiment,
     contender: usize,
@@ -371,7 +371,7 @@ fn check(
     checks.equal("every call has one outcome", done.calls, said, name);
     let timed: u64 = done.histogram.iter().map(|&(_, count)| count).sum();
     checks.equal("every call was timed", done.calls, timed, name);
-    // A call that told an error may have been carried out, or not; and others may use a server that was running.
+    // A call that returned an error may have been carried out or not, and a running target may have other clients.
     if done.told > 0 || !ours {
         return;
     }

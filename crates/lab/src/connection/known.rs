@@ -8,7 +8,7 @@ use crate::tally::Tally;
 use crate::value::{self, Flaw, NAMED_BYTES_MIN};
 use crate::workload::{Verb, Workload};
 
-/// What a key holds, in a word: 0 nobody knows, 1 nothing, else a version or a number plus 2.
+/// What a key holds, in a word: 0 is unknown, 1 nothing, else a version or a number plus 2.
 pub(super) struct Known;
 
 impl Known {
@@ -33,7 +33,7 @@ impl Token {
     pub(super) const NONE: Token = Token { value: NO_TOKEN, live: false };
 }
 
-/// Replies to the commands of a transaction, in order: WATCH, GET, MULTI, SET, EXEC and what it holds.
+/// Indexes of the replies in a transaction, in order: WATCH, GET, MULTI, SET, EXEC and the result in it.
 const WATCHED: usize = 0;
 const GOT: usize = 1;
 const BEGUN: usize = 2;
@@ -260,7 +260,7 @@ impl Connection {
         }
     }
 
-    /// A write with a token was refused because somebody had changed the key.
+    /// A write with a token was refused because the key had changed.
     pub(super) fn conflicted<const VERIFY: bool>(
         &mut self,
         request: &Request,

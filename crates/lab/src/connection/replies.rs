@@ -1,4 +1,4 @@
-//! Replies of a connection: taken as they come, counted or parsed, and held against what was expected.
+//! Replies of a connection: received, counted or parsed, and compared with what is expected.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::tally::Tally;
 use crate::workload::{Verb, Workload};
 
 impl Connection {
-    /// Takes what has come; the windows that it answers in full are recorded. Returns how many.
+    /// Receives what has come, and records the windows that are completely answered. Returns their number.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],

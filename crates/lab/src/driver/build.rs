@@ -1,11 +1,11 @@
-//! Building drivers: their sources lie in this binary, and are built when they are first wanted.
+//! Building drivers: their sources are part of this binary, and are built when first needed.
 //!
 //! ```text
 //! sources ── unpacked as in the repository ──► steps of the language's own tools ──► ~/.cache/larder/drivers/NAME-HASH
 //! ```
 //!
-//! A built driver lies in the user's cache folder, under a hash of its sources and steps, and is built once. The versions
-//! of what it is built with are those of its lock file, or it does not build.
+//! A built driver lies in the user's cache folder, under a hash of its sources and steps, and is built once. Its dependencies
+//! have the versions of its lock file, or it does not build.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -50,7 +50,7 @@ const fn cargo(folder: &'static str) -> Step {
     Step { folder, program: "cargo", arguments, environment: &[], package: "cargo" }
 }
 
-/// Languages whose drivers were built without some of their clients, which was said once and is not tried again.
+/// Languages whose drivers were built without some of their clients. That was reported once, and is not tried again.
 static LESSER: Mutex<BTreeSet<Language>> = Mutex::new(BTreeSet::new());
 
 /// A driver that the lab can build.
@@ -71,7 +71,7 @@ pub enum Language {
 /// A tool's part in a build.
 #[derive(Clone, Copy, Debug, Hash)]
 struct Step {
-    /// Where it runs, below the folder of the sources.
+    /// The working directory, below the folder of the sources.
     folder: &'static str,
     program: &'static str,
     arguments: &'static [&'static str],
@@ -194,10 +194,10 @@ impl Language {
         }
     }
 
-    /// The command that starts its driver, which is built if it is not there yet.
+    /// The command that starts its driver, which is built if necessary.
     ///
     /// # Errors
-    /// [`Error::Peer`] that says what to install, or what the tool complains of.
+    /// [`Error::Peer`] with what to install, or with the tool's error.
     pub fn build(self) -> Result<Command, Error> {
         let mut lesser = LESSER.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = self.lesser_plan().filter(|_| lesser.contains(&self)) {
@@ -277,7 +277,7 @@ fn take(step: &Step, own: &Path) -> Result<(), Error> {
     Err(Error::Peer(complaint(&String::from_utf8_lossy(&said), step.package)))
 }
 
-/// What to do about what a tool says, in a line.
+/// What to do about the error of a tool, in a line.
 fn complaint(said: &str, package: &str) -> String {
     let is_one = |line: &&str| {
         let line = line.to_lowercase();

@@ -1,9 +1,9 @@
-//! The driver of Larder's own client: `larder lab drive`, a process that talks as all drivers do.
+//! The driver of Larder's own client: `larder lab drive`, a process with the protocol of all drivers.
 //!
-//! It stores and deletes in the four ways that the client has: one by one, 64 together, as a stream and quietly; it reads
-//! one by one, or many keys with one call. What a stream says of a write is that it is queued; its barrier says what became
-//! of all of them, and what was refused or is unknown counts as told in the end. Keys are rendered as calls are made, values
-//! beforehand, as the driver in C does.
+//! It stores and deletes in the four ways of the client: one by one, 64 together, as a stream, and quietly. It reads one by
+//! one, or many keys with one call. A write by a stream counts as queued; the stream's barrier reports the results, and what
+//! was refused or is unknown counts as an error in the end. Keys are rendered as calls are made, values beforehand, as in the
+//! driver in C.
 
 use std::io::{self, BufRead, Write};
 use std::time::{Duration, Instant};
@@ -24,11 +24,11 @@ pub enum Way {
     /// Each is waited for.
     #[default]
     OneByOne,
-    /// So many are sent together, and acknowledged together.
+    /// This many are sent together, and acknowledged together.
     Batch,
     /// Sent without waiting, acknowledged later.
     Stream,
-    /// The same, and only what is refused is answered.
+    /// As a stream, where the server answers only refusals.
     Quiet,
 }
 
@@ -64,7 +64,7 @@ const GET: u8 = 1;
 const DELETE: u8 = 2;
 const MANY: u8 = 3;
 
-/// Does what lines on stdin say, until they end.
+/// Carries out the lines on stdin until they end.
 ///
 /// # Errors
 /// When stdin or stdout fail, or a line is not understood.
@@ -103,7 +103,7 @@ fn say(what: &impl Serialize) -> Result<(), Error> {
     out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(failed)
 }
 
-/// What calls said so far.
+/// Results of calls so far.
 #[derive(Default)]
 struct Tally {
     ok: u64,

@@ -1,11 +1,11 @@
-//! What servers make of patterns: each from a server that is full of keys that nobody reads, or after another pattern.
+//! Servers and patterns: each begins with a server that is full of keys that are never read, or after another pattern.
 //!
 //! ```text
 //! a new server ─▶ filled, and asked what fits ─▶ perhaps another pattern ─▶ the pattern: warmed ─▶ hits counted
 //! ```
 //!
-//! Distances and working sets are shares of what this server holds: it is the policy that is seen, not what an item
-//! costs. Beside each stands an LRU of as many keys, in this process.
+//! Distances and working sets are shares of what this server holds, so that the policy is measured and not the cost of an item.
+//! Beside each stands an LRU of as many keys, in this process.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,11 +23,11 @@ use crate::shift::visit::Counted;
 
 /// Values that fit fewer times than this are left out: a policy has nothing to choose from.
 const FIT_MIN: u64 = 100;
-/// Parts of the numbers of keys: the pattern's, and those of the one before it.
+/// Ranges of key numbers: the pattern's, and those of the pattern before it.
 const PART: u64 = 0;
 const PART_BEFORE: u64 = 1;
 
-/// What is asked of every server.
+/// A case that every server runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pattern: &'static Pattern,
@@ -77,7 +77,7 @@ impl Case {
         format!("{pattern}, values of {bytes}, after {after}")
     }
 
-    /// The courses in their order; the last is the one that counts.
+    /// The courses in order; the last is the one that counts.
     fn courses(&self, fits: u64) -> Vec<Course> {
         let before = self.after.map(|after| Course::new(after.shape, fits, PART_BEFORE, false));
         let course = Course::new(self.pattern.shape, fits, PART, self.after.is_some());
@@ -153,7 +153,7 @@ impl Case {
     }
 }
 
-/// Visits every server with every case, and reports what they came to; a sentence on whose bounds are kept.
+/// Runs every case on every server, and reports the results; returns a sentence on which bounds were kept.
 ///
 /// # Errors
 /// When a server cannot be started, or a connection fails.
@@ -240,7 +240,7 @@ fn report(
 }
 
 impl Case {
-    /// The least share of hits; what was counted after another pattern may be somewhat less.
+    /// The least share of hits; after another pattern it may be somewhat lower.
     fn least(&self, lru: f64, fits: u64) -> f64 {
         const TURNED_LESS: f64 = 0.02;
         // memcached's segmented LRU is a server here.

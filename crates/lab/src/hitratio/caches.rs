@@ -1,5 +1,5 @@
-//! Streams shaped like those of real caches, from published figures: a table, a row each. Data alone, which the store's
-//! bench of hit ratios reads, too.
+//! Streams shaped like those of real caches, from published figures: a table with a row each. Only data, which the store's bench
+//! of hit ratios reads, too.
 //!
 //! Clusters are those of Twitter's caches (its cache traces' table of March 2020: mean sizes of keys and
 //! values, Zipf's exponent, keys asked for once, times to live); `kvcache` is Meta's (CacheLib's
@@ -27,7 +27,7 @@ pub struct Stream {
     pub values: Values,
     /// Exponent of popularity.
     pub zipf: f64,
-    /// Share of requests for keys that nobody asks for again.
+    /// Share of requests for keys that are asked for only once.
     pub lone: f64,
     /// Times to live in seconds with their weights; 0 is for ever.
     pub ttls: &'static [(u32, f64)],

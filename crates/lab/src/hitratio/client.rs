@@ -1,11 +1,12 @@
-//! The client that goes through a pattern, in order: one connection, requests together as far as none needs the answer
+//! The client that runs a pattern, in order: one connection, with requests together as far as none depends on the answer to
+//! another.
 //! to another.
 //!
 //! ```text
-//! some steps: sets and gets in one piece ─▶ their replies ─▶ sets of what was to be loaded and missed ─▶ the next
+//! some steps: sets and gets in one piece ─▶ their replies ─▶ sets of loads that missed ─▶ the next
 //! ```
 //!
-//! Each value names its key and which write of the key it is, and is verified.
+//! Each value has its key and the number of its write in it, and is verified.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use crate::value;
 
 /// Steps that are asked together at most.
 const STEPS_MAX: u64 = 32;
-/// And no more than one part in this many of what fits: what is loaded is there when it is asked for again.
+/// A group is also at most this part of what fits, so that a loaded value is there when it is asked for again.
 const STEPS_SHARE: u64 = 32;
 /// Longer than any course takes.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
@@ -31,10 +32,10 @@ pub struct Walker {
     steps: u64,
     protocol: Protocol,
     value_bytes: usize,
-    /// What is under way, and how much of it is answered.
+    /// The requests under way, and how many of them are answered.
     requests: Vec<Request>,
     answered: usize,
-    /// What was to be loaded and was not there, while `requests` are answered; then they are what is written.
+    /// Loads that missed among `requests`; they are written next.
     missed: Vec<Request>,
     loading: bool,
     /// A write was refused: an older value may be there.
@@ -42,10 +43,10 @@ pub struct Walker {
     key: Vec<u8>,
 }
 
-/// Sends a course to a server, where `fits` keys fit; what came of it and what was seen.
+/// Runs a course on a server in which `fits` keys fit. Returns the result and what was read.
 ///
 /// # Errors
-/// When the connection fails or a reply is none.
+/// The connection fails or a reply is malformed.
 pub fn walk(
     server: &Contender,
     course: Course,
@@ -62,7 +63,7 @@ pub fn walk(
     Ok((walker.course.hit_ratio(), seen))
 }
 
-/// What tells a key's value from another's.
+/// A number in a value that names its key.
 fn name(id: u64) -> u32 {
     value::seed(id, 0, 0) as u32
 }
@@ -195,7 +196,7 @@ mod tests {
         Walker::new(Course::new(shape, fits, 0, false), fits, Protocol::Classic, 24)
     }
 
-    /// Goes through a course against a map of what was written, or one that holds nothing; what was seen and the share of hits.
+    /// Runs a course on a map that keeps writes, or on one that holds nothing; returns what was read and the share of hits.
     fn walked(shape: Shape, fits: u64, keeps: bool) -> (Seen, f64) {
         let now = Instant::now();
         let (mut walker, mut seen) = (walker(shape, fits), Seen::default());

@@ -2,14 +2,14 @@
 //! keys that come back once, loops, popularity that is drawn anew; and one after another.
 //!
 //! ```text
-//! store full of keys that nobody reads ─▶ pattern, warmed ─▶ counted
+//! store full of keys that are never read ─▶ pattern, warmed ─▶ counted
 //! ```
 //!
-//! A pattern is asked step by step; a step is some requests. Distances are shares of what fits: the keys that a
-//! cache of this memory holds of this size. Nothing here but the standard library: the store's bench of hit ratios and
-//! its tests run the same patterns.
+//! A pattern runs step by step; a step is some requests. Distances are shares of what fits: the number of keys of this size that
+//! a cache of this memory holds. Only the standard library is used, since the store's bench of hit ratios and its tests run the
+//! same patterns.
 
-/// A cache was filled by so many tenths of what its memory could hold at most before a pattern begins.
+/// Before a pattern begins, the cache is filled with this many tenths of what its memory can hold.
 const FILL_TENTHS: u64 = 15;
 /// Bytes of a key.
 pub const KEY_BYTES: u64 = 16;
@@ -21,7 +21,7 @@ const TURNED_AFTER: u64 = 2;
 pub struct Request {
     pub id: u64,
     pub verb: Verb,
-    /// It is among those whose hits are the pattern's.
+    /// Its hits count for the pattern.
     pub counts: bool,
     /// Which of the writes to its key this is, or the last that was.
     #[allow(dead_code, reason = "who checks no values does not look")]
@@ -35,35 +35,35 @@ pub enum Verb {
     Set,
     /// A read; a miss is left at that.
     Get,
-    /// A read, and a write where it misses.
+    /// A read, with a write if it misses.
     Load,
 }
 
 /// What a pattern does; distances are shares of what fits.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
-    /// Written once, read so many times at equal distances up to this one.
+    /// Written once, read `reads` times at equal distances up to this one.
     Later { distance: f64, reads: u32 },
-    /// Read and written again after each `distance` of writes, so many times, then abandoned.
+    /// Read and written again after each `distance` of writes, this many times, then abandoned.
     Sessions { distance: f64, times: u32 },
     /// Loaded, and once more after this distance.
     Return { distance: f64 },
-    /// Loaded by popularity, over so many times what fits; a share of requests is for keys that come once.
+    /// Loaded by popularity, over this many times what fits; a share of requests is for keys that come once.
     Zipf { alpha: f64, over: f64, lone: f64 },
-    /// Loaded one after the other, round and round, over so much of what fits.
+    /// Loaded one after the other, round and round, over this share of what fits.
     Loop { over: f64 },
-    /// Zipf over four times what fits; which keys are popular is drawn anew whenever `every` of what fits was written, and what is
-    /// counted begins one memory later.
+    /// Zipf over four times what fits. Whenever `every` of what fits was written, other keys become popular. Counting begins one
+    /// memory later.
     Redrawn { alpha: f64, every: f64 },
 }
 
-/// What it should come to.
+/// The expected result.
 #[derive(Clone, Copy, Debug)]
 pub enum Bound {
     /// A share of hits.
     Hits(f64),
-    /// The share of an LRU of as many keys, and so much more: where thousands fit, and where [fewer](FEW_KEYS) do, of which
-    /// each is a larger part.
+    /// The share of an LRU of as many keys, plus this: if thousands fit, and if [fewer](FEW_KEYS) do, where each key is a larger
+    /// part.
     OverLru { many: f64, few: f64 },
     /// Within this of the better of LRU and the segmented one.
     BetterOfLrus(f64),
@@ -140,7 +140,7 @@ pub const PATTERNS: &[Pattern] = &[
     row("redrawn", Shape::Redrawn { alpha: 0.9, every: 4.0 }, Bound::BetterOfLrus(0.01)),
 ];
 
-/// A generator with 64 bits of state, the same at every run.
+/// A random generator with 64 bits of state, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -161,7 +161,7 @@ fn mix(mut x: u64) -> u64 {
 }
 
 impl Shape {
-    /// Requests until it has shown what it comes to where `fits` keys fit, and requests that are counted then.
+    /// Requests to warm the pattern up if `fits` keys fit, and requests that are counted then.
     pub fn lengths(self, fits: u64) -> (u64, u64) {
         match self {
             Shape::Later { reads, .. } => (u64::from(reads + 1) * 4 * fits, u64::from(reads + 1) * 2 * fits),
@@ -193,7 +193,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// The pattern where `fits` keys fit; `part` tells the keys of one run from those of another.
+    /// The pattern if `fits` keys fit. `part` separates the keys of different runs.
     pub fn new(shape: Shape, fits: u64, part: u64) -> Running {
         let of = |share: f64| ((fits as f64 * share) as u64).max(1);
         let ranks = match shape {
@@ -299,7 +299,7 @@ impl Running {
 pub struct Course {
     running: Running,
     fits: u64,
-    /// Requests before those that are counted, and those.
+    /// Requests before those that are counted, and their number.
     warm: u64,
     counted: u64,
     /// Made and answered so far; writes among them.

@@ -1,4 +1,4 @@
-//! What is asked: the streams of [`super::caches`] as plans, and patterns; each by its name.
+//! Streams by name: those of [`super::caches`] as plans, and patterns.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn around(mean: f64) -> Sizes {
 }
 
 impl Stream {
-    /// It is among those of a quick run.
+    /// It is part of a quick run.
     pub fn is_quick(&self) -> bool {
         QUICK.contains(&self.name)
     }
@@ -150,7 +150,7 @@ mod tests {
             );
             assert!(parse(stream.name).unwrap().streams() == [stream]);
         }
-        // Published: 335 bytes on the mean, half of them at most 159.
+        // Published: a mean of 335 bytes, and a median of at most 159.
         let kvcache = parse("kvcache").unwrap().streams()[0].plan(64, 4.0);
         assert!((250.0..400.0).contains(&kvcache.phases[0].sizes.mean()));
         assert!(parse("cluster1").unwrap_err().contains("cluster52"));

@@ -1,7 +1,7 @@
-//! A trace, asked of every server from the first request on: over one connection, in order, with a write behind each read that
-//! misses. Beside them an LRU by bytes without overhead, in this process, gets the same.
+//! A trace, replayed on every server from its first request on: over one connection, in order, with a write behind each read that
+//! misses. An LRU by bytes without overhead, in this process, gets the same requests.
 //!
-//! A trace is counted from an empty cache on, the first reads of keys among its misses.
+//! Counting begins with an empty cache, so first reads of keys are among the misses.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,13 +20,13 @@ use crate::shift::visit::resident_mib;
 use crate::sizes::{Sizes, VALUE_BYTES_MAX};
 use crate::trace::{Kind, Op, Options, Reader, hash};
 
-/// Requests that are sent together; what they missed is written behind them.
+/// Requests that are sent together; missed keys are written behind them.
 const TOGETHER: usize = 32;
 /// Longer than any trace takes.
 const FOR_EVER: Duration = Duration::from_secs(7 * 86_400);
 /// Servers that are started in search of a limit, at most.
 const TRIES: usize = 4;
-/// Bytes of a value of which the trace does not tell.
+/// Size of a value that the trace does not give.
 const UNTOLD_BYTES: usize = 100;
 
 /// What a server came to.
@@ -38,10 +38,10 @@ struct Found {
     misses: Vec<f64>,
 }
 
-/// Asks every server; a sentence on what they missed.
+/// Replays it on every server; returns a sentence on the misses.
 ///
 /// # Errors
-/// When a server cannot be started, a connection fails, or the trace cannot be read or has no read ([`Error::File`]).
+/// A server cannot be started, a connection fails, or the trace cannot be read or has no read ([`Error::File`]).
 pub fn run(
     experiment: &mut Experiment,
     variants: &[Variant],
@@ -183,17 +183,17 @@ fn report(
 struct Oracle {
     reads: u64,
     misses: u64,
-    /// Reads of keys that nobody had read or written before, as far as is known: see [`Oracle::first`].
+    /// Reads of keys that no request had read or written before, as far as is known: see [`Oracle::first`].
     first_reads: u64,
     /// Bits of hashes of keys that were seen.
     seen: Vec<u64>,
 }
 
-/// Bits that tell which keys were seen: 32 MiB. The hundred-millionth is taken for another by a chance of one in three.
+/// Bits that mark seen keys: 32 MiB. After a hundred million keys a new one counts as seen with a chance of one in three.
 const SEEN_BITS: u64 = 1 << 28;
 
 impl Oracle {
-    /// Nobody had asked for this key. Memory has an end: a key may be taken for another, and then this says no.
+    /// True if no request had this key before. The memory is limited: a new key may be taken for a seen one.
     fn first(&mut self, hash: u64) -> bool {
         let at = hash % SEEN_BITS;
         let (word, bit) = (&mut self.seen[(at / 64) as usize], 1 << (at % 64));
@@ -203,7 +203,7 @@ impl Oracle {
     }
 }
 
-/// Goes through `requests` of a trace with an LRU of so many bytes, as [`Replay`] does; none if it has no read.
+/// Runs `requests` of a trace on an LRU of this many bytes, as [`Replay`] does; `None` if the trace has no read.
 fn oracle(reader: &mut Reader, capacity_bytes: u64, requests: u64) -> Result<Option<Oracle>, Error> {
     let mut oracle = Oracle { seen: vec![0; (SEEN_BITS / 64) as usize], ..Oracle::default() };
     let mut cache = Lru::new(capacity_bytes);
@@ -243,7 +243,7 @@ fn item_bytes(op: &Op) -> u64 {
 
 const NONE: usize = usize::MAX;
 
-/// A cache by bytes of keys that are told apart by a hash: as large as what it holds, however many keys there are.
+/// A cache by bytes whose keys are distinguished by a hash: its size depends on what it holds, not on the number of keys.
 #[derive(Debug)]
 struct Lru {
     capacity_bytes: u64,

@@ -87,7 +87,7 @@ fn valid(cell: &Cell) -> impl Iterator<Item = &Sample> {
     cell.samples.iter().filter(|sample| sample.fault().is_none())
 }
 
-/// The visits that figures are of: none of a rung of which too few are left.
+/// The visits that figures are made of; none if too few of a rung are left.
 fn shown(cell: &Cell) -> impl Iterator<Item = &Sample> {
     let enough = is_most(valid(cell).count(), cell);
     valid(cell).filter(move |_| enough)
@@ -102,7 +102,7 @@ fn quantile(cell: &Cell, quantile: f64) -> Option<Estimate> {
     Estimate::of(&known.map(|sample| sample.latency.quantile_us(quantile)).collect::<Vec<_>>())
 }
 
-/// Each rung has more visits that say something of the server than others.
+/// Checks that most visits of each rung measure the server.
 fn in_time(experiment: &mut Experiment, cells: &[Cell]) {
     for cell in cells {
         let faults: Vec<String> = cell.samples.iter().filter_map(Sample::fault).collect();
@@ -123,12 +123,12 @@ fn in_time(experiment: &mut Experiment, cells: &[Cell]) {
     }
 }
 
-/// So many visits are more than half of a rung's.
+/// Whether this many visits are more than half of a rung's.
 fn is_most(visits: usize, cell: &Cell) -> bool {
     2 * visits > cell.samples.len()
 }
 
-/// What was left out of a rung, and what is missing for that.
+/// What was left out of a rung, and which figures are missing for that.
 fn left_out(cell: &Cell) -> Option<String> {
     let (all, left) = (cell.samples.len(), valid(cell).count());
     let missing = if !is_most(left, cell) {
@@ -141,9 +141,8 @@ fn left_out(cell: &Cell) -> Option<String> {
     (left < all).then(|| format!("{} of {all} visits left out: the generator was late{missing}", all - left))
 }
 
-/// The highest load of a round whose 99th percentile, and those of all loads below it, keep the bound; 0
-/// if none does. Visits that the table leaves out count for nothing here: `None` where the bound lies beside one of them,
-/// so that nobody knows on which side of it.
+/// The highest load of a round at which its 99th percentile, and those of all lower loads, are below the bound; 0 if there is
+/// none. Visits that are left out do not count. `None` if the bound lies beside such a visit, so that its side is unknown.
 fn kept(cells: &[Cell], seat: Seat, round: usize) -> Option<f64> {
     let mut ladder: Vec<&Cell> = cells.iter().filter(|cell| cell.seat == seat).collect();
     ladder.sort_by(|a, b| a.per_s.total_cmp(&b.per_s));
@@ -161,7 +160,7 @@ fn kept(cells: &[Cell], seat: Seat, round: usize) -> Option<f64> {
     (!unknown).then_some(highest)
 }
 
-/// What the rounds give in which the bound was found; nothing where it was found in half of them or less.
+/// The figure of the rounds in which the bound was found; `None` if that is half of them or less.
 fn found(rounds: &[Option<f64>]) -> Option<Estimate> {
     let known: Vec<f64> = rounds.iter().flatten().copied().collect();
     (2 * known.len() > rounds.len()).then(|| Estimate::of(&known)).flatten()
@@ -268,7 +267,7 @@ mod tests {
 
     const SEAT: Seat = Seat { contender: 0, again: false };
 
-    /// A visit with a 99th percentile of so many µs, and a generator that was as late as that, or in time.
+    /// A visit with this 99th percentile, and a generator that was that late, or in time.
     fn visit(p99_us: u64, late: bool) -> Sample {
         let of = |us: u64| {
             let mut latencies = Latencies::default();
@@ -309,7 +308,7 @@ mod tests {
         assert_eq!(ladder([(300, false), (40_000, true), (5_000, false)]), None);
         assert_eq!(ladder([(300, false), (300, true), (5_000, false)]), None);
         assert_eq!(ladder([(300, false), (400, false), (900, true)]), None);
-        // What is above the bound decides nothing.
+        // A value above the bound decides nothing.
         assert_eq!(ladder([(300, false), (5_000, false), (900, true)]), Some(50.0));
     }
 
@@ -335,7 +334,7 @@ mod tests {
         );
         assert!(rung(3, 6).unwrap().ends_with("too few are left to say anything"));
         assert!(rung(1, 2).unwrap().ends_with("too few are left to say anything"));
-        // And it says nothing: neither a figure, nor a point of a curve, nor a histogram.
+        // It has no figure, no point of a curve, and no histogram.
         let p99 = |late: usize| {
             let cell = cell(50, (0..6).map(|at| visit(100, at < late)).collect());
             (estimate(&cell, |s| s.service.quantile_us(0.99)).is_some(), quantile(&cell, 0.99).is_some())

@@ -1,7 +1,7 @@
-//! Commands that the user wrote, with checks of their replies.
+//! Commands of the user, with checks of their replies.
 //!
-//! A turn is a key, and all the commands for it, one behind the other. A client sends some turns together, takes their replies,
-//! and goes on: when they are answered, or when a clock says so.
+//! A turn is a key with all commands for it, one after the other. A client sends some turns together and takes their replies. It
+//! continues when they are answered, or when a clock says so.
 
 use std::time::{Duration, Instant};
 
@@ -128,7 +128,7 @@ impl Agent for Client<'_> {
     }
 }
 
-/// The commands, each with what is expected in reply.
+/// The commands, each with its expected reply.
 fn templates(args: &Options, protocol: Protocol) -> Result<Vec<Template>, Error> {
     let (commands, expected) = (&args.command, &args.expect);
     if !expected.is_empty() && expected.len() != commands.len() {

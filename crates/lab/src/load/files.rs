@@ -11,10 +11,10 @@ use crate::results::histogram::QUANTILES;
 use crate::series::Second;
 use crate::tally::{Latencies, Tally, late_at};
 
-/// The quantiles of a second, of those that are shown.
+/// Indexes of the quantiles that are written for each second.
 pub(super) const BY_SECOND: [usize; 4] = [0, 2, 3, 4];
 
-/// A quantile of a second in µs; none of nothing, of what is out of range, and where the generator was late.
+/// A quantile of a second in µs; `None` without latencies, out of range, or if the generator was late.
 pub(super) fn quantile_us(second: &Second, quantile: f64) -> Option<f64> {
     let us = second.latency.quantile_us(quantile);
     let late = !second.lag.is_empty() && late_at(&second.lag, &second.latency, quantile).is_some();
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use crate::series::Series;
 
-    /// Three seconds: one with latencies, one with none, one that is shorter.
+    /// Three seconds: one with latencies, one without, and one that is shorter.
     fn tally() -> Tally {
         let origin = Instant::now();
         let at = |ms| origin + Duration::from_millis(ms);
@@ -145,7 +145,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(lines[2], "1,1.000000,0,0,0,0,,,,,0,yes");
-        // Half of it is the generator's, and the other was longer than is kept.
+        // Half of it is the generator's delay, and the other latency was longer than is kept.
         assert_eq!(lines[3], "2,0.500000,2,0,2,0,,,,,1,yes");
         assert_eq!(lines.len(), 4);
         assert!(String::from_utf8(csv(&tally(), false).unwrap()).unwrap().ends_with(",no\n"));

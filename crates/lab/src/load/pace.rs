@@ -1,4 +1,4 @@
-//! When a client of a dialog begins something: when what was before is answered, or when a clock says so.
+//! When a client of a dialog begins something: after its previous replies, or when a clock says so.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// The share that one of the connections has in what is asked for.
+    /// The share of one connection in the offered load.
     pub fn new(args: &Options, seed: u64) -> Pace {
         let now = Instant::now();
         Pace {

@@ -1,4 +1,5 @@
-//! YCSB's six mixes: records of ten fields of 100 bytes, which are one value here, under keys of 23 bytes, by Zipf's law with 0.99.
+//! YCSB's six mixes: records of ten fields of 100 bytes, which are one value here, under keys of 23 bytes, by Zipf's law with
+//! 0.99.
 //!
 //! | preset | asks |
 //! |---|---|
@@ -39,7 +40,7 @@ const KEY_BYTES: u16 = 23;
 const RECORD_BYTES: usize = 1000;
 /// Share of inserts in `ycsb-d`.
 const INSERTS: f64 = 0.05;
-/// Records that are stored beforehand are sent so many at a time.
+/// Records that are stored beforehand are sent in groups of this size.
 const FILL_TOGETHER: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -59,7 +60,7 @@ pub(super) enum Preset {
 }
 
 impl Preset {
-    /// What it asks, as options would say it; of those that have more to them, which keys they are.
+    /// The mix as options would give it; for mixes that need more, the keys.
     pub(super) fn request(self) -> RequestArgs {
         let verb = match self {
             Preset::YcsbA => Mix::of(&[(Verb::Hit, 1), (Verb::Set, 1)]),
@@ -72,7 +73,7 @@ impl Preset {
     }
 }
 
-/// Reads of what was inserted lately, and inserts.
+/// Reads of recently inserted records, and inserts.
 #[derive(Debug)]
 struct Latest {
     keyspace: Keyspace,
@@ -82,7 +83,7 @@ struct Latest {
     fills: Option<u32>,
     zipf: Zipf<f64>,
     rng: StdRng,
-    /// Requests a second, if a clock says when.
+    /// Requests a second, if a clock decides.
     per_s: Option<f64>,
     even: bool,
     /// When the last was due.

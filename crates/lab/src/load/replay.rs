@@ -16,7 +16,7 @@ use crate::numbers;
 use crate::replay::{DUE_TOGETHER, Replay, Replayed};
 use crate::trace::{Format, Times};
 
-/// How fast a trace is asked again: so many times as it was, or as fast as it is answered.
+/// How fast a trace is replayed: this many times its own speed, or as fast as it is answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Speed(Option<f64>);
 
@@ -38,7 +38,7 @@ pub(super) enum Misses {
     Leave,
 }
 
-/// Asks the server all of it, or as much as was wanted.
+/// Replays the trace, or as much of it as was asked for.
 pub(super) fn run(
     args: &Options,
     path: &Path,
@@ -94,7 +94,7 @@ pub(super) fn run(
         server,
         books,
         checks,
-        // What is due together is sent so, and is timed one by one.
+        // Requests that are due together are sent together, and timed one by one.
         pipeline: if speed.is_some() { 1 } else { replay.pipeline },
         offered: speed.map(|_| format!("the trace's, at {times} times its speed")),
         settings: settings.map(|(name, value)| (name.to_owned(), value)).into(),

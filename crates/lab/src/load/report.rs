@@ -1,4 +1,4 @@
-//! What a load found: as text, and as a run like those of experiments.
+//! The report of a load: as text, and as a run like those of experiments.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
@@ -15,20 +15,20 @@ use crate::results::{
 use crate::tally::{BUSY_MAX, Latencies, Tally, late_at};
 use crate::usage::Usage;
 
-/// All of it.
+/// Everything about a load.
 #[derive(Debug)]
 pub(super) struct Found<'a> {
     pub args: &'a Options,
     /// Requests at a time, and over how many connections.
     pub pipeline: usize,
     pub connections: usize,
-    /// What was offered, in words; none in a closed loop.
+    /// The offered load, in words; `None` for a closed loop.
     pub offered: Option<String>,
-    /// What was asked, by name.
+    /// The settings, by name.
     pub settings: Vec<(String, String)>,
-    /// What else to say.
+    /// Further remarks.
     pub remarks: Vec<String>,
-    /// What the server says that it is.
+    /// The server's version.
     pub version: String,
     /// Each thread's core, if it has one, and how many connections.
     pub placement: Vec<(Option<usize>, usize)>,
@@ -37,7 +37,7 @@ pub(super) struct Found<'a> {
     pub started: SystemTime,
     /// CPU time of the server, where its process was named.
     pub server: Option<Usage>,
-    /// The server counts what it did.
+    /// The server's own counts are known.
     pub counted: bool,
     pub checks: Vec<Checked>,
     /// What was counted.
@@ -150,7 +150,7 @@ impl Found<'_> {
         for (what, _, latencies) in self.latencies() {
             write!(out, "{what}, µs:")?;
             for (name, quantile) in QUANTILES {
-                // What is as much the generator's as the server's is no figure of either.
+                // A latency that is as much the generator's as the server's is a figure of neither.
                 match self.is_late(quantile) && !what.starts_with("lag") {
                     false => write!(out, "  {name} {:.0}", latencies.quantile_us(quantile))?,
                     true => write!(out, "  {name} –")?,
