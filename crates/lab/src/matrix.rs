@@ -9,13 +9,13 @@
 //! lab (idle during visits) ── lines ──► driver on one core ── loopback or relay ──► server on the other
 //! ```
 //!
-//! A call that returns has not been done where it was queued, so calls are compared by the time until a barrier behind
-//! them is answered on the same connection. What an option does is told as an effect over all combinations of the
-//! others, with an interval over rounds, and none where the same server measured twice differs as much.
+//! A call that returns may only be queued, so calls are compared by the time until a barrier behind them is answered on the same
+//! connection. The effect of an option is taken over all combinations of the others, with an interval over rounds. There is none
+//! if the same server, measured twice, differs as much.
 //!
-//! What must hold: options are in effect, as library and socket say; the server counted what calls said; every value
-//! that was set is read back over another connection, every value read is verified; the connections that a handle
-//! should open were opened; a call said that it was queued exactly where it was; no thread waited for a core.
+//! What must hold: options are in effect, as library and socket say; the server's counts equal the calls' results; every value
+//! that was set is read back over another connection, and every value read is verified; a handle opened the connections that it
+//! should; a call returned "queued" exactly where it was queued; no thread waited for a core.
 //!
 //! A driver that its library aborts is a result: the row says how it ended.
 
@@ -73,7 +73,7 @@ pub struct Options {
     /// relay-1ms; with --quick loopback; with --full also relay-5ms]
     #[arg(long, value_name = "LINK", value_delimiter = ',', value_parser = Link::parse)]
     link: Vec<Link>,
-    /// What is done: the grid of costs, the faults [default: both]
+    /// Parts: the grid of costs, the faults [default: both]
     #[arg(long, value_name = "PART", value_delimiter = ',', value_enum)]
     part: Vec<Part>,
     /// Milliseconds of a visit, which has 20 calls at least [default: 50]
@@ -105,19 +105,19 @@ fn parse_reply(text: &str) -> Result<Reply, String> {
 /// A point of the grid on a server, over all rounds.
 #[derive(Debug)]
 pub struct Cell {
-    /// Who.
+    /// The server.
     pub seat: Seat,
     /// What.
     pub setting: Setting,
     /// By round.
     pub samples: Vec<Sample>,
-    /// What was counted, once.
+    /// Counts, made once.
     pub counted: Counted,
     /// How the driver ended, if it did: then it is not tried again.
     pub ended: Option<Ended>,
 }
 
-/// A fault on a server, with what came of it.
+/// A fault on a server, and its result.
 #[derive(Debug)]
 pub struct Faulted {
     /// Index among the contenders.
@@ -126,11 +126,11 @@ pub struct Faulted {
     pub mode: Mode,
     /// What happened.
     pub fault: Fault,
-    /// What came of it.
+    /// The result.
     pub account: Account,
 }
 
-/// Runs the experiment and prints what it found.
+/// Runs the experiment and prints the result.
 ///
 /// # Errors
 /// When the driver cannot be built, a server cannot be started or fails, or a check did not hold.
@@ -176,7 +176,7 @@ impl Options {
         self.part.is_empty() || self.part.contains(&part)
     }
 
-    /// libmemcached speaks to nobody else.
+    /// libmemcached speaks to memcached's family only.
     fn only_memcached(&self) -> Result<(), Error> {
         let peers = self.common.peers.iter().map(|kind| (kind.name(), kind.family()));
         let targets = self.common.targets.iter().map(|target| (target.name.as_str(), target.family));
@@ -260,7 +260,7 @@ fn costs(
     })?;
     let tracer = Tracer::find();
     experiment.run.set("system calls", tracer.words());
-    // A longer way changes nothing of what is called.
+    // A longer way does not change the counts of a call.
     let countable =
         |cell: &Cell| !cell.seat.again && cell.ended.is_none() && cell.setting.link == Link::Loopback;
     let progress = Progress::new(cells.iter().filter(|cell| countable(cell)).count() as u64);

@@ -9,9 +9,9 @@
 //! | what does it cost in a full cache | the same with twice what the limit could hold |
 //! | what stays behind | fill, overwrite all with random sizes, delete half, wait |
 //!
-//! Every value is read back and verified, and the server's count of items must be ours.
+//! Every value is read back and verified, and the server must count as many items as were stored.
 //!
-//! With `--type` it is what elements of collections cost: `memory/collections.rs`.
+//! `--type` measures what elements of collections cost, in place of keys: `memory/collections.rs`.
 
 mod collections;
 mod measure;
@@ -86,7 +86,7 @@ fn parse_shape(text: &str) -> Result<Shape, String> {
 
 /// What people store: counters, short strings, sessions.
 const SHAPES: [Shape; 4] = [Shape::new(16, 32), Shape::new(20, 8), Shape::new(16, 100), Shape::new(30, 400)];
-/// The same with more spread.
+/// Shapes with more spread.
 const SHAPES_FULL: [Shape; 7] = [
     Shape::new(16, 32),
     Shape::new(20, 8),
@@ -98,11 +98,11 @@ const SHAPES_FULL: [Shape; 7] = [
 ];
 /// Memory limit of a cache that is to be full.
 const FULL_MB: u32 = 64;
-/// What is filled, overwritten and deleted.
+/// The shape of the filled, overwritten and deleted items.
 const STAGED: Shape = Shape::new(16, 400);
-/// Memory is resident in pages of up to this size, of which the last is partly in use.
+/// Memory is resident in pages of up to this size, and the last one is partly used.
 const STEP_BYTES: f64 = 2_097_152.0;
-/// It is said where one of them is so many bytes a key.
+/// A note says so if such a page is this many bytes a key.
 const STEP_NOTED_BYTES: f64 = 4.0;
 /// A time to live that no run reaches, in seconds.
 const TTL_S: u32 = 86_400;
@@ -115,7 +115,7 @@ enum Question {
     Stages { items: u32 },
 }
 
-/// What was found, one per question and seat, a value for each round.
+/// The results: one per question and server, with a value for each round.
 #[derive(Debug)]
 struct Found {
     question: Question,
@@ -150,7 +150,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     let mut found = Vec::new();
     for &question in &questions {
         for seat in experiment.seats() {
-            // The same server twice, for the first question alone: the noise of all is the same.
+            // The same server twice, for the first question alone: the noise of all questions is the same.
             let first = question == questions[0];
             let running = experiment.contender(seat).kind.is_none();
             // What a running server has taken it may keep: its memory grows once.
@@ -160,7 +160,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
             found.push(Found { question, seat, cost: Vec::new(), full: Vec::new(), stages: Vec::new() });
         }
     }
-    // A server starts and settles, and so many bytes are written and read back.
+    // A server starts and settles, and this many bytes are written and read back.
     let bytes: f64 = found.iter().map(|found| found.question.bytes()).sum();
     let each = Duration::from_secs_f64(1.0 + bytes / found.len().max(1) as f64 / BYTES_PER_S);
     experiment.announce(found.len(), each);
@@ -185,7 +185,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
             Ok(())
         },
     )?;
-    // What is filled cannot come faster than this.
+    // A fill cannot be faster than this.
     let filled = Workload {
         connections: 16,
         pipeline: 200,
@@ -243,7 +243,7 @@ fn questions(items: &[u32], shapes: &[Shape], experiment: &mut Experiment) -> Ve
     questions
 }
 
-/// What is written and read back in a second, about, with what it costs to do so item by item.
+/// About how many bytes are written and read back in a second, item by item.
 const BYTES_PER_S: f64 = 60e6;
 /// What an item costs in that, above its bytes.
 const ITEM_BYTES: f64 = 100.0;

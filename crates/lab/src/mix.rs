@@ -15,7 +15,7 @@ pub enum Verb {
     Set,
     /// Deletes.
     Delete,
-    /// Adds one to a number, of which there are other keys.
+    /// Adds one to a number. Numbers have keys of their own.
     Incr,
     /// Writes with the token that a read of the key brought: see [`Verb::Gets`]. In RESP all of it is one
     /// request: WATCH, GET, MULTI, SET, EXEC.
@@ -108,7 +108,7 @@ impl Mix {
     /// Reads `hit:9,set:1`, for clap.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Mix, String> {
         let mut parts = Vec::new();
         for part in text.split(',') {

@@ -1,8 +1,7 @@
 //! A server that answers fixed bytes: the floor under every server, and the ceiling of the generator.
 //!
-//! One poll loop, one 64 KiB receive buffer, one send per receive. It parses nothing: all requests
-//! have the same length, so counting bytes counts requests, and every reply is the same. What it
-//! costs is what the kernel costs, plus the wake-ups.
+//! One poll loop, one 64 KiB receive buffer, one send per receive. It parses nothing: all requests have the same length, so
+//! counting bytes counts requests, and every reply is the same. It costs what the kernel costs, plus the wake-ups.
 //!
 //! [`Null::converse`] answers clients that ask in turns, such as read, write, read, write: as many
 //! requests as there are turns, each of its own length and with its own reply.
@@ -24,7 +23,7 @@ const RECEIVE_BYTES: usize = 64 * 1024;
 const BLOCK_BYTES: usize = 1 << 20;
 const LISTENER: u64 = u64::MAX;
 
-/// What it answers to what.
+/// The requests, and their replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Canned {
     /// Length of every request.
@@ -69,8 +68,8 @@ impl Null {
         Ok(Null { listener: Listener::bind(address, 1024)?, canned })
     }
 
-    /// Starts a null server for `workload` in a thread of this process, pinned to `core`, which serves
-    /// until the process ends; returns where it listens.
+    /// Starts a null server for `workload` in a thread of this process, pinned to `core`, which serves until the process ends.
+    /// Returns its address.
     ///
     /// # Errors
     /// [`Error::System`] when it cannot listen.
@@ -98,14 +97,14 @@ impl Null {
         };
         let (null, address) = listen().map_err(|error| Error::System("the null server", error))?;
         thread::spawn(move || {
-            // Where it may not be pinned it is only slower, which a ceiling may be.
+            // If it may not be pinned, it is only slower, which does no harm to a ceiling.
             let _ = prefer(core);
             serve(null)
         });
         Ok(address)
     }
 
-    /// Where it listens.
+    /// Its address.
     ///
     /// # Errors
     /// What getsockname(2) says; none in correct use.
@@ -195,7 +194,7 @@ impl Connection {
     }
 }
 
-/// Takes what has come, and sends what is owed.
+/// Receives what has come, and sends the replies.
 fn step(
     connection: &mut Connection,
     token: u64,

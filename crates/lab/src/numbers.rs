@@ -3,7 +3,7 @@
 /// Reads a number that is not negative, for clap.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the text.
 pub fn not_negative(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|error| format!("{error}"))?;
     match number.is_finite() && number >= 0.0 {
@@ -15,7 +15,7 @@ pub fn not_negative(text: &str) -> Result<f64, String> {
 /// Reads a number above 0, for clap.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the text.
 pub fn positive(text: &str) -> Result<f64, String> {
     not_negative(text)
         .ok()
@@ -26,7 +26,7 @@ pub fn positive(text: &str) -> Result<f64, String> {
 /// Reads a share in percent, for clap.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the text.
 pub fn percent(text: &str) -> Result<f64, String> {
     not_negative(text)
         .ok()
@@ -37,7 +37,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
 /// Reads a time in seconds, up to a day, for clap.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the text.
 pub fn seconds(text: &str) -> Result<f64, String> {
     const DAY: f64 = 86_400.0;
     positive(text)
@@ -49,7 +49,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 /// Reads a multiple of the memory, up to a thousand, for clap.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What is wrong with the text.
 pub fn multiple(text: &str) -> Result<f64, String> {
     positive(text)
         .ok()

@@ -1,9 +1,8 @@
-//! Who listens at an address, from /proc: figures of a process are a server's only if that process is the one that
+//! Which process listens at an address, from /proc: figures of a process are a server's only if that process is the one that
 //! answers.
 //!
-//! `/proc/net/tcp` has the inode of each listening socket, `/proc/<pid>/fd` which process holds it. A wrapper that
-//! starts the server beside itself, a proxy, a forwarded port of a container, and a process id of another namespace
-//! are all told by this.
+//! `/proc/net/tcp` has the inode of each listening socket, `/proc/<pid>/fd` the process that holds it. This detects a wrapper
+//! that starts the server beside itself, a proxy, a forwarded port of a container, and a process id of another namespace.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,11 +16,11 @@ const LISTEN: &str = "0A";
 /// A Unix socket that listens: `__SO_ACCEPTCON` among its flags.
 const ACCEPTS: u32 = 0x10000;
 
-/// The process that answers at `address`: of the child that was started there and the process id that the server
-/// reports, those that are known, and the owner of the listening socket, if all are one.
+/// The process that answers at `address`: the child that was started, the process id that the server reports, and the owner of
+/// the listening socket must be the same, as far as they are known.
 ///
 /// # Errors
-/// Why there is none, in words.
+/// The reason why it is not known, in words.
 pub fn answering(address: &Address, child: Option<u32>, reported: Option<u32>) -> Result<u32, String> {
     if let (Some(child), Some(reported)) = (child, reported)
         && child != reported
@@ -112,8 +111,8 @@ fn socket_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// Inodes of Unix sockets that listen at `path`, else of those that were bound in its folder to a name that is gone: a
-/// server may bind to another name and rename it when it listens, and the kernel keeps the first.
+/// Inodes of Unix sockets that listen at `path`, else of those that were bound in its folder to a name that no longer exists: a
+/// server may bind to another name and rename it when it listens, and the kernel keeps the first name.
 fn unix_inodes(path: &Path) -> Vec<u64> {
     let table = fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
     let all: Vec<(&Path, u64)> = table.lines().skip(1).filter_map(unix_listener).collect();
@@ -189,7 +188,7 @@ mod tests {
         drop(unix);
         std::fs::remove_file(&path).unwrap();
         assert!(listeners(&Address::Unix(path)).is_empty());
-        // Nobody sees it before it listens.
+        // No client sees it before it listens.
         let unix = UnixListener::bind(folder.join("a socket.new")).unwrap();
         std::fs::rename(folder.join("a socket.new"), &moved).unwrap();
         assert_eq!(listeners(&Address::Unix(moved.clone())), BTreeSet::from([id()]));

@@ -1,4 +1,4 @@
-//! Server processes: found, started on a free port, pinned, asked what they are, and stopped.
+//! Server processes: found, started on a free port, pinned, asked for version and settings, and stopped.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -77,11 +77,10 @@ impl Kind {
         }
     }
 
-    /// The program to start: a larder binary is this very file, fetched ones are below the target directory, others
-    /// are looked for on PATH.
+    /// The program to start: Larder is this very file, fetched servers are below the target directory, others on PATH.
     ///
     /// # Errors
-    /// [`Error::Peer`] that says how to get it.
+    /// [`Error::Peer`] with how to get it.
     pub fn program(self) -> Result<PathBuf, Error> {
         let (program, how) = match self {
             Kind::Larder | Kind::LarderRedis | Kind::Null => {
@@ -98,7 +97,7 @@ impl Kind {
         on_path(program).ok_or_else(|| Error::Peer(format!("{program} is not on PATH; {how}")))
     }
 
-    /// It is one that `cargo xtask peers` fetches.
+    /// `cargo xtask peers` fetches it.
     pub fn is_fetched(self) -> bool {
         matches!(self, Kind::MemcachedNew | Kind::RedisNew | Kind::ValkeyNew)
     }
@@ -117,7 +116,7 @@ impl Kind {
         matches!(self, Kind::Larder | Kind::LarderRedis)
     }
 
-    /// What it speaks in this kind of load: `wanted`, but for servers that speak Redis's protocol only.
+    /// The protocol in this kind of load: `wanted`, except for servers that speak Redis's protocol only.
     pub fn protocol(self, wanted: Protocol) -> Protocol {
         self.family().protocol(wanted)
     }
@@ -168,21 +167,21 @@ pub struct Spec {
     pub null: Option<Workload>,
 }
 
-/// A running server. Dropping it kills it, and what it has started.
+/// A running server. Dropping it kills it, and everything that it has started.
 #[derive(Debug)]
 pub struct Server {
     /// Which it is.
     pub kind: Kind,
-    /// Where it listens, and how it is asked.
+    /// Its address, and how to ask it.
     pub control: Control,
-    /// What it says its version is; empty for the null server.
+    /// The version that it reports; empty for the null server.
     pub version: String,
-    /// The settings it says are in effect, by its own names; none for the null server.
+    /// The settings that it reports, by its own names; none for the null server.
     pub settings: Vec<(String, String)>,
     /// The command that started it.
     pub command: String,
     child: Child,
-    /// Of a server that is told where to listen: nobody else is given it meanwhile.
+    /// The reserved port of a server that is told where to listen.
     _port: Option<Port>,
     /// The process that answers, or why it is not known to be the one that was started.
     answering: Result<u32, String>,
@@ -198,8 +197,8 @@ const CONNECTIONS_MAX: u32 = 2048;
 pub const CLIENTS_MAX: u32 = 2000;
 /// How long a server may take until it answers.
 const START: Duration = Duration::from_secs(20);
-/// What starts a server when it is told to, and does not when nobody is left to tell it: by then the keeper knows of it,
-/// and it is pinned.
+/// A shell that starts the server when it gets a line, and never if the lab has ended: by then the keeper knows the server, and
+/// it is pinned.
 const SHELL: &str = "/bin/sh";
 const WHEN_TOLD: &str = "read -r go && exec \"$@\" </dev/null";
 /// Lines of what a server printed that an error shows, and characters of each.
@@ -271,15 +270,15 @@ impl Server {
             answering: Err("it has not answered yet".to_owned()),
             said,
         };
-        // Where it cannot be kept it is ended here, as whoever is told of the error drops it.
+        // If the keeper cannot take it, dropping it with the error ends it.
         keeper::keep(server.pid())?;
-        // Before it starts threads, which inherit both. Where it is not allowed all servers go without.
+        // Before it starts threads, which inherit both. If raising is not permitted, all servers run without it.
         let _ = cpu::raise_priority(Some(server.pid()));
         if let Some(core) = spec.core {
             cpu::pin_tid(server.pid(), core)
                 .map_err(|error| Error::Peer(format!("cannot pin {name} to core {core}: {error}")))?;
         }
-        // One that has ended by now says so below.
+        // A server that has ended by now is noticed below.
         let _ = go.as_mut().map(|go| go.write_all(b"go\n"));
         drop(go);
         if spec.kind == Kind::Null {
@@ -311,30 +310,30 @@ impl Server {
         Ok(server)
     }
 
-    /// The process id of what was started.
+    /// The process id of the started process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The process whose figures are the server's: what was started, the process id that the server reports, and the
-    /// owner of the socket that listens are one.
+    /// The process whose figures are the server's, if the started process, the process id that the server reports, and the owner
+    /// of the listening socket are the same.
     ///
     /// # Errors
-    /// [`Error::Peer`] with the reason where they are not.
+    /// [`Error::Peer`] with the reason if they are not.
     pub fn process(&self) -> Result<u32, Error> {
         let refuse =
             |why| Error::Peer(format!("{}: its process cannot be seen from here: {why}", self.kind.name()));
         self.answering.clone().map_err(refuse)
     }
 
-    /// The same, and why not in words.
+    /// The same, with the reason in words.
     pub(crate) fn answering(&self) -> Result<u32, String> {
         self.answering.clone()
     }
 
     /// The last lines that it printed, to be put behind a message.
     fn last_words(&self) -> String {
-        // Whoever reads them may be a little behind.
+        // The threads that read the output may be a little behind.
         thread::sleep(Duration::from_millis(50));
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         said.iter().map(|line| format!("\n  it said: {line}")).collect()
@@ -402,7 +401,7 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
             let mut all = words(format!(
                 "-p {port} -l 127.0.0.1 -U 0 -t {threads} -m {memory_mb} -c {CONNECTIONS_MAX}"
             ));
-            // memcached refuses to run as root unless it is told who to be.
+            // memcached refuses to run as root unless it is given a user.
             if rustix::process::geteuid().is_root() {
                 all.extend(words("-u root".to_owned()));
             }
@@ -436,8 +435,8 @@ fn arguments(spec: &Spec, port: u16) -> Vec<String> {
     }
 }
 
-/// Settings that change figures and are not what a server was asked for, in words; those that it does not tell are taken as
-/// asked.
+/// Settings that change figures and differ from what the server was asked for, in words. Settings that it does not report are
+/// assumed to be as asked.
 fn otherwise(spec: &Spec, settings: &[(String, String)]) -> Option<String> {
     if spec.kind.is_larder() || spec.kind == Kind::Null {
         return None;
@@ -447,8 +446,8 @@ fn otherwise(spec: &Spec, settings: &[(String, String)]) -> Option<String> {
     Some(format!("has {name} at {have:?} and was asked for {wanted:?}"))
 }
 
-/// Settings that change figures and are not those of servers that the lab starts with so much memory and so many
-/// threads: names, what they are, what they would be. Those that a server does not tell are not among them.
+/// Settings that change figures and differ from those of servers that the lab starts with this much memory and so many threads:
+/// the name, the value, and what it would be. Settings that a server does not report are left out.
 pub(crate) fn others(
     family: Family,
     (memory_mb, threads): (u32, u32),
@@ -499,7 +498,7 @@ fn announced(stdout: Option<ChildStdout>) -> Result<Address, Error> {
     Ok(Address::Tcp(address))
 }
 
-/// Reads what a server prints, so that it never waits for a reader, and keeps the last lines in `said`.
+/// Reads a server's output, so that it never waits for a reader, and keeps the last lines in `said`.
 fn drain(from: Option<impl Read + Send + 'static>, said: &LastLines) {
     let Some(from) = from else { return };
     let said = said.clone();

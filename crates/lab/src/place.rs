@@ -8,13 +8,13 @@ use crate::mix::Verb;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     bit: u64,
-    /// What it is to be: each request of a connection differs from the one before.
+    /// The value of the bit: each request of a connection differs from the one before.
     on: bool,
 }
 
 impl Place {
-    /// The place of a connection, by the version that its request carries, in a value of so many bytes: far
-    /// behind the value's own head.
+    /// The place of a connection in a value of this many bytes, by the version that its request carries: far behind the value's
+    /// own head.
     pub fn of(version: u64, value_bytes: usize) -> Place {
         let (connection, request) = (version >> 40, version & 1);
         Place { bit: (value_bytes as u64 / 2 + connection * 64) * 8 + 3, on: request == 0 }

@@ -22,14 +22,14 @@ const IDLE_SHARE: f64 = 0.02;
 #[derive(Clone, Debug)]
 pub struct Threads(Vec<ThreadUsage>);
 
-/// Who worked between two moments.
+/// The threads that worked between two moments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placement {
     /// CPU time of each thread, busiest first.
     pub threads: Vec<(String, Duration)>,
     /// Connections of each event loop, most first; empty where the process may not be looked into.
     pub connections: Vec<usize>,
-    /// How long one of its threads was kept from a core by others, at most.
+    /// The longest time in which one of its threads waited for a core because of other programs.
     pub waited: Duration,
 }
 
@@ -42,11 +42,11 @@ impl Threads {
         usage::threads(pid).map(Threads)
     }
 
-    /// How long one of them was kept from a core by others since, at most, where the process ran for `run` in that time,
-    /// with threads that have ended.
+    /// The longest time since then in which a thread waited for a core because of other programs, if the process ran for `run` in
+    /// that time, ended threads included.
     ///
     /// # Errors
-    /// When there is no such process any more.
+    /// There is no such process any more.
     pub fn waited(&self, pid: u32, run: Duration) -> Result<Duration, Error> {
         let now = usage::threads(pid)?;
         let before = |tid| self.0.iter().find(|thread| thread.tid == tid).map_or(Duration::ZERO, |t| t.run);
@@ -76,15 +76,15 @@ impl Threads {
 impl Placement {
     /// Shares of `elapsed` in which threads were kept from their cores, with the generator's own.
     pub fn waited(placement: Option<&Placement>, elapsed: Duration, generator: f64) -> Waited {
-        // What is read a little later is no more than all of the time.
+        // The wait is read a little later than the time, and cannot be more than all of it.
         let share = |placement: &Placement| {
             (placement.waited.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)).min(1.0)
         };
         Waited { server: placement.map(share), generator }
     }
 
-    /// How many threads worked. Those that serve no connection, as they watch none, do not count: they see to
-    /// the server's clock or its items.
+    /// How many threads worked. Threads that watch no connections do not count: they run the server's clock or maintain its
+    /// items.
     pub fn busy(&self) -> usize {
         let most = self.threads.first().map_or(Duration::ZERO, |thread| thread.1).as_secs_f64();
         let worked = |thread: &&(String, Duration)| most > 0.0 && thread.1.as_secs_f64() >= most * IDLE_SHARE;
@@ -95,8 +95,8 @@ impl Placement {
         }
     }
 
-    /// What is wrong with a run on a server of `workers` threads that serve connections: that some
-    /// of them had none, or did nothing.
+    /// What is wrong with a run on a server with `workers` threads that serve connections: some of them had no connections, or
+    /// did nothing.
     pub fn complaint(&self, workers: usize) -> Option<String> {
         let busy = self.busy();
         let shown: Vec<String> = self.connections.iter().map(usize::to_string).collect();
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(placement.busy(), 1);
         let words = placement.complaint(4).unwrap();
         assert_eq!(words, "1 of 4 threads did all the work (connections per event loop: 16, 0)");
-        // One that sees to the clock works as well, on whatever.
+        // A thread that runs the clock works as well.
         placement.threads[1] = thread(ms(90));
         assert_eq!(placement.busy(), 1);
         placement.threads = (0..4).map(|_| thread(ms(250))).collect();

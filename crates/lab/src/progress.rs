@@ -27,7 +27,7 @@ impl Progress {
         Progress { bar, lines }
     }
 
-    /// What is being done.
+    /// Sets what is being done.
     pub fn say(&self, what: impl Into<String>) {
         let what: String = what.into();
         if let Some(lines) = &self.lines {
@@ -51,7 +51,7 @@ impl Drop for Progress {
     }
 }
 
-/// A thread that says from time to time how far it is. A step may take minutes, so the steps cannot do it.
+/// A thread that prints the progress from time to time. A step may take minutes, so the steps cannot print it.
 #[derive(Debug)]
 struct Lines {
     shared: Arc<Shared>,
@@ -73,13 +73,13 @@ struct State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked with it has left a whole state.
+        // A panic of another thread leaves a valid state.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Lines {
-    /// Writes a line to `out` `every` so often, until it is dropped. What cannot be written is lost.
+    /// Writes a line to `out` once in each interval `every`, until it is dropped. Failures to write are ignored.
     fn begin(steps: u64, every: Duration, mut out: impl Write + Send + 'static) -> Lines {
         let shared = Arc::new(Shared::default());
         let mine = Arc::clone(&shared);
@@ -101,7 +101,7 @@ impl Lines {
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
             }
         };
-        // Without a thread there are no lines, and all else is the same.
+        // Without a thread there are no lines, and everything else works.
         let thread = thread::Builder::new().name("progress".to_owned()).spawn(write).ok();
         Lines { shared, thread }
     }

@@ -4,12 +4,12 @@
 //! client ── socket ──► reader ── (due, bytes) ──► writer ── socket ──► server        and back the same
 //! ```
 //!
-//! A reader notes when what it received is due, a writer waits for that and sends it: any number of bytes is on the
-//! way at once. TCP ends at the relay on both sides, so Nagle's algorithm and acknowledgements are those of the
-//! loopback; a close or a reset passes as a close.
+//! A reader notes when the received bytes are due, and a writer waits for that and sends them: any number of bytes may be on the
+//! way at once. TCP ends at the relay on both sides, so Nagle's algorithm and acknowledgements are those of the loopback. A close
+//! or a reset passes as a close.
 //!
-//! One with [`Trouble`] does harm on the way back, while it is told to: it holds what a server says for longer, cuts a
-//! connection in the middle of it, says it twice, or is not there at all. It counts its connections.
+//! A relay with [`Trouble`] does harm to replies while it is told to: it holds them for longer, cuts a connection in the middle
+//! of one, sends one twice, or refuses connections. It counts its connections.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -29,26 +29,26 @@ use crate::stats::median;
 
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 256 * 1024;
-/// Round trips of which a relay's delay is the median.
+/// Round trips for the median of a relay's delay.
 const TRIPS: usize = 21;
 
-/// What a relay does to what a server says.
+/// What a relay does to replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Harm {
     /// Nothing.
     #[default]
     None,
-    /// It holds it for so many milliseconds.
+    /// It holds them for this many milliseconds.
     Slow(u32),
     /// It closes the connection in the middle of every [`OFTEN`]th piece.
     Cut,
-    /// It says every [`OFTEN`]th piece twice.
+    /// It sends every [`OFTEN`]th piece twice.
     Twice,
-    /// Nobody listens, and connections are closed.
+    /// It does not listen, and connections are closed.
     Refuse,
 }
 
-/// Pieces of which one is harmed.
+/// One in this many pieces is harmed.
 pub const OFTEN: u64 = 20;
 
 impl Harm {
@@ -74,7 +74,7 @@ impl Harm {
     }
 }
 
-/// What a relay with faults is told, and what it counts.
+/// The instructions for a relay with faults, and its counts.
 #[derive(Debug, Default)]
 struct Shared {
     harm: AtomicU32,
@@ -99,15 +99,15 @@ impl Shared {
     }
 }
 
-/// A relay that does harm when it is told to. It serves until it is dropped.
+/// A relay that does harm when told to. It serves until it is dropped.
 #[derive(Debug)]
 pub struct Trouble {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     shared: Arc<Shared>,
 }
 
-/// How long it looks away between looking for who connects.
+/// Pause between looks for new connections.
 const BLINK: Duration = Duration::from_micros(200);
 /// How long it may take to listen, or to listen no more.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -211,7 +211,7 @@ fn take(client: TcpStream, server: SocketAddr, shared: &Arc<Shared>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Pass,
-    /// So many bytes of it are sent, and then the connection is closed.
+    /// This many bytes of it are sent, and then the connection is closed.
     Cut(usize),
     Twice,
 }
@@ -219,7 +219,7 @@ enum Fate {
 /// A relay. It serves until the process ends.
 #[derive(Clone, Debug)]
 pub struct Relay {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
 }
 
@@ -236,7 +236,7 @@ impl Relay {
         };
         let (listener, address) = listen().map_err(|error| Error::System("a relay", error))?;
         thread::spawn(move || {
-            // Threads of connections inherit it: a relay that waits for a core is a longer way than it says.
+            // Threads of connections inherit it: if a relay waited for a core, the way would be longer than intended.
             let _ = cpu::raise_priority(None);
             for client in listener.incoming().map_while(Result::ok) {
                 // A server that is gone refuses at once, and the client sees a close.
@@ -253,7 +253,7 @@ impl Relay {
         Ok(Relay { address })
     }
 
-    /// What it adds to a round trip to `server`, measured: the difference of medians.
+    /// Measures what it adds to a round trip to `server`: the difference of medians.
     ///
     /// # Errors
     /// [`Error::Peer`] when the server does not answer.
@@ -296,8 +296,8 @@ fn trip(control: &Control) -> Result<f64, Error> {
 /// Bytes, and when they are due.
 type Held = (Instant, Vec<u8>);
 
-/// Passes bytes one way, in two threads: each piece is held as long as `hold` says when it comes, and `fate` is asked
-/// about it when it goes.
+/// Passes bytes one way, in two threads. When a piece arrives, `hold` says how long it is held; when it is due, `fate` says what
+/// happens to it.
 fn pass(
     mut from: TcpStream,
     mut to: TcpStream,
@@ -343,7 +343,7 @@ mod tests {
     /// Long enough for any machine: whatever takes longer hangs.
     const HANGS: Duration = Duration::from_secs(600);
 
-    /// A server that sends back what it receives, and closes when its client does.
+    /// An echo server that closes when its client does.
     fn echo() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -408,7 +408,7 @@ mod tests {
         let began = Instant::now();
         assert_eq!(exchange(&mut stream, b"two", 3).unwrap(), b"two");
         assert!(began.elapsed() >= Duration::from_millis(30));
-        // The first piece of a count is the one that is harmed.
+        // The first piece in each group is harmed.
         trouble.set(Harm::Twice);
         assert_eq!(exchange(&mut stream, b"three", 10).unwrap(), b"threethree");
         assert_eq!(exchange(&mut stream, b"four", 4).unwrap(), b"four");

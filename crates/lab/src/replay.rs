@@ -1,14 +1,13 @@
-//! Clients that ask again what a trace has.
+//! Clients that repeat the requests of a trace.
 //!
 //! ```text
 //! trace ─► feed ─┬─► queue ─► client ─► requests, replies, and perhaps writes of what was missed
 //!                └─► queue ─► client
 //! ```
 //!
-//! All requests for a key go over one connection, in the order of the trace. A client reads the trace on when its own queue is
-//! empty, and fills the queues of others; queues have an end, so that a trace of any length takes as much memory as a short one.
-//! Values that are written name their key. A client knows the last write of keys that it wrote lately, and holds what it reads
-//! against that.
+//! All requests for a key use one connection, in the order of the trace. A client reads on in the trace when its own queue is
+//! empty, and fills the queues of the others. Queues are bounded, so that a trace of any length takes as much memory as a short
+//! one. Written values name their key. A client knows the last write of keys that it wrote recently, and compares reads with it.
 
 mod back;
 mod feed;
@@ -31,11 +30,11 @@ pub use back::Wrote;
 use feed::{Feed, Given, Queues, Waiting};
 pub use feed::{Source, Told};
 
-/// A client whose requests lie behind those of one that is not as far looks again after this.
+/// If a client's requests wait behind those of a slower client, it looks again after this.
 const BLOCKED: Duration = Duration::from_micros(50);
-/// Keys of which a client knows the last write.
+/// Keys whose last write a client knows.
 const KNOWN: usize = 1 << 14;
-/// Requests that are due are sent together, so many at most.
+/// Most requests that are due and sent together.
 pub const DUE_TOGETHER: usize = 256;
 
 /// How a source is replayed.
@@ -45,7 +44,7 @@ pub struct Replay {
     pub protocol: Protocol,
     /// Clients, each with a connection.
     pub connections: usize,
-    /// Requests that a client sends together, those that are due or without a time.
+    /// Requests that a client sends together, if they are due or have no time.
     pub pipeline: usize,
     /// Requests in all, at most.
     pub requests: u64,
@@ -59,26 +58,26 @@ pub struct Replay {
     pub by_second: bool,
     /// The server may have the cores of the clients.
     pub shares_cores: bool,
-    /// Sizes of values of which the source does not tell.
+    /// Sizes of values for which the source gives none.
     pub sizes: Sizes,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug)]
 pub struct Replayed {
     /// What was counted.
     pub tally: Tally,
-    /// What was not sent as it stands there.
+    /// Requests that were changed before they were sent.
     pub told: Told,
-    /// What was written last, for [`Replay::read_back`].
+    /// The last writes, for [`Replay::read_back`].
     pub wrote: Vec<Wrote>,
 }
 
 impl Replay {
-    /// Asks a server all of it.
+    /// Sends all of it to a server.
     ///
     /// # Errors
-    /// When a connection fails, a reply is none, or the source cannot be read.
+    /// A connection fails, a reply is malformed, or the source cannot be read.
     pub fn run<S: Source>(
         &self,
         to: &Endpoint,
@@ -87,7 +86,7 @@ impl Replay {
     ) -> Result<Replayed, Error> {
         let queues = Queues::new(source, (self.protocol, &self.sizes), self.connections, self.requests);
         let feed = Arc::new(Feed::new(queues));
-        // Connecting is no part of it: the clock starts when the clients do.
+        // Connecting does not count: the clock starts when the clients do.
         let clients = (0..self.connections).map(|number| Client::new(&feed, number, self)).collect();
         let mut dialog = Dialog::connect(to, clients, cores)?;
         if self.shares_cores {
@@ -120,7 +119,7 @@ struct Known {
     bytes: usize,
 }
 
-/// Where what is known of a key stands.
+/// The index of what is known of a key.
 fn place(hash: u64) -> usize {
     (hash >> 32) as usize % KNOWN
 }
@@ -135,14 +134,14 @@ struct Client<S> {
     verify: bool,
     by_second: bool,
     started: Instant,
-    /// What is under way, and how much of it is answered.
+    /// The requests under way, and how many of them are answered.
     asked: Vec<Waiting>,
     answered: usize,
-    /// It writes what was missed.
+    /// It writes missed keys.
     filling: bool,
     missed: Vec<Waiting>,
     sent: Instant,
-    /// It had nothing to do but to wait for what is due.
+    /// It had nothing to do but wait for the next due request.
     idle: bool,
     version: u64,
     known: Vec<Known>,
@@ -264,7 +263,7 @@ impl<S: Source> Client<S> {
             (Answer::Refused(line), Kind::Write) => {
                 tally.refused += 1;
                 tally.first_refused.get_or_insert_with(|| line.escape_ascii().to_string());
-                // What it has now is the server's affair: the old value, or none.
+                // What the key holds now is unknown: the old value, or none.
                 self.recent.forget(hash);
                 if let Some(known) = self.known.get_mut(place(hash)) {
                     *known = Known::default();

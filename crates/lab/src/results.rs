@@ -1,4 +1,4 @@
-//! What an experiment found, as data: everything that is printed, drawn or compared comes from here.
+//! The results of an experiment as data: everything that is printed, drawn or compared comes from here.
 //!
 //! ```text
 //! Run ─┬─ command, environment, settings, targets     what was run, on what
@@ -49,7 +49,7 @@ pub use histogram::Latency;
 pub use plot::{Axis, Curve, Dash, Kind, Plot, Point, Scale};
 pub use table::{ABSENT, Better, Column, Row, Shown, Table};
 
-/// Version of the JSON form. One that is newer than ours is refused.
+/// Version of the JSON form. A newer version than this is refused.
 pub const FORMAT: u32 = 2;
 
 /// Settings by name.
@@ -64,7 +64,7 @@ pub struct Run {
     pub lab: String,
     /// The experiment's name, as on the command line.
     pub experiment: String,
-    /// What it asks, in a line.
+    /// The experiment's question, in a line.
     pub title: String,
     /// The words of the command that made it.
     pub command: Vec<String>,
@@ -74,7 +74,7 @@ pub struct Run {
     pub elapsed_s: f64,
     /// The machine.
     pub environment: Environment,
-    /// Settings of the experiment, those left to their defaults too.
+    /// Settings of the experiment, defaults included.
     pub settings: Settings,
     /// Servers that were measured.
     pub targets: Vec<Target>,
@@ -103,15 +103,15 @@ pub struct Target {
     pub name: String,
     /// Its protocol's scheme: memcached, redis.
     pub protocol: String,
-    /// What it says its version is.
+    /// The version that it reports.
     pub version: String,
-    /// Where it listened.
+    /// Its address.
     pub address: String,
-    /// The command that started it; none for one that was running.
+    /// The command that started it; `None` for a server that was running.
     pub command: Option<String>,
-    /// Settings in effect, as it says itself.
+    /// Settings in effect, as the server reports them.
     pub settings: Settings,
-    /// What was seen of it, such as threads that did nothing.
+    /// Remarks on it, such as threads that did nothing.
     pub notes: Vec<String>,
 }
 
@@ -145,7 +145,7 @@ pub struct Checked {
     pub claim: String,
     /// It did.
     pub held: bool,
-    /// With which numbers; why not, where it did not.
+    /// The numbers; if the check failed, why.
     pub found: String,
 }
 
@@ -165,28 +165,28 @@ pub struct Ceiling {
 pub struct Comparison {
     /// What over what: "larder / memcached, goodput, 10 clients".
     pub claim: String,
-    /// The ratio; none where it cannot be formed.
+    /// The ratio; `None` if it cannot be formed.
     pub ratio: Option<Estimate>,
     /// Which way it is better for what stands first.
     #[serde(default)]
     pub better: Better,
-    /// It is the same thing measured twice: shows the noise.
+    /// It is the same server measured twice, which shows the noise.
     pub control: bool,
     /// Whether the difference is more than noise.
     pub outcome: Outcome,
-    /// Why nothing is shown, where it is not the noise.
+    /// Why nothing is shown, if not because of the noise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
 }
 
 impl Comparison {
-    /// The same server again.
+    /// The ratio of a server to itself.
     pub fn control(claim: String, better: Better, ratio: Estimate) -> Comparison {
         let outcome = Outcome::between(&ratio, [1.0, 1.0]);
         Comparison { claim, ratio: Some(ratio), better, control: true, outcome, why: String::new() }
     }
 
-    /// Two servers, held against what `controls` show of the noise, each `None` where it has no ratio.
+    /// Two servers, compared with the noise of `controls`, each of which is `None` if it has no ratio.
     pub fn held_against(
         claim: String,
         better: Better,
@@ -206,7 +206,7 @@ impl Comparison {
         Comparison { claim, ratio: Some(ratio), better, control: false, outcome, why }
     }
 
-    /// What it says, in a word or two.
+    /// The outcome in a word or two.
     pub fn word(&self) -> &'static str {
         let Some(ratio) = &self.ratio else { return Outcome::Noise.word() };
         if self.control {
@@ -251,8 +251,8 @@ impl Comparison {
 /// Comparisons of a verdict's sentence; more are counted.
 const JUDGED_MAX: usize = 6;
 
-/// What comparisons say, each by itself: in which the first is ahead, in which it is behind, and in which nothing was
-/// shown. Empty if there are none.
+/// A sentence for each group of comparisons: where the first server is ahead, where it is behind, and where nothing was shown.
+/// Empty without comparisons.
 pub fn judged(comparisons: &[Comparison]) -> String {
     let between: Vec<&Comparison> = comparisons.iter().filter(|comparison| !comparison.control).collect();
     if between.is_empty() {
@@ -283,7 +283,7 @@ pub fn judged(comparisons: &[Comparison]) -> String {
     groups.into_iter().filter_map(group).collect::<Vec<_>>().join(" ")
 }
 
-/// What a ratio says.
+/// The outcome of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -291,7 +291,7 @@ pub enum Outcome {
     Differs,
     /// Inside the noise: nothing was shown.
     Noise,
-    /// There were too few rounds to tell.
+    /// There were too few rounds.
     Unknown,
 }
 
@@ -349,7 +349,7 @@ pub struct Files {
 }
 
 impl Output {
-    /// Opens them now, and not after minutes. What they hold is left as it is.
+    /// Opens the files before the run. Their contents stay as they are.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -357,7 +357,7 @@ impl Output {
         Ok(self.open_with([])?.0)
     }
 
-    /// The same, and others beside them.
+    /// The same, with further files.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -373,7 +373,7 @@ impl Output {
     }
 }
 
-/// Prints on stdout. One that is closed or full is told on stderr, and changes neither files nor exit code.
+/// Prints on stdout. If stdout is closed or full, a line on stderr says so; files and exit code stay the same.
 pub(crate) fn say(text: &str) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -411,7 +411,7 @@ impl Run {
         self.settings.insert(name.to_owned(), value.to_string());
     }
 
-    /// Notes whether something held: `Ok` says with which numbers, `Err` why not.
+    /// Notes whether a claim held: `Ok` has the numbers, `Err` the reason.
     pub fn check(&mut self, claim: impl Into<String>, outcome: Result<String, String>) {
         let (held, found) = match outcome {
             Ok(found) => (true, found),
@@ -438,7 +438,7 @@ impl Run {
         self.failed().filter(|check| !of_time::ALL.contains(&check.claim.as_str()))
     }
 
-    /// What is wrong with it, if it is none that an experiment left: somebody has changed the file.
+    /// What is wrong with it, if an experiment cannot have written it: the file was changed.
     fn unsound(&self) -> Option<String> {
         if self.checks.is_empty() && !self.tables.is_empty() {
             return Some("nothing was checked".to_owned());
@@ -478,10 +478,10 @@ impl Run {
         }
     }
 
-    /// All of it.
+    /// The whole run as JSON.
     ///
     /// # Errors
-    /// When it cannot be said in JSON.
+    /// It has no form in JSON.
     pub fn json(&self) -> Result<String, Error> {
         let text = serde_json::to_string_pretty(self);
         text.map(|text| text + "\n").map_err(|error| Error::NotValid(format!("JSON: {error}")))
@@ -490,13 +490,12 @@ impl Run {
     /// Ends the run that `began`: writes the files, and prints it.
     ///
     /// # Errors
-    /// When a file cannot be written, or a check did not hold: then the rest is written all the same, and it is all
-    /// printed, and no result.
+    /// A file cannot be written, or a check failed: then the rest is written and everything is printed, marked as no result.
     pub fn finish(self, began: Instant, files: Files) -> Result<(), Error> {
         self.finish_as(began, files, Vec::new(), terminal::text)
     }
 
-    /// The same with other files, each with what is to be in it, and with another text.
+    /// The same with further files, each with its contents, and with another text.
     ///
     /// # Errors
     /// As [`Run::finish`].
@@ -508,11 +507,11 @@ impl Run {
         text: impl FnOnce(&Run) -> String,
     ) -> Result<(), Error> {
         self.elapsed_s = began.elapsed().as_secs_f64();
-        // Whoever reads the file alone must not take it for a result.
+        // A reader of the file alone must not take it for a result.
         if self.failed().next().is_some() {
             self.verdict.clear();
         }
-        // Files first: nothing of them is lost to a terminal that is closed.
+        // Files come first, so that a closed terminal loses nothing of them.
         let json = files.json.map_or(Ok(()), |file| file.write(self.json()?.as_bytes()));
         let report = files.report.map_or(Ok(()), |file| file.write(crate::report::html(&self).as_bytes()));
         let others = others.into_iter().map(|(file, bytes)| file.write(&bytes));
@@ -525,7 +524,7 @@ impl Run {
     }
 }
 
-/// The first of what went wrong; the others are told on stderr.
+/// The first error; the others are printed on stderr.
 pub(crate) fn first_error(outcomes: impl IntoIterator<Item = Result<(), Error>>) -> Result<(), Error> {
     let mut errors = outcomes.into_iter().filter_map(Result::err);
     let Some(first) = errors.next() else { return Ok(()) };
@@ -533,7 +532,7 @@ pub(crate) fn first_error(outcomes: impl IntoIterator<Item = Result<(), Error>>)
     Err(first)
 }
 
-/// Says on stderr what went wrong beside what ends the run.
+/// Prints on stderr an error besides the one that ends the run.
 fn complain(why: &str) {
     let _ = writeln!(std::io::stderr(), "larder lab: {why}");
 }

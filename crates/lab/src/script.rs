@@ -10,7 +10,7 @@
 //! keys     | (17, 4) (4, 16) …                | (99, …) …        |   number, place in bytes
 //! ```
 //!
-//! What a connection asks, and which keys are its own to change, is decided in `plan`.
+//! `plan` decides what a connection asks, and which keys are its own to change.
 
 mod plan;
 
@@ -32,8 +32,7 @@ pub struct KeyAt {
     pub id: u32,
     /// Where in [`Script::bytes`] it starts.
     pub at: u32,
-    /// Its place among the keys that only this connection changes, behind these among those whose token it keeps, or
-    /// [`NOBODYS`].
+    /// Its slot among the keys that only this connection changes, behind these among those whose token it keeps, or [`NOBODYS`].
     pub slot: u32,
 }
 
@@ -42,15 +41,15 @@ pub const NOBODYS: u32 = u32::MAX;
 /// Where slots of keys that all connections change begin while a script is made.
 const ALLS_SLOTS: u32 = 1 << 31;
 
-/// Digits of a token in a request: as many as the longest has, so that it is written where it stands.
+/// Digits of a token in a request: as many as the longest token has, so that it can be written in place.
 const TOKEN_DIGITS: usize = 20;
-/// The token of who has none: no server gives it out.
+/// The token of a key without one: no server gives it out.
 pub const NO_TOKEN: u64 = u64::MAX;
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// What it does.
+    /// The kind of the request.
     pub verb: Verb,
     /// Where its keys end in [`Script::keys`].
     pub keys_end: u32,
@@ -67,7 +66,7 @@ pub struct Window {
     pub keys: Range<usize>,
     /// Their place in [`Script::requests`].
     pub requests: Range<usize>,
-    /// Bytes of all replies when each is as expected; 0 where nobody can know.
+    /// Bytes of all replies when each is as expected; 0 if that cannot be known.
     pub reply_bytes: usize,
 }
 
@@ -76,15 +75,15 @@ pub struct Window {
 pub struct Script {
     /// The requests as bytes.
     pub bytes: Vec<u8>,
-    /// What they are.
+    /// The kinds of the requests.
     pub requests: Vec<Request>,
     /// Their keys.
     pub keys: Vec<KeyAt>,
     /// Where requests that are sent together start and end.
     pub windows: Vec<Window>,
-    /// Keys that only this connection changes, of those it asks for: theirs are the slots before it.
+    /// Number of keys that only this connection changes, of those it asks for: the first slots are theirs.
     pub slots: usize,
-    /// All slots: behind those are the ones of keys that others change, too, and of which it keeps a token.
+    /// Number of all slots: the others are for keys that other connections change, too, and whose tokens are kept.
     pub token_slots: usize,
     /// The version of its first write; the next request's is one more, whatever it is. No two
     /// connections write the same version, and 1 is the fill's.
@@ -157,7 +156,7 @@ impl Workload {
                             let fresh = slots.len() as u32;
                             *slots.entry((*verb == Verb::Incr, id)).or_insert(fresh)
                         }
-                        // Behind the connection's own, whose number is known in the end.
+                        // Behind the connection's own slots, whose number is known at the end.
                         Some(ALLS) if swaps && *verb != Verb::Incr => {
                             let fresh = alls.len() as u32;
                             ALLS_SLOTS + *alls.entry(id).or_insert(fresh)

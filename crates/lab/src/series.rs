@@ -5,9 +5,9 @@
 //!         │ counts, latencies, lag        │                              end
 //! ```
 //!
-//! A histogram under way takes 220 KB. One whose second is over is packed as HdrHistogram does, in some hundred bytes, by the
-//! thread that counts: a run of any length has a bounded histogram for each thread. Counts are of what was received in a
-//! second, and the seconds' sum is the run's, exactly.
+//! A histogram under way takes 220 KB. When its second is over, the counting thread packs it as HdrHistogram does, into some
+//! hundred bytes: a run of any length has a bounded number of histograms for each thread. Counts are of what was received in a
+//! second, and the sum of the seconds is exactly the run's.
 
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,7 @@ pub struct Second {
     pub from: Duration,
     /// How long it was: the last may be shorter.
     pub length: Duration,
-    /// What was counted in it.
+    /// The counts of this second.
     pub counts: Counts,
     /// Latencies, as the run's are: of windows in a closed loop from their send, in an open one from when they were due.
     pub latency: Latencies,
@@ -110,7 +110,7 @@ pub struct Series {
     origin: Instant,
     /// When the second under way is over.
     ends: Instant,
-    /// What was counted when it began.
+    /// The counts when it began.
     before: Counts,
     latency: Latencies,
     lag: Latencies,
@@ -143,7 +143,7 @@ impl Series {
         self.lag.record(lag);
     }
 
-    /// It is `now`: what comes is of its second. `counts` are those of all that came before.
+    /// Sets the time to `now`: what comes belongs to its second. `counts` are those of everything before.
     pub fn turn(&mut self, now: Instant, counts: Counts) {
         while now >= self.ends {
             self.close(counts);
@@ -176,7 +176,7 @@ impl Series {
         self.closed.push(closed);
     }
 
-    /// Adds what another thread saw of the same run.
+    /// Adds the series of another thread in the same run.
     pub fn merge(&mut self, other: Series) {
         self.end = self.end.max(other.end);
         self.closed.resize_with(self.closed.len().max(other.closed.len()), Closed::default);
@@ -187,10 +187,10 @@ impl Series {
         }
     }
 
-    /// The seconds in their order, each unpacked when it is asked for.
+    /// The seconds in order, each unpacked on demand.
     ///
     /// # Errors
-    /// [`Error::NotValid`] in the place of one that cannot be unpacked.
+    /// [`Error::NotValid`] in the place of a second that cannot be unpacked.
     pub fn seconds(&self) -> impl Iterator<Item = Result<Second, Error>> + '_ {
         self.closed.iter().enumerate().map(|(at, closed)| self.second(at, closed))
     }

@@ -44,7 +44,7 @@ pub struct Options {
     /// Requests sent together [default: as above; with --full 1, 4, 16, 64, 200]
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pipeline: Vec<u32>,
-    /// What is asked: hit, miss, set, zipf (9 reads to 1 write), keydb (a million reads of one key, as in the article of
+    /// Loads: hit, miss, set, zipf (9 reads to 1 write), keydb (a million reads of one key, as in the article of
     /// docs/lab/keydb.md) [default: all; with --quick without keydb]
     #[arg(long, value_name = "LOAD", value_delimiter = ',', value_parser = Asked::parse)]
     load: Vec<Asked>,
@@ -72,7 +72,7 @@ pub struct Options {
     visit_ms: Option<u32>,
 }
 
-/// What is asked.
+/// The kind of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Reads of keys that are there.
@@ -116,11 +116,11 @@ impl Asked {
 /// One point of the sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// What is asked.
+    /// The load.
     pub asked: Asked,
     /// Over how many connections.
     pub connections: u32,
-    /// So many together.
+    /// Requests that are sent together.
     pub pipeline: u32,
     /// Bytes of values.
     pub value_bytes: u32,
@@ -169,7 +169,7 @@ pub struct Sample {
 /// A setting on a server, over all rounds.
 #[derive(Debug)]
 pub struct Cell {
-    /// Who.
+    /// The server.
     pub seat: Seat,
     /// What.
     pub setting: Setting,
@@ -177,7 +177,7 @@ pub struct Cell {
     pub samples: Vec<Sample>,
 }
 
-/// Runs the experiment and prints what it found.
+/// Runs the experiment and prints the result.
 ///
 /// # Errors
 /// When a server cannot be started or fails, or a check did not hold.
@@ -316,7 +316,7 @@ fn visit_once(
     let books = Books::open(&contender.control)?;
     let mut load = Load::connect(contender.endpoint(), &workload, scripts, &experiment.generator_cores)?;
     let mut all = load.run(Check::Verify, Stop::After(visit / 5))?;
-    // Replies that are not as expected have another length: who counted bytes would wait for the rest.
+    // A wrong reply has another length: a client that counts bytes would wait for the rest.
     let known = workload.has_known_replies() && all.wrong == 0;
     let check = if known { Check::Length } else { Check::Verify };
     let stop = if cell.setting.asked == Asked::KeyDb { Stop::Windows(ARTICLE.2) } else { Stop::After(visit) };

@@ -12,7 +12,7 @@
 //! oracle   an LRU by bytes without overhead, in this process, at the same rate
 //! ```
 //!
-//! Every value is verified, stale ones too; the servers' counts must be ours.
+//! Every value is verified, stale ones too, and the servers' counts must equal the clients'.
 
 pub(crate) mod aside;
 pub(crate) mod check;
@@ -41,7 +41,7 @@ use plan::{Phase, Plan};
 use variant::{Variant, Ways};
 use visit::{Driver, Fit, Visit};
 
-/// A shift that somebody asked about.
+/// A shift from a question that was asked in public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Preset {
     /// As in the original article (docs/lab/shift.md): 128 MB, values of 1,100, then 1,400 bytes, two classes of memcached
@@ -96,7 +96,7 @@ pub struct Options {
     /// Seconds of each phase after it [default: 4; 3 with --quick, 120 with --full]
     #[arg(long, value_name = "S", value_parser = numbers::seconds)]
     after: Option<f64>,
-    /// Time to live of what is stored, in seconds; 0: for ever
+    /// Time to live of stored values, in seconds; 0: for ever
     #[arg(long, default_value_t = 0, value_name = "S")]
     ttl: u32,
     #[command(flatten)]

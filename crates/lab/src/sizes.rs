@@ -1,5 +1,5 @@
-//! Sizes of values: which value a key has at a version is decided by both alone, so that anybody can
-//! tell whether a value has the size it was written with.
+//! Sizes of values: the key and the version alone decide the size, so that a reader can check whether a value has the size it was
+//! written with.
 
 use std::fmt;
 
@@ -20,11 +20,10 @@ pub enum Sizes {
 pub(crate) const VALUE_BYTES_MAX: usize = 64 << 20;
 
 impl Sizes {
-    /// Reads what a command line says: `100`, evenly from `50-150`, by weight `100:3,1000:1`, or a histogram
-    /// `1-99:8,100-999:2`.
+    /// Reads an argument: `100`, evenly from `50-150`, by weight `100:3,1000:1`, or a histogram `1-99:8,100-999:2`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub fn parse(text: &str) -> Result<Sizes, String> {
         let number = |text: &str| {
             let bytes = text.parse::<usize>().map_err(|error| format!("{text:?}: {error}"))?;

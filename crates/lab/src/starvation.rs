@@ -1,11 +1,10 @@
-//! Time in which a thread was ready to run and did not: somebody else had its core.
+//! Time in which a thread was ready to run and had no core, because other programs used it.
 //!
-//! The second field of `/proc/<pid>/task/<tid>/schedstat` is the time that a thread waited in a run queue, in
-//! nanoseconds (sched-stats.rst). It is read of the server's threads and of the generator's, before and after what is
-//! timed. A server's own threads wait for each other where they have fewer cores than they are; that is its own doing
-//! and is taken off: while a thread waits for its siblings, they run on all `c` of their cores, so such waits are no
-//! longer than a `c`-th of what they ran. The generator may be a driver, a process of its own with as many threads as it
-//! likes.
+//! The second field of `/proc/<pid>/task/<tid>/schedstat` is the time that a thread waited in a run queue, in nanoseconds
+//! (sched-stats.rst). It is read for the server's threads and for the generator's, before and after the timed part. If a server
+//! has more threads than cores, its own threads wait for each other. That is subtracted: while a thread waits for its siblings,
+//! they run on all `c` of their cores, so such waits are no longer than a `c`-th of what they ran. The generator may be a driver,
+//! a process of its own with any number of threads.
 
 use std::time::{Duration, Instant};
 
@@ -16,12 +15,12 @@ use crate::placement::Threads;
 use crate::results::of_time;
 use crate::usage::{ThreadUsage, Usage};
 
-/// A visit is repeated so often.
+/// How often a visit is repeated.
 const REPEATS_MAX: u32 = 2;
 /// A thread that wanted less than this share of the busiest one's time is no reason for others to wait.
 const IDLE_SHARE: f64 = 0.02;
 
-/// Shares of a visit's time in which threads were kept from their cores.
+/// Shares of a visit's time in which threads waited for a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Waited {
     /// Of the server's worst off thread, without waits for its siblings; `None` where its process is not seen.
@@ -46,8 +45,8 @@ impl Waited {
     }
 }
 
-/// The longest time that one of the threads, which may run on `cores` cores, was kept from them by others than its
-/// siblings, between two readings. Siblings that have ended in between ran for `ended`.
+/// The longest time, between two readings, in which one of the threads, which may run on `cores` cores, waited for a core because
+/// of other threads than its siblings. Siblings that have ended in between ran for `ended`.
 pub fn foreign_wait(
     before: &[ThreadUsage],
     after: &[ThreadUsage],
@@ -74,14 +73,14 @@ pub fn foreign_wait(
     all.iter().filter(|times| awake(times)).map(foreign).max().unwrap_or_default()
 }
 
-/// Who is kept from a core while a driver is at work on a server.
+/// Measures how long threads wait for a core while a driver works on a server.
 #[derive(Debug)]
 pub struct Watch {
     began: Instant,
     server: Option<Threads>,
     driver: u32,
     threads: Threads,
-    /// CPU time of this process, where it passes on what the two say: that is part of their way.
+    /// CPU time of this process, if it relays between the two: that is part of their way.
     relay: Option<Duration>,
 }
 
@@ -99,7 +98,7 @@ impl Watch {
     /// Ends right after the driver has, whose process ran for `run`.
     ///
     /// # Errors
-    /// When one of the processes is gone.
+    /// One of the processes has ended.
     pub fn end(self, server: &Contender, run: Duration) -> Result<Waited, Error> {
         let elapsed = self.began.elapsed();
         let driver = self.threads.waited(self.driver, run)?;
@@ -114,8 +113,7 @@ impl Watch {
     }
 }
 
-/// Visits until nobody was kept from a core for a larger share than `bound`, three times at most, and gives the best of
-/// them.
+/// Visits until no thread waited for a core for a larger share than `bound`, three times at most, and returns the best visit.
 ///
 /// # Errors
 /// Those of `visit`.
@@ -137,8 +135,8 @@ pub fn least_disturbed<T>(
 }
 
 impl Experiment {
-    /// Visits until nobody was kept from a core for longer than `--wait-max` allows, three times at most, and gives the
-    /// best of them. If even that was disturbed, the run is not valid. `name` is the server's.
+    /// Visits until no thread waited for a core for longer than `--wait-max` allows, three times at most, and returns the best
+    /// visit. If even that was disturbed, the run is not valid. `name` is the server's.
     ///
     /// # Errors
     /// Those of `visit`.
@@ -201,16 +199,16 @@ mod tests {
 
     #[test]
     fn threads_of_one_server_that_share_a_core_do_not_count_as_strangers() {
-        // Two workers and one that sees to the clock, on one core of their own.
+        // Two workers and a thread for the clock, on one core of their own.
         assert_eq!(foreign_ms(&[thread(1, 500, 490), thread(2, 480, 500), thread(3, 20, 900)], 1), 0);
-        // The same beside a stranger that takes half of it.
+        // The same beside another program that takes half of the core.
         assert_eq!(foreign_ms(&[thread(1, 250, 740), thread(2, 240, 750)], 1), 500);
         // One waited for siblings that are no more, or partly so.
         let (before, after) = ([thread(1, 0, 0)], [thread(1, 100, 400)]);
         let foreign =
             |ended_ms| foreign_wait(&before, &after, Duration::from_millis(ended_ms), 1).as_millis();
         assert_eq!((foreign(0), foreign(300), foreign(500)), (400, 100, 0));
-        // As many cores as threads: whoever waits there waits for a stranger.
+        // As many cores as threads: a thread that waits there waits for another program.
         assert_eq!(foreign_ms(&[thread(1, 1_000, 0), thread(2, 400, 600)], 2), 600);
     }
 }

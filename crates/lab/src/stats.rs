@@ -18,7 +18,7 @@ pub fn interval(values: &[f64], coverage: f64) -> Option<[f64; 2]> {
     let n = values.len();
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    // Twice the chance that at most so many values lie below the median; the logarithm of the first, as that is small.
+    // Twice the chance that at most this many values lie below the median, by the logarithm of the first term, which is small.
     let (mut log_term, mut tail, mut rank) = (-(n as f64) * std::f64::consts::LN_2, 0.0, 0);
     while 2 * rank < n {
         tail += log_term.exp();
@@ -161,7 +161,7 @@ mod tests {
                 }
             }
             let share = f64::from(held) / f64::from(trials);
-            // Four standard deviations of what is simulated.
+            // Four standard deviations of the simulation.
             assert!(rounds < ROUNDS_MIN || share >= COVERAGE - 0.014, "{rounds} rounds: {share}");
         }
     }

@@ -11,20 +11,20 @@ const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
 /// The generator is the limit when it works for more than this share of the time.
 pub const BUSY_MAX: f64 = 0.9;
-/// It is late at a quantile when that of its lag is above this, and above a quarter of what it measures.
+/// The generator is late at a quantile when its lag there is above this, and above a quarter of the latency.
 const LAG_MAX_US: f64 = 30.0;
 
-/// How late the generator was at a quantile of its lag, in µs, where that is too much of the latency at the same quantile:
-/// such a latency is as much the generator's as the server's, and is not shown.
+/// How late the generator was at a quantile of its lag, in µs, if that is too much of the latency at the same quantile: such a
+/// latency is as much the generator's as the server's, and is not shown.
 pub fn late_at(lag: &Latencies, latency: &Latencies, quantile: f64) -> Option<f64> {
     let lag_us = lag.quantile_us(quantile);
     (lag_us > LAG_MAX_US && lag_us > latency.quantile_us(quantile) / 4.0).then_some(lag_us)
 }
 
-/// Whether an open loop, whose threads worked the share `busy` of the time, says something of the server.
+/// Whether an open loop, whose threads worked for the share `busy` of the time, measures the server.
 ///
 /// # Errors
-/// Why not: latencies of a generator that was late, or hardly waited, are its own.
+/// Why not: a generator that was late, or hardly waited, measures itself.
 pub fn in_time(lag: &Latencies, latency: &Latencies, busy: f64) -> Result<(), String> {
     for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
         if let Some(lag_us) = late_at(lag, latency, quantile) {
@@ -40,10 +40,10 @@ pub fn in_time(lag: &Latencies, latency: &Latencies, busy: f64) -> Result<(), St
     Ok(())
 }
 
-/// Latencies in nanoseconds: 3 digits up to 60 s; what is longer is counted, never clamped.
+/// Latencies in nanoseconds: 3 digits up to 60 s. Longer ones are counted, never clamped.
 #[derive(Clone, Debug)]
 pub struct Latencies {
-    /// Those in range.
+    /// The latencies in range.
     pub ns: Histogram<u64>,
     /// How many were longer than 60 s.
     pub over_range: u64,
@@ -119,9 +119,9 @@ pub struct Tally {
     pub counted: u64,
     /// Writes with a token, or in a transaction, that were answered.
     pub swaps: u64,
-    /// Of them, those that happened.
+    /// Those that were carried out.
     pub swapped: u64,
-    /// Of them, those that were refused because the key had changed.
+    /// Those that were refused because the key had changed.
     pub conflicts: u64,
     /// Deletes, additions and writes with a token that found no key.
     pub absent: u64,
@@ -129,7 +129,7 @@ pub struct Tally {
     pub connects: u64,
     /// Writes of a trace that the server did not take, such as of values that are too large for it.
     pub refused: u64,
-    /// The first of them, in its words.
+    /// The first refusal, in the server's words.
     pub first_refused: Option<String>,
     /// Replies that were not the ones expected: another key's value, a torn value, a miss in place of
     /// a hit, a refusal.
@@ -138,9 +138,9 @@ pub struct Tally {
     pub first_wrong: Option<String>,
     /// From the first send to the last reply.
     pub elapsed: Duration,
-    /// CPU time of the generator's threads in that time, without what they spent awake to be in time.
+    /// CPU time of the generator's threads in that time, without busy waiting.
     pub generator_cpu: Duration,
-    /// Share of that time in which a thread of the generator was ready to run and somebody else had its core, at most.
+    /// The largest share of that time in which a thread of the generator was ready to run and had no core.
     pub waited: f64,
     /// Time of a window: in a closed loop from its send to its last reply, and the next window waits
     /// for it; in an open loop from the time that it was due.
@@ -149,7 +149,7 @@ pub struct Tally {
     pub service: Latencies,
     /// Open loop: how late it was sent.
     pub lag: Latencies,
-    /// The same by the second, where that is asked for.
+    /// The same by the second, if wanted.
     pub series: Option<Box<Series>>,
 }
 
@@ -195,13 +195,13 @@ impl Tally {
 
     /// What comes is of the second of now.
     pub(crate) fn turn(&mut self) {
-        // The clock is read only where it is wanted.
+        // The clock is read only if needed.
         if self.series.is_some() {
             self.turn_at(Instant::now());
         }
     }
 
-    /// The same, of the second of `now`.
+    /// Sets the second to that of `now`.
     pub(crate) fn turn_at(&mut self, now: Instant) {
         let counts = self.counts();
         if let Some(series) = &mut self.series {
@@ -217,7 +217,7 @@ impl Tally {
         }
     }
 
-    /// The same of an open loop: counted from when it was due, from when it was sent, and how late that was.
+    /// The same for an open loop: the latency since it was due, the service time since it was sent, and how late it was sent.
     pub(crate) fn took_since_due(&mut self, latency: Duration, service: Duration, lag: Duration) {
         self.took(latency);
         self.service.record(service);
@@ -242,7 +242,7 @@ impl Tally {
         self.first_wrong.get_or_insert_with(words);
     }
 
-    /// Adds what another thread counted in the same time.
+    /// Adds the tally of another thread over the same time.
     pub fn merge(&mut self, other: Tally) {
         self.requests += other.requests;
         self.keys += other.keys;

@@ -1,4 +1,4 @@
-//! Commands that users write, with places for keys and values, and what is expected in reply.
+//! Commands of users, with places for keys and values, and the expected replies.
 //!
 //! ```text
 //! HSET h:{key} f {value}        for Redis: words, in quotation marks where they have blanks
@@ -42,14 +42,14 @@ enum Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Text(Vec<Part>);
 
-/// The key whose turn it is, and its value.
+/// The present key and its value.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn<'t> {
     /// Its number.
     pub id: u32,
     /// Its name.
     pub key: &'t [u8],
-    /// What a write of it stores.
+    /// The value that a write stores.
     pub value: &'t [u8],
 }
 
@@ -118,7 +118,7 @@ impl Text {
     }
 }
 
-/// A command, and what is expected in reply.
+/// A command and its expected reply.
 #[derive(Clone, Debug)]
 pub struct Template {
     words: Vec<Text>,
@@ -137,10 +137,10 @@ enum Expected {
 }
 
 impl Template {
-    /// Reads a command and what is expected in reply.
+    /// Reads a command and its expected reply.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the texts.
     pub fn parse(protocol: Protocol, text: &str, expected: &str) -> Result<Template, String> {
         let words = match protocol {
             Protocol::Resp => words(text)?,
@@ -168,7 +168,7 @@ impl Template {
         command(out, &words.iter().map(|word| &word[..]).collect::<Vec<_>>());
     }
 
-    /// Whether a reply is what is expected.
+    /// Whether a reply is the expected one.
     pub fn holds(&self, reply: &Reply<'_>, turn: Turn<'_>) -> bool {
         self.expected.iter().any(|expected| match (expected, reply) {
             (Expected::Any, reply) => !matches!(reply, Reply::Error(_)),

@@ -1,10 +1,10 @@
 //! `larder top`: one screen about a running cache, whether Larder, memcached or Redis.
 //!
-//! - `look`: what a server says of itself, asked on one connection by `stats` or INFO
+//! - `look`: the figures that a server reports, asked on one connection by `stats` or INFO
 //! - `screen`: two looks as lines of text; no I/O
 //! - `terminal`: keys one by one, and the screen drawn again in its place
 //!
-//! It asks on the port that clients use: over the network as well as on the machine.
+//! It uses the port of the server's clients, so that it works over the network, too.
 
 pub(crate) mod look;
 pub(crate) mod screen;
@@ -32,13 +32,13 @@ use crate::exit;
 #[derive(Debug, Parser)]
 #[command(name = "larder top", after_help = exit::TABLE)]
 pub(crate) struct Options {
-    /// Where it listens: HOST:PORT, or as memcached://… or redis://…, with user:password@ in front of the host if it asks
+    /// The server: HOST:PORT, or a URL memcached://… or redis://…, with user:password@ in front of the host if it asks for them
     #[arg(long, value_name = "WHERE", default_value = "127.0.0.1:11211")]
     target: String,
     /// Seconds between two looks
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::numbers::seconds)]
     every: f64,
-    /// What is shown first
+    /// The first sheet
     #[arg(long, value_enum, default_value = "overview")]
     show: Sheet,
     /// What classes and commands are sorted by
@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// Takes two looks, prints one screen, and ends
     #[arg(long)]
     once: bool,
-    /// The same as JSON
+    /// Print the figures as JSON
     #[arg(long)]
     json: bool,
 }
@@ -68,7 +68,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Says why `command` asked `target` in vain: whatever is said, a password is not.
+/// Prints why `command` could not ask `target`, without a password.
 pub(crate) fn complain(command: &str, target: &str, error: &Error) -> ExitCode {
     let reason = crate::endpoint::without_logins(&error.to_string(), [target.to_owned()]);
     eprintln!("larder {command}: {}: {reason}", crate::endpoint::hidden(target));
@@ -129,7 +129,7 @@ fn lines(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// To whom reads it, if somebody does.
+/// Writes to stdout.
 fn say(text: &str) -> Result<(), Error> {
     let mut out = io::stdout().lock();
     let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -1,15 +1,15 @@
-//! Traces: what was asked of a cache once, request by request, as others wrote it down.
+//! Traces: recorded requests to a cache, one by one, in formats of other programs.
 //!
 //! | format | is |
 //! |---|---|
 //! | `twitter` | lines of Twitter's cache traces: time, key, bytes of the key, bytes of the value, client, operation, TTL |
 //! | `oracle` | libCacheSim's oracleGeneral: records of 24 bytes, `u32` time, `u64` object, `u32` bytes, `i64` next access |
-//! | `memcached` | what memcached's `watch fetchers mutations` or `watch rawcmds` says, or a server started with `-vv` |
-//! | `monitor` | what Redis says after MONITOR |
+//! | `memcached` | the output of memcached's `watch fetchers mutations` or `watch rawcmds`, or of a server started with `-vv` |
+//! | `monitor` | the output of Redis's MONITOR |
 //!
-//! A file is read as it is needed, a line at a time: of one of any size only what is under way is in memory. A line that is
-//! none of its format is left out and counted. What stores a value whole is a write, and so is what changes it in part (append,
-//! incr …), whose new value a trace does not tell: these are counted, too.
+//! A file is read as needed, a line at a time, so that only the requests under way are in memory. Lines of another format are
+//! skipped and counted. A request that stores a whole value is a write, and so is one that changes a value in part (append, incr
+//! …), whose new value a trace does not contain: these are counted, too.
 
 mod memcached;
 mod monitor;
@@ -54,7 +54,7 @@ impl Format {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FormatName {
-    /// told from what the file begins with
+    /// recognised by the beginning of the file
     Auto,
     /// Twitter's CSV
     Twitter,
@@ -79,7 +79,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The format that was said; none where it is to be told.
+    /// The named format; `None` if it has to be recognised.
     pub fn format(&self) -> Option<Format> {
         match self.trace_format? {
             FormatName::Auto => None,
@@ -105,13 +105,13 @@ pub enum Kind {
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// When, in µs; none where the trace does not tell.
+    /// The time in µs; `None` if the trace has none.
     pub at_us: Option<u64>,
     /// What.
     pub kind: Kind,
-    /// Of which key.
+    /// The key.
     pub key: Vec<u8>,
-    /// Bytes of its value, where the trace tells.
+    /// Bytes of its value, if the trace has them.
     pub value_bytes: Option<u32>,
     /// Seconds that a written value lives; 0 for ever.
     pub ttl_s: u32,
@@ -125,7 +125,7 @@ impl Op {
     }
 }
 
-/// A number that tells keys apart: two of them have one by a chance of 2^-64.
+/// A number for a key; two keys have the same one by a chance of 2^-64.
 pub fn hash(key: &[u8]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -151,18 +151,18 @@ pub struct Seen {
     pub lines: u64,
     /// Requests in them.
     pub requests: u64,
-    /// Of them, those that changed a value in part.
+    /// Those that changed a value in part.
     pub partly: u64,
     /// Lines of the format that ask for no value: other commands, connections.
     pub others: u64,
-    /// Lines that are none of the format, and the first of them.
+    /// Lines of another format, and the first of them.
     pub bad: u64,
     /// Its number, from 1 on.
     pub first_bad: Option<u64>,
 }
 
 impl Seen {
-    /// What to say of it.
+    /// Remarks about the trace.
     pub fn remarks(&self, format: Format) -> Vec<String> {
         let Seen { lines, requests, partly, others, bad, first_bad } = *self;
         let what = if format == Format::Oracle { "record" } else { "line" };
@@ -188,7 +188,7 @@ impl Seen {
 const LINE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of a record of oracleGeneral.
 const RECORD_BYTES: usize = 24;
-/// What is looked at to tell a format.
+/// Bytes by which a format is recognised.
 const SAMPLE_BYTES: usize = 64 << 10;
 
 /// A trace that is read.
@@ -206,10 +206,10 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens a trace; its format is told from what it begins with unless it is given.
+    /// Opens a trace. Unless a format is given, it is recognised by the beginning of the file.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read, is packed, or of no format that is known.
+    /// [`Error::File`] when it cannot be read, is compressed, or has no known format.
     pub fn open(path: &Path, format: Option<Format>) -> Result<Reader, Error> {
         let refuse = |why: String| Error::File(path.to_owned(), why);
         let mut file = File::open(path).map_err(|error| refuse(error.to_string()))?;
@@ -357,7 +357,7 @@ fn parse(format: Format, line: &[u8], ops: &mut VecDeque<Op>) -> Line {
     }
 }
 
-/// The format of what begins with `sample` and has so many bytes.
+/// The format of a file that begins with `sample` and has this many bytes.
 fn told(sample: &[u8], bytes: u64) -> Option<Format> {
     let texts = [Format::Monitor, Format::Memcached, Format::Twitter];
     for line in sample.split(|&byte| byte == b'\n') {

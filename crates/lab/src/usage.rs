@@ -69,8 +69,8 @@ pub fn threads(pid: u32) -> Result<Vec<ThreadUsage>, Error> {
     Ok(tids.into_iter().filter_map(read).collect())
 }
 
-/// Resident memory of a process in bytes, and what of it is swapped out, which it takes as well: `Rss` and `Swap` of
-/// `smaps_rollup`, which counts page by page, where `statm` may lag.
+/// Resident memory of a process in bytes, with what is swapped out, which it takes as well: `Rss` and `Swap` of `smaps_rollup`,
+/// which counts page by page, where `statm` may lag.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -81,7 +81,7 @@ pub fn rss_bytes(pid: u32) -> Result<u64, Error> {
         .ok_or_else(|| Error::System("reading a server's memory", std::io::Error::other("unknown form")))
 }
 
-/// The sum that a text like `smaps_rollup` tells.
+/// The sum in a text like `smaps_rollup`.
 fn memory_of(text: &str) -> Option<u64> {
     let field = |name: &str| {
         let of = |line: &str| line.strip_prefix(name)?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok();
@@ -118,8 +118,8 @@ mod tests {
         };
         busy.kill().unwrap();
         busy.wait().unwrap();
-        // They are read in turns: each is between the other before it and the other after it, however much later those are read.
-        // One is cut to 10 ms twice and renewed at ticks.
+        // They are read in turns: each lies between the other before it and the other after it, however late those are read. One
+        // is cut to 10 ms twice and renewed at ticks.
         let (off, split) = (Duration::from_millis(100), after.split.total());
         assert!(before.run <= split + off && split <= after.run + off, "{before:?} {after:?}");
     }

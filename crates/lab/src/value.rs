@@ -1,14 +1,13 @@
-//! Values that say which key and version they belong to.
+//! Values that name their key and version.
 //!
 //! ```text
 //! 0        8         16                              n
 //! | key    | version | s | s + G | s + 2 G | …  cut  |     little-endian words
 //! ```
 //!
-//! `s` is a hash of key, version and length, and `G` an odd constant, so a value that carries
-//! another key, was torn between two versions, cut or corrupted in any byte is found out by reading
-//! it alone. Values below [`NAMED_BYTES_MIN`] bytes have room for the words of `s` only, with
-//! version 0: they tell another key's value but not another version.
+//! `s` is a hash of key, version and length, and `G` an odd constant. So a value that belongs to another key, was torn between
+//! two versions, cut, or corrupted in any byte is recognised by reading it alone. Values below [`NAMED_BYTES_MIN`] bytes have
+//! room for the words of `s` only, with version 0: another key's value is recognised, another version is not.
 
 /// The shortest value that names its key and version.
 pub const NAMED_BYTES_MIN: usize = 24;

@@ -14,7 +14,7 @@ use crate::keys::{Keyspace, Prefix};
 use crate::sizes::Sizes;
 use crate::value;
 
-/// What is done to each key.
+/// What to do with each key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deed {
     /// Its value at a version is written, to live `ttl_s` seconds (0: for ever).
@@ -26,7 +26,7 @@ pub enum Deed {
         /// How long it lives.
         ttl_s: u32,
     },
-    /// It is read; a value must be the one that was written at the version.
+    /// Reads it; a value must be the one that was written with the version.
     Read {
         /// How large it must be.
         sizes: Sizes,
@@ -60,7 +60,7 @@ impl Keys {
     }
 }
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Values stored, found or deleted.

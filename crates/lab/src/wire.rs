@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use larder_eventloop::socket::Socket;
 use larder_tls::ClientStream;
 
-/// A connection to a server. Nothing of it waits.
+/// A connection to a server. It never waits.
 #[derive(Debug)]
 pub enum Wire {
     /// Bytes as they are.
@@ -25,7 +25,7 @@ impl AsFd for Wire {
 }
 
 impl Wire {
-    /// Receives what has come; 0 is the end.
+    /// Receives what has come and returns the number of bytes; 0 is the end of the stream.
     ///
     /// # Errors
     /// `WouldBlock` if nothing has come; anything else ends the connection.
@@ -36,7 +36,7 @@ impl Wire {
         }
     }
 
-    /// There is more to receive, which the system does not tell of.
+    /// There is more to receive, which does not make the socket readable.
     pub fn has_more(&self) -> bool {
         match self {
             Wire::Plain(_) => false,
@@ -63,10 +63,10 @@ impl Wire {
         }
     }
 
-    /// Sends what was taken; false while the system has no room for it.
+    /// Sends what is left; false while the system has no room for it.
     ///
     /// # Errors
-    /// What ends the connection.
+    /// The error that ended the connection.
     pub fn flush(&mut self) -> io::Result<bool> {
         match self {
             Wire::Plain(_) => Ok(true),

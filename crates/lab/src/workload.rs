@@ -1,6 +1,6 @@
 //! One kind of load: a table of facts, and its requests and replies as bytes.
 //!
-//! What connections send of it, over and over, is a [`crate::script::Script`].
+//! A [`crate::script::Script`] is what connections send of it, over and over.
 
 use std::collections::HashMap;
 
@@ -62,8 +62,7 @@ impl Workload {
         }
     }
 
-    /// Bytes of the value of key `id`. It does not change with the version, so that a write can be
-    /// renewed where it stands.
+    /// Bytes of the value of key `id`. They do not change with the version, so that a write can be renewed in place.
     pub fn value_bytes(&self, id: u32) -> usize {
         self.sizes.as_ref().map_or(self.keyspace.value_bytes, |sizes| sizes.of(id, 0))
     }
@@ -73,7 +72,7 @@ impl Workload {
         self.sizes.as_ref().map_or(self.keyspace.value_bytes, Sizes::most)
     }
 
-    /// A stored key may be gone without anybody having deleted it.
+    /// A stored key may be gone although no client deleted it.
     pub fn may_lose(&self) -> bool {
         self.ttl_s > 0 || self.mix.parts().any(|(verb, _)| verb == Verb::Get)
     }
@@ -178,11 +177,11 @@ impl Workload {
         value_at
     }
 
-    /// The first request of a load of one verb and the reply expected to it, as bytes. All its requests
-    /// are of the same length, and so are all replies.
+    /// The first request of a load of one verb and the expected reply, as bytes. All its requests have the same length, and so
+    /// have all replies.
     ///
     /// # Panics
-    /// If there are several verbs, or one whose replies nobody can know.
+    /// If there are several verbs, or replies that cannot be known beforehand.
     pub fn sample(&self) -> (Vec<u8>, Vec<u8>) {
         let verb = self.mix.only().expect("a load of one verb");
         let first = self.keyspace.first;
@@ -211,7 +210,7 @@ impl Workload {
         (request, reply)
     }
 
-    /// How the reply to a request ends when it is as expected; nothing where nobody can know.
+    /// The end of the expected reply to a request; empty if it cannot be known.
     pub fn reply_tail(&self, verb: Verb) -> &'static [u8] {
         match (verb, self.protocol) {
             (Verb::Hit | Verb::Miss, Protocol::Classic) => b"END\r\n",
@@ -244,7 +243,7 @@ impl Workload {
                 .all(|(verb, _)| matches!(verb, Verb::Hit | Verb::Miss | Verb::Set | Verb::EvalSha))
     }
 
-    /// Bytes of the reply to one request of each verb; none or 0 where nobody can know.
+    /// Bytes of the reply to one request of each verb; none or 0 if they cannot be known.
     pub(crate) fn reply_bytes(&self) -> HashMap<Verb, usize> {
         let known = self.has_known_replies();
         let length = |verb: Verb| match known {

@@ -8,8 +8,8 @@
 //! scan     ZRANGEBYLEX index [key + LIMIT 0 n      then HGETALL of each, together
 //! ```
 //!
-//! Records that were stored beforehand have the numbers from 0 on, without gaps: so it is known which keys a scan must
-//! find among them. What is inserted has higher numbers, of each client its own.
+//! Records that were stored beforehand have the numbers from 0 on, without gaps, so that a scan must find known keys among them.
+//! Inserted records have higher numbers, a range of its own for each client.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ const NAMES: [&[u8]; FIELDS] = [
 const INSERTS: f64 = 0.05;
 /// Records of a scan: each number up to this is as likely.
 const SCAN_MAX: u32 = 100;
-/// Records that are stored beforehand are sent so many at a time.
+/// Records that are stored beforehand are sent in groups of this size.
 const FILL_TOGETHER: u32 = 64;
 /// How long storing them may take.
 const FILL_MAX: Duration = Duration::from_secs(3600);
@@ -87,10 +87,10 @@ struct Client {
     /// Number of the next record that it inserts, and of how many clients it is one.
     next_id: u32,
     clients: u32,
-    /// What it inserted last.
+    /// The records that it inserted last.
     inserted: VecDeque<u32>,
     asked: Asked,
-    /// Keys that a scan has found, whose records are asked for next.
+    /// Keys that a scan has found, whose records are read next.
     found: VecDeque<u32>,
     /// Counts are kept by the second, from then on.
     origin: Option<Instant>,
@@ -149,7 +149,7 @@ impl Client {
         Some(id)
     }
 
-    /// What is wrong with the keys of a scan, if something is; else their numbers.
+    /// The numbers of the keys of a scan, or what is wrong with them.
     fn scanned(&self, keys: &[&[u8]], from: u32, most: u32) -> Result<VecDeque<u32>, String> {
         let mut ids: VecDeque<u32> = VecDeque::with_capacity(keys.len());
         for key in keys {
@@ -175,7 +175,7 @@ impl Client {
         }
     }
 
-    /// What is wrong with a record, if something is.
+    /// What is wrong with a record, if anything.
     fn flaw(parts: &[Reply<'_>], id: u32) -> Option<String> {
         let mut seen = [false; FIELDS];
         for pair in parts.chunks(2) {
@@ -202,7 +202,7 @@ impl Client {
         match &mut self.asked {
             Asked::Stored { records, replies } => {
                 *replies -= 1;
-                // The fields come first, and all of them are new; so is the member.
+                // The replies about fields come first. All fields are new, and so is the member.
                 let expected = if *replies % 2 == 1 { &b"10"[..] } else { b"1" };
                 if *reply == Reply::Number(expected) {
                     tally.stored += u64::from(*replies % 2 == 0);
@@ -447,7 +447,7 @@ mod tests {
             client.scanned(&keys, from, most).map(Vec::from)
         };
         assert_eq!(scanned(&[3, 4, 5], 3, 3), Ok(vec![3, 4, 5]));
-        // Behind those that were there beforehand come others, with gaps: not all have been inserted yet.
+        // Behind the records of the fill come inserted ones, with gaps, since not all are inserted yet.
         assert_eq!(scanned(&[8, 9, 11, 17], 8, 5), Ok(vec![8, 9, 11, 17]));
         assert_eq!(scanned(&[9], 9, 100), Ok(vec![9]));
         for (ids, from, most, why) in [

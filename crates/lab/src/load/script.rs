@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-/// Stores what it wants to find, warms up, and runs it.
+/// Stores what the load expects to find, warms up, and runs the load.
 pub(super) fn run(
     args: &Options,
     control: &Control,
@@ -78,7 +78,7 @@ pub(super) fn run(
     };
     let mut others = Tally::default();
     if let Some(seconds) = args.warm_up {
-        // At other times than what is counted.
+        // At other times than the counted part.
         others.merge(args.go(&mut load, check, Duration::from_secs_f64(seconds), !args.seed)?);
     }
     if let Some(requests) = args.requests {

@@ -10,7 +10,7 @@
 //! Both are Σ s·ln y / 2^(k − n), with n = 1 or 2 options and s the product of their signs, + on and − off. `exp` of it
 //! is a ratio: 1.2 is 20 % more time; of a pair, how many times the effect of one is what it was when the other is on.
 //!
-//! Noise is what the same server measured twice shows, over as many visits as the effect has.
+//! Noise is the difference of two measurements of the same server, over as many visits as the effect has.
 
 use crate::results::{Estimate, Outcome};
 
@@ -65,8 +65,8 @@ pub fn rounds(cells: &Cells, term: u8, varied: u8) -> Option<Vec<f64>> {
     Some((0..count).map(effect).collect())
 }
 
-/// How far apart the same cells are when they are measured twice, by round: over the combinations in which `term` is
-/// off, as the effect has as many with it on.
+/// How far apart two measurements of the same cells are, by round: over the combinations in which `term` is off, since the effect
+/// has as many with it on.
 fn twice(first: &Cells, again: &Cells, term: u8, varied: u8) -> Option<Vec<f64>> {
     let off: Vec<usize> =
         (0..8_u8).filter(|bits| bits & !varied == 0 && bits & term == 0).map(usize::from).collect();
@@ -98,7 +98,7 @@ pub fn effect(cells: &Cells, noise: Option<(&Cells, &Cells)>, term: u8, without:
 mod tests {
     use super::*;
 
-    /// Times of a client whose NO_BLOCK costs a tenth, whose BUFFER halves, and makes NODELAY cost a fifth.
+    /// Times of a client with a NO_BLOCK that costs a tenth, and a BUFFER that halves the time and makes NODELAY cost a fifth.
     fn known() -> Cells {
         std::array::from_fn(|bits| {
             let on = |bit: usize| bits & bit != 0;

@@ -1,10 +1,10 @@
-//! What calls say when something is wrong, and what was really stored.
+//! What calls return when something is wrong, and what was really stored.
 //!
 //! Each visit has a server of its own. A driver stores one key after the other, each once. In the middle something
 //! happens. In the end every key is read over another connection:
 //!
 //! ```text
-//! lost and not told = calls that said OK − keys that are there − errors that the last flush and barrier told
+//! lost and not told = calls that returned OK − keys that exist − errors of the last flush and barrier
 //! ```
 
 use std::thread;
@@ -63,7 +63,7 @@ impl Fault {
 /// Ways to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
-    /// Whose calls.
+    /// The client of the calls.
     pub client: Client,
     /// Whether they are answered.
     pub reply: Reply,
@@ -105,7 +105,7 @@ impl Mode {
         }
     }
 
-    /// A barrier in the end says what became of everything: nothing may be lost untold that was waited for with it.
+    /// A barrier at the end reports all results: nothing that it covers may be lost without an error.
     pub fn reports(self) -> bool {
         matches!(self.client, Client::Own(Way::Stream | Way::Quiet))
     }
@@ -116,15 +116,15 @@ impl Mode {
 pub struct Account {
     /// Calls that returned.
     pub calls: u64,
-    /// Those that said that it is done, or queued.
+    /// Calls that returned done, or queued.
     pub said_ok: u64,
     /// Keys that the server had in the end, or until it was killed.
     pub stored: u64,
-    /// Errors that calls told.
+    /// Errors that calls returned.
     pub told: u64,
-    /// Errors that the flush and the barrier in the end told.
+    /// Errors of the flush and the barrier at the end.
     pub late: u64,
-    /// The first call that told an error.
+    /// The first call that returned an error.
     pub first_error_at: Option<u64>,
     /// The longest call, in ms.
     pub longest_ms: f64,
@@ -136,7 +136,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Stores that were said to be done, are not, and of which nobody was told.
+    /// Stores that were acknowledged and lost, without an error of any call.
     pub fn untold(&self) -> u64 {
         self.said_ok.saturating_sub(self.stored).saturating_sub(self.late)
     }
@@ -153,7 +153,7 @@ const ROOMY_MB: u32 = 64;
 const LARGE_BYTES: usize = 1_500_000;
 /// How long a server stands still.
 const STOP: Duration = Duration::from_millis(300);
-/// How long another connection looks for what was stored.
+/// How long another connection looks for the stored keys.
 pub const VISIBLE: Duration = Duration::from_millis(200);
 /// Version of the values.
 const VERSION: u64 = 2;
@@ -224,7 +224,7 @@ pub fn visit(
         }
         Said::Paused(_) => return Err(Error::Peer("a driver waits a second time".to_owned())),
     }
-    // One that leaves is gone before anything is counted.
+    // A driver that is dropped has ended before counting begins.
     drop(driver);
     account.stored = match killed_with {
         Some(stored) => stored,
@@ -277,7 +277,7 @@ fn check(experiment: &mut Experiment, mode: Mode, fault: Fault, account: &Accoun
     }
 }
 
-/// How long it takes until the server has counted so many sets; none if it does not in [`VISIBLE`].
+/// How long it takes until the server has counted this many sets; `None` if it has not within [`VISIBLE`].
 fn visible(control: &Control, wanted: u64) -> Result<Option<f64>, Error> {
     let began = Instant::now();
     loop {
@@ -295,7 +295,7 @@ fn visible(control: &Control, wanted: u64) -> Result<Option<f64>, Error> {
 /// Readings in a row of a count that has come to rest.
 const RESTING: u32 = 5;
 
-/// How many sets the server has counted when it has taken what was sent.
+/// How many sets the server has counted when it has taken everything that was sent.
 fn settled(control: &Control) -> Result<u64, Error> {
     let mut last = None;
     let mut same = 0;
@@ -342,7 +342,7 @@ mod tests {
         let account = Account { said_ok: 1_000, stored: 587, ..Account::default() };
         assert_eq!(account.untold(), 413);
         assert_eq!(Account { late: 2, ..account.clone() }.untold(), 411);
-        // A call that told an error, and was done all the same, makes up for nothing and is no loss.
+        // A call that returned an error, and was carried out all the same, neither makes up for a loss nor counts as one.
         assert_eq!(Account { stored: 1_001, ..account }.untold(), 0);
     }
 

@@ -150,7 +150,7 @@ fn ending(ended: &crate::driver::Ended) -> String {
     format!("{}{after}", ended.how)
 }
 
-/// Says once for each server and client where the driver ended, and with which words.
+/// Notes once for each server and client where the driver ended, and with which words.
 fn endings(experiment: &mut Experiment, cells: &[Cell]) {
     for (contender, name) in experiment.names().into_iter().enumerate() {
         let ended: Vec<(&Cell, &crate::driver::Ended)> = cells
@@ -175,9 +175,9 @@ pub struct Found {
     pub contender: usize,
     /// Where.
     pub place: Place,
-    /// Of which options.
+    /// The options.
     pub term: u8,
-    /// What it is.
+    /// Their effect.
     pub effect: Effect,
 }
 
@@ -265,7 +265,7 @@ fn effects_table(experiment: &mut Experiment, effects: &[Found], grid: &Grid) {
     experiment.run.tables.push(table);
 }
 
-/// Where an effect is one, and where it is that of fewer combinations.
+/// Where an effect is more than noise, and where it covers fewer combinations.
 fn remark(row: &[Option<&Found>]) -> String {
     let sizes = |wanted: &dyn Fn(&Found) -> bool| -> Vec<String> {
         row.iter()
@@ -333,7 +333,7 @@ fn article(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     experiment.run.tables.push(table);
 }
 
-/// What buffering costs, and what it costs to send as many together and read every reply.
+/// What buffering costs, beside sending as many requests together and reading every reply.
 fn batches(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     let title =
         "BUFFER_REQUESTS beside 64 requests sent together whose replies are all read, kept connections";
@@ -415,8 +415,8 @@ fn compare(experiment: &mut Experiment, cells: &[Cell], grid: &Grid) {
     }
 }
 
-/// The times to a barrier of two cells of one setting. Where a driver ended there is nothing to compare, and the reason is
-/// told; of the first server's own second visit nothing is: it says no more of itself than that the noise is not known.
+/// The times to a barrier of two cells of one setting. If a driver ended, there is nothing to compare, and the reason is given;
+/// for the first server's own second visit there is no reason, since it would only say that the noise is unknown.
 fn pair(claim: String, [(ours, base), (theirs, other)]: [(&str, &Cell); 2]) -> Option<Pair> {
     let ended = [(ours, base), (theirs, other)].into_iter().find_map(|(name, cell)| {
         Some(format!("the client of {name} ended: {}", ending(cell.ended.as_ref()?)))
@@ -508,7 +508,7 @@ fn histograms(experiment: &mut Experiment, cells: &[Cell]) -> Result<(), Error> 
     Ok(())
 }
 
-/// What calls said, and what was so.
+/// What calls returned, and what was true.
 fn losses(experiment: &mut Experiment, faulted: &[Faulted]) {
     let title =
         "Said OK, stored, lost and not told: values of 100 B over a kept handle (server full: of 1,000 B)";
@@ -529,7 +529,7 @@ fn losses(experiment: &mut Experiment, faulted: &[Faulted]) {
     }
     for Faulted { contender, mode, fault, account } in faulted {
         let ended = account.ended.as_ref();
-        // Who did not come to the end did not tell what the rest of a row needs.
+        // A driver that ended early has not reported what the rest of the row needs.
         let whole = |count: f64| ended.is_none().then_some(count).and_then(Estimate::exact);
         let partly = |count: u64| {
             let known = ended.is_none_or(|ended| ended.calls.is_some());

@@ -35,7 +35,7 @@ impl Options {
         self.0 & bit != 0
     }
 
-    /// Those that are on, as tables show them.
+    /// The options that are on, as tables show them.
     pub fn name(self) -> String {
         let on: Vec<&str> = (0..3).filter(|at| self.has(1 << at)).map(|at| OPTIONS[at]).collect();
         if on.is_empty() { "none".to_owned() } else { on.join(" + ") }
@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-/// Whose calls they are.
+/// The client of the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Client {
     /// libmemcached with these options.
@@ -157,7 +157,7 @@ impl Handle {
 pub enum Reply {
     /// They are.
     Awaited,
-    /// They say `noreply`.
+    /// Requests say `noreply`.
     Noreply,
 }
 
@@ -179,7 +179,7 @@ impl Reply {
 pub enum Link {
     /// Nothing.
     Loopback,
-    /// A relay that adds so many milliseconds to a round trip.
+    /// A relay that adds this many milliseconds to a round trip.
     Relay(u32),
 }
 
@@ -209,9 +209,9 @@ impl Link {
 /// One point of the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Setting {
-    /// Whose calls.
+    /// The client of the calls.
     pub client: Client,
-    /// What they do.
+    /// The kind of the calls.
     pub op: Op,
     /// Bytes of values.
     pub value_bytes: usize,
@@ -234,7 +234,7 @@ pub enum LeftOut {
     NodelayEndsAtTheRelay,
     /// The loop by hand has no options.
     NoOptions,
-    /// So many large values together are no batch.
+    /// This many large values together are no batch.
     TooMuchForABatch,
     /// Larder's own client keeps its connections.
     OwnIsKept,
@@ -243,7 +243,7 @@ pub enum LeftOut {
 }
 
 impl LeftOut {
-    /// As a note says it.
+    /// The words of a note.
     pub fn words(self) -> &'static str {
         match self {
             LeftOut::ReadsAreAnswered => "NOREPLY is of writes: reads are measured awaited alone",
@@ -323,8 +323,8 @@ impl Setting {
         }
     }
 
-    /// Calls say that they are queued: those of a stream, and the library's, which say so of a delete that it buffers even
-    /// where no reply is wanted, and not of such a set.
+    /// Calls return "queued": those of a stream do, and those of the library. It does so for a delete that it buffers even if no
+    /// reply is wanted, and not for such a set.
     pub fn is_queued(&self) -> bool {
         match self.client {
             Client::Library(options) => {
@@ -336,8 +336,8 @@ impl Setting {
         }
     }
 
-    /// Nothing says when the last call has been done: a handle that is closed behind a request without a reply waits
-    /// for nothing, and the next call has another connection.
+    /// Nothing shows when the last call has been carried out: a handle that is closed behind a request without a reply waits for
+    /// nothing, and the next call has another connection.
     pub fn has_no_barrier(&self) -> bool {
         self.handle == Handle::Churn && self.reply == Reply::Noreply
     }
@@ -349,7 +349,7 @@ impl Setting {
         format!("{op} {value_bytes} B, {}, {handle}, {reply}, {}", client.name(), link.name())
     }
 
-    /// The same point but for the client.
+    /// The same point, except for the client.
     pub fn place(&self) -> Place {
         let Setting { op, value_bytes, handle, reply, link, .. } = *self;
         Place { op, value_bytes, handle, reply, link }
@@ -371,7 +371,7 @@ pub struct Place {
     pub link: Link,
 }
 
-/// What is varied.
+/// The settings that are varied.
 #[derive(Clone, Debug)]
 pub struct Grid {
     /// What calls do.

@@ -110,7 +110,7 @@ fn of_batch(cells: &[Cell], contender: usize, grid: &Grid) -> Option<f64> {
     Estimate::ratio(&barrier(batch), &barrier(buffered)).map(|ratio| ratio.median)
 }
 
-/// What was hidden.
+/// The sentence on what calls hid.
 pub fn of_faults(experiment: &mut Experiment, faulted: &[Faulted]) {
     let lost = |wanted: &dyn Fn(Mode) -> bool| -> u64 {
         faulted.iter().filter(|one| wanted(one.mode)).map(|one| one.account.untold()).sum()

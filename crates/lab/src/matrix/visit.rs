@@ -51,7 +51,7 @@ pub struct Sample {
     pub return_us: f64,
     /// µs a call until a barrier behind the last was answered; no number where there is no barrier.
     pub barrier_us: f64,
-    /// Share of the calls whose work the server never counted.
+    /// Share of the calls that the server never counted.
     pub lost: f64,
     /// CPU time of the driver for a call, in µs.
     pub client_us: f64,
@@ -61,7 +61,7 @@ pub struct Sample {
     pub calls: Latencies,
 }
 
-/// What was counted of a cell, for a call.
+/// Counts of a cell, for a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
     /// System calls of the driver.
@@ -173,7 +173,7 @@ impl Bench {
         self.relays.get(&(contender, link)).map_or(Ok(Duration::ZERO), |relay| relay.added(control))
     }
 
-    /// What the driver is to do on a server, with as many calls as `limits` says: at least, at most, and how long.
+    /// The job of the driver on a server. `limits` are the least and the most calls, and the time.
     fn job(
         &mut self,
         experiment: &Experiment,
@@ -186,7 +186,7 @@ impl Bench {
         let (least, mut most, time) = limits;
         if setting.op == Op::Delete {
             let count = if setting.handle == Handle::Kept { DELETED_KEYS } else { DELETED_KEYS_CHURNED };
-            // What is counted needs no more keys than calls.
+            // Counting needs no more keys than calls.
             space = Keyspace { first: DELETES_FIRST, count: count.min(most.max(1) as u32), ..space };
             most = most.min(space.count.into());
             self.store(experiment, &experiment.contenders[contender], space)?;
@@ -204,10 +204,10 @@ impl Bench {
         Ok(job.at(server))
     }
 
-    /// Visits a server; with who was kept from a core.
+    /// Visits a server; returns also how long threads waited for a core.
     ///
     /// # Errors
-    /// When server or driver cannot be asked; that the driver ended is none.
+    /// Server or driver do not answer. It is no error if the driver ends.
     pub fn visit(
         &mut self,
         experiment: &mut Experiment,
@@ -307,7 +307,7 @@ impl Bench {
         let (mut syscalls, mut segments) = ([0; 2], [0; 2]);
         for (at, calls) in [0, calls].into_iter().enumerate() {
             let mut job = self.job(experiment, contender, setting, (calls, calls, Duration::ZERO))?;
-            // The number of a delete's keys is not that of its calls, of which there may be none.
+            // The number of a delete's keys differs from that of its calls, of which there may be none.
             job.ops_max = calls;
             let (job, acks, began) = (Job { segments: true, ..job }, counted::delayed_acks(), Instant::now());
             let Some(done) = self.whole(setting.client, &job, None)?.0 else { return Ok(Counted::default()) };
@@ -331,12 +331,12 @@ impl Bench {
         }
         let each = |of: [u64; 2]| of[1].saturating_sub(of[0]) as f64 / calls as f64;
         counted.syscalls = (tracer != Tracer::Nobody).then(|| each(syscalls));
-        // A kernel that does not count segments says 0 of all.
+        // A kernel that does not count segments reports 0 for all.
         counted.segments = (segments[1] > 0).then(|| each(segments));
         Ok(counted)
     }
 
-    /// A visit that nobody times; none of one whose driver ended.
+    /// A visit that is not timed; `None` if the driver ended.
     fn whole(
         &mut self,
         client: Client,
@@ -365,7 +365,7 @@ impl Bench {
     }
 }
 
-/// The driver of a client, on `core`.
+/// Starts the driver of a client, on `core`.
 fn start(client: Client, core: Option<usize>) -> Result<Driver, Error> {
     match client {
         Client::Library(_) | Client::Hand | Client::Batch => {
@@ -375,7 +375,7 @@ fn start(client: Client, core: Option<usize>) -> Result<Driver, Error> {
     }
 }
 
-/// The options that were asked for are those that library and socket have.
+/// Checks that library and socket have the options that were asked for.
 pub fn check_options(checks: &mut Checks, name: &str, setting: &Setting, ready: &Ready) {
     let Client::Library(options) = setting.client else { return };
     let noreply = setting.reply == Reply::Noreply;
@@ -437,17 +437,18 @@ impl<'s> Books<'s> {
         )
     }
 
-    /// What it must count of them.
+    /// What the server has to count of these calls.
     fn due(&self, done: &Done) -> u64 {
         done.calls * if self.setting.op == Op::Mget { u64::from(MGET_KEYS) } else { 1 }
     }
 
-    /// Connections but those of the lab's questions.
+    /// Connections, without those of the lab's questions.
     fn connections(&self, after: &Counters) -> u64 {
         self.grown(after, "total_connections").saturating_sub(self.questions)
     }
 
-    /// What calls said is what the server counted; returns how many it never did, where nothing waits for them.
+    /// Checks that the calls' results equal the server's counts; returns how many calls it never counted, if nothing waits for
+    /// them.
     fn check(&self, checks: &mut Checks, name: &str, done: &Done, after: &Counters, own: bool) -> u64 {
         let setting = self.setting;
         checks.add("no call without a fault told an error", done.told + done.late == 0, || {
@@ -467,8 +468,8 @@ impl<'s> Books<'s> {
             Op::Get | Op::Mget => "hits",
         };
         checks.equal(&format!("the server counted the same {what}"), due - lost, counted, name);
-        // A server that others use as well counts their connections, too; and one that was closed before the server
-        // came to take it may never be counted.
+        // If other clients use the server, too, it counts their connections; and a connection that was closed before the server
+        // accepted it may never be counted.
         let expected = if setting.handle == Handle::Churn { done.calls } else { 0 };
         checks.equal("the driver opened the connections that it should", expected, done.connections, name);
         if own && lost == 0 {

@@ -19,7 +19,7 @@ use crate::walk::{Counts, Deed, Keys, walk};
 pub struct Reading {
     /// Resident memory it took, per item, above key and value.
     pub overhead_bytes: f64,
-    /// What the server says that its data take, per item, above key and value.
+    /// The memory of its data by the server's own count, per item, above key and value.
     pub counted_bytes: f64,
     /// Resident memory in the end.
     pub rss_mib: f64,
@@ -47,7 +47,7 @@ pub struct Stage {
     pub data_mib: f64,
     /// Resident memory above that of the server just started.
     pub rss_mib: f64,
-    /// What the server says that its data take.
+    /// The memory of its data by the server's own count.
     pub counted_mib: f64,
     /// Resident memory per key above key and value.
     pub overhead_bytes: f64,
@@ -101,7 +101,7 @@ impl<'e> Bench<'e> {
         })
     }
 
-    /// What an element of collections costs.
+    /// Measures the cost of an element of collections.
     pub fn elements(&mut self, shape: elements::Shape) -> Result<Reading, Error> {
         let server = self.fresh(shape.limit_mb())?;
         let (rss_before, counted_before) = (self.rss(&server)?, counted(&server.control)?);
@@ -121,7 +121,7 @@ impl<'e> Bench<'e> {
         })
     }
 
-    /// A server that was running has taken at least what was stored.
+    /// Checks that a server that was running before has grown at least by what was stored.
     fn check_growth(&mut self, server: &Contender, grown: f64, stored: f64) {
         if server.is_ours() {
             return;
@@ -148,7 +148,7 @@ impl<'e> Bench<'e> {
         Ok(())
     }
 
-    /// What it costs where a key is evicted for each that is stored.
+    /// Measures a cache that evicts a key for each that is stored.
     pub fn full(&mut self, shape: Shape, memory_mb: u32, ttl_s: u32) -> Result<Full, Error> {
         let server = self.fresh(memory_mb.into())?;
         let rss_before = self.rss(&server)?;
@@ -316,7 +316,7 @@ fn said(counts: &Counts) -> &str {
     counts.first.as_deref().unwrap_or_default()
 }
 
-/// What a server says that its data take: memcached's `bytes`, Redis's `used_memory`.
+/// The memory of its data by the server's own count: memcached's `bytes`, Redis's `used_memory`.
 fn counted(control: &Control) -> Result<f64, Error> {
     let name = match control.family {
         Family::Memcached => "bytes",

@@ -4,7 +4,7 @@ use super::{Found, Question, Shape};
 use crate::experiment::{Experiment, Pair};
 use crate::results::{Axis, Better, Column, Estimate, Kind, Plot, Point, Scale, Table, number};
 
-/// Writes what was found into the run.
+/// Writes the results into the run.
 pub fn fill(experiment: &mut Experiment, found: &[Found]) {
     let names: Vec<String> = experiment.contenders.iter().map(|contender| contender.name.clone()).collect();
     let name = |found: &Found| {
@@ -94,7 +94,7 @@ fn overhead(found: &Found) -> Option<Estimate> {
     Estimate::of(&found.cost.iter().map(|reading| reading.overhead_bytes).collect::<Vec<_>>())
 }
 
-/// A bar for every server in the groups that `group` says.
+/// A bar for every server in the groups of `group`.
 fn bars(
     plot: &mut Plot,
     found: &[Found],
@@ -191,7 +191,7 @@ fn ratios(experiment: &mut Experiment, found: &[Found], names: &[String]) {
     experiment.compare_unchecked(pairs(found, names));
 }
 
-/// All pairs together: the first server is measured twice for the first question alone, whose noise is that of all.
+/// All pairs together. The first server is measured twice for the first question alone, whose noise is that of all questions.
 fn pairs(found: &[Found], names: &[String]) -> Vec<Pair> {
     let rounds = |found: &Found| found.cost.iter().map(|reading| reading.overhead_bytes).collect::<Vec<_>>();
     let mut pairs = Vec::new();

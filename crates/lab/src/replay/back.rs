@@ -67,11 +67,11 @@ impl Recent {
 }
 
 impl Replay {
-    /// Reads what was written last over a connection of its own, and verifies it: a server that mixes keys up, or stores
-    /// nothing, acknowledges writes like any other.
+    /// Reads the last writes over another connection, and verifies them: a server that mixes keys up, or stores nothing,
+    /// acknowledges writes like any other.
     ///
     /// # Errors
-    /// When the connection fails or a reply is none.
+    /// The connection fails or a reply is malformed.
     pub fn read_back(
         &self,
         to: &Endpoint,
@@ -87,7 +87,7 @@ impl Replay {
     }
 }
 
-/// Who reads it, all of it in one piece.
+/// The agent that reads all of it in one piece.
 struct Reader {
     protocol: Protocol,
     wrote: Vec<Wrote>,

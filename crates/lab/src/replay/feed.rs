@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::sizes::{Sizes, VALUE_BYTES_MAX};
 use crate::trace::{Format, Op, Seen, Times, hash};
 
-/// Values of requests that are sent together have so many bytes, about, or there is one request.
+/// The values of requests that are sent together have about this many bytes, unless there is only one request.
 const TOGETHER_BYTES: usize = 16 << 20;
 /// Requests that wait for one client at most.
 const QUEUE_MAX: usize = 1024;
@@ -25,7 +25,7 @@ pub trait Source: Send {
     /// When there is one, and it cannot be read.
     fn next_op(&mut self) -> Result<Option<(Op, Option<Duration>)>, Error>;
 
-    /// What was read of a trace so far; of what is made up nothing.
+    /// What was read of a trace so far; nothing for generated requests.
     fn seen(&self) -> Seen {
         Seen::default()
     }
@@ -48,7 +48,7 @@ pub(super) struct Waiting {
     pub(super) due: Option<Duration>,
     pub(super) hash: u64,
     pub(super) bytes: usize,
-    /// Of what it writes.
+    /// The version that it writes.
     pub(super) version: u64,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Feed<S> {
 pub(super) struct Queues<S> {
     source: S,
     protocol: Protocol,
-    /// Sizes of values of which the source does not tell.
+    /// Sizes of values for which the source gives none.
     sizes: Sizes,
     queues: Vec<VecDeque<Waiting>>,
     /// The request that was read last, while the queue of its client has no room.
@@ -73,23 +73,23 @@ pub(super) struct Queues<S> {
     told: Told,
 }
 
-/// What was done with requests that could not be sent as they are.
+/// What was changed in requests that could not be sent as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// What was read.
     pub seen: Seen,
-    /// Requests whose keys memcached does not take, and have others.
+    /// Requests whose keys memcached would refuse, and that got others.
     pub renamed: u64,
-    /// Requests whose values had no size.
+    /// Requests whose values had no size, and got one.
     pub sized: u64,
-    /// Requests whose values are shorter than they were.
+    /// Requests whose values were shortened.
     pub cut: u64,
     /// There is more to come.
     pub goes_on: bool,
 }
 
 impl Told {
-    /// What to say of it.
+    /// Remarks about these changes.
     pub fn remarks(&self, format: Format) -> Vec<String> {
         let mut remarks = self.seen.remarks(format);
         let Told { renamed, sized, cut, goes_on, .. } = *self;
@@ -123,7 +123,7 @@ pub(super) enum Given {
 }
 
 impl<S: Source> Queues<S> {
-    /// The first `requests` of a source, for so many clients. What has no size has one of `sizes`.
+    /// The first `requests` of a source, for this many clients. Values without a size get one of `sizes`.
     pub(super) fn new(
         source: S,
         (protocol, sizes): (Protocol, &Sizes),
@@ -143,10 +143,10 @@ impl<S: Source> Queues<S> {
         }
     }
 
-    /// What was done in all.
+    /// Everything that was changed.
     ///
     /// # Errors
-    /// The one that reading met.
+    /// The error of reading.
     pub(super) fn end(&mut self) -> Result<Told, Error> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -157,7 +157,7 @@ impl<S: Source> Queues<S> {
         Ok(self.told)
     }
 
-    /// The next request, and whose it is.
+    /// The next request, and the client that makes it.
     fn read(&mut self) -> Option<(usize, Waiting)> {
         if self.left == 0 || self.ended {
             self.ended = true;
@@ -197,7 +197,7 @@ impl<S: Source> Queues<S> {
         Some((client, Waiting { op, due, hash, bytes, version: 0 }))
     }
 
-    /// Takes requests of a client, `most` of them, that are due by `until` or have no time.
+    /// Takes at most `most` requests of a client that are due by `until` or have no time.
     pub(super) fn take(
         &mut self,
         client: usize,
@@ -211,7 +211,7 @@ impl<S: Source> Queues<S> {
             match self.queues[client].front() {
                 _ if out.len() == most || bytes >= TOGETHER_BYTES => break Given::Some,
                 Some(first) if is_due(first) => {
-                    // Of a read, too: what it misses may be written.
+                    // For a read, too, since a missed value may be written.
                     bytes += first.bytes;
                     out.extend(self.queues[client].pop_front());
                     continue;
@@ -245,7 +245,7 @@ pub(super) mod tests {
     use super::*;
     use crate::trace::Kind;
 
-    /// Requests for keys with these numbers, some of which have a time, and for values of so many bytes.
+    /// Requests for keys with these numbers, some with a time, and for values of this many bytes.
     pub(in crate::replay) struct List(Vec<(u32, Option<u64>)>, u32);
 
     impl Source for List {

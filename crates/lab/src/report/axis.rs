@@ -103,7 +103,7 @@ pub fn label(value: f64) -> String {
         size if size >= 1e4 => (value / 1e3, "k"),
         _ => (value, ""),
     };
-    // Ticks are multiples of 1, 2 or 5: what is behind four digits is rounding.
+    // Ticks are multiples of 1, 2 or 5: digits after the fourth are rounding.
     let text = format!("{scaled:.4}");
     format!("{}{suffix}", text.trim_end_matches('0').trim_end_matches('.'))
 }

@@ -40,7 +40,7 @@ pub fn draw(svg: &mut Svg, plot: &Plot, x: &Span, y: &Span, colours: &[usize]) {
     }
 }
 
-/// What a curve may be between, where it says.
+/// The band of a curve's points that have one.
 fn band(svg: &mut Svg, points: &[Point], x: &Span, y: &Span, class: &str) {
     let edge = |side: usize| {
         points.iter().filter_map(move |point| Some((x.at(point.x)?, y.at(point.interval?[side])?)))
@@ -91,7 +91,7 @@ fn areas(svg: &mut Svg, plot: &Plot, x: &Span, y: &Span, colours: &[usize]) {
         let mut lower: Vec<(f64, f64)> = curve.points.iter().enumerate().filter_map(floor).collect();
         lower.reverse();
         outline.append(&mut lower);
-        // Beyond the colours that there are, the same come again, paler.
+        // After the last colour the colours repeat, paler.
         let pale = if index >= super::chart::COLOURS { " pale" } else { "" };
         svg.path(&format!("area {}{pale}", colour(index)), &outline, true);
     }

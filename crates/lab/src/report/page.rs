@@ -11,7 +11,7 @@ use crate::results::{
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
-/// The page may ask nobody for anything.
+/// The page may load nothing.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
@@ -76,8 +76,7 @@ pub fn html(run: &Run) -> String {
     page
 }
 
-/// The verdict; of a run that is not valid the reasons, each with what to do, and a link to where it stands among the
-/// checks.
+/// The verdict. For a run that is not valid, the reasons: each with what to do, and a link to its place among the checks.
 fn verdict(run: &Run) -> String {
     if run.failed().next().is_none() {
         return format!("<p class=\"verdict\">{}</p>", escape(&run.verdict));
@@ -104,7 +103,7 @@ fn anchor(check: usize) -> String {
 
 /// Pictures of raw latencies that are on the page as the others are; more are folded.
 const PERCENTILES_OPEN_MAX: usize = 4;
-/// The most of them on a page.
+/// Most percentile tables on a page.
 const PERCENTILES_MAX: usize = 24;
 /// Lines of a table of ratios or latencies that is not folded.
 const LINES_OPEN_MAX: usize = 40;
@@ -141,7 +140,7 @@ fn percentiles(run: &Run) -> (Vec<Plot>, usize) {
                 plots.last_mut().expect("one was added")
             }
         };
-        // As many points as the count can tell apart.
+        // As many points as the number of values can tell apart.
         let steps = (12.0 * (histogram.len() as f64).log10()).floor().max(1.0) as i32;
         plot.curve(
             &latency.target,
@@ -236,7 +235,7 @@ fn checks(run: &Run) -> String {
         let outcome = if check.held { "held" } else { "FAILED" };
         vec![outcome.to_owned(), check.claim.clone(), check.found.clone()]
     });
-    // What failed is no figure: it is the reason why those are pale.
+    // A failed check is no figure: it is the reason why figures are pale.
     table_of_words("Checks", &["", "claim", "found"], "wide", rows, |at| Some(anchor(at)))
 }
 
@@ -358,7 +357,7 @@ mod tests {
             page[banner..].contains(link) && page.matches("<tr id=\"check-1\"><td>FAILED</td>").count() == 1
         );
         assert!(!page.contains("<a href=\"#check-2\">"), "a check that held is no reason");
-        // Figures and pictures are drawn pale, and what says why is not.
+        // Figures and pictures are drawn pale, and the reasons are not.
         assert!(page.contains("<body class=\"not-valid\">"));
         assert!(STYLE.contains(".not-valid figure, .not-valid .figures {"));
         let class = |title: &str| {

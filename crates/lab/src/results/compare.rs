@@ -1,7 +1,7 @@
 //! Two runs of one experiment, side by side: `larder lab compare a.json b.json`.
 //!
-//! Rows are matched by table, target and condition. The runs are of two times, so their rounds are not
-//! paired: intervals are wider than within one run, and what is inside them is called "not shown".
+//! Rows are matched by table, target and condition. The runs were made at different times, so their rounds are not paired:
+//! intervals are wider than within one run, and a difference inside of them is "not shown".
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ pub struct Change {
     pub after: Estimate,
     /// Second over first.
     pub ratio: Option<Estimate>,
-    /// What the ratio says.
+    /// The outcome of the ratio.
     pub outcome: Outcome,
 }
 
@@ -40,7 +40,7 @@ impl Change {
     }
 }
 
-/// The chance that any figure of two runs of the same is called different.
+/// The chance that any figure of two runs of the same thing is called different.
 const CHANCE_MAX: f64 = 0.05;
 
 /// Every figure that both runs have. One differs when its rounds are ranked so unevenly (Mann and Whitney) that, over all
@@ -95,8 +95,7 @@ fn noise(run: &Run) -> f64 {
     ratios.map(|ratio| ratio.median.ln().abs()).filter(|log| log.is_finite()).fold(0.0, f64::max)
 }
 
-/// What is not the same in the two runs, though it should be: then the ratios compare more than one
-/// thing.
+/// Settings and versions that differ between the two runs: then the ratios compare more than one thing.
 pub fn differences(a: &Run, b: &Run) -> Vec<String> {
     let mut found = Vec::new();
     let mut differ = |what: &str, a: &str, b: &str| {
@@ -276,7 +275,7 @@ mod tests {
         let all: usize = pairs.iter().map(|(a, b)| told(a, b)).sum();
         assert!(all <= 4, "{all} of 2400");
         assert_eq!(told(&pairs[0].0, &faster(&pairs[0].1, 100.0)), 120);
-        // A server that differed from itself as much tells that this is no difference.
+        // If a server differed from itself as much, this is no difference.
         let mut noisy = pairs[0].0.clone();
         let ratio = Estimate::exact(200.0);
         let claim = "larder / larder again".to_owned();

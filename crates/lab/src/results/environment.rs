@@ -20,16 +20,16 @@ pub struct Environment {
     pub kernel: String,
     /// The distribution's name for itself.
     pub system: String,
-    /// Frequency governor of the first core; empty where the system does not say.
+    /// Frequency governor of the first core; empty if the system does not report it.
     pub governor: String,
     /// Transparent huge pages: always, madvise or never.
     pub huge_pages: String,
-    /// It runs on a hypervisor, as the processor says: neighbours may disturb it.
+    /// The processor reports a hypervisor: other virtual machines may disturb this one.
     pub virtual_machine: bool,
 }
 
 impl Environment {
-    /// Reads it from the system; what it does not tell stays empty.
+    /// Reads it from the system; what the system does not report stays empty.
     pub fn of_this_machine() -> Environment {
         let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let field = |text: &str, name: &str, mark: &str| {

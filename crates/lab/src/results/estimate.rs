@@ -1,4 +1,4 @@
-//! A figure measured in rounds: its median, and an interval that says how sure it is.
+//! A figure measured in rounds: its median, with an interval.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The median of `rounds`; none of none, and none when one of them is no number.
+    /// The median of `rounds`; `None` without rounds, or if one of them is not a number.
     pub fn of(rounds: &[f64]) -> Option<Estimate> {
         if rounds.is_empty() || !rounds.iter().all(|value| value.is_finite()) {
             return None;
@@ -61,7 +61,7 @@ impl Estimate {
         if !ratio.is_finite() {
             return None;
         }
-        // Where each end is as sure as that, both are as sure as is said.
+        // If each end has that confidence, the interval has the claimed one.
         let ends =
             |of: &Estimate| interval(&of.rounds, 1.0 - (1.0 - COVERAGE) / 2.0).filter(|[low, _]| *low > 0.0);
         let interval = ends(a).zip(ends(b)).map(|(a, b)| [a[0] / b[1], a[1] / b[0]]);

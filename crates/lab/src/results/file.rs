@@ -1,7 +1,7 @@
-//! A file of results: opened before anything is measured, written when all is known.
+//! A file of results: opened before anything is measured, written at the end.
 //!
-//! What is there already is kept, unless it may be written over; a file that nothing was written to goes again. Pipes and
-//! devices are written to as they are.
+//! A file with contents is kept, unless it may be overwritten. A file that was created and not written is removed. Pipes and
+//! devices are written directly.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -21,10 +21,10 @@ pub struct ResultFile {
 }
 
 impl ResultFile {
-    /// Opens all that are asked for. `force`: what they hold may be written over.
+    /// Opens all these files. `force`: their contents may be overwritten.
     ///
     /// # Errors
-    /// [`Error::File`] when one cannot be written, holds something, or is another of them, too.
+    /// [`Error::File`] when one cannot be written, has contents, or is named twice.
     pub fn open_all<'p>(
         force: bool,
         paths: impl IntoIterator<Item = Option<&'p Path>>,
@@ -67,10 +67,10 @@ impl ResultFile {
         (self.of.dev(), self.of.ino())
     }
 
-    /// Writes all of it, in place of what was there.
+    /// Writes `bytes` in place of the old contents.
     ///
     /// # Errors
-    /// [`Error::File`] when the system does not take it: then nothing is left of a file that was made for it.
+    /// [`Error::File`] when the system refuses: then a file that was created is removed.
     pub fn write(mut self, bytes: &[u8]) -> Result<(), Error> {
         let regular = self.of.is_file();
         let write = |file: &mut File| {
@@ -78,7 +78,7 @@ impl ResultFile {
                 file.set_len(0)?;
             }
             file.write_all(bytes)?;
-            // What a disk has no room for some systems tell only here.
+            // Some systems report only here that a disk is full.
             if regular { file.sync_all() } else { Ok(()) }
         };
         write(&mut self.file).map_err(|error| Error::File(self.path.clone(), error.to_string()))?;

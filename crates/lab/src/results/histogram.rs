@@ -15,9 +15,9 @@ pub const QUANTILES: [(&str, f64); 5] =
 /// One histogram.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Of which target.
+    /// The target.
     pub target: String,
-    /// Of which requests: "get, during the shift".
+    /// The kind of requests: "get, during the shift".
     pub what: String,
     /// From when to when: "open loop, from the intended send" or "closed loop, from the send".
     pub clock: String,

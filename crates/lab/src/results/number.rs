@@ -62,7 +62,7 @@ pub fn estimate(estimate: &Estimate) -> String {
     }
 }
 
-/// A ratio as people say it: 2.31, or 1/64.2.
+/// A ratio as it is usually written: 2.31, or 1/64.2.
 pub fn ratio(value: f64) -> String {
     if value > 0.0 && value < 0.5 { format!("1/{}", text(1.0 / value)) } else { format!("{value:.3}") }
 }

@@ -1,5 +1,4 @@
-//! Claims about the machine that was measured on: one that is busy with something else does not keep them, whatever the
-//! servers do.
+//! Claims about the machine: a machine that is busy with something else does not keep them, whatever the servers do.
 
 /// Of a server that is visited twice in each round.
 pub const TWICE: &str = "a server measured twice agrees with itself";
@@ -53,7 +52,7 @@ mod tests {
         assert!(ALL.iter().all(|claim| remedy(claim) != other && remedy(claim).contains("repeat it")));
     }
 
-    /// Claims that hold on any machine, however busy it is: what was counted, read back, or refused.
+    /// Claims that hold on any machine, however busy: about what was counted, read back, or refused.
     const AT_ANY_TIME: &[&str] = &[
         "Larder's own client took no fault for a miss",
         "a call said that it was queued where it was, and nowhere else",
@@ -112,7 +111,7 @@ mod tests {
         }
     }
 
-    /// The claims that `text` checks and says there: what stands in quotation marks behind these words.
+    /// The claims in `text`: strings in quotation marks behind these words.
     fn claims(text: &str) -> impl Iterator<Item = &str> {
         let words = [".add(", ".add_off(", ".equal(", "let claim ="];
         words.into_iter().flat_map(move |word| text.split(word).skip(1)).filter_map(|behind| {
@@ -128,7 +127,7 @@ mod tests {
         let mut texts = Vec::new();
         sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), &mut texts);
         let said: BTreeSet<&str> = texts.iter().flat_map(|text| claims(text)).collect();
-        // One that is new is of time, with a remedy, or holds at any time: whoever adds it says which.
+        // A new claim is either about the machine, with a remedy, or holds at any time: add it to one of the lists.
         let known: BTreeSet<&str> = AT_ANY_TIME.iter().copied().collect();
         assert_eq!(said, known);
         assert!(ALL.iter().all(|claim| !known.contains(claim)), "claims of time are said by their names");

@@ -1,4 +1,4 @@
-//! A picture as data: what is drawn, over which axes, in which units.
+//! A picture as data: curves, axes, units.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// Evenly, from 0 unless the axis says otherwise.
+    /// Linear, from 0 unless the axis has a low end.
     #[default]
     Linear,
     /// By magnitude. Values of 0 and below have no place and are not drawn.
@@ -22,14 +22,14 @@ pub struct Axis {
     pub unit: String,
     /// How laid out.
     pub scale: Scale,
-    /// Where it begins; by the data when none.
+    /// The low end; `None`: from the data.
     pub low: Option<f64>,
-    /// Where it ends; by the data when none.
+    /// The high end; `None`: from the data.
     pub high: Option<f64>,
 }
 
 impl Axis {
-    /// An axis whose ends the data give.
+    /// An axis whose ends come from the data.
     pub fn new(label: &str, unit: &str, scale: Scale) -> Axis {
         Axis { label: label.to_owned(), unit: unit.to_owned(), scale, low: None, high: None }
     }
@@ -51,13 +51,13 @@ impl Axis {
     }
 }
 
-/// What is drawn of the curves.
+/// How curves are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// A line each, with a band where points have an interval.
     Lines,
-    /// Areas on top of each other, in the order of the curves; all have the same x.
+    /// Areas on top of each other, in the order of the curves, which all have the same x.
     Stacked,
     /// Groups of bars: a group for each of [`Plot::groups`], a bar for each curve, x the group's index.
     Bars,
@@ -103,7 +103,7 @@ impl Point {
 /// A curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// As the legend says.
+    /// Its name in the legend.
     pub name: String,
     /// How it looks.
     pub dash: Dash,
@@ -127,7 +127,7 @@ pub struct Plot {
     pub id: String,
     /// Its title.
     pub title: String,
-    /// What is drawn.
+    /// How the curves are drawn.
     pub kind: Kind,
     /// Across.
     pub x: Axis,
@@ -135,7 +135,7 @@ pub struct Plot {
     pub y: Axis,
     /// Names of the groups of bars.
     pub groups: Vec<String>,
-    /// What it shows.
+    /// The curves.
     pub curves: Vec<Curve>,
     /// What happened when.
     pub marks: Vec<Mark>,

@@ -47,7 +47,7 @@ pub struct Row {
     pub target: String,
     /// Under which condition: one for each of the table's labels.
     pub labels: Vec<String>,
-    /// A figure for each column; none where there is nothing to say.
+    /// A figure for each column; `None` if it has none.
     pub values: Vec<Option<Estimate>>,
     /// What to know about this line.
     pub note: String,
@@ -62,7 +62,7 @@ pub enum Shown {
     Everywhere,
     /// Too long to be read through: on the page it is folded, in the terminal only mentioned.
     Folded,
-    /// Lines chosen from a folded table, which has all of them.
+    /// Chosen lines of a folded table.
     Digest,
 }
 
@@ -79,7 +79,7 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Lines.
     pub rows: Vec<Row>,
-    /// Where it is seen whole.
+    /// Where the whole table is shown.
     #[serde(default)]
     pub shown: Shown,
     /// Why a figure is not there, where one is not.
@@ -104,7 +104,7 @@ impl Table {
         }
     }
 
-    /// Says why a figure is not there, where one is not.
+    /// Notes why a figure is missing, if one is.
     pub fn absent(&mut self, why: &str) {
         why.clone_into(&mut self.absent);
     }
@@ -132,8 +132,8 @@ impl Table {
         Some(words)
     }
 
-    /// Folds the table away if it has more lines than `rows_max`, and returns the lines that `chosen` says,
-    /// by their index, as a digest to be shown in its place.
+    /// Folds the table if it has more lines than `rows_max`, and returns a digest to show in its place: the lines whose index
+    /// `chosen` accepts.
     pub fn digest(&mut self, rows_max: usize, chosen: impl Fn(usize) -> bool) -> Option<Table> {
         if self.rows.len() <= rows_max {
             return None;

@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table as Grid, presets};
 
 use super::{ABSENT, Run, Shown, Table, environment, number, of_time};
 
-/// Why a run is not valid, and what to do about it; nothing of one that is. It stands before everything else.
+/// Why a run is not valid, and what to do about it; empty for a valid run. It is printed before everything else.
 pub fn reasons(run: &Run) -> String {
     let mut out = String::new();
     for (at, check) in run.failed().enumerate() {

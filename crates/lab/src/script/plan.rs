@@ -1,11 +1,10 @@
-//! What each connection is to ask, before it is bytes.
+//! What each connection asks, before it is rendered.
 //!
-//! Where keys are read and changed by one load, each key has one connection that changes it: a write is
-//! given to the connection that owns its key, and reads fill the rest. Keys are shared out by how often
-//! they are changed, the hottest first, so that all connections have as many requests in the same mix,
-//! and the whole keeps the popularity of keys asked for. That connection knows what the key must hold
-//! when it reads it. A key that is changed more often than one connection asks is nobody's: all of them
-//! change it, and none knows what it holds.
+//! If one load reads and changes keys, each key has one connection that changes it: writes go to the owner of their key, and
+//! reads fill the rest. Keys are distributed by how often they are changed, the hottest first, so that all connections have as
+//! many requests in the same mix, and the whole keeps the popularity of keys. The owner knows what its key must hold when it
+//! reads it. A key that is changed more often than one connection asks has no owner: all connections change it, and none knows
+//! what it holds.
 //!
 //! A write with a token needs a read before it: the read is put in one window and the write, whose
 //! token is filled in when it goes out, first in the next. What happens to the key between them decides
@@ -29,7 +28,7 @@ const SCRIPTS_BYTES_MAX: usize = 64 << 20;
 
 /// More than that is refused: see [`Workload::renderable`].
 const SCRIPTS_BYTES_LIMIT: u64 = 2 << 30;
-/// What is kept of a request beside its bytes, about, and of a key that has an owner.
+/// About how many bytes are kept of a request beside its text, and of a key with an owner.
 const REQUEST_KEPT_BYTES: u64 = 128;
 const KEY_KEPT_BYTES: u64 = 24;
 
@@ -119,8 +118,8 @@ impl Workload {
         (0..self.connections).map(plan).collect()
     }
 
-    /// Which connection changes each key: so that all of them have as many of `changes` as each other, and none more than
-    /// `most`. A key for which none has room is [`ALLS`].
+    /// The connection that changes each key: all connections get equally many of `changes`, and none more than `most`. A key for
+    /// which no connection has room is [`ALLS`].
     fn owners(&self, changes: &[(Verb, Vec<u32>)], most: usize) -> Vec<usize> {
         let mut of_key = vec![0usize; self.keyspace.count as usize];
         for (_, keys) in changes {
@@ -133,7 +132,7 @@ impl Workload {
         let mut owners = vec![0; of_key.len()];
         for key in hottest {
             let Reverse((has, connection)) = least.pop().expect("as many as there are connections");
-            // A key that nobody changes weighs, too: they are read by turns. They come last.
+            // A key without changes weighs something, too: connections take turns in reading it. These come last.
             let (owner, weighs) = match of_key[key] {
                 0 => (connection, 1),
                 changes if has + changes <= most => (connection, changes),
@@ -164,7 +163,7 @@ impl Workload {
         for (verb, keys) in own {
             plans[owners[self.place_of(keys[0])]].push((verb, keys));
         }
-        // As many were drawn as all of them have room for.
+        // As many were drawn as all connections have room for.
         let mut least: BinaryHeap<_> =
             plans.iter().enumerate().map(|(connection, plan)| Reverse((plan.len(), connection))).collect();
         for change in alls {
@@ -267,7 +266,7 @@ mod tests {
                     assert_eq!(*owners.entry(key.id).or_insert(connection), connection);
                 }
             }
-            // Each connection's, whoever has the hottest key.
+            // Each connection's share, whichever owns the hottest key.
             let share = f64::from(sets) / script.requests.len() as f64;
             assert!((share - 0.1).abs() < 0.01, "connection {connection}: {share}");
         }
@@ -294,7 +293,7 @@ mod tests {
             assert!(scripts.iter().all(|script| script.requests.len() as f64 == all / 8.0), "{choice:?}");
             let sets = count(&|_, request| request.verb == Verb::Set) / all;
             assert!((sets - 0.5).abs() < 0.01, "{choice:?}: {sets}");
-            // As popular as it was to be, for writes as for reads; and nobody says that he knows what it holds.
+            // The popularity is right for writes as for reads, and no connection claims to know what such a key holds.
             let key_of = |script: &Script, request: &Request| script.keys[request.keys_end as usize - 1];
             let hottest = |script: &Script, request: &Request| key_of(script, request).id == 0;
             let share = |verb: Verb| {

@@ -78,7 +78,7 @@ fn server_us(cell: &Cell) -> Option<Estimate> {
     Estimate::of(&cell.samples.iter().map(|sample| sample.server_us).collect::<Option<Vec<f64>>>()?)
 }
 
-/// Settings whose ceiling is shown: of each load but the mix the least and the most pipelined.
+/// Settings whose ceiling is shown: the least and the most pipelined one of each load except the mix.
 pub fn extremes(settings: &[Setting]) -> Vec<Setting> {
     let mut chosen: Vec<Setting> = Vec::new();
     for asked in [Asked::Hit, Asked::Miss, Asked::Set] {
@@ -140,7 +140,7 @@ fn compare(experiment: &mut Experiment, cells: &[Cell], shown: &Grid) {
     }
 }
 
-/// What servers are compared by: its name, which way it is better, and what it is of a visit.
+/// A figure by which servers are compared: its name, which way it is better, and its value in a visit.
 type Compared = (&'static str, Better, fn(&Sample) -> f64);
 
 /// What a server and others are compared by.

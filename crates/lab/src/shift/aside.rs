@@ -1,9 +1,8 @@
 //! Cache-aside clients: get, and on a miss make the value and set it.
 //!
-//! All connections share one table of versions. A key has one writer at a time (whoever misses while
-//! another is writing the same key leaves it to him), so versions of a key follow each other, and a
-//! hit must carry one between the last acknowledged when it was asked for and the last sent when its
-//! reply came. Anything else is a stale, torn or foreign value.
+//! All connections share one table of versions. A key has one writer at a time: a client that misses while another writes the
+//! same key does not write it. So the versions of a key follow each other, and a hit must have a version between the last one
+//! acknowledged when it was asked for and the last one sent when its reply came. Anything else is a stale, torn or foreign value.
 //!
 //! Open loop: each connection has its own Poisson schedule; the time of a batch of gets runs from its
 //! intended send. Sets follow at once, and their time runs from their own send. Closed loop, for
@@ -32,7 +31,7 @@ use crate::value;
 pub enum Pace {
     /// The next batch follows the last.
     Closed,
-    /// So many batches a second, on the mean.
+    /// This many batches a second, on average.
     Open(f64),
 }
 
@@ -104,7 +103,7 @@ impl Aside {
         client
     }
 
-    /// From now on it ends after so many batches.
+    /// From now on it ends after this many batches.
     pub fn limit(&mut self, batches: u64) {
         self.left = Some(batches);
     }
@@ -187,7 +186,7 @@ impl Agent for Aside {
             }
         }
         if self.doing != Doing::Nothing {
-            // A batch has ended: the next one is due when the schedule says, however long it took.
+            // A batch has ended: the next one is due by the schedule, however long this one took.
             self.doing = Doing::Nothing;
             let gap = self.gap();
             self.intended += gap;
@@ -237,7 +236,7 @@ impl Agent for Aside {
                 self.shelf.end(key, version);
             }
             Answer::Refused(line) if asked == Asked::Set => {
-                // The old value may be there or not: what was sent last is what may be seen.
+                // The old value may still be there: the last version sent is the newest that may be read.
                 self.shelf.end(key, version - 1);
                 seen.refused += 1;
                 seen.first.get_or_insert_with(|| line.escape_ascii().to_string());

@@ -52,7 +52,7 @@ pub fn check_counts(
     }
 }
 
-/// Every value must be the one that was written.
+/// Checks that every value is one that was written.
 pub fn check_values(experiment: &mut Experiment, variant: &Variant, seen: &Seen) {
     let (_, hits, _) = seen.totals();
     experiment.checks.add(

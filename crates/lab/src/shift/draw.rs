@@ -1,8 +1,7 @@
 //! Which key is asked for next.
 //!
-//! Popular keys are drawn by Zipf's law. Two things make a stream less tame than that: keys that are
-//! asked for once and never again, and popularity that moves, so that what was wanted is not wanted
-//! any more. Both are known to tell eviction policies apart.
+//! Popular keys are drawn by Zipf's law. Two things make a stream harder than that: keys that are asked for once and never again,
+//! and popularity that moves, so that wanted keys become unwanted. Both are known to separate eviction policies.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -22,12 +21,12 @@ pub struct Draw {
     /// Requests so far, of all clients about.
     asked: u64,
     clients: u64,
-    /// The next key that nobody asks for again; clients take turns.
+    /// The next key that is asked for only once; clients take turns.
     next_lone: u32,
 }
 
 impl Draw {
-    /// For client `number` of `clients`; what is drawn depends on the arguments alone.
+    /// For client `number` of `clients`. The draws depend on the arguments alone.
     pub fn new(plan: &Plan, phase: usize, (number, clients): (usize, usize), seed: u64) -> Draw {
         let terms = &plan.phases[phase];
         // A seed and its complement, for a warm-up and what follows, share no lone key.

@@ -1,4 +1,4 @@
-//! What a cache could do that has no overhead and forgets what was used longest ago: LRU by bytes.
+//! An ideal cache without overhead that forgets the least recently used: LRU by bytes.
 
 use super::draw::Draw;
 use super::plan::Plan;
@@ -6,7 +6,7 @@ use super::visit::{FILL_TIMES, warm_step};
 
 const NONE: u32 = u32::MAX;
 
-/// A cache of keys numbered from 0 on, of so many bytes.
+/// A cache of keys numbered from 0 on, with this many bytes.
 #[derive(Debug)]
 pub struct Lru {
     capacity_bytes: u64,
@@ -101,8 +101,7 @@ impl Trial<'_> {
     }
 }
 
-/// Clients that share a stream, as [`super::aside`] has them: each asks for a batch of keys, and then stores what was not
-/// there.
+/// Clients that share a stream, as those of [`super::aside`]: each reads a batch of keys, and then stores the missing ones.
 struct Clients {
     draws: Vec<Draw>,
     batch: usize,
@@ -112,7 +111,7 @@ struct Clients {
 }
 
 impl Clients {
-    /// Asks so many requests, rounded up to whole batches of all.
+    /// Makes this many requests, rounded up to whole batches of all clients.
     fn ask(&mut self, trial: &mut Trial<'_>, requests: u64) {
         let mut missed: Vec<u32> = Vec::with_capacity(self.batch);
         for _ in 0..requests.div_ceil((self.draws.len() * self.batch) as u64) {

@@ -1,4 +1,4 @@
-//! What a visit says about one shift: when the hits were back, how many were lost.
+//! The outcome of one shift: when the hits were back, and how many were lost.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct Outcome {
     pub written_s: Option<f64>,
     /// Seconds until the ratio was back, measured against `last`.
     pub back_s: Option<f64>,
-    /// The same against the ratio of a fresh server, where there was one.
+    /// The same compared with the ratio of a fresh server, if there was one.
     pub back_to_fresh_s: Option<f64>,
     /// Hits that a server with the ratio to be reached would have had more.
     pub lost_hits: f64,

@@ -17,7 +17,7 @@ pub struct Phase {
     pub sizes: Sizes,
     /// Exponent of their popularity.
     pub zipf: f64,
-    /// Share of the requests that are for keys that nobody asks for again.
+    /// Share of the requests for keys that are asked for only once.
     pub lone: f64,
     /// Requests after which another key has taken each key's place; 0: never.
     pub life: u64,
@@ -25,9 +25,9 @@ pub struct Phase {
     pub ttls: Vec<(u32, f64)>,
 }
 
-/// So many keys follow each other in one place before the first comes again.
+/// This many keys follow each other in one place before the first comes again.
 pub const GENERATIONS: u32 = 4;
-/// Tells the length of a key, its value and its time to live apart.
+/// Separates the random numbers for a key's length, its value and its time to live.
 const OF_KEY: u64 = 1 << 40;
 const OF_TTL: u64 = 2 << 40;
 
@@ -76,7 +76,7 @@ pub struct Plan {
     pub before: Duration,
     /// How long each later phase lasts.
     pub after: Duration,
-    /// What is counted together.
+    /// The length of time that is counted together.
     pub bin: Duration,
     /// Connections.
     pub connections: usize,
@@ -100,12 +100,12 @@ impl Plan {
             .collect()
     }
 
-    /// How many numbers keys take; those above are of keys that nobody asks for again.
+    /// How many numbers keys take; higher numbers are keys that are asked for only once.
     pub fn numbers(&self) -> u32 {
         self.phases.iter().map(|phase| phase.first + phase.numbers()).max().unwrap_or(0)
     }
 
-    /// The phase that a key belongs to; keys that nobody asks for again are the last one's.
+    /// The phase of a key; keys that are asked for only once belong to the last.
     pub fn phase_of(&self, key: u32) -> &Phase {
         self.phases.iter().rfind(|phase| key >= phase.first).expect("the first phase begins at 0")
     }
@@ -135,7 +135,7 @@ impl Plan {
         (self.length().as_secs_f64() / self.bin.as_secs_f64()).round() as usize
     }
 
-    /// The plan that stays in one phase however long it takes, all of it in one bin: for what is not on its clock.
+    /// The plan that stays in one phase for ever, in one bin: for parts of a run that have no clock.
     pub fn only_in(&self, phase: usize) -> Plan {
         let phases = self.phases[..=phase].to_vec();
         Plan { phases, before: Duration::ZERO, after: Duration::ZERO, bin: Duration::MAX, ..self.clone() }

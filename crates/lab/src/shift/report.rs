@@ -17,10 +17,10 @@ use crate::results::{
 use crate::stats::median;
 use crate::tally::{Latencies, in_time, late_at};
 
-/// Classes that a picture tells apart.
+/// Most classes that a picture can show apart.
 const LAYERS_MAX: usize = 6;
 
-/// Notes what the plan says.
+/// Notes the settings of the plan.
 pub fn settings(run: &mut Run, plan: &Plan, options: &Options, rate: f64) {
     let list = |each: &dyn Fn(&super::plan::Phase) -> String| {
         plan.phases.iter().map(each).collect::<Vec<_>>().join(", then ")
@@ -39,10 +39,10 @@ pub fn settings(run: &mut Run, plan: &Plan, options: &Options, rate: f64) {
     options.ways.note(run);
 }
 
-/// Writes what was found into the run.
+/// Writes the results into the run.
 ///
 /// # Errors
-/// When a histogram cannot be written.
+/// A histogram cannot be written.
 pub fn fill(
     experiment: &mut Experiment,
     plan: &Plan,
@@ -351,7 +351,7 @@ impl Timed {
     }
 }
 
-/// Whether latencies of a visit say more of the server than of the generator.
+/// Whether latencies of a visit are the server's more than the generator's.
 fn lateness(seen: &Seen, busy: f64) -> Result<(), String> {
     in_time(&together(&seen.lag), &together(&seen.get), busy)
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::tally::Latencies;
 
-/// What is counted in one stretch of time.
+/// Counts of one stretch of time.
 #[derive(Clone, Debug, Default)]
 pub struct Bin {
     /// Keys asked for.
     pub gets: u64,
-    /// Of them, found.
+    /// Those that were found.
     pub hits: u64,
     /// Values stored.
     pub sets: u64,
@@ -31,7 +31,7 @@ pub struct Seen {
     pub refused: u64,
     /// Values that must not be.
     pub wrong: u64,
-    /// The first of them.
+    /// The first wrong value, in words.
     pub first: Option<String>,
 }
 

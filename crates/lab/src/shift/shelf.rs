@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::plan::Plan;
 
-/// Versions of every key: the last sent above, the last acknowledged below. They differ while
-/// somebody writes.
+/// Versions of every key: the last one sent in the upper half, the last one acknowledged in the lower. They differ while a client
+/// writes.
 #[derive(Debug)]
 pub struct Shelf {
     versions: Vec<AtomicU64>,
@@ -22,7 +22,7 @@ impl Shelf {
         Arc::new(Shelf { versions, written_bytes: AtomicU64::new(0) })
     }
 
-    /// The word of a key; keys that nobody asks for again have none.
+    /// The word of a key; `None` for keys that are asked for only once.
     fn word(&self, key: u32) -> Option<&AtomicU64> {
         self.versions.get(key as usize)
     }
@@ -35,7 +35,7 @@ impl Shelf {
         self.word(key).map_or(u32::MAX, |word| (word.load(Relaxed) >> 32) as u32)
     }
 
-    /// The next version to write, if nobody else is writing the key.
+    /// The next version to write, unless another client is writing the key.
     pub(super) fn begin(&self, key: u32) -> Option<u32> {
         let next = |word: u64| {
             let (sent, acknowledged) = ((word >> 32) as u32, word as u32);

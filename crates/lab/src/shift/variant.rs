@@ -10,7 +10,7 @@ use crate::numbers;
 use crate::peers::Kind;
 use crate::results::Run;
 
-/// Which variants there are, and what is equal in them.
+/// The variants of servers, and what is equal in them.
 #[derive(Clone, Debug, Args)]
 #[group(skip)]
 pub struct Ways {
@@ -35,7 +35,8 @@ impl Ways {
         run.set("seconds of a warm-up at most", self.warm_max);
     }
 
-    /// How much memory servers had, each with its name, the resident memory that was seen and whether the lab chose its
+    /// How much memory servers had. Each has its name, the resident memory that was seen, and whether the lab chose its limit.
+    /// The words claim no more than is known.
     /// limit: words that say no more than is known.
     pub fn memory_words(&self, memory_mb: u32, near: f64, servers: &[(&Variant, Option<f64>)]) -> String {
         if self.equal_limit && servers.iter().all(|(variant, _)| variant.can_be_limited()) {
@@ -70,7 +71,7 @@ pub struct Variant {
     /// It is the first one a second time: what differs between the two is noise.
     pub again: bool,
     source: Source,
-    /// What is sent to it before it is used, and the reply that says it is done.
+    /// A command that is sent before it is used, and the reply to it.
     command: Option<(String, &'static str)>,
 }
 
@@ -81,8 +82,8 @@ enum Source {
 }
 
 impl Variant {
-    /// Every contender once for each of its ways: memcached's for every automove, Redis's for every
-    /// policy; once as it is where none is given. The first of them stands there twice.
+    /// Every contender once for each of its ways: memcached's for every automove, Redis's for every policy; once as it is if it
+    /// has none. The first one is listed twice.
     pub fn all(experiment: &Experiment, ways: &Ways) -> Vec<Variant> {
         let Ways { automove, policy: policies, .. } = ways;
         let mut variants = Vec::new();
@@ -128,7 +129,7 @@ impl Variant {
         variants
     }
 
-    /// The same, once more.
+    /// The same variant once more.
     fn again(&self) -> Variant {
         Variant { name: format!("{} again", self.name), again: true, ..self.clone() }
     }
@@ -162,7 +163,7 @@ impl Variant {
     /// As [`Variant::start`], with more arguments where it is started.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Variant::start`].
     pub fn start_with(&self, limit_mb: u32, more: &[&str]) -> Result<Contender, Error> {
         let server = match &self.source {
             Source::Started(kind, setup) => {

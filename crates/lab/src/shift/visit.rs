@@ -1,4 +1,4 @@
-//! One server through the plan: warmed, measured, and beside it a fresh one that only sees the end.
+//! One server through the plan, warmed and measured; and beside it a fresh one that only sees the last phase.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -29,11 +29,11 @@ use crate::workload::{Verb, Workload};
 pub const FILL_BATCH: usize = 32;
 /// Connections that fill.
 pub const FILL_CONNECTIONS: usize = 16;
-/// A fill ends when so many times the memory was written.
+/// A fill ends when this many times the memory was written.
 pub const FILL_TIMES: u64 = 2;
 /// Requests of a fill that are asked together, as a share of the keys; then it is seen how much was written.
 const FILL_SHARE: u64 = 8;
-/// What is counted takes this long at most.
+/// The longest time of the counted part.
 const COUNT_MAX: Duration = Duration::from_secs(3600);
 
 /// What drives the load.
@@ -47,19 +47,19 @@ pub struct Driver<'d> {
     pub warm_max: Duration,
 }
 
-/// A server that was warmed, and the clients that did it: what they ask next continues the stream.
+/// A warmed server, and the clients that warmed it: their next requests continue the stream.
 #[derive(Debug)]
 pub struct Warm {
     dialog: Dialog<Aside>,
-    /// What was seen until then.
+    /// What they saw so far.
     pub seen: Seen,
 }
 
 impl Warm {
-    /// Has the clients go on with so many requests, rounded up to whole batches of all.
+    /// Has the clients make this many more requests, rounded up to whole batches of all.
     ///
     /// # Errors
-    /// When a connection fails or a reply is none.
+    /// A connection fails or a reply is malformed.
     pub fn count(&mut self, requests: u64) -> Result<Seen, Error> {
         let (seen, left) = go_on(&mut self.dialog, requests, COUNT_MAX)?;
         if left > 0 {
@@ -72,7 +72,7 @@ impl Warm {
     }
 }
 
-/// Has clients that fill ask so many requests, in `time` at most; what they saw, and batches that were not begun.
+/// Has filling clients make this many requests, in `time` at most. Returns what they saw, and the batches that were not begun.
 fn go_on(dialog: &mut Dialog<Aside>, requests: u64, time: Duration) -> Result<(Seen, u64), Error> {
     let batches = requests.div_ceil((FILL_CONNECTIONS * FILL_BATCH) as u64);
     dialog.agents_mut().for_each(|client| client.limit(batches));
@@ -82,8 +82,8 @@ fn go_on(dialog: &mut Dialog<Aside>, requests: u64, time: Duration) -> Result<(S
     Ok((seen, dialog.agents().map(Aside::left).sum()))
 }
 
-/// Requests of a warm-up after which it is seen how much was written: a share of the keys, so that servers of every
-/// speed are asked the same.
+/// Requests of a warm-up between two looks at how much was written: a share of the keys, so that servers of every speed get the
+/// same requests.
 pub fn warm_step(plan: &Plan) -> u64 {
     (u64::from(plan.phases[0].count) / FILL_SHARE).max(1)
 }
@@ -93,7 +93,7 @@ pub fn warm_step(plan: &Plan) -> u64 {
 pub struct Sample {
     /// Seconds from the start of the measurement on.
     pub at_s: f64,
-    /// Resident memory, where it can be seen.
+    /// Resident memory, if it is visible.
     pub rss_mib: Option<f64>,
     /// Pages that have moved between classes so far.
     pub pages_moved: u64,
@@ -160,11 +160,11 @@ impl Driver<'_> {
         Ok((seen, outcome.busy, outcome.elapsed, outcome.waited))
     }
 
-    /// Asks for the first phase's keys until the cache has been written over and over.
+    /// Asks for the first phase's keys until the cache has been overwritten several times.
     ///
     /// # Errors
-    /// When a connection fails or a reply is none; [`Error::NotValid`] when it takes too long: what is counted of a
-    /// cache that is half warm is the cold half.
+    /// A connection fails or a reply is malformed; [`Error::NotValid`] when it takes too long, since counts of a half-warm cache
+    /// are those of its cold half.
     pub fn warm(&self, server: &Contender, plan: &Arc<Plan>, shelf: &Arc<Shelf>) -> Result<Warm, Error> {
         let still = Arc::new(plan.only_in(0));
         let started = Instant::now();
@@ -235,7 +235,7 @@ impl Driver<'_> {
         experiment.ceiling(&asked, Check::Parse, load)
     }
 
-    /// The hit ratio of a server that only ever saw the last phase; what was seen of it, and what it counted.
+    /// The hit ratio of a server that only ever saw the last phase, with what was seen of it and what it counted.
     ///
     /// # Errors
     /// When a server cannot be started or a connection fails.
@@ -311,7 +311,7 @@ fn watch(server: &Contender, started: Instant, done: &AtomicBool) -> Vec<Sample>
 
 const MIB: f64 = 1_048_576.0;
 
-/// Resident memory, where it can be seen.
+/// Resident memory, if it is visible.
 ///
 /// # Errors
 /// When the process is gone.
@@ -356,7 +356,7 @@ fn classes(stats: &[(String, String)]) -> Vec<(String, f64)> {
 }
 
 impl Counted {
-    /// What a server has counted so far; none where it does not count these.
+    /// What a server has counted so far; `None` if it does not count hits and misses.
     ///
     /// # Errors
     /// When it does not answer.
@@ -371,7 +371,7 @@ impl Counted {
         Ok(Some(Counted { hits, misses, sets }))
     }
 
-    /// What was counted since `before`.
+    /// The counts since `before`.
     pub fn since(self, before: Counted) -> Counted {
         Counted {
             hits: self.hits.saturating_sub(before.hits),
@@ -407,7 +407,7 @@ pub fn fit(
         if better {
             best = Some(Fit { limit_mb, rss_mib, peak: 0.0 });
         }
-        // What the limit bounds is a part of what is resident: the rest hardly changes.
+        // The limit bounds a part of what is resident; the rest hardly changes.
         let resident_mib = rss_mib.unwrap_or(target_mib);
         let next = (f64::from(limit_mb) + target_mib - resident_mib).round().max(2.0) as u32;
         let last =
@@ -425,12 +425,12 @@ const FIT_TRIES: u32 = 5;
 /// Resident memory this near to the wanted one is as wanted.
 pub const FIT_SHARE: f64 = 0.01;
 
-/// A memory limit and what came of it.
+/// A memory limit and its result.
 #[derive(Clone, Copy, Debug)]
 pub struct Fit {
     /// The limit given to the server.
     pub limit_mb: u32,
-    /// Resident memory of the warm server, where it can be seen.
+    /// Resident memory of the warm server, if it is visible.
     pub rss_mib: Option<f64>,
     /// Requests a second it answers at most, in the plan's way and its hardest phase.
     pub peak: f64,

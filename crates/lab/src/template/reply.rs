@@ -1,4 +1,4 @@
-//! Replies to commands of which nothing is known beforehand.
+//! Replies to arbitrary commands.
 
 use larder_protocol::client::{LINE_BYTES_MAX, Malformed, Protocol};
 
@@ -15,7 +15,7 @@ pub enum Reply<'r> {
     Value(&'r [u8]),
     /// There is none.
     Nil,
-    /// An array of so many, or so many values or figures.
+    /// An array of this length, or this many values or figures.
     Many(usize),
 }
 
@@ -57,7 +57,7 @@ fn line(bytes: &[u8], from: usize) -> Result<Option<(&[u8], usize)>, Malformed> 
     }
 }
 
-/// So many bytes and a line end from `from` on, and where the next begins.
+/// The `length` bytes from `from` on, which a line end follows, and where the next part begins.
 fn block(bytes: &[u8], from: usize, length: usize) -> Result<Option<(&[u8], usize)>, Malformed> {
     let end = from.checked_add(length).and_then(|end| end.checked_add(2)).ok_or(Malformed)?;
     match bytes.get(from..end) {

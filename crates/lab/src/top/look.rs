@@ -1,4 +1,4 @@
-//! What a server says of itself at one moment, whichever protocol it was asked in.
+//! The figures that a server reports at one moment, in whichever protocol.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// Names and values, as they were told.
+/// Names and values, as the server sent them.
 pub type Fields = BTreeMap<String, String>;
 
-/// What it says of itself.
+/// What a server reports.
 #[derive(Clone, Debug)]
 pub struct Look {
     pub family: Family,
@@ -32,7 +32,7 @@ pub struct Look {
     pub connections: Vec<Fields>,
     /// `stats doctor`, or INFO findings: what matters most first.
     pub findings: Vec<Finding>,
-    /// `stats memory`: what counts against the limit, which `stats` does not tell. INFO does.
+    /// `stats memory`: what counts against the limit, which `stats` does not have. INFO has it.
     pub memory: Fields,
     /// `stats hotkeys`, or INFO hotkeys.
     pub hot_keys: Fields,
@@ -40,7 +40,7 @@ pub struct Look {
     pub prefixes: Fields,
 }
 
-/// Something that a Larder's operator should know, as the server tells it.
+/// Something that the operator should know, as the server words it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub rule: String,
@@ -83,7 +83,7 @@ impl Server {
         if told {
             return Ok(server);
         }
-        // Redis knows no such command, and says so as it says errors.
+        // Redis does not know this command, and answers with an error.
         let said = server.ask(b"version\r\n", |said| said.ends_with(b"\n")).map_err(Error::Peer)?;
         match said.split([' ', '\r']).next().unwrap_or_default() {
             "VERSION" => {}
@@ -242,7 +242,7 @@ pub fn words(findings: &[Finding]) -> String {
 /// Findings from `rule:severity …`, `rule:evidence …`, `rule:advice …`.
 ///
 /// # Errors
-/// A line is another statistic: what is read is no answer to this question.
+/// A line is another statistic: the reply answers another question.
 fn findings_of_stats(lines: &[(String, String)]) -> Result<Vec<Finding>, String> {
     let mut findings: Vec<Finding> = Vec::new();
     for (name, text) in lines {
@@ -272,7 +272,7 @@ fn findings_of_info(text: &str) -> Option<Vec<Finding>> {
     Some(by_number.into_values().collect())
 }
 
-/// It says that it is a Larder.
+/// It reports to be a Larder.
 pub fn is_larder(look: &Look) -> bool {
     look.general.get("version").is_some_and(|version| version.contains("larder"))
         || look.general.contains_key("larder_version")
@@ -298,8 +298,8 @@ fn info(text: &str) -> Fields {
     pairs.map(|(name, value)| (name.to_owned(), value.trim_end().to_owned())).collect()
 }
 
-/// INFO's lines of a list as those of `stats`: `hotkey_1:key=a,share=0.5` is `1:key` and `1:share`, and what begins with
-/// the list's name is of all of it.
+/// Turns INFO's lines of a list into those of `stats`: `hotkey_1:key=a,share=0.5` becomes `1:key` and `1:share`; lines that begin
+/// with the list's name are about the whole list.
 fn ranked(info: &Fields, one: &str) -> Fields {
     let mut fields = Fields::new();
     for (name, value) in info {
@@ -338,7 +338,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
-    /// A server that answers questions by what it knows.
+    /// A server that answers the questions in `says`.
     fn knowing(says: &'static [(&'static str, &'static str)]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -17,7 +17,7 @@ use super::look::{Fields, Look, grouped, is_larder, words};
 use crate::control::Family;
 use crate::results::number;
 
-/// What is shown below the head.
+/// The sheet below the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Sheet {
     /// Counters that move
@@ -71,7 +71,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// All of it.
+    /// No limit.
     pub const UNBOUNDED: Size = Size { columns: usize::MAX, lines: usize::MAX };
 }
 
@@ -97,7 +97,7 @@ impl<'a> Between<'a> {
         (!found.is_empty()).then(|| found.iter().sum())
     }
 
-    /// How much these grew a second, of those that there are. A counter that fell was counted anew.
+    /// How much these counters grew a second, of those that exist. A counter that fell was reset.
     fn rate(&self, names: &[&str]) -> Option<f64> {
         let grown = names.iter().filter_map(|name| {
             let before = number_of(&self.before.general, name).unwrap_or(0.0);
@@ -190,7 +190,7 @@ fn part(line: &str, name: &str) -> Option<f64> {
     line.split(',').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
 }
 
-/// The figures as JSON: what is not known is null.
+/// The figures as JSON; unknown ones are null.
 pub fn json(before: &Look, now: &Look) -> String {
     let between = Between::new(before, now);
     let figures: Map<String, Value> =
@@ -215,8 +215,8 @@ fn program(look: &Look) -> String {
     }
 }
 
-/// The screen, no longer and no wider than there is room. What a client or a server has chosen has no control
-/// characters in it: a terminal would do what they say.
+/// The screen, cut to `size`. Control characters are removed from names that a client or a server chose: a terminal would obey
+/// them.
 pub fn lines(before: &Look, now: &Look, sheet: Sheet, sort: Sort, size: Size) -> Vec<String> {
     let between = Between::new(before, now);
     let mut lines = head(&between);
@@ -232,7 +232,7 @@ pub fn lines(before: &Look, now: &Look, sheet: Sheet, sort: Sort, size: Size) ->
     };
     lines.extend(body.lines().map(str::to_owned));
     if size == Size::UNBOUNDED {
-        // Nobody presses keys.
+        // There is no keyboard.
         lines.truncate(size.lines);
     } else {
         lines.resize(size.lines.saturating_sub(1), String::new());
@@ -388,7 +388,7 @@ fn classes(between: &Between<'_>, sort: Sort) -> String {
     for (class, fields) in &now {
         let of = |name: &str| fields.get(name).copied();
         let rate = |name: &str| {
-            // Before this sheet was shown, nobody asked.
+            // There was no look before this sheet was shown.
             let before = before.get(class)?.get(name)?;
             Some((of(name)? - before).max(0.0) / between.seconds)
         };
@@ -481,7 +481,7 @@ fn connections(between: &Between<'_>) -> String {
     table(&["address", "connections", "longest idle", "replies that wait"], cells.collect())
 }
 
-/// An address without the protocol in front of it and its port.
+/// An address without the protocol in front of it and without its port.
 fn host(address: &str) -> &str {
     let address =
         ["tcp:", "tcp6:", "unix:"].iter().find_map(|kind| address.strip_prefix(kind)).unwrap_or(address);
@@ -498,7 +498,7 @@ fn doctor(between: &Between<'_>) -> String {
     words(&between.now.findings)
 }
 
-/// The keys that are asked for most, as text: what is no letter, digit or one of `-._~` is `%` and two digits.
+/// The keys that are asked for most, as text: every byte that is no letter, digit or one of `-._~` is `%` and two digits.
 fn hot_keys(now: &Look) -> String {
     if !is_larder(now) {
         return "hot keys are told by a Larder".into();

@@ -12,7 +12,7 @@ use super::screen::Size;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// What was pressed.
+/// A key or another event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// It is enough: `q`, Ctrl-C, or the end of the input.
@@ -35,7 +35,7 @@ impl Terminal {
         }
         let before = tcgetattr(io::stdin()).ok()?;
         let mut bare = before.clone();
-        // Keys as they are pressed, Ctrl-C among them: who ends it gets the terminal back.
+        // Keys as they are pressed, Ctrl-C among them, so that the terminal is restored at the end.
         bare.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
         tcsetattr(io::stdin(), OptionalActions::Now, &bare).ok()?;
         let terminal = Terminal { before };
@@ -43,7 +43,7 @@ impl Terminal {
         Some(terminal)
     }
 
-    /// Waits for a key, so long at most; how long it was.
+    /// Waits for a key, for `most` at most; returns also how long it waited.
     pub fn wait(&mut self, most: Duration) -> (Option<Key>, Duration) {
         let began = Instant::now();
         let stdin = io::stdin();
@@ -67,7 +67,7 @@ impl Terminal {
         }
     }
 
-    /// Draws lines in the place of those before.
+    /// Draws these lines over the previous ones.
     pub fn draw(&mut self, lines: &[String]) {
         let body: Vec<String> = lines.iter().map(|line| format!("{line}\x1b[K")).collect();
         self.put(&format!("\x1b[H{}\x1b[J", body.join("\r\n")));
@@ -75,7 +75,7 @@ impl Terminal {
 
     fn put(&self, text: &str) {
         let mut out = io::stdout().lock();
-        // Who has closed the terminal does not see it.
+        // A closed terminal shows nothing.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 }

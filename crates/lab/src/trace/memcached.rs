@@ -1,4 +1,4 @@
-//! What memcached writes down of itself.
+//! Records that memcached writes.
 //!
 //! ```text
 //! ts=1500000000.17 gid=5 type=item_get key=a%20b status=found clsid=1 cfd=28 size=3       watch fetchers
@@ -7,7 +7,7 @@
 //! <28 get k l                                                                             a server with -vv
 //! ```
 //!
-//! µs have no leading zeros here: `.17` is 17 µs. Keys are encoded as in URIs. Older servers tell no sizes.
+//! µs have no leading zeros here: `.17` is 17 µs. Keys are encoded as in URIs. Older servers give no sizes.
 
 use std::collections::VecDeque;
 
@@ -40,7 +40,7 @@ pub(super) fn parse(line: &[u8], ops: &mut VecDeque<Op>) -> Line {
             command(at_us, &rest, ops)
         }
         _ if at_us.is_some() => Line::Bad,
-        // What it says to clients and of slabs, and its answer to the question to be told all this.
+        // Lines about replies and slabs, and the answer to `watch`.
         _ if line.starts_with(b">") || line.starts_with(b"slab class") || matches!(line, b"" | b"OK") => {
             Line::Other
         }

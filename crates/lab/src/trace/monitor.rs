@@ -1,6 +1,6 @@
-//! What Redis says after MONITOR: `1339518083.107412 [0 127.0.0.1:60866] "set" "k" "value" "EX" "60"`.
+//! The output of Redis's MONITOR: `1339518083.107412 [0 127.0.0.1:60866] "set" "k" "value" "EX" "60"`.
 //!
-//! Bytes that are no letters are escaped, as in C. Commands on keys that hold no strings, and all others, are left out.
+//! Bytes that are no letters are escaped, as in C. Commands on other types than strings, and all other commands, are skipped.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use super::{Kind, Line, Op, seconds_us};
 pub(super) fn parse(line: &[u8], ops: &mut VecDeque<Op>) -> Line {
     match read(line) {
         Some((at_us, words)) => ask(at_us, &words, ops),
-        // What it says first.
+        // Its first line.
         None if matches!(line, b"OK" | b"+OK") => Line::Other,
         None => Line::Bad,
     }

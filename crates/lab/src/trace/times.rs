@@ -1,6 +1,6 @@
 //! When the requests of a trace are due.
 //!
-//! Some traces tell whole seconds: then the requests of a second follow each other at even times. How many there are is found by
+//! Some traces have whole seconds: then the requests of a second follow each other at even times. Their number is found by
 //! reading ahead in the file a second time, not by keeping them.
 
 use std::path::Path;
@@ -12,22 +12,22 @@ use crate::error::Error;
 /// Later than any run goes on.
 const FAR_S: f64 = 1e9;
 
-/// A trace whose requests are due at times.
+/// A trace with due times for its requests.
 #[derive(Debug)]
 pub struct Times {
     reader: Reader,
-    /// Times are so many times as fast; none: there are none.
+    /// How many times as fast; `None`: requests have no times.
     speed: Option<f64>,
     ahead: Option<Ahead>,
 }
 
-/// The same file, one second before.
+/// The same file, one second ahead.
 #[derive(Debug)]
 struct Ahead {
     reader: Reader,
     /// The time of the request that was read last, which is the first of the next second.
     next_us: Option<u64>,
-    /// The second under way, how many requests it has, and how many of them were taken.
+    /// The second under way, its number of requests, and how many of them were taken.
     now_us: u64,
     count: u64,
     taken: u64,
@@ -89,7 +89,7 @@ impl Ahead {
         Ok(Ahead { reader, next_us, now_us: u64::MAX, count: 1, taken: 0 })
     }
 
-    /// Which share of its second is over when the next request of it, at `at_us`, is due.
+    /// The share of its second after which the next request, at `at_us`, is due.
     fn share(&mut self, at_us: u64) -> Result<f64, Error> {
         if at_us != self.now_us {
             (self.now_us, self.count, self.taken) = (at_us, 0, 0);

@@ -1,7 +1,7 @@
 //! Twitter's cache traces: `time,key,bytes of the key,bytes of the value,client,operation,TTL`, times in whole seconds.
 //!
-//! Keys were made anonymous: one that is shorter than the key was is filled up with dots, so that an item has its size. The value
-//! of a read is as long as what was read, and 0 where nothing is known.
+//! Keys were made anonymous: one that became shorter is padded with dots, so that an item keeps its size. The size of a read's
+//! value is that of the value read, and 0 if unknown.
 
 use std::collections::VecDeque;
 
