@@ -1,4 +1,4 @@
-//! A RESP client that sends what nobody sends by accident and counts what comes back, whatever that is.
+//! A RESP client that sends what no client sends by accident, and counts what comes back, whatever it is.
 
 use crate::PATIENCE;
 use crate::bounded::Bounded;
@@ -46,7 +46,7 @@ impl Attacker {
     /// If the socket cannot be used twice.
     pub fn send(&self, bytes: Vec<u8>) {
         let mut stream = self.stream.try_clone().expect("a socket");
-        // One that is closed meanwhile is seen by who reads.
+        // If the connection is closed meanwhile, the reader notices.
         thread::spawn(move || drop(stream.write_all(&bytes)));
     }
 

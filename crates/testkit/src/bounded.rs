@@ -54,11 +54,10 @@ impl Bounded {
         self.bounds(self.server.rss_bytes().expect("a figure"), what);
     }
 
-    /// As [`Bounded::holds`], of the most that the RSS ever was since the process began: also for a moment that
-    /// nobody looked at.
+    /// As [`Bounded::holds`], for the highest RSS since the process began, moments between two looks included.
     ///
     /// # Panics
-    /// If it was more; `what` says what was done.
+    /// If it was more; `what` names what was done.
     pub fn has_held(&self, what: &str) {
         self.bounds(self.server.rss_most_bytes().expect("a figure"), what);
     }

@@ -49,7 +49,7 @@ pub struct Sample {
 struct Canary {
     name: String,
     stream: TcpStream,
-    /// Who answers.
+    /// The thread that answers.
     thread: Option<Thread>,
     /// The other threads of its server.
     others: Vec<Thread>,
@@ -137,7 +137,7 @@ fn hurry() {
     let _ = setpriority_process(Some(gettid()), -20);
 }
 
-/// Questions by whose answers it is seen who gives them.
+/// Questions whose answers show which thread gives them.
 const QUESTIONS: usize = 50;
 
 /// Connections to each of two workers of a server that has no others, and to the null server, which is the last.
@@ -233,7 +233,7 @@ impl Canaries {
                     canary.stream.write_all(request.as_bytes())?;
                 }
             }
-            // Who waits for an answer asks when it is there; the others are not far.
+            // A canary asks as soon as it has its answer; the others have theirs soon.
             let next =
                 self.canaries.iter().filter(|canary| canary.asked.is_none()).map(|canary| canary.next).min();
             let wait = next.map_or(NULL_EVERY, |next| next.saturating_duration_since(Instant::now()));
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(excess(&[], &[]), 0);
         let stood = Sample { stood_us: 8_000, ran_us: 1_000, slept_us: 3_000, ..sample(30_000, 12_000) };
         assert_eq!(excess(&[stood], &[]), 4_000);
-        // It slept for 3 ms; who stood meanwhile may have had what it waited for.
+        // It slept for 3 ms. Another thread that stood still meanwhile may have had what it waited for.
         for (others_stood_us, expected) in [(2_000, 2_000), (20_000, 1_000)] {
             assert_eq!(excess(&[Sample { others_stood_us, ..stood }], &[]), expected);
         }

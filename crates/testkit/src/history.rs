@@ -103,7 +103,7 @@ impl Model for Cache {
             }
             Operation::Gets(key) => {
                 let item = &mut next.items[*key];
-                // The first to see a token says what it is; nobody else's item has it.
+                // The first read of a token decides what it stands for; no other item has it.
                 let seen = match outcome {
                     Outcome::Token(seen) => seen.map(|(_, token)| token),
                     _ => return None,
@@ -120,7 +120,7 @@ impl Model for Cache {
             }
             Operation::Cas(key, token, value) => {
                 let item = &state.items[*key];
-                // Whoever has a token has seen it: one that nobody has seen is another.
+                // A client that has a token has read it: a token that no read has shown belongs to another write.
                 let did = item.value.map(|_| item.token == Some(*token));
                 if did == Some(true) {
                     next.write(*key, Some(*value));
@@ -268,7 +268,7 @@ pub fn judge<C: Client + Send>(clients: &mut [C; 2], first: u64, count: u64, see
     let run = |client: &mut C, thread: usize| -> Vec<Vec<Call<Operation, Outcome>>> {
         (0..count)
             .map(|n| {
-                // Both begin together; who finds no core gives way.
+                // Both begin together; a thread without a core yields.
                 ready.fetch_add(1, Ordering::SeqCst);
                 let mut spins = 0;
                 while ready.load(Ordering::SeqCst) < 2 * (n as usize + 1) {

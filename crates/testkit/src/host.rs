@@ -31,7 +31,7 @@ pub struct LocalHost {
     pub connections_max: AtomicU64,
     /// What sessions have for each other.
     pub outbox: Outbox,
-    /// Clients that wait and are to be looked at, for who takes them.
+    /// Clients that wait and are to be processed again, until they are taken.
     pub awake: Mutex<Vec<u64>>,
     /// The clock that only goes on.
     pub clock_us: AtomicU64,

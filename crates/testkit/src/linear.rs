@@ -18,7 +18,7 @@ use std::hash::Hash;
 /// A call as it was seen.
 #[derive(Clone, Debug)]
 pub struct Call<O, R> {
-    /// Who called.
+    /// The thread that called.
     pub thread: usize,
     /// When it began and when it ended, on one clock.
     pub began: u64,

@@ -144,7 +144,7 @@ impl Local {
         })
     }
 
-    /// From here on its traffic is sampled; nobody counts the samples.
+    /// From here on its traffic is sampled; the samples are not counted.
     pub fn sample(&self) {
         self.shared.show_traffic(self.store(), 1, 0);
         self.shared.tend_samples(&self.room, self.store(), 0);
@@ -242,7 +242,7 @@ impl Local {
         std::mem::take(&mut *self.host.awake.lock().expect("no holder panics"))
     }
 
-    /// Has all those look again who waited and were given something.
+    /// Processes all clients again that waited and were served.
     fn wake(&mut self) {
         loop {
             let awake = self.awake();
@@ -394,7 +394,8 @@ fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]
                 return consumed;
             }
             Next::Flush | Next::Yield => {}
-            // The clock stands: whoever sleeps goes on when the test moves it and sends something, or waits for a reply.
+            // The clock stands still: a sleeping client continues when the test moves the clock and sends something, or waits for
+            // a reply.
             Next::Sleep(ms) => {
                 connection.sleeps_ms = Some(ms);
                 return consumed;
@@ -447,7 +448,7 @@ impl Wire for Local {
 
     fn receive(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String> {
         let connection = self.connections.get(name).ok_or("not connected")?;
-        // Who waits for a reply gives it the time it takes.
+        // A wait for a reply gives the clients the time that they wait for.
         match (connection.awaits_ms, connection.sleeps_ms) {
             _ if !connection.sent.is_empty() => {}
             (Some(ms), _) => self.pass(ms),

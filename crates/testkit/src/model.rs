@@ -94,7 +94,7 @@ impl Model {
         exchange
     }
 
-    /// The same, for who sees silence as it is.
+    /// The same without an `mn` behind it, for a caller that notices a missing reply itself.
     pub fn apply_alone(&mut self, op: &Op) -> Exchange {
         if let Op::Wait { seconds } = op {
             self.now += seconds * 1000;

@@ -20,7 +20,7 @@ pub struct Model {
     pub counts: bool,
     /// Every second time that it is flushed it holds a tenth only, until it is flushed again.
     pub moody: bool,
-    /// All keys are one: who reads gets what was written last, whatever was asked for.
+    /// All keys are one: a read gets the last value written, whatever its key.
     pub forgetful: bool,
     /// What it does with a write that it says it has stored.
     pub writes: Writes,

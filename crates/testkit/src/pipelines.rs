@@ -3,7 +3,7 @@
 //! each server's own), and leave the same items and the same counters.
 //!
 //! ```text
-//! ask(request) ─▶ the first server, by itself, without runs: its reply is whoever calls' to judge
+//! ask(request) ─▶ the first server, by itself, without runs: the caller judges its reply
 //! together()   ─▶ all the others, what was asked since in one piece: compared with the first
 //! ```
 //!

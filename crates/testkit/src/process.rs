@@ -103,7 +103,7 @@ impl Server {
             Program::Redis(path) => {
                 let mut command = Command::new(path);
                 command.args(["--bind", "127.0.0.1", "--save", "", "--enable-debug-command", "yes"]);
-                // What a transcript has it save is nobody's: no other would read it, or could.
+                // Files that a transcript saves are read by no other.
                 let folder = saved_in(port);
                 std::fs::create_dir_all(&folder)?;
                 command.arg("--dir").arg(folder);
@@ -234,7 +234,7 @@ impl Server {
 
     fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // A process that is gone already hears none.
+        // A process that has ended gets no signal.
         let _ = pid.map(|pid| kill_process(pid, signal));
     }
 
@@ -244,7 +244,7 @@ impl Server {
         self.wait(PATIENCE)
     }
 
-    /// Ends it with SIGKILL. Its port stays its own: who asks there is refused, and finds no other test's server.
+    /// Ends it with SIGKILL. Its port stays reserved, so that connections there are refused and reach no other test's server.
     pub fn kill(&mut self) {
         // Both fail only when it is gone already.
         let _ = self.child.kill();

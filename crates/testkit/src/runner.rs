@@ -78,8 +78,8 @@ pub fn run(case: &Case, wire: &mut dyn Wire, split: Split) -> Result<(), String>
     run_beside(case, wire, split, &|_| false)
 }
 
-/// Runs `case` on a server that differs as those do whom `is` names: where one of them does something else, that is
-/// what must happen, and the case ends there.
+/// Runs `case` on a server of the kind that `is` names. If the case has another step for that kind, that step must hold, and the
+/// case ends there.
 ///
 /// # Errors
 /// As [`run`].

@@ -1,5 +1,5 @@
-//! Where long commands stage what clients do to a released server: it and a server of fixed replies on one core, those
-//! who ask on another, and what `-m` allows.
+//! The stage for long commands on a released server: the server and a server of fixed replies on one core, clients on another,
+//! and the memory that `-m` allows.
 
 use crate::canary;
 use crate::process::{Server, larder};

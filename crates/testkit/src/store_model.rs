@@ -1,11 +1,11 @@
 //! A store and a plain map, side by side: whatever is done to both, every answer of the store is one that
 //! the map allows.
 //!
-//! A store may forget: it evicts. So a miss where the map has a value is no fault by itself, but is
-//! counted, and in the end no more is missing than the store says it has evicted. Everything else is
-//! exact: values, flags, expiries, marks, tokens that only grow, who was expected and who was there. Writes
-//! are refused for want of memory only while the limit was lowered and is not reached yet: what is to go may be
-//! in the hands of a worker that is not there to give it back. Elements of collections are those of a plain vector.
+//! A store may forget, since it evicts. So a miss where the map has a value is no fault by itself, but is counted, and in the end
+//! no more is missing than the store says it has evicted. Everything else is exact: values, flags, expiries, marks, tokens that
+//! only grow, expected and actual items. Writes are refused for lack of memory only while the limit was lowered and is not
+//! reached yet: the memory to free may belong to a worker that is not running. Elements of collections are compared with a plain
+//! vector.
 
 mod act;
 mod elements;
@@ -111,8 +111,8 @@ pub fn run(ops: &[Op]) {
     let mut last = 0;
     for op in ops {
         model.now += 1;
-        // One thread does the work of both, so the other has nothing to do, and rests as idle ones do:
-        // nobody would get what it keeps.
+        // One thread does the work of both workers, so the other one has nothing to do, and rests as idle workers do: otherwise
+        // nothing would free what it keeps.
         if op.worker != last {
             workers[last].rest();
             last = op.worker;
@@ -243,7 +243,7 @@ impl Model {
                 break;
             }
         }
-        // Nobody else moves items meanwhile, so none is met twice or passed over.
+        // No worker moves items meanwhile, so none is met twice or skipped.
         assert!(seen.values().all(|times| *times == 1), "an item is met twice");
         let missing: Vec<Place> =
             self.known.keys().filter(|place| !seen.contains_key(place)).copied().collect();

@@ -1,7 +1,7 @@
 //! The transcripts under `spec/`: what is sent, what must come back.
 //!
-//! A file is a list of cases; `spec/README.md` describes the format for those who write one. Parsing
-//! is strict: an unknown line is an error that names file and line, never ignored.
+//! A file is a list of cases; `spec/README.md` describes the format for authors. Parsing is strict: an unknown line is an error
+//! that names file and line, and is never ignored.
 
 use crate::frames::{self, Way};
 use crate::pattern::Pattern;
@@ -75,7 +75,7 @@ pub struct Step {
     pub connection: String,
     /// What.
     pub action: Action,
-    /// What happens in its place with servers that differ here, by who they are; their case ends with it.
+    /// The step in its place for servers of other kinds that differ here; the case ends with it.
     pub otherwise: Vec<(String, Step)>,
 }
 
@@ -224,7 +224,7 @@ impl Case {
         self.steps.iter().map(|step| if let Action::Clock(seconds) = step.action { seconds } else { 0 }).sum()
     }
 
-    /// `who step`, in place of the last step.
+    /// Reads `KIND step`, in place of the last step.
     fn otherwise(&mut self, line: usize, text: &str) -> Result<(), String> {
         let (who, step) = text.split_once(' ').ok_or("! who, and what happens then")?;
         if !self.differs.iter().any(|differs| differs.who == who) {

@@ -50,7 +50,7 @@ func (h *hand) begin() error {
 	return nil
 }
 
-// lost gives the connection up after an error that is one: what it may still bring is nobody's.
+// lost gives the connection up after an error of it: bytes that it may still bring are dropped.
 func (h *hand) lost(err error) error {
 	if err != nil && err != errHandMiss && h.conn != nil {
 		_ = h.conn.Close()

@@ -1,4 +1,4 @@
-// A driver of the lab: Go clients as a process that is told what to do by lines.
+// A driver of the lab: Go clients as a process that gets its jobs by lines.
 //
 //	lab                                    driver
 //	{"do":"hello"}                    ─►
@@ -139,7 +139,7 @@ type caller struct {
 	*keyspace
 	// at is the key of the next call.
 	at int
-	// pause is how long it waits after a call that told an error.
+	// pause is how long it waits after a call that failed.
 	pause time.Duration
 }
 

@@ -49,7 +49,7 @@ fn replying(workload: &Workload, reply: Vec<u8>, close: bool) -> Address {
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.read_exact(&mut vec![0; request_bytes]).unwrap();
-        // Who has seen enough is gone.
+        // A client that has seen enough may be gone.
         if stream.write_all(&reply).is_ok() && !close {
             let _ = stream.read(&mut [0]);
         }
@@ -467,7 +467,7 @@ fn swaps_after_sets(compares: bool) -> Tally {
     let (mut replies, mut version, mut token) = (vec![Vec::new(); windows], 1, 1_u64);
     let mut known = 0;
     for (at, reply) in replies.iter_mut().enumerate() {
-        // A window goes out with what the windows before it have told.
+        // A window goes out with the tokens that the windows before it have brought.
         let named = known;
         for index in script.windows[at].requests.clone() {
             let verb = script.requests[index].verb;

@@ -1,7 +1,6 @@
-//! When the core of the workers stood: a thread that wakes up twice in a millisecond on that core, before all others of it,
-//! and sees how much later that was than it wanted. Where the machine is a virtual one, its host stops a core when it has
-//! other work for its own, some milliseconds at a time; the system inside does not know, and counts that time as whoever
-//! ran there.
+//! Pauses of the workers' core: a thread wakes up on that core twice in a millisecond, before all others of it, and sees how late
+//! it is. The host of a virtual machine stops a core when it has other work for its own, some milliseconds at a time. The system
+//! inside does not notice, and counts that time for the thread that ran.
 //!
 //! ```text
 //! wanted  ┬────────┬────────┬────────┬────────┬────────┬──

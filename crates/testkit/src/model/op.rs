@@ -132,7 +132,7 @@ impl Op {
     /// A command of a client, by these choices, on these keys; no time passes.
     pub fn on(mut bytes: [u8; OP_BYTES], key: &[u8], second: &[u8]) -> Op {
         bytes[0] = bytes[0].max(8);
-        // A flush that comes later is not for those who do not know of it.
+        // Flushes are immediate here: callers of this function expect no delayed one.
         if bytes[0] >= FLUSHES_FROM {
             bytes[4] = 0;
         }

@@ -97,7 +97,7 @@ impl Words<'_> {
         }
         let byte = |bits: &[bool]| bits.iter().fold(0, |byte, bit| byte << 1 | u8::from(*bit));
         item.value = bits.chunks(8).map(byte).collect();
-        // Who watches is told only of a change.
+        // A watched key is touched only by a change.
         let changed = old.is_none_or(|old| grows || old.value != item.value);
         if room.is_some() && changed {
             let place = self.place(0);

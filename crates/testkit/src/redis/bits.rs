@@ -19,7 +19,7 @@ impl Words<'_> {
         let shift = 7 - at % 8;
         let was = item.value[byte] >> shift & 1;
         item.value[byte] = item.value[byte] & !(1 << shift) | on << shift;
-        // Who watches is told only of a change.
+        // A watched key is touched only by a change.
         if old.is_none_or(|old| old.value != item.value) {
             let place = self.place(0);
             self.model.put(&place, item);

@@ -1,5 +1,4 @@
-//! What a client of the [`Model`](super::model::Model) says about itself: how it speaks, who it is, which
-//! database it means.
+//! State of a client of the [`Model`](super::model::Model): its protocol, its user and its database.
 
 use super::reply::{Reply, bulk};
 use super::words::{Fail, SYNTAX, Told, Words, database, int, integer, ok};

@@ -28,7 +28,7 @@ pub struct Item {
     /// memcached clients were told to refresh it.
     pub(super) stale: bool,
     pub(super) token_sent: bool,
-    /// Was it read? None where nobody says.
+    /// Whether it was read; `None` if that is unknown.
     pub(super) fetched: Option<bool>,
 }
 
@@ -384,7 +384,7 @@ impl Model {
     /// What a client is told that sends this.
     pub fn ask(&mut self, client: usize, words: &[Vec<u8>]) -> Reply {
         let (name, skip) = named(words);
-        // Whether it was read by then, nobody asks.
+        // Whether it was read before is not checked.
         self.items.values_mut().for_each(|item| item.fetched = None);
         let (_, arity) = COMMANDS.iter().find(|(known, _)| *known == name).expect("the model knows it");
         let count = words.len() as i64;
@@ -511,7 +511,7 @@ impl Model {
         *self.changes.entry(place.clone()).or_default() += 1;
     }
 
-    /// Stores a new value, and tells who watches. What has expired already is removed instead.
+    /// Stores a new value, and touches the watched key. A value that has expired already is removed instead.
     pub(super) fn put(&mut self, place: &Place, item: Item) {
         let version = self.memcached.version();
         self.keep(place, Item { version, stale: false, token_sent: false, fetched: None, ..item });

@@ -660,7 +660,7 @@ impl Choices<'_> {
         };
         let mut body = forms::body(kind, form, number, &words, self.below(4) == 0);
         if self.below(8) == 0 {
-            // Wrong, whoever reads it.
+            // Wrong for any reader.
             body[1] = 0;
         }
         forms::sealed(&body, 10)

@@ -32,7 +32,7 @@ const MEBIBYTES: [u64; 4] = [3, 4, 5, 8];
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
     pub(super) verb: Verb,
-    /// Who does it.
+    /// The worker that does it.
     pub(super) worker: usize,
     /// Place of the database's name.
     pub(super) database: usize,

@@ -1,5 +1,5 @@
-//! A real server to which the system gives no more descriptors: who is connected is served, who waits is
-//! taken in when there are some, and the server neither spins nor fills its log nor turns deaf.
+//! A real server to which the system gives no more descriptors: connected clients are served, waiting ones are accepted as soon
+//! as there are descriptors, and the server neither spins nor fills its log nor stops accepting.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
@@ -18,9 +18,9 @@ fn starved(more: u64) -> (Server, TcpStream) {
     (server, client)
 }
 
-/// The first number that none of the server's descriptors has, when no socket is behind it: a file that it read for a moment
-/// leaves a gap, and the connection behind that would be above the limit, where nobody can have its number when it ends. A
-/// further connection takes the gap. What the server inherited may be anywhere.
+/// The first descriptor number that the server does not use, with no socket behind it. A file that it read for a moment leaves a
+/// gap, and a connection behind the gap would be above the limit, where no other can get its number when it ends. A further
+/// connection takes the gap. Inherited descriptors may have any numbers.
 fn files(server: &Server) -> u64 {
     let directory = format!("/proc/{}/fd", server.id());
     loop {
@@ -92,7 +92,7 @@ fn without_descriptors_it_pauses_says_so_once_a_second_and_goes_on_when_there_ar
     let lines = complaints(&server);
     let seconds = started.elapsed().as_secs() as usize;
     assert!(lines <= seconds + 2, "{lines} lines in {seconds} s");
-    // Who goes makes room for one that waits.
+    // A client that disconnects makes room for one that waits.
     drop(client);
     let mut reply = [0; 4];
     let mut first = waiting.remove(0);

@@ -18,7 +18,7 @@ fn client(server: &Server) -> Client {
     server.connect().and_then(Client::new).expect("a connection")
 }
 
-/// Somebody else gets good answers.
+/// Another client gets good answers.
 fn serves(server: &Server) {
     let mut client = client(server);
     client.store("set", "well", b"behaved", None);

@@ -1,5 +1,5 @@
-//! A canary on each worker beside attackers: who asks for a key does not wait for what others have piled up, and a server
-//! under attack stops when it is told to. What the machine itself takes is not counted (`testkit/src/canary.rs`).
+//! A canary on each worker beside attackers: a client that asks for a key does not wait for work that others have queued, and a
+//! server under attack stops on a signal. Time that the machine itself takes is not counted (`testkit/src/canary.rs`).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -24,8 +24,8 @@ const PIPELINE: usize = 24 << 10;
 const BESIDE: Duration = Duration::from_millis(150);
 /// What a canary waits at most beyond what the machine takes. Steps are reckoned in the time that a server for serving takes.
 const WAIT: Duration = Duration::from_millis(10 * SLOWER);
-/// A build for debugging checks each sum and place, is optimised little, and is tested beside others: here it is found who is kept
-/// for longer than half a second. Milliseconds are for `cargo xtask attack` and the soak.
+/// A debug build checks each sum and index, is hardly optimised, and runs beside other tests. So this test finds waits of more
+/// than half a second; milliseconds are for `cargo xtask attack` and the soak.
 const SLOWER: u64 = if cfg!(debug_assertions) { 50 } else { 1 };
 
 fn command(words: &[&str]) -> Vec<u8> {
@@ -145,7 +145,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// The attackers, and what the canaries heard meanwhile; each attack is noted with its time, microseconds.
+/// Runs the attacks while canaries measure; each attack is noted with its time in microseconds.
 fn attack(server: &Server, null: &Null, noted: &mut Vec<(String, u64)>) -> (Vec<TcpStream>, Heard) {
     let canaries = canary::hatch(server.id(), server.address(), null.address).expect("canaries");
     let (stop, started) = (AtomicBool::new(false), Instant::now());

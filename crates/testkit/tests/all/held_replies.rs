@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// A value that fills the receive that it begins in.
 const LONG: usize = 1_000_000;
-/// Who does not say the password is closed after this.
+/// A client that does not authenticate is closed after this.
 const STRANGER: Duration = Duration::from_secs(10);
 /// One of which more is missing behind a receive than is waited for.
 const SHORT: usize = 40_000;
@@ -135,7 +135,7 @@ fn ask_for_its_own(server: &Server, name: u8) -> std::thread::JoinHandle<()> {
     })
 }
 
-/// Beside clients who have said the password, whose replies wait in the server, one asks who has not.
+/// An unauthenticated client asks beside authenticated ones, whose replies wait in the server.
 #[test]
 fn a_client_without_the_password_gets_no_byte_of_what_waits_for_others() {
     let server = server(&["--requirepass", "word"]);

@@ -1,6 +1,6 @@
-//! Arguments that nobody sends by accident: every command of both protocols with numbers at the ends of every
-//! width, words that its usage names, keys of every kind, too few arguments and too many. Nothing ends the
-//! server, and every request has one whole reply.
+//! Arguments that no client sends by accident: every command of both protocols with numbers at the ends of every width, words of
+//! its usage, keys of every kind, too few arguments and too many. Nothing ends the server, and every request has one complete
+//! reply.
 //!
 //! Tests check arithmetic: a sum that would wrap in a release build fails here.
 
@@ -348,7 +348,7 @@ fn arguments(row: &Command, choices: &mut Choices) -> usize {
 #[test]
 fn every_memcached_command_answers_any_arguments_once() {
     let mut talk = Talk::new();
-    // Who watches is answered no more.
+    // A client that watches gets no more replies.
     let is_asked = |name: &str| !LEFT_OUT.contains(&name) && name != "watch";
     for row in CLASSIC.iter().chain(META).filter(|row| is_asked(row.name)) {
         let mut choices = Choices(row.name.bytes().map(u64::from).sum());
@@ -382,8 +382,7 @@ fn every_memcached_command_answers_any_arguments_once() {
     }
 }
 
-/// Their replies are as long as they are asked to make them: who reads nothing of one, or wants none, keeps nobody from
-/// anything.
+/// Their replies are as long as the request wants: a client that does not read its reply, or wants none, delays no other.
 #[test]
 fn picks_of_any_number_are_left_when_nobody_takes_them() {
     let mut talk = Talk::new();

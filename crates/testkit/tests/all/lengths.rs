@@ -14,8 +14,8 @@ mod resp;
 mod text;
 mod trees;
 
-/// Keys: the longest of memcached's text and one more, the longest that an item's header tells and one more,
-/// the longest that lies in its item and one more, and the longest.
+/// Keys: the longest of memcached's text and one byte more, the longest whose length fits an item's header and one more, the
+/// longest that lies inside its item and one more, and the longest of all.
 const KEY_BYTES: [usize; 7] = [250, 251, 254, 255, 8_192, 8_193, 65_536];
 
 /// Values: none, a digit, a number as long as they are, the fullest piece and one more, and around the largest

@@ -17,7 +17,7 @@ fn server(options: &[&str]) -> Server {
 /// All that is answered to `bytes` and the end of the stream behind them.
 fn answer(server: &Server, bytes: &[u8]) -> String {
     let mut stream = server.connect().expect("a connection");
-    // Who is closed for a limit may be closed before all is written, and then also before the end.
+    // A connection that is closed for a limit may be closed before everything is written, and also before its end.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let mut replies = Vec::new();
@@ -212,7 +212,7 @@ fn thirty_thousand_keys_are_answered_while_others_are_served() {
         let keys: String = (0..KEYS).map(|n| format!(" key:{n}")).collect();
         stream.write_all(format!("get{keys}\r\n").as_bytes()).expect("sent");
     };
-    // More than a socket and the server hold for who does not read.
+    // More than a socket and the server hold for a client that does not read.
     let mut streams: Vec<TcpStream> = (0..4).map(|_| server.connect().expect("a connection")).collect();
     streams.iter_mut().for_each(asks);
     assert_eq!(answer(&server, b"set other 0 0 1\r\nx\r\n"), "STORED\r\n");

@@ -44,7 +44,7 @@ enum Fault {
     None,
     /// Adds without holding what it read.
     LostIncrement,
-    /// Now and then tells what was there before.
+    /// Now and then returns an older value.
     StaleGet,
     /// Stores whatever the token.
     DeafCas,
@@ -179,7 +179,7 @@ fn broken_store_is_found_out() {
         Fault::TimidExec,
     ];
     for fault in faults {
-        // Who is on a busy machine may have to try more than once to meet the other.
+        // On a busy machine it may take several tries until the two meet.
         let began = Instant::now();
         let found = (0..)
             .take_while(|&times| times < 20 || began.elapsed() < PATIENCE)

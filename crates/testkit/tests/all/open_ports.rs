@@ -1,5 +1,5 @@
-//! A server as somebody starts it in a hurry: who may reach it is told, what shows or stops everything is closed, the
-//! memory that was given is never exceeded, and a log that nobody reads stops nobody.
+//! A server that was started in a hurry: a line says which machines can reach it, commands that show or stop everything are off,
+//! the memory limit holds, and an unread log stops nothing.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use larder_testkit::PATIENCE;
 use larder_testkit::process::{Port, Program, Server, larder};
 
-/// Stands in options for a port that nobody else has.
+/// Stands in options for a port that no other program has.
 const FREE: &str = "a free port";
 /// Connections whose lines in the log, two each, are more than a pipe and the log's own queue hold.
 const CONNECTIONS: usize = 2_000;
@@ -141,7 +141,7 @@ fn what_others_are_shown_by_http_and_whose_passwords_they_see_is_told() {
     const NOBODY: &str = "the page needs a user with a password (--http-auth-file)";
     const CLIENTS: &str = "passwords of clients cross the network in the clear where they are given by HTTP";
     let open = ["-l", "127.0.0.1", "--redis-port", "0", "--http-port", FREE, "--http-host", "0.0.0.0"];
-    // The default user needs none, and another has one: who knows it is shown the page.
+    // The default user needs no password, and another user has one: with that password the page is shown.
     let user = ["--acl-user", "app on >pw ~* &* +@all"];
     for (options, told, other) in [(&user[..0], NOBODY, CLIENTS), (&user[..], CLIENTS, NOBODY)] {
         let said = Started::new(&[&open[..], options].concat()).end_when_said(told);

@@ -1,5 +1,5 @@
-//! Commands that wait, on four threads of a real server: nobody is missed, and each element goes to one, whoever is
-//! killed or goes away meanwhile.
+//! Commands that wait, on four threads of a real server: no waiting client is missed, and each element goes to one client,
+//! whichever clients are killed or disconnect meanwhile.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
@@ -160,7 +160,7 @@ fn nobody_who_waits_is_missed() {
             })
             .collect();
         pushers.into_iter().for_each(|pusher| pusher.join().expect("it pushed all"));
-        // Nobody is to take the end before all else is taken.
+        // No client may take the end before everything else is taken.
         let began = Instant::now();
         while popped.load(Relaxed) < PUSHERS * EACH && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
@@ -307,7 +307,7 @@ fn what_was_pushed_was_popped_once_or_is_left_whoever_goes_meanwhile() {
     let popped = seen.len();
     let all: Vec<String> =
         (0..PUSHERS).flat_map(|pusher| (0..EACH).map(move |n| format!("{pusher}-{n}"))).collect();
-    // What was popped for who has gone comes back a moment after it has gone.
+    // An element that was popped for a client that disconnected comes back a moment later.
     let began = Instant::now();
     loop {
         let mut seen = seen.clone();

@@ -57,7 +57,7 @@ fn all_subscribers_for_whom_one_message_has_no_room() {
     let queued = "+QUEUED\r\n".repeat(MESSAGES);
     let counts = format!(":{CLIENTS}\r\n").repeat(MESSAGES);
     ask_bytes(&mut other, &requests, &format!("+OK\r\n{queued}*{MESSAGES}\r\n{counts}"));
-    // All others have missed it, and find their connections closed; those that were told read on.
+    // All others have missed it, and find their connections closed; the subscribers that got it read on.
     let message = "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nm\r\n".repeat(MESSAGES);
     let told = |stream: &mut TcpStream| {
         let mut bytes = vec![0; message.len()];

@@ -160,8 +160,7 @@ fn unread_dumps_and_ranges_of_large_values_hold_one_value() {
     holds(&server, "after all");
 }
 
-/// A value that alone is more than connections may hold is read by whoever takes his time, until another
-/// wants the memory.
+/// A slow client can read a value that alone is more than connections may hold, until another client needs the memory.
 #[test]
 fn the_only_reader_of_a_value_beyond_the_share_is_waited_for() {
     let server = server();

@@ -1,4 +1,4 @@
-//! Publishing and subscribing: who is told what, in what order, in which words; MONITOR.
+//! Publishing and subscribing: which clients get which messages, in what order and words; MONITOR.
 
 use larder_testkit::talk::{Talk, encode};
 

@@ -20,7 +20,7 @@ const MOVE: &str = "local from, to = KEYS[1] or ARGV[2], KEYS[2] or ARGV[3] \
     redis.call('DECRBY', from, amount) \
     redis.call('INCRBY', to, amount) \
     return 1";
-/// Of accounts that nobody declares.
+/// Sums accounts that are not declared.
 const SUM: &str = "local sum = 0 \
     for i = 0, tonumber(ARGV[1]) - 1 do sum = sum + redis.call('GET', 'account' .. i) end \
     return sum";
@@ -113,7 +113,7 @@ fn money_moved_by_scripts_is_all_there_at_every_moment() {
     assert_eq!(first.ask(&["EVAL", SUM, "0", &ACCOUNTS.to_string()]), all);
 }
 
-/// Everything else of its worker goes on, and it ends when somebody says so.
+/// The script's worker serves everything else, and the script ends when a client kills it.
 #[test]
 fn a_script_without_end_delays_nobody_and_is_killed() {
     let server = Server::start(&["-m", "64", "-t", "1"]).expect("larder starts");
@@ -131,7 +131,7 @@ fn a_script_without_end_delays_nobody_and_is_killed() {
     assert!(other.ask(&["SCRIPT", "KILL"]).starts_with("-NOTBUSY"));
 }
 
-/// One that has written keeps its worker until its time is over; who wants other keys of other workers is served.
+/// A script that has written keeps its worker until its time is over. Clients of other workers that want other keys are served.
 #[test]
 fn a_script_that_has_written_is_ended_when_its_time_is_over() {
     let server = Server::start(&["-m", "64", "-t", "2"]).expect("larder starts");
@@ -143,7 +143,7 @@ fn a_script_that_has_written_is_ended_when_its_time_is_over() {
         assert_eq!(clients[0].ask(&["EVAL", script, "1", "k", "go"]), ":1");
     }
     clients[0].limit_ms(300);
-    // Who asks early ends it before it has written: it has done nothing then, and is run again.
+    // An early kill ends it before it has written: then it has done nothing, and is run again.
     while !is_ended_by_its_time(&mut clients, script) {
         assert_eq!(clients[0].ask(&["STRLEN", "k"]), ":2");
     }
@@ -203,7 +203,7 @@ fn a_script_that_may_take_as_long_as_it_likes_does_not_keep_a_server_from_its_en
     assert!(status.success() && took_s >= 30, "{status}, {took_s} s");
 }
 
-/// Who runs a script may be closed by others: the script goes with it.
+/// The client of a running script may be closed by another client: the script ends with it.
 #[test]
 fn a_script_without_end_goes_with_its_client_that_is_killed() {
     let server = Server::start(&["-m", "64", "-t", "1"]).expect("larder starts");

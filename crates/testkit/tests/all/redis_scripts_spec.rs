@@ -9,7 +9,7 @@ use larder_testkit::transcript::{Action, Case, load};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Which element is picked is anybody's guess.
+/// Commands that pick an arbitrary element.
 const PICKS: &[&str] = &["spop", "srandmember", "hrandfield", "zrandmember", "randomkey"];
 /// What they say is of the moment, or of what was done before.
 const UNEQUAL: &[&str] = &["object", "memory", "scan", "sscan", "hscan", "zscan", "touch"];

@@ -14,7 +14,7 @@ fn here() -> String {
 #[test]
 fn a_default_port_that_is_taken_is_an_error_that_says_what_to_do() {
     let here = &here()[..];
-    // Where somebody listens on this port of all addresses, it is taken as well.
+    // If another program listens on this port of all addresses, it is taken as well.
     let taken = TcpListener::bind((here, 6379));
     assert!(taken.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::AddrInUse), "{taken:?}");
     let start = |options: &[&str]| {

@@ -1,4 +1,4 @@
-//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: who is told what, and what touches a key.
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: their replies, and what touches a watched key.
 
 use larder_testkit::talk::{Talk, encode};
 
@@ -250,7 +250,7 @@ fn watched_key_that_expires_aborts_and_one_that_had_expired_does_not() {
     let mut talk = talk();
     expect(&mut talk, &[(0, "SET k v PX 50", "+OK"), (0, "WATCH k", "+OK"), (0, "MULTI", "+OK")]);
     talk.local().shift(60);
-    // Nobody looks at it.
+    // No command looks at the key.
     expect(&mut talk, &[(0, "PING", "+QUEUED"), (0, "EXEC", "*-1"), (0, "SET k v PX 50", "+OK")]);
     talk.local().shift(60);
     expect(&mut talk, &[(0, "WATCH k", "+OK"), (1, "GET k", "$-1"), (0, "MULTI", "+OK"), (0, "EXEC", "*0")]);

@@ -61,7 +61,7 @@ fn queues_of_transactions() {
         for _ in 0..4 {
             match ask(&mut stream, &[b"SET", format!("q{n}").as_bytes(), &value]) {
                 reply if reply == "+QUEUED" => queued += value.len() as u64,
-                // What such a client sends after that is not kept, whatever it is told.
+                // What such a client sends after that is not kept, whatever its reply is.
                 reply if reply.starts_with("-OOM") => {
                     refused += 1;
                     break;
@@ -77,7 +77,7 @@ fn queues_of_transactions() {
     }
     let share = bounded.memory_bytes / 16;
     assert!(refused > 0 && queued <= share && queued > share / 4, "{queued} queued, {refused} refused");
-    // Who has a whole transaction in the queue gets it.
+    // A client whose whole transaction is in the queue gets it.
     assert_eq!(ask(&mut clients[0], &[b"EXEC"]), "*4");
     (0..4).for_each(|_| assert_eq!(line(&mut clients[0]), "+OK"));
     assert!(ask(&mut clients[CLIENTS - 1], &[b"EXEC"]).starts_with("-EXECABORT"));

@@ -50,7 +50,7 @@ impl Client {
     fn is_closed(&mut self) -> bool {
         match self.stream.read(&mut [0; 16]) {
             Ok(bytes) => bytes == 0,
-            // What it had sent came when nobody was there any more.
+            // Its bytes arrived after the server had closed the connection.
             Err(error) => error.kind() == ErrorKind::ConnectionReset,
         }
     }
@@ -115,7 +115,7 @@ fn maxclients_is_in_force_as_soon_as_it_is_set() {
     assert_eq!(admin.say("CONFIG SET maxclients 20"), "+OK\r\n");
     assert_eq!(fill(&mut others), 20);
     assert_eq!(admin.say("CONFIG SET maxclients 5"), "+OK\r\n");
-    // Those that are there stay, and nobody comes until there are fewer.
+    // Present connections stay, and no new one is accepted until there are fewer.
     assert_eq!(fill(&mut others), 20);
     assert!(others.iter_mut().all(|client| client.say("PING") == "+PONG\r\n"));
     others.truncate(3);

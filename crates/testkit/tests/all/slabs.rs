@@ -107,7 +107,8 @@ fn automove_1_has_memory_follow_what_is_written_and_what_is_hot_stays() {
     assert!(bench.figure("", "slabs_moved") > 100);
 }
 
-/// Two classes whose items are equally old: with 1 each evicts its own, with 2 whoever is older at all gives.
+/// Two classes whose items are equally old: with 1 each class evicts its own items, with 2 the class with older items gives
+/// memory.
 #[test]
 fn automove_2_takes_from_the_oldest_whatever_the_own_age() {
     let moved = |mode: u32| {
@@ -219,7 +220,7 @@ fn a_class_whose_values_are_all_being_sent_is_busy() {
             reader
         })
         .collect();
-    // Each time anew: nobody waits for the readers.
+    // Each time anew: the move does not wait for the readers.
     for _ in 0..3 {
         assert_eq!(bench.reassign_pieces(), "BUSY currently processing reassign request\r\n");
     }

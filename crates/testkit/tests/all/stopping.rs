@@ -1,5 +1,5 @@
-//! How a real server stops: requests that have come are answered, nobody is waited for for ever, and a
-//! second signal ends it at once.
+//! How a real server stops: requests that have arrived are answered, no client is waited for without limit, and a second signal
+//! ends it at once.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::client::Client;
@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Who takes nothing of its replies is given so long.
+/// How long a client that takes none of its replies is waited for.
 const STALL: Duration = Duration::from_secs(5);
 
 fn server() -> Server {

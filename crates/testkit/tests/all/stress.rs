@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// What one connection was told had happened.
+/// What the replies to one connection acknowledged.
 #[derive(Default)]
 struct Acknowledged {
     operations: u64,
@@ -163,7 +163,7 @@ fn expect(reply: &str, allowed: &[&str]) -> io::Result<()> {
     }
 }
 
-/// Runs all connections; what each was told.
+/// Runs all connections; returns what each had acknowledged.
 fn load(server: &Server, keys: u64, bytes_max: u64, operations: u64, counters: bool) -> Vec<Acknowledged> {
     let versions = AtomicU64::new(0);
     std::thread::scope(|scope| {

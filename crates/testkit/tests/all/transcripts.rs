@@ -13,15 +13,15 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Servers at once: most of a case is waiting.
 const SERVERS: usize = 4;
 
-/// A case over sockets is in real time: one that has taken so long may rightly be told one second less of what is left,
-/// which is rounded.
+/// A case over sockets runs in real time: if it has taken this long, a remaining time in a reply may rightly be one second less,
+/// since it is rounded.
 const LONG: Duration = Duration::from_millis(400);
 /// The server's clock may be so far behind the system's.
 const BEHIND: Duration = Duration::from_millis(100);
 /// It counts whole milliseconds.
 const AHEAD: Duration = Duration::from_millis(1);
-/// How often a case is run that has taken that long, or in which a second of the system's clock has ended: then it may
-/// rightly be told one second more of idle time.
+/// How often a case runs that has taken this long, or in which a second of the system's clock has ended: then an idle time in a
+/// reply may rightly be one second more.
 const TIMES: usize = 20;
 
 fn cases() -> Vec<Case> {
@@ -86,7 +86,7 @@ fn transcripts_pass_over_sockets() {
 /// Subcommands whose replies are made from the table: looked at below.
 const HELP: &str = "help";
 
-/// A command that no transcript sends is one whose replies nobody has looked at.
+/// Each command has to be in a transcript: otherwise its replies were never checked.
 #[test]
 fn every_resp_command_is_in_a_transcript() {
     use larder_commands::redis::table::REDIS;
@@ -137,7 +137,7 @@ fn help_names_every_subcommand() {
     }
 }
 
-/// What a case comes to on a machine that does not stand still meanwhile; with the session alone its clock is told.
+/// The result of a case in real time. With the session alone, the test sets the clock.
 fn over_sockets_in_time(case: &Case, split: Split) -> Result<(), String> {
     let mut result = Ok(());
     for _ in 0..TIMES {

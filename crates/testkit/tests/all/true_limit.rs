@@ -45,7 +45,7 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
     // Others' sets go on, large and small.
     bounded.fill(&mut client, "s", random(5000).take(20_000), "sets beside slow readers");
     bounded.fill(&mut client, "l", (0..200).map(|_| LARGE), "large sets beside slow readers");
-    // Somebody is closed when somebody else was told that there is no memory, perhaps behind other replies.
+    // A connection is closed when another client was refused memory, perhaps behind other replies.
     let started = Instant::now();
     while refused == 0 && started.elapsed() < PATIENCE {
         for stream in &mut readers {

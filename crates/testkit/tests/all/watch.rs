@@ -1,4 +1,4 @@
-//! watch over sockets: lines come from every worker, connections are told of, and who reads nothing stops nobody.
+//! watch over sockets: lines come from every worker, connections are reported, and a watcher that does not read stops nothing.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
@@ -79,7 +79,7 @@ fn lines_come_from_every_worker_in_order_and_connections_are_told_of() {
     );
     drop(clients.pop());
     assert!(watcher.until("conn_close").last().expect("a line").contains("reason=error"));
-    // Who watches goes as any other.
+    // A watcher that disconnects is closed like any other client.
     let mut asks = Client::of(&server);
     drop(watcher);
     let began = Instant::now();

@@ -1,13 +1,13 @@
 //! The world: real workers, sessions and store with simulated sockets, in one process and on one thread, in a time of its own.
 //! Clients of both protocols judge every byte that they are sent. Everything is decided by a seed.
 //!
-//! - [`world`], [`run`]: who acts when, a world's beginning and end, and what must have come of it;
-//! - [`plan`], [`scene`]: what a seed makes of it; what all who act share;
+//! - [`world`], [`run`]: the order of actions, a world's beginning and end, and its required results;
+//! - [`plan`], [`scene`]: what a seed decides; what all actors share;
 //! - [`door`]: the entrance; the network is `larder_eventloop::sim`;
-//! - [`client`], [`line`]: a client and its connection; [`asking`], [`admin`], [`listener`]: what it asks for or hears;
-//! - [`model`], [`part`], [`judge`], [`books`], [`bank`], [`queues`], [`shared`], [`log`]: what must be answered.
+//! - [`client`], [`line`]: a client and its connection; [`asking`], [`admin`], [`listener`]: its requests and what it receives;
+//! - [`model`], [`part`], [`judge`], [`books`], [`bank`], [`queues`], [`shared`], [`log`]: the right answers.
 //!
-//! `LARDER_WORLD_SEED` runs the world of one seed, `LARDER_WORLD_RUNS` so many from it on. More: docs/internals/world.md.
+//! `LARDER_WORLD_SEED` runs the world of one seed, `LARDER_WORLD_RUNS` this many seeds from it on. More: docs/internals/world.md.
 
 mod admin;
 mod asking;

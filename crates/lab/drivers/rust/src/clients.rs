@@ -331,7 +331,7 @@ impl Hand {
         if self.value == line { Ok(()) } else { Err(io::Error::other("a reply that was not expected")) }
     }
 
-    /// What a connection may still bring after an error is nobody's.
+    /// Drops a connection after an error: bytes that it may still bring belong to no request.
     fn answer(&mut self, outcome: io::Result<Answer>) -> Answer {
         outcome.unwrap_or_else(|error| {
             self.stream = None;

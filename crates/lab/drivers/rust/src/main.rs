@@ -1,7 +1,7 @@
-//! A driver of the lab: Rust clients as a process that is told what to do by lines, as `crates/lab/src/driver.rs` says.
+//! A driver of the lab: Rust clients as a process that gets its jobs by lines, as `crates/lab/src/driver.rs` describes them.
 //!
-//! Each caller is a thread, but of the client for tasks, where it is one of those; a client that is shared is shared by all of them,
-//! one that is not has one for each. Values are compared byte by byte with those that are due.
+//! Each caller is a thread, or a task of a client for tasks. A shared client is shared by all callers; of another, each caller
+//! has its own. Values are compared byte by byte with the expected ones.
 
 #![forbid(unsafe_code)]
 
@@ -190,7 +190,7 @@ impl Counts {
         }
     }
 
-    /// Notes how long a call took since `last`, and that it told an error where there were so many before; true if it did.
+    /// Notes how long a call took since `last`, and whether it failed, by the number of errors before it; true if it failed.
     fn note(&mut self, told: u64, began: Instant, last: Instant, now: Instant) -> bool {
         let took = (now - last).as_nanos() as u64;
         self.histogram[bucket(took)] += 1;

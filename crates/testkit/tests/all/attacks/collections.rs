@@ -52,7 +52,7 @@ fn wait_beside(client: &mut Client) {
     }
 }
 
-/// Has each of some clients send a request, whose reply nobody reads.
+/// Has each of several clients send a request and leave its reply unread.
 fn unread(bounded: &Bounded, client: &mut Client, clients: usize, request: &[u8], what: &str) {
     let attackers: Vec<Attacker> = (0..clients).map(|_| Attacker::new(bounded)).collect();
     attackers.iter().for_each(|attacker| attacker.send(request.to_vec()));

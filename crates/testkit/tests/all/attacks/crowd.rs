@@ -83,7 +83,7 @@ fn messages_of_megabytes() {
     bounded.has_held("PUBLISH");
 }
 
-/// Each holds less than is counted of who is done at once; together they would hold as much as the cache.
+/// Each client holds less than counts for one that is answered at once; together they would hold as much as the cache.
 #[test]
 #[ignore = "memory: the peak of a process in real time"]
 fn what_a_thousand_clients_hold_between_two_turns() {

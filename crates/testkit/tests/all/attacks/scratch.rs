@@ -261,7 +261,7 @@ fn what_is_kept_of_many_commands() {
     }
     (0..300).for_each(|_| assert_eq!(attacker.ask(&[b"RANDOMKEY"]).errors, 0));
     bounded.has_held("RANDOMKEY");
-    // Times of events, and who is there.
+    // Times of events, and the list of clients.
     attacker.ask(&[b"CONFIG", b"SET", b"latency-monitor-threshold", b"1"]);
     for _ in 0..200 {
         assert_eq!(attacker.ask(&[b"DEBUG", b"SLEEP", b"0.01"]).errors, 0);

@@ -1,5 +1,5 @@
-//! Redis's commands on collections, with keys and elements of every length: each says what it did, or that the collection
-//! would be too large, and whoever asks then is told the same.
+//! Redis's commands on collections, with keys and elements of every length: each either succeeds, or replies that the collection
+//! would be too large, and later reads agree.
 
 use super::{KEY_BYTES, VALUE_BYTES, answered, key, shown, value};
 use larder_testkit::local::Local;

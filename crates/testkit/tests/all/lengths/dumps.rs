@@ -1,5 +1,5 @@
-//! What speaks of all items at once, while there is one of each length: every one is told of, once, and as long
-//! as it is. RESP has made keys here that memcached's text cannot name.
+//! Commands that list all items, with one item of each length: each item is listed once, with its length. RESP has made keys here
+//! that memcached's text cannot name.
 
 use super::{KEY_BYTES, VALUE_BYTES, key, shown, value};
 use larder_commands::memcached::table::{CLASSIC, Run};
@@ -68,7 +68,7 @@ fn lines<'r>(reply: &'r [u8], start: &str, end: &str) -> Vec<&'r str> {
     text.lines().map(|line| line.trim_end()).collect()
 }
 
-/// The words behind the key, of items that a reply tells of once each.
+/// The words behind each key, for items that a reply lists once each.
 fn told<'r>(reply: &[&'r str], before: &str, items: &Items) -> BTreeMap<Vec<u8>, &'r str> {
     let told: BTreeMap<Vec<u8>, &str> = reply
         .iter()

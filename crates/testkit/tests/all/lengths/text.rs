@@ -242,7 +242,7 @@ fn refused(talk: &mut Talk, form: &Form, key_bytes: usize, value_bytes: usize) -
     let keeps_line = line_bytes <= LINE_BYTES || form.sent.starts_with("get");
     let right = match keeps_line {
         true => got == b"CLIENT_ERROR bad command line format\r\nMN\r\n",
-        // As memcached: who sends no line is not answered.
+        // As in memcached: without a line there is no reply.
         false => got.is_empty() && talk.client.is_closed(),
     };
     if !right {

@@ -13,7 +13,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 /// The name in all certificates.
 const NAME: &str = "larder.test";
 
-/// A certificate and its key, which nobody else has signed, in files that go with it.
+/// A self-signed certificate and its key, in files that are removed with it.
 pub struct Identity {
     pub chain: PathBuf,
     pub key: PathBuf,

@@ -452,7 +452,7 @@ fn metrics_and_the_page_are_told_by_tls_with_the_certificates_of_the_other_ports
     assert!(answer.contains("\nlarder_memory_limit_bytes "), "{answer}");
     let page = get(&mut connect_to(address, &trust), "/").expect("an answer");
     assert!(page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html"), "{page}");
-    // Whoever speaks HTTP there without TLS gets an alert.
+    // Plain HTTP on this port is answered by an alert.
     let mut plain = TcpStream::connect(address).expect("it listens");
     plain.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     let mut alert = Vec::new();

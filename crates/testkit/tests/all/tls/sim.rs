@@ -108,7 +108,7 @@ fn a_server_that_stops_answers_what_has_come_and_says_close_notify() {
         }
         idle.step(usize::MAX);
         assert!(client.read == replies, "{} of {}", client.read.len(), replies.len());
-        // Nobody is waited for with it who has no room.
+        // The server does not wait with close_notify for a client that has no room.
         assert!(client.close_notify || weather.window < 10_000);
         assert!(idle.close_notify && silent.closed());
         assert!(world.worker.is_none(), "nobody is waited for");
@@ -143,7 +143,7 @@ fn a_client_that_is_turned_away_hears_why_by_tls_and_costs_no_turns_before() {
     let peer = world.peer_of(1, address);
     let trust = Arc::clone(&world.trust);
     let mut client = Client::new(peer, &trust);
-    // That it has room for it is told once, not in each turn: the network says so.
+    // The network reports room once, not in each turn.
     world.pass(3_000);
     assert!(!client.peer.closed());
     world.talk(&mut client, usize::MAX);

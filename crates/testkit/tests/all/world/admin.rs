@@ -1,4 +1,4 @@
-//! Who tells the server what to do, in either protocol.
+//! Administrators, in either protocol.
 
 use crate::world::asking::Asking;
 use crate::world::client::Client;

@@ -256,7 +256,7 @@ impl Client {
             }
         }
         let count = pieces.len();
-        // Nobody ends a script in EXEC.
+        // No client kills a script in EXEC.
         for part in pieces.iter_mut().flat_map(|(_, parts)| parts) {
             if let Part::Bank { since, .. } = part {
                 since.is_never_killed();

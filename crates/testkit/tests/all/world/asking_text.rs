@@ -176,7 +176,7 @@ impl Client {
         }
     }
 
-    /// Writes a number there, if nobody else has since.
+    /// Writes a number if the key has not changed since.
     pub fn write_contested(&self, key: usize, number: u64, token: u64) -> Asking {
         let name = contest_name(key);
         let part = Part::Contest { key, what: Contest::Write };

@@ -1,14 +1,14 @@
-//! Accounts between which scripts move money, and a ledger of all that was moved: what each script, MGET and transaction is told
-//! is what the accounts held at its place in the ledger.
+//! Accounts between which scripts move money, and a ledger of all moves. Each reply of a script, MGET and transaction has a place
+//! in the ledger, and must have the balances at that place.
 //!
 //! ```text
 //! ledger     0000004;0000001;0000009;…     orders, as they were carried out
-//! places   0        1        2        3    what is told says how long the ledger was: there
+//! places   0        1        2        3    the length of the ledger in a reply is its place
 //! ```
 //!
-//! A move that was answered is in the ledger once, at the place that it was told; one that was not answered, once or not at all;
-//! one that was refused or killed, not at all. Nobody is told a place before one that anybody had been told when it asked, and
-//! what is of one moment is of one place.
+//! A move that was answered is in the ledger once, at the place in its reply; a move that was not answered, once or not at all;
+//! one that was refused or killed, not at all. No reply has an earlier place than any reply that had arrived when its request was
+//! sent. A reply of one moment has one place.
 
 use crate::world::client::Client;
 use crate::world::judge::{bulk_at, line_end, shown};
@@ -23,10 +23,10 @@ pub const LEDGER: &str = "ledger";
 /// Bytes of an order in it.
 const ENTRY_BYTES: usize = 8;
 
-/// What is told of accounts.
+/// The parts of replies about accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// A script that moves money has told the place, both balances before, and whether there was enough.
+    /// A script that moved money replies with the place, both balances before, and whether there was enough.
     Moved(usize),
     /// A script has read the place and all balances.
     Looked,
@@ -34,23 +34,23 @@ pub enum Told {
     Length,
     /// The ledger.
     Ledger,
-    /// All balances, of the moment of what was told before.
+    /// All balances, at the moment of the previous part.
     Balances,
 }
 
 /// When it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
-    /// Somebody had been told of this place.
+    /// The latest place in any reply at that time.
     place: u64,
-    /// So many of those who had scripts killed had been answered.
+    /// How many kills of scripts had been answered at that time.
     kills: u64,
-    /// It is of the same moment as what was told before.
+    /// It is of the same moment as the previous part.
     follows: bool,
 }
 
 impl Since {
-    /// It is of a script that nobody can have ended.
+    /// Says that no client can have killed its script.
     pub fn is_never_killed(&mut self) {
         self.kills = u64::MAX;
     }
@@ -76,7 +76,7 @@ struct Order {
     fate: Fate,
 }
 
-/// What an account held at a place, as somebody was told.
+/// A balance at a place, as a reply had it.
 #[derive(Debug)]
 struct Balance {
     place: u64,
@@ -90,9 +90,9 @@ struct Balance {
 pub struct Bank {
     orders: Vec<Order>,
     told: Vec<Balance>,
-    /// As far as somebody has read it.
+    /// As far as any reply has had it.
     ledger: Vec<u8>,
-    /// The last place of which somebody was told.
+    /// The last place that any reply has had.
     reached: u64,
     /// Scripts were asked to be killed so many times, and so many of these are answered, or will not be.
     pub kills_asked: u64,
@@ -212,7 +212,7 @@ impl Bank {
 }
 
 impl Client {
-    /// Judges what is told of accounts; how many bytes it takes, or none if there have to be more to tell.
+    /// Judges a part about accounts; returns its length in bytes, or `None` if more bytes are needed.
     ///
     /// # Errors
     /// What is wrong with it.

@@ -77,7 +77,7 @@ impl Channel {
 #[derive(Debug, Default)]
 pub struct Books {
     pub counters: Vec<Counter>,
-    /// Numbers that are read, and written if nobody else has.
+    /// Numbers that clients read, and write if they have not changed since.
     pub contests: Vec<Counter>,
     /// Money that scripts move.
     pub bank: Bank,

@@ -17,7 +17,7 @@ pub enum Role {
     Owner,
     /// It listens to channels.
     Listener(Vec<Subscription>),
-    /// It tells the server what to do.
+    /// It administrates the server.
     Admin,
 }
 
@@ -44,7 +44,7 @@ pub struct Client {
     /// So much it is still to ask for.
     pub left: u64,
     pub contesting: Option<Contesting>,
-    /// The place in the ledger of which it was told last.
+    /// The last place in the ledger that it received.
     pub moment: u64,
     /// When it acts next.
     pub next_at: Millis,
@@ -89,7 +89,7 @@ impl Client {
     pub fn act(&mut self, scene: &mut Scene) -> Result<(), String> {
         self.next_at = scene.now() + if scene.random.one_in(3) { scene.random.below(4) } else { 0 };
         let Some(mut line) = self.line.take() else {
-            // Who sleeps for ever wakes nobody.
+            // A client that sleeps for ever needs no wake-up.
             self.next_at += 1;
             if self.left > 0 && !scene.stopping {
                 self.connect(scene);

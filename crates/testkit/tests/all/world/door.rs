@@ -53,7 +53,7 @@ struct Waiting {
 #[derive(Debug)]
 struct State {
     queues: [VecDeque<Waiting>; LISTENERS],
-    /// What an accept hears, and until when.
+    /// The error of accepts, and until when.
     refusal: Option<(Refusal, Millis)>,
     signal: bool,
     watched: [bool; LISTENERS],
@@ -76,7 +76,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// An entrance where nobody waits.
+    /// An entrance without waiting connections.
     pub fn new(hub: Arc<Hub>, network: Network, time: Time) -> Door {
         let state = State {
             queues: Default::default(),
@@ -92,7 +92,7 @@ impl Door {
         Door { hub, network, time, state: Rc::new(RefCell::new(state)), heard: Vec::new() }
     }
 
-    /// Somebody connects to a listener: its end, and its address, which no other has.
+    /// A client connects to a listener: its end of the connection, and its address, which no other has.
     pub fn connect(&self, listener: usize) -> (Peer, SocketAddr) {
         let state = &mut *self.state.borrow_mut();
         state.made += 1;
@@ -117,7 +117,7 @@ impl Door {
         self.state.borrow().gone.contains(&address)
     }
 
-    /// The server listens no more: who waits is gone.
+    /// The server closes its listeners: waiting connections are lost.
     pub fn close(&self) {
         let state = &mut *self.state.borrow_mut();
         for waiting in state.queues.iter_mut().flat_map(|queue| queue.drain(..)) {

@@ -1,4 +1,4 @@
-//! What a listener hears: all messages of a channel from when it is told that it listens, in order, none twice.
+//! Subscribers: a subscriber gets all messages of a channel from its subscription on, in order, none twice.
 
 use crate::world::books::{Books, Channel};
 use crate::world::judge::{bulk_at, shown};
@@ -13,7 +13,7 @@ pub struct Subscription {
     /// The number of the next message at the latest, from when the server has said that it listens; the exact one
     /// from the first message on.
     pub next: Option<u64>,
-    /// It has heard one.
+    /// A message has come.
     pub heard: bool,
 }
 
@@ -71,7 +71,7 @@ pub fn hear(
 }
 
 impl Subscription {
-    /// All that was surely published since it listens was heard.
+    /// True if everything that was surely published since its subscription has come.
     pub fn has_all(&self, books: &Books) -> bool {
         let published = &books.channels[self.owner];
         self.next.is_none_or(|next| next >= published.sure || published.may_be_missing(next..published.sure))

@@ -1,8 +1,8 @@
-//! What a client's key may hold, and what each verb may be answered then.
+//! The possible contents of a client's key, and the right answers to each verb.
 //!
-//! A key's owner is the only one who writes it. So it holds one thing, which each answer confirms, and may hold one of
-//! several only where something made it so: a connection that ended before its answers, a flush on its way, an expiry
-//! that is near, items that are evicted. Each answer leaves those states that would have given it, and there has to be one.
+//! Only the owner of a key writes it. So the key has one state, which each answer confirms. It may have one of several states
+//! only for a reason: a connection that ended before its answers, a flush on its way, an expiry that is near, or eviction. Each
+//! answer keeps those states that would have given it, and there has to be at least one.
 
 use std::rc::Rc;
 

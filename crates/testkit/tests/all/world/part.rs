@@ -72,7 +72,7 @@ pub enum Part {
     Killed(SocketAddr),
     /// What HELLO answers: a map of seven.
     Hello,
-    /// What is told of accounts.
+    /// A part about accounts.
     Bank { told: Told, since: Since },
     /// Whether scripts were killed.
     ScriptsKilled,

@@ -20,7 +20,7 @@ pub enum Memory {
 pub enum Steps {
     None,
     Forward,
-    /// Items have no expiry then: whether one that has expired comes back with the clock is nobody's promise.
+    /// Items have no expiry then: an expired item may or may not come back with the clock.
     BothWays,
 }
 

@@ -17,16 +17,16 @@ use crate::world::plan::Memory;
 use crate::world::queues::{LISTS, list_name};
 use crate::world::simulation::World;
 
-/// Everybody has all answers within this.
+/// All clients have all answers within this.
 const LIFE_MS: Millis = 120_000;
 
 /// What is left at the end is answered within this, in time in which nothing is kept from acting.
 const PATIENCE_US: u64 = 20_000_000;
 
-/// The acceptor hears a signal within this.
+/// The acceptor sees a signal within this.
 const HEARS_MS: Millis = 1_000;
 
-/// The workers have ended within this when they are told to: as long as they wait for who does not read.
+/// Workers end within this after a stop: as long as they wait for clients that do not read.
 const STOPS_MS: Millis = 40_000;
 
 /// Of a run that went well.
@@ -35,7 +35,7 @@ pub struct Outcome {
     /// Of all that happened, in order.
     pub digest: u64,
     pub replies: u64,
-    /// Moves of money that scripts have made and told of.
+    /// Moves of money that scripts have answered.
     pub moves: u64,
     /// Elements of lists that were given to clients.
     pub pops: u64,
@@ -91,7 +91,7 @@ fn live(world: &mut World) -> Result<(), String> {
 fn read_all(world: &mut World) -> Result<(), String> {
     world.scene.plan.resets = false;
     world.scene.plan.kills = false;
-    // One more request is due of each, and whoever has no connection connects for it.
+    // One more request is due from each client, and clients without a connection connect for it.
     world.clients.iter_mut().for_each(|client| client.left = 1);
     pass_until(world, "one request more is not answered", |world| world.is_done())?;
     let World { scene, clients, .. } = world;

@@ -1,4 +1,4 @@
-//! What all who act in a world share: its time, its plan, its books, and what happened last.
+//! What all actors of a world share: its time, its plan, its books, and the last events.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -61,7 +61,7 @@ pub enum Flush {
     Done,
 }
 
-/// What all who act share.
+/// The state that all actors share.
 #[derive(Debug)]
 pub struct Scene {
     pub random: Random,
@@ -84,7 +84,7 @@ pub struct Scene {
     pub may_be_killed: Vec<SocketAddr>,
     /// Of those that were closed, as the server says, and since when, in fair time.
     pub killed: Vec<(SocketAddr, u64)>,
-    /// The server has been told to stop.
+    /// The server was told to stop.
     pub stopping: bool,
 }
 
@@ -126,7 +126,7 @@ impl Scene {
         (first + now, last + now)
     }
 
-    /// Somebody sets the system's clock.
+    /// Sets the system's clock.
     pub fn step_clock(&mut self, by_ms: i64) {
         let now = self.now();
         self.epochs.retain(|(until, _)| now <= *until);

@@ -6,8 +6,8 @@
 //!  └──────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Workers, acceptor, sessions and store are the server's own. Simulated are sockets, the entrance, and time: where nobody
-//! can act, it goes on to when somebody can.
+//! Workers, acceptor, sessions and store are the server's own. Sockets, the entrance and time are simulated: when no actor can
+//! act, time moves to when one can.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -50,7 +50,7 @@ struct Hand {
     window: (Millis, u64, u64),
 }
 
-/// Who acts next.
+/// The next actor.
 #[derive(Clone, Copy, Debug)]
 enum Actor {
     Worker(usize),
@@ -70,7 +70,7 @@ pub struct World {
     weather_at: Millis,
     /// Connections over which nothing is asked, and until when they are there.
     crowd: (Vec<Peer>, Millis),
-    /// For who watches that it goes on.
+    /// Shows a watchdog that the world makes progress.
     pulse: Arc<AtomicU64>,
 }
 
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// One of all who can act acts, or time goes on to when one can.
+    /// One of all actors that can act acts, or time moves to when one can.
     ///
     /// # Errors
     /// What is wrong.
@@ -299,7 +299,7 @@ impl World {
         self.clients.iter().all(Client::is_done)
     }
 
-    /// The acceptor has not heard that it is to stop.
+    /// The acceptor has not received the stop yet.
     pub fn takes_connections(&self) -> bool {
         self.acceptor.is_some()
     }
