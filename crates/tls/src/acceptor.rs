@@ -73,7 +73,7 @@ impl Acceptor {
         // Tickets hold what is needed to resume a session: the server keeps nothing in memory.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        // Early data of a resumed session could be replayed by anyone who recorded it.
+        // An attacker could replay early data of a resumed session.
         config.max_early_data_size = 0;
         if options.resumption {
             config.ticketer = tickets(options.ticket_lifetime_s).map_err(pair)?;

@@ -1,5 +1,5 @@
 //! Words that are retired from what users read: documents, the page, help of options, findings. Each has another in its place,
-//! which memcached's and Redis's users know.
+//! which memcached's and Redis's users know. And pronouns for people in comments about connections, threads and bytes.
 
 use super::Complaint;
 use crate::run::{Outcome, root};
@@ -15,21 +15,25 @@ const RETIRED: &[(&str, &str)] = &[
     ("span of 64", "block of 64"),
     ("spans of 64", "blocks of 64"),
     ("worth a visit", "due"),
-    ("kept from a core", "waited for a processor"),
+    ("kept from a core", "waited for a core"),
     ("passed by eviction", "eviction went over it"),
 ];
 
 /// What users read: files, and folders of them.
 const USERS: &[&str] = &[
     "README.md",
+    "SECURITY.md",
     "docs/clients.md",
     "docs/compatibility.md",
+    "docs/frameworks.md",
     "docs/go.md",
+    "docs/lab",
     "docs/lab.md",
     "docs/metrics.md",
     "docs/operating.md",
     "docs/options.md",
     "docs/redis.md",
+    "docs/security.md",
     "dashboard/app.js",
     "dashboard/charts.js",
     "dashboard/forecast.js",
@@ -42,18 +46,57 @@ const USERS: &[&str] = &[
     "crates/server/tests/documents",
 ];
 
-/// Retired words in what users read.
+/// Parts whose comments name each thing by its noun; those of the other parts are still to be rewritten.
+const PLAIN: &[&str] = &[
+    "clients",
+    "crates/eventloop",
+    "crates/lab",
+    "crates/protocol",
+    "crates/testkit",
+    "crates/tls",
+    "xtask",
+];
+
+/// Pronouns for people.
+const PERSONS: &[&str] = &["who", "whom", "whoever"];
+
+/// Retired words in what users read, and pronouns for people in comments of [`PLAIN`] parts.
 pub fn check(files: &[PathBuf]) -> Outcome<Vec<Complaint>> {
     let mut complaints = Vec::new();
-    for file in files.iter().filter(|file| is_users(file)) {
+    for file in files.iter().filter(|file| is_users(file) || is_plain(file)) {
         let text =
             fs::read_to_string(root().join(file)).map_err(|error| format!("{}: {error}", file.display()))?;
         for (index, line) in text.lines().enumerate() {
-            let found = retired(line).map(|(word, instead)| format!("“{word}” is retired: say “{instead}”"));
-            complaints.extend(found.map(|what| format!("{}:{}: {what}", file.display(), index + 1)));
+            let mut complain =
+                |what: String| complaints.push(format!("{}:{}: {what}", file.display(), index + 1));
+            if is_users(file) {
+                for (word, instead) in retired(line) {
+                    complain(format!("“{word}” is retired: say “{instead}”"));
+                }
+            }
+            if is_plain(file)
+                && let Some(word) = person(line)
+            {
+                complain(format!("“{word}” is for people: name the client, the connection or the thread"));
+            }
         }
     }
     Ok(complaints)
+}
+
+/// A source file whose comments are in plain words.
+fn is_plain(file: &Path) -> bool {
+    let kind = file.extension().unwrap_or_default();
+    let is_source = kind == "rs" || kind == "go" || kind == "c" || kind == "h";
+    is_source && PLAIN.iter().any(|of| file.starts_with(of))
+}
+
+/// The first pronoun for people in a line that is a comment.
+fn person(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let is_comment = ["//", "/*", "* "].iter().any(|mark| line.starts_with(mark));
+    let mut words = line.split(|letter: char| !letter.is_alphabetic()).filter(|_| is_comment);
+    words.find(|word| PERSONS.contains(&word.to_lowercase().as_str()))
 }
 
 fn is_users(file: &Path) -> bool {
@@ -83,8 +126,18 @@ mod tests {
     }
 
     #[test]
-    fn each_place_that_users_read_is_there() {
-        for of in USERS {
+    fn a_pronoun_for_people_is_found_in_comments_of_plain_parts_alone() {
+        assert_eq!(person("    /// Wakes whoever waits."), Some("whoever"));
+        assert_eq!(person(" * Who waits is woken."), Some("Who"));
+        assert_eq!(person("// The whole of it, and whose it is."), None);
+        assert_eq!(person("    let who = waits(); // It is woken."), None);
+        assert!(is_plain(Path::new("clients/go/lease.go")) && is_plain(Path::new("xtask/src/tidy.rs")));
+        assert!(!is_plain(Path::new("crates/store/src/lib.rs")) && !is_plain(Path::new("xtask/Cargo.toml")));
+    }
+
+    #[test]
+    fn each_place_that_is_checked_is_there() {
+        for of in USERS.iter().chain(PLAIN) {
             assert!(root().join(of).exists(), "{of}");
         }
         assert!(

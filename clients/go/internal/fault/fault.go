@@ -1,4 +1,4 @@
-// Package fault holds the errors of the client, sorted by who is at fault, so that the layers below the public
+// Package fault holds the errors of the client, sorted by whose fault they are, so that the layers below the public
 // package can return what the public package exports.
 package fault
 

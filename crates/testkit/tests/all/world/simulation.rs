@@ -1,7 +1,7 @@
 //! A server of several workers, its clients and its weather, on one thread and in a time of its own.
 //!
 //! ```text
-//! step ─► weather, perhaps ─► one of all who can act, drawn: a worker's turn, the acceptor's, a client ─► time passes
+//! step ─► weather, perhaps ─► one of all that can act, drawn: a worker's turn, the acceptor's, a client ─► time passes
 //!  ▲                                                                                                      │
 //!  └──────────────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
