@@ -17,13 +17,13 @@ pub struct Attacker {
 /// What a reply had in it, at any depth.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// Strings, also those that are not there.
+    /// Strings, nulls included.
     pub strings: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Errors.
     pub errors: u64,
-    /// The first of them.
+    /// The first error.
     pub first_error: String,
 }
 
@@ -59,7 +59,7 @@ impl Attacker {
         self.hear()
     }
 
-    /// [`Attacker::ask`] of a request that ends in the same words many times.
+    /// [`Attacker::ask`] for a request that ends in the same words many times.
     ///
     /// # Panics
     /// If there is no reply.

@@ -15,7 +15,7 @@ pub struct Both {
 }
 
 impl Both {
-    /// Of the two connections, `turn` says bit by bit which is asked what both can do.
+    /// The bits of `turn` choose, one by one, which of the two connections gets a request that both can make.
     pub fn new(local: Local, turn: u64) -> Both {
         let (redis, memcached) = (local.connection(), local.connection());
         Both { local, redis, memcached, turn }
@@ -84,7 +84,7 @@ impl Client for Both {
                     let reply = self.redis(&[&[b"INCR", key.as_bytes()]]);
                     return Outcome::Value(reply[1..].trim_end().parse().ok());
                 }
-                // The meta command makes what is not there, from 1.
+                // The meta command creates a missing number, beginning with 1.
                 let reply = self.memcached(&format!("ma {key} v N0 J1\r\n"));
                 Outcome::Value(reply.split("\r\n").nth(1).and_then(|value| value.parse().ok()))
             }

@@ -45,11 +45,11 @@ impl Bounded {
         self.server.connect().and_then(Client::new).expect("a connection")
     }
 
-    /// RSS is at most the limit, 5 % and 8 MiB. A program built for debugging has more pages of its own
-    /// than the one that is served with; these do not count.
+    /// Checks that the RSS is at most the limit, 5 % and 8 MiB. A debug build has more pages of its own than the released
+    /// program; these do not count.
     ///
     /// # Panics
-    /// If it is more; `what` says what was done.
+    /// If it is more; `what` names what was done.
     pub fn holds(&self, what: &str) {
         self.bounds(self.server.rss_bytes().expect("a figure"), what);
     }

@@ -1,10 +1,10 @@
-//! Canaries: one connection to each worker that asks for a key every 10 ms, and one to a server of fixed replies on the
-//! same core that asks every millisecond. What both wait for is the machine's, and so is the time in which the worker
-//! could have run and another program had its core, which the system counts; while the worker slept, the time in which
-//! another thread of the server could have run that may have had what it waited for; and the time for which the core
-//! itself stood (`canary/pulse.rs`), which the system counts as the worker's. What else the worker's canary waits for is
-//! Larder's. The thread of the canaries goes before others of its core where it may, and what it stands all the same when
-//! an answer has come is not counted.
+//! Canaries: one connection to each worker that asks for a key every 10 ms, and one to a server of fixed replies on the same core
+//! that asks every millisecond. These waits are the machine's and not Larder's: what both canaries wait for; the time in which
+//! the worker could have run and another program had its core, which the system counts; while the worker slept, the time in which
+//! another thread of the server could have run that may have had what it waited for; and the time for which the core itself stood
+//! still (`canary/pulse.rs`), which the system counts as the worker's. The rest of a wait of the worker's canary is Larder's. The
+//! thread of the canaries runs before others of its core if that is permitted, and the time that it stands still although an
+//! answer has come is not counted.
 
 mod pulse;
 
@@ -66,7 +66,7 @@ struct Canary {
 /// What all canaries have seen.
 #[derive(Debug)]
 pub struct Heard {
-    /// Those of the workers.
+    /// The workers' canaries.
     pub workers: Vec<Song>,
     /// That of the null server.
     pub null: Song,
@@ -77,7 +77,7 @@ pub struct Heard {
 /// What a canary has seen.
 #[derive(Debug)]
 pub struct Song {
-    /// Whose it is.
+    /// The canary's name.
     pub name: String,
     /// All its samples, in order.
     pub samples: Vec<Sample>,
@@ -94,7 +94,7 @@ struct Times {
     runs: u64,
 }
 
-/// A thread, by what the system counts of it.
+/// A thread, with what the system counts for it.
 #[derive(Clone, Debug)]
 struct Thread {
     schedstat: Arc<File>,
@@ -113,7 +113,7 @@ impl Thread {
         Ok((workers, others))
     }
 
-    /// The one that asks.
+    /// The calling thread.
     fn own() -> io::Result<Thread> {
         Ok(Thread { schedstat: Arc::new(File::open("/proc/thread-self/schedstat")?) })
     }
@@ -132,7 +132,7 @@ impl Thread {
     }
 }
 
-/// This thread goes before others of its core; where it may not, it is late for all alike.
+/// Raises this thread above others of its core. Where that is not permitted, it is late for all servers alike.
 fn hurry() {
     let _ = setpriority_process(Some(gettid()), -20);
 }
@@ -140,10 +140,10 @@ fn hurry() {
 /// Questions whose answers show which thread gives them.
 const QUESTIONS: usize = 50;
 
-/// Connections to each of two workers of a server that has no others, and to the null server, which is the last.
+/// Connects to each of two workers of a server that has no other connections, and to the null server, which is the last.
 ///
 /// # Errors
-/// What the system said.
+/// The system's error.
 pub fn hatch(pid: u32, server: SocketAddr, null: SocketAddr) -> io::Result<Canaries> {
     let (workers, others) = Thread::of(pid)?;
     let runs = || workers.iter().map(|worker| Ok(worker.times()?.runs)).collect::<io::Result<Vec<u64>>>();
@@ -189,7 +189,7 @@ fn request() -> String {
     format!("get {:<KEY_BYTES$}\r\n", "canary").replace("canary          ", "canary:is-absent")
 }
 
-/// All of them.
+/// All canaries.
 #[derive(Debug)]
 pub struct Canaries {
     /// The null server's is the last.
@@ -210,7 +210,7 @@ impl Canaries {
             let beating =
                 scope.spawn(move || pulse.map_or(Ok(Vec::new()), |pulse| pulse.beat(started, runs)));
             let songs = self.ask(started, runs);
-            // One that ended by itself has told why.
+            // A thread that ended by itself has returned why.
             (songs, beating.join().unwrap_or_else(|_| Err(io::Error::other("the pulse's thread ended"))))
         });
         let mut workers = songs?;
@@ -226,7 +226,7 @@ impl Canaries {
             for canary in &mut self.canaries {
                 let now = Instant::now();
                 if now >= canary.next && canary.asked.is_none() {
-                    // What was missed is not made up for.
+                    // Missed samples are not made up for.
                     canary.next = now + canary.every;
                     canary.then = canary.thread_times()?;
                     canary.asked = Some(Instant::now());
@@ -255,7 +255,7 @@ impl Canaries {
 }
 
 impl Canary {
-    /// All that it has seen; what is not answered yet has taken as long as that.
+    /// Everything that it has seen. Unanswered questions count with the time that they have taken so far.
     fn end(mut self, now: Instant, started: Instant) -> Song {
         if let Some(asked) = self.asked.take() {
             // The process may be gone.
@@ -318,12 +318,13 @@ pub struct Excess {
     pub us: u64,
     /// How long its core stood meanwhile.
     pub paused_us: u64,
-    /// What it waited for.
+    /// Its longest wait.
     pub sample: Sample,
 }
 
 impl Heard {
-    /// For how long the workers' core stood, in microseconds: at most, how often for more than so long, and in all.
+    /// For how long the workers' core stood still, in microseconds: the longest time, how often for more than `more_than_us`, and
+    /// in all.
     pub fn paused_us(&self, more_than_us: u64) -> [u64; 3] {
         let took = || self.pauses.iter().map(|pause| pause.took_us);
         let long = took().filter(|took| *took > more_than_us).count() as u64;

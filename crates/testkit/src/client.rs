@@ -8,7 +8,7 @@ use std::net::TcpStream;
 pub struct Client {
     reader: BufReader<TcpStream>,
     writer: TcpStream,
-    /// What is to be sent with the next flush.
+    /// Bytes to send with the next flush.
     pub pending: Vec<u8>,
 }
 
@@ -24,16 +24,16 @@ pub struct Hit {
 }
 
 impl Client {
-    /// Over a connected socket.
+    /// A client over a connected socket.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn new(stream: TcpStream) -> io::Result<Client> {
         let reader = BufReader::with_capacity(1 << 16, stream.try_clone()?);
         Ok(Client { reader, writer: stream, pending: Vec::new() })
     }
 
-    /// Adds a storage command to what is to be sent.
+    /// Adds a storage command to the pending bytes.
     pub fn store(&mut self, command: &str, key: &str, value: &[u8], cas: Option<u64>) {
         self.pending.extend_from_slice(format!("{command} {key} 0 0 {}", value.len()).as_bytes());
         if let Some(cas) = cas {
@@ -44,16 +44,16 @@ impl Client {
         self.pending.extend_from_slice(b"\r\n");
     }
 
-    /// Adds a line to what is to be sent.
+    /// Adds a line to the pending bytes.
     pub fn line(&mut self, line: &str) {
         self.pending.extend_from_slice(line.as_bytes());
         self.pending.extend_from_slice(b"\r\n");
     }
 
-    /// Sends what is pending.
+    /// Sends the pending bytes.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn flush(&mut self) -> io::Result<()> {
         self.writer.write_all(&self.pending)?;
         self.pending.clear();
@@ -63,7 +63,7 @@ impl Client {
     /// Sends one line and reads one line.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn ask(&mut self, line: &str) -> io::Result<String> {
         self.line(line);
         self.flush()?;
@@ -73,7 +73,7 @@ impl Client {
     /// Reads one line, without its end.
     ///
     /// # Errors
-    /// What the system said, or that the line does not end.
+    /// The system's error, or that the line does not end.
     pub fn reply(&mut self) -> io::Result<String> {
         let mut line = Vec::new();
         self.reader.read_until(b'\n', &mut line)?;
@@ -86,7 +86,7 @@ impl Client {
     /// Reads the reply of a `get` or `gets`.
     ///
     /// # Errors
-    /// What the system said, or a reply that is none.
+    /// The system's error, or a malformed reply.
     pub fn hits(&mut self) -> io::Result<Vec<Hit>> {
         let mut hits = Vec::new();
         loop {
@@ -112,10 +112,10 @@ impl Client {
         }
     }
 
-    /// Reads `bytes` bytes of a reply and forgets them.
+    /// Reads `bytes` bytes of a reply and drops them.
     ///
     /// # Errors
-    /// What the system said, or that the connection ended.
+    /// The system's error, or that the connection ended.
     pub fn skip(&mut self, bytes: usize) -> io::Result<()> {
         io::copy(&mut (&mut self.reader).take(bytes as u64), &mut io::sink()).and_then(|copied| {
             let whole = copied == bytes as u64;
@@ -126,7 +126,7 @@ impl Client {
     /// One statistic.
     ///
     /// # Errors
-    /// What the system said, or that there is none of this name.
+    /// The system's error, or that there is none of this name.
     pub fn stat(&mut self, name: &str) -> io::Result<String> {
         self.line("stats");
         self.flush()?;
@@ -146,7 +146,7 @@ impl Client {
     /// Reads to the end of the connection.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn rest(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.reader.read_to_end(&mut bytes)?;

@@ -1,8 +1,8 @@
 //! Frames of memcached's binary protocol as a transcript writes them.
 //!
 //! ```text
-//! > set k flags=7 exptime=0 cas=$c value=hello       a request: its opcode, then what it has
-//! < set cas=$c                                       a reply: its opcode, then what it has
+//! > set k flags=7 exptime=0 cas=$c value=hello       a request: its opcode, then its fields
+//! < set cas=$c                                       a reply: its opcode, then its fields
 //! < get status=1 value=Not found
 //! ```
 //!

@@ -1,5 +1,5 @@
-//! Short histories of cache operations by two clients: what they ask, what is right, and how a real
-//! or a broken store is asked.
+//! Short histories of cache operations by two clients: the operations, the right outcomes, and how a real or a broken store is
+//! asked.
 //!
 //! Keys are few and values are numbers, so that clients meet. A client works in turns: a plain
 //! operation, a CAS with the token it saw last, or WATCH, a look, and EXEC that writes two keys.
@@ -31,10 +31,10 @@ pub enum Operation {
     Exec(Vec<(usize, i64)>),
 }
 
-/// What it is told.
+/// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing to tell.
+    /// It returns nothing.
     Done,
     /// A value, if there is one.
     Value(Option<i64>),
@@ -68,7 +68,7 @@ impl State {
     }
 }
 
-/// What is right.
+/// The right outcomes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cache;
 
@@ -155,7 +155,7 @@ pub trait Client {
 /// What two clients do in one history.
 pub type Script = [Vec<Step>; 2];
 
-/// One thing a client does; what it writes may follow from what it saw.
+/// One operation of a client; the value it writes may depend on what it saw.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     /// Get, and so on.
@@ -238,7 +238,7 @@ pub struct Verdict {
     pub overlapping: u64,
     /// Histories in which the two took turns, at least.
     pub alternating: u64,
-    /// Those that no order explains.
+    /// Histories that no order explains.
     pub violations: Vec<Vec<Call<Operation, Outcome>>>,
 }
 

@@ -1,5 +1,5 @@
-//! A host and a peer for sessions without a server around them: counters, deliveries, figures that stand
-//! still, and what a test wants to be told.
+//! A host and a peer for sessions without a server around them: counters, deliveries, figures that stand still, and records of
+//! what sessions report.
 
 use larder_commands::{
     Connection, Counter, Counters, Delivery, Host, Outbox, Pace, Peer, Process, StageTimes, Sums,
@@ -11,7 +11,8 @@ use std::time::Duration;
 
 /// More connections than the system of [`LocalHost`] can do.
 const CONNECTIONS_MAX: u64 = 1_000_000;
-/// What passes with each look at a script, unless a test says otherwise: turns end at the same places on every machine.
+/// The time that passes with each look at a script, unless a test chooses otherwise: turns end at the same places on every
+/// machine.
 const SCRIPT_LOOK: Duration = Duration::from_micros(5);
 
 /// The server that sessions believe to be in.
@@ -21,9 +22,9 @@ pub struct LocalHost {
     pub counters: Counters,
     /// How many connections `stats conns` visits.
     pub connections: u64,
-    /// What `stats settings` says.
+    /// The settings that `stats settings` shows.
     pub settings: Vec<(&'static str, u64)>,
-    /// What was timed of requests.
+    /// Times of requests, by stage.
     pub stage_times: Vec<StageTimes>,
     /// Clients are on other machines.
     pub far: bool,
@@ -37,11 +38,11 @@ pub struct LocalHost {
     pub clock_us: AtomicU64,
     /// What passes with each look at that clock.
     pub look_us: Arc<AtomicU64>,
-    /// What was noted last, with its level.
+    /// The last log line, with its level.
     pub noted: Mutex<Option<(u8, String)>>,
     /// Clients that began a TLS handshake.
     pub tls_on_plain_ports: AtomicU64,
-    /// What tells how long a script has worked, if a test chooses it.
+    /// How long a script has worked, if a test decides that.
     pub script_pace: Option<Pace>,
 }
 

@@ -1,20 +1,20 @@
-//! What the tests of several crates share; never part of the server.
+//! Shared code of the tests of several crates; never part of the server.
 //!
 //! - [`transcript`], [`pattern`], [`runner`]: the cases under `spec/`, over a [`runner::Wire`];
-//! - [`host`], [`local`]: sessions over a store, without sockets and with a clock that is told;
+//! - [`host`], [`local`]: sessions over a store, without sockets and with a clock that tests move;
 //! - [`model`]: memcached's rules as a map, to compare random operations with;
 //! - [`pipelines`]: the same requests, received in several ways;
 //! - [`store_model`]: a store and a plain map side by side;
-//! - [`socket`], [`process`] and [`client`]: a real server and real connections; [`bounded`]: one that is held to
-//!   its memory limit;
-//! - [`linear`], [`history`], [`both`]: whether what two clients saw can be put in one order;
+//! - [`socket`], [`process`] and [`client`]: a real server and real connections; [`bounded`]: a server whose memory limit is
+//!   checked;
+//! - [`linear`], [`history`], [`both`]: whether the results of two clients can be put in one order;
 //! - [`redis`]: random RESP commands, and two servers' replies compared;
 //! - [`talk`]: RESP clients of such a server, in words;
 //! - [`canary`], [`stage`]: latency of a connection of each worker beside that of a null server, for commands that
 //!   take minutes;
-//! - [`proof`]: values that prove where they come from;
+//! - [`proof`]: values that prove their origin;
 //! - [`timing`]: claims about time, as tests outside the gate make them;
-//! - [`stand_in`]: what is put in a program's place or in its way; [`model_cache`]: a cache whose hits are known.
+//! - [`stand_in`]: programs that take a server's place or sit in front of it; [`model_cache`]: a cache whose hits are known.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +47,7 @@ pub mod transcript;
 /// How long a test waits for what must come: it notices hangs, and no machine is so slow.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
 
-/// How a program of this crate ends: whether all was as it should be, or why that could not be told.
+/// The exit code of a program of this crate: whether all was right, or why that could not be checked.
 pub fn exit(outcome: Result<bool, String>) -> std::process::ExitCode {
     match outcome {
         Ok(true) => std::process::ExitCode::SUCCESS,

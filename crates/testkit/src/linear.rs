@@ -1,5 +1,4 @@
-//! Is a history of overlapping calls linearizable? The search of Wing and Gong, with a memory of what
-//! was tried.
+//! Is a history of overlapping calls linearizable? The search of Wing and Gong, which remembers what it has tried.
 //!
 //! ```text
 //! thread 0   ├─ set 1 ─┤      ├─ get: 2 ─┤
@@ -7,10 +6,9 @@
 //! order              set 1, set 2, get: 2          each call at one moment between its ends
 //! ```
 //!
-//! 1. Of the calls not yet ordered, one that began before any of the others ended may come next.
+//! 1. Of the calls that are not ordered yet, one may come next that began before any of the others ended.
 //! 2. It may if the model, in the state reached, gives the outcome that was seen.
-//! 3. If no order comes to an end, there is none. What was tried once from a set of ordered calls
-//!    and a state is not tried again.
+//! 3. If no order reaches the end, there is none. A state with a set of ordered calls is not tried twice.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -24,13 +22,13 @@ pub struct Call<O, R> {
     pub began: u64,
     /// As `began`.
     pub ended: u64,
-    /// What was asked.
+    /// The operation.
     pub operation: O,
-    /// What was answered.
+    /// Its outcome.
     pub outcome: R,
 }
 
-/// What is right, one call at a time.
+/// The right outcomes, one call at a time.
 pub trait Model {
     /// What the calls so far have come to.
     type State: Clone + Eq + Hash;

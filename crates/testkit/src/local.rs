@@ -1,5 +1,4 @@
-//! A server without sockets: sessions over one store, on the calling thread, with a clock that moves
-//! only when told.
+//! A server without sockets: sessions over one store, on the calling thread, with a clock that moves only when a test moves it.
 //!
 //! It does what a worker does around a session, so that transcripts, the model and the counting
 //! allocator see the same path as a client, only without the kernel in between.
@@ -24,7 +23,7 @@ const RECEIVE_BYTES: usize = 65536;
 /// Replies at which a session is asked to stop until they are taken.
 const REPLY_BYTES_MAX: u64 = 1 << 20;
 
-/// The store of a server that is told nothing else.
+/// The store of a server without other settings.
 const CONFIG: Config =
     Config { memory_bytes: 64 << 20, memory_bytes_max: 1 << 30, workers_max: 2, evict: true, seed: 7 };
 
@@ -53,9 +52,9 @@ pub struct LocalConnection {
     stalled: bool,
     /// It waits to be woken, …
     waits: bool,
-    /// … or for so many milliseconds.
+    /// … or until this many milliseconds have passed.
     awaits_ms: Option<u64>,
-    /// … for so long, whatever comes.
+    /// … for this long, whatever comes.
     sleeps_ms: Option<u64>,
     /// It is given one turn at a time, …
     turns: bool,
@@ -68,7 +67,7 @@ pub struct LocalConnection {
 pub const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
 
 impl Local {
-    /// A fresh server whose clients may use DEBUG.
+    /// A new server whose clients may use DEBUG.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -122,8 +121,8 @@ impl Local {
         Local::of(config, settings)
     }
 
-    /// A fresh server whose sessions look for runs of plain requests in what comes with at least so many bytes; none:
-    /// as those of a server do.
+    /// A new server whose sessions look for runs of plain requests in input of at least this many bytes; `None`: as a real
+    /// server's do.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -153,7 +152,7 @@ impl Local {
     /// Another worker of the same server, for another thread. Deliveries between the two are lost.
     ///
     /// # Errors
-    /// There are two already, or as many as `-t` said.
+    /// There are two already, or as many as `-t` allows.
     pub fn sibling(&self) -> Result<Local, String> {
         Ok(Local {
             worker: self.store().worker().map_err(|error| format!("{error:?}"))?,
@@ -165,7 +164,7 @@ impl Local {
         })
     }
 
-    /// The same server, whose connections speak RESP from their first byte on.
+    /// The same server; its connections speak RESP from their first byte on.
     #[must_use]
     pub fn speaking_resp(mut self, resp: bool) -> Local {
         self.resp = resp;
@@ -188,7 +187,7 @@ impl Local {
         LocalConnection { output, ..LocalConnection::default() }
     }
 
-    /// The same, that speaks RESP from its first byte on.
+    /// The same; it speaks RESP from its first byte on.
     pub fn resp_connection(&mut self) -> LocalConnection {
         let session =
             Session::of(Speaks::Redis, &context(&mut self.worker, &self.shared, &self.host, &self.room));
@@ -266,7 +265,7 @@ impl Local {
         Arc::clone(&self.host.look_us)
     }
 
-    /// So much time passes, and those whose time has come look again.
+    /// Moves the clock, and processes clients whose time has come.
     fn pass(&mut self, ms: u64) {
         self.host.clock_us.fetch_add(ms * 1000, Relaxed);
         self.each(|connection| connection.awaits_ms.is_some());
@@ -278,7 +277,7 @@ impl Local {
         self.host.script_pace = Some(Pace::Look(each));
     }
 
-    /// A connection has ended; what it does is brought to its end if it is one moment for others.
+    /// Ends a connection. If its present work is one moment for others, that is finished first.
     pub fn ended(&mut self, mut connection: LocalConnection) {
         while connection.session.must_end() {
             self.go_on(&mut connection);
@@ -333,7 +332,7 @@ impl LocalConnection {
         self.sent.clear();
     }
 
-    /// From now on the client reads nothing, and replies hold what they refer to.
+    /// From now on the client reads nothing, and replies keep what they refer to.
     pub fn stall(&mut self) {
         self.stalled = true;
     }
@@ -355,7 +354,7 @@ impl LocalConnection {
         self
     }
 
-    /// What it has asked for goes on in later turns.
+    /// Its request continues in later turns.
     pub fn goes_on(&self) -> bool {
         self.goes_on || self.waits
     }
@@ -376,7 +375,7 @@ fn context<'c, 'w>(
     Context::new(guard, &host.counters, shared, host, host, room)
 }
 
-/// Runs the session over `input` until it wants more; how much of it is consumed.
+/// Runs the session over `input` until it wants more; returns how much of it was consumed.
 fn step(connection: &mut LocalConnection, cx: &mut Context<'_, '_>, input: &[u8]) -> usize {
     cx.flush_if_due();
     let mut consumed = 0;

@@ -1,12 +1,11 @@
 //! The reference model: a map with memcached's rules, written without looking at the store.
 //!
-//! An [`Op`] is applied to the model, which says what a client sends and what must come back. CAS
-//! tokens are the server's choice, so the model names them (`$c7` is the seventh version of
-//! anything) and the runner finds out whether one name always means the same digits; [`Model::tokens`]
-//! says which must grow.
+//! An [`Op`] is applied to the model, which gives the bytes to send and the expected reply. CAS tokens are the server's choice,
+//! so the model names them (`$c7` is the seventh version of anything), and the runner checks that one name always means the same
+//! digits; [`Model::tokens`] says which must grow.
 //!
-//! What memcached leaves open (is an appended item still stale?) the model refuses to ask: such an
-//! operation becomes a plain read.
+//! If memcached leaves something open (is an appended item still stale?), the model does not ask: such an operation becomes a
+//! plain read.
 
 mod check;
 mod classic;
@@ -43,7 +42,7 @@ pub(crate) struct Item {
     pub(crate) version: u64,
     pub(crate) stale: bool,
     pub(crate) token_sent: bool,
-    /// Was it read? None where memcached does not say.
+    /// Whether it was read; `None` if memcached leaves that open.
     pub(crate) fetched: Option<bool>,
 }
 
@@ -117,7 +116,7 @@ impl Model {
         self.apply(op)
     }
 
-    /// Whether the last operation has said when this key expires.
+    /// Whether the last operation has set when this key expires.
     pub(crate) fn touched(&self, key: &[u8]) -> bool {
         self.touched.iter().any(|touched| touched == key)
     }
@@ -133,7 +132,7 @@ impl Model {
         self.shown.values().map(|versions| versions.iter().map(|version| name(*version)).collect())
     }
 
-    /// Takes away what is not there any more.
+    /// Removes items that have expired or were flushed.
     fn settle(&mut self) {
         if self.flush_at.is_some_and(|at| at <= self.now) {
             self.flush_at = None;
@@ -143,8 +142,8 @@ impl Model {
         self.items.retain(|_, item| item.expires_at == 0 || item.expires_at > now);
     }
 
-    /// Tokens that were shown are not sent any more: keys have changed places, and which of two tokens
-    /// is the older one is not said.
+    /// Forgets shown tokens, which are not sent any more: keys have changed places, and which of two tokens is older is left
+    /// open.
     pub(crate) fn forget_shown(&mut self) {
         self.shown.clear();
     }

@@ -1,5 +1,5 @@
-//! A cache behind a socket that is as simple as a cache can be: an LRU by bytes of keys and values, asked in memcached's
-//! text. What it comes to is known beforehand, however fast it is; and it can be told to lie.
+//! A cache behind a socket that is as simple as possible: an LRU by bytes of keys and values, asked in memcached's text. Its
+//! results are known beforehand, however fast it is; and it can be told to lie.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,15 +14,15 @@ use std::time::Duration;
 pub struct Model {
     /// Bytes of keys and values that it holds.
     pub capacity_bytes: u64,
-    /// It waits so long before it answers what came together.
+    /// How long it waits before it answers requests that came together.
     pub delay: Duration,
-    /// It counts hits, misses and sets, and says so when it is asked for `stats`.
+    /// It counts hits, misses and sets, and reports them in `stats`.
     pub counts: bool,
     /// Every second time that it is flushed it holds a tenth only, until it is flushed again.
     pub moody: bool,
     /// All keys are one: a read gets the last value written, whatever its key.
     pub forgetful: bool,
-    /// What it does with a write that it says it has stored.
+    /// What it does with a write that it acknowledges.
     pub writes: Writes,
 }
 
@@ -87,7 +87,7 @@ impl Items {
     }
 }
 
-/// Serves until the test process ends; where it listens.
+/// Serves until the test process ends; returns its address.
 ///
 /// # Panics
 /// If it cannot listen.
@@ -190,7 +190,7 @@ impl Shared {
     fn stats(&self, out: &mut Vec<u8>) {
         if self.model.counts {
             let items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
-            // One that mixes keys up counts as if it did not.
+            // Even if it mixes keys up, it counts as if it did not.
             let held = items.of.len();
             for (name, count) in [
                 ("get_hits", self.hits.load(SeqCst)),

@@ -9,7 +9,7 @@
 //! $~                        expected only: anything up to CR or LF, at least one byte
 //! ```
 //!
-//! A [`Pattern`] is matched against a growing buffer: it says "more" until the bytes decide.
+//! A [`Pattern`] is matched against a growing buffer: the result is "more" until the bytes decide.
 
 use std::collections::HashMap;
 
@@ -35,10 +35,10 @@ pub struct Pattern {
     pieces: Vec<Piece>,
 }
 
-/// What a buffer says about a pattern.
+/// The result of matching a buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Match {
-    /// It begins with the pattern, which took so many bytes.
+    /// It begins with the pattern, which took this many bytes.
     Full(usize),
     /// It may become a match.
     More,
@@ -47,10 +47,10 @@ pub enum Match {
 }
 
 impl Pattern {
-    /// Parses what stands after `> ` or `< `.
+    /// Parses the text behind `> ` or `< `.
     ///
     /// # Errors
-    /// A text that says what is wrong with the escapes.
+    /// What is wrong with the escapes.
     pub fn parse(text: &str) -> Result<Pattern, String> {
         let mut pattern = Pattern::default();
         let mut rest = text.as_bytes();

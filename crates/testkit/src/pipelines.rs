@@ -1,10 +1,10 @@
-//! The same requests received in several ways: one by one, and together with runs of plain ones taken wherever there are
-//! two, nowhere, as a server takes them, and cut. All of them are answered with the same bytes (but for tokens, which are
-//! each server's own), and leave the same items and the same counters.
+//! The same requests received in several ways: one by one, and together with runs of plain ones taken wherever there are two,
+//! nowhere, as a server takes them, and cut. All ways give the same bytes (except tokens, which are each server's own), and leave
+//! the same items and the same counters.
 //!
 //! ```text
 //! ask(request) ─▶ the first server, by itself, without runs: the caller judges its reply
-//! together()   ─▶ all the others, what was asked since in one piece: compared with the first
+//! together()   ─▶ all the others, the requests since then in one piece: compared with the first
 //! ```
 //!
 use crate::local::{Local, LocalConnection};
@@ -18,7 +18,7 @@ const PIECE_BYTES: usize = 997;
 /// Steps of upkeep when time has passed.
 const UPKEEP: usize = 4;
 
-/// How a server receives what it is sent.
+/// How a server receives requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
     /// In one piece.
@@ -59,7 +59,7 @@ impl Way {
         }
     }
 
-    /// What it has counted, by name. `commands`: also of each RESP command, which takes longest.
+    /// Its counters, by name. `commands`: also those of each RESP command, which takes longest.
     fn counts(&mut self, commands: bool) -> Vec<(String, u64)> {
         let sums = self.local.sums();
         let mut counts: Vec<_> =
@@ -145,11 +145,11 @@ impl Ways {
         &self.replies[begin..]
     }
 
-    /// Sends what was asked since to the others, and compares: with what a model expects of all of it, where replies hold
-    /// tokens, or else with what the first has answered.
+    /// Sends the requests since then to the others, and compares the replies: with the expectation of a model for all of them, if
+    /// replies have tokens, or else with the first server's.
     ///
     /// # Errors
-    /// What a way has answered or counted otherwise.
+    /// A reply or a count that differs.
     pub fn together(&mut self, expected: Option<&Pattern>) -> Result<(), String> {
         if self.sent.is_empty() {
             return Ok(());
@@ -192,13 +192,13 @@ impl Ways {
         self.before.push_str(&format!("\n  {ms} ms later"));
     }
 
-    /// What is told of a difference.
+    /// The description of a difference.
     pub fn unlike(&self, sent: &[u8], what: &str) -> String {
         format!("after{}\n  sent     {}\n  {what}", self.before, escaped(sent))
     }
 }
 
-/// Where two replies begin to differ, and what is there.
+/// Where two replies begin to differ, and the bytes there.
 fn first_difference(expected: &[u8], got: &[u8]) -> String {
     const SHOWN: usize = 60;
     let at = expected.iter().zip(got).take_while(|(expected, got)| expected == got).count();

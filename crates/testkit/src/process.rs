@@ -20,7 +20,7 @@ const RELEASE_PROGRAM_BYTES: u64 = 5 << 20;
 pub enum Program {
     /// `larder serve`, built from this workspace.
     Larder,
-    /// The same, whose address is that of its port for RESP.
+    /// The same; its address is that of the port for RESP.
     LarderResp,
     /// memcached itself, to check a transcript against it.
     Memcached(PathBuf),
@@ -41,7 +41,7 @@ impl Server {
     /// Starts `larder serve` with `options` on a free port of 127.0.0.1 and waits until it accepts.
     ///
     /// # Errors
-    /// What it printed, when it exits instead.
+    /// Its output, if it exits instead.
     pub fn start(options: &[impl AsRef<str>]) -> Result<Server, String> {
         Server::start_program(&Program::Larder, options)
     }
@@ -49,13 +49,13 @@ impl Server {
     /// Starts any program.
     ///
     /// # Errors
-    /// What it printed, when it exits instead.
+    /// Its output, if it exits instead.
     pub fn start_program(program: &Program, options: &[impl AsRef<str>]) -> Result<Server, String> {
         let begun = Server::begin(program, options)?;
         begun.map_err(|(status, output)| format!("the server exited with {status}: {output}"))
     }
 
-    /// Runs a start that must fail; the status and what it printed.
+    /// Runs a start that must fail; returns the status and the output.
     ///
     /// # Errors
     /// When the server stays up.
@@ -63,7 +63,7 @@ impl Server {
         Server::begin(program, options)?.err().ok_or_else(|| "the server starts with these options".into())
     }
 
-    /// A server that accepts, or its status and what it printed, if it has exited instead.
+    /// A server that accepts, or its status and output if it has exited instead.
     fn begin(
         program: &Program,
         options: &[impl AsRef<str>],
@@ -137,7 +137,7 @@ impl Server {
         Ok(Server { child, port: reserved, output, readers })
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.port.address()
     }
@@ -145,7 +145,7 @@ impl Server {
     /// A connection with a read timeout long enough for any test.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     pub fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect(self.address())?;
         stream.set_nodelay(true)?;
@@ -159,31 +159,31 @@ impl Server {
         self.child.id()
     }
 
-    /// Resident memory of the process, without what is larger of a program that is built for tests.
+    /// Resident memory of the process, without what a test build has more.
     ///
     /// # Errors
-    /// When `/proc` does not say.
+    /// `/proc` cannot be read.
     pub fn rss_bytes(&self) -> io::Result<u64> {
         Ok(self.status_bytes("VmRSS:")?.saturating_sub(self.beyond_release_bytes()?))
     }
 
-    /// The most resident memory that the process ever had.
+    /// The highest resident memory that the process ever had.
     ///
     /// # Errors
-    /// When `/proc` does not say.
+    /// `/proc` cannot be read.
     pub fn rss_most_bytes(&self) -> io::Result<u64> {
         Ok(self.status_bytes("VmHWM:")?.saturating_sub(self.beyond_release_bytes()?))
     }
 
-    /// Of these, pages of files: the program itself.
+    /// The part of it that is pages of files: the program itself.
     ///
     /// # Errors
-    /// When `/proc` does not say.
+    /// `/proc` cannot be read.
     pub fn program_bytes(&self) -> io::Result<u64> {
         self.status_bytes("RssFile:")
     }
 
-    /// Pages of a program that is built for tests beyond those of the one that is shipped: they are in no promise.
+    /// Pages of a test build beyond those of the released program: no promise covers them.
     fn beyond_release_bytes(&self) -> io::Result<u64> {
         Ok(self.program_bytes()?.saturating_sub(RELEASE_PROGRAM_BYTES))
     }
@@ -206,10 +206,10 @@ impl Server {
         self.signal(Signal::HUP);
     }
 
-    /// Has it stand still, so that what is sent meanwhile has all come when it goes on.
+    /// Stops the process, so that everything that is sent meanwhile has arrived when it continues.
     ///
     /// # Errors
-    /// When it does not come to stand.
+    /// It does not stop.
     pub fn pause(&self) -> io::Result<()> {
         self.signal(Signal::STOP);
         let started = Instant::now();
@@ -272,7 +272,7 @@ impl Server {
         }
     }
 
-    /// What it has printed until now.
+    /// Its output so far.
     pub fn output(&self) -> String {
         String::from_utf8_lossy(&self.output.lock().expect("readers do not panic")).into_owned()
     }

@@ -1,4 +1,4 @@
-//! Random RESP commands; a model that says what is right, and whether two servers answer them alike.
+//! Random RESP commands, a model of the right replies, and a comparison of two servers.
 
 mod bitfield;
 mod bits;

@@ -22,12 +22,12 @@ pub enum Received {
     Silence,
 }
 
-/// How to hand over what is sent.
+/// How bytes are handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     /// In one piece.
     Whole,
-    /// Byte by byte; what is longer than [`SINGLE_BYTES_MAX`] goes on in odd pieces.
+    /// Byte by byte; input beyond [`SINGLE_BYTES_MAX`] in pieces of odd sizes.
     Bytes,
 }
 
@@ -40,22 +40,22 @@ pub trait Wire {
     /// Opens a connection.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     fn connect(&mut self, name: &str) -> Result<(), String>;
     /// Hands over bytes; a connection that the server has closed takes them and drops them.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     fn send(&mut self, name: &str, bytes: &[u8]) -> Result<(), String>;
-    /// Adds what has come to `buffer`.
+    /// Appends received bytes to `buffer`.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     fn receive(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String>;
-    /// Like [`Wire::receive`], but only what is there already.
+    /// Like [`Wire::receive`], but only for bytes that are there already.
     ///
     /// # Errors
-    /// What the system said.
+    /// The system's error.
     fn peek(&mut self, name: &str, buffer: &mut Vec<u8>) -> Result<Received, String>;
     /// How long it may take until what must come is there.
     fn patience(&self) -> Duration {
@@ -70,10 +70,10 @@ pub trait Wire {
     fn advance(&mut self, seconds: u64) -> Result<(), String>;
 }
 
-/// Runs `case`; the server must be fresh.
+/// Runs `case` on a fresh server.
 ///
 /// # Errors
-/// Names file and line, what was expected and what came.
+/// File and line, the expected and the received bytes.
 pub fn run(case: &Case, wire: &mut dyn Wire, split: Split) -> Result<(), String> {
     run_beside(case, wire, split, &|_| false)
 }
@@ -241,7 +241,7 @@ impl Run<'_> {
         self.wire.receive(name, self.buffers.get_mut(name).expect("opened"))
     }
 
-    /// Asks on the connection, which must have no reply outstanding, until the commands of so many others wait.
+    /// Asks on the connection, which must have no reply outstanding, until the commands of this many others wait.
     fn until_blocked(&mut self, name: &str, count: u64) -> Result<(), String> {
         let wanted = format!("\r\nblocked_clients:{count}\r\n");
         let began = Instant::now();

@@ -31,7 +31,7 @@ impl Sockets {
         Sockets { address, clock, patience: PATIENCE, streams: HashMap::new() }
     }
 
-    /// An expected byte may take so long, and no longer.
+    /// Sets how long an expected byte may take.
     pub fn within(mut self, patience: Duration) -> Sockets {
         self.patience = patience;
         self

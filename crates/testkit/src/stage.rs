@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 const MEBIBYTE: u64 = 1 << 20;
 
-/// The program itself, which comes on top of [`bound`] in what the system says is resident.
+/// The program itself, which adds to [`bound`] in the resident memory.
 pub const PROGRAM_BYTES: u64 = 6 * MEBIBYTE;
 
 /// The limit, 5 % and 8 MiB: what `-m` allows the process to hold (docs/operating.md, with what the program itself is).
@@ -18,7 +18,7 @@ pub fn bound(limit_bytes: u64) -> u64 {
     limit_bytes + limit_bytes / 20 + 8 * MEBIBYTE
 }
 
-/// Pins this thread, and those it starts, to a core; false where it may not be.
+/// Pins this thread, and those it starts, to a core; false if that is not permitted.
 pub fn pin(core: usize) -> bool {
     let mut set = CpuSet::new();
     set.set(core);
@@ -39,15 +39,15 @@ pub fn redis_port(server: &Server) -> Result<SocketAddr, String> {
 #[derive(Debug)]
 pub struct Null {
     child: Child,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
 }
 
 impl Null {
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Errors
-    /// What it, or the system, said.
+    /// The system's error, or the server's output.
     pub fn start() -> Result<Null, String> {
         let bytes = canary::KEY_BYTES.to_string();
         let mut child = Command::new(larder())

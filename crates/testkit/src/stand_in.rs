@@ -31,7 +31,7 @@ pub fn unchanged() -> Change {
     Arc::new(|_| {})
 }
 
-/// A proxy in front of `server`, until the test process ends; where it listens.
+/// Starts a proxy in front of `server`, which runs until the test process ends; returns its address.
 ///
 /// # Panics
 /// If it cannot listen.
@@ -53,7 +53,7 @@ pub fn proxy(server: SocketAddr, requests: Change, replies: Change) -> SocketAdd
 /// Which server a connection is led to: by its number, from 0 on, and the first bytes that come over it.
 pub type Choose = Arc<dyn Fn(usize, &[u8]) -> SocketAddr + Send + Sync>;
 
-/// A proxy that leads each connection to one of several servers, until the test process ends; where it listens.
+/// Starts a proxy that leads each connection to one of several servers, until the test process ends; returns its address.
 ///
 /// # Panics
 /// If it cannot listen.
@@ -97,7 +97,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, change: &Change) {
 pub struct Burners(Vec<Child>);
 
 impl Burners {
-    /// `count` of them on `core`, of the highest priority that they may have.
+    /// Starts `count` of them on `core`, with the highest priority that is permitted.
     ///
     /// # Panics
     /// If they cannot be started or pinned.
@@ -110,7 +110,7 @@ impl Burners {
             let mut set = CpuSet::new();
             set.set(core);
             sched_setaffinity(pid, &set).expect("the core is ours to use");
-            // As the lab asks for; where it is not allowed, it is not for either.
+            // The lab raises its servers as well; if it is not permitted here, it is not permitted there.
             let _ = setpriority_process(pid, -20);
             child
         };

@@ -87,7 +87,7 @@ struct Model {
 /// Applies `ops` to a fresh store and a map.
 ///
 /// # Panics
-/// When the store answers what it may not, or its books are wrong in the end.
+/// If the store gives an impossible answer, or its books are wrong in the end.
 pub fn run(ops: &[Op]) {
     let config = Config {
         memory_bytes: 4 << 20,
@@ -128,7 +128,7 @@ pub fn run(ops: &[Op]) {
         }
     }
     drop((pins, begun));
-    // 1. Everything that is there is known, and what is missing was evicted.
+    // 1. Everything that exists is known, and everything that is missing was evicted.
     let mut guard = workers[0].enter(model.now);
     model.walk(&mut guard);
     let places: Vec<Place> = model.known.keys().copied().collect();

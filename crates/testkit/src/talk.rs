@@ -19,15 +19,14 @@ impl Talk {
         Talk { local: Local::new(&options).expect("a server"), clients: Vec::new() }
     }
 
-    /// Sends a command whose words are separated by spaces (`""` is an empty word); the reply, with
-    /// spaces for line ends.
+    /// Sends a command whose words are separated by spaces (`""` is an empty word); returns the reply, with spaces for line ends.
     pub fn say(&mut self, client: usize, command: &str) -> String {
         let words: Vec<&[u8]> =
             command.split(' ').map(|word| if word == "\"\"" { &b""[..] } else { word.as_bytes() }).collect();
         self.send(client, &encode(&words))
     }
 
-    /// Sends bytes as they are; what has come back since, with spaces for line ends.
+    /// Sends bytes as they are; returns what has come back since, with spaces for line ends.
     pub fn send(&mut self, client: usize, bytes: &[u8]) -> String {
         if self.clients.len() <= client {
             self.clients.resize_with(client + 1, || None);
@@ -41,7 +40,7 @@ impl Talk {
         self.heard(client)
     }
 
-    /// What has come for a client since, with spaces for line ends.
+    /// Returns what has come for a client since, with spaces for line ends.
     pub fn heard(&mut self, client: usize) -> String {
         let Some(Some(connection)) = self.clients.get_mut(client) else { return String::new() };
         let text = String::from_utf8_lossy(connection.sent()).trim_end().replace("\r\n", " ");

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 /// How often what takes too long is tried.
 const TRIES: u32 = 3;
 
-/// Something takes at most so long. A machine with other things to do only adds time: it holds if the best of up to three
-/// tries holds it, and each of them is printed.
+/// Claims that something takes at most this long. A machine with other work only adds time: the claim holds if the best of up to
+/// three tries keeps it. Each try is printed.
 ///
 /// # Panics
-/// When none of them does.
+/// If none of the tries keeps it.
 #[track_caller]
 pub fn at_most(bound: Duration, mut took: impl FnMut() -> Duration) {
     for _ in 0..TRIES {

@@ -1,4 +1,4 @@
-//! The transcripts under `spec/`: what is sent, what must come back.
+//! The transcripts under `spec/`: bytes to send, and the replies that must come back.
 //!
 //! A file is a list of cases; `spec/README.md` describes the format for authors. Parsing is strict: an unknown line is an error
 //! that names file and line, and is never ignored.
@@ -34,7 +34,7 @@ pub struct Case {
     pub binary: bool,
     /// The end of the case leaves a connection in the middle of a request: no final probe.
     pub unfinished: bool,
-    /// What is sent must come in one piece for the claim to hold.
+    /// The bytes must arrive in one piece for the claim to hold.
     pub whole_only: bool,
     /// The server must refuse to start with these options.
     pub refused_start: bool,
@@ -42,7 +42,7 @@ pub struct Case {
     pub steps: Vec<Step>,
 }
 
-/// What is said of a server that does not start.
+/// The words for a server that does not start.
 pub const NO_START: &str = "does not start";
 
 /// A server that is known to answer otherwise.
@@ -50,12 +50,12 @@ pub const NO_START: &str = "does not start";
 pub struct Differs {
     /// A version of memcached, or a name.
     pub who: String,
-    /// What it does.
+    /// How it differs.
     pub why: String,
 }
 
 impl Differs {
-    /// It may answer as the case says as well.
+    /// It may also answer as the case says.
     pub fn may(&self) -> bool {
         self.why.starts_with("may ")
     }
@@ -96,7 +96,7 @@ pub enum Action {
     Hangup,
     /// Time passes, in seconds.
     Clock(u64),
-    /// Goes on when the commands of so many connections wait.
+    /// Continues when the commands of this many connections wait.
     Waits(u64),
     /// Two captured numbers differ.
     Differ(String, String),
@@ -214,7 +214,7 @@ impl Case {
         format!("{file}:{} {}", self.line, self.title)
     }
 
-    /// The ways to hand over what is sent.
+    /// The ways in which the bytes of the case are handed over.
     pub fn splits(&self) -> &'static [Split] {
         if self.whole_only { &[Split::Whole] } else { &[Split::Whole, Split::Bytes] }
     }

@@ -24,7 +24,7 @@ const USUAL_US: u64 = 300;
 pub(super) struct Pause {
     /// Since then, in microseconds since the first question.
     pub from_us: u64,
-    /// So long.
+    /// For this long.
     pub took_us: u64,
     /// How long each worker ran between the last two times that it was looked.
     pub ran_us: Vec<u64>,
@@ -38,7 +38,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// Of the core of a server; none where it has more than one.
+    /// The pulse of a server's core; `None` if it has more than one.
     pub fn of(pid: u32, workers: Vec<Thread>) -> io::Result<Option<Pulse>> {
         let cores = sched_getaffinity(i32::try_from(pid).ok().and_then(Pid::from_raw))?;
         let mut of_server = (0..CpuSet::MAX_CPU).filter(|core| cores.is_set(*core));

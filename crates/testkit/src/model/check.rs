@@ -44,14 +44,14 @@ pub fn check(ops: &[Op]) -> Result<(), String> {
 
 /// Operations of a pipeline, at most.
 const PIPELINE: usize = 32;
-/// One operation in so many is not made a plain one.
+/// One operation in this many is not made a plain one.
 const UNUSUAL: u8 = 8;
 
-/// Applies operations, mostly plain ones, to a fresh server and a fresh model, and sends them to others in pipelines of
-/// 1 to 32, received in several ways ([`Ways`]).
+/// Applies operations, mostly plain ones, to a new server and a new model, and sends them to others in pipelines of 1 to 32,
+/// received in several ways ([`Ways`]).
 ///
 /// # Errors
-/// The first reply that differs from the model's, or in the other ways; or what they count otherwise.
+/// The first reply that differs from the model's, or between the ways; or a count that differs.
 pub fn check_pipelines(bytes: &[[u8; OP_BYTES]]) -> Result<(), String> {
     let mut ways = Ways::new(false)?;
     let (mut model, mut captures) = (Model::new(START), Captures::new());
@@ -59,7 +59,7 @@ pub fn check_pipelines(bytes: &[[u8; OP_BYTES]]) -> Result<(), String> {
     let mut left = 0;
     for bytes in bytes {
         let mut op = Op::decode(bytes);
-        // Tokens are each server's own: how many versions pass with what has expired is not said.
+        // Tokens are each server's own: it is open how many versions pass with what has expired.
         if bytes[10] / 8 % UNUSUAL != 0 || op.names_token() {
             op = op.plainly();
         }

@@ -8,14 +8,14 @@ impl Model {
     pub(super) fn classic(&mut self, op: &Classic) -> Exchange {
         use ClassicVerb::*;
         let open = self.items.get(&op.key).is_some_and(super::Item::is_open);
-        // Whether a long text is padded when it becomes a number is not said.
+        // It is open whether a long text is padded when it becomes a number.
         let long = self.items.get(&op.key).is_some_and(|item| item.value.len() > super::NUMBER_BYTES_MAX);
         match op.verb {
             Get => self.read(op, "get", None),
             Gets => self.read(op, "gets", None),
             Gat => self.read(op, "gat", Some(op.exptime)),
             Gats => self.read(op, "gats", Some(op.exptime)),
-            // Is what becomes of a stale item stale? memcached does not say.
+            // memcached leaves open whether what is made of a stale item is stale.
             Append | Prepend | Incr | Decr if open => self.read(op, "get", None),
             Incr | Decr if long => self.read(op, "get", None),
             Set | Add | Replace | Append | Prepend | Cas => self.store(op),
@@ -59,7 +59,7 @@ impl Model {
             exchange.sent.push(key);
             let expires_at = exptime.map(|exptime| self.expiry(exptime));
             let Some(item) = self.items.get_mut(key) else { continue };
-            // Is what a gat has touched counted as read? Only a get says.
+            // It is open whether an item that a gat has touched counts as read. A get settles it.
             item.fetched = exptime.is_none().then_some(true);
             item.expires_at = expires_at.unwrap_or(item.expires_at);
             let item = item.clone();
@@ -106,7 +106,7 @@ impl Model {
             }
             _ => ("set", "STORED"),
         };
-        // A refused add counts as an access, or not: it is not said.
+        // It is open whether a refused add counts as an access.
         if let (Add, Some(item)) = (op.verb, self.items.get_mut(&op.key)) {
             item.fetched = None;
         }

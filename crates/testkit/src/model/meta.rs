@@ -132,7 +132,7 @@ impl Model {
         }
         let before = self.items[&op.key].clone();
         let mut wins = !there || (before.stale && !before.token_sent);
-        // With a new time to live in the same command it is not said which one counts.
+        // With a new time to live in the same command it is open which one counts.
         let touch = op.has(ask::TOUCH);
         if op.has(ask::RECACHE) && !touch && there {
             talk.sent.push(b" R30");
@@ -251,7 +251,7 @@ impl Model {
             _ => "HD",
         };
         talk.key(op);
-        // A refused add counts as an access, or not: it is not said.
+        // It is open whether a refused add counts as an access.
         if let ("NS", Some(item)) = (code, self.items.get_mut(&op.key)) {
             item.fetched = None;
         }
@@ -334,7 +334,7 @@ impl Model {
         let mut talk = op.talk("ma");
         let before = self.items.get(&op.key).cloned();
         if before.as_ref().is_some_and(|item| item.is_open() || item.value.len() > super::NUMBER_BYTES_MAX) {
-            // What becomes of a stale number, or of a long text, is not said.
+            // It is open what becomes of a stale number, or of a long text.
             return self.mg(&Meta { verb: MetaVerb::Get, ..op.clone() });
         }
         if op.has(ask::QUIET) {
@@ -368,7 +368,7 @@ impl Model {
         let is_number = before.as_ref().is_none_or(|item| super::number(&item.value).is_some());
         match &before {
             None if !vivify => return talk.ends(op, "NF", None, false),
-            // Which error comes first is not said, so both are never asked for.
+            // It is open which error comes first, so both are never asked for.
             Some(_) if changed && is_number => return talk.ends(op, "EX", None, false),
             Some(_) if changed => return self.mg(&Meta { verb: MetaVerb::Get, ..op.clone() }),
             Some(_) if !is_number => {
@@ -389,7 +389,7 @@ impl Model {
         if op.has(ask::TTL) {
             talk.flag("t", &format!("t{}", self.ttl(&item)));
         }
-        // For a number just made, whether N or T counts is not said.
+        // For a number just made, it is open whether N or T counts.
         if op.has(ask::TOUCH) && !vivify {
             talk.flag(&format!("T{}", op.exptime), "");
             let expires_at = self.expiry(op.exptime);

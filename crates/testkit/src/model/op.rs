@@ -137,7 +137,7 @@ impl Op {
             bytes[4] = 0;
         }
         let mut op = Op::decode(&bytes);
-        // Whether a value that has expired when it comes was ever there is not said.
+        // It is open whether a value that has expired on arrival ever existed.
         match &mut op {
             Op::Classic(classic) if !classic.looks() => classic.exptime = classic.exptime.max(0),
             Op::Meta(meta) if meta.verb == MetaVerb::Set => meta.exptime = meta.exptime.max(0),
@@ -154,7 +154,7 @@ impl Op {
         op
     }
 
-    /// It may leave an item whose time is over already: its keys.
+    /// The keys of items that it may leave already expired.
     pub(crate) fn leaves_expired(&self) -> Vec<Vec<u8>> {
         match self {
             Op::Classic(classic) if classic.exptime < 0 => vec![classic.key.clone(), classic.second.clone()],
@@ -174,7 +174,7 @@ impl Op {
         }
     }
 
-    /// The same in the form in which nearly all of a pipeline comes: few verbs, no flags, no expiry, a reply.
+    /// The same operation in the form of nearly all of a pipeline: few verbs, no flags, no expiry, a reply.
     #[must_use]
     pub fn plainly(self) -> Op {
         match self {

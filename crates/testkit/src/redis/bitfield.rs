@@ -23,7 +23,7 @@ enum Verb {
     Add(i128),
 }
 
-/// One number and what is done to it.
+/// One number of the bit field, and the operation on it.
 struct Step {
     verb: Verb,
     overflow: Overflow,

@@ -86,7 +86,7 @@ impl Words<'_> {
         let (from, bits) = self.between(start, end.unwrap_or(-1), in_bits);
         match bits.iter().position(|other| *other == bit) {
             Some(at) => int((from + at) as i64),
-            // A value goes on with zeros, if it is not said where to stop.
+            // Without an end, a value counts as followed by zeros.
             None if !bit && end.is_none() && !bits.is_empty() => int(self.bits().len() as i64),
             None => int(-1),
         }
@@ -116,7 +116,7 @@ impl Words<'_> {
                     "DIFF" => first & !others,
                     "DIFF1" => !first & others,
                     "ANDOR" => first & others,
-                    // A bit of a byte that just one of them has.
+                    // A bit that exactly one of the bytes has.
                     "ONE" => (0..8).fold(0, |all, bit| {
                         let times = bytes.clone().filter(|byte| byte >> bit & 1 == 1).count();
                         all | u8::from(times == 1) << bit

@@ -19,7 +19,7 @@ const WAITS_MS: &[i64] = &[1, 499, 1001, 40_003, 100_000, 900_007];
 /// Calls of SCAN until its cursor is 0 again, at most.
 const WALK_MAX: usize = 1000;
 
-/// A server, its model, and what was said so far.
+/// A server, its model, and the commands so far.
 struct Both {
     local: Local,
     clients: Vec<LocalConnection>,
@@ -127,7 +127,7 @@ impl Both {
         got: &[u8],
     ) -> Result<(), String> {
         let whole = command[1] == b"0";
-        // What other requests of the same piece were answered stands in front.
+        // The replies to other requests of the same piece stand in front.
         let mut frame = last(got).ok_or("a reply")?;
         let mut found = BTreeSet::new();
         for _ in 0..WALK_MAX {

@@ -6,7 +6,7 @@ use super::frame::Frame;
 /// Milliseconds that may pass between two servers' replies, on a machine that does other things, too.
 const CLOCKS_MS: i64 = 10_000;
 
-/// What is owed to a connection: EXEC's reply is compared by the commands that were queued.
+/// The state of a connection: EXEC's reply is compared by the queued commands.
 #[derive(Clone, Debug, Default)]
 pub struct Comparer {
     queued: Vec<Vec<Vec<u8>>>,
@@ -50,7 +50,7 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
     let second = command.get(1).map(|word| String::from_utf8_lossy(word).to_ascii_lowercase());
     let near = |unit_ms: i64| near(one, two, unit_ms);
     match (name.as_str(), second.as_deref()) {
-        // Whose order is the server's own.
+        // The order is the server's own.
         ("keys" | "hkeys" | "hvals" | "smembers" | "sinter" | "sunion" | "sdiff" | "spop", _) => {
             sorted(one) == sorted(two)
         }
@@ -124,7 +124,7 @@ pub fn alike(command: &[Vec<u8>], one: &Frame, two: &Frame) -> bool {
     }
 }
 
-/// It is sorted by what is no pattern: as it comes.
+/// Sorted by a constant: the order is the server's own.
 fn is_unsorted(command: &[Vec<u8>]) -> bool {
     command.windows(2).any(|pair| pair[0].eq_ignore_ascii_case(b"BY") && !pair[1].contains(&b'*'))
 }
@@ -134,7 +134,7 @@ fn draws_all(command: &[Vec<u8>]) -> bool {
     command.get(2).is_some_and(|count| count == b"1000")
 }
 
-/// A number, however it is written, with as many digits behind the point as all servers write; and those inside.
+/// A number in one form, with as many digits behind the point as all servers write; and those inside of the frame.
 fn numbered(frame: &Frame) -> Frame {
     let text = frame.body.as_deref().or_else(|| frame.line.strip_prefix(b","));
     let number = text.and_then(|text| std::str::from_utf8(text).ok()?.parse::<f64>().ok());
@@ -156,7 +156,7 @@ fn scores_numbered(frame: &Frame) -> Frame {
     frame
 }
 
-/// A list of members with what is told of each as numbers: the members are texts.
+/// A list of members with numbers for each: the members stay texts.
 fn places_numbered(frame: &Frame) -> Frame {
     let mut frame = frame.clone();
     for member in &mut frame.inside {
@@ -179,9 +179,9 @@ fn is_script(command: &[Vec<u8>]) -> bool {
         || is(&command[0], &["FUNCTION"]) && command.get(1).is_some_and(|word| is(word, &["LOAD"]))
 }
 
-/// A script's reply with maps and sets in one order, and without what servers say otherwise of an error: the digest that the
-/// script is called by, as what a function was called that was given something wrong, and the place in the script where it
-/// is part of a text. The place behind an error that has ended the script is compared.
+/// A script's reply with maps and sets in one order, and without the parts of an error that differ between servers: the digest by
+/// which the script is called, the name under which a function was called with a wrong argument, and the place in the script
+/// where it is part of a text. The place behind an error that has ended the script is compared.
 fn unnamed(frame: &Frame) -> Frame {
     let mut inside: Vec<Frame> = frame.inside.iter().map(unnamed).collect();
     match frame.line.first() {
@@ -207,7 +207,7 @@ fn unnamed(frame: &Frame) -> Frame {
     Frame { line, body, inside }
 }
 
-/// Words of errors that Valkey says, and those that Redis says.
+/// Words of errors in Valkey, and the same in Redis.
 const VALKEYS: &[(&str, &str)] = &[
     ("ERR Command arguments must be", "ERR Lua redis lib command arguments must be"),
     ("args calling command from", "args calling Redis command from"),
@@ -253,7 +253,7 @@ fn placeless(text: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Times of clocks that are not the same.
+/// True if times of two different clocks are close.
 fn near(one: &Frame, two: &Frame, unit_ms: i64) -> bool {
     match (one.number(), two.number()) {
         (Some(a), Some(b)) if a >= 0 && b >= 0 => (a - b).abs() <= CLOCKS_MS / unit_ms,
@@ -261,7 +261,7 @@ fn near(one: &Frame, two: &Frame, unit_ms: i64) -> bool {
     }
 }
 
-/// The same of each of several.
+/// The same for each of several.
 fn near_each(one: &Frame, two: &Frame, unit_ms: i64) -> bool {
     one.line == two.line && one.inside.iter().zip(&two.inside).all(|(one, two)| near(one, two, unit_ms))
 }
@@ -270,14 +270,14 @@ fn compares_times(command: &[Vec<u8>]) -> bool {
     command.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"GT") || word.eq_ignore_ascii_case(b"LT"))
 }
 
-/// The frame with its pairs in one order, where it has some.
+/// The frame with its pairs in one order, if it has pairs.
 fn paired(frame: &Frame) -> (Frame, Vec<Vec<Frame>>) {
     let mut pairs: Vec<Vec<Frame>> = frame.inside.chunks(2).map(<[Frame]>::to_vec).collect();
     pairs.sort();
     (Frame { inside: Vec::new(), ..frame.clone() }, pairs)
 }
 
-/// The same, and whatever is inside of what is inside.
+/// The same for everything inside, at any depth.
 fn sorted_all(frame: &Frame) -> Frame {
     let mut frame = frame.clone();
     frame.inside = frame.inside.iter().map(sorted_all).collect();

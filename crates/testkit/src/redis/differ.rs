@@ -1,5 +1,5 @@
-//! Random streams sent to two servers, and the first reply that is not alike; streams that find one
-//! are cut down to what is needed for it.
+//! Sends random streams to two servers, and finds the first reply that differs. Such a stream is then reduced to the commands
+//! that it needs.
 
 use super::compare::Comparer;
 use super::frame::Frame;
@@ -18,7 +18,7 @@ const TURN: usize = 8;
 /// Bytes that are shown of a reply that was not whole.
 const SHOWN_BYTES: usize = 400;
 
-/// Commands after whose known differences a stream goes on.
+/// Commands after whose known differences a stream continues.
 const READS: &[&str] = &["BITCOUNT", "BITPOS", "OBJECT", "DUMP", "COMMAND", "SCAN", "LCS", "EVAL_RO"];
 
 /// A command and the connection that sends it.
@@ -29,15 +29,15 @@ pub type Sent = (usize, Vec<Vec<u8>>);
 pub struct Difference {
     /// Place in the stream.
     pub at: usize,
-    /// What was sent.
+    /// The command.
     pub command: Vec<Vec<u8>>,
-    /// What the first server said.
+    /// The first server's reply.
     pub first: Frame,
-    /// What the second one said.
+    /// The second server's reply.
     pub second: Frame,
 }
 
-/// Commands of which streams are made.
+/// Commands that streams are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// On strings, and such as are about keys and connections.
@@ -49,7 +49,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether streams of this kind, and not those of a kind before it, have a command of this name.
+    /// Whether streams of this kind have a command of this name, and streams of earlier kinds do not.
     pub fn is_first_with(self, name: &str) -> bool {
         let is = |form: &str| form.split(' ').next().is_some_and(|first| first.eq_ignore_ascii_case(name));
         let is_of_strings = || FORMS.iter().chain(NEWER_FORMS).any(|form| is(form));
@@ -184,11 +184,10 @@ pub fn differ(
     Ok(None)
 }
 
-/// What is left of a stream when each command without which its last reply still differs is left out;
-/// none if no reply differs this time.
+/// Leaves out each command without which the stream's last reply still differs; `None` if no reply differs this time.
 ///
 /// # Errors
-/// A server that does not answer.
+/// A server does not answer.
 pub fn reduce(
     servers: [SocketAddr; 2],
     stream: &[Sent],

@@ -9,13 +9,13 @@ const PLACES: i64 = 17;
 const NO_FLOAT: &str = "ERR value is not a valid float";
 /// Bits of a hexadecimal number's digits that count.
 const MANTISSA_BITS: u32 = 64;
-/// A mantissa divided by 2 so often is 0 in any number of places that is asked for.
+/// A mantissa divided by 2 this often is 0 in any number of places.
 const HALVES_MAX: i64 = 1000;
 
-/// A number as it was written, rounded to so many places.
+/// A number as it was written, rounded to a number of places.
 struct Number {
     negative: bool,
-    /// From the first one on, none of which is 0.
+    /// From the first nonzero digit on.
     digits: Vec<u8>,
     near: f64,
 }
@@ -65,7 +65,7 @@ fn decimal(text: &str) -> Result<(Vec<u8>, f64), Fail> {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let (whole, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = whole.bytes().chain(behind.bytes()).map(|byte| byte - b'0').collect();
-    // One that is longer than that is as good as this one.
+    // A longer exponent has the same effect as this one.
     let exponent = exponent.parse::<i64>().unwrap_or(if exponent.starts_with('-') { -1 } else { 1 } << 40);
     Ok((rounded(digits, behind.len() as i64 - exponent), near))
 }
@@ -84,7 +84,7 @@ fn hexadecimal(text: &str) -> Result<(Vec<u8>, f64), Fail> {
     if !is_number {
         return Err(wrong());
     }
-    // What is beyond the first ones tells only on which side of a half it is.
+    // Digits beyond the first ones matter only for the side of a half.
     let significant = all.trim_start_matches('0');
     let (kept, rest) = significant.split_at(significant.len().min(30));
     let more = rest.bytes().any(|byte| byte != b'0');
@@ -116,7 +116,7 @@ fn hexadecimal(text: &str) -> Result<(Vec<u8>, f64), Fail> {
     Ok((rounded(digits, (-power).max(0)), near))
 }
 
-/// Digits with so many behind the point, rounded to those that are kept; of a half to the even one.
+/// Digits with `places` behind the point, rounded to those that are kept; a half to the even digit.
 fn rounded(digits: Vec<u8>, places: i64) -> Vec<u8> {
     let mut digits = without_zeros(digits);
     if digits.is_empty() {

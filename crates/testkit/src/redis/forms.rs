@@ -1,5 +1,5 @@
-//! Payloads of collections in all forms in which Redis has kept them: written out here by the formats' descriptions,
-//! for what is to read them.
+//! Payloads of collections in all forms in which Redis has stored them: written by the formats' descriptions, as input for
+//! `RESTORE`.
 
 use super::payload::checksum;
 
@@ -22,11 +22,11 @@ pub enum Form {
     Quicklist,
     /// A list of listpacks, and of long elements by themselves.
     Quicklist2,
-    /// Entry by entry, every second of which expires: of Redis from 7.4 on.
+    /// Entry by entry, of which every second expires: as Redis from 7.4 on.
     Timed,
     /// The same in one string.
     TimedListpack,
-    /// The same of Valkey from 9.0 on.
+    /// The same as Valkey from 9.0 on.
     TimedBehind,
 }
 
@@ -38,7 +38,7 @@ pub fn time(place: usize) -> u64 {
     if place.is_multiple_of(2) { 0 } else { FIRST_TIME + place as u64 - 1 }
 }
 
-/// What is in a collection: strings, of a hash fields and values in turn, of a sorted set members and the texts of scores.
+/// The contents of a collection: strings; of a hash fields and values in turn; of a sorted set members and scores as texts.
 pub type Words = Vec<Vec<u8>>;
 
 /// Types of collections.
@@ -54,7 +54,7 @@ pub enum Kind {
     Hash,
 }
 
-/// Every form that Redis has had for a type, and the number that says so.
+/// Every form that Redis has had for a type, with its number.
 pub const FORMS: &[(Kind, Form, u8)] = &[
     (Kind::List, Form::Plain, 1),
     (Kind::Set, Form::Plain, 2),
@@ -169,7 +169,7 @@ fn number(word: &[u8]) -> Option<i64> {
     text.parse().ok().filter(|n: &i64| n.to_string() == text)
 }
 
-/// A length in front of what has it.
+/// Writes a length.
 pub fn length(body: &mut Vec<u8>, n: usize) {
     match n {
         0..=63 => body.push(n as u8),

@@ -1,4 +1,4 @@
-//! A RESP reply, taken apart just so far that two of them can be compared.
+//! A RESP reply, parsed as far as needed to compare two of them.
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -7,15 +7,15 @@ pub struct Frame {
     pub line: Vec<u8>,
     /// What follows a length.
     pub body: Option<Vec<u8>>,
-    /// What is inside.
+    /// Its elements.
     pub inside: Vec<Frame>,
 }
 
 impl Frame {
-    /// The first reply of `bytes` and its length; none if more must come.
+    /// The first reply of `bytes` and its length; `None` if more bytes are needed.
     ///
     /// # Errors
-    /// What is no reply.
+    /// The bytes are no reply.
     pub fn read(bytes: &[u8]) -> Result<Option<(Frame, usize)>, String> {
         let Some(end) = bytes.windows(2).position(|pair| pair == b"\r\n") else { return Ok(None) };
         let line = bytes[..end].to_vec();

@@ -34,7 +34,7 @@ impl Words<'_> {
                 "GT" => gt = true,
                 "LT" => lt = true,
                 _ => {
-                    // So much of a word is shown; Redis shows all of it.
+                    // This much of a word is shown; Redis shows all of it.
                     let word: String = self.args[at].iter().take(128).map(|&byte| char::from(byte)).collect();
                     return Fail::of(&format!(
                         "ERR Unsupported option {}",
@@ -174,7 +174,7 @@ impl Words<'_> {
         ok()
     }
 
-    /// How many of the keys there are; also those that are named twice.
+    /// How many of the keys exist; a key that is named twice counts twice.
     pub(super) fn exists(&mut self) -> Told {
         let there = (0..self.args.len()).filter(|&at| self.item(at).is_some());
         let there = there.collect::<Vec<_>>().len();

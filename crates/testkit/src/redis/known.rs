@@ -66,7 +66,7 @@ impl Known {
         row.map(|row| row.seen += 1).is_some()
     }
 
-    /// Reasons that nothing needed, of commands whose name `is_sent` knows.
+    /// Reasons that were not needed, for commands whose name `is_sent` knows.
     pub fn unused<'k>(&'k self, is_sent: impl Fn(&str) -> bool + 'k) -> impl Iterator<Item = &'k str> {
         let unused = |row: &&Row| row.seen == 0 && !row.is_left_out();
         let is_sent = move |row: &&Row| row.command.first().is_some_and(|name| is_sent(name));
@@ -118,7 +118,7 @@ impl Row {
     }
 }
 
-/// Whether words that were sent begin as a pattern says: `*` is any one of them, `…` any number.
+/// Whether a command begins as a pattern says: `*` is any one word, `…` any number of words.
 fn begins_with(pattern: &[String], sent: &[Vec<u8>]) -> bool {
     let Some((word, rest)) = pattern.split_first() else { return true };
     if word == "…" {
@@ -128,11 +128,11 @@ fn begins_with(pattern: &[String], sent: &[Vec<u8>]) -> bool {
     sent.first().is_some_and(is) && begins_with(rest, &sent[1..])
 }
 
-/// Names under which a list may say that a server differs: `Redis` for any that speaks as Redis does, and its own,
-/// with its version and without: `Redis Redis-8.0`, `Redis Valkey Valkey-9.1`.
+/// Names by which a list may give a server: `Redis` for all that speak as Redis does, and its own, with its version and without:
+/// `Redis Redis-8.0`, `Redis Valkey Valkey-9.1`.
 ///
 /// # Errors
-/// It does not say what it is.
+/// It does not report what it is.
 pub fn names(server: &Path) -> Result<String, String> {
     let said = std::process::Command::new(server).arg("--version").output();
     let said = said.map_err(|error| format!("{}: {error}", server.display()))?.stdout;

@@ -1,21 +1,21 @@
-//! Random Lua scripts, as clients send them to `EVAL`: calls of commands, values of every type into replies and back,
-//! errors that are caught and such that are not, `cjson`, `cmsgpack`, `struct`, `bit` and what Lua itself brings.
+//! Random Lua scripts for `EVAL`: calls of commands, values of every type into replies and back, errors that are caught and
+//! errors that are not, `cjson`, `cmsgpack`, `struct`, `bit` and Lua's own library.
 //!
 //! ```text
-//! local r, n = {}, 0 …                                  what puts results, nil too, into the reply
+//! local r, n = {}, 0 …                                  puts results, nil too, into the reply
 //! redis.setresp(3)                                      now and then
 //! put(pcall(function() return string.rep('ab', 2) end)) a few of these: an error ends no script
 //! return r                                              or the value of an expression, or its error
 //! ```
 //!
-//! Libraries have functions whose bodies are such scripts, and come and go.
+//! Libraries have functions with such scripts as bodies, and are loaded and deleted.
 //!
-//! An expression is built of a kind, a depth and choices; now and then it is of another kind than is wanted. What differs
-//! between runs of one server is left out: times, addresses, the order of keys in tables that were not written in the script.
+//! An expression is built from a kind, a depth and choices; now and then it has another kind than wanted. Results that differ
+//! between two runs of one server are left out: times, addresses, the order of keys in tables that the script did not write.
 
 use super::stream::Choices;
 
-/// What a script begins with: `put` adds values to the reply, `show` says a value in full, with keys in order.
+/// The beginning of a script: `put` adds values to the reply, `show` gives a value in full, with keys in order.
 const PRELUDE: &str = "local r, n = {}, 0 \
 local function put(...) for i = 1, select('#', ...) do local v = select(i, ...) n = n + 1 \
 if v == nil then v = 'nil' end r[n] = v end end \
@@ -96,7 +96,7 @@ const CALLS: &[&str] = &[
     "CONFIG GET maxmemory-samples",
     "OBJECT ENCODING (%h|%Z)",
     "COMMAND GETKEYS SET a b",
-    // What scripts may not, or what is none.
+    // Commands that scripts may not call, and words that are no commands.
     "SUBSCRIBE c",
     "MULTI",
     "EVAL 1 0",
@@ -273,13 +273,13 @@ pub fn request(choices: &mut Choices<'_>) -> Vec<Vec<u8>> {
     words
 }
 
-/// Names of libraries and their functions; what only their case tells apart is one function.
+/// Names of libraries and of their functions. Names that differ only in case are one function.
 const LIBRARIES: &[&str] = &["one", "two", "Three"];
 const FUNCTIONS: &[&str] = &["f", "g", "F", "12"];
-/// What a library says first: its name stands for `%`.
+/// First lines of libraries; `%` stands for the name.
 const HEADS: &[&str] =
     &["#!lua name=%", "#!LUA name=%", "#!lua  name=% ", "#!\"lua\" name=%", "#!lua 'name=%'"];
-/// What is none.
+/// First lines that are wrong.
 const WRONG_HEADS: &[&str] = &[
     "",
     "#!",
@@ -295,7 +295,7 @@ const WRONG_HEADS: &[&str] = &[
     "#!lua \"name=%",
 ];
 
-/// A request about functions: libraries come and go, what is there is told, and most call one.
+/// A request about functions: libraries are loaded, deleted and listed, and most requests call one.
 pub fn request_of_functions(choices: &mut Choices<'_>) -> Vec<Vec<u8>> {
     let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect();
     match choices.below(16) {
@@ -446,7 +446,7 @@ impl Writer<'_, '_> {
         self.text.push_str(&statement);
     }
 
-    /// What the sandbox, and Lua's statements, make of it.
+    /// Odd uses of the sandbox, and of Lua's statements.
     fn odd(&mut self) -> String {
         let value = self.value(Kind::Any, 1);
         match self.choices.below(14) {
@@ -509,7 +509,7 @@ impl Writer<'_, '_> {
         format!("redis.{how}({})", list.join(", "))
     }
 
-    /// What has a meaning as a reply.
+    /// Values that have a meaning as a reply.
     fn reply(&mut self, depth: usize) -> String {
         let any = if depth == 0 { Kind::Number } else { Kind::Any };
         let depth = depth.saturating_sub(1);

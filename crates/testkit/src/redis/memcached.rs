@@ -1,5 +1,5 @@
-//! memcached's commands on the keys of database 0: what they do is what [`crate::model`] says, which
-//! is given the items as they are, and whose items are taken back afterwards.
+//! memcached's commands on the keys of database 0. [`crate::model`] decides what they do: it gets the items, and its items are
+//! taken back afterwards.
 
 use super::model::{Item, Model};
 use crate::model::{Exchange, Item as Their, Op};
@@ -8,7 +8,7 @@ use crate::model::{Exchange, Item as Their, Op};
 const VALUE_BYTES_MAX: usize = 700_000;
 
 impl Model {
-    /// What a memcached client sends and is told.
+    /// What a memcached client sends and is answered.
     pub fn ask_memcached(&mut self, op: &Op) -> Option<Exchange> {
         let places = self.places(Some(0));
         if places.iter().any(|place| self.items[place].value.len() > VALUE_BYTES_MAX) {
@@ -40,7 +40,7 @@ impl Model {
                 self.keep(&place, item);
             }
         }
-        // What has expired counts as a key until it is found.
+        // An expired item counts as a key until it is found.
         for key in op.leaves_expired() {
             self.items.entry((0, key)).or_insert(Item { expires_at: Some(1), ..Item::default() });
         }

@@ -1,8 +1,8 @@
-//! Redis's rules as a map, written without looking at the server: what a client of RESP2 or RESP3 is told.
+//! Redis's rules as a map, written without looking at the server: the replies to a client of RESP2 or RESP3.
 //!
-//! `COMMANDS` says which commands are here, `LEFT_OUT` which are not, and why: every command of the
-//! server's table is in one of the two. Where Redis leaves a choice (the order of KEYS, the steps of SCAN),
-//! a [`Reply`] says all that is right. memcached's commands on the same keys: `memcached.rs`.
+//! `COMMANDS` has the commands of the model, `LEFT_OUT` those that it lacks, and why: every command of the server's table is in
+//! one of the two. If Redis leaves a choice (the order of KEYS, the steps of SCAN), a [`Reply`] has all that is right.
+//! memcached's commands on the same keys: `memcached.rs`.
 
 use super::reply::{Reply, error};
 use super::scripts::Scripts;
@@ -25,14 +25,14 @@ pub struct Item {
     pub flags: u32,
     /// Number of this value, over all keys: what memcached's tokens stand for.
     pub version: u64,
-    /// memcached clients were told to refresh it.
+    /// memcached clients get it as stale.
     pub(super) stale: bool,
     pub(super) token_sent: bool,
     /// Whether it was read; `None` if that is unknown.
     pub(super) fetched: Option<bool>,
 }
 
-/// What a client has said that later replies depend on.
+/// What a client has set that later replies depend on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Client {
     pub db: i64,
@@ -59,7 +59,7 @@ pub struct Model {
     pub(super) scripts: Scripts,
 }
 
-/// Names, and how many words each takes; negative: at least so many.
+/// Names, and the number of words of each; negative: at least so many.
 const COMMANDS: &[(&str, i64)] = &[
     ("get", 2),
     ("set", -3),
@@ -148,7 +148,7 @@ const COMMANDS: &[(&str, i64)] = &[
     ("function|load", -3),
 ];
 
-/// Commands of the server that are not here, or whose other subcommands are not, and why.
+/// Commands of the server that the model lacks, in all or in some subcommands, and why.
 pub const LEFT_OUT: &[(&str, &[&str])] = &[
     (
         "what they say of keys depends on memory and clocks, not on what was asked",
@@ -346,7 +346,7 @@ pub const LEFT_OUT: &[(&str, &[&str])] = &[
 ];
 
 impl Model {
-    /// Empty, at this time, with so many clients.
+    /// An empty model at this time, with this many clients.
     pub fn new(now: Millis, clients: usize) -> Model {
         Model {
             now,
@@ -363,10 +363,10 @@ impl Model {
         self.now += ms;
     }
 
-    /// The model knows what is right for this.
+    /// The model knows the right reply to this.
     pub fn knows(&self, client: usize, words: &[Vec<u8>]) -> bool {
         let (name, _) = named(words);
-        // What has expired counts until it is found, which may be at any time.
+        // An expired key counts until it is found, which may be at any time.
         let settled = || {
             let live = |place| self.live(place).is_some();
             self.clients[client].queue.is_none() && self.items.keys().all(live)
@@ -381,7 +381,7 @@ impl Model {
         self.clients[client].queue.is_some()
     }
 
-    /// What a client is told that sends this.
+    /// The right reply to a client that sends this.
     pub fn ask(&mut self, client: usize, words: &[Vec<u8>]) -> Reply {
         let (name, skip) = named(words);
         // Whether it was read before is not checked.
@@ -423,8 +423,7 @@ impl Model {
         told.unwrap_or_else(|Fail(text)| error(&text).into())
     }
 
-    /// What the client has queued and watches: it does no more.
-    /// What a script is told that asks this.
+    /// The right reply to a command that a script calls.
     pub(super) fn ask_in_script(&mut self, client: usize, words: &[Vec<u8>]) -> Reply {
         let (name, skip) = named(words);
         let arity = COMMANDS.iter().find(|(known, _)| *known == name).map(|(_, arity)| *arity);
@@ -435,6 +434,7 @@ impl Model {
         self.carry_out(client, &name, &words[skip..])
     }
 
+    /// Takes the client's queue and watched keys out of it, and keeps the rest of the client.
     fn take_transaction(&mut self, client: usize) -> Client {
         let client = &mut self.clients[client];
         let Client { db, resp3, ref name, .. } = *client;
@@ -517,7 +517,7 @@ impl Model {
         self.keep(place, Item { version, stale: false, token_sent: false, fetched: None, ..item });
     }
 
-    /// The same for a value that was there and stays.
+    /// The same for a value that existed and stays.
     pub(super) fn keep(&mut self, place: &Place, item: Item) {
         self.touch(place);
         self.items.insert(place.clone(), item);

@@ -5,7 +5,7 @@ const VERSION: [u8; 2] = [10, 0];
 /// Version and checksum.
 const FOOTER_BYTES: usize = 10;
 
-/// What DUMP says of a value.
+/// DUMP's payload of a value.
 pub(super) fn dumped(value: &[u8]) -> Vec<u8> {
     let number = std::str::from_utf8(value).ok().and_then(|text| text.parse::<i32>().ok());
     let number = number.filter(|n| n.to_string().as_bytes() == value);
@@ -36,7 +36,7 @@ pub(super) fn dumped(value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The value that [`dumped`] has made a payload of; none if a byte of it is another.
+/// The value of a payload that [`dumped`] made; `None` if a byte of it differs.
 pub(super) fn restored(payload: &[u8]) -> Option<Vec<u8>> {
     let body = payload.len().checked_sub(FOOTER_BYTES)?;
     let sum = u64::from_le_bytes(payload[body + 2..].try_into().ok()?);

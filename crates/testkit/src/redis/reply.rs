@@ -13,7 +13,7 @@ pub enum Reply {
     Several(Vec<Reply>),
     /// An array of these keys, in any order.
     Keys(BTreeSet<Vec<u8>>),
-    /// A cursor, and some of these keys: all walks from 0 to 0 together give each of them.
+    /// A cursor, and some of these keys: a walk from 0 to 0 gives each of them.
     Walk(BTreeSet<Vec<u8>>),
     /// One of these keys.
     OneOf(BTreeSet<Vec<u8>>),

@@ -1,4 +1,4 @@
-//! Scripts as the [`Model`] knows them: those of one call, and libraries whose functions are such.
+//! Scripts as the [`Model`] knows them: those with one call, and libraries of such functions.
 //!
 //! ```text
 //! return(redis.pcall('append',KEYS[1],ARGV[1]))
@@ -7,8 +7,8 @@
 //! redis.register_function{function_name='put',callback=function(KEYS,ARGV)return(redis.pcall('set',KEYS[1],ARGV[1]))end}
 //! ```
 //!
-//! They have no spaces but in a library's first line, so that a table of words can carry them. What a script replies is what
-//! the command replies that it calls: only those of one line, or of one value, are known, and an error comes as it is.
+//! They have no spaces except in a library's first line, so that a table of words can hold them. A script's reply is that of the
+//! command that it calls: the model knows only replies of one line, or of one value, and errors stay as they are.
 
 use super::model::Model;
 use super::reply::{Reply, bulk};
@@ -65,7 +65,7 @@ impl Script {
         script.writes().map(|_| script)
     }
 
-    /// It changes something; none if it calls what is not known here.
+    /// Whether it changes something; `None` if it calls an unknown command.
     fn writes(&self) -> Option<bool> {
         let Word::Text(name) = self.0.first()? else { return None };
         CALLED.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, writes)| *writes)
@@ -86,14 +86,14 @@ impl Script {
 struct Function {
     library: String,
     script: Script,
-    /// It says that it changes nothing.
+    /// It is declared to change nothing.
     no_writes: bool,
 }
 
 /// Keys, and other arguments.
 type Asked<'a> = (&'a [Vec<u8>], &'a [Vec<u8>]);
 
-/// What was made known.
+/// The loaded scripts and libraries.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scripts {
     known: BTreeMap<String, Script>,
@@ -123,7 +123,7 @@ fn library(text: &[u8]) -> Option<(String, Vec<(String, Function)>)> {
 }
 
 impl Model {
-    /// The model knows what is right for this, which is about scripts.
+    /// The model knows the right reply to this command about scripts.
     pub(super) fn knows_script(name: &str, words: &[Vec<u8>]) -> bool {
         let text = words.last().map(Vec::as_slice).unwrap_or_default();
         match name {

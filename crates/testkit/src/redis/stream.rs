@@ -155,8 +155,8 @@ pub const NEWER_FORMS: &[&str] = &[
     "CLIENT GETNAME",
 ];
 
-/// Templates of commands on collections, which have keys of their own: what is not settled by chance, and in no order
-/// that is a server's own.
+/// Templates of commands on collections, which have keys of their own. Their results do not depend on chance, nor on a server's
+/// own order.
 pub const ELEMENT_FORMS: &[&str] = &[
     // Hashes.
     "HSET %h %g %V {%g %V}",
@@ -333,7 +333,7 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "XACK %S (g|h|%w) %N {%N}",
     "XPENDING %S (g|h|%w)",
     "XCLAIM %S (g|h) (alice|bob) 0 %N {%N} [JUSTID]",
-    // What they are beside others.
+    // Their types and sizes among others.
     "TYPE (%h|%l|%q|%Z|%S)",
     "RENAME (%S|%l) %S",
     "COPY %S %S [REPLACE]",
@@ -362,8 +362,8 @@ pub const ELEMENT_FORMS: &[&str] = &[
     "ZCARD (%h|%l|%q|%k)",
 ];
 
-/// Forms, by their first words, that get no wrong arguments but their own. What the first four say of them is not for
-/// programs; SPOP without a count leaves what chance has left; and each member of `%E` has the score that the others have.
+/// Forms, by their first words, that get only their own wrong arguments. What the first four reply to others is not for programs;
+/// SPOP without a count leaves what chance has left; and each member of `%E` has the score that the others have.
 const AS_THEY_ARE: &[&str] = &[
     "DEBUG",
     "COMMAND",
@@ -524,7 +524,7 @@ impl Choices<'_> {
             'l' => one(&["l1", "l2"], &[&["h1", "a", "none"]]),
             'q' => one(&["s1", "s2", "s3"], &[&["h1", "z1", "a", "none"]]),
             'Z' => one(&["z1", "z2"], &[&["s1", "h1", "a", "none"]]),
-            // Sorted sets of one score; now and then what is none.
+            // Sorted sets with one score; now and then something else.
             'E' => one(&["e1", "e2"], &[&["l1", "e0"]]),
             // Streams, and IDs, and ends of their ranges.
             'S' => one(&["x1", "x2"], &[&["l1", "h1", "a", "none"]]),
@@ -536,7 +536,7 @@ impl Choices<'_> {
             // A value that an element may be, and one of several of a stream's entry: longer ones have their own tests.
             'V' => return cut(self.word('v'), ELEMENT_BYTES),
             'G' => return cut(self.word('v'), ELEMENT_BYTES / 8),
-            // One that is sorted: elsewhere a byte 0 ends a string when ALPHA compares it.
+            // A sorted set: elsewhere a byte 0 ends a string when ALPHA compares it.
             'W' => {
                 let mut value = self.word('V');
                 value.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = 0x7f);
@@ -573,7 +573,7 @@ impl Choices<'_> {
                 "bits" => {
                     return (0..self.below(24)).map(|_| [0, 255, 1, 128, 15, 240][self.below(6)]).collect();
                 }
-                // Beside and beyond what is stored in one piece.
+                // Around and beyond the size that is stored in one piece.
                 _ => "0123456789".repeat([40, 41, 200, 1638, 1640, 4000][self.below(6)]),
             },
             'n' => one(
@@ -603,7 +603,7 @@ impl Choices<'_> {
             'u' => {
                 one(&["4000000000000", "3500000000123"], &[&["0", "-1", "1", "1000000000000"], NEVER, NONE])
             }
-            // Redis counts what has expired, and has not been looked for since, as a key.
+            // Redis counts an expired key that was not looked for since.
             'T' => one(&["4000000000", "3500000000"], &[&["0", "-1"], NEVER, NONE]),
             'U' => one(&["4000000000000", "3500000000123"], &[&["0", "-1"], NEVER, NONE]),
             'z' => one(&["0", "0", "100000", "60000"], &[&["-1"], NONE]),
@@ -652,7 +652,7 @@ impl Choices<'_> {
             forms::Kind::List | forms::Kind::Set => names,
             forms::Kind::Hash => names.into_iter().flat_map(|name| [name, self.word('g')]).collect(),
             forms::Kind::SortedSet => {
-                // In order: those that are packed Redis takes as they are.
+                // In order: Redis takes packed ones without sorting them.
                 let mut all: Vec<_> = names.into_iter().map(|name| (self.below(3), name)).collect();
                 all.sort();
                 all.into_iter().flat_map(|(score, name)| [name, score.to_string().into_bytes()]).collect()

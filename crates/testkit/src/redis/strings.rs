@@ -66,7 +66,7 @@ impl Words<'_> {
                 }
                 _ => return Fail::of(SYNTAX),
             };
-            // The same word again says nothing new, a second value does.
+            // The same word again is redundant; a second value is not.
             let again = |other: &Condition| {
                 matches!(
                     (other, &wanted),
@@ -312,8 +312,8 @@ impl Words<'_> {
     }
 }
 
-/// The places of a longest common subsequence in both. Of several, the one that is found from the ends,
-/// where a byte of the second is given up unless that of the first is the better one to lose.
+/// The places of a longest common subsequence in both texts. Of several, the one that is found from the ends, where a byte of the
+/// second is given up unless it is better to lose that of the first.
 fn common(one: &[u8], two: &[u8]) -> Vec<(usize, usize)> {
     let mut best = vec![vec![0u32; two.len() + 1]; one.len() + 1];
     for i in 1..=one.len() {

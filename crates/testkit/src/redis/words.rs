@@ -1,5 +1,5 @@
-//! The commands of the [`Model`]: what each does to the map, and what it replies; here those of one
-//! line, and what the others need.
+//! The commands of the [`Model`]: what each does to the map, and what it replies. Here are those of one line, and helpers for the
+//! others.
 
 use super::bits::bit_offset;
 use super::model::{Item, Model, Place};
@@ -95,7 +95,7 @@ impl Words<'_> {
         value.map_or_else(|| self.null(), |value| bulk(value).into())
     }
 
-    /// The line that says how many pairs a map has.
+    /// The header of a map with this many pairs.
     pub(super) fn map_head(&mut self, pairs: usize) -> Vec<u8> {
         match self.resp3() {
             true => format!("%{pairs}\r\n").into_bytes(),

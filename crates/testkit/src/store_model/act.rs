@@ -1,4 +1,4 @@
-//! What is done to items: the same to the store and to the map.
+//! Operations on items, applied to the store and to the map.
 
 use super::op::{CROWD, KEYS, Op, Verb, Wanted};
 use super::{Begun, Known, Model, Place, VALUE_BYTES_MAX, hint, name};
@@ -206,7 +206,7 @@ fn store_hinted(
     guard.store_value_hinted(key, value, attributes, expect, &hint)
 }
 
-/// One part in `parts` of what is missing of `value`.
+/// Sends one part in `parts` of the missing rest of `value`.
 fn fill(guard: &mut Guard<'_>, upload: &mut Upload, value: &[u8], parts: u64) -> Result<(), Refusal> {
     let missing = upload.missing();
     let at = value.len() - missing as usize;

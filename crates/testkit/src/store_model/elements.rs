@@ -1,10 +1,10 @@
-//! Collections: the same done to the store's and to a plain vector.
+//! Collections: the same operations on the store's and on a plain vector.
 
 use super::op::Op;
 use super::{Known, Look, Model, Place, name};
 use larder_store::{Collection, Declined, Element, End, Entry, Guard, ScoreRule, Type};
 
-/// Elements of one collection are about so many at most: some changes are refused then.
+/// About the largest size of all elements of a collection: some changes are refused then.
 const LARGE_BYTES: usize = 6_000;
 /// Names of hashes, sets and lists that are many.
 const WIDE: usize = 1_500;
@@ -12,7 +12,7 @@ const WIDE: usize = 1_500;
 /// A field or member or element; its value, in a hash; its score, in a sorted set.
 type Known3 = (Vec<u8>, Vec<u8>, f64);
 
-/// What is in a collection, in its order.
+/// The contents of a collection, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Elements {
     kind: Type,
@@ -29,7 +29,7 @@ fn known_of(there: &Collection<'_>, entry: Entry<'_>) -> Known3 {
     (text(there, &entry.name), text(there, &entry.value), entry.score)
 }
 
-/// What a change gave: how many it counts, and what it took out.
+/// The result of a change: the number that it counts, and the elements that it took out.
 type Gave = (usize, Vec<Known3>);
 
 impl Elements {
@@ -46,7 +46,7 @@ impl Elements {
         if matches!(self.kind, Type::SortedSet | Type::List) {
             return there == self.entries;
         }
-        // In what order the elements of a large one are says nothing.
+        // The order of a large collection's elements is arbitrary.
         let mut known = self.entries.clone();
         for entries in [&mut there, &mut known] {
             entries.sort_by(|a, b| a.0.cmp(&b.0));
@@ -58,7 +58,7 @@ impl Elements {
         self.entries.iter().position(|known| known.0 == name)
     }
 
-    /// Puts a member where its score and its bytes say.
+    /// Inserts a member at the place of its score and its bytes.
     fn place(&mut self, member: Vec<u8>, score: f64) {
         let at = self.entries.partition_point(|known| (known.2, &known.0) < (score, &member));
         self.entries.insert(at, (member, Vec::new(), score));
@@ -70,7 +70,7 @@ impl Elements {
     }
 }
 
-/// What is done, and with which strings.
+/// The operation, and its strings.
 struct Plan {
     kind: Type,
     step: usize,
@@ -244,7 +244,7 @@ impl Plan {
 
 impl Model {
     pub(super) fn change_elements(&mut self, guard: &mut Guard<'_>, op: &Op, place: Place) {
-        // What was evicted is known to be: what is there is not, while it is changed.
+        // It is known that the item was evicted, but not what the store has while it is changed.
         self.read(guard, place, Look::Peek);
         self.writes += 1;
         let plan = Plan::of(op, self.writes);

@@ -1,11 +1,11 @@
-//! What the map knows of items, and whether what the store says of a write can be so.
+//! What the map knows of items, and whether the store's result of a write is possible.
 
 use super::op::{Op, Wanted};
 use super::{Known, Model, Place, name};
 use larder_store::{Expect, Guard, Refusal, Stored};
 
 impl Model {
-    /// What is there and has not expired.
+    /// The item, if it exists and has not expired.
     pub(super) fn live(&mut self, place: Place) -> Option<&mut Known> {
         let now = self.now;
         let dead = |known: &Known| known.expires_at != 0 && known.expires_at <= now;
@@ -49,7 +49,7 @@ impl Model {
         cas
     }
 
-    /// The expectation of `op`, and whether the map says that it holds.
+    /// The expectation of `op`, and whether it holds by the map.
     pub(super) fn expect(&mut self, guard: &mut Guard<'_>, op: &Op, place: Place, absent: bool) -> Expect {
         let cas = self.live(place).map(|known| known.cas);
         match op.expect {
@@ -81,7 +81,7 @@ impl Model {
         let live = self.live(place).map(|known| known.cas);
         match (done, expect) {
             (Ok(_), Expect::Any | Expect::Unchanged(_)) => {}
-            // It was evicted, and what is known of it is not so any more.
+            // It was evicted, so what is known of it is no longer true.
             (Ok(_), Expect::Absent) => self.lose(place),
             (Ok(_), Expect::Present) => assert!(live.is_some(), "{place:?} is not there"),
             (Ok(_), Expect::Cas(cas)) => assert_eq!(live, Some(cas), "{place:?} has another token"),
@@ -106,7 +106,7 @@ impl Model {
         done.is_ok()
     }
 
-    /// After a write that gives an item: what was there, what is there now.
+    /// After a write that stores an item: notes the old and the new one.
     pub(super) fn stored(&mut self, place: Place, known: Known, stored: Stored) {
         let cas = self.token(place, stored.cas);
         match (self.live(place).is_some(), stored.replaced) {

@@ -1,4 +1,4 @@
-//! What is done to a store, decoded from bytes: random ones for a property test, mutated ones for a fuzzer.
+//! Operations on a store, decoded from bytes: random ones for a property test, mutated ones for a fuzzer.
 //!
 //! ```text
 //! byte 0     verb
@@ -46,13 +46,13 @@ pub struct Op {
     pub(super) hinted: bool,
 }
 
-/// What is done.
+/// The verb.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verb {
     Get,
     Peek,
     Store,
-    /// What is done to the elements of a collection: size and flags say what.
+    /// An operation on the elements of a collection, by size and flags.
     Elements,
     Append,
     Prepend,
@@ -64,13 +64,13 @@ pub(super) enum Verb {
     Patch,
     /// Begins a value that arrives in pieces; one that was begun before is dropped.
     Begin,
-    /// More of it has come.
+    /// More of it arrives.
     Continue,
-    /// All of it has come.
+    /// All of it has arrived.
     Publish,
     /// Keeps a large value for sending.
     Pin,
-    /// Sends what is kept.
+    /// Sends the pinned value.
     Unpin,
     /// Stores a crowd of small values, of sizes around the given one.
     Fill(u32),
@@ -102,7 +102,7 @@ pub(super) enum Wanted {
     Token,
     /// Another one.
     OldToken,
-    /// What was seen a moment ago.
+    /// The item that was seen a moment ago.
     Unchanged,
 }
 
@@ -185,8 +185,8 @@ impl Op {
         Op { verb: Verb::Elements, key: u32::from(bytes[2] % 4), ..op }
     }
 
-    /// The same with a crowd of a sixteenth as many, whose values are larger by as much: it fills a store with a
-    /// sixteenth of the work, so that a fuzzer tries many streams a second.
+    /// The same with a sixteenth of the items, whose values are larger by as much: it fills a store with a sixteenth of the work,
+    /// so that a fuzzer tries many streams a second.
     #[must_use]
     pub fn lighter(self) -> Op {
         let verb = match self.verb {
@@ -198,7 +198,7 @@ impl Op {
         Op { verb, bytes: self.bytes * LIGHTER as usize, ..self }
     }
 
-    /// What is done in one batch each.
+    /// The operations that run in one batch each.
     pub(super) fn parts(self) -> impl Iterator<Item = Op> {
         let (whole, of): (u32, fn(u32) -> Verb) = match self.verb {
             Verb::Fill(count) => (count, Verb::Fill),
