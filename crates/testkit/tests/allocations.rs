@@ -5,7 +5,7 @@ use larder_testkit::local::{Local, LocalConnection};
 /// Rounds that are counted.
 const ROUNDS: u64 = 100;
 
-/// Runs `requests` until everything has its memory, then counts.
+/// Runs `requests` until all memory that they keep is allocated, then counts.
 fn allocations(local: &mut Local, connection: &mut LocalConnection, requests: &[u8]) -> u64 {
     let mut round = || {
         local.exchange(connection, requests);
@@ -29,7 +29,7 @@ fn check(name: &str, requests: &[u8]) {
     check_on(local, connection, name, requests);
 }
 
-/// As [`check`], by a connection that speaks RESP; each request is given as its words.
+/// As [`check`], on a connection that speaks RESP; each request is given as its words.
 fn check_resp(name: &str, requests: &[&str]) {
     let mut local = Local::new(&[]).expect("a server");
     let connection = local.resp_connection();
@@ -85,7 +85,7 @@ fn requests_that_are_sampled_allocate_nothing() {
         "get k missing\r\nmg k v\r\ndelete x\r\n".into(),
     ] {
         let local = Local::new(&[]).expect("a server");
-        // One key in so many, and soon one for which there is no room.
+        // Samples one key in several; soon there is no room for another one.
         local.sample();
         let connection = local.connection();
         check_on(local, connection, &requests[..9], requests.as_bytes());

@@ -37,12 +37,12 @@ fn files(server: &Server) -> u64 {
         }
         let mut further = server.connect().expect("a connection");
         ask(&mut further);
-        // It stays.
+        // The connection stays open.
         std::mem::forget(further);
     }
 }
 
-/// Has the server's descriptors be below `files`.
+/// Limits the server to descriptor numbers below `files`.
 fn allow(server: &Server, files: u64) {
     let pid = Pid::from_raw(server.id() as i32).expect("a process");
     let limit = Rlimit { current: Some(files), maximum: getrlimit(Resource::Nofile).maximum };
@@ -56,7 +56,7 @@ fn ask(client: &mut TcpStream) {
     assert_eq!(&reply, b"MN\r\n");
 }
 
-/// Clients that are connected as far as the system is concerned, and have asked.
+/// Clients that are connected as far as the system is concerned, and have sent a request.
 fn crowd(server: &Server, clients: usize) -> Vec<TcpStream> {
     let connect = |_| {
         let mut stream = server.connect().expect("a place in the listener's queue");
@@ -88,16 +88,16 @@ fn without_descriptors_it_pauses_says_so_once_a_second_and_goes_on_when_there_ar
         ask(&mut client);
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Counted first: what comes later has had more time.
+    // These are counted first: a later count has had more time.
     let lines = complaints(&server);
     let seconds = started.elapsed().as_secs() as usize;
     assert!(lines <= seconds + 2, "{lines} lines in {seconds} s");
-    // A client that disconnects makes room for one that waits.
+    // A client that disconnects makes room for a waiting one.
     drop(client);
     let mut reply = [0; 4];
     let mut first = waiting.remove(0);
     first.read_exact(&mut reply).expect("a reply");
-    // And the others wait for the system alone.
+    // The other clients wait for the system alone.
     allow(&server, 1000);
     waiting.iter_mut().for_each(|client| client.read_exact(&mut reply).expect("a reply"));
 }
@@ -107,7 +107,7 @@ fn without_descriptors_it_pauses_says_so_once_a_second_and_goes_on_when_there_ar
 fn without_descriptors_it_takes_little_of_a_core() {
     let (server, mut client) = starved(0);
     let _waiting = crowd(&server, 20);
-    // Of a core, in a second and a half.
+    // Time of a core, in a second and a half.
     at_most(Duration::from_millis(300), || {
         let (started, cpu) = (Instant::now(), cpu_ms(&server));
         while started.elapsed() < Duration::from_millis(1500) {

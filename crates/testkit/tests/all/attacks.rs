@@ -1,6 +1,6 @@
-//! Requests that are legal and small, and whose replies or whose work in memory would be large: `-m` bounds the
-//! process beside each, at every moment. The cache is full, so that nothing is left over for what is not
-//! charged. docs/operating.md has the table of what is.
+//! Requests that are legal and small, but whose replies or whose working memory would be large: `-m` bounds the process beside
+//! each of them, at every moment. The cache is full, so that no memory is left over for uses that are not charged.
+//! docs/operating.md has the table of the uses that are charged.
 
 mod collections;
 mod crowd;
@@ -12,7 +12,7 @@ use larder_testkit::bounded::{Bounded, number, random};
 use larder_testkit::client::Client;
 
 const MEGABYTES: u64 = 64;
-/// What is said where connections hold all they may, in front of which is the kind of error.
+/// The error where connections hold as much as they may; the kind of the error stands in front of it.
 const HELD: &str = "-OOM connections hold as much memory as they may";
 
 /// A full cache of 64 MB.
@@ -20,7 +20,7 @@ fn full() -> (Bounded, Client) {
     full_of(MEGABYTES)
 }
 
-/// A full cache of so many megabytes.
+/// A full cache of this many megabytes.
 fn full_of(megabytes: u64) -> (Bounded, Client) {
     let bounded = Bounded::start(megabytes, &["-t", "2", "--enable-debug-command", "yes"]);
     let mut client = bounded.client();

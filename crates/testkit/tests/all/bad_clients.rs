@@ -1,4 +1,4 @@
-//! Clients that misbehave cost themselves: memory stays bounded, others are served.
+//! Misbehaving clients harm only themselves: memory stays bounded, other clients are served.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::client::Client;
@@ -18,7 +18,7 @@ fn client(server: &Server) -> Client {
     server.connect().and_then(Client::new).expect("a connection")
 }
 
-/// Another client gets good answers.
+/// Another client gets correct replies.
 fn serves(server: &Server) {
     let mut client = client(server);
     client.store("set", "well", b"behaved", None);
@@ -28,12 +28,12 @@ fn serves(server: &Server) {
     assert_eq!(client.hits().expect("a reply")[0].value, b"behaved");
 }
 
-/// Bytes of the server that are in memory.
+/// Resident bytes of the server.
 fn resident(server: &Server) -> u64 {
     server.rss_bytes().expect("a figure")
 }
 
-/// The server is no larger than `most`, or is not when it has given back what it need not keep.
+/// The server is no larger than `most`, or is not when it has returned the memory that it need not keep.
 fn comes_down_to(server: &Server, most: u64, what: &str) {
     let began = Instant::now();
     loop {
@@ -46,7 +46,7 @@ fn comes_down_to(server: &Server, most: u64, what: &str) {
     }
 }
 
-/// Writes as much as the peer takes until nothing moves for a while; how much that was.
+/// Writes bytes until the peer takes no more for a while; returns how many bytes the peer took.
 fn pour(stream: &TcpStream, bytes: &[u8], most: u64) -> u64 {
     stream.set_write_timeout(Some(Duration::from_millis(300))).expect("a timeout");
     let mut taken = 0;
@@ -91,12 +91,12 @@ fn garbage_is_answered_or_closed_and_never_more() {
         let garbage: Vec<u8> = (0..3000)
             .map(|at| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                // Every other connection also sends lines, so that parsers see more than one.
+                // Every other connection also sends line ends, so that parsers see more than one line.
                 if round % 2 == 0 && at % 60 == 59 { b'\n' } else { (state >> 56) as u8 }
             })
             .collect();
         pour(&stream, &garbage, 3000);
-        // What it answers is its business; that it ends is ours.
+        // The replies do not matter here; only that the connection ends.
         let _ = stream.shutdown(Shutdown::Write);
         let mut replies = Vec::new();
         let ended = (&stream).read_to_end(&mut replies);
@@ -112,7 +112,7 @@ fn a_first_byte_of_another_protocol_does_not_confuse_the_next_client() {
     for first in [0x80_u8, 0x81, b'*', b'$', 0, 0x16, b'{'] {
         let mut stream = server.connect().expect("a connection");
         pour(&stream, &[&[first; 24][..], b"\r\n"].concat(), 26);
-        // Fails when the server has closed already, as it may.
+        // This fails when the server has closed already, as it may.
         let _ = stream.shutdown(Shutdown::Write);
         let mut replies = Vec::new();
         let ended = stream.read_to_end(&mut replies);
@@ -194,7 +194,7 @@ fn resets_in_the_middle_harm_nobody() {
         if round % 6 == 0 {
             assert!(stream.read(&mut [0; 100]).expect("some of the reply") > 0);
         }
-        // Closed with replies unread and without lingering: the server sees a reset.
+        // Closed with unread replies and without lingering: the server sees a reset.
         drop(stream);
     }
     assert_eq!(other.ask("get k2 k3").expect("a reply"), "END");
@@ -213,7 +213,7 @@ fn a_reader_that_does_not_read_is_read_no_further() {
     writer.flush().expect("sent");
     assert_eq!(writer.reply().expect("a reply"), "STORED");
     let before = resident(&server);
-    // So many that what they may hold, 1/16 of -m each, is less than connections may together.
+    // The clients may hold 1/16 of -m each, together more than all connections may.
     let slow: Vec<TcpStream> = (0..3).map(|_| server.connect().expect("a connection")).collect();
     let requests = b"get k\r\n".repeat(10_000);
     for stream in &slow {
@@ -224,7 +224,7 @@ fn a_reader_that_does_not_read_is_read_no_further() {
     serves(&server);
     // 1/16 of -m each.
     comes_down_to(&server, before + 16 * MEBIBYTE, "wait for readers");
-    // One that starts to read gets its replies, whole and in order.
+    // A client that starts to read gets its replies, complete and in order.
     let mut late = Client::new(slow[0].try_clone().expect("a socket")).expect("a client");
     for _ in 0..200 {
         assert_eq!(late.hits().expect("a reply")[0].value.len(), 10_000);
@@ -240,13 +240,13 @@ fn large_values_that_nobody_reads_are_bounded_too() {
         writer.store("set", &format!("k{index}"), &vec![b'v'; 900_000], None);
         writer.flush().expect("sent");
         while writer.reply().expect("a reply") != "STORED" {
-            // The other worker stands still and keeps what was evicted.
+            // The other worker stands still and keeps evicted items.
             writer.store("set", &format!("k{index}"), &vec![b'v'; 900_000], None);
             writer.flush().expect("sent");
         }
         pour(stream, format!("get k{index} k{index} k{index}\r\n").repeat(10).as_bytes(), 300);
     }
-    // Overwritten and deleted while they wait: what they hold is not in the cache any more.
+    // The values are overwritten and deleted while the clients wait: their memory is not the cache's any more.
     for index in 0..slow.len() {
         writer.line(&format!("delete k{index}"));
     }
@@ -335,7 +335,7 @@ fn a_pipeline_of_any_length_is_answered_to_who_reads() {
     sender.join().expect("a thread").expect("sent");
 }
 
-/// What each of them says first and later, and is answered; one of Redis's clients is a row of CLIENT LIST, too.
+/// The first and the later requests of each client, all of which are answered; a RESP client is a line of CLIENT LIST, too.
 #[test]
 fn ten_thousand_idle_connections_cost_little() {
     idle_connections_cost_little([(b"get nothing\r\n", b"END\r\n"), (b"mn\r\n", b"MN\r\n")]);
@@ -349,7 +349,7 @@ fn ten_thousand_idle_connections_of_redis_clients_cost_little() {
 
 fn idle_connections_cost_little([first, later]: [(&[u8], &[u8]); 2]) {
     const CONNECTIONS: u64 = 10_000;
-    // Twice as many are more than some machines let a process have.
+    // Two such tests at once need more descriptors than some machines allow a process.
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -377,7 +377,7 @@ fn idle_connections_cost_little([first, later]: [(&[u8], &[u8]); 2]) {
     let mut client = client(&server);
     let open: u64 = client.stat("curr_connections").expect("a statistic").parse().expect("a number");
     assert!(open >= CONNECTIONS, "{open} open");
-    // Each still works.
+    // Each connection still works.
     for stream in idle.iter_mut().step_by(100) {
         ask(stream, later);
     }

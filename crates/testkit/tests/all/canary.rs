@@ -1,5 +1,5 @@
-//! A canary on each worker beside attackers: a client that asks for a key does not wait for work that others have queued, and a
-//! server under attack stops on a signal. Time that the machine itself takes is not counted (`testkit/src/canary.rs`).
+//! A canary on each worker beside attackers: a client that asks for a key does not wait for work that other clients have queued,
+//! and a server under attack stops on a signal. Time that the machine itself takes is not counted (`testkit/src/canary.rs`).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -15,17 +15,17 @@ use larder_testkit::timing::at_most;
 
 /// Bytes of the large value.
 const LARGE: usize = 12 << 20;
-/// Elements of each collection, and how many come at once.
+/// Elements of each collection, and how many of them one command adds.
 const ELEMENTS: usize = 100_000;
 const BLOCK: usize = 1000;
 /// Bytes of an attacker's pipeline.
 const PIPELINE: usize = 24 << 10;
-/// How long the canaries sing beside an attack before the next one is added.
+/// Time that the canaries measure beside an attack before the next one is added.
 const BESIDE: Duration = Duration::from_millis(150);
-/// What a canary waits at most beyond what the machine takes. Steps are reckoned in the time that a server for serving takes.
+/// The longest wait of a canary beyond the machine's own waits. It is meant for a release build.
 const WAIT: Duration = Duration::from_millis(10 * SLOWER);
 /// A debug build checks each sum and index, is hardly optimised, and runs beside other tests. So this test finds waits of more
-/// than half a second; milliseconds are for `cargo xtask attack` and the soak.
+/// than half a second; `cargo xtask attack` and the soak look for milliseconds.
 const SLOWER: u64 = if cfg!(debug_assertions) { 50 } else { 1 };
 
 fn command(words: &[&str]) -> Vec<u8> {
@@ -90,7 +90,7 @@ fn server() -> Server {
     server
 }
 
-/// Pipelines of dear commands, each for an attacker.
+/// Pipelines of expensive commands, one for each attacker.
 fn attacks() -> Vec<(&'static str, Vec<u8>)> {
     let fill = |one: Vec<u8>| one.repeat(PIPELINE.div_ceil(one.len()));
     let of = |words: &[&str]| fill(command(words));
@@ -136,7 +136,7 @@ fn attacks() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Has the canaries end, however the attack does.
+/// Ends the canaries, however the attack ends.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -145,7 +145,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Runs the attacks while canaries measure; each attack is noted with its time in microseconds.
+/// Runs the attacks while canaries measure; each attack is recorded with its time in microseconds.
 fn attack(server: &Server, null: &Null, noted: &mut Vec<(String, u64)>) -> (Vec<TcpStream>, Heard) {
     let canaries = canary::hatch(server.id(), server.address(), null.address).expect("canaries");
     let (stop, started) = (AtomicBool::new(false), Instant::now());
@@ -162,11 +162,11 @@ fn attack(server: &Server, null: &Null, noted: &mut Vec<(String, u64)>) -> (Vec<
             }
             thread::sleep(BESIDE);
         };
-        // They add up: those that came before go on. Each is on both workers.
+        // They add up: earlier attackers go on. Each attacks both workers.
         for (name, pipeline) in attacks() {
             add(name.to_owned(), &pipeline, 2);
         }
-        // Many of one kind at once.
+        // Many attackers of one kind at once.
         for (name, pipeline) in attacks().into_iter().take(3) {
             add(format!("many {name}"), &pipeline, 20);
         }
@@ -181,13 +181,13 @@ fn canaries_wait_for_none_of_the_attacks_and_the_server_stops_under_all() {
     at_most(WAIT, longest_wait);
 }
 
-/// How long a canary waits at most beside all attacks, under which the server then stops.
+/// The longest wait of a canary beside all attacks, under which the server then stops.
 fn longest_wait() -> Duration {
     let mut server = server();
     let null = Null::start().expect("a server of fixed replies");
     let mut noted = Vec::new();
     let (mut attackers, heard) = attack(&server, &null, &mut noted);
-    // What a worker waits for, as SWAPDB for the others' steps, waits for a core itself on a busy machine.
+    // A worker that waits for another worker's step, as SWAPDB does, waits for a core itself on a busy machine.
     let waited_us = |excess: &Excess| excess.us.saturating_sub(excess.sample.others_stood_us);
     let mut longest_us = 0;
     for worker in 0..heard.workers.len() {
@@ -198,7 +198,7 @@ fn longest_wait() -> Duration {
         println!("worker {worker}, {name:?}: {} µs of {most:?}", waited_us(most));
         longest_us = longest_us.max(waited_us(most));
     }
-    // Not all of what they ask for is done by then.
+    // Some of their requests are not done by then.
     let still = |attacker: &mut TcpStream| {
         attacker.set_nonblocking(true).expect("a setting");
         matches!(attacker.read(&mut [0; 64]), Err(error) if error.kind() == ErrorKind::WouldBlock)

@@ -1,6 +1,6 @@
-//! Small requests and the heads of large values in one receive of a real server, whose replies are held while
-//! the value is received: from clients that reset, read late, or have not said their password. What has come
-//! in one receive is sent while the server stands still.
+//! Small requests and the heads of large values in one receive of a real server, whose replies are held while the value is
+//! received: from clients that reset, read late, or have not authenticated. Bytes that are to arrive in one receive are sent
+//! while the server stands still.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::Server;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const LONG: usize = 1_000_000;
 /// A client that does not authenticate is closed after this.
 const STRANGER: Duration = Duration::from_secs(10);
-/// One of which more is missing behind a receive than is waited for.
+/// A value of which more bytes are missing after a receive than the server waits for.
 const SHORT: usize = 40_000;
 
 fn server(options: &[&str]) -> Server {
@@ -32,7 +32,7 @@ fn expect(stream: &mut TcpStream, reply: &[u8]) {
     assert!(got == reply, "{:?}", String::from_utf8_lossy(&got[..got.len().min(100)]));
 }
 
-/// Writes what the peer takes without waiting; how much that was.
+/// Writes as many bytes as the peer takes without waiting; returns how many.
 fn pour(stream: &mut TcpStream, bytes: &[u8]) -> usize {
     stream.set_nonblocking(true).expect("a socket");
     let mut sent = 0;
@@ -99,7 +99,7 @@ fn a_late_reader_of_a_pipeline_of_small_and_large_requests_gets_each_reply_once(
         let value = vec![b'v'; bytes];
         let replies =
             [format!("VALUE v 0 {bytes}\r\n").as_bytes(), &value, b"\r\nEND\r\nSTORED\r\n"].concat();
-        // More than the system has room for, so that some wait in the server, and each round by itself.
+        // More replies than the system has room for, so that some wait in the server; one round at a time.
         let rounds = 400;
         for _ in 0..rounds {
             stream.write_all(&round).expect("sent");
@@ -110,8 +110,8 @@ fn a_late_reader_of_a_pipeline_of_small_and_large_requests_gets_each_reply_once(
     }
 }
 
-/// A client that goes on asking for its own value in front of the head of another, reads late, and expects
-/// no byte but those of its replies.
+/// A client that keeps asking for its own value in front of the head of another, reads late, and expects no byte but those of its
+/// replies.
 fn ask_for_its_own(server: &Server, name: u8) -> std::thread::JoinHandle<()> {
     let ok: &[u8] = b"+OK\r\n";
     let (key, value) = ([name], vec![name; 15_000]);
@@ -120,7 +120,7 @@ fn ask_for_its_own(server: &Server, name: u8) -> std::thread::JoinHandle<()> {
     sockopt::set_socket_recv_buffer_size(&stream, 32 << 10).expect("a socket");
     std::thread::spawn(move || {
         let round = [encode(&[b"GET", &key]), set(SHORT)].concat();
-        // Until the server ends the connection: what has not come by then is not answered.
+        // Until the server ends the connection: requests that have not arrived by then are not answered.
         for _ in 0..ROUNDS {
             if stream.write_all(&round).is_err() {
                 break;
@@ -150,7 +150,7 @@ fn a_client_without_the_password_gets_no_byte_of_what_waits_for_others() {
         let mut strangers = Vec::new();
         for _ in 0..ROUNDS {
             known.write_all(&round).expect("sent");
-            // It comes while the other one's replies wait, and asks beside them.
+            // The client connects while the other one's replies wait, and asks beside them.
             let since = Instant::now();
             let mut stranger = server.connect().expect("a connection");
             let asks = [encode(&[b"GET", b"secret"]), encode(&[b"PING"])].concat();
@@ -170,14 +170,14 @@ fn a_client_without_the_password_gets_no_byte_of_what_waits_for_others() {
             let mut got = Vec::new();
             let end = stranger.read_to_end(&mut got);
             let whole = quits.is_ok() && end.is_ok() && got == replies;
-            // On a machine that stood still it may be closed before it says so.
+            // On a machine that stood still the server may close the connection before QUIT has come.
             let closed = since.elapsed() >= STRANGER && replies.starts_with(&got);
             assert!(whole || closed, "{quits:?}, {end:?}: {}", got.escape_ascii());
         }
     }
 }
 
-/// More of them than the system has room for the replies to.
+/// More requests than the system has room for replies to.
 const ROUNDS: usize = 60;
 
 #[test]

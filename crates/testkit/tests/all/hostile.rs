@@ -1,5 +1,5 @@
 //! Arguments that no client sends by accident: every command of both protocols with numbers at the ends of every width, words of
-//! its usage, keys of every kind, too few arguments and too many. Nothing ends the server, and every request has one complete
+//! its usage, keys of every kind, too few arguments and too many. No request ends the server, and every request has one complete
 //! reply.
 //!
 //! Tests check arithmetic: a sum that would wrap in a release build fails here.
@@ -13,10 +13,10 @@ use larder_testkit::talk::encode;
 
 /// Requests of each command.
 const ROUNDS: usize = 800;
-/// After so many the keys are what they were, time has passed, and upkeep is done.
+/// After this many requests the keys are restored, time has passed, and upkeep is done.
 const ROUNDS_EACH: usize = 50;
 
-/// Numbers at the ends of widths, and what is nearly a number.
+/// Numbers at the ends of widths, and texts that are almost numbers.
 const NUMBERS: &[&str] = &[
     "0",
     "1",
@@ -88,8 +88,8 @@ const NUMBERS: &[&str] = &[
 const WORDS: &[&str] =
     &["*", "?", "[", "[^a-", "\\", "**************a", "all", "k*", "on", "off", "\r\n", "\0", "\u{ff}"];
 
-/// Commands that do not answer at once, or that end what is asked next, or whose reply is as long as they are asked to make
-/// it: their own tests and transcripts.
+/// Commands that do not reply at once, that end the connection or the server, or whose reply is as long as the request wants:
+/// these have tests and transcripts of their own.
 const LEFT_OUT: &[&str] = &[
     "quit",
     "shutdown",
@@ -104,10 +104,10 @@ const LEFT_OUT: &[&str] = &[
     "zrandmember",
 ];
 
-/// Trees: a hash and a set of more than is answered in one step.
+/// Trees: a hash and a set with more elements than one step handles.
 const TREES: [(&str, &str); 2] = [("treehash", "HSET"), ("treeset", "SADD")];
 const TREE_ELEMENTS: usize = 2500;
-/// Trees that have lost more than this are made anew.
+/// Trees that have lost elements and have fewer than this are made anew.
 const TREE_ELEMENTS_MIN: usize = 2000;
 /// Requests of each command on trees.
 const TREE_ROUNDS: usize = 800;
@@ -137,7 +137,7 @@ const OF_ANY_KEY: &[&str] = &[
     "getdel",
 ];
 
-/// Which of some things comes next.
+/// Random choices.
 struct Choices(u64);
 
 impl Choices {
@@ -150,7 +150,7 @@ impl Choices {
         list[self.below(list.len())]
     }
 
-    /// As [`Choices::word`], where half of the keys have trees, and names are those of their elements.
+    /// As [`Choices::word`], but half of the keys are trees, and names are names of their elements.
     fn word_of_trees(&mut self, usage: &[&str]) -> Vec<u8> {
         match self.below(4) {
             0 => TREES[self.below(2)].0.as_bytes().to_vec(),
@@ -208,7 +208,7 @@ impl Talk {
         talk
     }
 
-    /// A command that waits for something to be there does so no more.
+    /// Ends the wait of a blocking command.
     fn end_wait(&mut self) {
         let Some(id) = self.redis.client().filter(|_| self.redis.waits()) else { return };
         let mut other = self.local.resp_connection();
@@ -218,7 +218,7 @@ impl Talk {
         self.local.go_on(&mut self.redis);
     }
 
-    /// Time passes, and the keys are there.
+    /// Lets time pass, and restores the keys.
     fn begin(&mut self) {
         self.local.shift(70_000);
         self.local.maintain(20);
@@ -227,7 +227,7 @@ impl Talk {
         self.stock();
     }
 
-    /// The keys are there, whatever else is.
+    /// Stores the keys, whatever else exists.
     fn stock(&mut self) {
         let mut client = self.local.resp_connection();
         for (key, value) in keys() {
@@ -246,7 +246,7 @@ impl Talk {
 }
 
 impl Talk {
-    /// The trees are there.
+    /// Stores the trees.
     fn plant(&mut self) {
         let mut client = self.local.resp_connection();
         for (key, put) in TREES {
@@ -298,7 +298,7 @@ fn every_redis_command_on_trees_answers_any_arguments_once() {
     answers_once(rows.map(|(_, row)| row).filter(|row| !LEFT_OUT.contains(&row.name)), TREE_ROUNDS, true);
 }
 
-/// Each command has one whole reply, whatever its arguments are; `trees`: and whichever of its keys have trees.
+/// Each command has one complete reply, whatever its arguments are; with `trees`, whichever of its keys are trees, too.
 fn answers_once(rows: impl Iterator<Item = &'static Command>, rounds: usize, trees: bool) {
     let mut talk = Talk::new();
     for row in rows {
@@ -316,7 +316,7 @@ fn answers_once(rows: impl Iterator<Item = &'static Command>, rounds: usize, tre
             while words.len() < count {
                 words.push(if trees { choices.word_of_trees(&usage) } else { choices.word(&usage) });
             }
-            // What a container is not to be asked here, it might be by a word.
+            // A random word may be the name of a subcommand that is left out.
             if words.len() > 1 && LEFT_OUT.contains(&&*format!("{}|{}", row.name, shown(&words[1..2]))) {
                 continue;
             }
@@ -330,7 +330,7 @@ fn answers_once(rows: impl Iterator<Item = &'static Command>, rounds: usize, tre
                 rest = &rest[length..];
                 replies += 1;
             }
-            // Each channel has one.
+            // Each channel has a reply.
             let expected = if row.name.contains("subscribe") { replies.max(1) } else { 1 };
             assert_eq!((replies, talk.redis.is_closed()), (expected, false), "{}", shown(&words));
             talk.redis.forget();
@@ -339,7 +339,7 @@ fn answers_once(rows: impl Iterator<Item = &'static Command>, rounds: usize, tre
     }
 }
 
-/// How many words a request has: as few as there may be, or some more.
+/// How many words a request has: the fewest possible, or some more.
 fn arguments(row: &Command, choices: &mut Choices) -> usize {
     let least = row.arity.unsigned_abs() as usize;
     if row.arity > 0 { least } else { least + choices.below(9) }
@@ -360,7 +360,7 @@ fn every_memcached_command_answers_any_arguments_once() {
             let mut words = vec![row.name.as_bytes().to_vec()];
             for _ in 0..choices.below(8) {
                 let mut word = choices.word(&usage);
-                // A meta command's flag with what follows it; and no line of another kind.
+                // A meta command's flag and its token; no line of another kind.
                 if row.name.starts_with('m') && choices.below(2) == 0 {
                     word.insert(0, b"bcfhklqstuvxCDEFIJMNORTPLS"[choices.below(26)]);
                 }
@@ -371,7 +371,7 @@ fn every_memcached_command_answers_any_arguments_once() {
             sent.extend_from_slice(b"\r\n");
             talk.local.exchange(&mut talk.memcached, &sent);
             talk.memcached.forget();
-            // A value that is waited for comes, or does not: a connection of its own says that all goes on.
+            // A blocking command replies or does not: another connection shows that the server goes on.
             let mut other = talk.local.connection();
             talk.local.exchange(&mut other, b"mn\r\n");
             assert_eq!(other.sent(), b"MN\r\n", "{}", shown(&words));
@@ -382,7 +382,8 @@ fn every_memcached_command_answers_any_arguments_once() {
     }
 }
 
-/// Their replies are as long as the request wants: a client that does not read its reply, or wants none, delays no other.
+/// Replies of these commands are as long as the request wants: a client that does not read its reply, or wants none, delays no
+/// other.
 #[test]
 fn picks_of_any_number_are_left_when_nobody_takes_them() {
     let mut talk = Talk::new();

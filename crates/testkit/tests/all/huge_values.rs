@@ -1,5 +1,5 @@
-//! Values far larger than a span, by both protocols: they come and go whole, and need no more memory
-//! than they are long.
+//! Values far larger than a span, by both protocols: they are stored and read complete, and need no more memory than they are
+//! long.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::client::Client;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const MEBIBYTE: u64 = 1 << 20;
 
-/// Bytes that say where in the value they are, every few hundred of them.
+/// Bytes that name their own place in the value, every few hundred bytes.
 fn block(at: usize, bytes: usize) -> Vec<u8> {
     let mut block = vec![b'v'; bytes];
     for (i, place) in block.chunks_exact_mut(STAMPS).enumerate() {
@@ -71,7 +71,7 @@ fn get_by_redis(stream: &mut TcpStream, key: &str, bytes: usize) {
     take_value(stream, bytes);
 }
 
-/// Stores small items until some are evicted; all are taken.
+/// Stores small items until some are evicted; all are stored.
 fn fill(client: &mut Client) {
     let value = [b's'; 400];
     let evicted = client.stat("evictions").expect("a statistic");
@@ -89,7 +89,7 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// The process is as large as it may be, or will be when it has given back what it need not hold.
+/// The process is as large as it may be, or will be when it has returned the memory that it need not keep.
 fn holds(server: &Server, megabytes: u64, what: &str) {
     let began = Instant::now();
     loop {
@@ -119,7 +119,7 @@ fn huge_values(megabytes: u64, options: &[&str], by_memcached: usize, by_redis: 
         get_by_memcached(&mut memcached, "r", by_redis);
         holds(&server, megabytes, round);
     }
-    // And the reverse.
+    // The reverse.
     fill(&mut client);
     holds(&server, megabytes, "small values after large ones");
 }

@@ -22,25 +22,25 @@ const KEY_BYTES: [usize; 7] = [250, 251, 254, 255, 8_192, 8_193, 65_536];
 /// chunk.
 const VALUE_BYTES: [usize; 8] = [0, 1, 19, 16_376, 16_377, 16_383, 16_384, 16_385];
 
-/// A key of so many bytes, one of several.
+/// A key of this many bytes; `name` tells several such keys apart.
 fn key(bytes: usize, name: u8) -> Vec<u8> {
     let mut key = vec![b'k'; bytes];
     key[bytes - 1] = name;
     key
 }
 
-/// A value of so many bytes: digits, so that short ones are numbers.
+/// A value of this many bytes: digits, so that short values are numbers.
 fn value(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| b'1' + (at % 9) as u8).collect()
 }
 
-/// What a run comes to; one that ends the server is one that went wrong.
+/// The result of a run; a panic is an error.
 fn answered(run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     let run = std::panic::AssertUnwindSafe(run);
     std::panic::catch_unwind(run).unwrap_or_else(|_| Err("the server ends".into()))
 }
 
-/// For a message: long texts by their ends.
+/// A text for a message: long texts are shortened to their ends.
 fn shown(bytes: &[u8]) -> String {
     const ENDS: usize = 60;
     let text = larder_testkit::pattern::escaped;

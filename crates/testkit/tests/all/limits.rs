@@ -1,4 +1,4 @@
-//! Each limit that a client can meet, at one less, at the limit, and at one more, over real sockets.
+//! Each limit that a client can meet: one less, the limit itself, and one more, over real sockets.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::{Program, Server};
@@ -14,7 +14,7 @@ fn server(options: &[&str]) -> Server {
     Server::start(&[&["-m", "64", "-t", "1"], options].concat()).expect("larder starts")
 }
 
-/// All that is answered to `bytes` and the end of the stream behind them.
+/// All replies to `bytes`, up to the end of the stream.
 fn answer(server: &Server, bytes: &[u8]) -> String {
     let mut stream = server.connect().expect("a connection");
     // A connection that is closed for a limit may be closed before everything is written, and also before its end.
@@ -63,7 +63,7 @@ fn a_key_has_250_bytes() {
         assert_eq!(answer(&server, format!("mg {key} v\r\n").as_bytes()), expected("VA 1\r\nx\r\n"));
         assert_eq!(answer(&server, format!("md {key}\r\n").as_bytes()), expected("HD\r\n"));
     }
-    // By RESP it has more.
+    // By RESP a request may be longer.
     for bytes in around(64 << 10) {
         let reply = answer(&server, &encode(&[b"SET", &vec![b'k'; bytes], b"x"]));
         let refused = "-ERR key exceeds maximum allowed size (65536 bytes)\r\n";
@@ -97,7 +97,7 @@ fn an_opaque_has_31_bytes_and_a_meta_command_20_tokens() {
         let expected = if bytes <= 31 { format!("EN O{opaque}\r\n") } else { refused };
         assert_eq!(answer(&server, format!("mg none O{opaque}\r\n").as_bytes()), expected);
     }
-    // The command and the key are two of them. So many flags are not all different.
+    // The command and the key are two of the words. This many flags are not all different.
     for flags in around(18) {
         let fault = if flags <= 18 { "duplicate flag" } else { "options flags are too long" };
         let line = format!("mg none{}\r\n", " v".repeat(flags));
@@ -134,7 +134,7 @@ fn times_up_to_30_days_are_from_now_and_end_with_31_bits() {
             format!("set k 0 0 1\r\nx\r\ntouch k {seconds}\r\n"),
             format!("ms k 1 T{seconds}\r\nx\r\n"),
         ] {
-            // From the same second as it was set, but for a server that is slow.
+            // Counted from the second of the set, except on a slow server.
             let reply = answer(&server, (set + "mg k t\r\n").as_bytes());
             let last = reply.split_inclusive("\r\n").last().expect("a reply");
             match left {
@@ -143,7 +143,7 @@ fn times_up_to_30_days_are_from_now_and_end_with_31_bits() {
             }
         }
     }
-    // The last second that has a name. A set takes the lower 32 bits of what is beyond; others refuse it.
+    // The last second that can be named. A set takes the lower 32 bits of larger numbers; other commands refuse them.
     let last = i64::from(i32::MAX);
     for (date, fits) in [(last - 1, true), (last, true), (last + 1, false)] {
         let there = |reply: &str| reply.ends_with("HD\r\n");
@@ -192,7 +192,7 @@ fn counters_steps_and_tokens_have_64_bits() {
 #[test]
 fn a_value_is_announced_with_31_bits_and_its_line_end() {
     let server = server(&[]);
-    // Its bytes do not come: one that may be awaited is not answered.
+    // The bytes of the value are not sent: a value that the server can wait for is not answered.
     for bytes in around(i32::MAX as usize - 2) {
         let fits = bytes <= i32::MAX as usize - 2;
         for set in [format!("set k 0 0 {bytes}\r\n"), format!("append k 0 0 {bytes}\r\n")] {
@@ -236,7 +236,7 @@ fn thirty_thousand_keys_are_answered_while_others_are_served() {
 #[test]
 fn a_client_watches_16384_keys() {
     const WATCHED: usize = 16 << 10;
-    // So much memory that two of them stay below what all may watch together.
+    // This much memory keeps two clients below the limit of all watched keys together.
     let mut talk = Talk::new(&["-m", "256"]);
     let keys: Vec<String> = (0..WATCHED).map(|n| format!("key:{n}")).collect();
     let words = |count: usize| -> Vec<&[u8]> {
@@ -245,7 +245,7 @@ fn a_client_watches_16384_keys() {
     assert_eq!(talk.send(0, &encode(&words(WATCHED - 1))), "+OK");
     assert_eq!(talk.say(0, "WATCH last"), "+OK");
     assert_eq!(talk.say(0, "WATCH more"), "-ERR too many watched keys");
-    // Each has its own; all of one command count.
+    // Each client has its own limit; all keys of one command count.
     assert_eq!(talk.say(1, "WATCH more"), "+OK");
     assert_eq!(talk.send(2, &encode(&words(WATCHED))), "+OK");
     assert_eq!(talk.say(2, "WATCH more"), "-ERR too many watched keys");
@@ -256,7 +256,7 @@ fn a_client_watches_16384_keys() {
 #[test]
 fn what_multi_queues_has_a_sixteenth_of_the_memory_with_what_goes_with_it() {
     const SHARE: usize = (4 << 20) / 16;
-    // More than a command takes beside its bytes.
+    // More than a command takes besides its bytes.
     const BESIDE: usize = 128;
     let mut talk = Talk::new(&["-m", "4"]);
     let set = |bytes: usize| encode(&[b"SET", b"k", &vec![b'v'; bytes]]);
@@ -272,7 +272,7 @@ fn what_multi_queues_has_a_sixteenth_of_the_memory_with_what_goes_with_it() {
         assert!(reply == "+QUEUED" || reply.starts_with("-OOM"), "{reply}");
         reply == "+QUEUED"
     };
-    // Where it ends is found by halving: up to there all fit, beyond none.
+    // The limit is found by halving: all shorter ones fit, no longer one does.
     let left = SHARE - count * whole.len();
     let most = (0..left).collect::<Vec<_>>().partition_point(|&bytes| last_is_queued(bytes)) - 1;
     assert_eq!(around(most).map(&mut last_is_queued), [true, true, false]);
@@ -280,11 +280,11 @@ fn what_multi_queues_has_a_sixteenth_of_the_memory_with_what_goes_with_it() {
     assert!((SHARE - (count + 1) * BESIDE..SHARE).contains(&used), "{used} of {SHARE}");
 }
 
-/// Three kinds of names share it.
+/// Three kinds of names share one limit.
 #[test]
 fn subscriptions_have_a_sixteenth_of_the_memory() {
     const SHARE: usize = (4 << 20) / 16;
-    /// What goes with two copies of a name.
+    /// Bytes that belong to two copies of a name.
     const BESIDE: usize = 256;
     const NAME: usize = 16;
     let count = SHARE / (BESIDE + 2 * NAME) - 1;
@@ -399,14 +399,14 @@ fn a_request_on_its_way_in_has_the_bytes_of_the_parameter() {
         let echo = |value: usize| encode(&[b"ECHO", &vec![b'e'; value]]);
         let request = echo(bytes - (echo(1_000_000).len() - 1_000_000));
         assert_eq!(request.len(), bytes);
-        // Without a word, as Redis does.
+        // Without a reply, as in Redis.
         assert_eq!(!answer(&server, &request).is_empty(), bytes <= 1 << 20, "{bytes}");
     }
 }
 
 #[test]
 fn a_resp_request_is_bounded_in_all_directions() {
-    // Only its own port takes lines for commands of RESP.
+    // Only the RESP port takes lines as RESP commands.
     let server =
         Server::start_program(&Program::LarderResp, &["-m", "64", "-t", "1"]).expect("larder starts");
     let ping = "+PONG\r\n";
@@ -442,12 +442,12 @@ fn so_many_connections_are_served_and_one_more_is_told_so() {
     let server = server(&["-c", &CONNECTIONS.to_string()]);
     let open = || {
         let mut stream = server.connect().expect("a connection");
-        // One that is refused may be closed already.
+        // A refused connection may be closed already.
         let _ = stream.write_all(b"mn\r\n");
         let line = first_line(&stream);
         (stream, line)
     };
-    // The one by which the start was awaited may still be there.
+    // The connection of the start's check may still be open.
     let started = Instant::now();
     let mut streams = Vec::new();
     while streams.len() < CONNECTIONS {
@@ -459,7 +459,7 @@ fn so_many_connections_are_served_and_one_more_is_told_so() {
         assert!(started.elapsed() < PATIENCE, "{} of {CONNECTIONS}", streams.len());
     }
     assert_eq!(open().1, "ERROR Too many open connections\r\n");
-    // When one ends, another may come.
+    // When one connection ends, another may be opened.
     streams.pop();
     while open().1 != "MN\r\n" {
         assert!(started.elapsed() < PATIENCE, "the place stays taken");
@@ -472,10 +472,10 @@ fn who_says_nothing_is_closed_after_the_idle_timeout_and_not_before() {
     let began = Instant::now();
     let (mut idle, started) = loop {
         let mut stream = server.connect().expect("a connection");
-        // Before it is sent it has not come.
+        // The request is sent after this moment: the idle time begins later.
         let started = Instant::now();
         let mut reply = [0; 4];
-        // One that comes too late to say anything is closed by then.
+        // A connection whose request is too late is closed by then.
         if stream.write_all(b"mn\r\n").and_then(|()| stream.read_exact(&mut reply)).is_ok() {
             assert_eq!(&reply, b"MN\r\n");
             break (stream, started);

@@ -1,5 +1,4 @@
-//! What two clients of both protocols see can always be put in one order; and a store that is broken
-//! is found out.
+//! The replies that two clients of both protocols receive can always be put in one order; and a broken store is noticed.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::both::Both;
@@ -38,21 +37,21 @@ fn two_clients_of_both_protocols_see_one_order() {
     }
 }
 
-/// How a store can be wrong.
+/// Faults of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
-    /// Adds without holding what it read.
+    /// An increment reads and writes in two steps.
     LostIncrement,
-    /// Now and then returns an older value.
+    /// A read sometimes returns an older value.
     StaleGet,
-    /// Stores whatever the token.
+    /// A cas stores whatever its token is.
     DeafCas,
-    /// Does not look at what was watched.
+    /// EXEC ignores changes of watched keys.
     BlindExec,
-    /// Lets others in between two writes.
+    /// EXEC lets other commands in between two writes.
     HalfExec,
-    /// Does nothing although nothing was touched.
+    /// EXEC aborts although no watched key has changed.
     TimidExec,
 }
 
@@ -91,7 +90,7 @@ impl Client for Simple {
         self.asked += 1;
         let pause = || std::thread::yield_now();
         let mut table = self.table.lock().unwrap();
-        // Only the keys of a history matter to it.
+        // A history uses only its own keys: those of earlier ones are removed.
         table.retain(|(of, _), _| *of >= history);
         let entry = |table: &std::collections::HashMap<_, Entry>, key: usize| {
             table.get(&(history, key)).copied().unwrap_or_default()
@@ -179,7 +178,7 @@ fn broken_store_is_found_out() {
         Fault::TimidExec,
     ];
     for fault in faults {
-        // On a busy machine it may take several tries until the two meet.
+        // On a busy machine it may take several tries until the two clients meet.
         let began = Instant::now();
         let found = (0..)
             .take_while(|&times| times < 20 || began.elapsed() < PATIENCE)

@@ -1,10 +1,10 @@
-//! A short request cannot have a reply made that takes more memory than connections may hold.
+//! No short request gets a reply that takes more memory than connections may hold.
 
 use larder_testkit::local::{Local, LocalConnection};
 use larder_testkit::redis::frame::Frame;
 use larder_testkit::talk::encode;
 
-/// Copied into replies, not sent from its place.
+/// Such a value is copied into replies, and not sent from its place in the cache.
 const VALUE_BYTES: usize = 16_000;
 const TIMES: usize = 2_000;
 /// A quarter of the memory, and a batch of keys more.
@@ -33,7 +33,7 @@ fn keys_that_are_asked_for_again_and_again_are_all_answered() {
     let mut words = vec![&b"MGET"[..]];
     words.resize(TIMES + 1, b"k");
     local.exchange(&mut client, &encode(&words));
-    // Piece by piece, as it is taken.
+    // The reply is made piece by piece, as the client reads it.
     let (frame, _) = Frame::read(client.sent()).expect("a reply").expect("all of it");
     assert_eq!((frame.inside.len(), answered(&frame)), (TIMES, TIMES));
 }
@@ -52,7 +52,7 @@ fn transaction_answers_up_to_a_limit_and_writes_all() {
         assert!(client.sent().len() < REPLY_BYTES_MAX, "{}", client.sent().len());
         let (mut frame, _) = Frame::read(client.sent()).expect("a reply").expect("all of it");
         assert_eq!(frame.inside.pop().map(|last| last.line), Some(b"+OK".to_vec()));
-        // A quarter of the memory: what is refused leaves room of which further ones are answered.
+        // A quarter of the memory: refused replies leave room in which later ones are answered.
         assert!((240..=262).contains(&answered(&frame)), "{}", answered(&frame));
         assert!(frame.inside[..230].iter().all(|frame| frame.body.is_some()));
         client.forget();

@@ -1,5 +1,5 @@
-//! Tests of the server through sessions, simulated sockets and real processes, as one program: to link each by itself
-//! takes longer than most of them. `allocations` has an allocator that counts.
+//! Tests of the server through sessions, simulated sockets and real processes, as one program: to link each by itself takes
+//! longer than most of them run. `allocations` is a program of its own, since its allocator counts.
 
 mod accept_failures;
 mod attacks;

@@ -1,4 +1,4 @@
-//! Random streams of commands get the replies that the reference model says.
+//! Random streams of commands get the replies of the reference model.
 
 use larder_testkit::model::{OP_BYTES, Op, check};
 use proptest::collection::vec;

@@ -1,5 +1,5 @@
-//! A server that was started in a hurry: a line says which machines can reach it, commands that show or stop everything are off,
-//! the memory limit holds, and an unread log stops nothing.
+//! A server that was started with few options: a line in the log names the machines that can reach it, commands that show or stop
+//! everything are off, the memory limit holds, and an unread log stops nothing.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use larder_testkit::PATIENCE;
 use larder_testkit::process::{Port, Program, Server, larder};
 
-/// Stands in options for a port that no other program has.
+/// A placeholder in options for a port that no other program has.
 const FREE: &str = "a free port";
 /// Connections whose lines in the log, two each, are more than a pipe and the log's own queue hold.
 const CONNECTIONS: usize = 2_000;
@@ -54,7 +54,7 @@ impl Started {
         Started { child, port, free, stderr }
     }
 
-    /// Ends it with SIGTERM; what was left in its stderr.
+    /// Ends the server with SIGTERM; returns the rest of its stderr.
     fn end(mut self) -> String {
         self.stop();
         let mut said = String::new();
@@ -62,7 +62,7 @@ impl Started {
         said
     }
 
-    /// As [`Started::end`], once it has said this: a log that is late is not waited for at the end. All that it has said.
+    /// As [`Started::end`], but waits for this text first: the end does not wait for a late log. Returns the whole log.
     fn end_when_said(mut self, wanted: &str) -> String {
         let stderr = self.stderr.take().expect("nobody took it");
         let (tell, told) = mpsc::channel();
@@ -121,11 +121,11 @@ fn a_port_of_other_machines_without_a_password_is_told() {
     for (options, told) in [
         (&["-l", "0.0.0.0", "--redis-port", "0"][..], 1),
         (&["-l", "127.0.0.1", "--redis-port", "0"], 0),
-        // Text clients have to say the password, too, unless they need not.
+        // Text clients have to authenticate, too, unless an option lets them in.
         (&["-l", "0.0.0.0", "--redis-port", "0", "--requirepass-file", file], 0),
         (&["-l", "0.0.0.0", "--redis-port", "0", "--requirepass-file", file, "--text-auth", "no"], 1),
         (&["-l", "0.0.0.0", "-p", "0", "--redis-port", FREE, "--requirepass-file", file], 0),
-        // Protected mode turns others away.
+        // Protected mode refuses other machines.
         (&["-l", "0.0.0.0", "-p", "0", "--redis-port", FREE], 0),
         (&["-l", "0.0.0.0", "-p", "0", "--redis-port", FREE, "--protected-mode", "no"], 1),
     ] {
@@ -167,7 +167,7 @@ fn a_log_that_nobody_reads_stops_nobody() {
 fn the_log_names_no_password_however_much_it_says() {
     let server = Started::new(&["-l", "127.0.0.1", "--redis-port", FREE, "-vvv"]);
     let redis = server.free.address();
-    // Set, said in each way that there is, said wrongly, and cut off by the end of its connection.
+    // A password is set, sent in each possible way, sent wrongly, and cut off by the end of its connection.
     ask(redis, b"CONFIG SET requirepass sesame-canary\r\nAUTH wrong-canary\r\n", "disabled.\r\n");
     for words in ["AUTH sesame-canary", "AUTH default sesame-canary", "HELLO 3 AUTH default sesame-canary"] {
         ask(redis, format!("{words}\r\nPING\r\n").as_bytes(), "+PONG\r\n");

@@ -1,5 +1,5 @@
-//! Pipelines: one request by itself, many in one receive, with the short ways of runs and without, and cut at every byte:
-//! the same replies, the same items, the same counters.
+//! Pipelines: one request by itself, many in one receive, with the fast paths of runs and without, and cut at every byte: the
+//! same replies, the same items, the same counters.
 
 use larder_testkit::model::{OP_BYTES, check_pipelines};
 use larder_testkit::pipelines::{Ways, cut_at_every_byte};
@@ -17,7 +17,7 @@ proptest! {
     }
 }
 
-/// Choices from a seed.
+/// Random choices from a seed.
 struct Random(u64);
 
 impl Random {
@@ -49,7 +49,7 @@ impl Random {
     }
 }
 
-/// A RESP request, mostly one that is answered in a run.
+/// A RESP request, mostly one that a fast path answers.
 fn resp(random: &mut Random) -> Vec<u8> {
     let (key, value) = (random.key(), random.value());
     let words: Vec<&str> = match random.below(40) {
@@ -73,7 +73,7 @@ fn resp(random: &mut Random) -> Vec<u8> {
     encode(&words)
 }
 
-/// A line of text, mostly one that is answered in a run.
+/// A line of text, mostly one that a fast path answers.
 fn text(random: &mut Random) -> Vec<u8> {
     let key = random.key().replace('\t', "-");
     let value = random.value();
@@ -121,7 +121,7 @@ fn a_pipeline_cut_at_any_byte_is_answered_and_counted_the_same() {
             let mut some = |count: u64| (0..count).map(|_| request(&mut random)).collect::<Vec<_>>();
             let before = some(40);
             let mut pipeline = some(32);
-            // Each byte of what is left is one more server.
+            // One more server is needed for each remaining byte.
             while pipeline.concat().len() > 2_500 {
                 let longest = (0..pipeline.len()).max_by_key(|&n| pipeline[n].len()).expect("some");
                 pipeline.remove(longest);

@@ -1,4 +1,4 @@
-//! Commands that wait, on four threads of a real server: no waiting client is missed, and each element goes to one client,
+//! Blocking commands, on four threads of a real server: no waiting client is missed, and each element goes to one client,
 //! whichever clients are killed or disconnect meanwhile.
 
 use larder_testkit::PATIENCE;
@@ -53,7 +53,7 @@ impl Client {
         self.ask(words)[1..].parse().expect("a number")
     }
 
-    /// What BLPOP says: the element, or none if its time has come; or that the connection has ended.
+    /// The reply to BLPOP: the element, or none after a timeout; none at all if the connection has ended.
     fn popped(&mut self) -> Option<Option<String>> {
         match self.line()?.as_str() {
             "*-1" => Some(None),
@@ -77,7 +77,7 @@ impl Client {
     }
 }
 
-/// Waits until the commands of so many connections wait.
+/// Waits until this many clients are blocked.
 fn until_blocked(client: &mut Client, count: usize) {
     let began = Instant::now();
     loop {
@@ -112,12 +112,12 @@ fn nobody_who_waits_is_missed() {
             scope.spawn(move || {
                 let mut client = Client::new(server);
                 let mut mine = Vec::new();
-                // Each waits for all keys, from another one on.
+                // Each client waits for all keys, starting from another one.
                 let keys: Vec<String> = (0..4).map(|n| format!("q{}", (n + popper) % 4)).collect();
                 loop {
                     let mut words: Vec<&[u8]> = vec![b"BLPOP"];
                     words.extend(keys.iter().map(|key| key.as_bytes()));
-                    // With a time that never comes, too: it is to leave nothing behind.
+                    // Some commands have a timeout that never ends: it must leave nothing behind.
                     words.push(if mine.len().is_multiple_of(2) { b"0" } else { b"1000" });
                     assert!(client.send(&words));
                     let element = client.popped().expect("it is not closed").expect("its time has not come");
@@ -160,7 +160,7 @@ fn nobody_who_waits_is_missed() {
             })
             .collect();
         pushers.into_iter().for_each(|pusher| pusher.join().expect("it pushed all"));
-        // No client may take the end before everything else is taken.
+        // No client may take the end mark before everything else is taken.
         let began = Instant::now();
         while popped.load(Relaxed) < PUSHERS * EACH && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
@@ -206,7 +206,7 @@ fn what_was_pushed_was_popped_once_or_is_left_whoever_goes_meanwhile() {
                         if !client.send(&[b"BLPOP", key.as_bytes(), other.as_bytes(), b"0.02"]) {
                             continue 'connections;
                         }
-                        // Some go while they wait: what they have been given by then comes in front of the end.
+                        // Some clients disconnect while they wait: elements sent to them by then come before the end.
                         let goes = random(&mut seed).is_multiple_of(7);
                         if goes {
                             std::thread::sleep(Duration::from_micros(random(&mut seed) % 400));
@@ -234,7 +234,7 @@ fn what_was_pushed_was_popped_once_or_is_left_whoever_goes_meanwhile() {
                 mine.into_iter().for_each(|element| *seen.entry(element).or_insert(0) += 1);
             });
         }
-        // Elements go round.
+        // Elements are moved from list to list.
         for mover in 0..3 {
             let (server, stop) = (&server, &stop);
             scope.spawn(move || {
@@ -286,7 +286,7 @@ fn what_was_pushed_was_popped_once_or_is_left_whoever_goes_meanwhile() {
                     }
                 }
                 if left.fetch_sub(1, Relaxed) == 1 {
-                    // On a machine with few cores some have not had their turn by now.
+                    // On a machine with few cores some clients have not had their turn by now.
                     let enough = || {
                         let most_is_taken = taken.load(Relaxed) > PUSHERS * EACH / 2;
                         killed.load(Relaxed) > 10 && gone.load(Relaxed) > 10 && most_is_taken

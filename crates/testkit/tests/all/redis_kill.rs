@@ -1,15 +1,14 @@
-//! A client that is to be closed is closed: one of many that are named at once, and that never send
-//! anything again.
+//! A client that is to be closed is closed, although one command names very many of them and they never send anything again.
 
 use larder_testkit::bounded::{Bounded, is_closed};
 use larder_testkit::talk::encode;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-/// More than a worker's mailbox has room for.
+/// More clients than a worker's mailbox has room for.
 const CLIENTS: usize = 1500;
 
-/// One worker, which cannot look at anything before it has carried out the command that names them all.
+/// One worker, which cannot read its mailbox before it has carried out the command that names all clients.
 fn server_and_clients(words: &[&[u8]], reply: &str) -> (Bounded, Vec<TcpStream>) {
     let bounded = Bounded::start(64, &["-t", "1"]);
     let clients = (0..CLIENTS).map(|_| {
@@ -36,7 +35,7 @@ fn ask_bytes(stream: &mut TcpStream, requests: &[u8], reply: &str) {
 fn all_that_one_client_kill_names() {
     let (bounded, mut clients) = server_and_clients(&[b"PING"], "+PONG\r\n");
     let mut other = bounded.server.connect().expect("a connection");
-    // Both come at once, so that the second is carried out before the worker can have closed anyone.
+    // Both commands come at once, so that the second is carried out before the worker can have closed any client.
     let words: [&[u8]; 4] = [b"CLIENT", b"KILL", b"TYPE", b"normal"];
     let twice = [encode(&words), encode(&words)].concat();
     ask_bytes(&mut other, &twice, &format!(":{CLIENTS}\r\n:0\r\n"));
@@ -49,15 +48,15 @@ fn all_subscribers_for_whom_one_message_has_no_room() {
     let subscribed = "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n";
     let (bounded, mut clients) = server_and_clients(&[b"SUBSCRIBE", b"news"], subscribed);
     let mut other = bounded.server.connect().expect("a connection");
-    // A sixteenth of the memory is for what is on its way, and none is on its way before all are published: of the last
-    // message, there is room for some.
+    // A sixteenth of the memory is for messages that are not sent yet, and none is sent before all are published: only some
+    // copies of the last message have room.
     const MESSAGES: usize = 35;
     let publish = encode(&[b"PUBLISH", b"news", b"m"]);
     let requests = [encode(&[b"MULTI"]), publish.repeat(MESSAGES), encode(&[b"EXEC"])].concat();
     let queued = "+QUEUED\r\n".repeat(MESSAGES);
     let counts = format!(":{CLIENTS}\r\n").repeat(MESSAGES);
     ask_bytes(&mut other, &requests, &format!("+OK\r\n{queued}*{MESSAGES}\r\n{counts}"));
-    // All others have missed it, and find their connections closed; the subscribers that got it read on.
+    // All other subscribers have missed it, and their connections are closed; those that got it stay.
     let message = "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nm\r\n".repeat(MESSAGES);
     let told = |stream: &mut TcpStream| {
         let mut bytes = vec![0; message.len()];
@@ -74,7 +73,7 @@ fn all_subscribers_for_whom_one_message_has_no_room() {
     ask(&mut other, &[b"PUBLISH", b"news", b"short"], &format!(":{count}\r\n"));
 }
 
-/// Of memcached's clients each is closed by its own worker, which sleeps until it is woken for it.
+/// Each memcached client is closed by its own worker, which sleeps until it is woken for that.
 #[test]
 fn all_quiet_text_clients_of_a_user_that_is_removed() {
     let user = "app on >secret ~* +@all";

@@ -1,4 +1,4 @@
-//! Commands on large values take no room beyond the limit, and none that is refused costs a value.
+//! Commands on large values take no memory beyond the limit, and a refused command destroys no value.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::{Program, Server};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const MEBIBYTE: usize = 1 << 20;
 
-/// A client that reads its replies, and compares large ones with what they should be.
+/// A client that reads its replies, and compares large ones with the expected bytes.
 struct Client(BufReader<TcpStream>);
 
 impl Client {
@@ -48,7 +48,7 @@ fn server() -> Server {
     Server::start_program(&Program::LarderResp, &["-m", "64", "-t", "2"]).expect("larder starts")
 }
 
-/// The process is as large as it may be, or will be when it has given back what it need not hold.
+/// The process is as large as it may be, or will be when it has returned the memory that it need not keep.
 fn holds(server: &Server, what: &str) {
     let began = Instant::now();
     loop {
@@ -96,7 +96,7 @@ fn a_large_value_is_changed_beside_itself_and_nowhere_else() {
     assert!(client.text(&[b"GET", b"other"]) == model);
     assert!(client.text(&[b"GETRANGE", b"other", b"1000001", b"-2"]) == model[1_000_001..model.len() - 1]);
     holds(&server, "GETRANGE");
-    // Fields far apart; what lies between them is not held beside the value.
+    // Bit fields far apart; the bytes between them are not kept beside the value.
     let far = (20 * MEBIBYTE * 8).to_string();
     let fields = [b"BITFIELD", &b"other"[..], b"SET", b"u8", b"0", b"1", b"SET", b"u8", far.as_bytes(), b"1"];
     assert_eq!(client.ask(&fields), "*2");
@@ -107,7 +107,7 @@ fn a_large_value_is_changed_beside_itself_and_nowhere_else() {
     model.resize(length, 0);
     model[20 * MEBIBYTE] = 1;
     holds(&server, "BITFIELD");
-    // What is too long changes nothing.
+    // A value that is too long changes nothing.
     assert!(client.ask(&[b"APPEND", b"other", &vec![b'y'; 4 * MEBIBYTE]]).starts_with("-ERR string exceeds"));
     assert!(client.text(&[b"GET", b"other"]) == model);
     holds(&server, "after all");
@@ -117,7 +117,7 @@ fn a_large_value_is_changed_beside_itself_and_nowhere_else() {
 fn an_append_for_which_there_is_no_room_leaves_the_value() {
     let server = server();
     let mut client = Client::new(&server);
-    // The largest that there may be: with a copy beside it, it is nearly all of the memory.
+    // The largest possible value: with a copy beside it, it is nearly all of the memory.
     let mut model = vec![b'x'; 32 * MEBIBYTE - 8];
     assert_eq!(client.ask(&[b"SET", b"big", &model]), "+OK");
     let reply = client.ask(&[b"APPEND", b"big", b"1234"]);
@@ -153,7 +153,7 @@ fn unread_dumps_and_ranges_of_large_values_hold_one_value() {
         assert_eq!(client.ask(&[b"STRLEN", b"big"]), format!(":{}", value.len()));
         holds(&server, "unread replies");
     }
-    // What was sent in pieces is whole.
+    // Bytes that were sent in pieces are complete.
     let payload = client.text(&[b"DUMP", b"big"]);
     assert_eq!(payload.len(), 1 + 5 + value.len() + 10);
     assert!(payload[6..6 + value.len()] == value);
@@ -169,12 +169,12 @@ fn the_only_reader_of_a_value_beyond_the_share_is_waited_for() {
     assert_eq!(client.ask(&[b"SET", b"big", &value]), "+OK");
     assert_eq!(client.ask(&[b"SET", b"other", &value[..5 * MEBIBYTE]]), "+OK");
     let mut slow = Client::new(&server);
-    // The system would take all of the value for him, and nothing of it would wait in the server.
+    // The system would take all of the value for the client, and nothing of it would wait in the server.
     sockopt::set_socket_recv_buffer_size(slow.0.get_ref(), 256 << 10).expect("a socket");
     assert_eq!(slow.ask(&[b"GET", b"big"]), format!("${}", value.len()));
     let mut part = vec![0; value.len() / 2];
     slow.0.read_exact(&mut part).expect("half of it");
-    // Far longer than replies may stand that others wait for.
+    // Far longer than unread replies may stay that other clients need the memory of.
     std::thread::sleep(Duration::from_secs(1));
     slow.0.read_exact(&mut part).expect("the other half");
     assert!(part == value[value.len() / 2..] && slow.line().is_empty());
@@ -192,7 +192,7 @@ fn the_only_reader_of_a_value_beyond_the_share_is_waited_for() {
         }
         let mut other = vec![0; 5 * MEBIBYTE];
         if client.0.read_exact(&mut other).is_err() {
-            // This one stood still for so long that it was closed as one that does not read.
+            // This client stood still for so long that it was closed because it did not read.
             client = Client::new(&server);
             continue;
         }

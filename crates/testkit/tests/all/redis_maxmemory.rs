@@ -1,10 +1,10 @@
-//! What Redis's memory settings come to: the policies, and a limit that is changed while the server runs.
+//! The effects of Redis's memory settings: the policies, and a limit that is changed while the server runs.
 
 use larder_testkit::talk::{Talk, encode};
 
 const REFUSED: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 const VALUE_BYTES: usize = 1000;
-/// Keys that are set in one piece.
+/// Keys that are set in one pipeline.
 const PIECE: usize = 500;
 
 fn server(policy: &str) -> Talk {
@@ -13,7 +13,7 @@ fn server(policy: &str) -> Talk {
     talk
 }
 
-/// Sets `prefix0` and so on, with an expiry in so many seconds unless it is 0; how many were stored.
+/// Sets `prefix0` and so on, which expire after this many seconds unless it is 0; returns how many were stored.
 fn fill(talk: &mut Talk, prefix: &str, count: usize, seconds: u64) -> usize {
     let (value, seconds) = ("x".repeat(VALUE_BYTES), seconds.to_string());
     let mut stored = 0;
@@ -35,7 +35,7 @@ fn fill(talk: &mut Talk, prefix: &str, count: usize, seconds: u64) -> usize {
     stored
 }
 
-/// How many of `prefix0` to `prefix{count}` are there.
+/// How many of `prefix0` to `prefix{count}` exist.
 fn there(talk: &mut Talk, prefix: &str, count: usize) -> usize {
     let mut there = 0;
     for from in (0..count).step_by(PIECE) {
@@ -69,16 +69,16 @@ fn a_full_store_that_keeps_its_items_takes_no_write_into_a_transaction() {
         assert_eq!(talk.say(1, "GET a0"), "+QUEUED");
         let stored = fill(&mut talk, "a", 12_000, 0);
         assert!((4_000..12_000).contains(&stored), "{stored}");
-        // What was queued while there was room.
+        // A transaction that was queued while there was room.
         assert_eq!(talk.say(2, "EXEC"), format!("{ABORTED}: {}", &REFUSED[1..]), "{policy}");
-        // What is queued now: reads and removals may.
+        // A transaction that is queued now: reads and removals are allowed.
         assert_eq!(talk.say(1, &format!("APPEND a1 {value}")), REFUSED);
         assert_eq!(talk.say(1, "EXEC"), format!("{ABORTED} previous errors."));
         assert_eq!(talk.say(0, "MULTI"), "+OK");
         assert_eq!(talk.say(0, "DEL a0 a1 a2"), "+QUEUED");
         assert_eq!(talk.say(0, "STRLEN a3"), "+QUEUED");
         assert_eq!(talk.say(0, "EXEC"), format!("*2 :3 :{VALUE_BYTES}"));
-        // Which makes room, at once.
+        // The removal makes room at once.
         assert_eq!(talk.say(0, "MULTI"), "+OK");
         assert_eq!(talk.say(0, &format!("SET after {value}")), "+QUEUED");
         assert_eq!(talk.say(0, "EXEC"), "*1 +OK", "{policy}");
@@ -87,7 +87,7 @@ fn a_full_store_that_keeps_its_items_takes_no_write_into_a_transaction() {
     }
 }
 
-/// A script that says what it is like is refused before it begins, another at its first write; and has done nothing then.
+/// A script that declares its flags is refused before it begins, another at its first write; neither has done anything then.
 #[test]
 fn a_full_store_that_keeps_its_items_begins_no_script_that_may_write() {
     const LIKE: &str = "#!lua\nredis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[2], ARGV[1])";
@@ -121,7 +121,7 @@ fn a_full_store_that_keeps_its_items_begins_no_script_that_may_write() {
         assert_eq!(ask(&mut talk, READS, ["a0", "new"]), "+QUEUED", "{policy}");
         assert_eq!(ask(&mut talk, LIKE, ["a0", "new"]), REFUSED, "{policy}");
         assert!(talk.say(0, "EXEC").starts_with("-EXECABORT"), "{policy}");
-        // What is removed first makes room, whatever a script says that it is like.
+        // A removal at the beginning makes room, whatever flags a script declares.
         assert_eq!(ask(&mut talk, REMOVES, ["a0", "b0"]), "+OK", "{policy}");
         assert_eq!(ask(&mut talk, BOLD, ["a1", "b1"]), "+OK", "{policy}");
         assert_eq!(talk.say(0, "EXISTS a0 a1 b0 b1"), ":2", "{policy}");
@@ -142,12 +142,12 @@ fn volatile_policies_never_evict_a_key_without_expiry() {
         assert_eq!(there(&mut talk, "stays", 3_000), 3_000, "{policy}");
         let left = there(&mut talk, "goes", 20_000);
         assert!((1..8_000).contains(&left), "{policy}: {left} of 20,000 in 8 MB");
-        // When all that expires is gone, there is no room any more.
+        // When all items that expire are gone, there is no room any more.
         let more = fill(&mut talk, "more", 12_000, 0);
         assert!((1_000..12_000).contains(&more), "{policy}: {more}");
         assert_eq!(there(&mut talk, "more", 12_000), more, "{policy}");
         assert_eq!(there(&mut talk, "stays", 3_000), 3_000, "{policy}");
-        // That nothing was found to evict does not hold against what comes free.
+        // A search that found nothing to evict does not prevent the use of memory that is freed later.
         assert_eq!(talk.say(0, &format!("SET refused {}", "x".repeat(VALUE_BYTES))), REFUSED, "{policy}");
         assert_eq!(talk.say(0, "DEL stays0 stays1 stays2"), ":3");
         assert_eq!(fill(&mut talk, "again", 3, 0), 3, "{policy}: what was deleted makes room at once");
@@ -160,7 +160,7 @@ fn volatile_ttl_takes_what_expires_first() {
     let mut talk = server("volatile-ttl");
     fill(&mut talk, "late", 3_000, 100_000);
     fill(&mut talk, "soon", 3_000, 100);
-    // Newer than either, and later than both.
+    // These are newer than either, and expire later than both.
     fill(&mut talk, "last", 3_000, 200_000);
     let [late, soon, last] = ["late", "soon", "last"].map(|prefix| there(&mut talk, prefix, 3_000));
     assert!(soon < 2_000, "room was made: {soon}");

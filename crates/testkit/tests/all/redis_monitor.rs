@@ -1,9 +1,9 @@
-//! What MONITOR shows, and in which words.
+//! The lines of MONITOR.
 
 use larder_testkit::local::DEBUG;
 use larder_testkit::talk::{Talk, encode};
 
-/// What a client is shown, without times and addresses: `[0] "GET" "a"`.
+/// The lines that a client has received, without times and addresses: `[0] "GET" "a"`.
 fn shown(talk: &mut Talk, client: usize) -> Vec<String> {
     let heard = talk.heard(client);
     let lines = heard.split('+').filter(|line| !line.is_empty()).map(|line| {
@@ -60,7 +60,7 @@ fn no_password_is_shown_and_nothing_of_an_administrator() {
     assert_eq!(shown(&mut talk, 0), expected);
 }
 
-/// Whatever bytes a word has, it is shown within its quotes, on one line.
+/// Whatever bytes a word has, MONITOR shows it within quotes, on one line.
 #[test]
 fn words_of_any_bytes_are_shown_on_one_line() {
     let mut talk = Talk::new(&DEBUG);

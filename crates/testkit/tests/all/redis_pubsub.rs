@@ -1,4 +1,4 @@
-//! Publishing and subscribing: which clients get which messages, in what order and words; MONITOR.
+//! Publishing and subscribing: which clients get which messages, in which order and form; MONITOR.
 
 use larder_testkit::talk::{Talk, encode};
 
@@ -91,7 +91,7 @@ fn resp2_subscriber_may_say_little_and_resp3_anything() {
             (0, "SUBSCRIBE a", ">3 $9 subscribe $1 a :1"),
             (0, "GET k", "_"),
             (0, "PING", "+PONG"),
-            // To itself: the reply comes first.
+            // The client publishes to itself: the reply comes first.
             (0, "PUBLISH a me", ":1 >3 $7 message $1 a $2 me"),
             (0, "UNSUBSCRIBE", ">3 $11 unsubscribe $1 a :0"),
             (0, "UNSUBSCRIBE", ">3 $11 unsubscribe _ :0"),
@@ -164,7 +164,7 @@ fn subscriptions_hold_their_share_of_the_memory_and_no_more() {
     assert!(n > 500);
     assert_eq!(talk.say(1, "PUBSUB NUMSUB channel:0"), "*2 $9 channel:0 :1");
     talk.hang_up(0);
-    // Of many some are forgotten at once, and the others by upkeep.
+    // Some of many subscriptions are removed at once, and the others by upkeep.
     talk.local().maintain(1000);
     assert_eq!(talk.local().store().held_bytes(), 0);
     assert_eq!(talk.say(1, "PUBSUB NUMSUB channel:0"), "*2 $9 channel:0 :0");
@@ -271,7 +271,7 @@ fn keyspace_events_of_expiry_come_from_the_store() {
     );
     assert_eq!(talk.heard(1), "");
     talk.local().shift(100);
-    // By a memcached client, even.
+    // The access that finds the key expired may be a memcached client's.
     assert_eq!(talk.send(2, b"get k\r\n"), "END");
     assert_eq!(talk.heard(1), "*3 $7 message $16 __keyspace@0__:k $7 expired");
     expect(

@@ -12,7 +12,7 @@ const ACCOUNTS: usize = 40;
 const EACH: i64 = 1000;
 const MOVES: usize = 2000;
 
-/// Declares both accounts, or none of them.
+/// A move between two accounts that declares both accounts, or none of them.
 const MOVE: &str = "local from, to = KEYS[1] or ARGV[2], KEYS[2] or ARGV[3] \
     local there = tonumber(redis.call('GET', from)) \
     local amount = tonumber(ARGV[1]) \
@@ -20,7 +20,7 @@ const MOVE: &str = "local from, to = KEYS[1] or ARGV[2], KEYS[2] or ARGV[3] \
     redis.call('DECRBY', from, amount) \
     redis.call('INCRBY', to, amount) \
     return 1";
-/// Sums accounts that are not declared.
+/// The sum of accounts that are not declared.
 const SUM: &str = "local sum = 0 \
     for i = 0, tonumber(ARGV[1]) - 1 do sum = sum + redis.call('GET', 'account' .. i) end \
     return sum";
@@ -47,8 +47,8 @@ impl Client {
         self.line()
     }
 
-    /// From here on scripts have so long, or, where it is 0, as long as they take: a script whose thread is kept from its core
-    /// is none that stays.
+    /// From here on scripts may take this many milliseconds, or any time where it is 0: a script whose thread is kept from its
+    /// core is not one that never ends.
     fn limit_ms(&mut self, ms: u32) {
         assert_eq!(self.ask(&["CONFIG", "SET", "busy-reply-threshold", &ms.to_string()]), "+OK");
     }
@@ -83,7 +83,7 @@ fn money_moved_by_scripts_is_all_there_at_every_moment() {
                         let pick = |shift: u32| (random >> shift) as usize % ACCOUNTS;
                         let (from, to) = (format!("account{}", pick(33)), format!("account{}", pick(43)));
                         let amount = (random >> 53).to_string();
-                        // One script names its keys in some of its runs, the other in all, and then holds them alone.
+                        // One script declares its keys in some of its runs, the other in all, and then locks only them.
                         let named = format!("{MOVE} -- names its keys");
                         let reply = match n % 10 {
                             9 => client.ask(&["EVAL", MOVE, "0", &amount, &from, &to]),
@@ -131,29 +131,29 @@ fn a_script_without_end_delays_nobody_and_is_killed() {
     assert!(other.ask(&["SCRIPT", "KILL"]).starts_with("-NOTBUSY"));
 }
 
-/// A script that has written keeps its worker until its time is over. Clients of other workers that want other keys are served.
+/// A script that has written keeps its worker until its time limit. Clients of other workers that use other keys are served.
 #[test]
 fn a_script_that_has_written_is_ended_when_its_time_is_over() {
     let server = Server::start(&["-m", "64", "-t", "2"]).expect("larder starts");
     let mut clients: Vec<Client> = (0..4).map(|_| Client::new(&server)).collect();
     clients[0].limit_ms(0);
     let script = "redis.call('SET', KEYS[1], ARGV[1]) while ARGV[1] == 'stay' do end return 1";
-    // It has named its keys in many runs: it holds nothing else.
+    // The script has declared its keys in many runs, so it locks nothing else.
     for _ in 0..64 {
         assert_eq!(clients[0].ask(&["EVAL", script, "1", "k", "go"]), ":1");
     }
     clients[0].limit_ms(300);
-    // An early kill ends it before it has written: then it has done nothing, and is run again.
+    // A kill before its first write ends the script: then it has done nothing, and is run again.
     while !is_ended_by_its_time(&mut clients, script) {
         assert_eq!(clients[0].ask(&["STRLEN", "k"]), ":2");
     }
     assert_eq!(clients[0].ask(&["STRLEN", "k"]), ":4");
 }
 
-/// Has the first client run a script that stays, and the others ask for its end; false if it had not written by then.
+/// The first client runs a script that never ends, and the others kill it; false if it had not written by then.
 fn is_ended_by_its_time(clients: &mut [Client], script: &str) -> bool {
     clients[0].send(&["EVAL", script, "1", "k", "stay"]);
-    // Two of the others are of the other worker.
+    // Two of the others belong to the other worker.
     for client in &mut clients[1..] {
         client.send(&["SET", "other", "x"]);
         client.send(&["SCRIPT", "KILL"]);
@@ -199,7 +199,7 @@ fn a_script_that_may_take_as_long_as_it_likes_does_not_keep_a_server_from_its_en
     let status = server.wait(PATIENCE).expect("it stops");
     let took_s = told.elapsed().as_secs();
     println!("it ended after {took_s} s");
-    // Later than that is no claim: on a busy machine anything takes longer.
+    // The test does not require an upper bound: on a busy machine everything takes longer.
     assert!(status.success() && took_s >= 30, "{status}, {took_s} s");
 }
 
@@ -216,7 +216,7 @@ fn a_script_without_end_goes_with_its_client_that_is_killed() {
     assert_eq!(other.ask(&["EVAL", "return redis.call('INCR', KEYS[1])", "1", "n"]), ":1");
 }
 
-/// One that reads for ever leaves what it does not read to others, and is ended by any of them.
+/// A script that reads for ever leaves keys that it does not read to other clients, and any of them can kill it.
 #[test]
 fn a_script_that_reads_for_ever_is_killed_from_every_worker() {
     let server = Server::start(&["-m", "64", "-t", "2"]).expect("larder starts");
@@ -225,7 +225,7 @@ fn a_script_that_reads_for_ever_is_killed_from_every_worker() {
     assert_eq!(clients[0].ask(&["SET", "k", "v"]), "+OK");
     for killer in 1..4 {
         clients[0].send(&["EVAL", "while true do redis.call('GET', KEYS[1]) end", "1", "k"]);
-        // It may not have begun.
+        // The script may not have begun.
         while clients[killer].ask(&["SCRIPT", "KILL"]) != "+OK" {}
         let ended = clients[0].line();
         assert!(ended.starts_with("-ERR Script killed by user with SCRIPT KILL"), "{ended}");

@@ -1,5 +1,5 @@
-//! What a command means in a script: the transcripts, each command of a key once by itself and once called by a script.
-//! Both servers have the same replies, and behind them the same values.
+//! Commands in scripts: the transcripts, each command on a key run once by itself and once called by a script. Both servers have
+//! the same replies, and the same values afterwards.
 
 use larder_commands::redis::table::{Command, REDIS, flag};
 use larder_testkit::local::{Local, LocalConnection};
@@ -11,9 +11,9 @@ use std::path::Path;
 
 /// Commands that pick an arbitrary element.
 const PICKS: &[&str] = &["spop", "srandmember", "hrandfield", "zrandmember", "randomkey"];
-/// What they say is of the moment, or of what was done before.
+/// Commands whose replies depend on the moment, or on earlier commands.
 const UNEQUAL: &[&str] = &["object", "memory", "scan", "sscan", "hscan", "zscan", "touch"];
-/// Cases in which scripts say something else, and why.
+/// Cases in which scripts get other replies, and why.
 const OTHERWISE: &[(&str, &str)] = &[
     ("a pause has writes wait, and can be ended", "a script may write, and waits"),
     ("many arguments are no limit, an odd number of pairs is one of arity", "Lua has some thousands"),
@@ -25,10 +25,10 @@ const OTHERWISE: &[(&str, &str)] = &[
 ];
 /// Commands that no such case has.
 const UNSAID: &[&str] = &["append", "substr", "setrange", "flushdb", "time"];
-/// Commands that are known by their rows only.
+/// Commands without keys that scripts call here, too.
 const BESIDES: &[&str] = &["ping", "echo", "publish", "time"];
 
-/// One of both servers.
+/// One of the two servers.
 struct Side {
     local: Local,
     connections: BTreeMap<String, LocalConnection>,
@@ -56,7 +56,7 @@ fn row_of(words: &Words) -> Option<&'static Command> {
     REDIS.iter().flat_map(|group| group.rows).find(|row| row.name == name)
 }
 
-/// A script can call it, and says what it says outside.
+/// A script can call the command, and its reply is the same as outside.
 fn is_called(row: &Command) -> bool {
     (row.has(flag::WRITE | flag::READONLY) || BESIDES.contains(&row.name))
         && !row.has(flag::NOSCRIPT | flag::BLOCKING)
@@ -64,7 +64,7 @@ fn is_called(row: &Command) -> bool {
         && !UNEQUAL.contains(&row.name)
 }
 
-/// Lines in order, and the one nil that Lua has: a set or a map has no order there.
+/// The lines of a reply in order, with one form of nil, as in Lua: a set or a map has no order there.
 fn lines(reply: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(reply).replace("*-1\r\n", "$-1\r\n");
     let mut lines: Vec<String> = text.split("\r\n").map(str::to_owned).collect();
@@ -72,7 +72,7 @@ fn lines(reply: &[u8]) -> Vec<String> {
     lines
 }
 
-/// What comes before the next end of a line, and what behind it.
+/// The bytes before the next end of a line, and the bytes behind it.
 fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     Some((&bytes[..end], &bytes[end + 2..]))
@@ -83,7 +83,7 @@ fn number(line: &[u8], kind: u8) -> Option<usize> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The requests in what a case sends; none if one of them is not whole, or is written in quotes.
+/// The requests in a step of a case; none if one of them is incomplete, or is written in quotes.
 fn requests(mut bytes: &[u8]) -> Option<Vec<Words>> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
@@ -117,7 +117,7 @@ fn sent(words: &[&[u8]], rest: &Words) -> Vec<u8> {
     encode(&all)
 }
 
-/// Runs a case on both sides; the rows that scripts called.
+/// Runs a case on both servers; adds the rows that scripts called.
 fn both(case: &Case, called: &mut BTreeSet<&'static str>) -> Result<(), String> {
     let (mut plain, mut scripts) = (Side::new(), Side::new());
     let (mut queues, mut resp3) = (BTreeSet::new(), BTreeSet::new());
@@ -132,7 +132,7 @@ fn both(case: &Case, called: &mut BTreeSet<&'static str>) -> Result<(), String> 
             }
             _ => continue,
         };
-        // What a request has that is not whole, or takes up what was said before, is for others.
+        // Other tests have incomplete requests, and those with parts of earlier replies.
         let Some(all) = bytes.as_deref().and_then(requests) else { return Ok(()) };
         for words in all {
             let row = row_of(&words);
@@ -167,7 +167,7 @@ fn both(case: &Case, called: &mut BTreeSet<&'static str>) -> Result<(), String> 
                 return Err(format!("{}: line {}: {words:?}: {said:?} and {told:?}", case.name(), step.line));
             }
             if is_pick {
-                // From here on both may differ.
+                // From here on the two servers may differ.
                 return Ok(());
             }
         }
@@ -186,7 +186,7 @@ fn commands_mean_in_scripts_what_they_mean_outside() {
     let failures: Vec<String> = cases.filter_map(|case| both(case, &mut called).err()).collect();
     assert!(failures.is_empty(), "{} failed:\n{}", failures.len(), failures.join("\n"));
     let rows = REDIS.iter().flat_map(|group| group.rows).filter(|row| is_called(row));
-    // What no transcript says in words alone.
+    // Commands that no transcript sends as words alone.
     let missing: Vec<&str> =
         rows.map(|row| row.name).filter(|name| !called.contains(name) && !UNSAID.contains(name)).collect();
     assert!(missing.is_empty(), "no script called {missing:?}");

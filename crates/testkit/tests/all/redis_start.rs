@@ -1,4 +1,4 @@
-//! Starts with what Redis's servers are started with: its own port, which on many machines is Redis's, and a password.
+//! Starts with the options of Redis's users: its own port, which on many machines is Redis's, and a password.
 
 use larder_testkit::process::{Program, Server, larder};
 use std::io::{ErrorKind, Read, Write};
@@ -14,7 +14,7 @@ fn here() -> String {
 #[test]
 fn a_default_port_that_is_taken_is_an_error_that_says_what_to_do() {
     let here = &here()[..];
-    // If another program listens on this port of all addresses, it is taken as well.
+    // If another program listens on this port of all addresses, the port is taken as well.
     let taken = TcpListener::bind((here, 6379));
     assert!(taken.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::AddrInUse), "{taken:?}");
     let start = |options: &[&str]| {
@@ -28,7 +28,7 @@ fn a_default_port_that_is_taken_is_an_error_that_says_what_to_do() {
     assert!(!output.status.success(), "{said}");
     assert!(said.contains(&format!("{here}:6379")) && said.contains("--redis-port 0"), "{said}");
     assert_eq!(said.trim_end().lines().count(), 1, "{said}");
-    // The same of a port that was asked for.
+    // The same for a port that an option names.
     let output = start(&["--redis-port", "6379"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("choose another port with --redis-port"), "{said}");
@@ -57,7 +57,7 @@ fn a_password_from_a_file_is_asked_for_and_in_no_list_of_processes() {
     says("GET a\r\n", "$-1\r\n");
 }
 
-/// What the start takes for right is right behind ACL LOAD, which reads the file again and knows no option.
+/// Passwords that are right after the start are right after ACL LOAD, which reads the file again and ignores options.
 #[test]
 fn a_line_for_the_default_user_in_a_file_has_its_passwords_and_the_option_has_none() {
     const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";

@@ -228,7 +228,7 @@ fn subscriber_that_does_not_read_is_cut_and_others_are_not() {
     let mut slow = Client::new(&server);
     slow.ask(&[b"SUBSCRIBE", b"news"]);
     let mut publisher = Client::new(&server);
-    // One of each worker: by the time it is answered, the worker has looked at what was there for the slow one.
+    // One client of each worker: by the time it is answered, the worker has seen the messages for the slow client.
     let mut others = [(); 2].map(|()| Client::new(&server));
     let text = vec![b'x'; 60_000];
     let start = Instant::now();
@@ -244,7 +244,7 @@ fn subscriber_that_does_not_read_is_cut_and_others_are_not() {
     }
     assert!(sent < 64 << 20, "{sent} bytes waited for one of 64 MiB");
     assert_eq!(publisher.ask(&[b"PING"]), "+PONG");
-    // It gets what was under way, and then the end.
+    // The client receives the messages that were being sent, and then the end.
     let mut rest = Vec::new();
     let end = slow.reader.read_to_end(&mut rest);
     assert!(end.is_ok() || end.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));

@@ -1,4 +1,4 @@
-//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: their replies, and what touches a watched key.
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: their replies, and the commands that change a watched key.
 
 use larder_testkit::talk::{Talk, encode};
 
@@ -135,7 +135,7 @@ fn nil_of_exec_is_an_array_in_resp2_and_a_null_in_resp3() {
     }
 }
 
-/// What the second client, or the first itself, does between WATCH and EXEC, and whether it touches.
+/// A command of the second client, or of the first itself, between WATCH and EXEC, and whether it changes the key.
 #[test]
 fn what_touches_a_watched_key() {
     let touching = [
@@ -250,11 +250,11 @@ fn watched_key_that_expires_aborts_and_one_that_had_expired_does_not() {
     let mut talk = talk();
     expect(&mut talk, &[(0, "SET k v PX 50", "+OK"), (0, "WATCH k", "+OK"), (0, "MULTI", "+OK")]);
     talk.local().shift(60);
-    // No command looks at the key.
+    // No command reads the key.
     expect(&mut talk, &[(0, "PING", "+QUEUED"), (0, "EXEC", "*-1"), (0, "SET k v PX 50", "+OK")]);
     talk.local().shift(60);
     expect(&mut talk, &[(0, "WATCH k", "+OK"), (1, "GET k", "$-1"), (0, "MULTI", "+OK"), (0, "EXEC", "*0")]);
-    // Gone before the watch, and set anew.
+    // The key expired before WATCH, and is set again.
     expect(&mut talk, &[(0, "SET k v PX 50", "+OK")]);
     talk.local().shift(60);
     expect(
@@ -352,7 +352,7 @@ fn large_transaction_of_new_keys_is_carried_out() {
     assert_eq!(talk.say(1, "GET key:2999"), "$4 2999");
 }
 
-/// Everything that names a key, in a transaction: the same replies as outside, and every key is held.
+/// Every command with a key, in a transaction: the same replies as outside, and every key is locked.
 #[test]
 fn commands_answer_in_a_transaction_as_outside() {
     let commands = [
@@ -441,7 +441,7 @@ fn commands_answer_in_a_transaction_as_outside() {
                 assert_eq!(inside.say(0, "EXEC"), format!("*1 {expected}"), "{command}");
             }
         } else {
-            // Some in one go that take the store as a whole, and all that do not.
+            // All commands in one transaction, once with those that use the store as a whole and once without.
             let whole = ["MOVE", "DBSIZE", "SWAPDB", "FLUSHDB", "FLUSHALL", "COPY k k4"];
             for with_whole in [true, false] {
                 let (mut outside, mut inside) = (talk(), talk());
@@ -463,7 +463,7 @@ fn commands_answer_in_a_transaction_as_outside() {
 
 #[test]
 fn swapdb_and_flushdb_abort_only_if_a_watched_key_is_concerned() {
-    // What is there before, by database; what is done; whether a watch of `k` in database 1 aborts.
+    // The keys that exist before, by database; the command; whether it aborts a watch of `k` in database 1.
     for (there, done, aborts) in [
         (&[(1, "k")][..], "SWAPDB 1 2", true),
         (&[(2, "k")], "SWAPDB 1 2", true),
@@ -531,7 +531,7 @@ fn key_that_was_made_and_removed_again_is_touched() {
 fn watched_key_that_is_evicted_aborts() {
     let mut talk = Talk::new(&["-m", "4", "-I", "1m"]);
     expect(&mut talk, &[(0, "SET k v", "+OK"), (0, "WATCH k", "+OK")]);
-    // Other keys of about its size, until it has to go.
+    // Other keys of about its size are stored until it is evicted.
     let mut round = 0;
     while talk.say(1, "EXISTS k") == ":1" {
         assert!(round < 4000, "a cache of 4 MB holds no 400,000 keys");

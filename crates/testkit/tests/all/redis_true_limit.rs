@@ -1,5 +1,5 @@
-//! `-m` bounds the process beside RESP clients that hold all they may: queues of MULTI, watched keys,
-//! subscribers that read nothing. The cache is full meanwhile, and goes on.
+//! `-m` bounds the process beside RESP clients that hold as much as they may: queues of MULTI, watched keys, subscribers that
+//! read nothing. The cache is full meanwhile, and goes on.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::bounded::{Bounded, is_closed, number, random};
@@ -27,7 +27,7 @@ fn full_of(megabytes: u64, threads: &str) -> (Bounded, Client) {
     (bounded, client)
 }
 
-/// The cache takes what it is given, and the process is as large as it may be.
+/// The cache stores new items, and the process is as large as it may be.
 fn goes_on(bounded: &Bounded, client: &mut Client, what: &str) {
     bounded.fill(client, "s", random(2000).take(2_000), what);
 }
@@ -61,7 +61,7 @@ fn queues_of_transactions() {
         for _ in 0..4 {
             match ask(&mut stream, &[b"SET", format!("q{n}").as_bytes(), &value]) {
                 reply if reply == "+QUEUED" => queued += value.len() as u64,
-                // What such a client sends after that is not kept, whatever its reply is.
+                // Further commands of such a client are not kept, whatever their reply is.
                 reply if reply.starts_with("-OOM") => {
                     refused += 1;
                     break;
@@ -77,7 +77,7 @@ fn queues_of_transactions() {
     }
     let share = bounded.memory_bytes / 16;
     assert!(refused > 0 && queued <= share && queued > share / 4, "{queued} queued, {refused} refused");
-    // A client whose whole transaction is in the queue gets it.
+    // A client whose whole transaction is in the queue can run it.
     assert_eq!(ask(&mut clients[0], &[b"EXEC"]), "*4");
     (0..4).for_each(|_| assert_eq!(line(&mut clients[0]), "+OK"));
     assert!(ask(&mut clients[CLIENTS - 1], &[b"EXEC"]).starts_with("-EXECABORT"));
@@ -140,7 +140,7 @@ fn subscribers_that_read_nothing() {
     goes_on(&bounded, &mut client, "after subscribers");
 }
 
-/// Clients that were closed for what they did not read.
+/// Number of clients that were closed for unread replies.
 fn cut(stream: &mut TcpStream) -> usize {
     let head = ask(stream, &[b"INFO", b"stats"]);
     let bytes = head.strip_prefix('$').and_then(|bytes| bytes.parse::<usize>().ok()).expect("a text");
@@ -154,7 +154,7 @@ fn cut(stream: &mut TcpStream) -> usize {
 #[test]
 #[ignore = "memory: what a process holds in real time"]
 fn monitors_that_read_nothing() {
-    // What is on its way to monitors may be a quarter of the memory, on several threads.
+    // Lines for monitors may take a quarter of the memory, on several threads.
     let (bounded, mut client) = full_of(256, "4");
     let mut clients: Vec<TcpStream> = (0..2 * CLIENTS)
         .map(|_| {
@@ -163,14 +163,14 @@ fn monitors_that_read_nothing() {
             stream
         })
         .collect();
-    // Each line of either is for all monitors.
+    // Each line of either client is for all monitors.
     let mut busy = [(); 2].map(|()| bounded.server.connect().expect("a connection"));
     let value = vec![b'm'; 1000];
     let commands: Vec<u8> =
         (0..200).flat_map(|n| encode(&[b"SET", format!("m{n}").as_bytes(), &value])).collect();
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        // At any time, not only between two commands.
+        // The limit holds at any time, not only between two commands.
         let watch = scope.spawn(|| {
             while !over.load(Relaxed) {
                 bounded.holds("monitors");

@@ -1,4 +1,4 @@
-//! What an administrator sees and sets while a server runs, with several workers and real sockets.
+//! Figures and settings for an administrator of a running server, with several workers and real sockets.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::process::{Program, Server};
@@ -32,7 +32,7 @@ impl Client {
         line
     }
 
-    /// Sends a line; the reply, of one line or with a length.
+    /// Sends a line; returns the reply, of one line or with a length.
     fn say(&mut self, command: &str) -> String {
         self.send(&format!("{command}\r\n"));
         let line = self.line();
@@ -64,7 +64,7 @@ fn server(options: &[&str]) -> Server {
 fn times_of_monitor_never_step_back_whichever_worker_a_command_is_from() {
     const CLIENTS: usize = 6;
     const COMMANDS: usize = 2000;
-    // All lines may wait at once: a monitor that is slow is closed when there is no room for more of them.
+    // All lines may wait at once: a slow monitor is closed when there is no room for more of them.
     let server = server(&["-t", "3", "-m", "1024"]);
     let address = server.address();
     let mut monitor = Client::new(address);
@@ -73,7 +73,7 @@ fn times_of_monitor_never_step_back_whichever_worker_a_command_is_from() {
         .map(|nth| {
             thread::spawn(move || {
                 let mut client = Client::new(address);
-                // Several at once, and one by one.
+                // Several commands at once, or one by one.
                 let pipeline = if nth % 2 == 0 { 1 } else { 20 };
                 for _ in 0..COMMANDS / pipeline {
                     client.send(&format!("SET key:{nth} 1\r\n").repeat(pipeline));
@@ -98,7 +98,7 @@ fn maxclients_is_in_force_as_soon_as_it_is_set() {
     let server = server(&["-t", "2", "-c", "8"]);
     let mut admin = Client::new(server.address());
     let mut others: Vec<Client> = Vec::new();
-    // Opens them until one is refused; how many were taken, the administrator's among them.
+    // Opens connections until one is refused; returns how many were accepted, the administrator's among them.
     let fill = |others: &mut Vec<Client>| loop {
         assert!(others.len() < 100, "nobody is refused");
         let mut client = Client::new(server.address());
@@ -133,7 +133,7 @@ fn client_list_tells_each_byte_of_a_client_and_each_command() {
     let (mut client, mut admin) = (Client::new(server.address()), Client::new(server.address()));
     let id = client.say("CLIENT ID").trim_start_matches(':').trim().to_owned();
     let mut commands = 1;
-    // Beside and beyond what is copied into a reply, and what comes in several receives.
+    // Values around and beyond the size that is copied into replies, and some that come in several receives.
     for bytes in [0, 1, 100, 16_000, 17_000, 300_000] {
         let value = "v".repeat(bytes);
         client.send(&format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${bytes}\r\n{value}\r\n"));
@@ -145,7 +145,7 @@ fn client_list_tells_each_byte_of_a_client_and_each_command() {
         let wanted =
             format!(" tot-net-in={} tot-net-out={} tot-cmds={commands}\n", client.sent, client.received);
         let began = Instant::now();
-        // A worker counts what it has sent behind the send.
+        // A worker counts sent bytes after the send.
         loop {
             let told = admin.say(&format!("CLIENT LIST ID {id}"));
             if told.contains(&wanted) {

@@ -1,4 +1,4 @@
-//! RESP pipelines of random commands answer the same however their bytes come.
+//! RESP pipelines of random commands get the same replies however their bytes are cut.
 
 use larder_testkit::local::Local;
 use proptest::prelude::*;
@@ -116,8 +116,8 @@ proptest! {
     }
 }
 
-/// Behind a header's carriage return comes its line feed or, as in Redis, any byte; and so behind a value two of any
-/// kind. Long values have ways of their own, which have to see the same ends.
+/// Behind a header's carriage return comes its line feed or, as in Redis, any byte; behind a value, any two bytes. Long values
+/// are received by other code, which has to find the same ends.
 #[test]
 fn long_values_behind_odd_line_ends_are_the_same_in_any_pieces() {
     let mut value = vec![b'v'; 50_000];
@@ -128,7 +128,7 @@ fn long_values_behind_odd_line_ends_are_the_same_in_any_pieces() {
         if let Some(at) = feed {
             value[at] = b'\n';
         }
-        // One that is stored as it comes, and one that is gathered.
+        // One value that is stored as it arrives, and one that is gathered.
         let mut input = Vec::new();
         for name in ["SET", "APPEND", "SET"] {
             input.extend_from_slice(
@@ -159,7 +159,7 @@ fn long_values_behind_odd_line_ends_are_the_same_in_any_pieces() {
 fn what_follows_a_long_value_behind_odd_line_ends_is_not_lost() {
     let mut input = b"*5\r\n$4\r\nMSET\r\n$1\r\na\r\n$50000\r\n".to_vec();
     input.resize(input.len() + 50_000, b'v');
-    // No line feed up to the end of the request.
+    // There is no line feed up to the end of the request.
     input.extend_from_slice(b"..$1\rXb..$3\rXend..*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\nb\r\n");
     for piece in [1, 7, 33_000, 50_040, input.len()] {
         let (replies, closed) = replies(&input, piece);
@@ -168,7 +168,7 @@ fn what_follows_a_long_value_behind_odd_line_ends_is_not_lost() {
     }
 }
 
-/// A request for which there is no memory is thrown away up to its end, wherever that is.
+/// A request for which there is no memory is discarded up to its end, wherever that is.
 #[test]
 fn long_request_that_is_refused_ends_where_it_ends() {
     let mut input = b"*6\r\n$4\r\nMSET\r\n$1\r\na\r\n$6000000\r\n".to_vec();

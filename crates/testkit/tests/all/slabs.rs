@@ -1,5 +1,5 @@
-//! memcached's slab commands over sessions: what automove 0, 1 and 2 mean, what a page is, what a move keeps
-//! and what it answers.
+//! memcached's slab commands over sessions: the meaning of automove 0, 1 and 2, the size of a page, the items that a move keeps,
+//! and the replies.
 
 use larder_testkit::local::{Local, LocalConnection};
 use std::fmt::Write;
@@ -30,7 +30,7 @@ impl Bench {
         reply
     }
 
-    /// Sets `prefix0` and so on to values of so many bytes.
+    /// Sets `prefix0` and so on to values of this many bytes.
     fn fill(&mut self, prefix: &str, numbers: std::ops::Range<u32>, bytes: usize) {
         let value = "v".repeat(bytes);
         for number in numbers {
@@ -63,14 +63,14 @@ impl Bench {
 const SMALL: u32 = 9;
 const LARGE: u32 = 11;
 
-/// Has them be read.
+/// Reads these items.
 fn read(bench: &mut Bench, numbers: &[u32]) {
     for number in numbers {
         bench.get(&format!("s{number}"));
     }
 }
 
-/// A cache full of small values, of which some are read now and then; then twice its memory of large ones.
+/// Fills a cache with small values, some of which are read now and then; then stores large ones of twice its memory.
 fn shift(mode: u32) -> (Bench, u64, usize) {
     let mut bench = Bench::new();
     bench.automove(mode);
@@ -108,7 +108,7 @@ fn automove_1_has_memory_follow_what_is_written_and_what_is_hot_stays() {
 }
 
 /// Two classes whose items are equally old: with 1 each class evicts its own items, with 2 the class with older items gives
-/// memory.
+/// memory to the other.
 #[test]
 fn automove_2_takes_from_the_oldest_whatever_the_own_age() {
     let moved = |mode: u32| {
@@ -140,7 +140,7 @@ fn classes_are_shown_in_whole_pages_and_their_chunks_add_up() {
         .lines()
         .filter_map(|line| line.strip_prefix("STAT ")?.split_once(":chunk_size ")?.0.parse().ok())
         .collect();
-    // 40,000 bytes are in pieces: two chunks of the largest size, the rest in one that fits, and a head.
+    // 40,000 bytes are in pieces: two chunks of the largest size, the rest in a smaller one, and a head.
     assert_eq!(classes.len(), 6, "{lines}");
     for class in classes {
         let [size, pages, total, used, free] =
@@ -191,12 +191,12 @@ fn a_page_that_is_moved_in_a_full_cache_keeps_what_is_hot() {
     assert_eq!(bench.say("slabs reassign 50 9\r\n"), "BADCLASS invalid src or dst class id\r\n");
 }
 
-/// Values of a million bytes are in pieces, and those are shown in class 24 (17352).
+/// Values of a million bytes are in pieces, which are shown in class 24 (17352).
 const PIECES: u32 = 24;
 const HELD_BYTES: usize = 1_000_000;
 
 impl Bench {
-    /// Moves a page of the pieces' class away. If that is refused, nothing has changed.
+    /// Moves a page away from the pieces' class. A refused move changes nothing.
     fn reassign_pieces(&mut self) -> String {
         let before = (self.figure("", "curr_items"), self.figure("slabs", &format!("{PIECES}:total_pages")));
         let reply = self.say(&format!("slabs reassign {PIECES} {LARGE}\r\n"));
@@ -253,7 +253,7 @@ fn a_class_whose_values_are_all_being_received_is_busy() {
     assert!((0..3).all(|n| bench.get(&format!("p{n}"))), "all were moved");
 }
 
-/// Without eviction, what finds no room stays, and so does its span.
+/// Without eviction, items that find no room elsewhere stay, and so does their span.
 #[test]
 fn a_class_that_has_nowhere_to_move_to_is_busy_if_nothing_may_be_evicted() {
     let mut bench = Bench::with(&["-M"]);
@@ -287,7 +287,7 @@ fn what_is_no_class_and_what_has_no_page_is_told_apart() {
         (-1, -1, "SAME src and dst class are identical\r\n"),
         (0, 0, "SAME src and dst class are identical\r\n"),
         (i64::from(SMALL), 0, "OK\r\n"),
-        // What stays takes as much again.
+        // The items that stay take as much memory again.
         (0, last, SPARE),
         (i64::MAX, 1, "CLIENT_ERROR bad command line format\r\n"),
     ] {

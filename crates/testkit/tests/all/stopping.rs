@@ -1,5 +1,5 @@
-//! How a real server stops: requests that have arrived are answered, no client is waited for without limit, and a second signal
-//! ends it at once.
+//! How a real server stops: requests that have arrived are answered, the server waits for no client without limit, and a second
+//! signal ends it at once.
 
 use larder_testkit::PATIENCE;
 use larder_testkit::client::Client;
@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// How long a client that takes none of its replies is waited for.
+/// How long the server waits for a client that reads none of its replies.
 const STALL: Duration = Duration::from_secs(5);
 
 fn server() -> Server {
@@ -19,8 +19,8 @@ fn client(server: &Server) -> Client {
     server.connect().and_then(Client::new).expect("a connection")
 }
 
-/// A client that has asked for `times` values of `bytes` at once and has read nothing; the server holds it
-/// back. All requests are in one packet, so they have come when a reply has.
+/// A client that has asked for `times` values of `bytes` at once and has read nothing, so that the server has to wait. All
+/// requests are in one packet, so they have arrived when a reply has.
 fn held_back(server: &Server, bytes: usize, times: usize) -> Client {
     let mut client = client(server);
     client.store("set", "k", &vec![b'v'; bytes], None);
@@ -34,8 +34,8 @@ fn held_back(server: &Server, bytes: usize, times: usize) -> Client {
     client
 }
 
-/// Has a server stop at the moment that is set, beside a client that reads. One that a machine keeps from its core for
-/// as long as the server waits is one that does not read: then it is done again.
+/// Stops a server at the moment that `stop` sets, beside a client that reads. A client that the machine keeps from its core for
+/// as long as the server waits is one that does not read: then the test starts again.
 fn beside_a_reader(stop: impl Fn(&mut Instant) -> io::Result<()>) {
     let began = Instant::now();
     loop {
@@ -119,11 +119,11 @@ fn a_second_signal_ends_it_at_once() {
     let mut idle = server.connect().expect("a connection");
     let started = Instant::now();
     server.terminate();
-    // It has begun to stop, and waits for the one that does not read.
+    // The server has begun to stop, and waits for the client that does not read.
     assert_eq!(idle.read(&mut [0]).expect("an end"), 0);
     server.terminate();
     let status = server.wait(PATIENCE).expect("it ends");
-    // On a machine that has slept meanwhile, the first signal has ended it.
+    // On a machine that was suspended meanwhile, the first signal has ended the server.
     assert!(!status.success() || started.elapsed() >= STALL, "replies were left");
     drop(slow);
 }

@@ -1,11 +1,11 @@
-//! Random operations on a small store, with eviction, expiry, moves, flushes and changes of the limit, are
-//! answered as a plain map allows.
+//! Random operations on a small store, with eviction, expiry, moves, flushes and changes of the limit, get results that a plain
+//! map allows.
 
 use larder_testkit::store_model::{OP_BYTES, Op, run};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// What the fuzzers found worth keeping; they run a lighter form of them.
+/// Inputs of the fuzzers that are worth keeping; the fuzzers run a lighter form of this test.
 #[test]
 fn the_fuzzers_corpora_are_answered_as_a_map_allows() {
     let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds");

@@ -11,7 +11,7 @@ const CONNECTIONS: u64 = 8;
 const OPERATIONS: u64 = 1_200_000;
 const COUNTERS: u64 = 6;
 
-/// `LARDER_STRESS_OPERATIONS` makes it shorter where every operation costs more.
+/// `LARDER_STRESS_OPERATIONS` lowers the number where every operation costs more.
 fn operations() -> u64 {
     let given = std::env::var("LARDER_STRESS_OPERATIONS").ok();
     given.map_or(OPERATIONS, |text| text.parse().expect("a number of operations"))
@@ -29,18 +29,18 @@ impl Random {
     }
 }
 
-/// What the replies to one connection acknowledged.
+/// Operations that the replies to one connection acknowledged.
 #[derive(Default)]
 struct Acknowledged {
     operations: u64,
-    /// Per counter.
+    /// Sums by counter.
     sums: BTreeMap<String, u64>,
 }
 
 enum Waiting {
     Increment(String, u64),
     Stored,
-    /// Of a full cache: whose worker stands still keeps what was evicted, and others have to do without.
+    /// A store in a full cache may be refused: the worker that stands still keeps evicted items.
     Tried,
     Deleted,
     Hits(u64),
@@ -49,7 +49,7 @@ enum Waiting {
 struct Load<'l> {
     client: Client,
     random: Random,
-    /// The last version made of anything; a value read must not be from the future.
+    /// The last version written; a value read must not be newer.
     versions: &'l AtomicU64,
     keys: u64,
     /// Bytes of the largest value.

@@ -18,7 +18,7 @@ const SERVERS: usize = 4;
 const LONG: Duration = Duration::from_millis(400);
 /// The server's clock may be so far behind the system's.
 const BEHIND: Duration = Duration::from_millis(100);
-/// It counts whole milliseconds.
+/// The server's clock counts whole milliseconds.
 const AHEAD: Duration = Duration::from_millis(1);
 /// How often a case runs that has taken this long, or in which a second of the system's clock has ended: then an idle time in a
 /// reply may rightly be one second more.
@@ -83,10 +83,10 @@ fn transcripts_pass_over_sockets() {
     report(&failures, runs.len() - failures.len());
 }
 
-/// Subcommands whose replies are made from the table: looked at below.
+/// Subcommands whose replies are made from the table: the test below compares them.
 const HELP: &str = "help";
 
-/// Each command has to be in a transcript: otherwise its replies were never checked.
+/// Each command has to be in a transcript: otherwise its replies were never compared.
 #[test]
 fn every_resp_command_is_in_a_transcript() {
     use larder_commands::redis::table::REDIS;
@@ -126,7 +126,7 @@ fn help_names_every_subcommand() {
             continue;
         }
         if row.name == "cluster" {
-            // Without one Redis has no help either.
+            // Without a cluster Redis has no help either.
             continue;
         }
         let reply = talk.say(0, &format!("{} HELP", row.name));

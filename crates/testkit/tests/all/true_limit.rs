@@ -16,7 +16,7 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
     let mut readers: Vec<TcpStream> = Vec::new();
     for number in 0..READERS {
         let mut stream = bounded.server.connect().expect("a connection");
-        // Some of the keys are gone. More than sockets take, of which only the replies' first megabytes are of use to anyone.
+        // Some of the keys are gone. The replies are more than sockets take; only their first megabytes are needed.
         stream.write_all(format!("get k{number}\r\n").repeat(10).as_bytes()).expect("sent");
         readers.push(stream);
         if number % 50 == 0 {
@@ -28,7 +28,7 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
     while number(&mut client, "response_obj_oom") == 0 {
         assert!(started.elapsed() < PATIENCE, "nobody is closed");
         std::thread::sleep(Duration::from_millis(20));
-        // It asks for what there is no memory to send, if there is none.
+        // The client asks for a value that there may be no memory to send.
         client.store("set", "wanted", &vec![b'w'; LARGE], None);
         client.line("get wanted");
         client.flush().expect("sent");
@@ -42,7 +42,7 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
     let held = number(&mut client, "response_obj_bytes");
     assert!(held <= bounded.memory_bytes / 4 + MEBIBYTE, "{held} bytes are held");
     bounded.holds("slow readers");
-    // Others' sets go on, large and small.
+    // Sets of other clients go on, large and small.
     bounded.fill(&mut client, "s", random(5000).take(20_000), "sets beside slow readers");
     bounded.fill(&mut client, "l", (0..200).map(|_| LARGE), "large sets beside slow readers");
     // A connection is closed when another client was refused memory, perhaps behind other replies.
@@ -51,7 +51,7 @@ fn slow_readers(megabytes: u64, options: &[&str]) {
         for stream in &mut readers {
             stream.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
             let mut replies = Vec::new();
-            // It ends with what has come in time, or as it was closed. The rest comes in the next round.
+            // The read ends with the bytes that have come in time, or at the close. The rest comes in the next round.
             let _ = stream.read_to_end(&mut replies);
             refused += memmem::find_iter(&replies, "SERVER_ERROR").count();
             if refused > 0 {
@@ -110,7 +110,7 @@ fn slow_readers_of_small_values_are_bounded_too() {
         assert!(started.elapsed() < PATIENCE, "replies hold more than their share");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Items gave way to what replies may hold, not to more.
+    // Items were evicted for the memory that replies may hold, not for more.
     let left = number(&mut client, "curr_items");
     assert!(left > items / 3, "{left} of {items} items are left");
     drop(readers);

@@ -1,12 +1,12 @@
-//! Commands that look at a value twice, while another worker makes it shorter and longer in between.
+//! Commands that read a value twice, while another worker makes it shorter and longer in between.
 
 use larder_testkit::local::{Local, LocalConnection};
 use larder_testkit::talk::encode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Times that the first worker asks.
+/// Rounds of the first worker.
 const ROUNDS: usize = 40_000;
-/// Commands that come in one piece: no batch of the other begins in between.
+/// Commands of one batch: no batch of the other worker begins in between.
 const BATCH: usize = 40;
 
 fn exchange(local: &mut Local, client: &mut LocalConnection, requests: &[Vec<&[u8]>]) {

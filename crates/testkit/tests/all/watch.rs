@@ -98,7 +98,7 @@ fn who_reads_nothing_stops_nobody_and_is_told_what_it_has_lost() {
     let mut watcher = Client::of(&server);
     assert_eq!(watcher.ask("watch fetchers\r\n"), "OK");
     let mut client = Client::of(&server);
-    // Far more than sockets hold.
+    // Far more lines than sockets hold.
     const ROUNDS: usize = 400;
     const EACH: usize = 500;
     for _ in 0..ROUNDS {
@@ -115,7 +115,7 @@ fn who_reads_nothing_stops_nobody_and_is_told_what_it_has_lost() {
     let (sent, skipped) = (of("log_watcher_sent"), of("log_watcher_skipped"));
     assert_eq!(sent + skipped, (ROUNDS * EACH) as u64);
     assert!(skipped > 1000, "{skipped}");
-    // All that waits is read before there is another, which would be skipped, too.
+    // All waiting lines are read before there is another, which would be dropped, too.
     let (mut lines, mut waited) = (Vec::new(), 0);
     while waited < sent {
         lines.push(watcher.line());

@@ -1,5 +1,5 @@
-//! The world: real workers, sessions and store with simulated sockets, in one process and on one thread, in a time of its own.
-//! Clients of both protocols judge every byte that they are sent. Everything is decided by a seed.
+//! The world: real workers, sessions and store with simulated sockets, in one process and on one thread, in simulated time.
+//! Clients of both protocols check every byte that they receive. A seed decides everything.
 //!
 //! - [`world`], [`run`]: the order of actions, a world's beginning and end, and its required results;
 //! - [`plan`], [`scene`]: what a seed decides; what all actors share;
@@ -43,7 +43,7 @@ fn given(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// Ends the process when a step does not end: it is on the only thread there is. Nothing is watched once `pulse` is gone.
+/// Ends the process when a step does not end, from a second thread. It watches nothing once `pulse` is gone.
 fn watch(seed: &Arc<AtomicU64>, pulse: &Arc<AtomicU64>) {
     let (seed, pulse) = (Arc::clone(seed), Arc::downgrade(pulse));
     std::thread::spawn(move || {
@@ -96,7 +96,7 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
             began.elapsed()
         );
     }
-    // Each world's own has it checked that requests are answered: that there were any is checked here.
+    // Each world checks that its requests are answered: that there were any is checked here.
     assert!(runs < RUNS || replies > 100 * runs, "{replies} replies in {runs} worlds");
     assert!(runs < RUNS || moves > runs, "{moves} times scripts have moved money in {runs} worlds");
     assert!(runs < RUNS || pops > runs, "{pops} elements of lists were given to clients in {runs} worlds");
@@ -108,7 +108,7 @@ fn every_byte_is_the_answer_to_what_its_client_has_asked() {
 #[test]
 fn a_seed_replays_to_the_last_event() {
     let pulse = Arc::new(AtomicU64::new(0));
-    // The first moves money by scripts, some of which are killed.
+    // The first world moves money by scripts, some of which are killed.
     for seed in [1, 3, 4] {
         let [one, other] = [(); 2].map(|()| run::run(seed, &pulse).expect("a world that goes well"));
         assert_eq!(one, other, "seed {seed}");

@@ -1,4 +1,4 @@
-//! What commands on collections copy, put together, note, and keep until it is taken.
+//! What commands on collections copy, combine, record, and keep until the client reads it.
 
 use super::{full, full_of};
 use larder_testkit::attacker::Attacker;
@@ -16,7 +16,7 @@ const ELEMENTS_AT_ONCE: usize = 2_000;
 
 type Words<'w> = &'w [&'w [u8]];
 
-/// Puts a set, a hash and a sorted set where they are not.
+/// Stores a set, a hash and a sorted set that do not exist yet.
 fn stock(attacker: &mut Attacker) {
     for from in (0..ELEMENTS).step_by(ELEMENTS_AT_ONCE) {
         let names: Vec<String> = (from..from + ELEMENTS_AT_ONCE).map(|n| format!("{n:080}")).collect();
@@ -44,7 +44,7 @@ fn stock(attacker: &mut Attacker) {
     }
 }
 
-/// Others are answered while the attackers' requests are at work.
+/// Other clients are answered while the attackers' requests are at work.
 fn wait_beside(client: &mut Client) {
     for _ in 0..10 {
         assert_eq!(client.ask("mn").expect("a reply"), "MN");
@@ -125,7 +125,7 @@ fn many_words_of_many_who_read_nothing() {
         let what = format!("{} of many words", String::from_utf8_lossy(head[0]));
         let words = if head[0] == b"ZADD" { &numbers } else { &names };
         unread(&bounded, &mut client, SENDERS, &encode(&[head, &words[..]].concat()), &what);
-        // As many as a transaction may name, and more.
+        // As many keys as a transaction may name, and more.
         for some in [60_000, 100_000] {
             let mut head = head.to_vec();
             let count = some.to_string();
@@ -139,7 +139,7 @@ fn many_words_of_many_who_read_nothing() {
     }
 }
 
-/// What is noted of each name is counted, as long as it is noted.
+/// The record about each name is charged for as long as it is kept.
 #[test]
 #[ignore = "memory: the peak of a process in real time"]
 fn sets_of_very_many_names() {
@@ -169,7 +169,7 @@ fn sets_of_very_many_names() {
             bounded.has_held(&format!("SORT with {count} patterns"));
         }
     }
-    // Names that are long.
+    // Long names.
     let long: Vec<Vec<u8>> = (0..200_u32).map(|n| [&[b'n'; 60_000][..], &n.to_le_bytes()].concat()).collect();
     let long: Vec<&[u8]> = long.iter().map(Vec::as_slice).collect();
     attacker.ask(&[b"SETBIT", b"bits", b"8000000", b"1"]);

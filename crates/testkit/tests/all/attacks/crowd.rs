@@ -1,4 +1,4 @@
-//! What many clients leave behind together.
+//! What many clients leave in memory together.
 
 use super::{MEGABYTES, full};
 use larder_testkit::attacker::Attacker;
@@ -14,7 +14,7 @@ fn patterns_of_keys_by_many_clients() {
     for attacker in &attackers {
         attacker.send(encode(&[b"KEYS", &pattern]));
     }
-    // All of them are at it meanwhile.
+    // All of them are at work meanwhile.
     (0..10).for_each(|_| assert_eq!(client.ask("mn").expect("a reply"), "MN"));
     bounded.has_held("patterns of KEYS");
 }
@@ -46,7 +46,7 @@ fn monitors_beside_long_words() {
     monitors.iter_mut().for_each(|monitor| assert_eq!(monitor.ask(&[b"MONITOR"]).errors, 0));
     let mut attacker = Attacker::new(&bounded);
     let long = vec![0xff; 7 << 20];
-    // While what the monitors were sent is on its way there may be no room for a reply.
+    // While lines for the monitors are being sent there may be no room for a reply.
     let mut done = |ask: &mut dyn FnMut(&mut Attacker) -> u64| {
         assert!(
             (0..50).any(|_| ask(&mut attacker) == 0),
@@ -72,7 +72,7 @@ fn messages_of_megabytes() {
     for _ in 0..5 {
         assert_eq!(attacker.ask(&[b"PUBLISH", b"news", &long]).errors, 0);
     }
-    // To itself, in a transaction that ends its listening.
+    // The client publishes to itself, in a transaction that ends its subscription.
     attacker.ask(&[b"HELLO", b"3"]);
     attacker.ask(&[b"SUBSCRIBE", b"mine"]);
     attacker.ask(&[b"MULTI"]);
@@ -83,7 +83,8 @@ fn messages_of_megabytes() {
     bounded.has_held("PUBLISH");
 }
 
-/// Each client holds less than counts for one that is answered at once; together they would hold as much as the cache.
+/// Each client holds so little that it is not charged for it while its replies are sent at once; together they would hold as
+/// much as the cache.
 #[test]
 #[ignore = "memory: the peak of a process in real time"]
 fn what_a_thousand_clients_hold_between_two_turns() {
@@ -92,7 +93,7 @@ fn what_a_thousand_clients_hold_between_two_turns() {
     let attackers: Vec<Attacker> = (0..CLIENTS).map(|_| Attacker::new(&bounded)).collect();
     let names: Vec<String> = (0..3_500).map(|n| format!("{n:x}")).collect();
     let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
-    // No name is one of theirs.
+    // None of these numbers is a client's.
     let numbers: Vec<String> = (0..2_700).map(|n| (1_000_000 + n).to_string()).collect();
     let numbers: Vec<&[u8]> = numbers.iter().map(String::as_bytes).collect();
     let long = [b'k'; 50_000];
@@ -115,7 +116,7 @@ fn what_a_thousand_clients_hold_between_two_turns() {
     }
 }
 
-/// What they ask for is made as they take it.
+/// The reply is made piece by piece as the client reads it.
 #[test]
 #[ignore = "memory: the peak of a process in real time"]
 fn dumps_and_keys_by_many_who_read_nothing() {

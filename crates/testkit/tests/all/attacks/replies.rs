@@ -5,7 +5,7 @@ use larder_testkit::attacker::Attacker;
 use larder_testkit::bounded::{number, random};
 use larder_testkit::talk::encode;
 
-/// A value that is copied into replies, not sent from its place.
+/// A value that is copied into replies, and not sent from its place in the cache.
 const VALUE: [u8; 16_000] = [b'v'; 16_000];
 
 #[test]
@@ -16,7 +16,7 @@ fn mget_of_one_value_a_hundred_thousand_times_is_answered_in_pieces() {
     attacker.ask(&[b"SET", b"k", &VALUE]);
     let heard = attacker.ask_many(&[b"MGET"], &[b"k"], 100_000);
     assert_eq!((heard.strings, heard.bytes, heard.errors), (100_000, 1_600_000_000, 0));
-    // What comes behind it is answered behind it.
+    // A request behind it is answered behind it.
     assert_eq!(attacker.ask(&[b"ECHO", b"four"]).bytes, 4);
     bounded.has_held("MGET");
 }
@@ -32,7 +32,7 @@ fn mget_of_large_values_waits_for_room() {
     let names: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
     let heard = attacker.ask_many(&[b"MGET"], &names, 10);
     assert_eq!((heard.strings, heard.errors), (200, 0));
-    // How many of them are still there is the policy's matter: more than connections may hold.
+    // How many of the keys are still there depends on eviction: the reply has more bytes than connections may hold.
     assert!(heard.bytes > 50 << 20, "{heard:?}");
     bounded.has_held("MGET of large values");
 }
@@ -66,11 +66,11 @@ fn exec_of_twenty_thousand_values_is_sent_up_to_its_share() {
     attacker.send(requests);
     (0..20_001).for_each(|_| assert_eq!(attacker.hear().errors, 0));
     let heard = attacker.ask(&[b"EXEC"]);
-    // What connections may hold, of which the queue and what EXEC notes of it have a part.
+    // The memory that connections may hold; the queue and what EXEC records about it are a part of it.
     let most = 16 << 20;
     assert!(heard.bytes <= most && heard.bytes > most / 8 * 5, "{heard:?}");
     assert_eq!((heard.strings + heard.errors, heard.first_error.as_str()), (20_000, HELD));
-    // What it writes is written.
+    // The command's write is done.
     assert_eq!(attacker.ask(&[b"GET", b"k"]).bytes, 7);
     bounded.has_held("EXEC");
 }
@@ -81,7 +81,7 @@ fn exec_of_long_commands_refuses_each_whose_reply_finds_no_room() {
     let (bounded, _client) = full();
     let mut attacker = Attacker::new(&bounded);
     attacker.ask(&[b"SET", b"k", &VALUE]);
-    // What would be copied of values is known, and takes longer than others wait.
+    // The bytes that would be copied from values are known, and copying them takes longer than other clients wait.
     attacker.ask(&[b"MULTI"]);
     attacker.ask_many(&[b"MGET"], &[b"k"], 100_000);
     let heard = attacker.ask(&[b"EXEC"]);
@@ -134,7 +134,7 @@ fn keys_of_8_kb_are_replied_piece_by_piece() {
     assert_eq!(client.ask("flush_all").expect("a reply"), "OK");
     let mut attacker = Attacker::new(&bounded);
     bounded.fill(&mut client, "k", random(2000).take(40_000), "a full cache");
-    // As much as a survey may find: more than what is new may take, so that not all of them stay.
+    // As much as a scan may find: more than new items may take, so that not all of them stay.
     for n in 0..950 {
         let mut key = vec![b'k'; 8 << 10];
         key[..5].copy_from_slice(format!("{n:05}").as_bytes());
@@ -145,7 +145,7 @@ fn keys_of_8_kb_are_replied_piece_by_piece() {
     assert_eq!((heard.errors, heard.bytes % (8 << 10)), (0, 0));
     assert!(heard.strings > 400, "{heard:?}");
     let all = attacker.ask(&[b"SCAN", b"0", b"COUNT", b"10000000", b"MATCH", b"0????k*"]);
-    // What the reader leaves unread is memory, for which keys are evicted between the two: no other key is missing.
+    // Replies that the reader leaves unread take memory, for which keys are evicted between the two: no other key is missing.
     let evicted = number(&mut client, "evictions") - evicted_before;
     let found = all.strings - 1;
     assert_eq!(all.errors, 0);

@@ -1,4 +1,4 @@
-//! What commands note while they work.
+//! Working memory of commands.
 
 use super::{HELD, MEGABYTES, full};
 use larder_testkit::attacker::Attacker;
@@ -16,7 +16,7 @@ fn bitfield_of_43_690_steps() {
     attacker.ask(&[b"SET", b"b", b"12345678"]);
     assert_eq!(attacker.ask_many(&[b"BITFIELD", b"b"], &[b"GET", b"i64", b"0"], 43_690).errors, 0);
     assert_eq!(attacker.ask_many(&[b"BITFIELD", b"b"], &[b"INCRBY", b"i64", b"0", b"1"], 32_768).errors, 0);
-    // They would take more than others are to wait for, and more than connections may hold together.
+    // They would take longer than other clients may wait, and more memory than connections may hold together.
     for many in [43_691, 300_000] {
         let heard = attacker.ask_many(&[b"BITFIELD", b"b"], &[b"GET", b"i64", b"0"], many);
         assert_eq!(heard.first_error, "-ERR BITFIELD takes at most 131072 arguments");
@@ -97,7 +97,7 @@ fn words_by_the_hundred_thousand() {
     let ids = vec![&b"0"[..]; names.len()];
     for most in [names.len(), 16 << 10] {
         let heard = attacker.ask_many(&[b"XREAD", b"STREAMS"], &[&names[..most], &ids[..most]].concat(), 1);
-        // All of them are more than are looked at as one.
+        // All of them together are more than one command may name.
         assert_eq!(heard.errors > 0, most == names.len(), "{heard:?}");
     }
     bounded.has_held("XREAD of many streams");
@@ -125,7 +125,8 @@ fn exec_of_many_keys() {
     bounded.has_held("EXEC of many keys");
 }
 
-/// What takes longer grows faster than its words: it was half a minute and more where each was looked for among all.
+/// A command that takes longer than this grows faster than its words: it took half a minute and more while each word was searched
+/// for among all others.
 const LINEAR: Duration = Duration::from_secs(5);
 
 #[test]
@@ -163,7 +164,7 @@ fn long_words() {
     ];
     for row in rows {
         let heard = attacker.ask_many(row, &[&long], 1);
-        // A byte that is no text counts as three here.
+        // A byte that is not UTF-8 counts as three here.
         let most = match row[0] {
             b"DEBUG" => 3 * 4096 + 64,
             b"CLIENT" => 3 * 1024 + 64,
@@ -174,10 +175,10 @@ fn long_words() {
     }
 }
 
-/// Members that a script has stored in one step: more than are put in order at a time.
+/// Members that a script has stored in one step: more than are sorted at a time.
 const AT_ONCE: usize = 32_768 + 1_000;
 
-/// A sorted set of numbered members that all have one score, of which both trees name them.
+/// A sorted set of numbered members that all have one score, so that both trees name them.
 fn alike(attacker: &mut Attacker, key: &[u8], members: usize) {
     for from in (0..members).step_by(500) {
         let pairs: Vec<String> =
@@ -187,7 +188,7 @@ fn alike(attacker: &mut Attacker, key: &[u8], members: usize) {
     }
 }
 
-/// What stays when a command is over, and what one step of a worker takes.
+/// The memory that stays when a command is over, and the memory that one step of a worker takes.
 #[test]
 #[ignore = "memory: the peak of a process in real time"]
 fn what_is_kept_of_many_commands() {
@@ -198,7 +199,7 @@ fn what_is_kept_of_many_commands() {
         let word = format!("E{n}{} of them", "x".repeat(100));
         attacker.ask(&[b"DEBUG", b"ERROR", word.as_bytes()]);
     }
-    // Keys that are long lie beside the arena.
+    // Long keys lie outside the arena.
     for n in 0..4_000_u32 {
         let key = [&[b'k'; 60_000][..], &n.to_le_bytes()].concat();
         attacker.ask(&[b"SET", &key, b"v"]);
@@ -214,10 +215,10 @@ fn what_is_kept_of_many_commands() {
     }
     bounded.has_held("trees");
     attacker.ask(&[b"FLUSHALL"]);
-    // A list of which all is looked through, a range that is stored, picks.
+    // A list that is searched as a whole, a range that is stored, and random elements.
     let ones = vec![&b"1"[..]; 32_768];
     attacker.ask(&[&[&b"RPUSH"[..], b"l"], &ones[..]].concat());
-    // Leaves as long as they may be, of which one is cut in two.
+    // The longest possible leaves; one of them is split.
     let longest = vec![b'x'; 2_000];
     (0..200).for_each(|_| drop(attacker.ask(&[b"LINSERT", b"l", b"BEFORE", b"1", &longest])));
     let scored: Vec<String> = (0..700).flat_map(|n| [n.to_string(), format!("m{n}")]).collect();
@@ -238,7 +239,7 @@ fn what_is_kept_of_many_commands() {
     }
     assert_eq!(attacker.ask(&[b"ZREMRANGEBYRANK", b"to", b"0", b"32767"]).errors, 0);
     bounded.has_held("entries that are put into a tree at once");
-    // Fields: those that a scan looks at, those that are given a time, and hashes that are due.
+    // Fields that a scan reads, fields that get an expiry, and hashes whose fields expire.
     let fields: Vec<String> = (0..512).map(|n| format!("field:{n:040}")).collect();
     let fields: Vec<&[u8]> = fields.iter().map(String::as_bytes).collect();
     let pairs: Vec<&[u8]> = fields.iter().flat_map(|field| [*field, b"value"]).collect();
@@ -254,7 +255,7 @@ fn what_is_kept_of_many_commands() {
     }
     std::thread::sleep(Duration::from_millis(500));
     bounded.has_held("fields with times");
-    // Few keys of one database among all of the others, whose names are kept on the way.
+    // Few keys of one database among all of the others; the command keeps their names as it finds them.
     attacker.ask(&[b"SELECT", b"3"]);
     for n in 0..40_u32 {
         attacker.ask(&[b"SET", &[&[b'r'; 4_000][..], &n.to_le_bytes()].concat(), b"v"]);
@@ -280,7 +281,8 @@ fn what_is_kept_of_many_commands() {
 
 const WORKERS: usize = 8;
 
-/// Many workers, which share what is left for the program itself, and so many items, which are 1000 bytes long about.
+/// A server of many workers, which share the memory that is left for the program itself, and of this many items of about 1000
+/// bytes.
 fn eight_workers(items: usize) -> (Bounded, Client) {
     let bounded = Bounded::start(MEGABYTES, &["-t", "8"]);
     let mut client = bounded.client();
@@ -293,12 +295,12 @@ fn eight_workers(items: usize) -> (Bounded, Client) {
 fn a_long_pattern_on_each_of_eight_workers() {
     let (bounded, mut client) = eight_workers(90_000);
     let attackers: Vec<Attacker> = (0..WORKERS).map(|_| Attacker::new(&bounded)).collect();
-    // As long as a pattern may be, and as are its parts that have others than letters.
+    // The longest possible pattern, with the longest possible parts of wildcards.
     let pattern = ["?".repeat(4095), "*".to_owned()].concat().repeat(16);
     for attacker in &attackers {
         attacker.send(encode(&[b"KEYS", pattern.as_bytes()]));
     }
-    // Others are answered meanwhile.
+    // Other clients are answered meanwhile.
     for _ in 0..40 {
         assert_eq!(client.ask("mn").expect("a reply"), "MN");
         std::thread::sleep(Duration::from_millis(20));
@@ -317,7 +319,7 @@ fn entries_in_order_on_each_of_eight_workers() {
         alike(attacker, format!("alike:{n}").as_bytes(), MEMBERS);
     }
     let store = b"return redis.call('ZRANGESTORE', KEYS[1], KEYS[2], 0, -1)";
-    // Once it is known to name its keys, it holds no others: workers run it beside each other.
+    // Once the script is known to declare its keys, it locks no others: several workers run it at once.
     alike(&mut attackers[0], b"few", 2);
     (0..100).for_each(|_| drop(attackers[0].ask(&[b"EVAL", store, b"2", b"to", b"few"])));
     for (n, attacker) in attackers.iter().enumerate() {

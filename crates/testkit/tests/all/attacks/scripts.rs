@@ -1,9 +1,9 @@
-//! Scripts that are long, many, or make much.
+//! Scripts that are long or many, or that produce much data.
 
 use super::full;
 use larder_testkit::attacker::Attacker;
 
-/// What is known of scripts is bounded; a worker that has compiled them keeps none of their text beyond that.
+/// The table of known scripts is bounded; a worker that has compiled scripts keeps none of their text beyond it.
 #[test]
 #[ignore = "memory: the peak of a process in real time"]
 fn scripts_that_are_little_but_comments() {
@@ -19,7 +19,7 @@ fn scripts_that_are_little_but_comments() {
     bounded.has_held("EVAL of long scripts");
 }
 
-/// The same of libraries: what takes their place takes all of it.
+/// The same for libraries, each of which is deleted after a call on each worker.
 #[test]
 #[ignore = "memory: the peak of a process in real time"]
 fn libraries_that_are_little_but_comments() {
@@ -40,7 +40,7 @@ fn libraries_that_are_little_but_comments() {
     bounded.has_held("FCALL of long libraries");
 }
 
-/// Each state to its bound, on each worker, one after another.
+/// Fills each Lua state up to its bound, on each worker, one after another.
 #[test]
 #[ignore = "memory: the peak of a process in real time"]
 fn scripts_that_take_all_that_they_may() {
@@ -61,7 +61,7 @@ fn scripts_that_take_all_that_they_may() {
             }
         }
     }
-    // And a reply that is more than its part of what replies may be.
+    // A reply that is more than its share of the memory for replies.
     let many = "local s = string.rep('x', 100000) local t = {} for i = 1, 5000 do t[i] = s end return t";
     for attacker in &mut attackers {
         assert_eq!(attacker.ask(&[b"EVAL", many.as_bytes(), b"0"]).errors, 1);

@@ -6,8 +6,8 @@ use larder_testkit::local::Local;
 use larder_testkit::redis::frame::Frame;
 use larder_testkit::talk::encode;
 
-/// Words: `K` and `J` keys, `V` and `W` values of one length. The last reply but where something was too large has V or
-/// what stands for it.
+/// Words: `K` and `J` are keys, `V` and `W` values of one length. The last reply contains V or the text that stands for it,
+/// except where something was too large.
 pub const FORMS: &[&str] = &[
     "hset K V W | hget K V",
     "hmset K f V | hmget K f nosuch",
@@ -117,11 +117,11 @@ pub const FORMS: &[&str] = &[
     "rpush K 1 | hset J1 f V | sort K BY J*->f ALPHA GET J*->f",
 ];
 
-/// How it is said that something is too long: for a collection, or to be a weight of SORT.
+/// Errors where something is too long: for a collection, or as a weight of SORT.
 const TOO_LONG: &[&[u8]] =
     &[b"-ERR collection exceeds maximum allowed size", b"-ERR value to sort by exceeds maximum allowed size"];
 
-/// How it is said that something is not there that a command needs.
+/// Errors where something that a command needs does not exist.
 const MISSED: &[&[u8]] = &[b"-NOGROUP ", b"-ERR no such key", b"-ERR The XGROUP subcommand requires the key"];
 
 /// The frame has these bytes somewhere.
@@ -149,7 +149,7 @@ fn run(local: &mut Local, form: &str, key_bytes: usize, value_bytes: usize) -> R
         if length != got.len() {
             return Err(format!("{request}: more than was asked for: {}", shown(&got)));
         }
-        // A stream or a group that was refused is not there.
+        // A stream or a group that was refused does not exist.
         let is_missed = refused && MISSED.iter().any(|start| frame.line.starts_with(start));
         if frame.is_error() && !is_missed {
             let is_refused = TOO_LONG.iter().any(|start| frame.line.starts_with(start));

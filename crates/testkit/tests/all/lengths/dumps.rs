@@ -1,5 +1,5 @@
-//! Commands that list all items, with one item of each length: each item is listed once, with its length. RESP has made keys here
-//! that memcached's text cannot name.
+//! Commands that list all items, with one item of each length: each item is listed once, with its length. RESP has stored keys
+//! here that memcached's text cannot name.
 
 use super::{KEY_BYTES, VALUE_BYTES, key, shown, value};
 use larder_commands::memcached::table::{CLASSIC, Run};
@@ -8,7 +8,7 @@ use larder_testkit::redis::frame::Frame;
 use larder_testkit::talk::encode;
 use std::collections::BTreeMap;
 
-/// Lines that tell of items, and others that must do no harm.
+/// Lines that list items, and others that must do no harm.
 const LINES: &[&str] = &[
     "flush_all 100000",
     "version",
@@ -30,7 +30,7 @@ const LINES: &[&str] = &[
     "debugtime p",
 ];
 
-/// Commands after which nothing can be asked.
+/// Commands after which no request can follow.
 const LAST: &[&str] = &["quit", "shutdown", "watch"];
 
 /// Items by key, each with the length of its value.
@@ -79,7 +79,7 @@ fn told<'r>(reply: &[&'r str], before: &str, items: &Items) -> BTreeMap<Vec<u8>,
         })
         .collect();
     assert_eq!(reply.len(), told.len(), "one comes twice");
-    // Longer ones no text client could ask for.
+    // No text client can ask for a longer key.
     let named = items.keys().filter(|key| key.len() <= 250);
     assert!(told.keys().eq(named), "others are told of than there are");
     told
@@ -96,7 +96,7 @@ fn dumps_tell_of_each_item_once_and_how_long_it_is() {
             word.and_then(|n| n.parse::<usize>().ok()).unwrap_or_else(|| panic!("{name} in {words}"))
         };
         let least = key.len() + items[&key];
-        // A header, its words, the head of a value in pieces; and a piece's header is no part of it.
+        // A header, its words, the head of a value in pieces; a piece's header is not counted.
         assert!((least + 8..least + 256).contains(&number("size=")), "{least} bytes: {words}");
         assert_eq!(number("flags="), 0);
         assert!(words.contains("exp=-1 ") && words.contains(" fetch=no "), "{words}");
@@ -150,7 +150,7 @@ fn walks_and_digests_take_in_each_item() {
     let reply = say(&mut local, &mut client, &encode(&[b"SCAN", b"0", b"COUNT", b"1000"]));
     assert_eq!(keys(&frame(&reply).inside[1]), there);
 
-    // A digest is another when one value is, and the same when it is what it was.
+    // A digest changes with each value, and is the same again when the value is.
     let digest = encode(&[b"DEBUG", b"DIGEST"]);
     let before = say(&mut local, &mut client, &digest);
     for (key, bytes) in &items {

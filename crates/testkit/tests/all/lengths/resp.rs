@@ -1,4 +1,4 @@
-//! Redis's commands, compared with the reference model; where the model says nothing, with what must hold.
+//! Redis's commands, compared with the reference model; where the model has no answer, with properties that must hold.
 
 use super::{KEY_BYTES, VALUE_BYTES, answered, key, shown, value};
 use larder_commands::redis::table::{Command, REDIS};
@@ -9,9 +9,9 @@ use larder_testkit::redis::reply::Reply;
 use larder_testkit::redis::scripts::digest;
 use larder_testkit::talk::encode;
 
-/// Words: `K` a key that has a value, `J` another that has the same or none, `V` that value, `W` another of
-/// its length, `S` a short key with the value, `""` nothing, `P` what DUMP said of K, `L` a library, and `sha:` what the
-/// script behind it is known by. A bar is between requests. Lua has no need of spaces.
+/// Words: `K` is a key that has a value, `J` another that has the same or none, `V` that value, `W` another of its length, `S` a
+/// short key with the value, `""` nothing, `P` the reply of DUMP for K, `L` a library, and `sha:` the name of the script behind
+/// it. A bar stands between requests. Lua needs no spaces.
 const FORMS: &[&str] = &[
     "get K",
     "set K W",
@@ -160,11 +160,11 @@ const LIBRARY: &str = "#!lua name=mine
 redis.register_function{function_name='put',callback=function(KEYS,ARGV)return(redis.pcall('set',KEYS[1],ARGV[1]))end}
 redis.register_function{function_name='look',callback=function(KEYS,ARGV)return(redis.pcall('get',KEYS[1]))end,flags={'no-writes'}}";
 
-/// How the requests come.
+/// How the requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Delivery {
     OneByOne,
-    /// All in one piece.
+    /// All requests in one piece.
     Piped,
 }
 
@@ -182,7 +182,7 @@ impl Both {
         Both { local, client, model: Model::new(START as i64, 1) }
     }
 
-    /// Sends these requests and compares what comes, which is returned.
+    /// Sends these requests, compares the replies and returns them.
     fn ask(&mut self, requests: &[Vec<Vec<u8>>], delivery: Delivery) -> Result<Vec<u8>, String> {
         let mut all = Vec::new();
         let pieces = match delivery {
@@ -248,7 +248,7 @@ fn words(form: &str, word: &dyn Fn(&str) -> Vec<u8>) -> Vec<Vec<Vec<u8>>> {
     form.split(" | ").map(|request| request.split(' ').map(word).collect()).collect()
 }
 
-/// One form, from an empty server on: K with an expiry and J without, or K without one and no J.
+/// Runs one form, starting from an empty server: with K that expires and J without an expiry, or with K without one and no J.
 fn run(
     both: &mut Both,
     form: &str,

@@ -1,5 +1,5 @@
-//! memcached's commands: what each replies and leaves, written out; on keys that are too long for them, that
-//! they are refused and change nothing.
+//! memcached's commands: the reply and the remaining value of each are written out; on keys that are too long the commands are
+//! refused and change nothing.
 
 use super::{KEY_BYTES, VALUE_BYTES, answered, key, shown, value};
 use larder_commands::memcached::table::{CLASSIC, META, Run};
@@ -9,28 +9,28 @@ use larder_testkit::talk::encode;
 
 /// The longest key of the text protocols.
 const TEXT_KEY_BYTES: usize = 250;
-/// The longest line but those of keys.
+/// The longest line, except of a get.
 const LINE_BYTES: usize = 2048;
 
-/// A command on the item that `set {k} 5 0` has left, its reply as a transcript writes it, and the value that
-/// is there afterwards. `{k}` stands for the key as the command names it, `{v}` for the value and `{l}` for its
-/// length, `{w}` for another and `{m}` for its length; `{n}` for what `count` makes of the number.
+/// A command on the item that `set {k} 5 0` has stored, its reply as a transcript writes it, and the value afterwards. `{k}`
+/// stands for the key as the command names it, `{v}` for the value and `{l}` for its length, `{w}` for another value and `{m}`
+/// for its length; `{n}` for the number that `Count` leaves.
 struct Form {
     sent: &'static str,
     reply: &'static str,
     left: Left,
 }
 
-/// What is left of a value.
+/// The value after a command.
 #[derive(Clone, Copy)]
 enum Left {
     Same,
     Nothing,
-    /// The other.
+    /// The other value.
     Other,
     Both,
     OtherFirst,
-    /// The number with so much added; as it was, and the reply an error, if it is none.
+    /// The number after this addition; the old value and an error if it is no number.
     Count(i64),
 }
 
@@ -168,7 +168,7 @@ impl Talk {
             text_with.replace("{v}", text(&old)).replace("{w}", text(&other))
         };
         let ended = |reply: String| if reply.is_empty() { reply } else { reply + "\\r\\n" };
-        // Flag b, behind the key or, of ms, behind the length.
+        // Flag b, behind the key or, for ms, behind the length.
         let line = |sent: &str| match (name, sent.split_once("\r\n")) {
             (Name::Plain, _) => sent.to_owned() + "\r\n",
             (Name::Base64, Some((line, data))) => format!("{line} b\r\n{data}\r\n"),
@@ -177,7 +177,7 @@ impl Talk {
         self.expect(line(&filled("ms {k} {l} F5\r\n{v}")).as_bytes(), "HD\\r\\n")?;
         let reply = filled(form.reply);
         let reply = if name == Name::Base64 && !reply.contains(NOT_A_NUMBER) {
-            // Where the key is shown, it is said that it is base64.
+            // Where the key is shown, the flag b is shown, too.
             reply.replace(&format!("k{key_name}"), &format!("k{key_name} b"))
         } else {
             reply

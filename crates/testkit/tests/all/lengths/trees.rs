@@ -1,15 +1,15 @@
-//! Hashes and sets that are trees, under keys of every length: each command says what it does of any other.
+//! Hashes and sets that are trees, under keys of every length: each command replies the same for all of them.
 
 use super::{KEY_BYTES, answered, key, shown};
 use larder_testkit::local::{Local, LocalConnection};
 use larder_testkit::redis::frame::Frame;
 use larder_testkit::talk::encode;
 
-/// Elements, which are far more than one item has room for.
+/// Elements: far more than one item has room for.
 const ELEMENTS: usize = 700;
 
-/// Words as in `collections.rs`; `M` is all members, `P` all with a value, `S` some of the members. Behind it what is
-/// replied: a number, or how many it has in it.
+/// Words as in `collections.rs`; `M` stands for all members, `P` for all with a value, `S` for some of the members. Behind them
+/// is the reply: a number, or its count of elements.
 const TREES: &[(&str, &[(&str, i64)])] = &[
     ("sadd K M", &[("scard K", 700), ("sismember K member350", 1), ("smembers K", 700), ("scard J", 0)]),
     (
@@ -56,7 +56,7 @@ const TREES: &[(&str, &[(&str, i64)])] = &[
     ("sadd K M", &[("touch K", 1), ("object encoding K", -2), ("memory usage K", -2), ("expire K -1", 1)]),
 ];
 
-/// A reply as a number: what it says, how much it has in it, how long it is. -2: of another kind.
+/// A reply as a number: its value, its count of elements, or its length. -2: a reply of another kind.
 fn number(frame: &Frame) -> i64 {
     match (frame.number(), &frame.body) {
         (Some(number), _) => number,

@@ -1,4 +1,4 @@
-//! Certificates of tests, and a client's side of TLS without a socket.
+//! Certificates for tests, and a client's side of TLS without a socket.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ impl Identity {
         self.key.display().to_string()
     }
 
-    /// Takes another's place: its files have what the other's have.
+    /// Replaces the contents of its files by those of the other's.
     pub fn replace_by(&self, other: &Identity) {
         std::fs::copy(&other.chain, &self.chain).expect("copied");
         std::fs::copy(&other.key, &self.key).expect("copied");
@@ -58,7 +58,7 @@ impl Drop for Identity {
     }
 }
 
-/// What a client that trusts this server alone goes by, and shows if it has something to show.
+/// The configuration of a client that trusts this server alone, and shows its own certificate if it has one.
 pub fn trusting(server: &Identity, own: Option<&Identity>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for certificate in server.certificates() {
@@ -88,9 +88,9 @@ pub fn connection(config: &Arc<ClientConfig>) -> ClientConnection {
 pub struct Client {
     pub peer: Peer,
     tls: ClientConnection,
-    /// What it has read.
+    /// All bytes that it has read.
     pub read: Vec<u8>,
-    /// The server has said that it says no more.
+    /// The server has sent close_notify.
     pub close_notify: bool,
     pub error: Option<rustls::Error>,
 }
@@ -100,18 +100,18 @@ impl Client {
         Client { peer, tls: connection(config), read: Vec::new(), close_notify: false, error: None }
     }
 
-    /// Has `bytes` sent, as soon as there is an agreement.
+    /// Sends `bytes` as soon as the handshake is complete.
     pub fn write(&mut self, bytes: &[u8]) {
         self.tls.set_buffer_limit(None);
         self.tls.writer().write_all(bytes).expect("there is no limit");
     }
 
-    /// Says that it says no more.
+    /// Sends close_notify.
     pub fn end(&mut self) {
         self.tls.send_close_notify();
     }
 
-    /// What it has to send, as records.
+    /// The records that it has to send.
     pub fn records(&mut self) -> Vec<u8> {
         let mut records = Vec::new();
         while self.tls.wants_write() {
@@ -120,7 +120,7 @@ impl Client {
         records
     }
 
-    /// Sends what it has to send, and takes at most `bytes_max` of what it was sent; how many bytes that was.
+    /// Sends its records, and receives at most `bytes_max`; returns how many bytes it received.
     pub fn step(&mut self, bytes_max: usize) -> usize {
         let records = self.records();
         self.peer.send(&records);

@@ -19,7 +19,7 @@ fn connect(server: &Server, config: &Arc<ClientConfig>) -> Tls {
     StreamOwned::new(connection(config), server.connect().expect("it listens"))
 }
 
-/// A request and its reply, of just so many bytes as are wanted; or what went wrong.
+/// Sends a request and reads exactly as many bytes as `wanted` has; an error if they differ or the connection fails.
 fn says(stream: &mut Tls, request: &str, wanted: &str) -> std::io::Result<()> {
     stream.write_all(request.as_bytes())?;
     let mut reply = vec![0; wanted.len()];
@@ -134,7 +134,7 @@ fn clients_show_certificates_where_they_have_to() {
         let may = |config| says(&mut connect(&server, config), "mn\r\n", "MN\r\n").is_ok();
         assert_eq!((may(&nobody), may(&good), may(&bad)), (nobody_may, true, stranger_may), "{mode}");
     }
-    // Redis's clients have to unless it is said otherwise.
+    // Redis clients need a certificate unless an option says otherwise.
     let authority = known.chain_text();
     let ping = "*1\r\n$4\r\nPING\r\n";
     for (says_so, nobody_may) in [(&[][..], false), (&["--tls-auth-clients", "optional"][..], true)] {
@@ -242,7 +242,7 @@ fn config_set_puts_a_certificate_and_its_key_in_force_together_or_neither() {
     };
     assert_eq!((get("tls-cert-file"), get("tls-key-file")), (chain.clone(), key));
     assert_eq!((get("tls-auth-clients"), get("tls-port")), ("no".into(), address.port().to_string()));
-    // The cache's port follows, and says so.
+    // The cache's port uses the new files, and reports them.
     let mut text = connect(&server, &new);
     text.write_all(b"stats settings\r\n").expect("sent");
     let mut page = Vec::new();
@@ -327,7 +327,7 @@ fn silent_connections_make_room_for_a_client_that_waits_and_none_is_refused() {
     let mut open = connect(&server, &trust);
     says(&mut open, "mn\r\n", "MN\r\n").expect("an exchange");
     let mut silent: Vec<TcpStream> = (0..16).map(|_| server.connect().expect("it listens")).collect();
-    // The seventeenth handshake waits for one of them to be closed.
+    // The seventeenth handshake waits until one of them is closed.
     says(&mut connect(&server, &trust), "mn\r\n", "MN\r\n").expect("its turn comes");
     says(&mut open, "mn\r\n", "MN\r\n").expect("an open one is served");
     let closed = |stream: &mut TcpStream| {
@@ -338,14 +338,14 @@ fn silent_connections_make_room_for_a_client_that_waits_and_none_is_refused() {
     assert!(closed[0] && !closed[15], "those that came first: {closed:?}");
 }
 
-/// A handshake that is silent for a second makes room for others, and a thread that is off its core is silent: it comes again.
-/// One that was closed sooner was refused.
+/// A silent handshake is closed after a second where others wait, and a thread that is off its core is silent: this one connects
+/// again. A handshake that was closed sooner was refused.
 fn comes_until_served(server: &Server, trust: &Arc<ClientConfig>) {
     let first = Instant::now();
     loop {
         let begun = Instant::now();
         let Err(error) = says(&mut connect(server, trust), "mn\r\n", "MN\r\n") else { return };
-        // Half of the second: the server's clock is not ours.
+        // Half of the second: the server's clock is not the test's.
         assert!(begun.elapsed() > Duration::from_millis(500), "it was not silent, and is closed: {error}");
         assert!(first.elapsed() < PATIENCE, "its turn does not come: {error}");
     }
@@ -420,7 +420,7 @@ fn what_cannot_be_used_is_said_in_one_line() {
     assert!(refused(&chain, &other.key_text()).contains("Error validating the certificate"));
 }
 
-/// A server whose HTTP port speaks TLS, and where that is.
+/// A server whose HTTP port speaks TLS, and the port's address.
 fn https_server(identity: &Identity) -> (Server, std::net::SocketAddr) {
     let (chain, key) = (identity.chain_text(), identity.key_text());
     let http = ["-t", "1", "--http-port", "-1", "--http-tls", "yes"];
@@ -433,7 +433,7 @@ fn https_server(identity: &Identity) -> (Server, std::net::SocketAddr) {
     (server, address)
 }
 
-/// The whole answer by HTTP, behind which the server has said that it ends.
+/// The complete HTTP response, after which the server has sent close_notify.
 fn get(stream: &mut Tls, path: &str) -> std::io::Result<String> {
     let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
@@ -452,13 +452,13 @@ fn metrics_and_the_page_are_told_by_tls_with_the_certificates_of_the_other_ports
     assert!(answer.contains("\nlarder_memory_limit_bytes "), "{answer}");
     let page = get(&mut connect_to(address, &trust), "/").expect("an answer");
     assert!(page.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html"), "{page}");
-    // Plain HTTP on this port is answered by an alert.
+    // Plain HTTP on this port gets an alert.
     let mut plain = TcpStream::connect(address).expect("it listens");
     plain.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
     let mut alert = Vec::new();
     let _ = plain.read_to_end(&mut alert);
     assert_eq!(alert.first(), Some(&21), "an alert: {alert:?}");
-    // The ports of clients are as they were, and say that files are to be read again.
+    // The ports of clients still speak plain text, and can have the files read again.
     let mut text = server.connect().expect("it listens");
     identity.replace_by(&next);
     text.write_all(b"mn\r\nrefresh_certs\r\n").expect("sent");

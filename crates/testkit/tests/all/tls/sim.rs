@@ -10,7 +10,7 @@ use larder_tls::{HANDSHAKE_BYTES, KEPT_BYTES_MAX, SESSION_BYTES};
 use super::client::Client;
 use super::world::World;
 
-/// Requests of all kinds in one go, and their replies.
+/// Requests of all kinds in one pipeline, and their replies.
 fn requests(seed: u64) -> (Vec<u8>, Vec<u8>) {
     let (mut requests, mut replies) = (Vec::new(), Vec::new());
     for n in 0..12 {
@@ -108,7 +108,7 @@ fn a_server_that_stops_answers_what_has_come_and_says_close_notify() {
         }
         idle.step(usize::MAX);
         assert!(client.read == replies, "{} of {}", client.read.len(), replies.len());
-        // The server does not wait with close_notify for a client that has no room.
+        // The server does not delay close_notify for a client that has no room.
         assert!(client.close_notify || weather.window < 10_000);
         assert!(idle.close_notify && silent.closed());
         assert!(world.worker.is_none(), "nobody is waited for");
@@ -138,7 +138,7 @@ fn who_does_not_end_the_handshake_is_closed_with_the_strangers() {
 #[test]
 fn a_client_that_is_turned_away_hears_why_by_tls_and_costs_no_turns_before() {
     let mut world = World::new(21, Weather::FAIR);
-    // From another machine, without a password.
+    // The client is on another machine, and has no password.
     let address = Address::Tcp(([10, 0, 0, 1], 4000).into());
     let peer = world.peer_of(1, address);
     let trust = Arc::clone(&world.trust);
@@ -166,7 +166,7 @@ fn handshakes_that_stand_still_make_room_in_order_and_others_do_not() {
     let ask = |world: &mut World| {
         world.hub.certificates.want_room();
         assert!(world.hub.certificates.take_wanted());
-        // One, of those that are wanted.
+        // The other wants are taken back, so that one handshake is closed.
         while world.hub.certificates.take_wanted() {}
         world.hub.certificates.leave_wanted();
         world.hub.handles[0].waker.wake();
@@ -251,7 +251,7 @@ fn what_is_no_tls_is_told_so_counted_and_closed() {
 fn a_message_of_the_handshake_that_never_ends_is_not_kept_without_end() {
     let mut world = World::new(15, Weather::FAIR);
     let peer = world.peer();
-    // A hello of 16 MB, as it says, in records of 16,000 bytes.
+    // A hello that claims 16 MB, in records of 16,000 bytes.
     let mut first = vec![1, 255, 255, 255, 3, 3];
     first.resize(16_000, 0);
     for n in 0..8 {
@@ -296,7 +296,7 @@ fn a_crowd_that_shakes_hands_keeps_nobody_waiting() {
 
 #[test]
 fn a_record_whose_bytes_have_no_place_yet_waits_and_one_in_parts_of_the_handshake_is_joined() {
-    // A hello in many small records, as it may be cut.
+    // A hello cut into many small records.
     let mut world = World::new(17, Weather { receive_max: 7, ..Weather::FAIR });
     let mut client = world.client();
     let hello = client.records();

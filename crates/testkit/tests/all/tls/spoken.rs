@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::world::World;
 
-/// Of all worlds here: CAS values are the same then.
+/// The seed of all worlds here: so their CAS values are the same.
 const SEED: u64 = 1;
 
-/// Replies to what is sent as fast as the other side takes it, on a plain connection; and the books behind them.
+/// Replies to `requests`, sent on a plain connection as fast as the server reads; and the memory charged afterwards.
 fn plain(requests: &[u8]) -> (Vec<u8>, (u64, usize)) {
     let mut world = World::new(SEED, Weather::FAIR);
     let (stream, peer) = world.network.connect();
@@ -27,7 +27,7 @@ fn plain(requests: &[u8]) -> (Vec<u8>, (u64, usize)) {
     (taken(&mut world, &peer), held(&mut world))
 }
 
-/// What is held when all is said, and for how many connections, beside the little that each keeps for what it receives.
+/// Memory charged after all replies, and the number of connections; the small receive buffers of the connections are left out.
 fn held(world: &mut World) -> (u64, usize) {
     let (_, connections) = world.books();
     let received = world.store.input_bytes();
@@ -47,7 +47,7 @@ fn taken(world: &mut World, peer: &Peer) -> Vec<u8> {
     }
 }
 
-/// The same by TLS.
+/// The same over TLS.
 fn sealed(weather: Weather, requests: &[u8]) -> (Vec<u8>, (u64, usize)) {
     let mut world = World::new(SEED, weather);
     let mut client = world.client();
@@ -58,7 +58,7 @@ fn sealed(weather: Weather, requests: &[u8]) -> (Vec<u8>, (u64, usize)) {
     (client.read, books)
 }
 
-/// Both get the same replies, `bytes` of them, in good and in bad weather.
+/// Plain and TLS connections get the same replies, `bytes` of them, in good and in bad weather.
 fn same(requests: &[u8], bytes: std::ops::Range<usize>) {
     let (wanted, books) = plain(requests);
     assert!(bytes.contains(&wanted.len()), "{} bytes: {}", wanted.len(), wanted[..200].escape_ascii());

@@ -15,7 +15,7 @@ use super::client::{Client, Identity, trusting};
 
 type Tls = Transport<SimStream>;
 
-/// A worker of one listener for all protocols, 0, and one for Redis clients, 1; whatever comes speaks TLS.
+/// A worker of one listener for all protocols, 0, and one for Redis clients, 1; all connections speak TLS.
 pub struct World {
     pub hub: Arc<Hub>,
     pub store: Arc<Store>,
@@ -75,7 +75,7 @@ impl World {
         self.peer_of(0, Address::Unix("/peer".into()))
     }
 
-    /// The same, of a listener and from an address.
+    /// The same for this listener and from this address.
     pub fn peer_of(&mut self, listener: usize, address: Address) -> Peer {
         let (stream, peer) = self.network.connect();
         let stream = self.acceptor.accept(stream).expect("random numbers");
@@ -92,7 +92,7 @@ impl World {
         Client::new(self.peer(), &trust)
     }
 
-    /// Turns while the worker has something to do now; false when it has come to its end.
+    /// Runs turns while the worker has something to do now; false when it has ended.
     pub fn settle(&mut self) -> bool {
         for _ in 0..200_000 {
             if self.worker.is_none() || self.network.due(0) != Due::Now {
@@ -111,7 +111,7 @@ impl World {
         self.time.pass_us(20);
     }
 
-    /// Lets so much time pass.
+    /// Lets this much time pass.
     pub fn pass(&mut self, ms: u64) {
         let until = self.time.now() + ms;
         while self.settle() && self.time.now() < until {
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    /// Until neither the worker nor the client has anything to say.
+    /// Runs both until neither the worker nor the client has anything to send.
     pub fn talk(&mut self, client: &mut Client, bytes_max: usize) {
         loop {
             let moved = client.step(bytes_max);
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// What connections hold, and how many there are, when the worker's own output is small again.
+    /// Bytes that connections hold, and how many there are, when the worker's own output buffer is small again.
     pub fn books(&mut self) -> (u64, usize) {
         self.pass(500);
         (self.store.held_bytes() + self.store.input_bytes(), self.hub.connections())

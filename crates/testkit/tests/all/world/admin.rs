@@ -7,7 +7,7 @@ use crate::world::plan::Memory;
 use crate::world::scene::{Flush, Scene};
 
 impl Client {
-    /// A request of an administrator's.
+    /// An administrator's request.
     pub fn ask_as_admin(&mut self, scene: &mut Scene) -> Asking {
         if scene.plan.flushes && scene.flush == Flush::None && scene.random.one_in(3) {
             scene.flush = Flush::Begins;

@@ -1,4 +1,4 @@
-//! What an owner of keys asks for: requests of its dialect, and the parts of the replies to them.
+//! Requests of an owner of keys in its dialect, and the parts of the replies to them.
 
 use std::rc::Rc;
 
@@ -11,17 +11,17 @@ use crate::world::plan::{Memory, Steps};
 use crate::world::random::Random;
 use crate::world::scene::{Flush, Scene};
 
-/// Keys from this one on hold text, those before numbers.
+/// Keys from this one on hold text, those before it numbers.
 pub const NUMBERS: usize = 2;
 
-/// Seconds after which an item is gone that expires.
+/// Seconds after which an item with an expiry is gone.
 const EXPIRY_S: [u64; 3] = [2, 30, 3600];
 
 /// A request that is being put together.
 #[derive(Debug)]
 pub struct Asking {
     pub bytes: Vec<u8>,
-    /// A command that answers, behind one that does not.
+    /// A command with a reply, behind one without.
     pub behind: &'static [u8],
     pub parts: Vec<Part>,
     pub text: String,
@@ -34,7 +34,7 @@ impl Asking {
         Asking { bytes, behind: b"", parts, text }
     }
 
-    /// With a command behind it that answers, which says that it is done.
+    /// Adds a command with a reply, which shows that the first one is done.
     pub fn quiet(self) -> Asking {
         let mut parts = self.parts;
         parts.push(Part::Bytes(b"MN\r\n".into()));
@@ -43,7 +43,7 @@ impl Asking {
 }
 
 impl Client {
-    /// Asks for something, if it may yet and has not asked for too much already.
+    /// Sends a request, unless too many are on their way or all are done.
     pub fn ask(&mut self, scene: &mut Scene) {
         let depth = scene.plan.depth;
         let line = self.line.as_ref().expect("it is connected");
@@ -65,7 +65,7 @@ impl Client {
         }
     }
 
-    /// Puts it on its way.
+    /// Queues the request on the connection.
     pub fn put(&mut self, scene: &mut Scene, asking: Asking) {
         for part in &asking.parts {
             if let Part::Key { key, .. } = part {
@@ -78,7 +78,7 @@ impl Client {
         line.ask(asking);
     }
 
-    /// What a RESP client says first.
+    /// Sends the first command of a RESP client.
     pub fn greet(&mut self, scene: &mut Scene) {
         if self.dialect == Dialect::Resp3 {
             let bytes = crate::world::part::words(&[b"HELLO", b"3", b"SETNAME", self.name.as_bytes()]);
@@ -99,12 +99,12 @@ impl Client {
         Part::Key { key, verb, form, doubtful, asked_at: scene.wall().0 }
     }
 
-    /// A key that holds text, and a value for it.
+    /// A key that holds text.
     pub fn text_key(&self, random: &mut Random) -> usize {
         NUMBERS + random.index(self.keys.len() - NUMBERS)
     }
 
-    /// A value that says whose it is.
+    /// A value that contains its key and version.
     pub fn value(&mut self, scene: &mut Scene, key: usize) -> Rc<[u8]> {
         self.version += 1;
         let most = scene.plan.value_max;
@@ -112,13 +112,13 @@ impl Client {
             0..4 => scene.random.index(100),
             4 | 5 => scene.random.index(2_000.min(most)),
             6 => most.min(16_384 + scene.random.index(3) - 1),
-            // What one receive does not bring: the others come with its head.
+            // One receive does not bring the whole value: the others come with its head.
             _ => most / 2 + scene.random.index(most / 2),
         };
         larder_testkit::proof::value(&self.keys[key].name, self.version, bytes).into()
     }
 
-    /// What is stored under a key: a number, or a value that says whose it is.
+    /// The item to store under a key: a number, or a value that contains its key and version.
     pub fn held(&mut self, scene: &mut Scene, key: usize) -> Held {
         let value = if key < NUMBERS {
             scene.random.below(1000).to_string().into_bytes().into()
@@ -129,7 +129,7 @@ impl Client {
         Held { value, flags, expires: None }
     }
 
-    /// Has it expire, perhaps: after so many seconds.
+    /// Gives the item an expiry, perhaps; returns its seconds.
     pub fn expiry(&self, scene: &mut Scene, held: &mut Held) -> u64 {
         if scene.plan.steps == Steps::BothWays || !scene.random.one_in(5) {
             return 0;
@@ -141,7 +141,7 @@ impl Client {
         seconds
     }
 
-    /// It contends for a key now.
+    /// Starts or goes on to contend for a key.
     pub fn contend(&mut self, scene: &mut Scene) -> Option<Asking> {
         if !scene.plan.contends() || scene.plan.memory != Memory::Ample {
             return None;

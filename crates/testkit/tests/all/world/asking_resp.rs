@@ -8,7 +8,7 @@ use crate::world::model::Verb;
 use crate::world::part::{Dialect, Form, Part, bulk, words};
 use crate::world::scene::{Flush, Scene};
 
-/// A command of a key's, and what it asks.
+/// A command on a key, and its reply.
 type Command = (Vec<u8>, Part);
 
 impl Client {
@@ -77,7 +77,7 @@ impl Client {
         Form { dialect: self.dialect, quiet: false, opaque: 0 }
     }
 
-    /// A command of one key's.
+    /// A command on one key.
     pub fn command(&mut self, scene: &mut Scene) -> Command {
         let (words, part) = self.command_words(scene);
         (crate::world::part::words(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()), part)
@@ -134,7 +134,7 @@ impl Client {
         (bytes, self.part(scene, key, verb, form))
     }
 
-    /// Commands that are done at one moment.
+    /// Commands that are carried out at one moment.
     fn transaction(&mut self, scene: &mut Scene) -> Asking {
         let mut bytes = words(&[b"MULTI"]);
         let mut parts = vec![Part::Bytes(b"+OK\r\n".into())];
@@ -189,7 +189,7 @@ impl Client {
         }
     }
 
-    /// A listener's request.
+    /// A request of a client that has subscribed.
     pub fn ask_to_listen(&mut self, _scene: &mut Scene) -> Asking {
         let listens = matches!(&self.role, Role::Listener(subscriptions) if !subscriptions.is_empty());
         if listens && self.dialect == Dialect::Resp2 {

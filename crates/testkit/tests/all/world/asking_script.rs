@@ -1,6 +1,6 @@
-//! What RESP clients have scripts do: money moved between accounts, looks at all of them, and commands on their own keys.
-//! By `EVAL`, `EVALSHA` and `FCALL`, with keys that are declared and such that are not, between other requests and in `EXEC`;
-//! some work for so long that they go on in later turns of their worker.
+//! Scripts of RESP clients: they move money between accounts, read all accounts, and run commands on their client's keys. They
+//! are called by `EVAL`, `EVALSHA` and `FCALL`, with and without declared keys, between other requests and in `EXEC`; some take
+//! so long that they go on in later turns of their worker.
 
 use larder_testkit::redis::scripts::digest;
 
@@ -10,10 +10,10 @@ use crate::world::client::Client;
 use crate::world::part::{Part, bulk, words};
 use crate::world::scene::Scene;
 
-/// What scripts begin with.
+/// The beginning of all scripts.
 const SPIN: &str = "local function spin(n) for i = 1, tonumber(n) do end end ";
 
-/// Moves money: an order, an amount, and how long it works before it reads, before it writes, and in the midst of that.
+/// Moves money: an order, an amount, and how long the script spins before it reads, before it writes, and in between.
 const MOVE: &str = "local from, to, ledger = KEYS[1] or ARGV[6], KEYS[2] or ARGV[7], KEYS[3] or ARGV[8] \
     local amount = tonumber(ARGV[2]) \
     spin(ARGV[3]) \
@@ -27,7 +27,7 @@ const MOVE: &str = "local from, to, ledger = KEYS[1] or ARGV[6], KEYS[2] or ARGV
     redis.call('APPEND', ledger, ARGV[1]) \
     return {place, there, here, 1} ";
 
-/// Looks at all accounts.
+/// Reads all accounts.
 const LOOK: &str = "spin(ARGV[1]) \
     local told = {redis.call('STRLEN', KEYS[1] or ARGV[3]) / 8} \
     for i = 2, 7 do \
@@ -36,7 +36,7 @@ const LOOK: &str = "spin(ARGV[1]) \
     end \
     return told ";
 
-/// Carries commands out: how long it works before and in between, then each with its number of words before it.
+/// Runs commands: how long the script spins before and in between, then each command behind its number of words.
 const EACH: &str = "local told, at = {}, 2 \
     while at <= #ARGV do \
         spin(ARGV[1]) \
@@ -46,19 +46,19 @@ const EACH: &str = "local told, at = {}, 2 \
     end \
     return told ";
 
-/// A library of the same.
+/// The library with the same scripts as functions.
 const LIBRARY: &str = "bank";
 
-/// Scripts that declare no keys are others: which keys a script declares is looked at.
+/// Scripts without declared keys have another text, since the server remembers which scripts declare keys.
 const DECLARES_NONE: &str = "-- declares none";
 
-/// Iterations that take so long that a script goes on in a later turn.
+/// As many iterations as make a script go on in a later turn.
 const LONG: u64 = 15_000;
 
 /// A command, and the parts of its reply.
 type Piece = (Vec<u8>, Vec<Part>);
 
-/// What a script does.
+/// A task of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Deed {
     Move,
@@ -122,7 +122,7 @@ fn call(scene: &mut Scene, deed: Deed, keys: &[String], args: &[Vec<u8>]) -> Vec
     let (declared, others) = if declares { (keys, &[][..]) } else { (&[][..], keys) };
     all.extend(declared.iter().map(String::as_bytes));
     all.extend(args.iter().map(Vec::as_slice));
-    // The script finds those behind its arguments.
+    // The script finds its keys behind its arguments.
     if deed != Deed::Each {
         all.extend(others.iter().map(String::as_bytes));
     }
@@ -134,7 +134,7 @@ fn bank(told: Told, since: Since) -> Part {
 }
 
 impl Client {
-    /// Has all scripts known.
+    /// Loads all scripts.
     pub fn load_scripts(&mut self, scene: &mut Scene) {
         let (mut bytes, mut parts) = (Vec::new(), Vec::new());
         for script in Deed::ALL.iter().flat_map(|deed| [deed.script(true), deed.script(false)]) {
@@ -146,7 +146,7 @@ impl Client {
         self.put(scene, Asking::new(bytes, parts));
     }
 
-    /// A request in which there are scripts; none if this world has no such.
+    /// A request with scripts; none if this world has no scripts.
     pub fn ask_script(&mut self, scene: &mut Scene) -> Option<Asking> {
         let (money, own) = (scene.plan.moves_money(), scene.plan.scripts_own_keys());
         if !money && !own {
@@ -156,7 +156,7 @@ impl Client {
             0..4 if money => self.move_money(scene, false),
             4 if money => self.look(scene, false),
             5 if money => self.read_accounts(scene),
-            // What is watched may have been changed.
+            // A watched key may have been changed.
             6 | 7 if self.contesting.is_none() => return Some(self.scripts_at_once(scene, money, own)),
             _ if own => self.script_of_own(scene),
             _ if money => self.move_money(scene, false),
@@ -165,7 +165,7 @@ impl Client {
         Some(Asking::new(bytes, parts))
     }
 
-    /// How long a script works, here: in most not at all.
+    /// How long a script spins at this place: mostly not at all.
     fn spin(scene: &mut Scene) -> Vec<u8> {
         let times = if scene.random.one_in(8) { 1 + scene.random.below(LONG) } else { 0 };
         times.to_string().into_bytes()
@@ -204,10 +204,10 @@ impl Client {
         (words(&all.collect::<Vec<_>>()), parts)
     }
 
-    /// Commands on keys of its own.
+    /// A script with commands on the client's own keys.
     fn script_of_own(&mut self, scene: &mut Scene) -> Piece {
         let count = 1 + scene.random.index(3);
-        // What is killed is not known of these.
+        // The model of these keys cannot tell whether a script was killed.
         let spin = if scene.plan.script_kills { b"0".to_vec() } else { Client::spin(scene) };
         let (mut args, mut keys) = (vec![spin], Vec::new());
         let mut parts = vec![Part::Bytes(format!("*{count}\r\n").into())];
@@ -223,7 +223,7 @@ impl Client {
         (call(scene, Deed::Each, &keys, &args), parts)
     }
 
-    /// Scripts and other commands at one moment.
+    /// Scripts and other commands in one transaction.
     fn scripts_at_once(&mut self, scene: &mut Scene, money: bool, own: bool) -> Asking {
         let (mut pieces, mut follows) = (Vec::new(), false);
         for _ in 0..1 + scene.random.index(5) {

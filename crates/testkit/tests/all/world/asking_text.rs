@@ -99,7 +99,7 @@ impl Client {
                 Asking::new(format!("mg {name} v k f O{opaque}\r\n"), vec![part])
             }
             3..6 => {
-                // Hits answer and misses do not.
+                // Hits have a reply and misses have none.
                 let (mut bytes, mut parts) = (String::new(), Vec::new());
                 for opaque in 0..scene.random.of(&[1, 5, 40]) {
                     let key = scene.random.index(self.keys.len());
@@ -165,7 +165,7 @@ impl Client {
         (counter, by, Part::Count { counter, by, before: book.sure })
     }
 
-    /// Asks for the number of a contended key, and a token.
+    /// Reads the number of a contended key, and a token.
     pub fn read_contested(&self, key: usize) -> Asking {
         let name = contest_name(key);
         let part = Part::Contest { key, what: Contest::Read };

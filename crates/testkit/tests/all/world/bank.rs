@@ -6,29 +6,29 @@
 //! places   0        1        2        3    the length of the ledger in a reply is its place
 //! ```
 //!
-//! A move that was answered is in the ledger once, at the place in its reply; a move that was not answered, once or not at all;
-//! one that was refused or killed, not at all. No reply has an earlier place than any reply that had arrived when its request was
-//! sent. A reply of one moment has one place.
+//! A move with a reply is in the ledger once, at the place in its reply; a move without a reply, once or not at all; one that was
+//! refused or killed, not at all. No reply has an earlier place than any reply that had arrived when its request was sent.
+//! Replies of one moment have one place.
 
 use crate::world::client::Client;
 use crate::world::judge::{bulk_at, line_end, shown};
 use crate::world::scene::Scene;
 
-/// Accounts, and what each holds at first.
+/// Accounts, and the money that each holds at first.
 pub const ACCOUNTS: usize = 6;
 pub const EACH: u64 = 100;
 
 /// The name of the ledger.
 pub const LEDGER: &str = "ledger";
-/// Bytes of an order in it.
+/// Bytes of an order in the ledger.
 const ENTRY_BYTES: usize = 8;
 
 /// The parts of replies about accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// A script that moved money replies with the place, both balances before, and whether there was enough.
+    /// A script that moved money: the place, both balances before, and whether there was enough.
     Moved(usize),
-    /// A script has read the place and all balances.
+    /// A script that has read the place and all balances.
     Looked,
     /// The length of the ledger.
     Length,
@@ -38,33 +38,33 @@ pub enum Told {
     Balances,
 }
 
-/// When it was asked for.
+/// The state when a request was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
     /// The latest place in any reply at that time.
     place: u64,
     /// How many kills of scripts had been answered at that time.
     kills: u64,
-    /// It is of the same moment as the previous part.
+    /// The part is of the same moment as the previous one.
     follows: bool,
 }
 
 impl Since {
-    /// Says that no client can have killed its script.
+    /// Marks a script that no client can have killed.
     pub fn is_never_killed(&mut self) {
         self.kills = u64::MAX;
     }
 }
 
-/// What has come of an order.
+/// The result of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Open,
-    /// It is at this place.
+    /// The order is at this place.
     Done(u64),
-    /// There was too little, or it was killed, or never sent.
+    /// There was too little money, or the script was killed, or never sent.
     Not,
-    /// Its connection ended before the answer.
+    /// The connection ended before the reply.
     Unsure,
 }
 
@@ -85,16 +85,16 @@ struct Balance {
     who: String,
 }
 
-/// All of it.
+/// The whole bank.
 #[derive(Debug, Default)]
 pub struct Bank {
     orders: Vec<Order>,
     told: Vec<Balance>,
-    /// As far as any reply has had it.
+    /// The ledger, as far as any reply has shown it.
     ledger: Vec<u8>,
     /// The last place that any reply has had.
     reached: u64,
-    /// Scripts were asked to be killed so many times, and so many of these are answered, or will not be.
+    /// How many kills of scripts were requested, and how many of these have had a reply, or will have none.
     pub kills_asked: u64,
     pub kills_done: u64,
 }
@@ -110,7 +110,7 @@ pub fn entry(order: usize) -> String {
 }
 
 impl Bank {
-    /// What is asked for now is answered by a place not before this.
+    /// A request that is sent now gets a place not before this one.
     pub fn since(&self, follows: bool) -> Since {
         Since { place: self.reached, kills: self.kills_done, follows }
     }
@@ -121,12 +121,12 @@ impl Bank {
         self.orders.len() - 1
     }
 
-    /// An order's connection has ended before it was answered.
+    /// An order's connection has ended before its reply.
     pub fn left(&mut self, order: usize, sent: bool) {
         self.orders[order].fate = if sent { Fate::Unsure } else { Fate::Not };
     }
 
-    /// How many moves were answered that they are done.
+    /// How many moves were answered as done.
     pub fn moves(&self) -> u64 {
         self.orders.iter().filter(|order| matches!(order.fate, Fate::Done(_))).count() as u64
     }
@@ -148,7 +148,7 @@ impl Bank {
         Ok(())
     }
 
-    /// The ledger was read: it goes on where it ended before, or is a beginning of that.
+    /// The ledger was read: it goes on where it ended before, or is a beginning of the known one.
     fn read(&mut self, ledger: &[u8]) -> Result<u64, String> {
         let both = ledger.len().min(self.ledger.len());
         if ledger[..both] != self.ledger[..both] || !ledger.len().is_multiple_of(ENTRY_BYTES) {
@@ -286,7 +286,7 @@ impl Client {
     }
 }
 
-/// Numbers at the front, as they are or as strings, and where they end.
+/// Numbers at the front, bare or as strings, and where they end.
 fn numbers(bytes: &[u8], count: usize) -> Result<Option<(usize, Vec<u64>)>, String> {
     let (mut at, mut numbers) = (0, Vec::new());
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! What several clients change together, and what must have come of it.
+//! Data that several clients change together, and the results that it must have.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +6,21 @@ use crate::world::bank::Bank;
 use crate::world::queues::Queues;
 use crate::world::shared::Shared;
 
-/// A number that many add to.
+/// A number that many clients add to.
 #[derive(Debug, Default)]
 pub struct Counter {
-    /// Added, and acknowledged.
+    /// Added and acknowledged.
     pub sure: u64,
-    /// Asked for.
+    /// Requested.
     pub asked: u64,
-    /// Asked for on connections that ended before the answer.
+    /// Requested on connections that ended before the reply.
     pub unsure: u64,
-    /// What additions were answered: no two are alike.
+    /// Replies to additions: no two are equal.
     answers: BTreeSet<u64>,
 }
 
 impl Counter {
-    /// An addition was answered, which was asked for when `before` was acknowledged.
+    /// An addition was answered; it was requested when `before` was acknowledged.
     pub fn answered(&mut self, number: u64, by: u64, before: u64) -> Result<(), String> {
         if number < before + by || number > self.asked {
             return Err(format!(
@@ -35,7 +35,7 @@ impl Counter {
         Ok(())
     }
 
-    /// What it may be at the end.
+    /// True if the number is possible at the end.
     pub fn agrees(&self, number: u64) -> bool {
         (self.sure..=self.sure + self.unsure).contains(&number)
     }
@@ -46,9 +46,9 @@ impl Counter {
 pub struct Channel {
     /// The number of the next one.
     pub next: u64,
-    /// Those below were published, or are unsure.
+    /// Messages below this one were published, or are unsure.
     pub sure: u64,
-    /// On connections that ended before the answer.
+    /// Numbers on connections that ended before the reply.
     unsure: BTreeSet<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Channel {
         self.unsure.insert(number);
     }
 
-    /// All from the one on and below the other are perhaps none.
+    /// True if perhaps none of these messages was published.
     pub fn may_be_missing(&self, mut numbers: std::ops::Range<u64>) -> bool {
         numbers.all(|number| self.unsure.contains(&number))
     }
@@ -73,7 +73,7 @@ impl Channel {
     }
 }
 
-/// All of it.
+/// All shared data.
 #[derive(Debug, Default)]
 pub struct Books {
     pub counters: Vec<Counter>,
@@ -87,9 +87,9 @@ pub struct Books {
     pub shared: Shared,
     /// By owner.
     pub channels: Vec<Channel>,
-    /// Values that were gone for no other reason than that they were evicted.
+    /// Values that were gone, so that they must have been evicted.
     pub lost: u64,
-    /// Connections that the server has closed for no other reason than that others needed the memory.
+    /// Connections that the server has closed, so that it must have needed the memory.
     pub closed: u64,
     /// Replies, for the record.
     pub replies: u64,

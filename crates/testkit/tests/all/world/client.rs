@@ -1,4 +1,4 @@
-//! A client: its keys, and what it does with its connection. How it judges what it is sent: `judge.rs`.
+//! A client: its keys, and its connection. `judge.rs` checks the bytes that it receives.
 
 use larder_eventloop::{Millis, RECEIVE_BYTES};
 
@@ -10,23 +10,23 @@ use crate::world::part::{Contest, Dialect, Part};
 use crate::world::plan::Memory;
 use crate::world::scene::{Flush, Scene};
 
-/// What a client does.
+/// The role of a client.
 #[derive(Debug)]
 pub enum Role {
-    /// It owns keys.
+    /// The client owns keys.
     Owner,
-    /// It listens to channels.
+    /// The client subscribes to channels.
     Listener(Vec<Subscription>),
-    /// It administrates the server.
+    /// The client administers the server.
     Admin,
 }
 
-/// What a client knows of a key that it contends for.
+/// The state of a key that a client contends for.
 #[derive(Clone, Copy, Debug)]
 pub enum Contesting {
-    /// It has asked.
+    /// The key was read, and the reply is awaited.
     Asked,
-    /// It may write the number behind this one, if the token is still that one.
+    /// The client may write the number after this one, if the token has not changed.
     Knows { key: usize, number: u64, token: u64 },
 }
 
@@ -41,16 +41,16 @@ pub struct Client {
     pub line: Option<Line>,
     /// The number of the next value.
     pub version: u64,
-    /// So much it is still to ask for.
+    /// Requests that the client still has to send.
     pub left: u64,
     pub contesting: Option<Contesting>,
-    /// The last place in the ledger that it received.
+    /// The last place in the ledger that the client received.
     pub moment: u64,
-    /// When it acts next.
+    /// When the client acts next.
     pub next_at: Millis,
 }
 
-/// A connection that a client has had closed is closed within this, in fair time.
+/// A connection whose client was killed is closed within this, in fair time.
 const CLOSED_US: u64 = 500_000;
 
 impl Client {
@@ -71,25 +71,25 @@ impl Client {
         }
     }
 
-    /// Where it stands.
+    /// The client's state, for messages.
     pub fn shown(&self) -> String {
         let line = self.line.as_ref().map(Line::shown).unwrap_or_default();
         format!("{} asks {} times more, {line}", self.name, self.left)
     }
 
-    /// It has asked for all that it was to, and all is answered.
+    /// True if all requests are sent and answered.
     pub fn is_done(&self) -> bool {
         self.left == 0 && self.line.as_ref().is_none_or(Line::is_idle)
     }
 
-    /// Does something.
+    /// Takes one action.
     ///
     /// # Errors
-    /// What is wrong with what it was sent, or was not.
+    /// A byte or an end that must not come, or the lack of one that must.
     pub fn act(&mut self, scene: &mut Scene) -> Result<(), String> {
         self.next_at = scene.now() + if scene.random.one_in(3) { scene.random.below(4) } else { 0 };
         let Some(mut line) = self.line.take() else {
-            // A client that sleeps for ever needs no wake-up.
+            // A client that sleeps for ever must not need a wake-up.
             self.next_at += 1;
             if self.left > 0 && !scene.stopping {
                 self.connect(scene);
@@ -125,7 +125,7 @@ impl Client {
         let line = self.line.as_mut().expect("it is connected");
         let sent = line.send(scene);
         let owner = matches!(self.role, Role::Owner);
-        // Before the server has received it; most of all where that begins a value and holds replies in front of it.
+        // Before the server has received it; most often where it begins a value behind which replies are held.
         let rarely = if sent > RECEIVE_BYTES { 6 } else { 50 };
         if sent > 0 && owner && scene.plan.resets && !scene.stopping && scene.random.one_in(rarely) {
             line.peer.reset();
@@ -138,7 +138,7 @@ impl Client {
         Ok(())
     }
 
-    /// A flush is asked for: what is there may go, also under what is on its way.
+    /// A flush is requested: from now on all keys may be gone, also for requests on their way.
     pub fn flush_begins(&mut self) {
         for key in &mut self.keys {
             key.may_be_gone();
@@ -152,7 +152,7 @@ impl Client {
         }
     }
 
-    /// It is done: what rested is gone.
+    /// The flush is done: keys without requests meanwhile are gone.
     pub fn flush_is_done(&mut self) {
         for key in self.keys.iter_mut().filter(|key| key.rests) {
             key.possible = vec![State::Absent];
@@ -168,14 +168,14 @@ impl Client {
         self.greet(scene);
     }
 
-    /// Takes a rest, ends or resets its connection, or none of it.
+    /// Perhaps pauses reading, ends or resets the connection.
     fn trouble(&mut self, scene: &mut Scene) {
         let line = self.line.as_mut().expect("it is connected");
         if scene.random.one_in(50) {
             line.peer.narrow(scene.plan.value_max);
         }
         if line.ending == Ending::Reset && scene.random.one_in(20) {
-            // It may have been sent all that it was to be sent.
+            // The client may have received all its replies.
             line.peer.reset();
         }
         if line.ending != Ending::None || matches!(self.role, Role::Admin) {
@@ -244,7 +244,7 @@ impl Client {
         Ok(())
     }
 
-    /// What was asked and not answered was done, or was not.
+    /// Commands without a reply may be done or not.
     pub fn leave(&mut self, scene: &mut Scene, line: Line) {
         self.contesting = None;
         if let Role::Listener(subscriptions) = &mut self.role {
@@ -260,7 +260,7 @@ impl Client {
                             let doubts = doubts(scene, asked_at, doubtful);
                             self.keys[key].leave(&verb, form.dialect.is_resp(), doubts);
                         } else if scene.plan.memory == Memory::Refuses && verb.writes() {
-                            // Refused at its head, a write takes the value that it was to replace along.
+                            // A write that is refused at its head removes the value that it was to replace.
                             self.keys[key].may_be_gone();
                         }
                     }
@@ -282,7 +282,7 @@ impl Client {
     }
 }
 
-/// Why an answer that comes now to what was asked then may be another than the key is known for.
+/// Why a reply that comes now to a request of that time may differ from the known state of the key.
 pub fn doubts(scene: &Scene, asked_at: Millis, doubtful: bool) -> Doubts {
     let (first, last) = scene.wall();
     let small = scene.plan.memory != Memory::Ample;

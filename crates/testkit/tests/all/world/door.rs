@@ -1,4 +1,4 @@
-//! The simulated entrance: connections that wait, what the system says to an accept, and the signal to stop.
+//! The simulated entrance: waiting connections, the system's results of accept, and the signal to stop.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,10 +16,10 @@ use larder_server::{Entrance, Heard, Hub};
 /// Listeners: one where the first byte decides the protocol, one for RESP.
 pub const LISTENERS: usize = 2;
 
-/// An accept that failed is tried again no sooner: what the acceptor pauses, less what rounding makes of it.
+/// The least pause after a failed accept: the acceptor's pause, less its rounding.
 const AGAIN_MS: Millis = 5;
 
-/// Clients of other machines are turned away where there is no password: 127.0.0.0.
+/// Clients of other machines are refused where there is no password: 127.0.0.0.
 const LOCALHOST: u32 = 0x7f00_0000;
 
 /// How the system refuses an accept.
@@ -53,13 +53,13 @@ struct Waiting {
 #[derive(Debug)]
 struct State {
     queues: [VecDeque<Waiting>; LISTENERS],
-    /// The error of accepts, and until when.
+    /// The error of accepts, and until when it lasts.
     refusal: Option<(Refusal, Millis)>,
     signal: bool,
     watched: [bool; LISTENERS],
     until: Option<Millis>,
     made: u32,
-    /// When an accept failed last.
+    /// When an accept last failed.
     failed_at: Option<Millis>,
     gone: Vec<SocketAddr>,
     wrong: Option<String>,
@@ -102,17 +102,17 @@ impl Door {
         (peer, address)
     }
 
-    /// The system refuses accepts until then.
+    /// Makes the system refuse accepts until then.
     pub fn refuse(&self, refusal: Refusal, until: Millis) {
         self.state.borrow_mut().refusal = Some((refusal, until));
     }
 
-    /// The signal to stop.
+    /// Sends the signal to stop.
     pub fn signal(&self) {
         self.state.borrow_mut().signal = true;
     }
 
-    /// This connection was gone before it was taken in.
+    /// True if this connection was gone before it was accepted.
     pub fn was_gone(&self, address: SocketAddr) -> bool {
         self.state.borrow().gone.contains(&address)
     }
@@ -125,12 +125,12 @@ impl Door {
         }
     }
 
-    /// The system refuses accepts now.
+    /// True if the system refuses accepts now.
     pub fn refuses(&self) -> bool {
         self.state.borrow().refusal.is_some_and(|(_, until)| self.time.now() < until)
     }
 
-    /// What the acceptor has done that it must not.
+    /// An action of the acceptor that is wrong.
     pub fn wrong(&self) -> Option<String> {
         self.state.borrow().wrong.clone()
     }

@@ -1,5 +1,5 @@
-//! The judgement of every byte that a client is sent: it belongs to the answer to what this client has asked next, or to a
-//! message that this client listens for.
+//! Checks every byte that a client receives: it belongs to the reply to the client's next request, or to a message of a channel
+//! to which the client has subscribed.
 
 use crate::world::books::contest_name;
 use crate::world::client::{Client, Contesting, Role, doubts};
@@ -10,16 +10,16 @@ use crate::world::part::{Contest, Dialect, Part};
 use crate::world::plan::Memory;
 use crate::world::scene::{Flush, Scene};
 
-/// What to do with the bytes at the front of the input.
+/// The result for the bytes at the front of the input.
 enum Match {
-    /// So many of them are the part.
+    /// This many of them are the part.
     Is(usize),
-    /// There have to be more to tell.
+    /// More bytes are needed to decide.
     More,
 }
 
 impl Client {
-    /// Compares what has come with what must be answered.
+    /// Compares the received bytes with the right replies.
     pub fn judge(&mut self, scene: &mut Scene) -> Result<(), String> {
         let mut line = self.line.take().expect("it is connected");
         let judged = self.judge_line(scene, &mut line);
@@ -220,7 +220,7 @@ impl Client {
         Ok(Match::Is(longest))
     }
 
-    /// The names of all that must be there, and of none that must not.
+    /// Checks a list of names: all that must exist, and none that must not.
     fn judge_names(&self, doubtful: bool, doubts: Doubts, rest: &[u8]) -> Result<Match, String> {
         let Some(end) = line_end(rest) else { return Ok(Match::More) };
         let line = String::from_utf8_lossy(&rest[..end]).into_owned();
@@ -301,12 +301,12 @@ fn match_bytes(bytes: &[u8], rest: &[u8]) -> Result<Match, String> {
     }
 }
 
-/// Behind the first line.
+/// The place behind the first line.
 pub fn line_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair == b"\r\n").map(|at| at + 2)
 }
 
-/// The bulk string at the front: where it ends, and what it says.
+/// The bulk string at the front: where it ends, and its text.
 pub fn bulk_at(bytes: &[u8]) -> Result<Option<(usize, &[u8])>, String> {
     let Some(head) = line_end(bytes) else { return Ok(None) };
     let text = String::from_utf8_lossy(&bytes[..head]);
@@ -315,7 +315,7 @@ pub fn bulk_at(bytes: &[u8]) -> Result<Option<(usize, &[u8])>, String> {
     Ok((bytes.len() >= head + size + 2).then(|| (head + size + 2, &bytes[head..head + size])))
 }
 
-/// The first bytes of something, to be read.
+/// The first bytes of a text, in readable form.
 pub fn shown(bytes: &[u8]) -> String {
     let text = bytes[..bytes.len().min(300)].escape_ascii().to_string();
     format!("{} bytes \"{text}\"", bytes.len())

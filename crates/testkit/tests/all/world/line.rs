@@ -1,4 +1,4 @@
-//! A client's connection: what waits to be sent, what was asked and is not answered, and what has come.
+//! A client's connection: bytes to send, requests without a reply, and received bytes.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use crate::world::scene::Scene;
 /// A request, or several that only make sense together.
 #[derive(Debug)]
 pub struct Request {
-    /// What is missing of its reply.
+    /// The missing parts of its reply.
     pub parts: VecDeque<Part>,
-    /// What had been asked on the connection with its last byte.
+    /// Bytes of all requests on the connection up to the end of this one.
     pub end: u64,
-    /// And with the byte from which on it may be done: what is quiet has a command behind it that answers.
+    /// Bytes up to the place from which on it may be done: a quiet command has one with a reply behind it.
     pub done: u64,
-    /// For the record.
+    /// The text of the request for the journal.
     pub text: String,
 }
 
@@ -33,11 +33,11 @@ impl Request {
 /// How a connection is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Not yet.
+    /// The connection stays open.
     None,
-    /// The client sends no more; it is answered, and then closed.
+    /// The client sends no more; it gets its replies, and is then closed.
     Ended,
-    /// The client has reset it, or will when it has had so many bytes.
+    /// The client has reset the connection, or will after some more bytes.
     Reset,
 }
 
@@ -52,18 +52,18 @@ pub struct Line {
     pub sent: u64,
     pub requests: VecDeque<Request>,
     input: Vec<u8>,
-    /// So much of the input is judged.
+    /// This many bytes of the input are checked.
     at: usize,
     pub ending: Ending,
     /// The client reads nothing until then.
     pub rests_until: Millis,
-    /// When something last moved, in fair time; and what had moved by then.
+    /// When any bytes last moved, in fair time; and how many had moved by then.
     moved_us: u64,
     seen: (u64, usize, u64),
     received: u64,
 }
 
-/// A client that reads, and whose request is there, has to wait no longer without anything moving.
+/// A client that reads and has sent its request waits no longer than this without bytes that move.
 const PATIENCE_US: u64 = 1_000_000;
 
 impl Line {
@@ -85,7 +85,7 @@ impl Line {
         }
     }
 
-    /// Where it stands.
+    /// The connection's state, for messages.
     pub fn shown(&self) -> String {
         format!(
             "from {}, {} requests open, of {} bytes {} sent and {} not taken, {} received, {:?}, closed {}",
@@ -100,7 +100,7 @@ impl Line {
         )
     }
 
-    /// Puts a request on its way.
+    /// Queues a request.
     pub fn ask(&mut self, Asking { bytes, behind, parts, text }: Asking) {
         self.unsent.extend(&bytes);
         self.unsent.extend(behind);
@@ -109,7 +109,7 @@ impl Line {
         self.requests.push_back(Request { parts: parts.into(), end: self.asked, done, text });
     }
 
-    /// Sends a piece of what waits; how many bytes.
+    /// Sends a part of the queued bytes; returns its length.
     pub fn send(&mut self, scene: &mut Scene) -> usize {
         if self.unsent.is_empty() || self.ending == Ending::Ended || scene.stopping {
             return 0;
@@ -127,17 +127,17 @@ impl Line {
         bytes
     }
 
-    /// Everything asked was sent.
+    /// True if all requests are sent.
     pub fn has_sent(&self) -> bool {
         self.unsent.is_empty()
     }
 
-    /// Nothing is asked that is not answered.
+    /// True if no request lacks its reply.
     pub fn is_idle(&self) -> bool {
         self.requests.is_empty() && self.at == self.input.len()
     }
 
-    /// Receives a piece of what has come.
+    /// Receives a part of the bytes that have come.
     pub fn receive(&mut self, scene: &mut Scene, all: bool) {
         let bytes = match scene.random.below(6) {
             0..4 => usize::MAX,
@@ -149,12 +149,12 @@ impl Line {
         self.input.extend(piece);
     }
 
-    /// What has come and is not judged.
+    /// The received bytes that are not checked yet.
     pub fn rest(&self) -> &[u8] {
         &self.input[self.at..]
     }
 
-    /// So many bytes more are judged.
+    /// Marks this many more bytes as checked.
     pub fn judged(&mut self, bytes: usize) {
         self.at += bytes;
         if self.at == self.input.len() || self.at > 1 << 20 {
@@ -163,7 +163,7 @@ impl Line {
         }
     }
 
-    /// Waits for a reply whose request was sent, and reads. Something has to move.
+    /// True if the client reads and waits too long for a reply to a request that it has sent, while no bytes move.
     pub fn waits_too_long(&mut self, scene: &Scene) -> bool {
         let now = (self.sent, self.peer.untaken(), self.received);
         let waits =

@@ -4,25 +4,25 @@ use crate::world::books::{Books, Channel};
 use crate::world::judge::{bulk_at, shown};
 use crate::world::part::{Dialect, bulk};
 
-/// A channel that a client listens to.
+/// A channel to which a client has subscribed.
 #[derive(Debug)]
 pub struct Subscription {
     /// Its publisher.
     pub owner: usize,
     pub channel: String,
-    /// The number of the next message at the latest, from when the server has said that it listens; the exact one
-    /// from the first message on.
+    /// The number of the next message at the latest, from the reply to the subscription on; the exact number from the first
+    /// message on.
     pub next: Option<u64>,
-    /// A message has come.
+    /// A message has arrived.
     pub heard: bool,
 }
 
-/// What is at the front of the input.
+/// The kind of the bytes at the front of the input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A message of so many bytes.
+    /// A message of this many bytes.
     Message(usize),
-    /// There have to be more bytes to tell.
+    /// More bytes are needed to decide.
     More,
     /// No message.
     Nothing,

@@ -1,28 +1,28 @@
-//! The possible contents of a client's key, and the right answers to each verb.
+//! The possible contents of a client's key, and the right replies to each verb.
 //!
-//! Only the owner of a key writes it. So the key has one state, which each answer confirms. It may have one of several states
-//! only for a reason: a connection that ended before its answers, a flush on its way, an expiry that is near, or eviction. Each
-//! answer keeps those states that would have given it, and there has to be at least one.
+//! Only the owner of a key writes it. So the key has one state, which each reply confirms. It may have one of several states only
+//! for a reason: a connection that ended before its replies, a flush on its way, an expiry that is near, or eviction. Each reply
+//! keeps those states that would have led to it, and there has to be at least one.
 
 use std::rc::Rc;
 
 use larder_eventloop::Millis;
 
-/// What the server may make of a number of seconds: it may count from the second that has begun.
+/// The inaccuracy of a number of seconds: the server may count from the start of the current second.
 pub const SECOND_MS: Millis = 1_000;
 
 /// When an item expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry {
-    /// So long after it was written.
+    /// Time from the write to the expiry.
     pub after_ms: Millis,
-    /// It is there before the one and gone after the other, of the system's time. That is known when the write is
-    /// answered.
+    /// The item is there before the first and gone after the last of these, in the system's time. They are known when the write
+    /// has its reply.
     pub first: Millis,
     pub last: Millis,
 }
 
-/// What was stored.
+/// A stored item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Its bytes.
@@ -32,23 +32,23 @@ pub struct Held {
     pub expires: Option<Expiry>,
 }
 
-/// What a key holds.
+/// The state of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing.
+    /// The key does not exist.
     Absent,
-    /// This.
+    /// The key holds this item.
     Held(Held),
 }
 
-/// What is asked of a key.
+/// A command on a key.
 #[derive(Clone, Debug)]
 pub enum Verb {
     Get,
     Set(Held),
-    /// If there is none.
+    /// Stores if the key does not exist.
     Add(Held),
-    /// If there is one.
+    /// Stores if the key exists.
     Replace(Held),
     Append(Rc<[u8]>),
     Delete,
@@ -61,37 +61,37 @@ pub enum Verb {
     Length,
 }
 
-/// What a key answers.
+/// The reply of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     Value(Held),
     Nothing,
     Done,
-    /// There is one, or there is none.
+    /// The condition of the write does not hold.
     Not,
     Number(u64),
-    /// Its value is none.
+    /// The value is not a number.
     NoNumber,
-    /// There is no memory for it.
+    /// There is no memory for the reply or the write.
     Refused,
-    /// There is no memory for the rest of it.
+    /// There is no memory for the rest of the reply.
     Broken,
 }
 
-/// Why a verb may be answered otherwise than by what the key is known to hold.
+/// Why the reply to a verb may differ from the known state of the key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Doubts {
-    /// The key may have gone, before the verb or behind it.
+    /// The key may be gone, before the verb or after it.
     pub gone: bool,
     /// A write may find no memory.
     pub full: bool,
-    /// A value may find no memory to wait for its reader in.
+    /// A value may find no memory in which to wait for its reader.
     pub unsent: bool,
-    /// The system's time since it was asked: not before the one, not after the other.
+    /// The system's time since the request: not before the first, not after the second.
     pub now: (Millis, Millis),
 }
 
-/// What a verb was or may be answered, and what the key holds then.
+/// A possible reply to a verb, and the state of the key afterwards.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub answer: Answer,
@@ -106,12 +106,12 @@ fn number(value: &[u8]) -> Option<u64> {
 }
 
 impl Verb {
-    /// The key may hold something else behind it.
+    /// True if the verb may change the key.
     pub fn writes(&self) -> bool {
         !matches!(self, Verb::Get | Verb::Length)
     }
 
-    /// What it does to a key in this state. What RESP has otherwise: a key that does not exist is an empty one to it.
+    /// The result on a key in this state. RESP differs where the key does not exist: it counts as an empty one.
     fn act(&self, state: &State, resp: bool) -> Outcome {
         let keep = |answer| Outcome { answer, next: state.clone() };
         let put = |answer, held: &Held| Outcome { answer, next: State::Held(held.clone()) };
@@ -164,11 +164,11 @@ impl Verb {
 #[derive(Clone, Debug)]
 pub struct Key {
     pub name: String,
-    /// One of these is what it holds.
+    /// The key has one of these states.
     pub possible: Vec<State>,
     /// Verbs on their way.
     pub asked: usize,
-    /// Nothing was asked of it since a flush began.
+    /// No request was sent for the key since a flush began.
     pub rests: bool,
 }
 
@@ -179,17 +179,17 @@ fn add(states: &mut Vec<State>, state: State) {
 }
 
 impl Key {
-    /// One that was never written.
+    /// A key that was never written.
     pub fn new(name: String) -> Key {
         Key { name, possible: vec![State::Absent], asked: 0, rests: false }
     }
 
-    /// It may have gone.
+    /// The key may be gone.
     pub fn may_be_gone(&mut self) {
         add(&mut self.possible, State::Absent);
     }
 
-    /// What it may hold at a time between these.
+    /// Its possible states at a time between these.
     fn at(&self, (from, to): (Millis, Millis), gone: bool) -> Vec<State> {
         let mut states = Vec::new();
         for state in &self.possible {
@@ -210,7 +210,7 @@ impl Key {
         states
     }
 
-    /// What a verb may be answered, the likeliest first.
+    /// The possible replies to a verb, the likeliest first.
     pub fn outcomes(&self, verb: &Verb, resp: bool, doubts: Doubts) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for state in self.at(doubts.now, doubts.gone) {
@@ -233,7 +233,7 @@ impl Key {
         outcomes
     }
 
-    /// A verb was answered, not later than `now`: these are the states that would have given it.
+    /// A verb was answered, not later than `now`: these are the states that would have led to the reply.
     pub fn settle(&mut self, now: Millis, next: impl Iterator<Item = State>) {
         self.possible.clear();
         for mut state in next {
@@ -246,7 +246,7 @@ impl Key {
         }
     }
 
-    /// A verb was sent and will not be answered: it was done, or not.
+    /// A verb was sent and gets no reply: it was done, or not.
     pub fn leave(&mut self, verb: &Verb, resp: bool, doubts: Doubts) {
         for outcome in self.outcomes(verb, resp, doubts) {
             add(&mut self.possible, outcome.next);

@@ -1,4 +1,4 @@
-//! A reply in the order of its bytes: parts that are known, that a key decides, or that are judged when they are there.
+//! A reply in the order of its bytes: parts that are known, that depend on a key, or that are checked when they arrive.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use crate::world::bank::{Since, Told};
 use crate::world::model::{Answer, Verb};
 use crate::world::shared::Ask;
 
-/// How a client speaks.
+/// The dialect of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     Classic,
@@ -22,22 +22,22 @@ impl Dialect {
     }
 }
 
-/// How a verb's answer is written.
+/// How the reply to a verb is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
     pub dialect: Dialect,
-    /// What needs no answer gets none (`noreply`, `q`).
+    /// Verbs without need of a reply get none (`noreply`, `q`).
     pub quiet: bool,
     /// Meta's `O`.
     pub opaque: u64,
 }
 
-/// Shared keys: what is read and written again by several clients.
+/// Commands on shared keys, which several clients read and write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contest {
     /// `gets`, or `WATCH` and `GET`: the number, and the token.
     Read,
-    /// `cas`, or `EXEC`: whether it was the first.
+    /// `cas`, or `EXEC`: whether this client was the first.
     Write,
 }
 
@@ -46,39 +46,39 @@ pub enum Contest {
 pub enum Part {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// What a key of the client's answers.
+    /// The reply of one of the client's keys.
     Key { key: usize, verb: Verb, form: Form, doubtful: bool, asked_at: u64 },
     /// The new value of a shared counter.
     Count { counter: usize, by: u64, before: u64 },
-    /// Of a shared key that is contended for.
+    /// The reply of a contended key.
     Contest { key: usize, what: Contest },
     /// The names of the client's keys, in any order.
     Names { doubtful: bool, asked_at: u64 },
-    /// How long a list is to which so many elements were pushed, from this number on.
+    /// The length of a list to which `count` elements were pushed, from this number on.
     Pushed { first: u64, count: usize },
-    /// An element of the first of these lists that has one; `waits`: for one, if there is none.
+    /// An element of the first of these lists that has one. `waits`: the request waits for one if there is none.
     Popped { lists: Vec<usize>, waits: bool, asked: u64 },
-    /// To how many a message went.
+    /// How many clients received a message.
     Published(u64),
-    /// One line, whatever it says.
+    /// Any line.
     Line,
-    /// Lines up to one that says END, or one that does not begin with STAT.
+    /// Lines up to END, or up to one that does not begin with STAT.
     Lines,
-    /// A bulk string, whatever it says.
+    /// Any bulk string.
     Bulk,
-    /// A line that says that a flush is done.
+    /// The reply to a flush that is done.
     Flushed,
-    /// How many connections were closed that have this address.
+    /// How many connections with this address were closed.
     Killed(SocketAddr),
-    /// What HELLO answers: a map of seven.
+    /// The reply to HELLO: a map of seven.
     Hello,
     /// A part about accounts.
     Bank { told: Told, since: Since },
     /// Whether scripts were killed.
     ScriptsKilled,
-    /// Of a collection that others write to, too.
+    /// A reply about a collection to which other clients write, too.
     Shared(Ask),
-    /// The client listens to a channel.
+    /// The reply to a subscription.
     Subscribed { subscription: usize, reply: Vec<u8> },
 }
 
@@ -100,7 +100,7 @@ const NO_MEMORY_TO_SEND: &str = "SERVER_ERROR out of memory writing get response
 const NOT_A_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 
 impl Form {
-    /// The bytes of an answer.
+    /// The bytes of a reply.
     pub fn bytes(&self, name: &str, verb: &Verb, answer: &Answer) -> Vec<u8> {
         match self.dialect {
             Dialect::Classic => self.classic(name, verb, answer),

@@ -1,21 +1,21 @@
-//! What a seed makes of a world: its size, its weather, and what happens in it.
+//! The plan that a seed makes: the size of a world, its weather, and its events.
 
 use larder_eventloop::sim::Weather;
 
 use crate::world::random::Random;
 
-/// What the store has room for.
+/// How much the store has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// Everything.
+    /// All items.
     Ample,
-    /// Not everything: items are evicted.
+    /// Not all items: some are evicted.
     Evicts,
-    /// Not everything: writes are refused.
+    /// Not all items: writes are refused.
     Refuses,
 }
 
-/// What the system's clock does beside its going.
+/// How the system's clock jumps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steps {
     None,
@@ -33,13 +33,13 @@ pub struct Plan {
     pub owners: usize,
     pub listeners: usize,
     pub keys: usize,
-    /// What each owner asks for.
+    /// Number of requests of each owner.
     pub requests: u64,
     /// Requests on their way at a time.
     pub depth: usize,
     /// Most bytes of a value.
     pub value_max: usize,
-    /// Stored before the first client comes.
+    /// Items that are stored before the first client comes.
     pub fill: u64,
     pub steps: Steps,
     pub flushes: bool,
@@ -48,14 +48,14 @@ pub struct Plan {
     pub stalls: bool,
     pub refusals: bool,
     pub tuning: bool,
-    /// Once, more connections come at a time than workers that stand still may be handed.
+    /// Once, more connections come at a time than may be handed to workers that stand still.
     pub crowd: bool,
-    /// The server is stopped amid the traffic, and not behind it.
+    /// The server is stopped amid the traffic, and not after it.
     pub stops_early: bool,
-    /// Clients of RESP have scripts run; an administrator has them ended.
+    /// RESP clients run scripts; an administrator kills them.
     pub scripts: bool,
     pub script_kills: bool,
-    /// Clients of RESP push to lists, pop from them and wait for them.
+    /// RESP clients push to lists, pop from them, and wait for their elements.
     pub queues: bool,
 }
 
@@ -93,7 +93,7 @@ impl Plan {
         }
     }
 
-    /// Shared counters and contended keys, whose sums are exact: nothing may take them away.
+    /// There are shared counters and contended keys, whose sums are exact: nothing may remove them.
     pub fn contends(&self) -> bool {
         self.memory == Memory::Ample && !self.flushes
     }
@@ -103,12 +103,12 @@ impl Plan {
         self.scripts && self.contends()
     }
 
-    /// Elements of lists are pushed and popped, each of which is known: nothing may take them away.
+    /// Elements are pushed to lists and popped. Each element is known, so nothing else may remove any.
     pub fn has_queues(&self) -> bool {
         self.queues && self.contends()
     }
 
-    /// Scripts carry commands on their clients' keys out: where there is memory for them, and for their values in Lua.
+    /// Scripts run commands on their clients' keys: only where there is memory for the keys, and for their values in Lua.
     pub fn scripts_own_keys(&self) -> bool {
         self.scripts && self.memory == Memory::Ample && self.value_max <= 20_000
     }
@@ -117,7 +117,7 @@ impl Plan {
         if self.memory == Memory::Ample { 64 } else { 12 }
     }
 
-    /// Weather for a while. Bytes one by one only where values are short.
+    /// The weather of some time. Bytes come one by one only where values are short.
     pub fn weather(&self, random: &mut Random) -> Weather {
         let least = if self.value_max > 1000 { 1 } else { 0 };
         let sizes = [1, 300, 4096, usize::MAX, usize::MAX, usize::MAX];

@@ -1,4 +1,4 @@
-//! What a seed decides, one draw after the other.
+//! Random draws from a seed.
 
 /// splitmix64.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// Less than `end`, which is not 0.
+    /// A number below `end`, which is not 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.draw() % end
     }
@@ -23,7 +23,7 @@ impl Random {
         self.below(end as u64) as usize
     }
 
-    /// One time in so many.
+    /// True once in this many times, on average.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

@@ -1,4 +1,4 @@
-//! A world from its beginning to its end, and what must have come of it.
+//! A world from its beginning to its end, and its required results.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,10 +17,10 @@ use crate::world::plan::Memory;
 use crate::world::queues::{LISTS, list_name};
 use crate::world::simulation::World;
 
-/// All clients have all answers within this.
+/// All clients have all replies within this.
 const LIFE_MS: Millis = 120_000;
 
-/// What is left at the end is answered within this, in time in which nothing is kept from acting.
+/// The last requests are answered within this, in time in which nothing is kept from acting.
 const PATIENCE_US: u64 = 20_000_000;
 
 /// The acceptor sees a signal within this.
@@ -29,13 +29,13 @@ const HEARS_MS: Millis = 1_000;
 /// Workers end within this after a stop: as long as they wait for clients that do not read.
 const STOPS_MS: Millis = 40_000;
 
-/// Of a run that went well.
+/// The result of a run without errors.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Of all that happened, in order.
+    /// A digest of all events, in order.
     pub digest: u64,
     pub replies: u64,
-    /// Moves of money that scripts have answered.
+    /// Moves of money whose scripts have replied.
     pub moves: u64,
     /// Elements of lists that were given to clients.
     pub pops: u64,
@@ -49,7 +49,7 @@ pub struct Outcome {
 /// Runs the world of a seed.
 ///
 /// # Errors
-/// What was wrong, and what happened before.
+/// What was wrong, and the last events.
 pub fn run(seed: u64, pulse: &Arc<AtomicU64>) -> Result<Outcome, String> {
     let mut world = World::new(seed, Arc::clone(pulse));
     let result = live(&mut world).and_then(|()| end(&mut world));
@@ -120,7 +120,7 @@ fn read_all(world: &mut World) -> Result<(), String> {
     })
 }
 
-/// The world goes on until something is so.
+/// Runs the world until `so` holds.
 fn pass_until(world: &mut World, wrong: &str, so: impl Fn(&World) -> bool) -> Result<(), String> {
     let until = world.scene.fair_us + PATIENCE_US;
     while !so(world) {
@@ -165,7 +165,7 @@ fn end(world: &mut World) -> Result<(), String> {
 /// Places of `Host::connections` below are listeners.
 const FIRST_CONNECTION: u64 = 1 << 16;
 
-/// The books add up.
+/// Compares the store's figures with the connections' and the items'.
 fn balance(world: &World) -> Result<(), String> {
     let books = &world.scene.books;
     let mut sums = Sums::default();
@@ -213,7 +213,7 @@ fn elements(store: &Arc<Store>, name: &str) -> Vec<Vec<u8>> {
     list.entries(0..list.len()).map(|entry| entry.name.text(&mut [0; DIGITS_MAX]).to_vec()).collect()
 }
 
-/// All money is there, where the ledger says.
+/// All money is in the accounts, as the ledger says.
 fn balance_bank(world: &mut World) -> Result<(), String> {
     if !world.scene.plan.moves_money() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What all actors of a world share: its time, its plan, its books, and the last events.
+//! The state that all actors of a world share: its time, its plan, its books, and the last events.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -14,22 +14,22 @@ use crate::world::door::Door;
 use crate::world::plan::Plan;
 use crate::world::random::Random;
 
-/// Workers look at the system's clock this often, and reckon from it in between.
+/// Workers read the system's clock this often, and calculate from it in between.
 const CLOCK_MS: Millis = 1_100;
 
 /// Events that a failure shows.
 const SHOWN: usize = 60;
 
-/// What happened.
+/// The journal of events.
 #[derive(Debug, Default)]
 pub struct Journal {
     last: VecDeque<String>,
-    /// Of all that happened, in order.
+    /// A digest of all events, in order.
     pub digest: u64,
 }
 
 impl Journal {
-    /// Takes note of it, and of its time.
+    /// Records an event and its time.
     pub fn note(&mut self, us: u64, text: &str) {
         for byte in text.bytes().chain(us.to_le_bytes()) {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -53,11 +53,11 @@ impl Journal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
     None,
-    /// It is asked for just now: everything may be gone from here on.
+    /// It is requested just now: from here on everything may be gone.
     Begins,
     /// It may be done at any moment.
     Asked,
-    /// It was answered just now: what rested meanwhile is gone.
+    /// It was answered just now: keys without requests meanwhile are gone.
     Done,
 }
 
@@ -70,9 +70,9 @@ pub struct Scene {
     pub books: Books,
     pub door: Door,
     pub journal: Journal,
-    /// The system's time when the server was started, as its clock says, in microseconds: whole milliseconds of them.
+    /// The system's time at the server's start, as the system's clock shows it now, in microseconds: whole milliseconds.
     epoch_us: Arc<AtomicU64>,
-    /// What it has said shortly before, and until when a worker may still go by it.
+    /// Earlier values of it, and until when a worker may still use them.
     epochs: Vec<(Millis, Millis)>,
     /// Time in which nothing was kept from acting.
     pub fair_us: u64,
@@ -80,11 +80,11 @@ pub struct Scene {
     pub flush: Flush,
     /// Addresses of the clients' connections.
     pub connected: Vec<SocketAddr>,
-    /// Of those that a client has asked to be closed.
+    /// Addresses whose connections a client has asked to be closed.
     pub may_be_killed: Vec<SocketAddr>,
-    /// Of those that were closed, as the server says, and since when, in fair time.
+    /// Addresses whose connections were closed, as the server reports, and since when, in fair time.
     pub killed: Vec<(SocketAddr, u64)>,
-    /// The server was told to stop.
+    /// The server has had the signal to stop.
     pub stopping: bool,
 }
 

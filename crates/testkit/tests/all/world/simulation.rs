@@ -1,4 +1,4 @@
-//! A server of several workers, its clients and its weather, on one thread and in a time of its own.
+//! A server of several workers, its clients and its weather, on one thread and in simulated time.
 //!
 //! ```text
 //! step ─► weather, perhaps ─► one of all that can act, drawn: a worker's turn, the acceptor's, a client ─► time passes
@@ -31,7 +31,7 @@ use crate::world::random::Random;
 use crate::world::scene::{Flush, Scene};
 use crate::world::shared;
 
-/// What the system's clock says when a server is started.
+/// The system's time at a server's start.
 pub const START_MS: Millis = 1_800_000_000_000;
 
 /// Shared counters, and contended keys.
@@ -41,10 +41,10 @@ const SHARED: usize = 3;
 const IDLE_TURNS_MAX: u64 = 2_000;
 const WINDOW_MS: Millis = 100;
 
-/// A worker of the world's.
+/// A worker, and the figures about it.
 struct Hand {
     worker: Option<Worker<Sim>>,
-    /// It is not run until then.
+    /// The worker does not run until then.
     stalled_until: Millis,
     /// When the window began, the turns in it, and the bytes that had moved before.
     window: (Millis, u64, u64),
@@ -68,7 +68,7 @@ pub struct World {
     acceptor: Option<Acceptor<Door>>,
     pub clients: Vec<Client>,
     weather_at: Millis,
-    /// Connections over which nothing is asked, and until when they are there.
+    /// Connections without requests, and until when they stay.
     crowd: (Vec<Peer>, Millis),
     /// Shows a watchdog that the world makes progress.
     pulse: Arc<AtomicU64>,
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// One of all actors that can act acts, or time moves to when one can.
+    /// Lets one actor that can act take a turn, or moves time to when one can.
     ///
     /// # Errors
     /// What is wrong.
@@ -237,7 +237,7 @@ impl World {
         Ok(())
     }
 
-    /// Where a flush begins or is done, all keys may be gone, or are.
+    /// Marks all keys as perhaps gone when a flush begins, and as gone when it is done.
     fn follow_flush(&mut self) {
         match self.scene.flush {
             Flush::None | Flush::Asked => {}
@@ -294,17 +294,17 @@ impl World {
         }
     }
 
-    /// All has been asked and answered.
+    /// True if all requests are sent and answered.
     pub fn is_done(&self) -> bool {
         self.clients.iter().all(Client::is_done)
     }
 
-    /// The acceptor has not received the stop yet.
+    /// True if the acceptor has not seen the stop yet.
     pub fn takes_connections(&self) -> bool {
         self.acceptor.is_some()
     }
 
-    /// All workers have come to their end.
+    /// True if all workers have ended.
     pub fn is_over(&self) -> bool {
         self.hands.iter().all(|hand| hand.worker.is_none())
     }
@@ -346,7 +346,7 @@ fn clients(scene: &mut Scene) -> Vec<Client> {
         let mut client =
             Client::new(index, &owner_name(index), dialects[index % dialects.len()], Role::Owner, requests);
         for n in 0..scene.plan.keys.max(NUMBERS + 1) {
-            // One is as long as a key of memcached's may be.
+            // One key is as long as memcached's keys may be.
             let filling = if n == NUMBERS { "k".repeat(200) } else { String::new() };
             client.keys.push(Key::new(format!("{}-{n}{filling}", client.name)));
         }
