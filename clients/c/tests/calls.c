@@ -1,4 +1,4 @@
-/* Every call against the server: what it does, what it says, and what it makes of arguments that cannot be. */
+/* Every call against the server: its effect, its results, and its errors for wrong arguments. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -40,7 +40,7 @@ static void one_key(larder_client *cache) {
     larder_remove remove = {.size = sizeof remove, .cas = cas};
     CHECK_IS(larder_delete(cache, T("k"), &remove, &error), LARDER_CONFLICT, &error);
 
-    /* Longer than the buffer, and in memory of its own. */
+    /* A value longer than the buffer, and a value in memory of its own. */
     CHECK_IS(larder_get(cache, T("k"), NULL, buffer, 2, &len, NULL, &error), LARDER_TRUNCATED, &error);
     CHECK(len == 4 && memcmp(buffer, "on", 2) == 0);
     CHECK_IS(larder_get(cache, T("k"), NULL, NULL, 0, &len, NULL, &error), LARDER_TRUNCATED, &error);
@@ -166,7 +166,7 @@ static void arguments(larder_client *cache) {
     CHECK(larder_fill(cache, T("k"), T("v"), 0, NULL, NULL) == LARDER_BAD_ARGUMENT);
     CHECK(larder_server_version(cache, 1, &byte, 1, NULL) == LARDER_BAD_ARGUMENT);
 
-    /* Sizes: of an older caller, of a newer one, and what is none. */
+    /* Sizes: of an older caller, of a newer one, and wrong ones. */
     struct {
         larder_store known;
         uint64_t of_a_later_version;
@@ -321,7 +321,7 @@ static void later(larder_client *cache, int failures_only) {
     CHECK(larder_stream_refused(stream, 0, &refused, NULL) == LARDER_NOT_STORED && is_text(refused, "s1"));
     CHECK(larder_stream_refused(stream, 1, &refused, NULL) == LARDER_BAD_ARGUMENT);
 
-    /* Freed without a barrier: what it has is sent, and what was refused is counted. */
+    /* A stream that is freed without a barrier sends its requests, and counts the refused ones. */
     larder_counters before = {.size = sizeof before}, after = {.size = sizeof after};
     CHECK(larder_read_counters(cache, &before) == LARDER_OK && before.servers == 1);
     CHECK(larder_stream_set(stream, T("s1"), T("v"), &store, NULL) == LARDER_OK);
@@ -333,7 +333,7 @@ static void later(larder_client *cache, int failures_only) {
     CHECK(larder_read_counters(cache, &after) == LARDER_OK && after.unreported == before.unreported + 1);
 }
 
-/* Whatever dies meanwhile, what was sent is stored, refused or unknown. */
+/* Whatever dies meanwhile, a value that was sent is stored, refused or unknown. */
 static void the_server_dies(int failures_only) {
     testing = "a stream whose server dies";
     server dies = start_server();
@@ -374,7 +374,7 @@ int main(void) {
     CHECK(larder_touch(cache, T("b1"), 0, NULL) == LARDER_MISS);
     larder_counters counters = {.size = sizeof counters};
     CHECK(larder_read_counters(cache, &counters) == LARDER_OK && larder_read_counters(cache, NULL) == LARDER_OK);
-    /* One connection for most, one for large values. */
+    /* One connection for most values, one for large ones. */
     CHECK(counters.dials == 2 && counters.overdue == 0 && counters.requests > 30000);
     larder_free(cache);
     stop_server(&server);

@@ -61,7 +61,7 @@ static void join(pthread_t *threads) {
     }
 }
 
-/* Everything with a client that was shut down, and with what was made of it. */
+/* Every call on a client that was shut down, and on its batch and stream. */
 static void all_are_closed(larder_client *cache, larder_batch *batch, larder_stream *stream) {
     larder_error error = {.size = sizeof error};
     larder_bytes value;
@@ -113,7 +113,7 @@ static void *shut_down(void *cache) {
     return NULL;
 }
 
-/* Two threads end what eight are using. */
+/* Two threads end a client that eight are using. */
 static void ends_while_it_is_used(const server *server, int rounds) {
     testing = "an end while it is used";
     for (int round = 0; round < rounds; round++) {
@@ -134,7 +134,7 @@ static void ends_while_it_is_used(const server *server, int rounds) {
     }
 }
 
-/* Calls that wait for a server which says nothing are waited for, and are told. */
+/* Freeing a client waits for the calls that wait for a silent server, and these return an error. */
 static void is_freed_while_calls_wait(const server *server) {
     testing = "a free while calls wait";
     larder_client *cache = client_of(server, PATIENCE_MS, 0);
@@ -145,7 +145,7 @@ static void is_freed_while_calls_wait(const server *server) {
     CHECK(larder_set(cache, T("k"), T("v"), NULL, NULL, NULL) == LARDER_OK);
     pause_server(server);
     begin(callers, threads, cache, &over);
-    /* All are in it: a set each, behind the first. */
+    /* All calls have begun: a set each, behind the first. */
     do {
         sleep_ms(1);
         CHECK(larder_read_counters(cache, &counters) == LARDER_OK);
@@ -224,7 +224,7 @@ static void is_for_one_thread(const server *server) {
 
 /* ---- Forks ---- */
 
-/* Open sockets of this process; the highest is told. */
+/* Number of open sockets of this process; sets the highest. */
 static int sockets(int *highest) {
     int count = 0;
     DIR *folder = opendir("/proc/self/fd");
@@ -247,7 +247,7 @@ static void in_child(larder_client *cache, larder_batch *batch, larder_stream *s
     int highest;
     larder_error error = {.size = sizeof error};
     larder_counters counters = {.size = sizeof counters};
-    /* What is the parent's is closed, and what is freed sends nothing. */
+    /* The parent's batches and streams are closed, and to free them sends nothing. */
     CHECK(larder_batch_get(batch, T("k")) == LARDER_CLOSED && larder_batch_run(batch, NULL) == LARDER_CLOSED);
     CHECK(larder_stream_set(stream, T("k"), T("v"), NULL, NULL) == LARDER_CLOSED);
     CHECK(larder_stream_barrier(stream, NULL, NULL) == LARDER_CLOSED);
@@ -380,7 +380,7 @@ static void ring_every_us(long us) {
 
 static void signals(const server *server) {
     testing = "signals";
-    /* They interrupt system calls. */
+    /* The signals interrupt system calls. */
     struct sigaction action = {.sa_handler = ring};
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     larder_client *cache = client_of(server, PATIENCE_MS, 0);
@@ -391,7 +391,7 @@ static void signals(const server *server) {
     for (int at = 0; at < 2000 || atomic_load(&rung) < 20; at++) {
         CHECK(larder_get(cache, T("k"), NULL, got, sizeof got, &len, NULL, NULL) == LARDER_OK && len == 1);
     }
-    /* A call that is interrupted all the time ends in time. */
+    /* A call that is interrupted all the time still ends at its timeout. */
     ring_every_us(0);
     larder_client *hasty = client_of(server, 200, 0);
     while (larder_get(hasty, T("k"), NULL, got, sizeof got, &len, NULL, NULL) != LARDER_OK) {
@@ -408,7 +408,7 @@ static void signals(const server *server) {
     larder_free(cache);
 }
 
-/* SIGPIPE, which ends programs that did not say otherwise. */
+/* SIGPIPE, which ends programs that neither ignore nor handle it. */
 static void no_pipe_breaks(void) {
     testing = "SIGPIPE";
     server dies = start_server();

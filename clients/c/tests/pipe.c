@@ -33,7 +33,7 @@ static larder_status turn(larder_pipe *pipe, larder_done done, void *user, larde
     return larder_pipe_process(pipe, ready, done, user, error);
 }
 
-/* What callbacks share: chains of requests, each of which begins the next. */
+/* State that callbacks share: chains of requests, each of which begins the next. */
 enum { CHAINS = 64, LINKS = 100 };
 
 typedef struct {
@@ -71,7 +71,7 @@ static void chained(void *user, void *tag, const larder_reply *reply) {
         snprintf(value, sizeof value, "%d:%d", chain, self->links[chain] / 2);
         CHECK(is_text(reply->value, value));
     }
-    /* It is told in its own callback what it may not do there. */
+    /* A call that a callback may not make returns an error. */
     CHECK(larder_pipe_process(self->pipe, 0, chained, self, NULL) == LARDER_BAD_ARGUMENT);
     if (++self->links[chain] < LINKS) {
         submit(self, chain);

@@ -1,5 +1,5 @@
-/* The cases of spec/client, which say in no language's terms what a client sends and returns; its README has their grammar.
- * The server of a case is a thread that reads what must come and sends what it is told to.
+/* The cases of spec/client, which state in no language's terms what a client sends and returns; its README has their
+ * grammar. The server of a case is a thread that reads the expected bytes and sends those of the case.
  *
  *     spec FOLDER [brief]
  *
@@ -266,7 +266,7 @@ static void expect_bytes(const played *server, const char *pattern, size_t len) 
     free(want.data);
 }
 
-/* Reads what must come; O{n} is an opaque that the client has chosen. */
+/* Reads the expected bytes; O{n} is an opaque that the client has chosen. */
 static void expect(played *server, const char *pattern) {
     const char *mark = strstr(pattern, "O{");
     expect_bytes(server, pattern, mark == NULL ? strlen(pattern) : (size_t) (mark - pattern));
@@ -309,7 +309,7 @@ static void answer(const played *server, const text *bytes) {
             put(&told, bytes->data + at, 1);
         }
     }
-    /* A client that has seen enough may be gone. */
+    /* A client that has read enough may be gone. */
     size_t step = server->slowly && told.len < 4096 ? 1 : told.len;
     for (size_t at = 0; at < told.len; at += step) {
         for (size_t sent = 0; sent < step;) {
@@ -389,16 +389,16 @@ static played listening(const test_case *of, int slowly) {
 
 /* ---- The client ---- */
 
-/* Whether a case says that reads are asked again (1), as they are by default, or are not (0); -1 if it says nothing. */
+/* Whether a case has reads sent again (1), as by default, or not (0); -1 if it does not say. */
 static int retries(const test_case *of) {
     const field *retry = find(&of->with, "retry-reads");
     return retry == NULL ? -1 : strcmp(retry->raw, "no") != 0;
 }
 
-/* Replies are cut: what was lost is to be told, and not to be asked for again. */
+/* Replies are cut: a lost reply must be an error, and its request must not be sent again. */
 static int is_cut;
 
-/* What a case says of its client; the address, and room for its user and password, are the caller's. */
+/* The configuration of a case's client; the address, and room for its user and password, are the caller's. */
 static void configure(larder_config *config, const test_case *of, const char *const *address, char *user, size_t room) {
     const field *protocol = find(&of->with, "protocol"), *auth = find(&of->with, "auth");
     const field *prefix = find(&of->with, "prefix");
@@ -658,7 +658,7 @@ typedef struct {
     larder_count count;
 } asked;
 
-/* What it was answered. */
+/* Its reply. */
 typedef struct {
     int ended;
     larder_status status;
@@ -668,7 +668,7 @@ typedef struct {
     larder_error error;
 } answered;
 
-/* What a call asks for, if it is a request of one key. */
+/* The request of a call, if it is one of one key. */
 static int ask(const call *made, asked *to) {
     static const char *const modes[] = {"set", "add", "replace", "append", "prepend"};
     const char *verb = made->verb;
@@ -729,7 +729,7 @@ static int ask(const call *made, asked *to) {
     return 0;
 }
 
-/* Asks by the call for it. */
+/* Sends the request by its call. */
 static void by_call(larder_client *client, const call *made, const asked *of, answered *to) {
     static char buffer[200000];
     const larder_request *request = &of->request;
@@ -782,7 +782,7 @@ static void take(void *user, void *tag, const larder_reply *reply) {
     }
 }
 
-/* Asks by a pipe; 0 when it is over. */
+/* Sends the request by a pipe; 0 when the pipe has ended. */
 static int by_pipe(larder_pipe *pipe, const asked *of, answered *to) {
     to->status = larder_pipe_submit(pipe, &of->request, to, &to->error);
     if (to->status != LARDER_OK) {
@@ -802,7 +802,7 @@ static int by_pipe(larder_pipe *pipe, const asked *of, answered *to) {
     return open;
 }
 
-/* What a request of one key was answered, in the words of the cases. */
+/* The result of a request of one key, in the words of the cases. */
 static text said(const asked *of, answered *answer) {
     text to = {NULL, 0, 0};
     put(&to, "", 0);
@@ -826,7 +826,7 @@ static text said(const asked *of, answered *answer) {
     return to;
 }
 
-/* Makes a call that is no request of one key; the result in the words of the cases. */
+/* Makes a call that is not a request of one key; returns the result in the words of the cases. */
 static text make(larder_client *client, const call *made) {
     char buffer[1000];
     text to = {NULL, 0, 0};
@@ -878,7 +878,7 @@ static text make(larder_client *client, const call *made) {
     return to;
 }
 
-/* A case by the client's calls, or by a pipe, until that is over; whether it can be. */
+/* Plays a case by the client's calls, or by a pipe until it ends; returns whether the case can be played so. */
 static int play_case(const test_case *of, int slowly, int piped) {
     testing = of->name;
     for (int at = 0; at < of->calls_count && piped; at++) {
@@ -928,7 +928,7 @@ static int play_case(const test_case *of, int slowly, int piped) {
         free(got.data);
         CHECK(pthread_join(thread, NULL) == 0);
     }
-    /* Nothing was sent besides. */
+    /* The client has sent nothing else. */
     char more;
     CHECK(server.stream < 0 || recv(server.stream, &more, 1, MSG_DONTWAIT) <= 0);
     struct pollfd another = {.fd = server.listener, .events = POLLIN};
@@ -952,7 +952,7 @@ static int is_for_us(const test_case *of) {
     return 1;
 }
 
-/* A reply that is cut after any byte is lost; how many were cut. */
+/* Plays a case with its reply cut after each byte, which loses it; returns the number of cuts. */
 static int play_cut(const test_case *of) {
     static const char *const several[] = {"many", "batch", "stream", "quiet"};
     const call *made = &of->calls[0];
@@ -986,7 +986,7 @@ static int play_cut(const test_case *of) {
 
 int main(int count, char **arguments) {
     CHECK(count > 1);
-    /* A checker slows everything down: what is to come in time would not. In valgrind the rest is done once, too. */
+    /* A checker slows everything down, so that timeouts would fail. In valgrind the other cases run once, too. */
     int untimed = count > 2, brief = untimed && strcmp(arguments[2], "brief") == 0, ours = 0, pipes = 0, cuts = 0;
     read_cases(arguments[1]);
     for (int at = 0; at < cases_count; at++) {

@@ -1,5 +1,5 @@
-//! The async client against the server itself, and against one that answers in pieces: no call gets another's value, whichever
-//! call is dropped, reports add up, and nothing is left behind.
+//! The async client against the server itself, and against a server that answers in pieces: no call gets another's value,
+//! whichever call is dropped, reports add up, and nothing is left behind.
 
 use larder_client::{Builder, Dialect, Error, Fault, Mode, Outcome, Ttl, Want, Window, tokio as larder};
 use larder_testkit::PATIENCE;
@@ -37,7 +37,7 @@ fn two_threads() -> Runtime {
     runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// What a future has when it is first looked at; else it is dropped.
+/// The output of a future that is ready at its first poll; else none, and it is dropped.
 async fn at_once<F: Future>(future: F) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     poll_fn(|context| match future.as_mut().poll(context) {
@@ -99,7 +99,7 @@ fn tasks_share_a_connection_and_nobody_gets_anothers_value() {
     const TASKS: u64 = 64;
     const ROUNDS: u64 = 100;
     let server = server();
-    // Beside another thread what is sent may go out one by one, as it comes.
+    // Beside another thread, requests may be sent one by one as they are made.
     for (runtime, together) in [(one_thread(), 3), (two_threads(), 1)] {
         let client = client(&server);
         runtime.block_on(async {
@@ -111,7 +111,7 @@ fn tasks_share_a_connection_and_nobody_gets_anothers_value() {
                         let key = format!("key-{owner}");
                         let mut read = Vec::new();
                         for round in 0..ROUNDS {
-                            // Now and then one that is longer than what is received at once.
+                            // Now and then a value that is longer than one receive.
                             let bytes =
                                 if round % 67 == 66 { 200_000 } else { 10 + (round as usize * 37) % 3000 };
                             let value = format!("{owner}:{round}:").repeat(bytes / 4);
@@ -133,7 +133,7 @@ fn tasks_share_a_connection_and_nobody_gets_anothers_value() {
             assert_eq!(String::from_utf8(count).expect("digits"), (TASKS * ROUNDS).to_string());
         });
         let counters = client.counters();
-        // One for most, one for large values.
+        // One connection for most values, one for large ones.
         assert_eq!((counters.dials, counters.overdue), (2, 0));
         assert!(counters.writes * together < counters.requests, "{counters:?}");
     }
@@ -156,7 +156,7 @@ fn a_batch_has_a_result_for_each_also_where_it_is_longer_than_a_lane() {
             assert!(sets.into_iter().all(|set| done.take(set).is_ok()));
             assert_eq!(done.take(bad), Err(Error::BadKey));
             drop(done);
-            // A run that is given up leaves nothing in the batch.
+            // A dropped run leaves nothing in the batch.
             let _ = batch.get(b"b1");
             assert!(at_once(batch.run()).await.is_none());
             assert!(batch.is_empty());
@@ -273,7 +273,7 @@ fn a_stream_without_a_barrier_sends_what_it_has_and_counts_what_is_not_stored() 
         }
         assert_eq!(client.counters().unreported, 0);
     });
-    // Without a runtime the writes are sent all the same, and their results are unreported.
+    // Without a runtime the writes are sent all the same, and their results count as unreported.
     let stream = runtime.block_on(async {
         let mut stream = client.quiet();
         for n in 0..10 {
@@ -380,10 +380,10 @@ fn values_are_written_and_read_as_they_come() {
         let bad = client.set(b"not a key", b"").send_from(&mut b"v".as_slice(), 1).await;
         assert_eq!(bad, Err(Error::BadKey));
 
-        // A client that drains waits for who writes as it comes, one that closes does not.
+        // A client that drains waits for a value that is still being read, one that closes does not.
         for drains in [true, false] {
             let client = builder(&address).build_tokio().expect("a client");
-            // It holds less than is fed: what was taken was read.
+            // The pipe holds less than is fed: bytes that it took were read.
             let (mut feed, mut from) = tokio::io::duplex(4);
             let writes = client.clone();
             let set = tokio::spawn(async move { writes.set(b"fed", b"").send_from(&mut from, 20).await });
@@ -399,7 +399,7 @@ fn values_are_written_and_read_as_they_come() {
                 assert!(set.await.expect("it does not panic").is_ok());
                 assert!(drained.await.expect("it does not panic"));
             } else {
-                // Though its reader has nothing to give.
+                // The call ends although its reader gives nothing.
                 client.close();
                 let closed = timeout(PATIENCE, set).await.expect("it ends").expect("it does not panic");
                 assert_eq!(closed, Err(Error::Closed(Outcome::NotSent)));
@@ -408,7 +408,7 @@ fn values_are_written_and_read_as_they_come() {
         let fed = client.get(b"fed").await.expect("an answer").expect("a hit");
         assert_eq!(fed.bytes, b"ten bytes.Ten more..");
 
-        // Nor does it wait for a writer that takes nothing more.
+        // A close does not wait for a writer that takes nothing more, either.
         let (mut to, mut taken) = tokio::io::duplex(4);
         let reads = client.clone();
         let get = tokio::spawn(async move { reads.get_to(b"fed", Want::default(), &mut to).await });
@@ -428,7 +428,7 @@ fn values_that_come_and_go_in_parts_are_not_asked_for_by_keys_that_classic_text_
         client.set(b"k", b"v").send().await.expect("stored");
         let classic = builder(&address).protocol(Dialect::Classic).binary_keys(true);
         let classic = classic.build_tokio().expect("a client");
-        // Said as it is, it were two requests.
+        // Sent as it is, this key would make two requests.
         let (key, mut to) = (b"a\r\nflush_all", Vec::<u8>::new());
         assert_eq!(classic.get_to(key, Want::default(), &mut to).await, Err(Error::Unsupported));
         let set = classic.set(key, b"").send_from(&mut b"v".as_slice(), 1).await;
@@ -481,7 +481,7 @@ fn a_question_for_figures_is_waited_for_by_a_drain_and_ended_by_a_close() {
             if drains {
                 let ends = client.clone();
                 let drained = tokio::spawn(async move { ends.drain(PATIENCE).await });
-                // The same server, until it has begun.
+                // The list stays the same; it is refused once the drain has begun.
                 while client.change_servers(vec![name.into()]).is_ok() {
                     sleep(MS).await;
                 }
@@ -515,7 +515,7 @@ fn a_drain_waits_for_what_was_asked_and_refuses_what_comes() {
         }
         let ends = client.clone();
         let drained = tokio::spawn(async move { ends.drain(PATIENCE).await });
-        // The same servers, until it has begun.
+        // The list stays the same; it is refused once the drain has begun.
         while client.change_servers(vec![address.as_str().into()]).is_ok() {
             sleep(MS).await;
         }
@@ -528,7 +528,7 @@ fn a_drain_waits_for_what_was_asked_and_refuses_what_comes() {
     });
 }
 
-/// Answers gets: a key that begins with `n` has no value, another has itself, again and again; in pieces, with pauses.
+/// Answers gets: a key that begins with `n` has no value, another has itself, repeated; in pieces, with pauses.
 async fn answers_in_pieces(listener: UnixListener, seed: u64) {
     loop {
         let (stream, _) = listener.accept().await.expect("a connection");
@@ -593,7 +593,7 @@ fn who_goes_away_takes_nobodys_answer_and_keeps_its_buffer() {
                     let mut buffer = b"before".to_vec();
                     let get = client.get_into(key.as_bytes(), &mut buffer);
                     let hit = match dice.below(3) {
-                        // Given up after so many turns of the scheduler.
+                        // The call is dropped after this many turns of the scheduler.
                         0 => {
                             let turns = dice.below(6);
                             let leave = async {
@@ -647,7 +647,7 @@ fn a_server_that_says_nothing_is_late_and_who_waits_for_room_is_so_too() {
         let _inside = runtime.enter();
         UnixListener::bind(&path).expect("a socket")
     };
-    // It greets, and is silent from then on.
+    // The server greets, and is silent from then on.
     let silent = runtime.spawn(async move {
         let (stream, _) = listener.accept().await.expect("a connection");
         let (read, mut write) = stream.into_split();

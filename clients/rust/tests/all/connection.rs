@@ -1,4 +1,4 @@
-//! A connection of an event loop's own: each request ends once, with its own answer, whatever becomes of the server.
+//! A connection in a caller's event loop: each request ends once, with its own answer, whatever happens to the server.
 
 use larder_client::wire::{Ask, Count, Get, Store};
 use larder_client::{
@@ -50,7 +50,7 @@ fn set(connection: &mut Connection, key: &str, value: &[u8], tag: usize) -> Resu
     connection.submit(key.as_bytes(), store, None, tag, Instant::now())
 }
 
-/// Of so many requests, what became of each, by its tag.
+/// The results of this many requests, by tag.
 fn all(connection: &mut Connection, count: usize) -> Vec<Result<(Reply, Vec<u8>), Error>> {
     let mut ended: Vec<Option<_>> = (0..count).map(|_| None).collect();
     let mut done = Deliveries::default();
@@ -75,7 +75,7 @@ fn each_request_has_its_own_answer() {
     let value =
         |n: usize| format!("{n}:").repeat(if n.is_multiple_of(40) { 30_000 } else { n % 50 }).into_bytes();
     for round in 0..3 {
-        // The first are taken before there is a connection.
+        // The first requests are accepted before there is a connection.
         for n in 0..200 {
             set(&mut connection, &format!("key{n}"), &value(n + round), n).expect("there is room");
         }
@@ -110,7 +110,7 @@ fn what_is_late_is_told_and_its_answer_thrown_away() {
     set(&mut patient, "a", b"of a", 0).expect("there is room");
     set(&mut patient, "b", b"of b", 1).expect("there is room");
     assert!(all(&mut patient, 2).iter().all(Result::is_ok));
-    // Until it is connected: what comes before may be late.
+    // Until it is connected: earlier requests may be late.
     let until = Instant::now() + PATIENCE;
     let mut done = Deliveries::default();
     loop {
@@ -126,7 +126,7 @@ fn what_is_late_is_told_and_its_answer_thrown_away() {
         assert!(Instant::now() < until, "nothing is answered");
     }
     server.pause().expect("it stops");
-    // Sent when it is asked for, whatever this thread does next.
+    // A request is sent when it is made, whatever this thread does next.
     let now = Instant::now();
     connection.submit(b"a", Ask::Get(Get::default()), None, 0, now).expect("there is room");
     connection.process(Ready::default(), now, &mut done).expect("it is sent");

@@ -1,4 +1,4 @@
-//! What docs/clients.md and README.md show of the Rust client are the examples, and the examples work.
+//! The code of the Rust client in docs/clients.md and README.md is that of the examples, and the examples work.
 
 use larder_testkit::process::Server;
 use tokio::runtime::Builder;

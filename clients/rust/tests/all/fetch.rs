@@ -1,4 +1,4 @@
-//! Read-through: one caller loads a value while the others wait for it, and a value that is out of date is not stored.
+//! Read-through: one caller loads a value while the others wait for it, and an outdated value is not stored.
 
 use larder_client::{Client, Error, Fetching, Ttl, tokio as larder};
 use larder_testkit::PATIENCE;
@@ -114,7 +114,7 @@ fn who_fails_is_told_and_who_waited_tries() {
         }
     });
     assert_eq!((loads.load(Ordering::Relaxed), failed.load(Ordering::Relaxed)), (4, 3));
-    // One that does not return does not keep others waiting either.
+    // A load that does not return does not keep others waiting either.
     let shared = &client;
     let panicked = thread::scope(|scope| {
         let load = || -> Result<(Vec<u8>, Ttl), Failed> { panic!("as the test wants") };
@@ -160,7 +160,7 @@ fn others_have_the_old_value_while_one_renews_it() {
         assert_eq!(renewed.join().expect("it does not panic"), Ok(b"new".to_vec()));
     });
     assert_eq!(client.get(b"k").expect("an answer").expect("a hit").bytes, b"new");
-    // About to expire: one that cannot be renewed is given as it is.
+    // The value is about to expire: if it cannot be renewed, it is returned as it is.
     let refresh = Fetching { refresh: Duration::from_secs(7200), ..patient() };
     client.set(b"k", b"short").ttl(HOUR).send().expect("stored");
     assert_eq!(client.fetch(b"k", refresh, || Err(Failed::Load)), Ok(b"short".to_vec()));

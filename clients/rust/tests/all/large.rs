@@ -1,4 +1,4 @@
-//! Values that are written and read as they come.
+//! Values that are written and read piece by piece.
 
 use larder_client::{Client, Error, Outcome, Ttl, Want};
 use larder_testkit::PATIENCE;
@@ -18,7 +18,7 @@ fn client(server: &Server) -> Client {
     builder.stall_timeout(PATIENCE).build().expect("a client")
 }
 
-/// So many bytes that tell where they are, a few at a time; then it fails, if it is to.
+/// This many bytes, each of which depends on its place, a few at a time; then an error, if there is to be one.
 struct Source {
     at: usize,
     end: usize,
@@ -41,7 +41,7 @@ impl Read for Source {
     }
 }
 
-/// Takes the same bytes and looks at each; fails at the end that it has, if it has one.
+/// Takes the same bytes and checks each; fails at `end`, if there is one.
 #[derive(Default)]
 struct Sink {
     at: usize,
@@ -93,7 +93,7 @@ fn values_of_all_lengths_go_through_a_reader_and_a_writer() {
         assert_eq!((sink.at, meta.flags), (end, 7));
     }
     assert_eq!(client.get_to(b"none", Want::default(), &mut Sink::default()), Ok(None));
-    // One connection for all of it.
+    // One connection carries all of it.
     assert_eq!(client.counters().dials, 1);
 }
 

@@ -107,7 +107,7 @@ fn threads_share_a_connection_and_nobody_gets_anothers_value() {
                 let key = format!("key-{owner}");
                 let mut read = Vec::new();
                 for round in 0..ROUNDS {
-                    // Now and then one that is longer than what is received at once.
+                    // Now and then a value that is longer than one receive.
                     let bytes = if round % 97 == 96 { 200_000 } else { 10 + (round as usize * 37) % 3000 };
                     let value = format!("{owner}:{round}:").repeat(bytes / 4);
                     client.set(key.as_bytes(), value.as_bytes()).send().expect("stored");
@@ -122,7 +122,7 @@ fn threads_share_a_connection_and_nobody_gets_anothers_value() {
     let count = client.get(b"all").expect("an answer").expect("a hit").bytes;
     assert_eq!(String::from_utf8(count).expect("digits"), (THREADS * ROUNDS).to_string());
     let counters = client.counters();
-    // One for most, one for large values.
+    // One connection for most values, one for large ones.
     assert_eq!((counters.dials, counters.overdue), (2, 0));
     assert!(counters.writes < counters.requests, "{counters:?}");
 }

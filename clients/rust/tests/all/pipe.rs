@@ -12,17 +12,17 @@ const MS: Duration = Duration::from_millis(1);
 const STALL: Duration = Duration::from_millis(500);
 const IN_FLIGHT: usize = 12;
 
-/// What happens next.
+/// One random call.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A get whose value will have so many bytes; a miss if there are none. Overdue after so many ms.
+    /// A get whose value will have this many bytes; a miss if there are none. Overdue after this many ms.
     Get(usize, u64),
     Set(u64),
     /// Sets of a group.
     Group(u32),
-    /// What was encoded is handed out.
+    /// Encoded requests are handed out.
     HandOut,
-    /// The server answers so many requests, of which so many bytes arrive at a time.
+    /// The server answers this many requests, of which this many bytes arrive at a time.
     Answer(usize, usize),
     /// An owner goes away.
     Abandon(u32),
@@ -55,7 +55,7 @@ struct Known {
     ends: usize,
 }
 
-/// What an owner was delivered, and what it waits for.
+/// The deliveries to an owner, and the requests that it waits for.
 #[derive(Debug)]
 struct Owner {
     left: u32,
@@ -65,7 +65,7 @@ struct Owner {
     over: bool,
 }
 
-/// A pipe, and everything that is known of what went into it.
+/// A pipe, and a record of all its input.
 struct Model {
     pipe: Pipe,
     input: Input,
@@ -152,7 +152,7 @@ impl Model {
     }
 
     fn answer(&mut self, count: usize, part: usize) {
-        // A server answers what has reached it.
+        // A server answers requests that have reached it.
         let ready = self.unanswered.iter().take(count).take_while(|known| known.ends <= self.handed).count();
         let mut bytes = Vec::new();
         let mut expected = Vec::new();

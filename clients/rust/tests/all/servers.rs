@@ -1,5 +1,5 @@
-//! Servers that come, go and fail: which server is asked meanwhile, how long what is stored there lives, and what happens to
-//! requests under way.
+//! Servers that come, go and fail: where keys are stored meanwhile, how long those values live, and the results of requests under
+//! way.
 
 use larder_client::{
     Builder, Client, Discovery, Error, Failure, Fault, Outcome, Server as Address, Ttl, Want, Window,
@@ -48,7 +48,7 @@ fn store_all(client: &Client) {
     let until = Instant::now() + PATIENCE;
     for key in keys() {
         while let Err(error) = client.set(key.as_bytes(), key.as_bytes()).send() {
-            // The one that was under way when it died, and its connection.
+            // The request that was under way when the server died, and its connection.
             assert!(matches!(error, Error::Lost(..)), "{error}");
             assert!(Instant::now() < until, "{error}");
         }
@@ -97,7 +97,7 @@ fn others_get_the_keys_of_a_server_that_is_down_for_a_while_only() {
             .for_each(|key| stream.set(key.as_bytes(), b"stream", Ttl::Forever).expect("a good key"));
         assert!(stream.barrier().is_clean());
         assert!(of_dead.iter().all(|key| ttl_of(&client, key).is_some_and(|ttl| ttl <= TTL)));
-        // Where they went is where it was said.
+        // The values are on the server that the client's setting names.
         let (other, own) = (if gutter { &spare } else { &alive }, keys().len() - of_dead.len());
         let count = |server: &Server| {
             let client = builder([server]).build().expect("a client");
@@ -141,7 +141,7 @@ fn servers_that_stay_keep_their_connections_and_those_that_go_are_left() {
     stream.set(own.as_bytes(), b"before", Ttl::Forever).expect("a good key");
     client.change_servers(vec![address(&all[1]), address(&all[2])]).expect("good servers");
     assert_eq!(client.servers(), [1, 2].map(|at: usize| all[at].address().to_string()));
-    // What was collected goes where it was to go, what comes now goes elsewhere.
+    // Collected requests go to the earlier server, new ones to another.
     for key in &keys {
         stream.set(key.as_bytes(), b"after", Ttl::Forever).expect("a good key");
     }
@@ -153,7 +153,7 @@ fn servers_that_stay_keep_their_connections_and_those_that_go_are_left() {
     assert_eq!((now.len(), counters.dials), (2, 3));
     assert_eq!(now.iter().filter(|socket| sockets.contains(socket)).count(), 1);
     assert!(counters.requests >= 400, "{counters:?}");
-    // What cannot be used changes nothing.
+    // A list that cannot be used changes nothing.
     assert!(matches!(client.change_servers(Vec::new()), Err(Error::Config(_))));
     assert_eq!(client.servers().len(), 2);
     client.close();
@@ -177,7 +177,7 @@ fn callers_beside_changes_of_the_list_are_all_answered() {
                     let key = format!("{owner}:{n}");
                     client.set(key.as_bytes(), key.as_bytes()).send().expect("stored");
                     let value = client.get(key.as_bytes()).expect("an answer");
-                    // It may lie where the server before was.
+                    // A value may be on the server that its key belonged to before.
                     assert!(value.is_none_or(|value| value.bytes == key.as_bytes()));
                 }
             });
@@ -187,7 +187,7 @@ fn callers_beside_changes_of_the_list_are_all_answered() {
             thread::sleep(Duration::from_millis(2));
         }
     });
-    // The same awaited, where a connection that is left ends by itself.
+    // The same for the async client, where a connection that is left ends by itself.
     runtime().block_on(async {
         let client = builder(&all).build_tokio().expect("a client");
         let tasks: Vec<_> = (0..16)
@@ -214,7 +214,7 @@ fn callers_beside_changes_of_the_list_are_all_answered() {
     });
 }
 
-/// Connections that a server has, but for the one that asks.
+/// The server's connections, except the one that asks for the number.
 fn connections(server: &Server) -> u64 {
     let mut stream = server.connect().expect("a connection");
     stream.write_all(b"stats\r\n").expect("sent");
@@ -317,7 +317,7 @@ fn what_is_discovered_changes_the_servers_of_both_clients() {
     *now.lock().expect("not poisoned") = vec![address(&all[0])];
     both(&all[0]);
     assert_eq!(client.get(b"k").expect("an answer").expect("a hit").bytes, b"first");
-    // The threads that ask end with their clients.
+    // The polling threads end with their clients.
     drop((client, awaited));
     let until = Instant::now() + PATIENCE;
     while Arc::strong_count(&now) > 1 {

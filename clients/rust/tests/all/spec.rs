@@ -1,5 +1,5 @@
-//! The cases of `spec/client`, which say without any programming language what a client sends and returns; the README there has
-//! their grammar. The server of a case is a thread that reads what must come and sends what the case says.
+//! The cases of `spec/client`, which state without any programming language what a client sends and returns; the README there has
+//! their grammar. The server of a case is a thread that reads the expected bytes and sends those of the case.
 
 mod case;
 mod front;
@@ -200,7 +200,7 @@ impl Call {
     }
 }
 
-/// Plays a case; the results of its calls.
+/// Plays a case, and compares the results of its calls.
 fn play<C: Front>(case: &Case, slowly: bool) {
     let mut server = Played::new(case, slowly);
     let client: C = client(case, &server.path);
@@ -217,7 +217,7 @@ fn play<C: Front>(case: &Case, slowly: bool) {
     server.is_silent();
 }
 
-/// It asks for nothing that the client does not have, or its types forbid: a time to live below zero.
+/// True if the case needs nothing that the client does not have, or that its types forbid: a time to live below zero.
 fn is_for<C: Front>(case: &Case) -> bool {
     case.calls.iter().all(|call| !C::ABSENT.contains(&call.verb.as_str()) && !call.want.contains("bad-ttl"))
 }
@@ -270,7 +270,7 @@ fn an_answer_that_is_cut_after_any_byte_is_lost() {
             case.calls[0].acts[1] = Act::Answer(answer[..bytes].to_vec());
             case.calls[0].acts.push(Act::Close);
             case.calls[0].want = "error lost unknown".to_owned();
-            // A read would be asked again.
+            // A read would be sent again.
             case.with.insert("retry-reads".to_owned(), "no".to_owned());
             cut += u32::from(play_if::<Client>(&case, false));
             play_if::<tokio::Client>(&case, false);

@@ -1,4 +1,4 @@
-//! Where other people's clients put keys: `clients/vectors.txt`, made by `cargo xtask vectors` from the libraries.
+//! The servers that other clients choose for keys: `clients/vectors.txt`, made by `cargo xtask vectors` from the libraries.
 
 use larder_client::{Placement, Preset, Server};
 use std::collections::HashSet;

@@ -1,5 +1,5 @@
-//! Streams with buffers between the system and the loop. The handler gets what they have received even if the peer sends nothing
-//! more. What they have taken goes out before the connection ends. Timeouts hold for them as for others.
+//! Streams with buffers between the system and the loop. The handler gets the bytes that they have received even if the peer
+//! sends nothing more. Bytes that they have accepted are sent before the connection ends. Timeouts hold for them as for others.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -8,27 +8,27 @@ use crate::toy::{LIMITS, World};
 use larder_eventloop::sim::{Peer, SimStream, Time, Weather};
 use larder_eventloop::{Between, Closed, RECEIVE_BYTES, Stream};
 
-/// What a peer sends first, and the stream answers.
+/// The peer's first bytes, and the stream's reply.
 const GREETING: &[u8] = b"hey";
 const ANSWER: &[u8] = b"hi";
-/// What the stream sends last.
+/// The stream's last bytes.
 const FAREWELL: &[u8] = b"!";
-/// Bytes that it takes of the system at once, and gives or takes of the loop.
+/// Bytes that the stream receives from the system at once, and exchanges with the loop at once.
 const AHEAD_BYTES: usize = 20_000;
 const GIVEN_BYTES: usize = 700;
 const TAKEN_BYTES: usize = 900;
 
-/// A stream of records: a byte with the length, then so many bytes. It delivers only complete records, receives more than it
-/// delivers, and takes more than the system does.
+/// A stream of records: a byte with the length, then that many bytes. It delivers only complete records, receives more than it
+/// delivers, and accepts more bytes than the system does.
 struct Lumpy {
     inner: SimStream,
-    /// Received of the system, from the beginning of a record on.
+    /// Bytes from the system, from the beginning of a record on.
     records: VecDeque<u8>,
-    /// Of whole records.
+    /// Bytes of complete records.
     given: VecDeque<u8>,
     unsent: VecDeque<u8>,
     greeted: bool,
-    /// The handshake takes so many microseconds of this clock.
+    /// The handshake takes this many microseconds of this clock.
     greets_in: Option<(Time, u64)>,
     /// The stream is worn after this many records.
     carries: usize,
@@ -40,7 +40,7 @@ impl Lumpy {
         Lumpy { inner, records, given, unsent, greeted: false, greets_in: None, carries: usize::MAX }
     }
 
-    /// One receive of the system, and what follows from it.
+    /// One receive from the system, and its consequences.
     fn fill(&mut self) -> io::Result<usize> {
         let mut buffer = [0; AHEAD_BYTES];
         let bytes = self.inner.recv(&mut buffer)?;
@@ -113,7 +113,7 @@ impl Stream for Lumpy {
     }
 
     fn pending(&self) -> usize {
-        // Together with what is to come, a part may become complete.
+        // Together with the coming bytes, an incomplete record may become complete.
         let coming = self.inner.pending();
         let part = if coming > 0 { self.records.len() } else { 0 };
         coming + part + self.given.len()
@@ -234,7 +234,7 @@ fn all_that_a_stream_has_received_is_answered_though_the_peer_says_nothing_more(
             assert_eq!(peer.untaken(), 0, "seed {seed}");
         }
         assert!(world.toy.closed.is_empty(), "seed {seed}");
-        // Nothing is left that would take turns, or wake the loop.
+        // Nothing is left that would need turns, or wake the loop.
         assert_eq!(world.toy.streams_bytes, 0, "seed {seed}");
         let waits = world.events.backend().waits();
         world.pass(100_000);

@@ -4,7 +4,7 @@ use crate::toy::{LIMITS, World};
 use larder_eventloop::sim::{Peer, Weather};
 use larder_eventloop::{Closed, RECEIVE_BYTES};
 
-/// A connection that takes nothing of its replies while the loop is drained is closed after this.
+/// A connection whose client takes no replies while the loop is drained is closed after this.
 const STALL_MS: u64 = 5_000;
 
 #[test]
@@ -23,7 +23,7 @@ fn drain_ends_idle_connections_at_once_and_others_when_they_have_read() {
 
 #[test]
 fn requests_that_had_come_are_answered_whoever_held_them_and_later_ones_are_not() {
-    // More than a connection keeps: some wait in the stream.
+    // More replies than a connection keeps: some wait in the stream.
     let asks = 3 * RECEIVE_BYTES / 5;
     for seed in 0..6 {
         let weather = match seed % 3 {

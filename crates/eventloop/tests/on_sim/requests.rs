@@ -1,4 +1,4 @@
-//! Requests of many connections: each is answered once, in order and whole, within its limits and times.
+//! Requests of many connections: each is answered once, in order and completely, within its limits and times.
 
 use crate::toy::{LIMITS, REPLY_BYTES_MAX, World};
 use larder_eventloop::sim::{Peer, Weather};
@@ -107,7 +107,7 @@ fn who_asks_for_little_comes_before_those_that_asked_for_much() {
                 let got = peer.read(usize::MAX);
                 *answered += got.len();
                 if *answered % line.len() == 0 && !got.is_empty() {
-                    // It asks again at once, and comes behind the others.
+                    // The connection asks again at once, and is served after the others.
                     peer.send(line.as_bytes());
                 }
             }
@@ -141,7 +141,7 @@ fn who_has_something_new_to_say_comes_before_those_who_go_on() {
         worker.send(&b"w\n".repeat(WORK));
         worker.send(b"eend\n");
     }
-    // All have something new to say, and say the least they can.
+    // All connections have a new request in each turn, the shortest there is.
     world.turn();
     assert_eq!(world.toy.worked.1 as usize, WORKERS + 1);
     let mut turns = 0;
@@ -154,7 +154,7 @@ fn who_has_something_new_to_say_comes_before_those_who_go_on() {
         assert!(world.toy.worked.1 - before <= 3, "and then no more is done than until it is tired");
         turns += 1;
         ended += workers.iter().filter(|worker| worker.read(usize::MAX) == b"eend\n").count();
-        // In turns: no connection finishes long before the others.
+        // The connections take turns: none finishes long before the others.
         assert!(ended == 0 || world.toy.worked.1 as usize >= WORKERS * (WORK - 1), "{turns}");
     }
     assert_eq!(world.toy.worked.1 as usize, WORKERS * WORK);
@@ -181,7 +181,7 @@ fn a_slow_reader_is_read_no_further_and_then_goes_on() {
     let asks = 100_000;
     peer.send(&b"x100\n".repeat(asks));
     world.settle();
-    // Held: the limit and one reply. Not received: all but what a receive or two brought.
+    // Held: the limit and one reply. Not received: everything beyond one or two receives.
     assert!(world.toy.unsent_most <= REPLY_BYTES_MAX + 100, "{}", world.toy.unsent_most);
     assert!(peer.untaken() > 5 * asks - 3 * 65536);
     assert_eq!(world.read_all(&peer).len(), 100 * asks);
@@ -203,7 +203,7 @@ fn requests_are_read_while_less_than_the_limit_waits_and_no_further() {
         world.settle();
         let untaken = if waiting < max { 0 } else { b"enext\n".len() };
         assert_eq!(peer.untaken(), untaken, "{waiting} bytes wait");
-        // What was read is answered in its turn, and what was not is read then.
+        // Requests that were read are answered in their turn, and the others are read then.
         let replies = world.read_all(&peer);
         assert_eq!(replies.len(), WINDOW + waiting + b"enext\n".len());
         assert!(replies.ends_with(b"xenext\n") && world.toy.closed.is_empty());
@@ -430,7 +430,7 @@ fn an_idle_loop_wakes_for_nothing() {
     let _peers: Vec<Peer> = (0..100).map(|_| world.connect()).collect();
     world.settle();
     wakes_for_nothing(&mut world);
-    // Nor when one had waited for room, and has had its replies.
+    // The same for a connection that had waited for room, and has had its replies.
     let slow = Weather { window: 100, ..Weather::FAIR };
     let mut world = World::new(5, slow, LIMITS);
     let peer = world.connect();

@@ -12,7 +12,7 @@ use larder_eventloop::{
 /// Replies of a connection above which it is read no further.
 pub const REPLY_BYTES_MAX: u64 = 10_000;
 
-/// Bounds of the usual test.
+/// Limits of most tests.
 pub const LIMITS: Limits = Limits {
     reply_bytes_max: REPLY_BYTES_MAX,
     idle_ms: 0,
@@ -26,12 +26,12 @@ pub struct Toy {
     pub closed: Vec<Closed>,
     pub sends: u64,
     pub fills: u64,
-    /// An upload that is whole gives others their turn.
+    /// A complete upload ends the connection's turn.
     pub yields: bool,
     /// Each piece of an upload spends the budget.
     pub tires: bool,
     pub unsent_most: u64,
-    /// Work since it woke, and in all.
+    /// Work since the last wake-up, and in all.
     pub worked: (u32, u32),
     /// Replies are offered in pieces of this many bytes; 0: in one piece.
     pub slices_of: usize,
@@ -131,7 +131,7 @@ impl Handler for Toy {
         if rest.is_empty() {
             return None;
         }
-        // Pieces of 300 bytes, as a store would give.
+        // Pieces of 300 bytes, as a store would provide.
         let missing = rest.len() as u64;
         Some(Place::new(rest.chunks_mut(300), missing))
     }

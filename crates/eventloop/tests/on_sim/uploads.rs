@@ -1,4 +1,4 @@
-//! Uploads that end with their last byte: each is finished and answered when that byte is there. Nothing follows it, so no
+//! Uploads that end with their last byte: each is finished and answered when that byte has come. No byte follows it, so no
 //! readiness would bring the loop back to a connection that it left before.
 
 use crate::toy::{LIMITS, World};
@@ -7,7 +7,7 @@ use larder_eventloop::sim::{Peer, Weather};
 
 /// Bytes that are received directly before other connections have their turn.
 const TURN_BYTES: usize = 1 << 20;
-/// More than one direct receive of the toy's brings.
+/// More than one direct receive of the toy brings.
 const PLACE_BYTES_MAX: usize = 2_700;
 const STALL_MS: u64 = 5_000;
 
@@ -17,7 +17,7 @@ fn sizes() -> impl Iterator<Item = usize> {
     around(RECEIVE_BYTES).chain(around(RECEIVE_BYTES + TURN_BYTES))
 }
 
-/// A connection that has sent an upload of so many bytes, of which `sent` are there.
+/// A connection with an upload of this many bytes, of which `sent` have come.
 fn uploader(world: &mut World, bytes: usize, sent: usize) -> Peer {
     let peer = world.connect();
     peer.send(format!("u{bytes}\n").as_bytes());
@@ -25,7 +25,7 @@ fn uploader(world: &mut World, bytes: usize, sent: usize) -> Peer {
     peer
 }
 
-/// Worlds in which others have waited long enough after each piece, and in which they have not.
+/// Worlds in which others have waited long enough after each piece, and worlds in which they have not.
 fn worlds() -> impl Iterator<Item = World> {
     [false, true].into_iter().map(|tires| {
         let mut world = World::new(15, Weather::FAIR, LIMITS);

@@ -1,5 +1,4 @@
-//! The generator against servers whose every reply is known: its counts are exact, and whatever is
-//! wrong with a reply is found.
+//! The generator against servers whose every reply is known: its counts are exact, and every error in a reply is found.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -19,7 +18,7 @@ use larder_lab::tally::Tally;
 use larder_lab::value;
 use larder_lab::workload::{Mix, Verb, Workload};
 
-/// Longer than any machine is late.
+/// Longer than any delay of a machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Classic, Protocol::Meta, Protocol::Resp];
@@ -49,7 +48,7 @@ fn replying(workload: &Workload, reply: Vec<u8>, close: bool) -> Address {
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.read_exact(&mut vec![0; request_bytes]).unwrap();
-        // A client that has seen enough may be gone.
+        // A client that has read enough may be gone.
         if stream.write_all(&reply).is_ok() && !close {
             let _ = stream.read(&mut [0]);
         }
@@ -226,7 +225,7 @@ fn keys_left_out_of_a_multi_get_are_misses_at_their_place() {
     assert_eq!((tally.hits, tally.misses, tally.wrong), (2, 2, 2), "{:?}", tally.first_wrong);
 }
 
-/// What a server would answer to the first connection's script if every read found `version` of it.
+/// The replies of a server to the first connection's script, if every read found `version` of its id.
 fn replies(workload: &Workload, version: impl Fn(usize) -> u64) -> Vec<u8> {
     let script = &workload.scripts(0)[0];
     let mut out = Vec::new();
@@ -270,7 +269,7 @@ fn a_value_older_than_the_last_acknowledged_write_is_stale() {
     }
 }
 
-/// Four connections, each of which asks for one key at a time.
+/// Four connections, each with one request for a key at a time.
 fn four_connections() -> Load {
     let workload = Workload {
         choice: Choice::One,
@@ -288,7 +287,7 @@ fn an_open_loop_asks_at_its_rate_and_counts_from_when_a_window_was_due() {
     for poisson in [false, true] {
         let arrivals = Arrivals { per_s: 2000.0, poisson, seed: 1 };
         let tally = load.run_open(Check::Parse, arrivals, PATIENCE).unwrap();
-        // The last is due after half a second, ± a few standard deviations of the sum of all gaps.
+        // The last request is due after half a second, ± a few standard deviations of the sum of all gaps.
         assert!(tally.requests == 1000 && tally.elapsed >= Duration::from_millis(400), "{tally:?}");
         assert_eq!((tally.wrong, tally.latency.len()), (0, tally.requests));
         assert_eq!((tally.service.len(), tally.lag.len()), (tally.requests, tally.requests));
@@ -303,7 +302,7 @@ fn an_open_loop_asks_as_often_as_is_due_in_its_time() {
     for poisson in [false, true] {
         let arrivals = Arrivals { per_s: 2000.0, poisson, seed: 1 };
         let tally = load.run_open(Check::Parse, arrivals, Duration::from_millis(500)).unwrap();
-        // A thousand are due, ± a few of their standard deviations.
+        // A thousand requests are due, ± a few of their standard deviations.
         let off = tally.requests.abs_diff(1000);
         assert!(off <= if poisson { 200 } else { 2 }, "{} requests", tally.requests);
     }
@@ -316,7 +315,7 @@ fn an_open_loop_counts_from_when_a_window_was_due_also_while_it_cannot_be_sent()
     let request_bytes = workload.sample().0.len();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
-    // A server that looks away when the first request has begun to come: few have room in the system's buffers.
+    // A server that stops reading when the first request has begun to come: few have room in the system's buffers.
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.peek(&mut [0]).unwrap();
@@ -326,10 +325,10 @@ fn an_open_loop_counts_from_when_a_window_was_due_also_while_it_cannot_be_sent()
     });
     let mut load = Load::connect(&address, &workload, workload.scripts(0), &[None]).unwrap();
     let arrivals = Arrivals { per_s: 100.0, poisson: false, seed: 1 };
-    // Those of 400 ms, however late they are.
+    // Requests of 400 ms, however late they are.
     load.limit(40);
     let tally = load.run_open(Check::Parse, arrivals, PATIENCE).unwrap();
-    // Due every 10 ms, and none answered in 300: those of the first 200 waited for more than 100.
+    // Requests are due every 10 ms, and none is answered in 300: those of the first 200 waited for more than 100.
     let waited = tally.latency.ns.len() - tally.latency.ns.count_between(0, 100_000_000);
     assert!(tally.requests == 40 && waited >= 18, "{waited} of {}", tally.requests);
     assert!(tally.lag.ns.max() >= 100_000_000, "lag {} ns", tally.lag.ns.max());
@@ -399,8 +398,8 @@ fn nobody_listening_is_an_error_that_names_the_address() {
     assert!(error.to_string().contains(&port.address().to_string()), "{error}");
 }
 
-/// What a server whose tokens count up would answer to the script of swaps on one key, two windows of
-/// one request: a read with its token, a write with it.
+/// The replies of a server whose tokens count up to the script of swaps on one key, two windows of one request: a read with its
+/// token, a write with it.
 fn swap(protocol: Protocol, read: (u64, u64), written: &str) -> Result<Tally, Error> {
     let workload = Workload {
         mix: Verb::Cas.into(),
@@ -467,7 +466,7 @@ fn swaps_after_sets(compares: bool) -> Tally {
     let (mut replies, mut version, mut token) = (vec![Vec::new(); windows], 1, 1_u64);
     let mut known = 0;
     for (at, reply) in replies.iter_mut().enumerate() {
-        // A window goes out with the tokens that the windows before it have brought.
+        // A window names the tokens that the windows before it have brought.
         let named = known;
         for index in script.windows[at].requests.clone() {
             let verb = script.requests[index].verb;
@@ -504,7 +503,7 @@ fn swaps_after_sets(compares: bool) -> Tally {
 fn a_swap_of_a_key_that_was_changed_since_must_be_refused() {
     let right = swaps_after_sets(true);
     assert_eq!((right.wrong, &right.first_wrong), (0, &None));
-    // Of those that name one token only the first can happen.
+    // Of those that name one token only the first can succeed.
     assert!(right.conflicts > 10 && right.swapped <= 1, "{right:?}");
     let loses = swaps_after_sets(false);
     assert!(loses.wrong + 1 >= loses.swapped && loses.wrong > 10, "{loses:?}");

@@ -1,7 +1,7 @@
-//! The report in a browser: every picture draws, nothing is complained of, nothing is asked for.
+//! The report in a browser: every picture is drawn, there are no messages in the console, and nothing is requested.
 //!
-//! Needs Debian's package chromium: `cargo test -p larder-lab --test all report:: -- --ignored`.
-//! `LARDER_REPORT_SHOTS=<folder>` keeps pictures of the page in light and dark.
+//! Needs Debian's package chromium: `cargo test -p larder-lab --test all report:: -- --ignored`. `LARDER_REPORT_SHOTS=<folder>`
+//! keeps pictures of the page in light and dark.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use larder_lab::results::{
 };
 use larder_lab::tally::Latencies;
 
-/// Collects what goes wrong, before anything else of the page runs.
+/// Collects errors, before anything else of the page runs.
 const WATCH: &str = "<script>
 window.wrong = [];
 addEventListener('error', event => wrong.push('error: ' + event.message));
@@ -23,8 +23,8 @@ addEventListener('securitypolicyviolation', event => wrong.push('asked for ' + e
 for (const name of ['error', 'warn']) console[name] = (...words) => wrong.push(name + ': ' + words.join(' '));
 </script>";
 
-/// Points at every picture, measures what is drawn, and leaves the findings where they can be read.
-/// After the page has loaded: refused requests are reported late.
+/// Points at every picture, measures the shapes, and leaves the findings where they can be read; after the page has loaded, since
+/// refused requests are reported late.
 const MEASURE: &str = "<script>
 addEventListener('load', () => setTimeout(() => {
 const found = [...document.querySelectorAll('figure')].map(figure => {
@@ -157,11 +157,11 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// What [`MEASURE`] left, line by line, and what the browser wrote to its console.
+/// The findings of [`MEASURE`], line by line, and the browser's messages in its console.
 fn measured(page: &str, name: &str) -> (Vec<String>, Vec<String>) {
     let folder = folder(name);
     let path = folder.join("page.html");
-    // A meta element's policy holds for what comes after it: our watcher stands before.
+    // A meta element's policy holds for what follows it: our script stands before it.
     let page = page.replacen("<head>", &format!("<head>{WATCH}"), 1);
     fs::write(&path, page.replacen("</body>", &format!("{MEASURE}</body>"), 1)).unwrap();
     let (dom, log) = chromium(&["--dump-dom", "--virtual-time-budget=5000"], &path);

@@ -37,7 +37,7 @@ fn by_file(options: &Options) -> ClientOptions {
 }
 
 impl Ends {
-    /// Echoes what the server receives, until there is nothing more.
+    /// Echoes all bytes that the server has received.
     fn echo(&mut self, held: &mut Vec<u8>) {
         let mut buffer = vec![0; 100_000];
         let server = self.server.as_mut().expect("it is there");
@@ -178,7 +178,7 @@ fn what_receiving_has_to_send_is_told_where_there_is_no_room_for_it() {
     let mut client = connector.connect(ours).expect("random numbers");
     let mut buffer = [0; 100];
 
-    // It begins the handshake, and waits for its end.
+    // The send begins the handshake, and waits for its end.
     assert_eq!(client.send(b"early").expect("it is kept"), 5);
     near.send(&far.read(usize::MAX));
     assert_eq!(server.recv(&mut buffer).expect_err("a handshake").kind(), ErrorKind::WouldBlock);

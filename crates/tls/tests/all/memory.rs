@@ -18,7 +18,7 @@ fn a_connection_takes_what_it_says_and_an_idle_one_no_buffer() {
             resumption: true,
             ..Options::default()
         });
-        // Buffers of the thread, and what is made once.
+        // Buffers of the thread, and memory that is allocated once.
         let (mut stream, peer) = pair.accept();
         shake_hands(&mut pair.client(), &mut stream, &peer);
         let (mut stream, mut peer) = (None, None);
@@ -43,7 +43,7 @@ fn a_connection_takes_what_it_says_and_an_idle_one_no_buffer() {
     }
 }
 
-/// Buffers of the simulated network for what went through it. They double, so one run has 600 bytes more than another.
+/// Buffers of the simulated network for the bytes that went through it. They double, so one run has 600 bytes more than another.
 const NETWORK_BYTES: usize = 2 << 10;
 
 #[test]
@@ -64,7 +64,7 @@ fn what_rustls_keeps_of_a_clients_certificates_and_of_a_long_handshake_is_charge
         });
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         pair.show(vec![made.cert.der().clone()], key.into());
-        // Buffers of the thread, and what is made once.
+        // Buffers of the thread, and memory that is allocated once.
         let (mut stream, peer) = pair.accept();
         shake_hands(&mut pair.client(), &mut stream, &peer);
         let (mut stream, mut peer) = (None, None);

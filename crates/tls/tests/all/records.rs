@@ -22,7 +22,7 @@ enum End {
     Failed,
 }
 
-/// Receives all there is, a few bytes at a time.
+/// Receives all bytes that have come, a few at a time.
 fn receive_all(stream: &mut Transport<SimStream>, buffer: &mut [u8]) -> (Vec<u8>, End) {
     let mut all = Vec::new();
     loop {

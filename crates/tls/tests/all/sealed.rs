@@ -70,7 +70,7 @@ pub fn open(pair: &Pair) -> (Transport<SimStream>, Peer, Sealer) {
     (stream, peer, Sealer { cipher, next })
 }
 
-/// What a stream delivers until it waits, ends or fails; true if it failed.
+/// The bytes that a stream delivers until it waits, ends or fails; true if it failed.
 fn receive(stream: &mut Transport<SimStream>) -> (Vec<u8>, bool) {
     let mut all = Vec::new();
     loop {
@@ -94,7 +94,7 @@ fn an_empty_handshake_record_ends_the_connection_wherever_it_stands_and_is_cut()
             &[empty],
             &[empty, empty, request],
             &[request, empty, request],
-            // Half a handshake message: what follows is taken for its rest.
+            // Half a handshake message: the next bytes are taken for its rest.
             &[(HANDSHAKE, b"\x18\0\0"), request],
             &[(HANDSHAKE, b"\x18\0\0\x01"), (HANDSHAKE, b""), (HANDSHAKE, b"\0")],
         ] {
@@ -107,7 +107,7 @@ fn an_empty_handshake_record_ends_the_connection_wherever_it_stands_and_is_cut()
                 let bytes = bytes_of(&mut sealer);
                 peer.send(&bytes[..cut]);
                 let (mut came, mut failed) = receive(&mut stream);
-                // A reply that is sent meanwhile makes rustls look at what it keeps.
+                // A reply that is sent meanwhile makes rustls look at the bytes that it keeps.
                 let _ = stream.send(b"END\r\n");
                 if !failed {
                     peer.send(&bytes[cut..]);
@@ -139,7 +139,7 @@ proptest! {
                 prop_oneof![
                     3 => Just(vec![]),
                     3 => prop::collection::vec(any::<u8>(), 0..6),
-                    // Handshake messages, in name.
+                    // Handshake messages, by their type.
                     3 => (any::<u8>(), 0..40u8).prop_map(|(kind, len)| vec![kind, 0, 0, len]),
                     2 => Just(vec![24, 0, 0, 1, 0]),
                     1 => prop::collection::vec(any::<u8>(), 0..16_384),

@@ -1,4 +1,4 @@
-//! Cases, as files of `spec/client` have them.
+//! Cases, as the files of `spec/client` have them.
 
 use std::collections::HashMap;
 use std::path::Path;

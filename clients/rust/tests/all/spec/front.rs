@@ -1,4 +1,4 @@
-//! Both clients as the cases see them: calls that return.
+//! Both clients as the cases use them: with calls that return.
 
 use super::words::{failed, found, plain, reported};
 use larder_client::{
@@ -7,11 +7,11 @@ use larder_client::{
 };
 use std::sync::OnceLock;
 
-/// What the cases call.
+/// The calls of the cases.
 pub trait Front: Sized {
-    /// How failures name it.
+    /// The client's name in failures.
     const NAME: &'static str;
-    /// Calls that it does not have: values that are streamed, the server's figures.
+    /// Calls that the client does not have: values that are streamed, the server's figures.
     const ABSENT: &'static [&'static str];
 
     fn build(builder: Builder) -> Result<Self, Error>;
@@ -36,11 +36,11 @@ pub trait Front: Sized {
     fn batch(&self, parts: &str) -> String;
     /// A stream of these, in words.
     fn stream(&self, quiet: bool, parts: &str) -> String;
-    /// A value as it comes; of a client that can.
+    /// Reads a value piece by piece, in a client that can.
     fn get_to(&self, _key: &[u8], _to: &mut Vec<u8>) -> Result<Option<Meta>, Error> {
         unreachable!("it is absent")
     }
-    /// A store of what a reader gives, and how much that should be; of a client that can.
+    /// Stores the bytes of a reader, and how many they should be, in a client that can.
     fn store_from(_set: Set<'_, Self>, _from: &[u8], _bytes: u64) -> Result<Stored, Error> {
         unreachable!("it is absent")
     }
@@ -54,12 +54,12 @@ enum Of {
     Incr(Ticket<Option<u64>>),
 }
 
-/// What it takes to have an answer: nothing, of a call that waits.
+/// The result of a call of the blocking client, as it is.
 fn returned<T>(result: T) -> T {
     result
 }
 
-/// Of one that is awaited, a runtime.
+/// The result of a call of the async client, in a runtime.
 fn awaited<F: Future>(future: F) -> F::Output {
     static RUNTIME: OnceLock<::tokio::runtime::Runtime> = OnceLock::new();
     let start = || ::tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();

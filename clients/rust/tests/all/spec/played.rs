@@ -1,4 +1,4 @@
-//! The server of a case: it reads what must come and sends what the case says.
+//! The server of a case: it reads the expected bytes and sends those of the case.
 
 use super::PATIENCE;
 use super::case::{Act, Case, unescaped};
@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A server that does what a case says.
+/// A server that follows a case.
 pub struct Played {
     listener: UnixListener,
     pub path: PathBuf,
     stream: Option<UnixStream>,
     opaques: HashMap<String, String>,
-    /// Sends byte by byte.
+    /// The server sends byte by byte.
     slowly: bool,
     greets: Option<Dialect>,
 }
@@ -67,7 +67,7 @@ impl Played {
         }
     }
 
-    /// Reads what must come; `O{n}` is an opaque that the client has chosen.
+    /// Reads the expected bytes; `O{n}` is an opaque that the client has chosen.
     fn expect(&mut self, text: &str) {
         let mut parts = text.split("O{");
         let literal = |played: &mut Played, part: &str| {
@@ -105,7 +105,7 @@ impl Played {
                 bytes.splice(at..at + mark.len(), opaque.bytes());
             }
         }
-        // A client that has seen enough may be gone.
+        // A client that has read enough may be gone.
         if self.slowly && bytes.len() < 4096 {
             bytes.iter().for_each(|&byte| drop(stream.write_all(&[byte])));
         } else {
@@ -132,7 +132,7 @@ impl Played {
         }
     }
 
-    /// Nothing was sent besides what is said.
+    /// Fails if the client has sent anything else.
     pub fn is_silent(&mut self) {
         if let Some(stream) = &mut self.stream {
             stream.set_nonblocking(true).expect("an option");
