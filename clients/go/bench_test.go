@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// BenchmarkGet and BenchmarkSet tell the processor time of the client for an operation, by the number of callers, and
-// how many writes one needs: wall time says more about the machine. LARDER_SERVER names the server's program.
+// BenchmarkGet and BenchmarkSet report the processor time of the client for an operation, by the number of callers, and how many
+// writes an operation needs: wall time depends more on the machine. LARDER_SERVER names the server's program.
 func BenchmarkGet(b *testing.B) {
 	each(b, func(c *Client, key string, value, dst []byte) error {
 		_, err := c.Get(background, key, dst)

@@ -34,7 +34,7 @@ func TestProgramsOfTheDocumentsRun(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(home, "main.go"), []byte(program), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// In a module of a new user's, as README.md says; nothing is fetched.
+			// In a new user's module, as README.md says; nothing is downloaded.
 			var output []byte
 			for _, words := range [][]string{
 				{"mod", "init", "example"},

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// A server that stops for a while and goes on answers requests that were given up long ago: no caller may take these answers for
+// A server that stops for a while and goes on answers requests that were abandoned long ago: no caller may take these answers for
 // its own.
 func TestServerThatStopsAndGoesOnGivesNoWrongValues(t *testing.T) {
 	socket, server := live(t)
-	// Not opened: on a slow machine a greeting takes longer than that.
+	// Not by opened: on a slow machine a greeting takes longer than that.
 	c, err := newClient(Config{Servers: []Server{{Address: socket}}, Timeout: 40 * time.Millisecond, VerifyReplies: true})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestServerThatStopsAndGoesOnGivesNoWrongValues(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// However slow the machine: until it is well again.
+	// However slow the machine is: until the server works again.
 	before := right.Load()
 	for begun := time.Now(); right.Load() < before+1000 && time.Since(begun) < patience; {
 		time.Sleep(10 * time.Millisecond)
@@ -81,7 +81,7 @@ func TestServerThatStopsAndGoesOnGivesNoWrongValues(t *testing.T) {
 		t.Errorf("%d late, %d right before it went on, %d in all", late.Load(), before, right.Load())
 	}
 	t.Logf("%d right, %d late, %+v", right.Load(), late.Load(), c.Counters()[socket])
-	// What was acknowledged last is there, and every key's value is its own.
+	// The last acknowledged value of each key is there, and is the key's own.
 	for i := range 64 {
 		key := fmt.Sprintf("key%d", i)
 		if value, err := patient.Get(background, key, nil); err != nil || !strings.HasPrefix(string(value), key+":") {

@@ -31,7 +31,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// until waits for what comes by itself, however slow the machine.
+// until waits for a state that comes by itself, however slow the machine.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(10 * time.Millisecond) {
@@ -123,7 +123,7 @@ func TestLargeSetsAreNotCopied(t *testing.T) {
 	if err != nil || !bytes.Equal(got, value) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	// Several at once, each with its own value.
+	// Several callers at once, each with its own value.
 	var callers sync.WaitGroup
 	for i := range 8 {
 		callers.Add(1)
@@ -219,7 +219,7 @@ func TestStreamedValuesComeAndGoWhole(t *testing.T) {
 	}
 }
 
-// secured is a TLS front of a server: its address, and what trusts it.
+// secured is a TLS front of a server: its address, and a configuration that trusts it.
 func secured(t *testing.T, socket string) (string, *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -302,7 +302,7 @@ func TestTLSIsSpoken(t *testing.T) {
 	}
 }
 
-// A server that takes nothing for a while holds a write up; over TLS the connection has to outlive that.
+// A server that reads nothing for a while delays a write; over TLS the connection must survive that.
 func TestTLSOutlivesAWriteThatIsHeldUp(t *testing.T) {
 	socket, server := live(t)
 	address, trusts := secured(t, socket)
@@ -389,7 +389,7 @@ func TestKeysOfADeadServerGoElsewhereForAShortTime(t *testing.T) {
 	}
 }
 
-// lists is a discovery that tests tell what to say.
+// lists is a discovery whose lists the tests send.
 type lists chan []Server
 
 func (l lists) Watch(ctx context.Context, change func([]Server) error) error {
@@ -423,7 +423,7 @@ func TestServersThatAreDiscoveredReplaceOthers(t *testing.T) {
 	if c.Counters()[second].Ops == 0 {
 		t.Error("the server that came has no keys")
 	}
-	// What cannot be used is not.
+	// An unusable list is ignored.
 	told <- []Server{{Address: ""}}
 	told <- []Server{{Address: second}}
 	until(t, "one server", func() bool { return len(c.Servers()) == 1 })
@@ -496,7 +496,7 @@ func TestCallThatWaitedForAServerThatWentIsAskedWhereItsKeyIsNow(t *testing.T) {
 	go func() { stored <- c.Set(background, "k", []byte("v"), 0) }()
 	<-dialing
 	must(t, c.change([]Server{{Address: second}}))
-	// The server that went knows it by now, or will before its dial ends.
+	// The removed server's side knows it by now, or will before its dial ends.
 	until(t, "the end of the server that went", func() bool { return c.Counters()[first].Dials == 0 })
 	close(held)
 	must(t, <-stored)
@@ -505,7 +505,7 @@ func TestCallThatWaitedForAServerThatWentIsAskedWhereItsKeyIsNow(t *testing.T) {
 	}
 }
 
-// resolving is a resolver.
+// resolving is a resolver for tests.
 type resolving struct {
 	mu    sync.Mutex
 	hosts []string
@@ -599,7 +599,7 @@ func TestDrainWaitsForWhatWasTaken(t *testing.T) {
 	if answered.Load() != 16 {
 		t.Errorf("%d were answered", answered.Load())
 	}
-	// A caller that does not want to wait that long.
+	// The context of a caller that does not wait that long.
 	c = opened(t, socket)
 	halt(t, server)
 	var err error
@@ -618,7 +618,7 @@ func TestDrainWaitsForWhatWasTaken(t *testing.T) {
 	goOn(t, server)
 }
 
-// notes is an observer.
+// notes is an observer for tests.
 type notes struct {
 	mu    sync.Mutex
 	ops   []OpEvent

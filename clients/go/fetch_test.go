@@ -72,7 +72,7 @@ func TestFetchGivesStaleValuesWhileOneRenews(t *testing.T) {
 		value, err := other.Get(background, "k", nil)
 		return err == nil && string(value) == "new"
 	})
-	// About to expire: one renews, and all get the value that is there.
+	// The value is about to expire: one caller renews it, and all get the present value.
 	again := make(chan struct{})
 	must(t, c.Set(background, "k", []byte("soon"), 30*time.Second))
 	o := FetchOptions{Refresh: time.Minute, WaitMax: patience}
@@ -115,7 +115,7 @@ func TestLoadThatFailsIsToldAndLeavesNobodyWaiting(t *testing.T) {
 	if _, err := c.Fetch(background, "k", nil, wait, func(context.Context) ([]byte, time.Duration, error) { return nil, 0, errOwn }); err != errOwn {
 		t.Error(err)
 	}
-	// The lease was given back: the next one loads at once.
+	// The lease was given back: the next caller loads at once.
 	began := time.Now()
 	value, err := other.Fetch(background, "k", nil, FetchOptions{WaitMax: time.Hour}, func(context.Context) ([]byte, time.Duration, error) {
 		return []byte("v"), time.Minute, nil
@@ -123,7 +123,7 @@ func TestLoadThatFailsIsToldAndLeavesNobodyWaiting(t *testing.T) {
 	if err != nil || string(value) != "v" || time.Since(began) > patience {
 		t.Errorf("%q, %v", value, err)
 	}
-	// One whose caller goes away does not take the others with it.
+	// A caller that gives up does not take the others with it.
 	ctx, cancel := context.WithCancel(background)
 	loading := make(chan struct{})
 	var callers sync.WaitGroup

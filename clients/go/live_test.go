@@ -15,14 +15,14 @@ import (
 
 var background = context.Background()
 
-// live is a server of this test's own; what the test opens has to be closed at its end.
+// live is a server for this test; clients that the test opens have to be closed at its end.
 func live(t testing.TB, options ...string) (string, *exec.Cmd) {
 	t.Helper()
 	servers.Leaks(t)
 	return servers.Serve(t, options...)
 }
 
-// opened is a client of it that is patient: what is tested is not this machine.
+// opened is a patient client of the server: the test must not depend on the machine's speed.
 func opened(t testing.TB, socket string, change ...func(*Config)) *Client {
 	t.Helper()
 	c := Config{Servers: []Server{{Address: socket}}, Timeout: patience, DialTimeout: patience, StallTimeout: patience, VerifyReplies: true}
@@ -483,7 +483,7 @@ func TestReportsOfStreamsAddUp(t *testing.T) {
 			}
 		})
 	}
-	// The server dies in the middle: acknowledged writes were stored, and the rest is reported.
+	// The server dies in the middle: acknowledged writes were stored, and the others are reported.
 	c := opened(t, socket)
 	s := c.Stream(Window{Ops: 200})
 	for i := range 2000 {

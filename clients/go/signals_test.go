@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// halt stops a server, which takes and answers nothing from then on, until it goes on. A signal is not at work when it
+// halt stops a server, which reads and answers nothing from then on, until it is continued. A signal has not taken effect when it
 // has been sent: all threads have to have stopped.
 func halt(t testing.TB, server *exec.Cmd) {
 	t.Helper()

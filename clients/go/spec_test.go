@@ -19,8 +19,8 @@ import (
 	servers "larder.example/clients/go/internal/live"
 )
 
-// The cases of spec/client, which say in no language's terms what a client sends and returns: spec/client/README.md has
-// their grammar.
+// The cases of spec/client, which state in no language's terms what a client sends and returns: spec/client/README.md has their
+// grammar.
 
 type specCase struct {
 	file, name string
@@ -28,7 +28,7 @@ type specCase struct {
 	steps      []specStep
 }
 
-// specStep is a call with what the server does and what the call returns.
+// specStep is a call with the server's acts and the call's result.
 type specStep struct {
 	line   int
 	verb   string
@@ -37,7 +37,7 @@ type specStep struct {
 	want   string
 }
 
-// specAct is one thing that the server does: ">" expects bytes, "<" answers, "close", "dial" takes a new connection.
+// specAct is one act of the server: ">" expects bytes, "<" answers, "close", "dial" accepts a new connection.
 type specAct struct {
 	kind  string
 	bytes string
@@ -140,7 +140,7 @@ func unescaped(text string) string {
 	return out.String()
 }
 
-// repeated is what a result repeats; its other escapes stay as they are.
+// repeated matches the repeated parts of a result; its other escapes stay as they are.
 var repeated = regexp.MustCompile(`\\\{\d+:[^}]*\}`)
 
 func escaped(text string) string {
@@ -162,7 +162,7 @@ func escaped(text string) string {
 	return out.String()
 }
 
-// specServer is where the client's connections go.
+// specServer is the server to which the client's connections go.
 type specServer struct {
 	room  int
 	conns chan net.Conn
@@ -176,10 +176,10 @@ func (s *specServer) dial(context.Context, string, string) (net.Conn, error) {
 	return here, nil
 }
 
-// patience is for a machine that has other things to do; nothing waits for it if all is well.
+// patience is for a machine with other work; nothing waits for it if all is well.
 const patience = 10 * time.Minute
 
-// play runs a case; the reply of step cut, if it is not -1, ends after so many bytes.
+// play runs a case; the reply of step cut, if it is not -1, ends after this many bytes.
 func (c *specCase) play(t *testing.T, room, cut, after int) {
 	t.Helper()
 	server := &specServer{room: room, conns: make(chan net.Conn, 16)}
@@ -196,7 +196,7 @@ func (c *specCase) play(t *testing.T, room, cut, after int) {
 		case "verify=":
 			config.VerifyReplies = true
 		case "retry-reads=":
-			// As it is unless it is said otherwise.
+			// The default, unless a case says otherwise.
 		case "retry-reads=no":
 			config.NoRetryReads = true
 		case "auth=user:password":
@@ -289,7 +289,7 @@ func (c *specCase) play(t *testing.T, room, cut, after int) {
 // opaqueName is an opaque that the client chooses: O{1} is the same wherever it stands.
 var opaqueName = regexp.MustCompile(`O\{\d+\}`)
 
-// expect reads what the server has to see; opaques gets the client's.
+// expect reads the bytes that the server has to receive; opaques gets the client's.
 func expect(t *testing.T, c *specCase, conn net.Conn, want string, opaques map[string]string) {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(patience))
@@ -322,7 +322,7 @@ func expect(t *testing.T, c *specCase, conn net.Conn, want string, opaques map[s
 	}
 }
 
-// specCall makes the call that a step names and puts what it returned into words.
+// specCall makes the call of a step and returns its result in the words of the cases.
 func (c *Client) specCall(step specStep) string {
 	f := step.fields
 	number := func(name string) uint64 {
@@ -495,7 +495,7 @@ func TestCasesOfTheSpecification(t *testing.T) {
 	servers.Leaks(t)
 	for _, c := range specCases(t) {
 		t.Run(c.file+"/"+c.name, func(t *testing.T) {
-			// What is to come in time is late beside other cases, and under the race detector.
+			// Short timeouts fail beside other cases, and under the race detector.
 			if c.with["timeout"] != "short" {
 				t.Parallel()
 			} else if raceEnabled {

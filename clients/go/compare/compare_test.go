@@ -34,7 +34,7 @@ var keyNames = func() []string {
 	return all
 }()
 
-// value is a key's.
+// value is the value of a key.
 func value(i, bytes int) []byte {
 	v := make([]byte, bytes)
 	for j := range v {
@@ -43,7 +43,7 @@ func value(i, bytes int) []byte {
 	return v
 }
 
-// right says whether a value is the key's: looked at in three places, so that the looking costs nothing.
+// right says whether a value is the key's. It compares three places, so that the check costs almost nothing.
 func right(got []byte, i int) bool {
 	return len(got) == valueBytes && got[0] == byte('a'+i%26) && got[50] == byte('a'+(i+50)%26) && got[99] == byte('a'+(i+99)%26)
 }
@@ -102,7 +102,7 @@ func processorTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// visit has so many callers do what is asked until the time is over, and returns the processor time of an operation.
+// visit has this many callers repeat f for this long, and returns the processor time of an operation.
 func visit(b *testing.B, callers int, length time.Duration, f func(caller, i int, dst []byte) error) float64 {
 	var over atomic.Bool
 	var ops atomic.Int64
@@ -156,7 +156,7 @@ func median(of []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// roundsWanted is how many, of 50 ms each: COMPARE_ROUNDS.
+// roundsWanted is the number of rounds, of 50 ms each: COMPARE_ROUNDS.
 func roundsWanted() int {
 	if n, err := strconv.Atoi(os.Getenv("COMPARE_ROUNDS")); err == nil && n > 0 {
 		return n
@@ -295,7 +295,7 @@ func BenchmarkStopped(b *testing.B) {
 			b.Fatal(err)
 		}
 		for err := error(nil); err == nil; _, err = c.get("k", nil) {
-			// It has not stopped yet.
+			// The server has not stopped yet.
 		}
 		var longest atomic.Int64
 		var everybody sync.WaitGroup

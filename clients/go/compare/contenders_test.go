@@ -22,19 +22,19 @@ import (
 
 var background = context.Background()
 
-// contender is a client behind what all of them can.
+// contender is a client behind the operations that all of them have.
 type contender struct {
 	name string
-	// get appends the value to dst, or returns one of its own.
+	// get appends the value to dst, or returns a slice of its own.
 	get   func(key string, dst []byte) ([]byte, error)
 	set   func(key string, value []byte) error
 	many  func(keys []string, each func(value []byte)) error
 	close func()
-	// dials is how many connections were made, if that is known.
+	// dials is the number of connections that were made, if that is known.
 	dials func() int64
 }
 
-// dialer counts.
+// dialer counts its connections.
 type dialer struct{ count atomic.Int64 }
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -48,7 +48,7 @@ func ours(t testing.TB, address string, timeout time.Duration) contender {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A buffer is for one caller; many is only asked of one.
+	// A buffer is for one caller; only one caller uses many.
 	buffer := larder.NewBuffer(64 << 10)
 	return contender{
 		name:  "larder",
@@ -83,7 +83,7 @@ func oursAsGomemcache(address string, timeout time.Duration) contender {
 	}
 }
 
-// gomemcache keeps so many idle connections: as shipped 2, or as many as there are callers.
+// gomemcache keeps this many idle connections: 2 as shipped, or as many as there are callers.
 func gomemcache(address string, idle int, timeout time.Duration) contender {
 	d := &dialer{}
 	c := memcache.New(address)

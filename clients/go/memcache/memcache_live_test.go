@@ -60,7 +60,7 @@ func TestFacadeItemsOfOneCallAreTheCallersOwn(t *testing.T) {
 	c := memcache.New(served(t))
 	c.Timeout = 10 * time.Minute
 	defer c.Close()
-	// Small ones that lie together, the longest of them, longer ones, and none.
+	// Small values that lie together, the longest of them, longer ones, and none.
 	keys := make([]string, 200)
 	value := func(i int) string {
 		return strings.Repeat(string(rune('a'+i%26)), []int{1, 100, 511, 512, 513, 0, 5000}[i%7])
@@ -75,7 +75,7 @@ func TestFacadeItemsOfOneCallAreTheCallersOwn(t *testing.T) {
 	if err != nil || len(found) != len(keys) {
 		t.Fatal(len(found), err)
 	}
-	// What is added to one, or written into it, is in no other.
+	// Bytes that are appended to one value, or written into it, are in no other.
 	for i, key := range keys {
 		item := found[key]
 		if item.Key != key || string(item.Value) != value(i) {
@@ -138,7 +138,7 @@ func TestFacadeOfManyCallersAndKeys(t *testing.T) {
 	if err := c.Set(&memcache.Item{Key: "large", Value: make([]byte, 2<<20)}); !errors.Is(err, memcache.ErrServerError) {
 		t.Error(err)
 	}
-	// A client that was closed may be used again.
+	// A closed client may be used again.
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

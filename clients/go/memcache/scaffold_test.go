@@ -29,7 +29,7 @@ func (c *Client) onItem(item *Item, f func(*Client, *bufio.ReadWriter, *Item) er
 	return f(c, nil, item)
 }
 
-// scanGetResponseLine reads a line as replies are read.
+// scanGetResponseLine reads a line of a reply as this package does.
 func scanGetResponseLine(line []byte, it *Item) (int, error) {
 	if !bytes.HasSuffix(line, crlf) {
 		return -1, errors.New("not a line")

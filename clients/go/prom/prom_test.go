@@ -80,7 +80,7 @@ larder_client_server_down{server="one"} 0
 	}
 	_ = server.Process.Kill()
 	_ = server.Wait()
-	// However slow the machine: ten minutes are a hang.
+	// However slow the machine is: ten minutes are a hang.
 	for begun := time.Now(); time.Since(begun) < 10*time.Minute; time.Sleep(10 * time.Millisecond) {
 		if err := cache.Set(ctx, "k", nil, 0); errors.Is(err, larder.ErrServerDown) && cache.Counters()["one"].Down {
 			break

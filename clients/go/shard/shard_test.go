@@ -29,7 +29,7 @@ func TestWhatCannotBePlacedIsRefused(t *testing.T) {
 			t.Error(name)
 		}
 	}
-	// memcached's own port with an IPv6 address, and equal weights with a preset that knows none.
+	// memcached's own port with an IPv6 address, and equal weights with a preset that has no weights.
 	if _, err := New(ModulaCRC32, []Server{{"[::1]:11211", 2}, {"[::2]:11211", 2}}); err != nil {
 		t.Error(err)
 	}

@@ -15,7 +15,7 @@ type asked struct {
 	digits  string
 }
 
-// vectors reads what cargo xtask vectors wrote: the keys, and where other clients put them.
+// vectors reads the file of cargo xtask vectors: the keys, and the servers that other clients choose for them.
 func vectors(t *testing.T) ([]string, []asked) {
 	t.Helper()
 	text, err := os.ReadFile("../../vectors.txt")

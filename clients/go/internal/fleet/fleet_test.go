@@ -22,11 +22,11 @@ import (
 
 var background = context.Background()
 
-// network is what a fleet dials in these tests.
+// network is the network that a fleet dials in these tests.
 type network struct {
 	mu     sync.Mutex
 	server *faulty.Server
-	// mode of new connections: "" is served, "refused", "silent" (taken and not answered).
+	// mode of new connections: "" is served, "refused", "silent" (accepted and not answered).
 	mode  string
 	dials int
 	ends  []net.Conn
@@ -83,7 +83,7 @@ func in(t *testing.T, f func(t *testing.T, n *network, s *Server), change ...fun
 	})
 }
 
-// newOp is not the pool's, whose channels would be of another test's time.
+// newOp does not use the pool, whose channels would be of another test's time.
 func newOp() *lane.Op {
 	op := new(lane.Op)
 	op.Init()
@@ -161,7 +161,7 @@ func TestServerThatIsLateForHalfIsGivenUp(t *testing.T) {
 		if err := set(s, "k", "v"); err != nil {
 			t.Fatal(err)
 		}
-		// From now on it takes and never answers.
+		// From now on the server accepts and never answers.
 		held := make(chan struct{})
 		defer close(held)
 		n.server.Replace = func(string, string) string { <-held; return "" }
@@ -252,7 +252,7 @@ func TestServerThatCameBackIsAskedSixteenAtFirst(t *testing.T) {
 func TestPasswordThatIsRefusedIsNotTriedAgainAtOnce(t *testing.T) {
 	asked := 0
 	in(t, func(t *testing.T, n *network, s *Server) {
-		// This server knows no classic text, and so no password.
+		// This server does not know classic text, and so has no password there.
 		for range 20 {
 			if err := set(s, "k", "v"); !errors.Is(err, fault.Auth) || fault.Of(err) != fault.NotSent {
 				t.Fatal(err)
@@ -284,7 +284,7 @@ func TestProbeDoesNotReplaceAConnectionThatLives(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := s.lanes[0].lane.Load()
-		// The other lane cannot be dialed, until the prober can.
+		// The other lane cannot be dialed until the prober can.
 		n.mu.Lock()
 		n.mode = "refused"
 		n.mu.Unlock()
@@ -324,7 +324,7 @@ func TestContextThatHasEndedSendsNothing(t *testing.T) {
 	})
 }
 
-// slowContext is one whose timer has not run yet.
+// slowContext is a context whose timer has not run yet.
 type slowContext struct {
 	context.Context
 	until time.Time

@@ -74,7 +74,7 @@ func TestOpensWhenHalfOfThirtyTwoAreLateWithinASecond(t *testing.T) {
 	} {
 		var b Breaker
 		var now time.Duration
-		// The first late one opens the window; answers within it count.
+		// The first late answer opens the window; answers within it count.
 		opened := b.Late(now, 1000)
 		for range c.late - 1 {
 			now += c.every

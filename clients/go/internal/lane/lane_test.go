@@ -30,7 +30,7 @@ func options() Options {
 	return Options{Server: "test", Timeout: timeout, Stall: 2 * time.Second, InFlight: 4096, Verify: true}
 }
 
-// in runs a test in a time of its own; that it returns proves that no goroutine is left (I10).
+// in runs a test in simulated time; its return proves that no goroutine is left (I10).
 func in(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestOneCallerWritesOnceAndReadsOnceARequest(t *testing.T) {
 	})
 }
 
-// stopped answers nothing until it is released.
+// stopped is a lane to a server that answers nothing until it is released.
 func stopped(t *testing.T, room int, o Options) (*Lane, func()) {
 	t.Helper()
 	here, there := faulty.Pipe(room)
@@ -183,7 +183,7 @@ func TestI2ReplyToAnotherQuestionEndsTheLane(t *testing.T) {
 				}
 				_, err := get(l, "k")
 				if name == "twice" {
-					// The first is right; what follows answers nothing that was asked.
+					// The first reply is right; the next answers no request.
 					_, err = get(l, "k")
 				}
 				if !errors.Is(err, fault.Protocol) || l.Alive() {
@@ -260,7 +260,7 @@ func TestI4RequestsAreWrittenWholeThroughASmallWindow(t *testing.T) {
 }
 
 func TestI5WhoWritesMuchDoesNotWaitForWhoReadsNothing(t *testing.T) {
-	// Few: what does not go on within a step finds a reader. Many: there is one before the writing begins.
+	// Few: the part that does not go on within a step finds a reader. Many: there is a reader before the writing begins.
 	for _, n := range []int{1000, 2 * readerFrom / len("mg k v\r\n")} {
 		in(t, func(t *testing.T) {
 			// The server answers each request before it takes the next, and holds few bytes: without a reader the
@@ -349,7 +349,7 @@ func TestCallerWhoseValueIsNotCopiedReturnsInTimeAndOwnsItAgain(t *testing.T) {
 		if took := time.Since(started); took > timeout+2*stepMax {
 			t.Errorf("took %v", took)
 		}
-		// What is written from now on is not what the server gets.
+		// The server must not get bytes that are written from now on.
 		clear(value)
 		serve()
 		if got, err := get(l, "k"); err != nil || got != strings.Repeat("v", 1000) {
@@ -543,7 +543,7 @@ func TestCutAfterAnyByteLosesNothingUntold(t *testing.T) {
 	}
 }
 
-// A random scheduler of calls, cancellations and server steps: what a caller may read is what it may have written.
+// A random scheduler of calls, cancellations and server steps: a caller reads only values that it may have written.
 func TestRandomCallsAgreeWithAModel(t *testing.T) {
 	seeds := uint64(150)
 	if testing.Short() {
@@ -574,8 +574,8 @@ func random(t *testing.T, seed uint64) bool {
 	for c := range 1 + dice.IntN(24) {
 		mine := rand.New(rand.NewPCG(seed, uint64(c)+10))
 		callers.Go(func() {
-			// What the key may hold: an abandoned write is applied late, so it stays possible until a later
-			// acknowledged one (the lane keeps the order).
+			// Possible values of the key: an abandoned write is applied late, so it stays possible until a later acknowledged one (the
+			// lane keeps the order).
 			may := map[string]bool{"": true}
 			key := fmt.Sprintf("key%d", c)
 			for i := range 20 {
@@ -649,7 +649,7 @@ func TestQuietGroupTellsWhatWasRefused(t *testing.T) {
 	})
 }
 
-// errorConn fails in ways a network does.
+// errorConn fails as networks do.
 type errorConn struct {
 	net.Conn
 	err error

@@ -146,7 +146,7 @@ func TestKeysHaveLimits(t *testing.T) {
 	}
 }
 
-// FuzzReply: no bytes make a reader panic or say what no reply says, and what is not whole is waited for.
+// FuzzReply: no bytes make a reader panic or return a result that no reply has, and an incomplete reply is waited for.
 func FuzzReply(f *testing.F) {
 	for _, seed := range []string{
 		"HD\r\n", "VA 5 f1 c2 t-1 Oz\r\nhello\r\n", "EN O1\r\n", "VALUE k 1 2 3\r\nhi\r\nEND\r\n", "END\r\n", "STORED\r\n", "12 \r\n",
